@@ -1,0 +1,357 @@
+"""The client side of the supervisor's API: every call a function, two ways to send it.
+
+A `Call[T]` is a request as a value; `Client.send` (blocking) and `AsyncClient.send` both answer a `T`.
+Commands, the terminal UI and tests use nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from tqstudio.errors import ErrorCode, TqError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import httpx
+
+    from tqstudio.schemas import (
+        ActionResult,
+        AddAnswer,
+        CheckView,
+        EventPage,
+        FolderView,
+        GateView,
+        JobDetail,
+        JobPage,
+        ProfileView,
+        StatusView,
+        VideoPage,
+        VideoView,
+        WorkerView,
+    )
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[T]):
+    """One request; the type parameter is what its answer decodes to."""
+
+    method: str
+    path: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    body: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StreamEvent:
+    """One message of the event stream.
+
+    `name` is `event` (stored, `seq` set), `progress` ({"jobs": [JobLive]}), `worker`
+    ({"workers": [WorkerView]}) or `reset` (events before `data["oldest"]` are pruned: read everything anew).
+    """
+
+    name: str
+    data: dict[str, Any]
+    seq: int | None = None
+
+
+class Door(Protocol):
+    """What the terminal UI needs of a client; tests inject their own."""
+
+    async def send(self, call: Call[T]) -> T: ...
+
+    def stream(self, after: int | None = None) -> AsyncIterator[StreamEvent]: ...
+
+    async def close(self) -> None: ...
+
+
+def status() -> Call[StatusView]:
+    return Call("GET", "/v1/status")
+
+
+def jobs(
+    *,
+    statuses: Sequence[str] = (),
+    text: str = "",
+    sort: str = "order",
+    limit: int = 50,
+    after: str | None = None,
+    before: str | None = None,
+    around: int | None = None,
+    batch: str | None = None,
+    video: int | None = None,
+    deleted: bool = False,
+) -> Call[JobPage]:
+    """A page of jobs. `sort` is order (queue order), newest, oldest or updated."""
+    params: dict[str, Any] = {"sort": sort, "limit": limit}
+    optional = {
+        "status": ",".join(statuses),
+        "text": text,
+        "after": after,
+        "before": before,
+        "around": around,
+        "batch": batch,
+        "video": video,
+    }
+    params |= {key: value for key, value in optional.items() if value not in (None, "")}
+    if deleted:
+        params["deleted"] = "true"
+    return Call("GET", "/v1/jobs", params)
+
+
+def job(job_id: int) -> Call[JobDetail]:
+    return Call("GET", f"/v1/jobs/{job_id}")
+
+
+def job_log(job_id: int, attempt: int | None = None) -> Call[dict[str, Any]]:
+    """The log of an attempt, the newest by default: {"path", "text"} (the last 256 kB)."""
+    return Call("GET", f"/v1/jobs/{job_id}/log", {} if attempt is None else {"attempt": attempt})
+
+
+def act(operation: str, ids: Sequence[int], **more: Any) -> Call[dict[str, list[ActionResult]]]:
+    """Do `operation` to jobs; `more` are the other fields of `ActionRequest`. Answers {"results": […]}."""
+    body = {"operation": operation, "ids": list(ids)} | {k: v for k, v in more.items() if v is not None}
+    return Call("POST", "/v1/jobs/actions", body=body)
+
+
+def add(paths_b64: Sequence[str], **more: Any) -> Call[AddAnswer]:
+    """Enqueue files; `more` are the other fields of `AddRequest`."""
+    body = {"paths_b64": list(paths_b64)} | {k: v for k, v in more.items() if v is not None}
+    return Call("POST", "/v1/videos", body=body)
+
+
+def videos(*, after: int | None = None, limit: int = 50) -> Call[VideoPage]:
+    params: dict[str, Any] = {"limit": limit}
+    return Call("GET", "/v1/videos", params if after is None else params | {"after": after})
+
+
+def video(video_id: int) -> Call[VideoView]:
+    return Call("GET", f"/v1/videos/{video_id}")
+
+
+def batch(batch_id: str) -> Call[dict[str, Any]]:
+    """How a batch stands: {"batch", "counts": {status: n}, "jobs": [JobRow]}."""
+    return Call("GET", f"/v1/batches/{batch_id}")
+
+
+def workers() -> Call[dict[str, list[WorkerView]]]:
+    return Call("GET", "/v1/workers")
+
+
+def worker_action(name: str, verb: str) -> Call[WorkerView]:
+    """`verb` is enable, disable or drain."""
+    return Call("POST", f"/v1/workers/{name}/{verb}")
+
+
+def new_worker(name: str, kind: str = "cpu") -> Call[dict[str, Any]]:
+    """A token for a worker that the pool does not spawn: {"worker", "name", "token"}."""
+    return Call("POST", "/v1/workers", body={"name": name, "kind": kind})
+
+
+def folders() -> Call[dict[str, list[FolderView]]]:
+    return Call("GET", "/v1/folders")
+
+
+def add_folder(path_b64: str, **more: Any) -> Call[FolderView]:
+    body = {"path_b64": path_b64} | {k: v for k, v in more.items() if v is not None}
+    return Call("POST", "/v1/folders", body=body)
+
+
+def edit_folder(folder_id: int, **changes: Any) -> Call[FolderView]:
+    return Call("PATCH", f"/v1/folders/{folder_id}", body=changes)
+
+
+def remove_folder(folder_id: int) -> Call[dict[str, Any]]:
+    return Call("DELETE", f"/v1/folders/{folder_id}")
+
+
+def pause_queue(reason: str = "") -> Call[GateView]:
+    return Call("POST", "/v1/queue/pause", body={"reason": reason})
+
+
+def resume_queue() -> Call[dict[str, Any]]:
+    return Call("POST", "/v1/queue/resume", body={})
+
+
+def events(
+    *, after: int | None = None, job_id: int | None = None, limit: int = 200, since: str | None = None
+) -> Call[EventPage]:
+    """Stored events after a seq, oldest first; without `after` and `since` the newest `limit`."""
+    given = {"after": after, "job": job_id, "since": since}
+    return Call("GET", "/v1/events", {"limit": limit} | {k: v for k, v in given.items() if v is not None})
+
+
+def profiles() -> Call[dict[str, list[ProfileView]]]:
+    return Call("GET", "/v1/profiles")
+
+
+def doctor() -> Call[dict[str, list[CheckView]]]:
+    return Call("GET", "/v1/doctor")
+
+
+def shutdown(*, drain: bool = False) -> Call[dict[str, Any]]:
+    return Call("POST", "/v1/shutdown", body={"drain": drain})
+
+
+class Client:
+    """Blocking client on a unix socket.
+
+    Raises:
+        TqError: NO_SUPERVISOR when nobody answers; else what the supervisor says.
+    """
+
+    def __init__(self, socket: Path, *, timeout_s: float = 30, token: str | None = None) -> None:
+        import httpx
+
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        # A unix socket needs no TLS store; loading one costs 35 ms per command.
+        transport = httpx.HTTPTransport(uds=str(socket), verify=False)
+        self._http = httpx.Client(
+            transport=transport, base_url="http://tqstudio", timeout=timeout_s, headers=headers, verify=False
+        )
+
+    def send(self, call: Call[T], *, timeout_s: float | None = None) -> T:
+        import httpx
+
+        try:
+            more: dict[str, Any] = {} if timeout_s is None else {"timeout": timeout_s}
+            response = self._http.request(call.method, call.path, params=call.params, json=call.body, **more)
+        except (httpx.ConnectError, httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
+            raise _no_supervisor() from None
+        except httpx.TimeoutException:
+            raise TqError(ErrorCode.NO_SUPERVISOR, "the supervisor does not answer in time") from None
+        decoded: T = _decode(response)
+        return decoded
+
+    def stream(self, after: int | None = None) -> Iterator[StreamEvent]:
+        """The event stream, until the supervisor ends it; blocks between events."""
+        import httpx
+
+        headers = {} if after is None else {"Last-Event-ID": str(after)}
+        try:
+            with self._http.stream("GET", "/v1/events/stream", headers=headers, timeout=None) as response:
+                if response.status_code != 200:
+                    response.read()
+                    _decode(response)
+                parser = _StreamParser()
+                for line in response.iter_lines():
+                    if event := parser.feed(line):
+                        yield event
+        except (httpx.ConnectError, httpx.ConnectTimeout):
+            raise _no_supervisor() from None
+        except (httpx.RemoteProtocolError, httpx.ReadError):
+            return
+
+    def close(self) -> None:
+        self._http.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class AsyncClient:
+    """The same for asyncio; a `Door`."""
+
+    def __init__(self, socket: Path, *, timeout_s: float = 30) -> None:
+        self._socket = socket
+        self._timeout_s = timeout_s
+        self._http: httpx.AsyncClient | None = None
+
+    def _open(self) -> httpx.AsyncClient:
+        if self._http is None:
+            import httpx
+
+            transport = httpx.AsyncHTTPTransport(uds=str(self._socket), verify=False)
+            self._http = httpx.AsyncClient(
+                transport=transport, base_url="http://tqstudio", timeout=self._timeout_s, verify=False
+            )
+        return self._http
+
+    async def send(self, call: Call[T]) -> T:
+        http = self._open()
+        import httpx
+
+        try:
+            response = await http.request(call.method, call.path, params=call.params, json=call.body)
+        except (httpx.ConnectError, httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
+            raise _no_supervisor() from None
+        except httpx.TimeoutException:
+            raise TqError(ErrorCode.NO_SUPERVISOR, "the supervisor does not answer in time") from None
+        decoded: T = _decode(response)
+        return decoded
+
+    async def stream(self, after: int | None = None) -> AsyncIterator[StreamEvent]:
+        """The event stream, until the supervisor ends it.
+
+        Raises:
+            TqError: NO_SUPERVISOR when it cannot be opened.
+        """
+        http = self._open()
+        import httpx
+
+        headers = {} if after is None else {"Last-Event-ID": str(after)}
+        try:
+            async with http.stream("GET", "/v1/events/stream", headers=headers, timeout=None) as response:
+                parser = _StreamParser()
+                async for line in response.aiter_lines():
+                    if event := parser.feed(line):
+                        yield event
+        except (httpx.ConnectError, httpx.ConnectTimeout):
+            raise _no_supervisor() from None
+        except (httpx.RemoteProtocolError, httpx.ReadError):
+            return
+
+    async def close(self) -> None:
+        if self._http is not None:
+            await self._http.aclose()
+            self._http = None
+
+
+class _StreamParser:
+    """Server-sent events, line by line."""
+
+    def __init__(self) -> None:
+        self._name = "message"
+        self._data: list[str] = []
+        self._seq: int | None = None
+
+    def feed(self, line: str) -> StreamEvent | None:
+        if line == "":
+            event = None
+            if self._data:
+                event = StreamEvent(self._name, json.loads("\n".join(self._data)), self._seq)
+            self._name, self._data, self._seq = "message", [], None
+            return event
+        key, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if key == "event":
+            self._name = value
+        elif key == "data":
+            self._data.append(value)
+        elif key == "id" and value.isdigit():
+            self._seq = int(value)
+        return None
+
+
+def _no_supervisor() -> TqError:
+    return TqError(ErrorCode.NO_SUPERVISOR, "no supervisor answers in this home")
+
+
+def _decode(response: httpx.Response) -> Any:
+    if response.status_code < 400:
+        return response.json()
+    try:
+        error = response.json()["error"]
+        raise TqError(error["code"], error["message"], error["hint"])
+    except (ValueError, KeyError, TypeError):
+        raise TqError(
+            ErrorCode.INTERNAL, f"the supervisor answered {response.status_code} {response.reason_phrase}"
+        ) from None

@@ -1,0 +1,126 @@
+"""Every setting: key, unit, default and check, in one table.
+
+Read in this order, later wins: the defaults here, `config.toml` in the home, `TQSTUDIO_<KEY>` in the
+environment, what a command's flags say.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
+
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.home import Home
+
+GB = 1_000_000_000
+
+
+class Settings(BaseSettings):
+    """The thresholds of the engine. Names ending in `_s` are seconds, in `_bytes` bytes."""
+
+    model_config = SettingsConfigDict(env_prefix="TQSTUDIO_", extra="ignore", frozen=True)
+
+    heartbeat_s: float = Field(10, gt=0, description="between two heartbeats of a worker, and their flush")
+    lease_s: float = Field(60, gt=0, description="how long a claim holds without a heartbeat")
+    scan_s: float = Field(15, gt=0, description="between two scans for expired leases, ±10 %")
+    offline_s: float = Field(60, gt=0, description="without a heartbeat after which a worker is offline")
+    grace_s: float = Field(60, ge=0, description="after a start, before leases are taken back")
+    stall_s: float = Field(120, gt=0, description="without progress after which ffmpeg is killed")
+    long_poll_s: float = Field(20, gt=0, le=60, description="how long a claim waits for a job")
+    gpu_grace_s: float = Field(60, ge=0, description="how long a job waits for an idle GPU before any CPU")
+
+    max_attempts: int = Field(3, ge=1, le=100, description="failures after which a job has failed")
+    max_crashes: int = Field(3, ge=1, le=100, description="lost workers after which a job is POISON")
+    backoff_s: float = Field(30, ge=0, description="before the second attempt; doubles with each further one")
+    backoff_max_s: float = Field(600, ge=0, description="upper bound of the backoff")
+
+    keep_completed: bool = Field(True, description="finished renditions survive a retry")
+    cleanup_partial: bool = Field(True, description="remove the unfinished files of jobs that are given up")
+    keep_failed_work_s: float = Field(7 * 86400, ge=0, description="how long unfinished files are kept")
+    keep_old_s: float = Field(3600, ge=0, description="how long a replaced generation stays for its players")
+    event_retention_s: float = Field(30 * 86400, gt=0, description="how long events are kept")
+
+    disk_reserve_bytes: int = Field(2 * GB, ge=0, description="free space that is never used")
+    disk_factor: float = Field(
+        1.5, gt=0, description="estimated size of a ladder as a multiple of its source"
+    )
+
+    drain_s: float = Field(15, ge=0, description="how long SIGTERM lets running jobs go on")
+    workers: int = Field(0, ge=0, le=256, description="CPU workers; 0 chooses by processors and memory")
+    gpu: bool = Field(True, description="look for GPU encoders and start a worker for each device")
+    ffmpeg: str = Field("", description="path of the ffmpeg to use; empty chooses the newest")
+    ffmpeg_nice: int = Field(10, ge=0, le=19, description="niceness of ffmpeg, so that commands stay quick")
+    profile: str = Field("web", description="profile of files and folders that name none")
+    output: str = Field("", description="where ladders go by default; empty means the home's own folder")
+
+    settle_s: float = Field(5, ge=0, description="how long a file must stay unchanged to count as complete")
+    rescan_s: float = Field(30, gt=0, description="between two looks through the drop folders")
+
+    sse_keepalive_s: float = Field(30, gt=0, description="between two comments on an idle event stream")
+    sse_reconnect_s: float = Field(3, gt=0, description="what an event stream tells clients to wait")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        del dotenv_settings, file_secret_settings
+        toml = TomlConfigSettingsSource(settings_cls, toml_file=_toml_file)
+        return init_settings, env_settings, toml
+
+
+_toml_file: Path | None = None
+
+
+def load_settings(home: Home, **flags: Any) -> Settings:
+    """The settings of this home.
+
+    Args:
+        flags: values from the command line; None means not given.
+
+    Raises:
+        TqError: BAD_CONFIG, naming the key and what is allowed, for a wrong or unknown value.
+    """
+    global _toml_file
+    _toml_file = home.config if home.config.is_file() else None
+    given = {key: value for key, value in flags.items() if value is not None}
+    try:
+        if _toml_file is not None:
+            _refuse_unknown(_toml_file)
+        return Settings(**given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise TqError(
+            ErrorCode.BAD_CONFIG,
+            f"the setting {key} is wrong: {first['msg'].lower()} (it is {first.get('input')!r})",
+            f"correct {key} in {home.config} or TQSTUDIO_{key.upper()} in the environment",
+        ) from None
+    except tomllib.TOMLDecodeError as error:
+        raise TqError(
+            ErrorCode.BAD_CONFIG, f"{home.config} is not valid TOML: {error}", f"correct {home.config}"
+        ) from None
+
+
+def _refuse_unknown(path: Path) -> None:
+    known = set(Settings.model_fields)
+    unknown = sorted(set(tomllib.loads(path.read_text())) - known)
+    if unknown:
+        raise TqError(
+            ErrorCode.BAD_CONFIG,
+            f"{path} has the unknown setting {unknown[0]}",
+            f"the settings are: {', '.join(sorted(known))}",
+        )

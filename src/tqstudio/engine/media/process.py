@@ -1,0 +1,285 @@
+"""The one place that starts ffmpeg, and that says what its end means."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import os
+import re
+import resource
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from tqstudio.errors import ErrorCode, TqError
+
+LOG_TAIL_BYTES = 16 * 1024
+_REAP_TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The newest complete block of `-progress`. Values ffmpeg does not know yet are None."""
+
+    frame: int | None = None
+    """Frames given to the first video output so far, in this run."""
+    out_time_us: int | None = None
+    """Output time in µs; negative at first, may go back."""
+    speed: float | None = None
+    """Output seconds per second."""
+    ended: bool = False
+    """ffmpeg wrote `progress=end`. It does so when it is interrupted too: this proves nothing."""
+
+
+class Run:
+    """One running ffmpeg. Start it with `start`, from a thread that outlives it."""
+
+    def __init__(self, process: subprocess.Popen[bytes], argv: tuple[str, ...], log_path: Path) -> None:
+        self.argv = argv
+        """The ffmpeg command itself, without what it is wrapped in. Can be pasted into a shell."""
+        self.log_path = log_path
+        self.started = time.monotonic()
+        self._process = process
+        self._progress = Progress()
+        self._reader: threading.Thread | None = None
+        if process.stdout is not None:
+            self._reader = threading.Thread(
+                target=self._read, args=(process.stdout,), name=f"progress-{process.pid}", daemon=True
+            )
+            self._reader.start()
+
+    @property
+    def pid(self) -> int:
+        """The process id of ffmpeg itself: the wrappers exec."""
+        return self._process.pid
+
+    @property
+    def progress(self) -> Progress:
+        """The latest block; an empty one before the first."""
+        return self._progress
+
+    @property
+    def command_line(self) -> str:
+        """The argv quoted for a shell."""
+        return shlex.join(self.argv)
+
+    def poll(self) -> int | None:
+        """The exit status (negative: the signal that ended it), or None while it runs."""
+        return self._process.poll()
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for the end and return the exit status.
+
+        Raises:
+            subprocess.TimeoutExpired: after `timeout` seconds.
+        """
+        status = self._process.wait(timeout)
+        if self._reader is not None:
+            # ffmpeg is gone, so the pipe ends; a grandchild of a wrapper may hold it a little longer.
+            self._reader.join(1.0)
+        return status
+
+    def kill(self) -> None:
+        """End it with SIGKILL, with whatever it started, and reap it. May be called again and after the end.
+
+        SIGTERM would take up to 12 s and leave a short last segment under its final name.
+        """
+        if self._process.poll() is None:
+            # It leads a group of its own, so a wrapper script around ffmpeg does not leave ffmpeg behind.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+        # A process stuck in the kernel (dead network mount) dies later; nothing here can hurry it.
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait(_REAP_TIMEOUT_S)
+
+    def log_tail(self) -> str:
+        """The last 16 KiB of what ffmpeg wrote to stderr."""
+        return read_tail(self.log_path)
+
+    def _read(self, stream: IO[bytes]) -> None:
+        block: dict[str, str] = {}
+        with stream:
+            for line in stream:
+                key, _, value = line.decode(errors="replace").strip().partition("=")
+                block[key] = value.strip()
+                if key == "progress":
+                    self._progress = parse_progress(block)
+                    block = {}
+
+
+def parse_progress(block: dict[str, str]) -> Progress:
+    """Read one `-progress` block (key → value, both as written)."""
+    return Progress(
+        frame=_integer(block.get("frame")),
+        out_time_us=_integer(block.get("out_time_us")),
+        speed=_decimal(block.get("speed", "").removesuffix("x")),
+        ended=block.get("progress") == "end",
+    )
+
+
+def start(
+    argv: Sequence[str],
+    cwd: Path,
+    log_path: Path,
+    progress: bool = False,
+    nice: int = 10,
+    memory_limit: int | None = None,
+) -> Run:
+    """Start ffmpeg so that it cannot outlive this thread's process, and return at once.
+
+    Call from a thread that lives as long as the run: the parent-death signal also fires when the spawning
+    thread ends.
+
+    Args:
+        argv: the ffmpeg command; with `progress` it must write `-progress pipe:1`.
+        cwd: an existing directory; relative outputs land in it.
+        log_path: receives stderr (appended). A pipe that nobody reads would hang ffmpeg.
+        progress: read `-progress` blocks from stdout; otherwise stdout is discarded.
+        nice: added to the niceness. At 0, two encodes make every other command four times slower.
+        memory_limit: bytes of private memory it may have; beyond it allocation fails (OUT_OF_MEMORY).
+
+    Raises:
+        TqError: FFMPEG_MISSING or PERMISSION when it cannot be started, DISK_LOW when the log cannot be written.
+    """
+    try:
+        with log_path.open("ab") as log:
+            process = subprocess.Popen(
+                [*_wrapping(nice), *argv],
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE if progress else subprocess.DEVNULL,
+                stderr=log,
+                start_new_session=True,
+            )
+    except FileNotFoundError as error:
+        raise TqError(ErrorCode.FFMPEG_MISSING, f"{argv[0]} cannot be started: {error}") from error
+    except PermissionError as error:
+        raise TqError(ErrorCode.PERMISSION, f"{argv[0]} cannot be started: {error}") from error
+    except OSError as error:
+        raise from_os_error(error, f"{argv[0]} cannot be started") from error
+    if memory_limit is not None and hasattr(resource, "prlimit"):
+        # DATA counts what the process can dirty; AS would also count mapped files and refuse far too early.
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            resource.prlimit(process.pid, resource.RLIMIT_DATA, (memory_limit, memory_limit))
+    return Run(process, tuple(argv), log_path)
+
+
+def classify_exit(returncode: int, log_tail: str) -> TqError:
+    """Say what an exit status other than 0 means.
+
+    The signal and the errno that recent ffmpeg puts into its status decide first; older ones exit 1 for
+    everything, and then their messages decide.
+
+    Args:
+        returncode: as of `Run.poll`: negative for a signal.
+        log_tail: the end of stderr, as of `Run.log_tail`.
+    """
+    said = _last_complaint(log_tail)
+    if returncode < 0 or 128 < returncode <= 128 + signal.SIGSYS:
+        # A shell between us and ffmpeg reports a signal as 128 + its number.
+        number = -returncode if returncode < 0 else returncode - 128
+        if number == signal.SIGKILL:
+            return TqError(ErrorCode.OUT_OF_MEMORY, "ffmpeg was killed by the system, most likely for its memory")
+        name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
+        return TqError(ErrorCode.ENCODER_SIGNAL, f"ffmpeg was ended by {name}")
+    status_errno = 256 - returncode
+    if status_errno in (errno.ENOSPC, errno.EDQUOT):
+        return TqError(ErrorCode.DISK_LOW, "the disk became full while ffmpeg wrote to it")
+    if any(pattern.search(log_tail) for pattern in _GPU_SESSION):
+        return TqError(ErrorCode.GPU_SESSION, f"the GPU has no free encoder session: {said}")
+    if _DISK_FULL.search(log_tail):
+        return TqError(ErrorCode.DISK_LOW, "the disk became full while ffmpeg wrote to it")
+    if status_errno == errno.ENOMEM or _NO_MEMORY.search(log_tail):
+        return TqError(ErrorCode.OUT_OF_MEMORY, f"ffmpeg could not get the memory it needs: {said}")
+    return TqError(ErrorCode.ENCODER_EXIT, f"ffmpeg ended with status {returncode}: {said}")
+
+
+def from_os_error(error: OSError, doing: str) -> TqError:
+    """The error for an operating system call of ours that failed while `doing` something."""
+    detail = f"{doing}: {error.strerror or error}"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return TqError(ErrorCode.DISK_LOW, detail)
+    if error.errno == errno.ENOMEM:
+        return TqError(ErrorCode.OUT_OF_MEMORY, detail)
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return TqError(ErrorCode.PERMISSION, detail)
+    return TqError(ErrorCode.INTERNAL, detail)
+
+
+def read_tail(path: Path, limit: int = LOG_TAIL_BYTES) -> str:
+    """The last `limit` bytes of a log as text; empty when there is none."""
+    try:
+        with path.open("rb") as log:
+            log.seek(max(0, log.seek(0, os.SEEK_END) - limit))
+            return log.read().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+# The session limit of GeForce cards shows as one of these; "out of memory (10)" is NVENC's own status code.
+_GPU_SESSION = (
+    re.compile(r"OpenEncodeSessionEx failed: (?:out of memory|incompatible client key)", re.IGNORECASE),
+    re.compile(r"CreateInputBuffer failed: out of memory", re.IGNORECASE),
+)
+_DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded")
+_NO_MEMORY = re.compile(r"Cannot allocate memory|malloc of size \d+ failed|x264 .*malloc", re.IGNORECASE)
+_COMPLAINT = re.compile(r"error|failed|invalid|cannot|could not|unable|no such|unknown|not found|denied", re.IGNORECASE)
+_ADDRESS = re.compile(r" @ 0x[0-9a-f]+")
+
+
+def _last_complaint(log_tail: str) -> str:
+    """The last line that names a cause; the lines after it mostly repeat that ffmpeg gave up."""
+    lines = [line.strip() for line in log_tail.splitlines() if line.strip()]
+    complaints = [line for line in lines if _COMPLAINT.search(line) and line != "Conversion failed!"]
+    chosen = (complaints or lines or ["it said nothing"])[-1]
+    return _ADDRESS.sub("", chosen)[:300]
+
+
+@functools.cache
+def _wrapping_tools() -> tuple[str | None, str | None]:
+    setpriv = shutil.which("setpriv") if sys.platform == "linux" else None
+    if setpriv is not None:
+        # BusyBox has a setpriv without --pdeathsig.
+        works = subprocess.run(
+            [setpriv, "--pdeathsig", "KILL", "--", "true"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            check=False,
+        )
+        setpriv = setpriv if works.returncode == 0 else None
+    return setpriv, shutil.which("nice")
+
+
+def _wrapping(nice: int) -> list[str]:
+    """What stands before ffmpeg. Each program execs the next, so the pid stays that of ffmpeg."""
+    setpriv, nice_tool = _wrapping_tools()
+    words = [setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []
+    if nice and nice_tool:
+        words += [nice_tool, "-n", str(nice)]
+    return words
+
+
+def _integer(text: str | None) -> int | None:
+    try:
+        return int(text or "")
+    except ValueError:
+        return None
+
+
+def _decimal(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None

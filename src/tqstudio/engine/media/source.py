@@ -1,0 +1,71 @@
+"""The file that is transcoded, before anything of it is parsed."""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from tqstudio.errors import ErrorCode, TqError
+
+# Demuxers of files people drop. Playlists and scripts (hls, dash, concat, imf, sdp …) are not among them: a
+# text file named x.mp4 must never make ffmpeg open another file or an address.
+FORMATS = (
+    "mov,matroska,mpegts,mpeg,avi,flv,asf,ogg,mxf,gxf,wtv,nut,ivf,dv,rm,h264,hevc,m4v,mpegvideo,vc1,obu,yuv4mpegpipe"
+)
+PROTOCOLS = "file"
+
+
+def display(path: bytes) -> str:
+    """The path as text for a message: undecodable bytes and control characters are escaped."""
+    text = os.fsdecode(path)
+    return "".join(
+        char
+        if char.isprintable()
+        else char.encode("utf-8", "surrogateescape").decode("latin-1").encode("unicode_escape").decode()
+        for char in text
+    )
+
+
+def url(path: bytes) -> str:
+    """The `file:` address of a path for ffmpeg and PyAV. A name such as `-y.mp4` or `http:x` stays a name."""
+    return "file:" + os.fsdecode(os.path.abspath(path))  # noqa: PTH100 - bytes
+
+
+def check(path: bytes) -> os.stat_result:
+    """Make sure the path is a readable regular file that is not empty.
+
+    Returns:
+        Its stat result (of what a symbolic link points to).
+
+    Raises:
+        TqError: SOURCE_MISSING, SOURCE_EMPTY, PERMISSION, UNSUPPORTED (not a regular file) or SOURCE_UNREADABLE.
+    """
+    name = display(path)
+    try:
+        # Never blocks on a FIFO that nobody writes to.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise unreadable(path, error) from error
+    try:
+        facts = os.fstat(descriptor)
+    finally:
+        os.close(descriptor)
+    if stat.S_ISDIR(facts.st_mode):
+        raise TqError(ErrorCode.UNSUPPORTED, f"{name} is a folder", "name a video file")
+    if not stat.S_ISREG(facts.st_mode):
+        raise TqError(ErrorCode.UNSUPPORTED, f"{name} is not a regular file")
+    if facts.st_size == 0:
+        raise TqError(ErrorCode.SOURCE_EMPTY, f"{name} is empty")
+    return facts
+
+
+def unreadable(path: bytes, error: OSError) -> TqError:
+    """The error a person should read when the operating system refuses to open or read a source."""
+    name = display(path)
+    if isinstance(error, FileNotFoundError | NotADirectoryError):
+        if os.path.islink(path):  # noqa: PTH114 - bytes
+            return TqError(ErrorCode.SOURCE_MISSING, f"{name} is a link to a file that does not exist")
+        return TqError(ErrorCode.SOURCE_MISSING, f"{name} does not exist")
+    if isinstance(error, PermissionError):
+        return TqError(ErrorCode.PERMISSION, f"{name} may not be read")
+    return TqError(ErrorCode.SOURCE_UNREADABLE, f"{name} cannot be read: {error.strerror or error}")

@@ -1,0 +1,101 @@
+"""Where a supervisor keeps its things: the layout of TQSTUDIO_HOME.
+
+Loaded by every command, so it imports nothing heavy.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+MAX_SOCKET_PATH = 100
+"""Bytes of a unix socket path that bind everywhere; the kernel's limit is 108 on Linux, 104 on macOS."""
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """The folders and files of one supervisor. Nothing is created until `create` is called."""
+
+    root: Path
+
+    @property
+    def database(self) -> Path:
+        return self.root / "tqstudio.db"
+
+    @property
+    def lock(self) -> Path:
+        return self.root / "supervisor.lock"
+
+    @property
+    def config(self) -> Path:
+        return self.root / "config.toml"
+
+    @property
+    def profiles(self) -> Path:
+        """Profiles of the user; a file here wins over a shipped profile of the same name."""
+        return self.root / "profiles"
+
+    @property
+    def themes(self) -> Path:
+        return self.root / "themes"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "logs"
+
+    @property
+    def supervisor_log(self) -> Path:
+        return self.logs / "supervisor.log"
+
+    @property
+    def socket_note(self) -> Path:
+        """Names the socket when it cannot live in the home itself."""
+        return self.root / "supervisor.socket-path"
+
+    @property
+    def output(self) -> Path:
+        """Where ladders go when neither a folder nor a command says otherwise."""
+        return self.root / "output"
+
+    @property
+    def socket(self) -> Path:
+        """The socket of the API: in the home, or in the runtime directory when that path is too long."""
+        preferred = self.root / "supervisor.sock"
+        if len(os.fsencode(preferred)) <= MAX_SOCKET_PATH:
+            return preferred
+        digest = sha256(os.fsencode(self.root)).hexdigest()[:16]
+        return _runtime_dir() / f"tqstudio-{digest}.sock"
+
+    def job_logs(self, job: int) -> Path:
+        """The folder with the logs of a job's attempts."""
+        return self.logs / "jobs" / str(job)
+
+    def create(self) -> None:
+        """Make the folders, readable by their owner alone."""
+        self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (self.logs, self.profiles, self.themes):
+            folder.mkdir(mode=0o700, exist_ok=True)
+        if self.socket.parent != self.root:
+            self.socket.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.socket_note.write_text(f"{self.socket}\n")
+
+
+def _runtime_dir() -> Path:
+    given = os.environ.get("XDG_RUNTIME_DIR")
+    if given and len(os.fsencode(given)) <= 60:
+        return Path(given)
+    return Path(tempfile.gettempdir()) / f"tqstudio-{os.getuid()}"
+
+
+def current_home() -> Home:
+    """The home named by TQSTUDIO_HOME, else the platform's data directory of this user."""
+    given = os.environ.get("TQSTUDIO_HOME")
+    if given:
+        return Home(Path(given).expanduser().absolute())
+    # Only without TQSTUDIO_HOME: platformdirs costs a few milliseconds on every command.
+    from platformdirs import user_data_path
+
+    return Home(user_data_path("tqstudio", appauthor=False))

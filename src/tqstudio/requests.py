@@ -1,0 +1,219 @@
+"""What clients and workers may send to the supervisor, checked field by field.
+
+Only the supervisor loads these; clients send plain dicts of the same shape.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from tqstudio.lifecycle import Control, Operation, RenditionStatus, Step, WorkerKind
+
+ShortText = Annotated[str, StringConstraints(max_length=500)]
+PathB64 = Annotated[str, StringConstraints(min_length=1, max_length=8192)]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9._-]+$")]
+MAX_METADATA_BYTES = 10_000
+
+
+class Message(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class AddRequest(Message):
+    """Files to enqueue; absolute paths as base64 of their bytes."""
+
+    paths_b64: list[PathB64] = Field(min_length=1, max_length=10_000)
+    output_b64: PathB64 | None = None
+    profile: Name | None = None
+    priority: int = Field(0, ge=-1000, le=1000)
+    hold: bool = False
+    force: bool = False
+    """Make a finished ladder again even when nothing changed."""
+    retry_failed: bool = True
+    batch: Annotated[str, StringConstraints(max_length=64)] | None = None
+    metadata: dict[str, Any] = Field(default_factory=dict)
+    autorestart: int = Field(0, ge=0, le=100)
+    autorestart_delay_s: float = Field(60, ge=0)
+    overrides: dict[str, str] = Field(default_factory=dict)
+    """Profile keys set for these files alone (`--set KEY=VALUE`)."""
+    idempotency_key: Annotated[str, StringConstraints(max_length=100)] | None = None
+
+
+class ActionRequest(Message):
+    operation: Operation
+    ids: list[int] = Field(min_length=1, max_length=10_000)
+    priority: int | None = Field(None, ge=-1000, le=1000)
+    delta: int | None = Field(None, ge=-1000, le=1000)
+    """Added to each job's priority instead of setting it."""
+    renditions: list[str] | None = None
+    drop: list[str] = Field(default_factory=list)
+    idempotency_key: Annotated[str, StringConstraints(max_length=100)] | None = None
+
+
+class FolderRequest(Message):
+    path_b64: PathB64
+    output_b64: PathB64 | None = None
+    profile: Name | None = None
+    recursive: bool = True
+    patterns: list[Annotated[str, StringConstraints(max_length=200)]] = Field(default_factory=list)
+    settle_s: float | None = Field(None, ge=0)
+    priority: int = Field(0, ge=-1000, le=1000)
+    watch: Literal["auto", "inotify", "polling"] = "auto"
+
+
+class FolderChange(Message):
+    output_b64: PathB64 | None = None
+    profile: Name | None = None
+    recursive: bool | None = None
+    patterns: list[Annotated[str, StringConstraints(max_length=200)]] | None = None
+    settle_s: float | None = Field(None, ge=0)
+    priority: int | None = Field(None, ge=-1000, le=1000)
+    watch: Literal["auto", "inotify", "polling"] | None = None
+    enabled: bool | None = None
+
+
+class QueuePause(Message):
+    reason: ShortText = ""
+
+
+class ShutdownRequest(Message):
+    drain: bool = False
+
+
+class NewWorker(Message):
+    """Asks for a token for a worker that is not spawned by the pool."""
+
+    name: Name
+    kind: WorkerKind = WorkerKind.CPU
+
+
+# From workers.
+
+
+class RegisterRequest(Message):
+    instance: Annotated[str, StringConstraints(min_length=8, max_length=64)]
+    pid: int
+    pid_started: float
+    """Start time of the process, seconds since the epoch; with the pid it names one process for ever."""
+    encoder: ShortText | None = None
+    capabilities: dict[str, Any] = Field(default_factory=dict)
+    metadata: dict[str, Any] = Field(default_factory=dict)
+
+
+class ClaimRequest(Message):
+    instance: str
+    wait_s: float = Field(0, ge=0, le=60)
+
+
+class Beat(Message):
+    job: int
+    epoch: int
+
+
+class HeartbeatRequest(Message):
+    instance: str
+    jobs: list[Beat] = Field(default_factory=list, max_length=64)
+    cpu_percent: float | None = None
+    memory_bytes: int | None = None
+
+
+class RenditionReport(Message):
+    name: Annotated[str, StringConstraints(max_length=40)]
+    status: RenditionStatus
+    reason: ShortText | None = None
+    required: bool = True
+    width: int | None = None
+    height: int | None = None
+    encoder: ShortText | None = None
+    progress: float = Field(0, ge=0, le=100)
+    segments_done: int = Field(0, ge=0)
+    segments_total: int | None = Field(None, ge=0)
+    speed: float | None = Field(None, ge=0)
+    settings_hash: ShortText | None = None
+    stream_key: ShortText | None = None
+    error: ShortText | None = None
+
+
+class Token(Message):
+    """What a worker shows with every write: (job in the path), epoch and instance."""
+
+    instance: str
+    epoch: int
+
+
+class ProgressRequest(Token):
+    step: Step
+    progress: float = Field(ge=0, le=100)
+    speed: float | None = Field(None, ge=0)
+    eta_s: float | None = Field(None, ge=0)
+    renditions: list[RenditionReport] | None = None
+    steps: dict[Step, float] = Field(default_factory=dict)
+    argv: list[list[str]] | None = None
+    resumed_from: int | None = Field(None, ge=0)
+    encoder: ShortText | None = None
+    facts: dict[str, Any] | None = None
+    content_id: ShortText | None = None
+
+
+class ManifestFile(Message):
+    name: Annotated[str, StringConstraints(max_length=80, pattern=r"^[A-Za-z0-9_.-]+$")]
+    size: int = Field(gt=0)
+    duration_s: float = Field(gt=0)
+
+
+class ManifestRendition(Message):
+    """A finished rendition, as it lies in the segment store."""
+
+    name: Annotated[str, StringConstraints(max_length=40, pattern=r"^[A-Za-z0-9_-]+$")]
+    kind: Literal["video", "audio"]
+    folder: Annotated[str, StringConstraints(max_length=400)]
+    """Relative to the sink."""
+    segments: list[ManifestFile] = Field(min_length=1)
+    init_size: int = Field(gt=0)
+    codecs: ShortText
+    width: int | None = None
+    height: int | None = None
+    frame_rate: float | None = None
+    duration_s: float = Field(gt=0)
+    average_bps: int = Field(ge=0)
+    peak_bps: int = Field(ge=0)
+    settings_hash: ShortText
+    stream_key: ShortText
+    language: Annotated[str, StringConstraints(max_length=20)] | None = None
+    title: ShortText | None = None
+    channels: int | None = None
+    default: bool = False
+
+
+class Manifest(Message):
+    """What a worker made and verified, for the supervisor to publish."""
+
+    renditions: list[ManifestRendition]
+    keep: list[str] = Field(default_factory=list)
+    """Renditions of the current generation that go on unchanged."""
+    poster: Annotated[str, StringConstraints(max_length=400)] | None = None
+    """Relative to the sink."""
+    settings_hash: ShortText
+    warnings: list[ShortText] = Field(default_factory=list)
+
+
+class CompleteRequest(Token):
+    manifest: Manifest
+    full_hash: ShortText | None = None
+    steps: dict[Step, float] = Field(default_factory=dict)
+
+
+class FailRequest(Token):
+    code: Annotated[str, StringConstraints(max_length=40)]
+    text: Annotated[str, StringConstraints(max_length=2000)]
+    hint: ShortText = ""
+    steps: dict[Step, float] = Field(default_factory=dict)
+
+
+class ReleaseRequest(Token):
+    """The worker stopped on request; its ffmpeg is dead."""
+
+    reason: Control | Literal["shutdown"]
+    steps: dict[Step, float] = Field(default_factory=dict)

@@ -1,0 +1,431 @@
+"""The messages of the supervisor's HTTP API.
+
+Answers are `TypedDict`s: a client reads them as plain dicts, so the command line pays for no validation
+library; import them under `TYPE_CHECKING` there. What comes in is checked by the pydantic models of
+`requests.py`. Times are ISO 8601 in UTC, durations seconds, sizes bytes, progress 0–100. A path is given
+twice where it matters: `path`, escaped for people, and `path_b64`, the exact bytes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from typing_extensions import TypedDict
+
+
+class ErrorView(TypedDict):
+    """Why something failed: code, one sentence, and what to do now."""
+
+    code: str
+    message: str
+    hint: str
+
+
+class JobError(ErrorView):
+    exhausted: bool
+    """Attempts or crashes are used up."""
+    log: str | None
+    """Absolute path of the log of the attempt that failed."""
+
+
+class RenditionView(TypedDict):
+    """One quality of a job."""
+
+    name: str
+    status: str
+    reason: str | None
+    """Why it is skipped, or a remark such as a fallback to the CPU."""
+    required: bool
+    width: int | None
+    height: int | None
+    encoder: str | None
+    progress: float
+    segments_done: int
+    segments_total: int | None
+    speed: float | None
+    """Multiple of real time."""
+    eta_s: float | None
+    settings_hash: str | None
+    stream_key: str | None
+    error: str | None
+
+
+class SourceSummary(TypedDict):
+    """What a list shows of a source; None until it has been probed."""
+
+    width: int | None
+    height: int | None
+    fps: float | None
+    duration_s: float | None
+    size: int
+
+
+class JobRow(TypedDict):
+    """A job as lists show it."""
+
+    id: int
+    video: int
+    batch: str | None
+    name: str
+    """File name, escaped."""
+    path: str
+    kind: str
+    status: str
+    word: str
+    """The status with what was asked for and is not true yet: “pausing…”."""
+    claim: str
+    """unclaimed, claimed, expired, retrying, completed or failed."""
+    control: str
+    step: str | None
+    profile: str
+    priority: int
+    progress: float
+    speed: float | None
+    eta_s: float | None
+    attempts: int
+    max_attempts: int
+    crashes: int
+    max_crashes: int
+    retry_in_s: float | None
+    worker: str | None
+    error: JobError | None
+    source: SourceSummary
+    renditions: list[RenditionView]
+    created_at: str
+    started_at: str | None
+    completed_at: str | None
+    last_progress_at: str | None
+    deleted_at: str | None
+
+
+class AttemptView(TypedDict):
+    number: int
+    epoch: int
+    worker: str
+    encoder: str | None
+    argv: list[list[str]]
+    """Every command this attempt ran, each as one argument list."""
+    resumed_from: int | None
+    """First segment that this attempt had to make; None before that is known."""
+    steps: dict[str, float]
+    """Seconds spent in each step."""
+    started_at: str
+    ended_at: str | None
+    outcome: str
+    error_code: str | None
+    error: str | None
+    log: str | None
+
+
+class EventView(TypedDict):
+    """One line of the history; `trigger` says what caused it."""
+
+    seq: int
+    at: str
+    trigger: str
+    job: int | None
+    video: int | None
+    worker: str | None
+    source: str | None
+    """Status before."""
+    target: str | None
+    """Status after."""
+    actor: str
+    code: str | None
+    detail: str | None
+
+
+class GenerationView(TypedDict):
+    number: int
+    published_at: str
+    master: str
+    """Absolute path of the master playlist that serves this generation."""
+    poster: str | None
+    renditions: list[PublishedView]
+
+
+class PublishedView(TypedDict):
+    name: str
+    kind: Literal["video", "audio"]
+    width: int | None
+    height: int | None
+    codecs: str
+    duration_s: float
+    average_bps: int
+    peak_bps: int
+    size: int
+    settings_hash: str
+
+
+class VideoView(TypedDict):
+    id: int
+    name: str
+    path: str
+    path_b64: str
+    output_root: str
+    slug: str
+    title: str
+    size: int
+    status: str
+    facts: dict[str, Any] | None
+    generation: GenerationView | None
+    job: int | None
+    """Newest job."""
+    error: ErrorView | None
+    deleted_at: str | None
+
+
+class JobDetail(JobRow):
+    """Everything about one job."""
+
+    video_view: VideoView
+    requested: list[str] | None
+    """Qualities asked for; None means all of the profile."""
+    processed_by: str | None
+    metadata: dict[str, Any]
+    claimed_at: str | None
+    lease_expires_at: str | None
+    lease_epoch: int
+    autorestart: dict[str, Any]
+    attempts_log: list[AttemptView]
+    events: list[EventView]
+    """Newest first, at most 200."""
+
+
+class WorkerView(TypedDict):
+    id: int
+    name: str
+    kind: str
+    type: str
+    status: str
+    enabled: bool
+    draining: bool
+    encoder: str | None
+    device: str | None
+    pid: int | None
+    registered_at: str | None
+    last_heartbeat_at: str | None
+    job: int | None
+    step: str | None
+    speed: float | None
+    cpu_percent: float | None
+    """Of one processor, worker and its ffmpeg together."""
+    memory_bytes: int | None
+    note: str | None
+    """Why it is off, or what is wrong with it."""
+    capabilities: dict[str, Any]
+    metadata: dict[str, Any]
+
+
+class FolderView(TypedDict):
+    id: int
+    path: str
+    path_b64: str
+    output_root: str
+    profile: str
+    watch: str
+    """inotify or polling."""
+    enabled: bool
+    recursive: bool
+    patterns: list[str]
+    settle_s: float
+    priority: int
+    settling: int
+    """Files seen that are not complete yet."""
+    skipped: list[SkippedFile]
+    done_today: int
+    failed_today: int
+    problem: ErrorView | None
+
+
+class SkippedFile(TypedDict):
+    name: str
+    reason: str
+
+
+class GateView(TypedDict):
+    kind: str
+    reason: str
+    since: str
+    hint: str
+
+
+class DiskView(TypedDict):
+    path: str
+    free: int
+    total: int
+    reserve: int
+
+
+class SupervisorView(TypedDict):
+    pid: int
+    version: str
+    started_at: str
+    home: str
+    draining: bool
+    ffmpeg: str
+    ffmpeg_version: str
+
+
+class StatusView(TypedDict):
+    supervisor: SupervisorView
+    jobs: dict[str, int]
+    """Count by status; deleted jobs are not counted."""
+    workers: list[WorkerView]
+    gates: list[GateView]
+    disk: list[DiskView]
+    speed: float | None
+    """Sum of the running jobs' speeds, multiple of real time."""
+    eta_s: float | None
+
+
+class JobPage(TypedDict):
+    jobs: list[JobRow]
+    total: int
+    """Jobs with the asked statuses, before any text filter."""
+    before: str | None
+    """Cursor for the page above; None at the top."""
+    after: str | None
+    """Cursor for the page below; None at the end."""
+
+
+class EventPage(TypedDict):
+    events: list[EventView]
+    last_seq: int
+
+
+class VideoPage(TypedDict):
+    videos: list[VideoView]
+    after: int | None
+
+
+class ActionResult(TypedDict):
+    job: int
+    ok: bool
+    status: str | None
+    word: str | None
+    new_job: int | None
+    error: ErrorView | None
+
+
+class AddResult(TypedDict):
+    """What became of one file that was offered.
+
+    `decision`: queued (a new job), changed (a new job for what differs), cached (its ladder is complete
+    and unchanged), retried (its failed job goes again), waiting (it has an open job), failed (its job
+    failed and attempts are used up), rejected (see `error`).
+    """
+
+    path: str
+    path_b64: str
+    decision: str
+    video: int | None
+    job: int | None
+    slug: str | None
+    master: str | None
+    error: ErrorView | None
+
+
+class AddAnswer(TypedDict):
+    batch: str
+    results: list[AddResult]
+
+
+class JobLive(TypedDict):
+    """The moving part of a running job, as the event stream's `progress` carries it."""
+
+    id: int
+    status: str
+    word: str
+    control: str
+    step: str | None
+    progress: float
+    speed: float | None
+    eta_s: float | None
+    worker: str | None
+    renditions: list[RenditionView]
+
+
+class ProfileView(TypedDict):
+    name: str
+    description: str
+    origin: str
+    """shipped, or the path of the user's file."""
+    rungs: list[str]
+
+
+class CheckView(TypedDict):
+    """One line of `doctor`."""
+
+    name: str
+    ok: bool
+    detail: str
+    hint: str
+
+
+# What workers are answered.
+
+
+class FileDescriptor(TypedDict):
+    """A source or sink on a file system both sides see."""
+
+    kind: Literal["file"]
+    path_b64: str
+
+
+class ClaimedJob(TypedDict):
+    """All a worker needs to know about the job it now owns."""
+
+    job: int
+    epoch: int
+    video: int
+    attempt: int
+    kind: str
+    source: FileDescriptor
+    source_size: int
+    source_mtime_ns: int
+    sink: FileDescriptor
+    """The store's folder on the output's file system: `OUT/.tqstudio/<uuid>`: all that a worker writes."""
+    profile: dict[str, Any]
+    requested: list[str] | None
+    kept: dict[str, str]
+    """Renditions of the current generation: name → settings_hash; what is equal need not be made."""
+    facts: dict[str, Any] | None
+    content_id: str | None
+    log: str
+    lease_s: float
+
+
+class ClaimAnswer(TypedDict):
+    job: ClaimedJob | None
+
+
+class RegisterAnswer(TypedDict):
+    worker: int
+    name: str
+    heartbeat_s: float
+    long_poll_s: float
+    keep_completed: bool
+    ffmpeg: str
+    ffmpeg_nice: int
+    stall_s: float
+    disk_reserve_bytes: int
+    disk_factor: float
+
+
+class ProgressAnswer(TypedDict):
+    control: str
+
+
+class HeartbeatAnswer(TypedDict):
+    controls: dict[str, str]
+    """Job id → control, for every job that the beat named and the worker still owns."""
+    lost: list[int]
+    enabled: bool
+
+
+class OutcomeAnswer(TypedDict):
+    """How the job stands after complete, fail or release; a repeated call is answered alike."""
+
+    job: int
+    status: str

@@ -1,0 +1,70 @@
+"""Which files count as sources: names that are videos, names that are still being written, walking folders.
+
+Paths are bytes here, as the kernel gives them; `display` makes one readable.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+from collections.abc import Iterator
+
+VIDEO_EXTENSIONS = frozenset(
+    (
+        b".3gp .asf .avi .f4v .flv .m2ts .m4v .mkv .mov .mp4 .mpeg .mpg .mts .mxf .ogm .ogv .ts .vob .webm"
+        b" .wmv"
+    ).split()
+)
+"""File name extensions taken for videos when no other rule is given; compared without case."""
+
+_TEMPORARY_SUFFIXES = (b".part", b".tmp", b".crdownload", b".partial", b".filepart", b".aria2", b"~")
+
+
+def is_temporary(name: bytes) -> bool:
+    """Whether programs give such names to files they have not finished: `.part`, `.tmp`, hidden, `~`."""
+    return name.startswith(b".") or name.lower().endswith(_TEMPORARY_SUFFIXES)
+
+
+def is_video_name(name: bytes, extensions: frozenset[bytes] = VIDEO_EXTENSIONS) -> bool:
+    return os.path.splitext(name)[1].lower() in extensions and not is_temporary(name)
+
+
+def walk(root: bytes, *, recursive: bool, extensions: frozenset[bytes] = VIDEO_EXTENSIONS) -> Iterator[bytes]:
+    """Absolute paths of the video files below `root`, in name order.
+
+    Hidden folders are not entered and symbolic links not followed.
+    """
+    try:
+        with os.scandir(root) as entries:
+            listed = sorted(entries, key=lambda entry: entry.name)
+    except OSError:
+        return
+    for entry in listed:
+        if entry.is_dir(follow_symlinks=False):
+            if recursive and not entry.name.startswith(b"."):
+                yield from walk(entry.path, recursive=True, extensions=extensions)
+        elif entry.is_file(follow_symlinks=False) and is_video_name(entry.name, extensions):
+            yield entry.path
+
+
+def display(path: bytes) -> str:
+    """A path for people: control characters and bytes that are no UTF-8 are shown as escapes."""
+    text = path.decode("utf-8", "backslashreplace")
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+
+
+def encode(path: bytes | str | os.PathLike[str]) -> str:
+    """A path as base64 of its bytes, for messages."""
+    return base64.b64encode(os.fsencode(path)).decode("ascii")
+
+
+def decode(path_b64: str) -> bytes:
+    """The bytes of a path from its base64 form.
+
+    Raises:
+        ValueError: the text is no base64, or names a path with a NUL byte.
+    """
+    path = base64.b64decode(path_b64, validate=True)
+    if b"\0" in path or not path:
+        raise ValueError("not a path")
+    return path
