@@ -199,21 +199,27 @@ class Manifest(Message):
     warnings: list[ShortText] = Field(default_factory=list)
 
 
-class CompleteRequest(Token):
-    manifest: Manifest
-    full_hash: ShortText | None = None
+class Outcome(Token):
+    """How a lease ends, with the seconds spent in each step."""
+
     steps: dict[Step, float] = Field(default_factory=dict)
 
+    def steps_by_name(self) -> dict[str, float]:
+        return {step.value: seconds for step, seconds in self.steps.items()}
 
-class FailRequest(Token):
+
+class CompleteRequest(Outcome):
+    manifest: Manifest
+    full_hash: ShortText | None = None
+
+
+class FailRequest(Outcome):
     code: Annotated[str, StringConstraints(max_length=40)]
     text: Annotated[str, StringConstraints(max_length=2000)]
     hint: ShortText = ""
-    steps: dict[Step, float] = Field(default_factory=dict)
 
 
-class ReleaseRequest(Token):
+class ReleaseRequest(Outcome):
     """The worker stopped on request; its ffmpeg is dead."""
 
     reason: Control | Literal["shutdown"]
-    steps: dict[Step, float] = Field(default_factory=dict)

@@ -43,7 +43,7 @@ def locate(configured: str | None = None) -> FFmpeg:
             raise TqError(
                 ErrorCode.FFMPEG_MISSING,
                 f"the configured ffmpeg {configured!r} does not run",
-                "set TQSTUDIO_FFMPEG to the path of a working ffmpeg, or unset it to use the one that is shipped",
+                "set TQSTUDIO_FFMPEG to the path of a working ffmpeg, or unset it to use the shipped one",
             )
         return found
     candidates = [found for path in (shutil.which("ffmpeg"), _shipped()) if path and (found := _ask(path))]
@@ -72,7 +72,7 @@ def _shipped() -> str | None:
 
 
 def _ask(path: str) -> FFmpeg | None:
-    resolved = shutil.which(os.path.expanduser(path))  # noqa: PTH111 - may be a bare name
+    resolved = shutil.which(os.path.expanduser(path))
     if resolved is None:
         return None
     try:
@@ -88,10 +88,11 @@ def _ask(path: str) -> FFmpeg | None:
     match = _VERSION.match(answer.decode(errors="replace"))
     if match is None:
         return None
-    return FFmpeg(os.path.abspath(resolved), match[1], blake3(answer).hexdigest()[:12])  # noqa: PTH100
+    return FFmpeg(os.path.abspath(resolved), match[1], blake3(answer).hexdigest()[:12])
 
 
 def _ordering(version: str) -> tuple[int, ...]:
-    """`5.1.9-0+deb12u1` → (5, 1, 9). A build from git (`123456-gabc`) has no release number and sorts by what it has."""
+    """`5.1.9-0+deb12u1` → (5, 1, 9). A build from git (`123456-gabc`) has no release number and sorts by what
+    it has."""
     release = re.match(r"\d+(?:\.\d+)*", version)
     return tuple(int(part) for part in release[0].split(".")) if release else (0,)

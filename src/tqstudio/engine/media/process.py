@@ -150,8 +150,12 @@ def start(
         memory_limit: bytes of private memory it may have; beyond it allocation fails (OUT_OF_MEMORY).
 
     Raises:
-        TqError: FFMPEG_MISSING or PERMISSION when it cannot be started, DISK_LOW when the log cannot be written.
+        TqError: FFMPEG_MISSING; DISK_LOW, PERMISSION or OUT_OF_MEMORY when the log cannot be written or the
+            process not be made.
     """
+    if shutil.which(argv[0]) is None:
+        # The wrappers would start, and fail in ffmpeg's place.
+        raise TqError(ErrorCode.FFMPEG_MISSING, f"{argv[0]} cannot be started: it is not an executable file")
     try:
         with log_path.open("ab") as log:
             process = subprocess.Popen(
@@ -162,10 +166,6 @@ def start(
                 stderr=log,
                 start_new_session=True,
             )
-    except FileNotFoundError as error:
-        raise TqError(ErrorCode.FFMPEG_MISSING, f"{argv[0]} cannot be started: {error}") from error
-    except PermissionError as error:
-        raise TqError(ErrorCode.PERMISSION, f"{argv[0]} cannot be started: {error}") from error
     except OSError as error:
         raise from_os_error(error, f"{argv[0]} cannot be started") from error
     if memory_limit is not None and hasattr(resource, "prlimit"):
@@ -186,20 +186,23 @@ def classify_exit(returncode: int, log_tail: str) -> TqError:
         log_tail: the end of stderr, as of `Run.log_tail`.
     """
     said = _last_complaint(log_tail)
+    disk_full = TqError(ErrorCode.DISK_LOW, "the disk became full while ffmpeg wrote to it")
+    if returncode >= 0 and _DISK_FULL.search(log_tail):
+        return disk_full
     if returncode < 0 or 128 < returncode <= 128 + signal.SIGSYS:
         # A shell between us and ffmpeg reports a signal as 128 + its number.
         number = -returncode if returncode < 0 else returncode - 128
         if number == signal.SIGKILL:
-            return TqError(ErrorCode.OUT_OF_MEMORY, "ffmpeg was killed by the system, most likely for its memory")
+            return TqError(
+                ErrorCode.OUT_OF_MEMORY, "ffmpeg was killed by the system, most likely for its memory"
+            )
         name = signal.Signals(number).name if number in set(signal.Signals) else f"signal {number}"
         return TqError(ErrorCode.ENCODER_SIGNAL, f"ffmpeg was ended by {name}")
     status_errno = 256 - returncode
-    if status_errno in (errno.ENOSPC, errno.EDQUOT):
-        return TqError(ErrorCode.DISK_LOW, "the disk became full while ffmpeg wrote to it")
+    if status_errno == errno.ENOSPC:
+        return disk_full
     if any(pattern.search(log_tail) for pattern in _GPU_SESSION):
         return TqError(ErrorCode.GPU_SESSION, f"the GPU has no free encoder session: {said}")
-    if _DISK_FULL.search(log_tail):
-        return TqError(ErrorCode.DISK_LOW, "the disk became full while ffmpeg wrote to it")
     if status_errno == errno.ENOMEM or _NO_MEMORY.search(log_tail):
         return TqError(ErrorCode.OUT_OF_MEMORY, f"ffmpeg could not get the memory it needs: {said}")
     return TqError(ErrorCode.ENCODER_EXIT, f"ffmpeg ended with status {returncode}: {said}")
@@ -234,7 +237,9 @@ _GPU_SESSION = (
 )
 _DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded")
 _NO_MEMORY = re.compile(r"Cannot allocate memory|malloc of size \d+ failed|x264 .*malloc", re.IGNORECASE)
-_COMPLAINT = re.compile(r"error|failed|invalid|cannot|could not|unable|no such|unknown|not found|denied", re.IGNORECASE)
+_COMPLAINT = re.compile(
+    r"error|failed|invalid|cannot|could not|unable|no such|unknown|not found|denied", re.IGNORECASE
+)
 _ADDRESS = re.compile(r" @ 0x[0-9a-f]+")
 
 

@@ -8,10 +8,9 @@ import stat
 from tqstudio.errors import ErrorCode, TqError
 
 # Demuxers of files people drop. Playlists and scripts (hls, dash, concat, imf, sdp …) are not among them: a
-# text file named x.mp4 must never make ffmpeg open another file or an address.
-FORMATS = (
-    "mov,matroska,mpegts,mpeg,avi,flv,asf,ogg,mxf,gxf,wtv,nut,ivf,dv,rm,h264,hevc,m4v,mpegvideo,vc1,obu,yuv4mpegpipe"
-)
+# text file named x.mp4 must never make ffmpeg open another file or an address. Raw elementary streams are not
+# either: they have no timestamps, on which everything after rests.
+FORMATS = "mov,matroska,mpegts,mpeg,avi,flv,asf,ogg,mxf,gxf,wtv,nut,ivf,dv,rm,yuv4mpegpipe"
 PROTOCOLS = "file"
 
 
@@ -28,7 +27,7 @@ def display(path: bytes) -> str:
 
 def url(path: bytes) -> str:
     """The `file:` address of a path for ffmpeg and PyAV. A name such as `-y.mp4` or `http:x` stays a name."""
-    return "file:" + os.fsdecode(os.path.abspath(path))  # noqa: PTH100 - bytes
+    return "file:" + os.fsdecode(os.path.abspath(path))
 
 
 def check(path: bytes) -> os.stat_result:
@@ -38,7 +37,8 @@ def check(path: bytes) -> os.stat_result:
         Its stat result (of what a symbolic link points to).
 
     Raises:
-        TqError: SOURCE_MISSING, SOURCE_EMPTY, PERMISSION, UNSUPPORTED (not a regular file) or SOURCE_UNREADABLE.
+        TqError: SOURCE_MISSING, SOURCE_EMPTY, PERMISSION, SOURCE_UNREADABLE, or UNSUPPORTED for what is no
+            regular file.
     """
     name = display(path)
     try:
@@ -63,7 +63,7 @@ def unreadable(path: bytes, error: OSError) -> TqError:
     """The error a person should read when the operating system refuses to open or read a source."""
     name = display(path)
     if isinstance(error, FileNotFoundError | NotADirectoryError):
-        if os.path.islink(path):  # noqa: PTH114 - bytes
+        if os.path.islink(path):
             return TqError(ErrorCode.SOURCE_MISSING, f"{name} is a link to a file that does not exist")
         return TqError(ErrorCode.SOURCE_MISSING, f"{name} does not exist")
     if isinstance(error, PermissionError):

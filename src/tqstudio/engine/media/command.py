@@ -1,0 +1,246 @@
+"""The ffmpeg commands. Pure: plain values in, an argv out, to be run in an empty scratch directory.
+
+Outputs have relative names, because a `%` in a path breaks the hls muxer; the source is `file:` and an
+absolute path, so that no name is taken for an option or an address. ffmpeg-python compiles the filter graph
+and the options; it sorts the options of each file, which ffmpeg does not mind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from pathlib import PurePosixPath
+from typing import Any
+
+import ffmpeg as compiler
+
+from tqstudio.engine.media import source as sources
+from tqstudio.engine.media.facts import SourceFacts
+from tqstudio.engine.media.ffmpeg import FFmpeg
+from tqstudio.engine.media.grid import Grid
+from tqstudio.engine.media.ladder import AudioRendition, Rung
+from tqstudio.engine.media.layout import CPU_ENCODER, INIT_NAME, PLAYLIST_NAME, POSTER_NAME, SEGMENT_PATTERN
+from tqstudio.engine.media.profiles import Profile
+
+# Stands for the source while the graph is compiled: the compiler cannot hash a name that is not UTF-8.
+_SOURCE = "file:source"
+
+# A bare seek loses or repeats frames in some containers; so the run starts early and `trim` makes the exact
+# cut.
+_SEEK_MARGIN_S = 10
+# A source may hold more than it declares, but jumping timestamps must not make millions of frames of a few
+# seconds.
+_CAP_FACTOR = 2
+_CAP_MARGIN_S = 60
+_CAP_UNDECLARED_S = 24 * 3600
+# NVENC's older preset names are x264's too, so that one command serves both.
+_NVENC_PRESETS = {
+    "ultrafast": "fast",
+    "superfast": "fast",
+    "veryfast": "fast",
+    "slow": "slow",
+    "slower": "slow",
+}
+
+
+def video_command(
+    ffmpeg: FFmpeg,
+    source: bytes,
+    facts: SourceFacts,
+    grid: Grid,
+    profile: Profile,
+    rungs: Sequence[Rung],
+    encoder: str = CPU_ENCODER,
+    start_segment: int = 0,
+    threads: int = 0,
+    device: str | None = None,
+) -> list[str]:
+    """The command that decodes once and writes segments `start_segment` … of every rung given.
+
+    Its output directories, `<rung>/`, must exist. Progress goes to stdout.
+
+    Args:
+        encoder: `libx264` or `h264_nvenc`.
+        threads: cap on the threads of the decoder and of each encoder; 0 leaves it to ffmpeg.
+        device: index of the GPU for a GPU encoder.
+    """
+    first = grid.g0 + start_segment * grid.seg_frames
+    stream: Any = _input(threads, _seek(grid, start_segment))[str(facts.video.index)]
+    if facts.video.interlaced:
+        stream = stream.filter("bwdif", mode="send_frame", deint="interlaced")
+    stream = stream.filter("fps", fps=_rate(grid.fps))
+    # Integers on the 1/fps clock of the fps filter: a time in seconds is rounded and comes out one frame
+    # wrong.
+    ends = {"start_pts": first} if start_segment else {}
+    stream = stream.filter("trim", end_pts=grid.g0 + _cap_frames(facts, grid), **ends)
+    branches = stream.filter_multi_output("split", len(rungs))
+    outputs = [
+        branches[number]
+        .filter("scale", rung.width, rung.height)
+        .filter("setsar", 1)
+        .filter("format", profile.pixel_format)
+        .output(
+            str(PurePosixPath(rung.name, PLAYLIST_NAME)),
+            **_encoder_options(profile, rung, grid, encoder, device),
+            **({"threads": threads} if threads else {}),
+            **_hls_options(rung.name, grid.hls_time, grid.output_offset, start_segment),
+        )
+        for number, rung in enumerate(rungs)
+    ]
+    return _compile(ffmpeg, source, outputs, progress=True, threads=threads)
+
+
+def audio_command(
+    ffmpeg: FFmpeg,
+    source: bytes,
+    facts: SourceFacts,
+    grid: Grid,
+    profile: Profile,
+    rendition: AudioRendition,
+) -> list[str]:
+    """The command that writes one audio rendition, always from the start: a joined AAC stream clicks at the
+    seam.
+
+    Its output directory must exist. Same timeline as the video.
+    """
+    limit_s = facts.duration_s * _CAP_FACTOR + _CAP_MARGIN_S if facts.duration_s else _CAP_UNDECLARED_S
+    # Holes in a recording become silence, so that sound and picture stay together.
+    stream = _input(1, 0)[str(rendition.track.index)].filter("aresample", **{"async": 1})
+    output = stream.output(
+        str(PurePosixPath(rendition.name, PLAYLIST_NAME)),
+        **{
+            "c:a": profile.audio_codec,
+            "b:a": f"{profile.audio_bitrate_kbps}k",
+            "ac": rendition.channels,
+            "ar": profile.audio_sample_rate,
+            "t": f"{limit_s:.3f}",
+        },
+        **_hls_options(rendition.name, str(profile.segment_s), grid.output_offset, 0),
+    )
+    return _compile(ffmpeg, source, [output], progress=True, threads=1)
+
+
+def poster_command(
+    ffmpeg: FFmpeg, source: bytes, facts: SourceFacts, profile: Profile, position: float | None = None
+) -> list[str]:
+    """The command that writes `poster.jpg`.
+
+    Args:
+        position: share of the duration; by default the profile's.
+    """
+    share = profile.poster_position if position is None else position
+    height = min(profile.poster_height, facts.video.height)
+    stream = (
+        # Seconds from the start of the file: without -copyts, ffmpeg adds its start time itself.
+        compiler.input(_SOURCE, **_input_options(1), **_at(facts.duration_s * share))[str(facts.video.index)]
+        .filter("scale", -2, height - height % 2 or 2)
+        .filter("setsar", 1)
+        .filter("format", "yuvj420p")
+        .output(POSTER_NAME, **{"c:v": "mjpeg", "frames:v": 1, "q:v": 3, "f": "image2", "update": 1})
+    )
+    return _compile(ffmpeg, source, [stream], progress=False, threads=1)
+
+
+def _input(threads: int, seek_s: Fraction | int) -> Any:
+    return compiler.input(
+        _SOURCE,
+        # Source time is kept, so that a run that starts later writes the timestamps of one that starts at
+        # zero.
+        copyts=None,
+        **_input_options(threads),
+        # An accurate seek resumes at the wrong frame where the rate of the source varies.
+        **({"noaccurate_seek": None} | _at(seek_s) if seek_s else {}),
+    )
+
+
+def _input_options(threads: int) -> dict[str, Any]:
+    return {
+        "protocol_whitelist": sources.PROTOCOLS,
+        "format_whitelist": sources.FORMATS,
+        **({"threads": threads} if threads else {}),
+    }
+
+
+def _at(seconds: Fraction | float) -> dict[str, str]:
+    return {"ss": f"{float(seconds):.6f}"} if seconds else {}
+
+
+def _seek(grid: Grid, start_segment: int) -> Fraction:
+    return max(Fraction(0), start_segment * grid.segment_s - _SEEK_MARGIN_S)
+
+
+def _cap_frames(facts: SourceFacts, grid: Grid) -> int:
+    declared = facts.video.duration_s or facts.duration_s
+    if not declared:
+        return int(_CAP_UNDECLARED_S * grid.fps)
+    return int(grid.total_frames * _CAP_FACTOR + _CAP_MARGIN_S * grid.fps)
+
+
+def _encoder_options(
+    profile: Profile, rung: Rung, grid: Grid, encoder: str, device: str | None
+) -> dict[str, Any]:
+    rate = {
+        "maxrate": f"{rung.maxrate_kbps}k",
+        "bufsize": f"{round(rung.maxrate_kbps * profile.bufsize_factor)}k",
+    }
+    gop = {"g": grid.gop, "flags": "+cgop"}
+    common = {"c:v": encoder, "profile:v": profile.video_profile, **rate, **gop}
+    if encoder == CPU_ENCODER:
+        return common | {
+            "preset": profile.preset,
+            "crf": profile.crf,
+            "keyint_min": grid.gop,
+            "sc_threshold": 0,
+        }
+    if encoder == "h264_nvenc":
+        return common | {
+            "preset": _NVENC_PRESETS.get(profile.preset, "medium"),
+            "rc": "vbr",
+            "cq": profile.crf,
+            "b:v": 0,
+            "forced-idr": 1,
+            "no-scenecut": 1,
+            "strict_gop": 1,
+            **({"gpu": device} if device is not None else {}),
+        }
+    raise ValueError(f"no options are known for the encoder {encoder!r}")
+
+
+def _hls_options(directory: str, hls_time: str, offset: Fraction, start_segment: int) -> dict[str, Any]:
+    return {
+        "f": "hls",
+        "output_ts_offset": f"{float(offset):.6f}",
+        "hls_time": hls_time,
+        # With `vod`, a killed run leaves no playlist at all.
+        "hls_playlist_type": "event",
+        "hls_segment_type": "fmp4",
+        # Makes the decode time of a fragment absolute; without it every run begins at zero.
+        "hls_segment_options": "movflags=+frag_discont",
+        # A segment appears under its name when ffmpeg has ended it, not before.
+        "hls_flags": "temp_file+independent_segments",
+        "hls_fmp4_init_filename": INIT_NAME,
+        "hls_segment_filename": str(PurePosixPath(directory, SEGMENT_PATTERN)),
+        "start_number": start_segment,
+        # Nothing of the source's own text ends up in what is published.
+        "map_metadata": -1,
+        "map_chapters": -1,
+    }
+
+
+def _compile(
+    ffmpeg: FFmpeg, source: bytes, outputs: Sequence[Any], progress: bool, threads: int
+) -> list[str]:
+    before = ["-hide_banner", "-nostdin", "-nostats", "-y"]
+    if progress:
+        before += ["-progress", "pipe:1", "-stats_period", "0.5"]
+    if threads:
+        before += ["-filter_complex_threads", str(threads)]
+    merged = compiler.merge_outputs(*outputs) if len(outputs) > 1 else outputs[0]
+    compiled: list[str] = compiler.compile(merged, cmd=ffmpeg.path)
+    compiled[compiled.index("-i") + 1] = sources.url(source)
+    # Global options stand first, where a person looks for them; the compiler would put them last.
+    return [compiled[0], *before, *compiled[1:]]
+
+
+def _rate(fps: Fraction) -> str:
+    return f"{fps.numerator}/{fps.denominator}"

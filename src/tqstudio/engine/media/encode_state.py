@@ -1,0 +1,160 @@
+"""What an encode is given, and what can be seen of it. Values; the only effect is a look at the store."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from tqstudio.engine.media.facts import SourceFacts
+from tqstudio.engine.media.ffmpeg import FFmpeg
+from tqstudio.engine.media.grid import Grid
+from tqstudio.engine.media.hashes import audio_settings_hash, settings_hash, stream_key
+from tqstudio.engine.media.ladder import AudioRendition, Rung
+from tqstudio.engine.media.layout import CPU_ENCODER
+from tqstudio.engine.media.profiles import Profile
+from tqstudio.engine.media.rendition import RenditionCheck
+from tqstudio.engine.media.segment_store import SegmentStore
+from tqstudio.errors import TqError
+
+State = Literal["idle", "running", "done", "failed", "killed"]
+RenditionStatus = Literal["pending", "in_progress", "completed", "failed"]
+
+
+@dataclass(frozen=True, slots=True)
+class EncodeSpec:
+    """Everything an encode needs to know."""
+
+    ffmpeg: FFmpeg
+    source: bytes
+    facts: SourceFacts
+    grid: Grid
+    profile: Profile
+    rungs: tuple[Rung, ...]
+    """The ladder; skipped rungs are left out."""
+    content_id: str
+    """Identifies the bytes of the source, for the keys."""
+    store_root: Path
+    """`…/segments/<video>/`: finished segments go to `<rendition>/<stream_key>/` below it."""
+    scratch: Path
+    """An empty directory of this encode alone, on the store's file system. The caller removes it."""
+    log_dir: Path
+    """Receives one log per ffmpeg run."""
+    encoder: str = CPU_ENCODER
+    device: str | None = None
+    """Index of the GPU for a GPU encoder."""
+    threads: int = 0
+    """Cap per decoder and encoder; 0 leaves it to ffmpeg."""
+    memory_limit: int | None = None
+    """Bytes the video run may have."""
+    nice: int = 10
+    poster: bool = True
+    resume_segments: bool = False
+    """Start an unfinished rendition behind its verified segments instead of at its first."""
+
+
+@dataclass(frozen=True, slots=True)
+class RenditionState:
+    """A snapshot of one rendition."""
+
+    name: str
+    kind: Literal["video", "audio"]
+    required: bool
+    status: RenditionStatus
+    encoder: str
+    settings_hash: str
+    stream_key: str
+    directory: Path
+    """Of its stream in the segment store."""
+    segments_done: int
+    segments_total: int
+    """An estimate until it is completed."""
+    fraction: float
+    """0 … 1, never going back; 1 only when completed."""
+    speed: float | None
+    """Seconds of video per second while it runs."""
+    error: TqError | None
+    check: RenditionCheck | None
+    """What it turned out to be, once completed."""
+    pixels: int
+    """Its weight; 0 for audio."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """One ffmpeg run, for the attempt's record."""
+
+    label: str
+    argv: tuple[str, ...]
+    log_path: Path
+    encoder: str
+    resumed_from: int
+    """First segment of the run."""
+    returncode: int | None
+    """None while it runs."""
+
+
+ALMOST = 0.999
+"""The most that a rendition which was not verified yet may say of itself; 1 is reserved."""
+
+
+def look_up_video(spec: EncodeSpec, rung: Rung, encoder: str | None = None) -> RenditionState:
+    """What the store has of a video rendition.
+
+    Args:
+        encoder: the one whose stream is meant; by default that of `spec`, or the CPU's if only that is whole:
+            a GPU encode that fell back was finished there.
+    """
+    key = settings_hash(spec.content_id, spec.profile, rung, spec.facts)
+    candidates = [encoder] if encoder else list(dict.fromkeys((spec.encoder, CPU_ENCODER)))
+    states = [
+        _look_up(spec, rung.name, "video", rung.required, candidate, key, rung.pixels)
+        for candidate in candidates
+    ]
+    return next((state for state in states if state.status == "completed"), states[0])
+
+
+def look_up_audio(spec: EncodeSpec, rendition: AudioRendition) -> RenditionState:
+    """What the store has of an audio rendition."""
+    key = audio_settings_hash(spec.content_id, spec.profile, rendition, spec.facts)
+    return _look_up(spec, rendition.name, "audio", True, spec.profile.audio_codec, key, 0)
+
+
+def _look_up(
+    spec: EncodeSpec,
+    name: str,
+    kind: Literal["video", "audio"],
+    required: bool,
+    encoder: str,
+    key: str,
+    pixels: int,
+) -> RenditionState:
+    joint = stream_key(key, encoder, spec.ffmpeg.build)
+    store = SegmentStore(spec.store_root / name / joint)
+    complete = store.completed()
+    done = len(complete.check.segments) if complete else len(store.listing())
+    total = done if complete else max(done, _expected_segments(spec, kind))
+    return RenditionState(
+        name=name,
+        kind=kind,
+        required=required,
+        status="completed" if complete else "pending",
+        encoder=complete.encoder if complete else encoder,
+        settings_hash=key,
+        stream_key=joint,
+        directory=store.root,
+        segments_done=done,
+        segments_total=total,
+        fraction=1.0 if complete else min(ALMOST, done / max(1, total)),
+        speed=None,
+        error=None,
+        check=complete.check if complete else None,
+        pixels=pixels,
+    )
+
+
+def _expected_segments(spec: EncodeSpec, kind: str) -> int:
+    if kind == "video":
+        return spec.grid.segment_count
+    return max(1, math.ceil(spec.facts.duration_s / spec.profile.segment_s))

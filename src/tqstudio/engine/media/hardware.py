@@ -1,0 +1,133 @@
+"""Which devices can encode: asked by encoding, because an encoder that is compiled in may still have no
+device."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tqstudio.engine.media.ffmpeg import FFmpeg
+from tqstudio.engine.media.layout import CPU_ENCODER, GPU_ENCODERS
+from tqstudio.engine.media.process import start
+
+PROBE_TIMEOUT_S = 10.0
+_NVIDIA_DEVICE = re.compile(r"nvidia(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """A GPU that encoded something."""
+
+    kind: str
+    """Always `gpu`."""
+    name: str
+    """`gpu-0` …: the name of the worker that uses it."""
+    encoder: str
+    """As ffmpeg names it, such as `h264_nvenc`."""
+    index: str
+    """Which of its kind, as the encoder's `-gpu` wants it."""
+    label: str
+    """For a person, such as `NVIDIA H200`."""
+    detail: str
+    """The device node, or that none was seen."""
+
+
+def discover(ffmpeg: FFmpeg, dev: Path = Path("/dev"), proc: Path = Path("/proc")) -> list[Device]:
+    """Find the GPUs that pass a real encode of 256×256 pixels and 0.1 s, each within 10 s.
+
+    NVENC refuses frames much smaller. Encoders that are not compiled in are not tried.
+
+    Args:
+        dev: where device nodes are.
+        proc: where the driver describes them.
+    """
+    found: list[Device] = []
+    for encoder in sorted(compiled_encoders(ffmpeg) & set(GPU_ENCODERS)):
+        for index, node in _nvidia_devices(dev):
+            if encodes(ffmpeg, encoder, index):
+                name = f"gpu-{len(found)}"
+                found.append(Device("gpu", name, encoder, index, _label(proc, index), node))
+    return found
+
+
+def compiled_encoders(ffmpeg: FFmpeg) -> frozenset[str]:
+    """Names of the video encoders that ffmpeg lists; empty when it does not answer."""
+    try:
+        answer = subprocess.run(
+            [ffmpeg.path, "-hide_banner", "-encoders"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=PROBE_TIMEOUT_S,
+            check=True,
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return frozenset()
+    return frozenset(re.findall(r"^ V\S+ (\S+)", answer.decode(errors="replace"), re.MULTILINE))
+
+
+def encodes(ffmpeg: FFmpeg, encoder: str, index: str | None = None) -> bool:
+    """Whether a test encode with this encoder ends with 0 and frames."""
+    device: Sequence[str] = () if index is None else ("-gpu", index)
+    argv = [
+        ffmpeg.path,
+        *("-hide_banner", "-nostdin", "-nostats", "-progress", "pipe:1"),
+        *("-f", "lavfi", "-i", "color=size=256x256:rate=30:duration=0.1"),
+        *("-pix_fmt", "yuv420p", "-c:v", encoder, *device, "-f", "null", "-"),
+    ]
+    with tempfile.TemporaryDirectory(prefix="tqstudio-probe-") as scratch:
+        run = start(argv, Path(scratch), Path(scratch, "log"), progress=True, nice=0)
+        try:
+            return run.wait(PROBE_TIMEOUT_S) == 0 and bool(run.progress.frame)
+        except subprocess.TimeoutExpired:
+            return False
+        finally:
+            run.kill()
+
+
+def cpu_capabilities() -> dict[str, object]:
+    """What a CPU worker reports of itself: encoder, usable cores, and the processor's name where known."""
+    return {"encoder": CPU_ENCODER, "cores": _usable_cores(), "model": _cpu_model()}
+
+
+def _nvidia_devices(dev: Path) -> list[tuple[str, str]]:
+    """(index, device node) of every GPU. Without a visible node (WSL, some containers) one device is
+    tried."""
+    nodes = sorted(
+        (int(match[1]), node)
+        for node in dev.glob("nvidia*")
+        if (match := _NVIDIA_DEVICE.fullmatch(node.name))
+    )
+    # NVENC numbers the devices it may use, whatever their nodes are called.
+    return [(str(position), str(node)) for position, (_, node) in enumerate(nodes)] or [
+        ("0", "no device node seen")
+    ]
+
+
+def _label(proc: Path, index: str) -> str:
+    descriptions = sorted(proc.glob("driver/nvidia/gpus/*/information"))
+    if int(index) < len(descriptions):
+        match = re.search(
+            r"^Model:\s*(.+)$", descriptions[int(index)].read_text(errors="replace"), re.MULTILINE
+        )
+        if match:
+            return match[1].strip()
+    return "NVIDIA GPU"
+
+
+def _usable_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _cpu_model() -> str:
+    try:
+        match = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    except OSError:
+        match = None
+    return match[1].strip() if match else ""

@@ -1,0 +1,89 @@
+"""The two keys of a rendition: what it should be, and what its segments may be joined with.
+
+`settings_hash` covers the content of the source and the settings that change the result. It decides cached,
+changed and dirty. `stream_key` adds the encoder and the ffmpeg build. It decides only whether segments may be
+joined: neither an ffmpeg upgrade nor a move from CPU to GPU encodes a library again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+from blake3 import blake3
+
+from tqstudio.engine.media.facts import SourceFacts
+from tqstudio.engine.media.grid import make_grid
+from tqstudio.engine.media.ladder import AudioRendition, Rung
+from tqstudio.engine.media.profiles import Profile
+
+RECIPE = 1
+"""Raised when the command changes so that its results must be made again."""
+
+_DIGITS = 32
+
+
+def settings_hash(content_id: str, profile: Profile, rung: Rung, facts: SourceFacts) -> str:
+    """The key of a video rendition: 32 hex digits.
+
+    Args:
+        content_id: identifies the bytes of the source (its quick or full hash).
+    """
+    grid = make_grid(facts, profile)
+    return _digest(
+        {
+            "recipe": RECIPE,
+            "kind": "video",
+            "content": content_id,
+            "stream": facts.video.index,
+            "codec": profile.codec,
+            "preset": profile.preset,
+            "crf": profile.crf,
+            "profile": profile.video_profile,
+            "pixel_format": profile.pixel_format,
+            "bufsize_factor": profile.bufsize_factor,
+            "size": [rung.width, rung.height],
+            "maxrate_kbps": rung.maxrate_kbps,
+            "fps": str(grid.fps),
+            "gop": grid.gop,
+            "seg_frames": grid.seg_frames,
+            "g0": grid.g0,
+            "start_time": str(grid.start_time),
+            "deinterlace": facts.video.interlaced,
+        }
+    )
+
+
+def audio_settings_hash(
+    content_id: str, profile: Profile, rendition: AudioRendition, facts: SourceFacts
+) -> str:
+    """The key of an audio rendition: 32 hex digits."""
+    return _digest(
+        {
+            "recipe": RECIPE,
+            "kind": "audio",
+            "content": content_id,
+            "stream": rendition.track.index,
+            "codec": profile.audio_codec,
+            "bitrate_kbps": profile.audio_bitrate_kbps,
+            "channels": rendition.channels,
+            "sample_rate": profile.audio_sample_rate,
+            "segment_s": profile.segment_s,
+            "start_time": str(make_grid(facts, profile).start_time),
+        }
+    )
+
+
+def stream_key(settings_hash: str, encoder: str, ffmpeg_build: str) -> str:
+    """The key of segments that may be joined: 32 hex digits; a folder of the segment store.
+
+    Args:
+        encoder: as ffmpeg names it, such as `libx264` or `aac`.
+        ffmpeg_build: `FFmpeg.build`.
+    """
+    return _digest({"settings": settings_hash, "encoder": encoder, "build": ffmpeg_build})
+
+
+def _digest(values: Mapping[str, object]) -> str:
+    canonical = json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return blake3(canonical.encode()).hexdigest()[:_DIGITS]

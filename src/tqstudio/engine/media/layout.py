@@ -1,0 +1,17 @@
+"""Names that commands, the segment store and playlists agree on. Imports nothing heavy."""
+
+from __future__ import annotations
+
+SEGMENT_PATTERN = "seg_%05d.m4s"
+INIT_NAME = "init.mp4"
+PLAYLIST_NAME = "index.m3u8"
+POSTER_NAME = "poster.jpg"
+
+CPU_ENCODER = "libx264"
+GPU_ENCODERS = ("h264_nvenc",)
+"""GPU encoders whose options are known, as ffmpeg names them."""
+
+
+def segment_name(k: int) -> str:
+    """The file name of segment k, as the pattern given to ffmpeg makes it."""
+    return SEGMENT_PATTERN % k

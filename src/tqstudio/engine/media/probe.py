@@ -1,0 +1,272 @@
+"""Reads a source's facts with PyAV. A hostile file may crash this process: never call it in the
+supervisor."""
+
+from __future__ import annotations
+
+import errno
+import math
+import re
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+import av
+import av.error
+from av.container import InputContainer
+from av.stream import Disposition, Stream
+from av.video.frame import VideoFrame
+from av.video.stream import VideoStream
+
+from tqstudio.engine.media import source
+from tqstudio.engine.media.facts import AudioTrack, SourceFacts, SubtitleTrack, VideoTrack
+from tqstudio.errors import ErrorCode, TqError
+
+MAX_FPS = 60
+# Above this a rate is the container's clock (1000 in MKV, 90000 in TS), not the rate of the pictures.
+_IMPLAUSIBLE_FPS = 480
+_USUAL_FPS = tuple(
+    Fraction(text)
+    for text in [
+        "10",
+        "12",
+        "15",
+        "24000/1001",
+        "24",
+        "25",
+        "30000/1001",
+        "30",
+        "48000/1001",
+        "48",
+        "50",
+        "60000/1001",
+        "60",
+    ]
+)
+# 29.97 measured as 29.98 is still 29.97, and 30 is not.
+_USUAL_SLACK = Fraction(9995, 10000)
+# Packets read in search of the first picture. A sane stream gives it within its first few.
+_FIRST_PICTURE_PACKETS = 2000
+# What the operating system may answer; every other error is ffmpeg's opinion of the content.
+_SYSTEM_ERRORS = (errno.ENOENT, errno.EACCES, errno.EIO, errno.ESTALE, errno.ENOTDIR)
+_LANGUAGE = re.compile(r"[a-z]{2,3}(-[a-z0-9]+)*")
+_TITLE_LENGTH = 100
+
+# How the files begin that we can read, to tell a broken video from something that never was one.
+_SIGNATURES = re.compile(
+    rb"....(?:ftyp|moov|mdat|free|skip|wide|pnot)|\x1aE\xdf\xa3|RIFF....AVI |FLV\x01|OggS"
+    rb"|0&\xb2u\x8ef\xcf\x11|\x00\x00\x01\xba|G.{187}G|.{4}G.{191}G|\x06\x0e+4|\.RMF|nut/multimedia",
+    re.DOTALL,
+)
+
+
+def open_source(path: bytes) -> InputContainer:
+    """Open a source with the same whitelists as every ffmpeg command.
+
+    Raises:
+        TqError: as `source.check`; NO_MEDIA for what is no video, SOURCE_UNREADABLE for a broken one.
+    """
+    facts = source.check(path)
+    try:
+        return av.open(
+            source.url(path),
+            options={"protocol_whitelist": source.PROTOCOLS, "format_whitelist": source.FORMATS},
+            metadata_errors="replace",
+        )
+    except av.error.FFmpegError as error:
+        raise _refusal(path, facts.st_size, error) from error
+
+
+def probe(path: bytes) -> SourceFacts:
+    """Read the facts of a source. Opens it read-only, decodes one picture; some ms for a sane file.
+
+    Raises:
+        TqError: SOURCE_MISSING, SOURCE_EMPTY, PERMISSION, UNSUPPORTED (a folder, a device, an unknown codec),
+            NO_MEDIA (not a video, or no video stream in it), SOURCE_UNREADABLE (a video that is broken).
+    """
+    size = source.check(path).st_size
+    with open_source(path) as container:
+        try:
+            return _read(path, size, container)
+        except av.error.FFmpegError as error:
+            raise TqError(
+                ErrorCode.SOURCE_UNREADABLE, f"{source.display(path)} is broken: {error.strerror}"
+            ) from error
+
+
+def _read(path: bytes, size: int, container: InputContainer) -> SourceFacts:
+    stream = _main_video(path, container)
+    if stream.codec_context is None or not stream.codec_context.codec.is_decoder:
+        raise TqError(
+            ErrorCode.UNSUPPORTED,
+            f"the video codec of {source.display(path)} cannot be decoded by this build",
+        )
+    frame = _first_picture(path, container, stream)
+    start_s = (container.start_time or 0) / 1_000_000
+    duration_s = (container.duration or 0) / 1_000_000
+    return SourceFacts(
+        container=container.format.name,
+        duration_s=duration_s,
+        start_time_s=start_s,
+        bitrate=container.bit_rate or (int(size * 8 / duration_s) if duration_s else 0),
+        size=size,
+        video=_video_track(stream, frame, start_s, duration_s),
+        audio=tuple(_audio_track(audio) for audio in container.streams.audio),
+        subtitles=tuple(
+            SubtitleTrack(sub.index, _codec(sub), _language(sub), _title(sub), _default(sub))
+            for sub in container.streams.subtitles
+        ),
+    )
+
+
+def _main_video(path: bytes, container: InputContainer) -> VideoStream:
+    """The default video stream, else the first; cover pictures are none."""
+    streams = [s for s in container.streams.video if not s.disposition & Disposition.attached_pic]
+    if not streams:
+        raise TqError(ErrorCode.NO_MEDIA, f"{source.display(path)} holds no video stream")
+    return next((s for s in streams if _default(s)), streams[0])
+
+
+def _first_picture(path: bytes, container: InputContainer, stream: VideoStream) -> VideoFrame:
+    for number, packet in enumerate(container.demux(stream)):
+        try:
+            frames: list[Any] = stream.decode(packet)
+        except av.error.InvalidDataError:
+            frames = []  # a cut at the start of a recording: the first whole picture comes later
+        for frame in frames:
+            if isinstance(frame, VideoFrame):
+                return frame
+        if number > _FIRST_PICTURE_PACKETS:
+            break
+    raise TqError(ErrorCode.SOURCE_UNREADABLE, f"no picture of {source.display(path)} can be decoded")
+
+
+def _video_track(stream: VideoStream, frame: VideoFrame, start_s: float, duration_s: float) -> VideoTrack:
+    context = stream.codec_context
+    rotation = round(frame.rotation) % 360
+    width, height = _display_size(frame.width, frame.height, stream.sample_aspect_ratio, rotation)
+    fps, vfr = grid_rate(stream.guessed_rate, stream.base_rate, stream.average_rate)
+    time_base = stream.time_base or Fraction(1, 1_000_000)
+    if frame.pts is not None:
+        first_pts = frame.pts * (frame.time_base or time_base)
+    elif stream.start_time is not None:
+        first_pts = stream.start_time * time_base
+    else:
+        first_pts = Fraction(start_s).limit_denominator(1_000_000)
+    own = stream.duration is not None and stream.duration > 0
+    length = (
+        float(stream.duration * time_base)
+        if own and stream.duration is not None
+        else max(0.0, start_s + duration_s - float(first_pts))
+        if duration_s
+        else 0.0
+    )
+    return VideoTrack(
+        index=stream.index,
+        codec=_codec(stream),
+        profile=str(stream.profile or ""),
+        width=width,
+        height=height,
+        coded_width=frame.width,
+        coded_height=frame.height,
+        rotation=rotation,
+        pix_fmt=frame.format.name,
+        bit_depth=max((c.bits for c in frame.format.components), default=8),
+        fps=fps,
+        vfr=vfr,
+        color_primaries=int(context.color_primaries),
+        color_transfer=int(context.color_trc),
+        color_space=int(context.colorspace),
+        color_range=int(context.color_range),
+        first_pts_s=first_pts,
+        duration_s=length,
+        own_duration=own,
+        interlaced=bool(frame.interlaced_frame),
+        bitrate=context.bit_rate or 0,
+    )
+
+
+def grid_rate(
+    guessed: Fraction | None, base: Fraction | None, average: Fraction | None
+) -> tuple[Fraction, bool]:
+    """The rate of the grid and whether the source's own rate varies.
+
+    The average lies (1439/60 for a 24 fps file of a minute), so it is used only where guessed and base rate
+    are the container's clock, and then rounded up to a usual rate. More than 60 is divided until it fits.
+    """
+    nominal = next((r for r in (guessed, base) if r and 0 < r <= _IMPLAUSIBLE_FPS), None)
+    if nominal is None:
+        known = average if average and average > 0 else Fraction(30)
+        nominal = next((r for r in _USUAL_FPS if r >= known * _USUAL_SLACK), Fraction(MAX_FPS))
+    vfr = bool(average) and average is not None and abs(average - nominal) > nominal / 100
+    return nominal / max(1, math.ceil(nominal / MAX_FPS)), vfr
+
+
+def _display_size(width: int, height: int, aspect: Fraction | None, rotation: int) -> tuple[int, int]:
+    """The height is kept and the width follows the sample aspect, as players do; then both turn."""
+    if aspect and aspect > 0:
+        width = max(1, round(width * aspect))
+    # ffmpeg turns the frame for quarter turns only; at odd angles it keeps the size.
+    return (height, width) if rotation % 180 == 90 else (width, height)
+
+
+def _audio_track(stream: Any) -> AudioTrack:
+    context = stream.codec_context
+    return AudioTrack(
+        index=stream.index,
+        codec=_codec(stream),
+        channels=context.channels if context else 0,
+        sample_rate=(context.sample_rate or 0) if context else 0,
+        language=_language(stream),
+        title=_title(stream),
+        default=_default(stream),
+    )
+
+
+def _codec(stream: Stream) -> str:
+    context = getattr(stream, "codec_context", None)
+    return str(context.name) if context is not None else ""
+
+
+def _language(stream: Stream) -> str:
+    # The value names a folder later, so only what looks like a code passes.
+    language = (stream.language or "").strip().lower()
+    return language if _LANGUAGE.fullmatch(language) and len(language) <= 16 else "und"
+
+
+def _title(stream: Stream) -> str:
+    return str(stream.metadata.get("title", ""))[:_TITLE_LENGTH]
+
+
+def _default(stream: Stream) -> bool:
+    return bool(stream.disposition & Disposition.default)
+
+
+def packet_ends(path: bytes) -> Iterator[tuple[int, Fraction]]:
+    """The end (pts + duration, seconds in source time) of every packet that has one, by stream index.
+
+    Reads the whole file: 3 s for two hours from cache. Ends quietly where the data does.
+    """
+    with open_source(path) as container:
+        try:
+            for packet in container.demux():
+                if packet.pts is not None and packet.time_base is not None and packet.size:
+                    yield packet.stream_index, (packet.pts + (packet.duration or 0)) * packet.time_base
+        except av.error.FFmpegError:
+            return
+
+
+def _refusal(path: bytes, size: int, error: av.error.FFmpegError) -> TqError:
+    name = source.display(path)
+    if isinstance(error, OSError) and error.errno == errno.EPERM:
+        # ffmpeg's own answer to a script that wants another protocol or file.
+        return TqError(ErrorCode.NO_MEDIA, f"{name} holds no video: it points at other files")
+    if isinstance(error, OSError) and error.errno in _SYSTEM_ERRORS:
+        return source.unreadable(path, error)
+    with open(path, "rb") as file:
+        head = file.read(512)
+    if _SIGNATURES.match(head):
+        return TqError(
+            ErrorCode.SOURCE_UNREADABLE,
+            f"{name} begins like a video but cannot be read ({size} bytes): it is broken or not whole",
+        )
+    return TqError(ErrorCode.NO_MEDIA, f"{name} holds no video: its content is something else")

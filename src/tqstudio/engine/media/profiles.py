@@ -1,0 +1,289 @@
+"""Profiles: what a ladder should be, from TOML files. The keys are the table `_KEYS`; nothing else is
+accepted."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tqstudio.errors import ErrorCode, TqError
+
+SHIPPED_DIR = Path(__file__).resolve().parents[2] / "profiles"
+
+PRESETS = ("ultrafast", "superfast", "veryfast", "faster", "fast", "medium", "slow", "slower", "veryslow")
+
+
+@dataclass(frozen=True, slots=True)
+class RungSpec:
+    """One quality of a profile."""
+
+    short_side: int
+    """Pixels of the shorter side; names the rung."""
+    maxrate_kbps: int
+    required: bool = True
+    """A job fails when a required rung does; an optional one leaves a warning."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """How a source is to be encoded."""
+
+    name: str
+    description: str
+    encoder: str
+    """`auto`: a GPU when one is there; `cpu`: never."""
+    codec: str
+    preset: str
+    """x264's names; GPU encoders take their nearest."""
+    crf: int
+    video_profile: str
+    pixel_format: str
+    segment_s: int
+    """Nominal length of a segment: a whole number of GOPs."""
+    gop_s: int
+    bufsize_factor: float
+    """Rate control buffer ÷ maxrate."""
+    rungs: tuple[RungSpec, ...]
+    """Largest first."""
+    audio_codec: str
+    audio_bitrate_kbps: int
+    audio_channels: int
+    """Channels of what is published; sources with more are mixed down, mono is doubled."""
+    audio_sample_rate: int
+    poster_position: float
+    """Share of the duration at which the poster is taken. Cosmetic: in no hash."""
+    poster_height: int
+    """Pixels, never more than the source has. Cosmetic: in no hash."""
+
+    @property
+    def prefer_gpu(self) -> bool:
+        """Jobs of this profile are offered to GPU workers first."""
+        return self.encoder == "auto"
+
+    def to_json(self) -> dict[str, Any]:
+        """A dict of JSON values."""
+        data = asdict(self)
+        data["rungs"] = list(data["rungs"])
+        return data
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Profile:
+        """The inverse of `to_json`.
+
+        Raises:
+            KeyError or TypeError: the record was written by another version.
+        """
+        values = dict(data)
+        values["rungs"] = tuple(RungSpec(**rung) for rung in values["rungs"])
+        return cls(**values)
+
+
+def available(user_dir: Path | None = None) -> dict[str, Path]:
+    """Profile name → file. A user's profile hides a shipped one of the same name."""
+    directories = [SHIPPED_DIR, *([user_dir] if user_dir is not None else [])]
+    return {file.stem: file for directory in directories for file in sorted(directory.glob("*.toml"))}
+
+
+def load(name: str, user_dir: Path | None = None) -> Profile:
+    """Read a profile, with everything it extends.
+
+    Raises:
+        TqError: BAD_CONFIG, naming the file and key that are wrong and what is allowed.
+    """
+    shipped, all_files = available(), available(user_dir)
+    settings: dict[str, Any] = {}
+    seen: set[Path] = set()
+    wanted: str | None = name
+    asked_by: Path | None = None
+    while wanted is not None:
+        file = all_files.get(wanted)
+        if file in seen:
+            # A user's `web.toml` that extends "web" means the shipped one below it.
+            file = shipped.get(wanted)
+            if file is None or file in seen:
+                raise _bad(
+                    all_files[wanted], "extends", f"{wanted!r} extends itself", "the name of another profile"
+                )
+        if file is None:
+            raise _unknown(wanted, all_files, asked_by)
+        seen.add(file)
+        own, wanted = _read(file)
+        settings = own | settings
+        asked_by = file
+    return _build(name, all_files[name], settings)
+
+
+def override(profile: Profile, changes: Mapping[str, str]) -> Profile:
+    """The same profile with some keys set otherwise (`video.crf`, or just `crf`); values are TOML.
+
+    Raises:
+        TqError: BAD_CONFIG, naming the key and what is allowed.
+    """
+    fields: dict[str, Any] = {}
+    for given, text in changes.items():
+        matching = [key for key in _KEYS if given in (key, key.rpartition(".")[2])]
+        if len(matching) != 1:
+            raise TqError(
+                ErrorCode.BAD_CONFIG,
+                f"a profile has no key {given!r}" if not matching else f"{given!r} is ambiguous",
+                "the keys are: " + ", ".join(matching or sorted(_KEYS)),
+            )
+        key = matching[0]
+        field, allowed, read = _KEYS[key]
+        try:
+            value: Any = tomllib.loads(f"value = {text}")["value"]
+        except tomllib.TOMLDecodeError:
+            value = text
+        try:
+            fields[field] = read(value)
+        except (TypeError, ValueError, KeyError, AttributeError) as error:
+            raise TqError(
+                ErrorCode.BAD_CONFIG, f"{key} cannot be {text!r}", f"allowed: {allowed}"
+            ) from error
+    return replace(profile, **fields)
+
+
+def _read(file: Path) -> tuple[dict[str, Any], str | None]:
+    """The settings a file makes itself, as Profile fields, and the name it extends."""
+    try:
+        document = tomllib.loads(file.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise TqError(ErrorCode.BAD_CONFIG, f"profile {file}: {error}", "correct the TOML syntax") from error
+    except UnicodeDecodeError as error:
+        raise TqError(ErrorCode.BAD_CONFIG, f"profile {file}: not UTF-8 text", "save it as UTF-8") from error
+    except OSError as error:
+        raise TqError(ErrorCode.BAD_CONFIG, f"profile {file} cannot be read: {error.strerror}") from error
+    extends = document.pop("extends", None)
+    if extends is not None and not isinstance(extends, str):
+        raise _bad(file, "extends", f"{extends!r}", "the name of another profile")
+    settings: dict[str, Any] = {}
+    for key, value in _flatten(document):
+        if key not in _KEYS:
+            raise _bad(file, key, "no such key", "one of " + ", ".join(_KEYS))
+        field, allowed, read = _KEYS[key]
+        try:
+            settings[field] = read(value)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise _bad(file, key, f"{value!r}", allowed) from error
+    return settings, extends
+
+
+def _build(name: str, file: Path, settings: dict[str, Any]) -> Profile:
+    missing = [key for key, (field, _, _) in _KEYS.items() if field not in settings]
+    if missing:
+        raise _bad(file, missing[0], "missing", f'{_KEYS[missing[0]][1]}; or begin with extends = "web"')
+    if settings["segment_s"] % settings["gop_s"]:
+        raise _bad(
+            file, "video.segment_s", f"{settings['segment_s']}", f"a multiple of gop_s ({settings['gop_s']})"
+        )
+    return Profile(name=name, **settings)
+
+
+def _flatten(document: Mapping[str, Any]) -> list[tuple[str, Any]]:
+    pairs: list[tuple[str, Any]] = []
+    for key, value in document.items():
+        if isinstance(value, dict) and key in _SECTIONS:
+            pairs += [(f"{key}.{inner}", inner_value) for inner, inner_value in value.items()]
+        else:
+            pairs.append((key, value))
+    return pairs
+
+
+def _unknown(name: str, files: Mapping[str, Path], asked_by: Path | None) -> TqError:
+    by = f", which {asked_by} extends," if asked_by else ""
+    return TqError(
+        ErrorCode.BAD_CONFIG,
+        f"there is no profile {name!r}{by}",
+        "choose one of: " + ", ".join(sorted(files)),
+    )
+
+
+def _bad(file: Path, key: str, found: str, allowed: str) -> TqError:
+    return TqError(ErrorCode.BAD_CONFIG, f"profile {file}: {key}: {found}", f"allowed: {allowed}")
+
+
+def _whole(low: int, high: int) -> tuple[str, Callable[[Any], int]]:
+    def read(value: Any) -> int:
+        # bool is an int to Python, not to a person.
+        if type(value) is not int or not low <= value <= high:
+            raise ValueError
+        return value
+
+    return f"a whole number from {low} to {high}", read
+
+
+def _number(low: float, high: float) -> tuple[str, Callable[[Any], float]]:
+    def read(value: Any) -> float:
+        if type(value) not in (int, float) or not low <= value <= high:
+            raise ValueError
+        return float(value)
+
+    return f"a number from {low:g} to {high:g}", read
+
+
+def _one_of(*words: str) -> tuple[str, Callable[[Any], str]]:
+    def read(value: Any) -> str:
+        if value not in words:
+            raise ValueError
+        return str(value)
+
+    return " or ".join(f'"{word}"' for word in words), read
+
+
+def _text() -> tuple[str, Callable[[Any], str]]:
+    def read(value: Any) -> str:
+        if not isinstance(value, str):
+            raise TypeError
+        return value
+
+    return "text", read
+
+
+def _rungs() -> tuple[str, Callable[[Any], tuple[RungSpec, ...]]]:
+    side, rate = _whole(32, 8640)[1], _whole(16, 500_000)[1]
+
+    def read(value: Any) -> tuple[RungSpec, ...]:
+        rungs = []
+        for entry in value:
+            required = entry.get("required", True)
+            if set(entry) - {"short_side", "maxrate_kbps", "required"} or type(required) is not bool:
+                raise ValueError
+            short_side = side(entry["short_side"])
+            if short_side % 2:
+                raise ValueError
+            rungs.append(RungSpec(short_side, rate(entry["maxrate_kbps"]), required))
+        if not rungs or len({rung.short_side for rung in rungs}) < len(rungs):
+            raise ValueError
+        return tuple(sorted(rungs, key=lambda rung: -rung.short_side))
+
+    return (
+        "a list of { short_side = even 32 … 8640, maxrate_kbps = 16 … 500000, required = true or false },"
+        " each short_side once",
+        read,
+    )
+
+
+# Key in the file → field of Profile, what is allowed (for the message), how it is read.
+_KEYS: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
+    "description": ("description", *_text()),
+    "encoder": ("encoder", *_one_of("auto", "cpu")),
+    "video.codec": ("codec", *_one_of("h264")),
+    "video.preset": ("preset", *_one_of(*PRESETS)),
+    "video.crf": ("crf", *_whole(1, 51)),
+    "video.profile": ("video_profile", *_one_of("high", "main")),
+    "video.pixel_format": ("pixel_format", *_one_of("yuv420p")),
+    "video.segment_s": ("segment_s", *_whole(1, 30)),
+    "video.gop_s": ("gop_s", *_whole(1, 30)),
+    "video.bufsize_factor": ("bufsize_factor", *_number(0.5, 10)),
+    "video.rungs": ("rungs", *_rungs()),
+    "audio.codec": ("audio_codec", *_one_of("aac")),
+    "audio.bitrate_kbps": ("audio_bitrate_kbps", *_whole(32, 512)),
+    "audio.channels": ("audio_channels", *_whole(1, 8)),
+    "audio.sample_rate": ("audio_sample_rate", *_whole(8000, 96000)),
+    "poster.position": ("poster_position", *_number(0, 1)),
+    "poster.height": ("poster_height", *_whole(16, 4320)),
+}
+_SECTIONS = ("video", "audio", "poster")

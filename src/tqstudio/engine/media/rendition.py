@@ -1,0 +1,53 @@
+"""What a finished rendition is. Plain values, for manifests and playlists."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedSegment:
+    """One segment of a checked rendition."""
+
+    name: str
+    size: int
+    """Bytes."""
+    duration_s: float
+    frames: int
+    """Pictures, or audio frames."""
+
+
+@dataclass(frozen=True, slots=True)
+class RenditionCheck:
+    """What a rendition turned out to be when it was checked."""
+
+    frames: int
+    duration_s: float
+    width: int
+    """Pixels; 0 for audio."""
+    height: int
+    codecs: str
+    """One entry of CODECS, such as `avc1.640028`."""
+    segments: tuple[CheckedSegment, ...]
+    peak_bps: int
+    """Bits per second, as of `playlists.bit_rates`."""
+    avg_bps: int
+
+    def to_json(self) -> dict[str, Any]:
+        """A dict of JSON values."""
+        data = asdict(self)
+        data["segments"] = list(data["segments"])
+        return data
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> RenditionCheck:
+        """The inverse of `to_json`.
+
+        Raises:
+            KeyError or TypeError: it was written by another version.
+        """
+        values = dict(data)
+        segments = tuple(CheckedSegment(**segment) for segment in values.pop("segments"))
+        return cls(**values, segments=segments)

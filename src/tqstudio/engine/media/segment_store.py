@@ -1,0 +1,165 @@
+"""The finished segments of one stream on disk: `…/segments/<video>/<rendition>/<stream_key>/`.
+
+The key names the content, so two workers that put the same segment put the same thing: the second is dropped,
+and one that lost its lease does no harm. Nothing in it is ever replaced.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from tqstudio.engine.media.layout import INIT_NAME
+from tqstudio.engine.media.rendition import RenditionCheck
+
+COMPLETE_NAME = "complete.json"
+_SEGMENT = re.compile(r"seg_\d{5,}\.m4s")
+# A file system without hard links (exFAT, some SMB) answers one of these.
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV, errno.EINVAL)
+
+
+@dataclass(frozen=True, slots=True)
+class Complete:
+    """The proof that a stream is whole: written after ffmpeg ended with 0 and everything was checked."""
+
+    encoder: str
+    check: RenditionCheck
+
+
+class SegmentStore:
+    """The segments of one stream. Creating one touches nothing on disk."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    @property
+    def init_path(self) -> Path:
+        """Where the initialisation segment is, when there is one."""
+        return self.root / INIT_NAME
+
+    def put_init(self, scratch: Path) -> bool:
+        """Store a copy of the initialisation segment; ffmpeg goes on writing to its own.
+
+        Returns:
+            True when it is there and fits what was stored. False when another one was there: its segments
+            cannot be joined with these, so all of them are dropped and the new one is stored.
+
+        Raises:
+            OSError: as of the file system.
+        """
+        content = scratch.read_bytes()
+        try:
+            stored: bytes | None = self.init_path.read_bytes()
+        except FileNotFoundError:
+            stored = None
+        if stored == content:
+            return True
+        if stored is not None:
+            self.discard()
+        self._write(INIT_NAME, content)
+        return stored is None
+
+    def put(self, scratch: Path) -> bool:
+        """Move a checked segment in under its own name, durably; never over one that is there.
+
+        Returns:
+            False when it was there already; the scratch file is gone either way.
+
+        Raises:
+            OSError: as of the file system; ENOSPC leaves the scratch file.
+        """
+        self.root.mkdir(parents=True, exist_ok=True)
+        _sync(scratch)
+        target = self.root / scratch.name
+        try:
+            os.link(scratch, target)
+            stored = True
+        except FileExistsError:
+            stored = False
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            stored = self._move(scratch, target)
+        scratch.unlink(missing_ok=True)
+        if stored:
+            _sync(self.root)
+        return stored
+
+    def listing(self) -> tuple[str, ...]:
+        """Names of the stored segments, in order."""
+        try:
+            return tuple(
+                sorted(entry.name for entry in os.scandir(self.root) if _SEGMENT.fullmatch(entry.name))
+            )
+        except FileNotFoundError:
+            return ()
+
+    def mark_complete(self, complete: Complete) -> None:
+        """Record that the stream is whole.
+
+        Raises:
+            OSError: as of the file system.
+        """
+        record = {"encoder": complete.encoder, "check": complete.check.to_json()}
+        self._write(COMPLETE_NAME, json.dumps(record, indent=1).encode())
+
+    def completed(self) -> Complete | None:
+        """The record of a whole stream, if it was marked and every file still has its size."""
+        try:
+            record = json.loads((self.root / COMPLETE_NAME).read_bytes())
+            complete = Complete(record["encoder"], RenditionCheck.from_json(record["check"]))
+            whole = self.init_path.stat().st_size > 0 and all(
+                (self.root / segment.name).stat().st_size == segment.size
+                for segment in complete.check.segments
+            )
+        except (OSError, ValueError, TypeError, KeyError):
+            return None
+        return complete if whole and complete.check.segments else None
+
+    def discard(self) -> None:
+        """Remove everything of this stream."""
+        # The proof goes first: a crash between leaves segments without it, not it without segments.
+        with contextlib.suppress(FileNotFoundError):
+            (self.root / COMPLETE_NAME).unlink()
+        shutil.rmtree(self.root, ignore_errors=True)
+
+    def _write(self, name: str, content: bytes) -> None:
+        self.root.mkdir(parents=True, exist_ok=True)
+        temporary = self.root / f".{name}.{os.getpid()}"
+        try:
+            with temporary.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(self.root / name)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
+        _sync(self.root)
+
+    def _move(self, scratch: Path, target: Path) -> bool:
+        """Without hard links: a rename cannot refuse to replace, but equal names hold equal content here."""
+        if target.exists():
+            return False
+        try:
+            scratch.rename(target)
+        except OSError as error:
+            if error.errno != errno.EXDEV:
+                raise
+            self._write(target.name, scratch.read_bytes())
+        return True
+
+
+def _sync(path: Path) -> None:
+    """fsync a file or a directory."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

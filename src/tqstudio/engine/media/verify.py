@@ -1,0 +1,216 @@
+"""Proves that a finished rendition is what was planned, before anyone can watch it."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+import av
+import av.error
+
+from tqstudio.engine.media import source as sources
+from tqstudio.engine.media.facts import SourceFacts
+from tqstudio.engine.media.grid import Grid
+from tqstudio.engine.media.layout import segment_name
+from tqstudio.engine.media.playlists import bit_rates
+from tqstudio.engine.media.probe import packet_ends
+from tqstudio.engine.media.rendition import CheckedSegment, RenditionCheck
+from tqstudio.engine.media.segment_store import SegmentStore
+from tqstudio.engine.media.segments import Init, Segment, Torn, inspect_init, inspect_segment
+from tqstudio.errors import ErrorCode, TqError
+
+_END_TOLERANCE_S = 0.5
+_END_TOLERANCE_SHARE = 0.01
+
+
+def verify_rendition(
+    directory: Path, grid: Grid | None, packets: bool = True, name: str = ""
+) -> RenditionCheck:
+    """Check every segment of a finished rendition, and that they join without a gap.
+
+    Args:
+        directory: holds `init.mp4` and `seg_00000.m4s` …; other files are not looked at.
+        grid: of the video; every segment but the last must be full and on it. None for audio, which is cut
+            where its own frames end.
+        packets: read init and segments as a player does, once, with PyAV (0.8 s for two hours); otherwise the
+            boxes only (0.01 s).
+        name: of the rendition, for messages; by default that of the directory.
+
+    Raises:
+        TqError: OUTPUT_EMPTY or OUTPUT_INVALID, naming the segment.
+    """
+    label = name or directory.name
+    names = SegmentStore(directory).listing()
+    if not names:
+        raise TqError(ErrorCode.OUTPUT_EMPTY, f"{label} has no segment")
+    if names != tuple(segment_name(k) for k in range(len(names))):
+        raise _invalid(label, f"has {len(names)} segments, but not the first {len(names)}")
+    init = _whole_init(directory, label)
+    found = [_whole_segment(directory, label, segment_file) for segment_file in names]
+    for k, segment in enumerate(found):
+        if k and segment.tfdt != found[k - 1].tfdt + found[k - 1].duration:
+            raise _invalid(label, f"does not join at segment {k}")
+        if grid is not None:
+            _check_on_grid(label, grid, init, k, segment, last=k == len(found) - 1)
+    frames = sum(segment.frames for segment in found)
+    if packets:
+        _check_packets(directory, label, names, frames, video=grid is not None)
+    durations = [segment.duration / init.timescale for segment in found]
+    peak, average = bit_rates([segment.size for segment in found], durations)
+    return RenditionCheck(
+        frames=frames,
+        duration_s=sum(durations),
+        width=init.width,
+        height=init.height,
+        codecs=init.codec,
+        segments=tuple(
+            CheckedSegment(segment_file, segment.size, duration, segment.frames)
+            for segment_file, segment, duration in zip(names, found, durations, strict=True)
+        ),
+        peak_bps=peak,
+        avg_bps=average,
+    )
+
+
+def verify_same_length(checks: dict[str, RenditionCheck]) -> None:
+    """Check that all video renditions of a ladder have the same frames.
+
+    Raises:
+        TqError: OUTPUT_INVALID, naming the counts.
+    """
+    if len({check.frames for check in checks.values()}) > 1:
+        counts = ", ".join(f"{name} {check.frames}" for name, check in checks.items())
+        raise TqError(ErrorCode.OUTPUT_INVALID, f"the qualities differ in length (frames: {counts})")
+
+
+def check_end(source: bytes, facts: SourceFacts, grid: Grid, frames: int) -> None:
+    """Check that the video ends where the source declares it, within the larger of 0.5 s and 1 %.
+
+    Where it does not, one pass over the source's packets decides: a container may declare what another of its
+    streams needs, or nothing at all.
+
+    Args:
+        frames: of the finished video.
+
+    Raises:
+        TqError: SOURCE_TRUNCATED when the packets end early too, else OUTPUT_INVALID.
+    """
+    made_s = float(frames / grid.fps)
+    declared_s = facts.video.duration_s
+    if declared_s and abs(made_s - declared_s) <= _tolerance(declared_s):
+        return
+    first_s = float(facts.video.first_pts_s)
+    ends: dict[int, float] = {}
+    for index, end in packet_ends(source):
+        ends[index] = max(ends.get(index, first_s), float(end))
+    held_s = ends.get(facts.video.index, first_s) - first_s
+    # Without a length of its own, the stream may end early with reason, as long as another goes on to the
+    # end.
+    reached_s = held_s if facts.video.own_duration else max(ends.values(), default=first_s) - first_s
+    if declared_s and reached_s < declared_s - _tolerance(declared_s):
+        raise TqError(
+            ErrorCode.SOURCE_TRUNCATED,
+            f"{sources.display(source)} declares {declared_s:.1f} s of video but holds {held_s:.1f} s",
+        )
+    if abs(made_s - held_s) > _tolerance(held_s):
+        raise TqError(
+            ErrorCode.OUTPUT_INVALID,
+            f"the source holds {held_s:.1f} s of video, but {made_s:.1f} s were made of it",
+        )
+
+
+def _tolerance(seconds: float) -> float:
+    return max(_END_TOLERANCE_S, _END_TOLERANCE_SHARE * seconds)
+
+
+def _check_on_grid(label: str, grid: Grid, init: Init, k: int, segment: Segment, last: bool) -> None:
+    if not segment.keyframe:
+        raise _invalid(label, f"segment {k} does not begin with a keyframe")
+    if not grid.on_grid(k, segment.tfdt, init.timescale):
+        raise _invalid(label, f"segment {k} is not where the grid has it")
+    if segment.frames > grid.seg_frames or (segment.frames < grid.seg_frames and not last):
+        raise _invalid(label, f"segment {k} has {segment.frames} frames instead of {grid.seg_frames}")
+
+
+def _check_packets(directory: Path, label: str, names: Sequence[str], frames: int, video: bool) -> None:
+    """Read the stream as a player does: as many packets as the boxes say, in order, without a hole."""
+    count, last_dts = 0, None
+    first_pts = last_pts = None
+    step = 0
+    try:
+        with av.open(
+            _Joined([directory / "init.mp4", *(directory / name for name in names)]), mode="r", format="mp4"
+        ) as stream:
+            for packet in stream.demux():
+                if not packet.size:
+                    continue  # the flush at the end
+                count += 1
+                if packet.pts is None or packet.dts is None:
+                    raise _invalid(label, f"frame {count} has no timestamp")
+                if last_dts is not None and packet.dts <= last_dts:
+                    raise _invalid(label, f"decode times go back at frame {count}")
+                last_dts = packet.dts
+                first_pts = packet.pts if first_pts is None else min(first_pts, packet.pts)
+                last_pts = packet.pts if last_pts is None else max(last_pts, packet.pts)
+                step = step or packet.duration or 0
+    except av.error.FFmpegError as error:
+        raise _invalid(label, f"cannot be read: {error.strerror}") from error
+    if count != frames:
+        raise _invalid(label, f"holds {count} frames where its boxes say {frames}")
+    if (
+        video
+        and first_pts is not None
+        and last_pts is not None
+        and last_pts - first_pts != (count - 1) * step
+    ):
+        raise _invalid(label, "has a hole in its timestamps")
+
+
+def _whole_init(directory: Path, label: str) -> Init:
+    try:
+        init = inspect_init(directory / "init.mp4")
+    except FileNotFoundError:
+        raise _invalid(label, "has no init.mp4") from None
+    if isinstance(init, Torn):
+        raise _invalid(label, f"has a damaged init.mp4 ({init.reason})")
+    return init
+
+
+def _whole_segment(directory: Path, label: str, name: str) -> Segment:
+    segment = inspect_segment(directory / name)
+    if isinstance(segment, Torn):
+        raise _invalid(label, f"{name} is not whole ({segment.reason})")
+    if not segment.frames:
+        raise _invalid(label, f"{name} holds no frame")
+    return segment
+
+
+def _invalid(label: str, what: str) -> TqError:
+    return TqError(ErrorCode.OUTPUT_INVALID, f"{label} {what}")
+
+
+class _Joined(io.RawIOBase):
+    """Several files as one, read once from start to end."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self._paths = list(reversed(paths))
+        self._file: io.BufferedReader | None = None
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        while self._file is not None or self._paths:
+            if self._file is None:
+                self._file = self._paths.pop().open("rb")
+            if data := self._file.read(size):
+                return data
+            self._file.close()
+            self._file = None
+        return b""
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+        super().close()

@@ -1,0 +1,133 @@
+"""Small clips made with ffmpeg's own sources, and a profile whose rungs fit them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tqstudio.engine.media import profiles
+from tqstudio.engine.media.encode import LadderEncode
+from tqstudio.engine.media.encode_state import EncodeSpec
+from tqstudio.engine.media.ffmpeg import FFmpeg, locate
+from tqstudio.engine.media.grid import make_grid
+from tqstudio.engine.media.ladder import build_ladder
+from tqstudio.engine.media.probe import probe
+from tqstudio.engine.media.profiles import Profile, RungSpec
+from tqstudio.engine.media.stream import NewSegment
+
+MakeClip = Callable[..., Path]
+MakeEncode = Callable[..., LadderEncode]
+
+
+@pytest.fixture(scope="session")
+def ffmpeg() -> FFmpeg:
+    return locate(os.environ.get("TQSTUDIO_FFMPEG"))
+
+
+@pytest.fixture(scope="session")
+def clip(ffmpeg: FFmpeg, tmp_path_factory: pytest.TempPathFactory) -> MakeClip:
+    """Makes a clip once a session: `clip("name.mp4", fps="25", seconds=4, …)`."""
+    directory = tmp_path_factory.mktemp("clips")
+
+    def make(
+        name: str,
+        *,
+        fps: str = "25",
+        seconds: float = 4,
+        size: str = "320x180",
+        audio: int = 2,
+        filters: str = "null",
+        video: tuple[str, ...] = ("-c:v", "libx264", "-preset", "ultrafast", "-g", "50"),
+        options: tuple[str, ...] = (),
+    ) -> Path:
+        path = directory / name
+        if path.exists():
+            return path
+        sound = ("-f", "lavfi", "-i", f"sine=r=44100:d={seconds}", "-ac", str(audio), "-c:a", "aac")
+        run_ffmpeg(
+            ffmpeg,
+            *("-f", "lavfi", "-i", f"testsrc2=s={size}:r={fps}:d={seconds}"),
+            *(sound if audio else ()),
+            *("-vf", filters, *video, *options, f"file:{path}"),
+        )
+        return path
+
+    return make
+
+
+@pytest.fixture
+def small() -> Profile:
+    """`fast` with rungs that a 320×180 clip has, and segments of two seconds."""
+    return replace(
+        profiles.load("fast"),
+        name="small",
+        segment_s=2,
+        gop_s=1,
+        rungs=(RungSpec(144, 300), RungSpec(90, 120)),
+    )
+
+
+@pytest.fixture
+def encode(ffmpeg: FFmpeg, small: Profile, tmp_path: Path) -> Iterator[MakeEncode]:
+    """Builds an encode of a clip; whatever it started is gone when the test ends."""
+    made: list[LadderEncode] = []
+
+    def make(source: Path | bytes, profile: Profile = small, **changes: object) -> LadderEncode:
+        path = os.fsencode(source)
+        facts = probe(path)
+        scratch = tmp_path / f"scratch-{len(made)}"
+        scratch.mkdir()
+        values: dict[str, object] = {
+            "ffmpeg": ffmpeg,
+            "source": path,
+            "facts": facts,
+            "grid": make_grid(facts, profile),
+            "profile": profile,
+            "rungs": build_ladder(facts, profile),
+            "content_id": "content",
+            "store_root": tmp_path / "store",
+            "scratch": scratch,
+            "log_dir": tmp_path / "logs",
+        }
+        made.append(LadderEncode(EncodeSpec(**(values | changes))))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield make
+    for encode in made:
+        encode.kill()
+
+
+def run_ffmpeg(ffmpeg: FFmpeg, *arguments: str) -> None:
+    """Run ffmpeg for a test's own purposes."""
+    subprocess.run(
+        [ffmpeg.path, "-v", "error", "-nostdin", "-y", *arguments],
+        check=True,
+        stdin=subprocess.DEVNULL,
+        timeout=60,
+    )
+
+
+def run_to_end(encode: LadderEncode, until: Callable[[], bool] = lambda: False) -> list[NewSegment]:
+    """Step an encode until it ends, or until a condition holds."""
+    new: list[NewSegment] = []
+    if encode.state == "idle":
+        encode.start()
+    while encode.state == "running" and not until():
+        new += encode.step()
+        if encode.pids:
+            wait_a_moment(encode)
+    return new
+
+
+def wait_a_moment(encode: LadderEncode) -> None:
+    """Block until one of its processes ends, 20 ms at most: as little as a worker's loop would."""
+    task = encode._tasks[0]
+    try:
+        task.run.wait(0.02)
+    except subprocess.TimeoutExpired:
+        return

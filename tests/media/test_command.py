@@ -1,0 +1,120 @@
+"""The commands, as far as reading them proves anything; `test_encode` runs them."""
+
+from __future__ import annotations
+
+import os
+from fractions import Fraction
+
+import pytest
+
+from tqstudio.engine.media import profiles
+from tqstudio.engine.media.command import audio_command, poster_command, video_command
+from tqstudio.engine.media.facts import AudioTrack
+from tqstudio.engine.media.ffmpeg import FFmpeg
+from tqstudio.engine.media.grid import make_grid
+from tqstudio.engine.media.ladder import AudioRendition, build_ladder
+from tqstudio.engine.media.layout import segment_name
+
+from .test_grid import facts
+
+WEB = profiles.load("web")
+FFMPEG = FFmpeg("/opt/ffmpeg", "9", "build")
+FACTS = facts(Fraction(30000, 1001), Fraction(7, 5))
+GRID = make_grid(FACTS, WEB)
+RUNGS = [rung for rung in build_ladder(FACTS, WEB) if not rung.skipped]
+
+
+def after(argv: list[str], option: str) -> str:
+    return argv[argv.index(option) + 1]
+
+
+def test_one_decode_feeds_every_rung() -> None:
+    argv = video_command(FFMPEG, b"/media/a.mp4", FACTS, GRID, WEB, RUNGS, threads=2)
+    assert argv[0] == "/opt/ffmpeg"
+    assert argv.count("-i") == 1
+    graph = after(argv, "-filter_complex")
+    assert graph.startswith("[0:0]fps=fps=30000/1001[")
+    assert f"split={len(RUNGS)}" in graph
+    assert [word for word in argv if word.endswith(".m3u8")] == [f"{rung.name}/index.m3u8" for rung in RUNGS]
+    assert argv.count("-map") == len(RUNGS)
+
+
+def test_the_recipe_is_complete() -> None:
+    argv = video_command(FFMPEG, b"/media/a.mp4", FACTS, GRID, WEB, RUNGS[:1])
+    for option, value in {
+        "-c:v": "libx264",
+        "-g": "60",
+        "-keyint_min": "60",
+        "-sc_threshold": "0",
+        "-flags": "+cgop",
+        "-hls_time": "6.005999",
+        "-hls_playlist_type": "event",
+        "-hls_segment_options": "movflags=+frag_discont",
+        "-hls_flags": "temp_file+independent_segments",
+        "-output_ts_offset": "8.600000",
+        "-maxrate": "6000k",
+        "-bufsize": "12000k",
+        "-crf": "22",
+        "-preset": "medium",
+        "-profile:v": "high",
+        "-protocol_whitelist": "file",
+    }.items():
+        assert after(argv, option) == value
+    assert {"-nostdin", "-copyts"} <= set(argv)
+    assert "concat" not in after(argv, "-format_whitelist")
+    assert argv.index("-copyts") < argv.index("-i")
+
+
+def test_a_run_from_the_start_does_not_seek() -> None:
+    argv = video_command(FFMPEG, b"/media/a.mp4", FACTS, GRID, WEB, RUNGS)
+    assert "-ss" not in argv
+    assert "start_pts" not in after(argv, "-filter_complex")
+    # Twice what is declared and a minute: jumping timestamps end there.
+    assert f"end_pts={GRID.g0 + 2 * GRID.total_frames + 1798}" in after(argv, "-filter_complex")
+
+
+def test_a_resumed_run_seeks_early_and_cuts_at_the_frame() -> None:
+    argv = video_command(FFMPEG, b"/media/a.mp4", FACTS, GRID, WEB, RUNGS, start_segment=5)
+    assert after(argv, "-ss") == "20.030000"
+    assert argv.index("-noaccurate_seek") < argv.index("-i")
+    assert f"start_pts={GRID.g0 + 5 * 180}" in after(argv, "-filter_complex")
+    assert after(argv, "-start_number") == "5"
+
+
+def test_the_gpu_command_speaks_words_that_x264_knows_too() -> None:
+    argv = video_command(FFMPEG, b"/a.mp4", FACTS, GRID, WEB, RUNGS[:1], encoder="h264_nvenc", device="1")
+    assert (after(argv, "-c:v"), after(argv, "-preset"), after(argv, "-gpu")) == ("h264_nvenc", "medium", "1")
+    assert after(argv, "-forced-idr") == "1"
+    with pytest.raises(ValueError, match="h265_magic"):
+        video_command(FFMPEG, b"/a.mp4", FACTS, GRID, WEB, RUNGS[:1], encoder="h265_magic")
+
+
+@pytest.mark.parametrize("name", [b"-y.mp4", b"%03d.mp4", b"http:x.mp4", b"caf\xe9.mp4", b"a b'c\"d;[x].mp4"])
+def test_any_name_is_one_word_of_the_command(name: bytes) -> None:
+    source = b"/media/" + name
+    for argv in (
+        video_command(FFMPEG, source, FACTS, GRID, WEB, RUNGS),
+        poster_command(FFMPEG, source, FACTS, WEB),
+    ):
+        assert os.fsencode(after(argv, "-i")) == b"file:" + source
+        # A % in an output path would break the hls muxer.
+        assert [word for word in argv if "%" in word and word != after(argv, "-i")] == (
+            [f"{rung.name}/seg_%05d.m4s" for rung in RUNGS] if "hls" in argv else []
+        )
+
+
+def test_audio_shares_the_timeline() -> None:
+    rendition = AudioRendition("audio-en", AudioTrack(1, "aac", 1, 44100, "en", "", True), 2)
+    argv = audio_command(FFMPEG, b"/a.mp4", FACTS, GRID, WEB, rendition)
+    assert after(argv, "-output_ts_offset") == "8.600000"
+    assert (after(argv, "-c:a"), after(argv, "-b:a"), after(argv, "-ac"), after(argv, "-ar")) == (
+        "aac",
+        "128k",
+        "2",
+        "48000",
+    )
+    assert argv[-1] == "audio-en/index.m3u8"
+
+
+def test_segments_sort_by_name() -> None:
+    assert segment_name(7) == "seg_00007.m4s"

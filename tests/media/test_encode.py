@@ -1,0 +1,372 @@
+"""Whole encodes with the real ffmpeg, read back frame by frame."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+
+import av
+import psutil
+import pytest
+
+from tqstudio.engine.media.encode import LadderEncode
+from tqstudio.engine.media.encode_state import RenditionState
+from tqstudio.engine.media.ffmpeg import FFmpeg, locate
+from tqstudio.engine.media.profiles import Profile, RungSpec
+from tqstudio.engine.media.segment_store import SegmentStore
+from tqstudio.errors import ErrorCode
+
+from .conftest import MakeClip, MakeEncode, run_ffmpeg, run_to_end
+
+
+def video_of(encode: LadderEncode) -> list[RenditionState]:
+    return [state for state in encode.renditions if state.kind == "video"]
+
+
+def decoded(state: RenditionState, tmp_path: Path) -> tuple[int, set[Fraction], tuple[int, int]]:
+    """(frames, distances between them, size) of a stored stream, decoded as a player would."""
+    names = SegmentStore(state.directory).listing()
+    joined = tmp_path / f"{state.name}.mp4"
+    joined.write_bytes(b"".join((state.directory / name).read_bytes() for name in ("init.mp4", *names)))
+    with av.open(str(joined)) as container:
+        stream = container.streams.video[0]
+        times = [frame.pts * frame.time_base for frame in container.decode(stream)]
+        size = (stream.codec_context.width, stream.codec_context.height)
+        assert stream.codec_context.pix_fmt == "yuv420p"
+        assert (stream.codec_context.profile or "").endswith("High")
+    return len(times), {later - earlier for earlier, later in pairwise(times)}, size
+
+
+@pytest.mark.parametrize(
+    ("name", "fps", "frames"),
+    [("24.mp4", "24", 120), ("29.mkv", "30000/1001", 150), ("25.ts", "25", 125)],
+)
+def test_every_frame_of_every_rendition(
+    clip: MakeClip, encode: MakeEncode, tmp_path: Path, name: str, fps: str, frames: int
+) -> None:
+    made = encode(clip(name, fps=fps, seconds=5))
+    new = run_to_end(made)
+    assert (made.state, made.error, made.warnings) == ("done", None, [])
+    assert made.fraction == 1.0
+    for state in video_of(made):
+        count, steps, _ = decoded(state, tmp_path)
+        assert (count, steps) == (frames, {1 / Fraction(fps)})
+        assert state.check is not None
+        assert state.check.frames == frames
+        assert state.segments_done == state.segments_total == 3
+    assert sorted((s.rendition, s.index) for s in new if s.rendition == "144p") == [
+        ("144p", k) for k in range(3)
+    ]
+    audio = made.renditions[-1]
+    assert (audio.name, audio.status) == ("audio-und", "completed")
+    assert audio.check is not None
+    assert audio.check.codecs == "mp4a.40.2"
+    assert audio.check.duration_s == pytest.approx(5, abs=0.1)
+    assert made.poster is not None
+    assert made.poster.read_bytes()[:2] == b"\xff\xd8"
+    # What was moved into the store is not left behind.
+    assert [path.name for path in made.poster.parent.iterdir()] == ["poster.jpg"]
+
+
+def test_variable_rate_becomes_constant(clip: MakeClip, encode: MakeEncode, tmp_path: Path) -> None:
+    source = clip(
+        "vfr.mp4",
+        fps="60",
+        filters="select='not(mod(n,3))+lt(mod(n,200),60)'",
+        options=("-fps_mode", "vfr"),
+        audio=0,
+    )
+    made = encode(source)
+    run_to_end(made)
+    assert made.state == "done"
+    for state in video_of(made):
+        count, steps, _ = decoded(state, tmp_path)
+        assert steps == {Fraction(1, 60)}
+        assert count == pytest.approx(240, abs=3)
+
+
+def test_turned_ten_bit_interlaced_late_and_silent(
+    clip: MakeClip, encode: MakeEncode, small: Profile, ffmpeg: FFmpeg, tmp_path: Path
+) -> None:
+    one = replace(small, rungs=(RungSpec(90, 120),))
+    turned = tmp_path / "turned.mp4"
+    run_ffmpeg(ffmpeg, "-display_rotation", "90", "-i", str(clip("plain25.mp4")), "-c", "copy", str(turned))
+    late = tmp_path / "late.mkv"
+    plain = str(clip("plain25.mp4"))
+    run_ffmpeg(
+        ffmpeg,
+        "-itsoffset",
+        "2",
+        "-i",
+        plain,
+        "-i",
+        plain,
+        "-map",
+        "0:v",
+        "-map",
+        "1:a",
+        "-c",
+        "copy",
+        str(late),
+    )
+    interlaced = clip(
+        "interlaced.mp4",
+        filters="tinterlace=interleave_top,setfield=tff",
+        video=("-c:v", "libx264", "-preset", "ultrafast", "-flags", "+ildct+ilme"),
+        audio=0,
+    )
+    deep = clip("deep.mkv", filters="format=yuv420p10le", audio=0)
+    for source, size in ((turned, (90, 160)), (late, (160, 90)), (interlaced, (160, 90)), (deep, (160, 90))):
+        made = encode(source, one, content_id=source.name, poster=False)
+        run_to_end(made)
+        assert (source.name, made.state, made.error) == (source.name, "done", None)
+        count, steps, made_size = decoded(video_of(made)[0], tmp_path)
+        assert (count, made_size) == (made._spec.grid.total_frames, size)
+        assert steps == {1 / made._spec.facts.video.fps}
+
+
+def test_mono_becomes_stereo(clip: MakeClip, encode: MakeEncode, small: Profile, tmp_path: Path) -> None:
+    made = encode(clip("mono.mp4", seconds=2, audio=1), replace(small, rungs=(RungSpec(90, 120),)))
+    run_to_end(made)
+    audio = made.renditions[-1]
+    joined = tmp_path / "audio.mp4"
+    joined.write_bytes(
+        b"".join((audio.directory / name).read_bytes() for name in ("init.mp4", "seg_00000.m4s"))
+    )
+    with av.open(str(joined)) as container:
+        context = container.streams.audio[0].codec_context
+        assert (context.channels, context.sample_rate) == (2, 48000)
+
+
+@pytest.mark.parametrize(
+    "name", [b"-y.mp4", b"%03d.mp4", b"a b'c\"d.mp4", b"\xc3\xa9\n.mp4", b"[red]x.mp4", b"caf\xe9.mp4"]
+)
+def test_any_name(clip: MakeClip, encode: MakeEncode, small: Profile, tmp_path: Path, name: bytes) -> None:
+    folder = tmp_path / "%d in"
+    folder.mkdir()
+    source = os.fsencode(folder) + b"/" + name
+    shutil.copy(os.fsencode(clip("tiny.mp4", seconds=1)), source)
+    before = os.stat(source)
+    made = encode(source, replace(small, rungs=(RungSpec(90, 120),)))
+    run_to_end(made)
+    assert (made.state, made.error) == ("done", None)
+    assert video_of(made)[0].check is not None
+    after = os.stat(source)
+    assert (after.st_mtime_ns, after.st_size) == (before.st_mtime_ns, before.st_size)
+
+
+def test_what_is_finished_is_not_made_again(clip: MakeClip, encode: MakeEncode) -> None:
+    source = clip("24.mp4", fps="24", seconds=5)
+    run_to_end(encode(source))
+    again = encode(source, poster=False)
+    again.start()
+    assert again.state == "done"
+    assert again.runs == ()
+    assert all(state.status == "completed" and state.fraction == 1.0 for state in again.renditions)
+
+
+def test_a_killed_encode_leaves_whole_segments_and_goes_on(
+    clip: MakeClip, encode: MakeEncode, tmp_path: Path
+) -> None:
+    source = clip("long.mp4", seconds=30)
+    first = encode(source, poster=False)
+    run_to_end(first, until=lambda: any(state.segments_done >= 2 for state in video_of(first)))
+    pids = first.pids
+    before = [state.fraction for state in video_of(first)]
+    first.kill()
+    assert first.state == "killed"
+    assert not [pid for pid in pids if psutil.pid_exists(pid)]
+    stored = SegmentStore(video_of(first)[0].directory)
+    kept = {name: (stored.root / name).stat().st_mtime_ns for name in stored.listing()}
+    init = stored.init_path.read_bytes()
+    assert len(kept) >= 2
+
+    second = encode(source, poster=False, resume_segments=True)
+    second.start()
+    assert [state.fraction >= 0.06 for state in video_of(second)] == [True, True]
+    assert before
+    new = run_to_end(second)
+    assert (second.state, second.error) == ("done", None)
+    resumed_from = next(run.resumed_from for run in second.runs if run.label == "video")
+    assert resumed_from >= 1
+    # Nothing that was there is touched, and the seam cannot be seen.
+    assert not [s for s in new if s.rendition == "144p" and s.name in kept]
+    assert {name: (stored.root / name).stat().st_mtime_ns for name in kept} == kept
+    assert stored.init_path.read_bytes() == init
+    for state in video_of(second):
+        assert decoded(state, tmp_path)[:2] == (750, {Fraction(1, 25)})
+
+
+def test_a_stream_that_cannot_be_continued_starts_again(clip: MakeClip, encode: MakeEncode) -> None:
+    source = clip("24.mp4", fps="24", seconds=5)
+    first = encode(source, poster=False)
+    run_to_end(first)
+    for state in video_of(first):
+        (state.directory / "complete.json").unlink()
+        (state.directory / "seg_00002.m4s").unlink()
+        # As an encoder with other parameter sets would have written it: longer by a free box, and still
+        # whole.
+        init = state.directory / "init.mp4"
+        init.write_bytes(init.read_bytes() + b"\0\0\0\x08free")
+    second = encode(source, poster=False, resume_segments=True)
+    run_to_end(second)
+    assert (second.state, second.error) == ("done", None)
+    assert [run.resumed_from for run in second.runs] == [2, 0, 0][: len(second.runs)]
+    assert len(second.warnings) >= 1
+    assert [state.check.frames for state in video_of(second) if state.check] == [120, 120]
+
+
+def test_a_truncated_source_is_named(clip: MakeClip, encode: MakeEncode, tmp_path: Path) -> None:
+    whole = clip("front.mp4", seconds=6, options=("-movflags", "+faststart")).read_bytes()
+    half = tmp_path / "half.mp4"
+    half.write_bytes(whole[: len(whole) // 2])
+    made = encode(half)
+    run_to_end(made)
+    assert made.state == "failed"
+    assert made.error is not None
+    assert made.error.code == ErrorCode.SOURCE_TRUNCATED
+    assert "declares 6.0 s" in made.error.message
+    assert not any(SegmentStore(state.directory).completed() for state in video_of(made))
+
+
+def scripted(path: Path, ffmpeg: FFmpeg, cases: str) -> FFmpeg:
+    """An ffmpeg that does something else in some `case` of its arguments."""
+    path.write_text(f'#!/bin/sh\ncase "$*" in\n{cases}\nesac\nexec "{ffmpeg.path}" "$@"\n')
+    path.chmod(0o755)
+    return locate(str(path))
+
+
+def test_the_culprit_fails_alone(
+    clip: MakeClip, encode: MakeEncode, small: Profile, ffmpeg: FFmpeg, tmp_path: Path
+) -> None:
+    broken = scripted(tmp_path / "ffmpeg", ffmpeg, "*90p/index*) echo 'Error: no 90' >&2; exit 1;;")
+    optional = replace(small, rungs=(RungSpec(144, 300), RungSpec(90, 120, required=False)))
+    for profile, state in ((small, "failed"), (optional, "done")):
+        made = encode(clip("24.mp4", fps="24", seconds=5), profile, ffmpeg=broken, poster=False)
+        run_to_end(made)
+        assert made.state == state
+        assert [(s.name, s.status) for s in video_of(made)] == [("144p", "completed"), ("90p", "failed")]
+        assert any("90p was left out" in warning for warning in made.warnings) == (state == "done")
+        if state == "failed":
+            assert made.error is not None
+            assert made.error.code == ErrorCode.ENCODER_EXIT
+            assert "no 90" in made.error.message
+            assert [run.label for run in made.runs] == ["audio-und", "video", "video-144p", "video-90p"]
+
+
+def test_a_failing_gpu_falls_back_to_the_cpu(
+    clip: MakeClip, encode: MakeEncode, ffmpeg: FFmpeg, tmp_path: Path
+) -> None:
+    broken = scripted(tmp_path / "ffmpeg", ffmpeg, "*h264_nvenc*) echo 'Error: GPU is lost' >&2; exit 1;;")
+    source = clip("24.mp4", fps="24", seconds=5)
+    made = encode(source, ffmpeg=broken, encoder="h264_nvenc", device="0", poster=False)
+    run_to_end(made)
+    assert (made.state, made.error) == ("done", None)
+    assert [state.encoder for state in video_of(made)] == ["libx264", "libx264"]
+    assert [run.encoder for run in made.runs if run.label == "video"] == ["h264_nvenc", "libx264"]
+    assert any("GPU is lost" in warning for warning in made.warnings)
+    # What the CPU finished counts when the GPU asks again.
+    again = encode(source, ffmpeg=broken, encoder="h264_nvenc", device="0", poster=False)
+    again.start()
+    assert again.state == "done"
+
+
+def test_a_gpu_without_a_free_session_is_waited_for(
+    clip: MakeClip, encode: MakeEncode, ffmpeg: FFmpeg, tmp_path: Path
+) -> None:
+    says = "[h264_nvenc @ 0x1] OpenEncodeSessionEx failed: out of memory (10)"
+    busy = scripted(tmp_path / "ffmpeg", ffmpeg, f"*h264_nvenc*) echo '{says}' >&2; exit 187;;")
+    made = encode(clip("24.mp4", fps="24", seconds=5), ffmpeg=busy, encoder="h264_nvenc", poster=False)
+    run_to_end(made)
+    assert made.error is not None
+    assert made.error.code == ErrorCode.GPU_SESSION
+    assert made.pids == ()
+
+
+def test_a_poster_is_worth_a_warning_only(
+    clip: MakeClip, encode: MakeEncode, ffmpeg: FFmpeg, tmp_path: Path
+) -> None:
+    broken = scripted(tmp_path / "ffmpeg", ffmpeg, "*poster.jpg*) exit 0;;")
+    made = encode(clip("24.mp4", fps="24", seconds=5), ffmpeg=broken)
+    run_to_end(made)
+    assert made.state == "done"
+    assert made.poster is None
+    assert any("poster" in warning for warning in made.warnings)
+
+
+def test_an_ffmpeg_that_vanished(clip: MakeClip, encode: MakeEncode, tmp_path: Path) -> None:
+    made = encode(clip("24.mp4", fps="24", seconds=5), ffmpeg=FFmpeg(str(tmp_path / "gone"), "9", "x"))
+    run_to_end(made)
+    assert made.error is not None
+    assert made.error.code == ErrorCode.FFMPEG_MISSING
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 200 kB."""
+    path = tmp_path / "disk"
+    path.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", str(path)]
+    if not shutil.which("mount") or subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("mounting needs root")
+    yield path
+    subprocess.run(["umount", "--lazy", str(path)], check=True)
+
+
+def test_a_full_disk_is_no_broken_encode(clip: MakeClip, encode: MakeEncode, small_disk: Path) -> None:
+    scratch = small_disk / "scratch"
+    scratch.mkdir()
+    made = encode(
+        clip("long.mp4", seconds=30), store_root=small_disk / "store", scratch=scratch, poster=False
+    )
+    run_to_end(made)
+    assert made.state == "failed"
+    assert made.error is not None
+    assert made.error.code == ErrorCode.DISK_LOW
+
+
+@pytest.mark.parametrize("resume", [False, True])
+def test_a_stored_segment_that_the_disk_lost_is_made_again(
+    clip: MakeClip, encode: MakeEncode, resume: bool
+) -> None:
+    source = clip("24.mp4", fps="24", seconds=5)
+    first = encode(source, poster=False)
+    run_to_end(first)
+    damaged = video_of(first)[0].directory
+    (damaged / "complete.json").unlink()
+    content = (damaged / "seg_00001.m4s").read_bytes()
+    (damaged / "seg_00001.m4s").write_bytes(content[:-100] if resume else bytes(len(content)))
+    second = encode(source, poster=False, resume_segments=resume)
+    run_to_end(second)
+    assert (second.state, second.error) == ("done", None)
+    assert [run.label for run in second.runs] == ["video-144p"]
+    assert second.runs[0].resumed_from == (1 if resume else 0)
+
+
+def test_a_wrapper_that_encodes_for_nvenc_makes_the_ladder(
+    clip: MakeClip, encode: MakeEncode, ffmpeg: FFmpeg, tmp_path: Path
+) -> None:
+    path = tmp_path / "ffmpeg"
+    path.write_text(
+        f"""#!/bin/sh
+for word in "$@"; do
+  shift
+  [ "$word" = h264_nvenc ] && word=libx264
+  set -- "$@" "$word"
+done
+exec "{ffmpeg.path}" "$@"
+"""
+    )
+    path.chmod(0o755)
+    source = clip("24.mp4", fps="24", seconds=5)
+    made = encode(source, ffmpeg=locate(str(path)), encoder="h264_nvenc", device="0", poster=False)
+    run_to_end(made)
+    assert (made.state, made.error, made.warnings) == ("done", None, [])
+    assert [state.encoder for state in video_of(made)] == ["h264_nvenc", "h264_nvenc"]
+    assert [state.check.frames for state in video_of(made) if state.check] == [120, 120]

@@ -1,0 +1,91 @@
+"""The grid: numbers that every run of a source must agree on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tqstudio.engine.media import profiles
+from tqstudio.engine.media.facts import SourceFacts, VideoTrack
+from tqstudio.engine.media.grid import Grid, make_grid
+
+WEB = profiles.load("web")
+
+
+def facts(fps: Fraction, first_pts: Fraction = Fraction(0), seconds: float = 60.0) -> SourceFacts:
+    video = VideoTrack(
+        index=0,
+        codec="h264",
+        profile="High",
+        width=1920,
+        height=1080,
+        coded_width=1920,
+        coded_height=1080,
+        rotation=0,
+        pix_fmt="yuv420p",
+        bit_depth=8,
+        fps=fps,
+        vfr=False,
+        color_primaries=2,
+        color_transfer=2,
+        color_space=2,
+        color_range=0,
+        first_pts_s=first_pts,
+        duration_s=seconds,
+        own_duration=True,
+        interlaced=False,
+        bitrate=0,
+    )
+    return SourceFacts("mov", seconds, float(first_pts), 0, 1, video)
+
+
+@pytest.mark.parametrize(
+    ("fps", "gop", "seg_frames", "hls_time"),
+    [
+        (Fraction(24), 48, 144, "5.999999"),
+        (Fraction(25), 50, 150, "5.999999"),
+        (Fraction(30000, 1001), 60, 180, "6.005999"),
+        (Fraction(24000, 1001), 48, 144, "6.005999"),
+        (Fraction(60000, 1001), 120, 360, "6.005999"),
+        (Fraction(25, 2), 25, 75, "5.999999"),
+        (Fraction(1, 4), 1, 3, "11.999999"),
+    ],
+)
+def test_segments_are_whole_frames(fps: Fraction, gop: int, seg_frames: int, hls_time: str) -> None:
+    grid = make_grid(facts(fps), WEB)
+    assert (grid.gop, grid.seg_frames, grid.hls_time) == (gop, seg_frames, hls_time)
+
+
+def test_a_transport_stream_starts_where_its_first_picture_is() -> None:
+    grid = make_grid(facts(Fraction(30000, 1001), Fraction(12809, 9000)), WEB)
+    assert grid.g0 == 43
+    assert grid.output_offset + Fraction(12809, 9000) == pytest.approx(10, abs=1e-6)
+
+
+@given(total=st.integers(1, 100_000), seg_frames=st.integers(1, 400))
+def test_segments_hold_every_frame_once(total: int, seg_frames: int) -> None:
+    grid = Grid(Fraction(25), seg_frames, seg_frames, 0, total, "6", Fraction(0))
+    counts = [grid.frames_in(k) for k in range(grid.segment_count)]
+    assert sum(counts) == total
+    assert all(count == seg_frames for count in counts[:-1])
+    assert 0 < counts[-1] <= seg_frames
+    assert grid.frames_in(grid.segment_count) == 0
+
+
+@given(k=st.integers(0, 5000), fps=st.sampled_from([Fraction(24), Fraction(30000, 1001), Fraction(60)]))
+def test_a_decode_time_belongs_to_one_segment_only(k: int, fps: Fraction) -> None:
+    grid = make_grid(facts(fps, Fraction(7, 5)), WEB)
+    timescale = 90_000
+    assert grid.on_grid(k, grid.tfdt(k, timescale), timescale)
+    assert not grid.on_grid(k, grid.tfdt(k, timescale) + round(timescale / fps), timescale)
+    assert not grid.on_grid(k + 1, grid.tfdt(k, timescale), timescale)
+
+
+def test_json_and_the_real_count() -> None:
+    grid = make_grid(facts(Fraction(30000, 1001)), WEB)
+    assert Grid.from_json(grid.to_json()) == grid
+    assert grid.with_total(7) == replace(grid, total_frames=7)

@@ -1,0 +1,71 @@
+"""The keys: what makes a rendition another one, and what does not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+
+import pytest
+
+from tqstudio.engine.media import profiles
+from tqstudio.engine.media.facts import AudioTrack
+from tqstudio.engine.media.hashes import audio_settings_hash, settings_hash, stream_key
+from tqstudio.engine.media.ladder import AudioRendition, build_ladder
+
+from .test_grid import facts
+
+WEB = profiles.load("web")
+FACTS = facts(Fraction(25))
+RUNG = build_ladder(FACTS, WEB)[2]
+KEY = settings_hash("content", WEB, RUNG, FACTS)
+
+
+def test_keys_are_short_hex_and_stable() -> None:
+    assert len(KEY) == 32
+    assert int(KEY, 16)
+    assert settings_hash("content", WEB, RUNG, FACTS) == KEY
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"name": "other"},
+        {"description": "other"},
+        {"poster_position": 0.5},
+        {"poster_height": 99},
+        {"encoder": "cpu"},
+        {"audio_bitrate_kbps": 64},
+        {"rungs": WEB.rungs[:4]},
+    ],
+)
+def test_what_does_not_change_a_rendition_does_not_change_its_key(changed: dict[str, object]) -> None:
+    assert settings_hash("content", replace(WEB, **changed), RUNG, FACTS) == KEY
+
+
+@pytest.mark.parametrize(
+    "changed", [{"crf": 23}, {"preset": "fast"}, {"bufsize_factor": 1.0}, {"gop_s": 3}, {"segment_s": 4}]
+)
+def test_what_changes_a_rendition_changes_its_key(changed: dict[str, object]) -> None:
+    assert settings_hash("content", replace(WEB, **changed), RUNG, FACTS) != KEY
+
+
+def test_one_changed_rung_dirties_one_rendition() -> None:
+    assert settings_hash("content", WEB, replace(RUNG, maxrate_kbps=5000), FACTS) != KEY
+    assert settings_hash("content", WEB, replace(RUNG, required=False), FACTS) == KEY
+    assert settings_hash("other", WEB, RUNG, FACTS) != KEY
+
+
+def test_the_stream_key_knows_encoder_and_build() -> None:
+    keys = {
+        stream_key(KEY, "libx264", "one"),
+        stream_key(KEY, "h264_nvenc", "one"),
+        stream_key(KEY, "libx264", "two"),
+    }
+    assert len(keys) == 3
+
+
+def test_audio_has_a_key_of_its_own() -> None:
+    rendition = AudioRendition("audio-en", AudioTrack(1, "aac", 2, 48000, "en", "", True), 2)
+    key = audio_settings_hash("content", WEB, rendition, FACTS)
+    assert audio_settings_hash("content", replace(WEB, crf=30), rendition, FACTS) == key
+    assert audio_settings_hash("content", replace(WEB, audio_bitrate_kbps=64), rendition, FACTS) != key

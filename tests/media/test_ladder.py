@@ -1,0 +1,109 @@
+"""The ladder: which rungs a source of any size gets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tqstudio.engine.media import profiles
+from tqstudio.engine.media.ladder import ABOVE_SOURCE, NOT_REQUESTED, Rung, build_ladder
+from tqstudio.engine.media.profiles import RungSpec
+
+WEB = profiles.load("web")
+ALL = ("2160p", "1440p", "1080p", "720p", "480p", "360p")
+
+# Smallest source height that gets a rung, and the rungs from there on: 95 % of a rung stand for it.
+TABLE = [
+    (2052, ALL),
+    (1368, ALL[1:]),
+    (1026, ALL[2:]),
+    (684, ALL[3:]),
+    (456, ALL[4:]),
+    (342, ALL[5:]),
+]
+
+
+def made(ladder: tuple[Rung, ...]) -> list[Rung]:
+    return [rung for rung in ladder if not rung.skipped]
+
+
+def expected_names(short_side: int) -> tuple[str, ...]:
+    return next(
+        (names for least, names in TABLE if short_side >= least), (f"{short_side - short_side % 2}p",)
+    )
+
+
+@pytest.mark.parametrize("portrait", [False, True], ids=["landscape", "portrait"])
+def test_every_height_from_144_to_4320(portrait: bool) -> None:
+    for height in range(144, 4321):
+        width = height * 16 // 9
+        size = (height, width) if portrait else (width, height)
+        ladder = build_ladder(size, WEB)
+        assert tuple(rung.name for rung in made(ladder)) == expected_names(height), height
+        for rung in made(ladder):
+            assert (rung.width < rung.height) == portrait, height
+            assert rung.width % 2 == rung.height % 2 == 0, height
+        above = [rung for rung in ladder if rung.skipped]
+        assert all(rung.skipped_reason == ABOVE_SOURCE for rung in above)
+        assert {rung.name for rung in ladder} >= set(ALL)
+
+
+@pytest.mark.parametrize(
+    ("size", "largest"),
+    [
+        ((3840, 2160), ("2160p", 3840, 2160)),
+        ((1920, 1080), ("1080p", 1920, 1080)),
+        ((1080, 1920), ("1080p", 1080, 1920)),
+        ((1918, 1078), ("1080p", 1918, 1078)),
+        ((1920, 1088), ("1080p", 1920, 1088)),
+        ((1920, 1040), ("1080p", 1920, 1040)),
+        ((1920, 800), ("720p", 1728, 720)),
+        ((854, 480), ("480p", 854, 480)),
+        ((853, 479), ("480p", 852, 478)),
+        ((720, 486), ("480p", 712, 480)),
+        ((640, 360), ("360p", 640, 360)),
+        ((256, 144), ("144p", 256, 144)),
+        ((145, 257), ("144p", 144, 256)),
+        ((7680, 4320), ("2160p", 3840, 2160)),
+    ],
+)
+def test_what_a_person_expects_of_known_sizes(size: tuple[int, int], largest: tuple[str, int, int]) -> None:
+    rung = made(build_ladder(size, WEB))[0]
+    assert (rung.name, rung.width, rung.height) == largest
+
+
+def test_a_source_below_the_lowest_rung_gets_less_bitrate_than_it() -> None:
+    (rung,) = made(build_ladder((256, 144), WEB))
+    assert 64 < rung.maxrate_kbps < 800
+    assert rung.required
+
+
+def test_rungs_not_requested_are_skipped_with_the_reason() -> None:
+    ladder = build_ladder((1920, 1080), WEB, frozenset({"720p"}))
+    assert [rung.name for rung in made(ladder)] == ["720p"]
+    reasons = {rung.name: rung.skipped_reason for rung in ladder}
+    assert reasons["1080p"] == NOT_REQUESTED
+    assert reasons["2160p"] == ABOVE_SOURCE
+
+
+def test_an_optional_rung_stays_optional() -> None:
+    profile = replace(WEB, rungs=(RungSpec(1080, 6000, required=False), RungSpec(360, 800)))
+    assert [rung.required for rung in build_ladder((1920, 1080), profile)] == [False, True]
+
+
+@given(width=st.integers(2, 8192), height=st.integers(2, 8192))
+def test_properties_of_every_ladder(width: int, height: int) -> None:
+    rungs = made(build_ladder((width, height), WEB))
+    assert rungs
+    assert len({rung.name for rung in rungs}) == len(rungs)
+    assert [rung.pixels for rung in rungs] == sorted((rung.pixels for rung in rungs), reverse=True)
+    for rung in rungs:
+        assert rung.width % 2 == rung.height % 2 == 0
+        # Never enlarged, not by a pixel.
+        assert 2 <= rung.width <= width
+        assert 2 <= rung.height <= height
+        # The aspect is kept as far as even numbers can.
+        assert abs(rung.width * height - rung.height * width) <= 2 * max(width, height)

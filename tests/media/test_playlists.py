@@ -1,0 +1,85 @@
+"""Playlists, read back with the m3u8 library."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import m3u8
+import pytest
+
+from tqstudio.engine.media.playlists import AudioEntry, Variant, bit_rates, master_playlist, media_playlist
+
+
+def test_media_playlist() -> None:
+    text = media_playlist([6.006, 6.006, 1.968633])
+    playlist = m3u8.loads(text)
+    assert [segment.uri for segment in playlist.segments] == [f"seg_{k:05d}.m4s" for k in range(3)]
+    assert [segment.duration for segment in playlist.segments] == [6.006, 6.006, 1.968633]
+    assert playlist.target_duration == 6
+    assert playlist.is_endlist
+    assert playlist.is_independent_segments
+    assert playlist.playlist_type == "vod"
+    assert playlist.version == 7
+    assert playlist.segment_map[0].uri == "init.mp4"
+
+
+def test_no_segment_is_longer_than_the_target_when_rounded() -> None:
+    assert m3u8.loads(media_playlist([6.5, 2.0])).target_duration == 7
+    assert m3u8.loads(media_playlist([0.04])).target_duration == 1
+
+
+def variant(name: str, width: int, height: int, peak: int) -> Variant:
+    return Variant(
+        f"v1/{name}/index.m3u8", width, height, Fraction(30000, 1001), "avc1.64001F", peak, peak // 2
+    )
+
+
+def test_master_playlist_names_what_was_measured() -> None:
+    audio = AudioEntry("v1/audio-en/index.m3u8", "en", 'say "hi"\n', 2, "mp4a.40.2", 131_000, 130_000)
+    text = master_playlist(
+        [variant("360p", 640, 360, 800_000), variant("720p", 1280, 720, 3_000_000)], [audio]
+    )
+    playlist = m3u8.loads(text)
+    assert [entry.uri for entry in playlist.playlists] == ["v1/720p/index.m3u8", "v1/360p/index.m3u8"]
+    best = playlist.playlists[0].stream_info
+    assert best.bandwidth == 3_131_000
+    assert best.average_bandwidth == 1_630_000
+    assert best.codecs == "avc1.64001F,mp4a.40.2"
+    assert best.resolution == (1280, 720)
+    assert best.frame_rate == 29.97
+    assert best.audio == "audio"
+    (media,) = playlist.media
+    assert (media.type, media.language, media.uri, media.channels) == (
+        "AUDIO",
+        "en",
+        "v1/audio-en/index.m3u8",
+        "2",
+    )
+    assert media.name == "say  hi"
+    assert playlist.is_independent_segments
+    assert "FRAME-RATE=29.970" in text
+
+
+def test_without_audio_no_group_is_named() -> None:
+    text = master_playlist([variant("360p", 640, 360, 800_000)])
+    assert "AUDIO" not in text
+    assert m3u8.loads(text).playlists[0].stream_info.codecs == "avc1.64001F"
+
+
+def test_an_unknown_language_is_not_invented() -> None:
+    audio = AudioEntry("a.m3u8", "und", "Audio", 2, "mp4a.40.2", 1, 1)
+    assert "LANGUAGE" not in master_playlist([variant("360p", 640, 360, 1)], [audio])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "durations", "peak"),
+    [
+        ([750, 1500], [6.0, 6.0], 2000),
+        # The last segment is one keyframe: 16 kb/s of its own, but only beside the one before it.
+        ([750, 80], [6.0, 0.04], 1099),
+        ([80], [0.04], 16000),
+        ([], [], 0),
+    ],
+)
+def test_peaks_are_those_of_the_specification(sizes: list[int], durations: list[float], peak: int) -> None:
+    assert bit_rates(sizes, durations)[0] == peak

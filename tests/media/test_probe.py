@@ -1,0 +1,208 @@
+"""What is read from real files, and how everything else is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from tqstudio.engine.media.facts import SourceFacts
+from tqstudio.engine.media.ffmpeg import FFmpeg
+from tqstudio.engine.media.probe import grid_rate, probe
+from tqstudio.errors import ErrorCode, TqError
+
+from .conftest import MakeClip, run_ffmpeg
+
+
+def probed(path: Path) -> SourceFacts:
+    return probe(os.fsencode(path))
+
+
+def test_a_plain_file(clip: MakeClip) -> None:
+    facts = probed(clip("plain.mp4", fps="30000/1001"))
+    video = facts.video
+    assert (video.codec, video.width, video.height, video.fps) == ("h264", 320, 180, Fraction(30000, 1001))
+    assert (video.pix_fmt, video.bit_depth, video.rotation, video.interlaced) == ("yuv420p", 8, 0, False)
+    assert not video.vfr
+    assert facts.duration_s == pytest.approx(4, abs=0.1)
+    assert facts.bitrate > 0
+    (audio,) = facts.audio
+    assert (audio.codec, audio.channels, audio.sample_rate, audio.language) == ("aac", 2, 44100, "und")
+
+
+def test_facts_survive_json(clip: MakeClip) -> None:
+    facts = probed(clip("plain.mp4", fps="30000/1001"))
+    data = json.loads(json.dumps(facts.to_json()))
+    assert data["video"]["fps"] == "30000/1001"
+    assert SourceFacts.from_json(data) == facts
+
+
+def test_a_transport_stream_starts_late(clip: MakeClip) -> None:
+    facts = probed(clip("late.ts", options=("-f", "mpegts")))
+    assert facts.start_time_s == pytest.approx(1.4, abs=0.1)
+    assert facts.video.first_pts_s >= Fraction(14, 10)
+    assert facts.video.fps == 25
+
+
+def test_rotation_and_sample_aspect_give_the_display_size(
+    clip: MakeClip, ffmpeg: FFmpeg, tmp_path: Path
+) -> None:
+    turned = tmp_path / "turned.mp4"
+    run_ffmpeg(ffmpeg, "-display_rotation", "90", "-i", str(clip("plain25.mp4")), "-c", "copy", str(turned))
+    video = probed(turned).video
+    assert (video.width, video.height, video.coded_width, video.coded_height) == (180, 320, 320, 180)
+    assert video.rotation == 90
+    wide = probed(clip("wide.mkv", filters="setsar=4/3")).video
+    assert (wide.width, wide.height, wide.coded_width) == (427, 180, 320)
+
+
+def test_variable_rate_uses_the_nominal_one(clip: MakeClip) -> None:
+    path = clip(
+        "vfr.mp4",
+        fps="60",
+        filters="select='not(mod(n,3))+lt(mod(n,200),60)'",
+        options=("-fps_mode", "vfr"),
+        audio=0,
+    )
+    video = probed(path).video
+    assert (video.fps, video.vfr) == (Fraction(60), True)
+
+
+def test_interlaced_and_ten_bit_are_seen(clip: MakeClip) -> None:
+    interlaced = clip(
+        "interlaced.mp4",
+        filters="tinterlace=interleave_top,setfield=tff",
+        video=("-c:v", "libx264", "-preset", "ultrafast", "-flags", "+ildct+ilme"),
+        audio=0,
+    )
+    assert probed(interlaced).video.interlaced
+    deep = clip("deep.mkv", filters="format=yuv420p10le", audio=0)
+    assert (probed(deep).video.pix_fmt, probed(deep).video.bit_depth) == ("yuv420p10le", 10)
+
+
+def test_tracks_and_their_languages(clip: MakeClip, ffmpeg: FFmpeg, tmp_path: Path) -> None:
+    subtitles = tmp_path / "a.srt"
+    subtitles.write_text("1\n00:00:00,000 --> 00:00:01,000\nhello\n")
+    path = tmp_path / "tracks.mkv"
+    source = str(clip("plain25.mp4"))
+    run_ffmpeg(
+        ffmpeg,
+        *("-i", source, "-i", str(subtitles), "-map", "0:v", "-map", "0:a", "-map", "0:a", "-map", "1"),
+        *("-c", "copy", "-metadata:s:a:0", "language=eng", "-metadata:s:a:1", "language=fre"),
+        *("-metadata:s:a:1", "title=Commentaire", "-disposition:a:1", "default", "-disposition:a:0", "0"),
+        *("-metadata:s:s:0", "language=../etc", str(path)),
+    )
+    facts = probed(path)
+    assert [(track.language, track.default) for track in facts.audio] == [("eng", False), ("fre", True)]
+    assert facts.audio[1].title == "Commentaire"
+    assert [track.language for track in facts.subtitles] == ["und"]
+
+
+@pytest.mark.parametrize(
+    ("guessed", "base", "average", "expected"),
+    [
+        ("24", "24", "1439/60", ("24", False)),
+        ("60", "60", "6000/179", ("60", True)),
+        ("120", "120", "120", ("60", True)),
+        ("120000/1001", "120000/1001", "120000/1001", ("60000/1001", True)),
+        ("90000", "90000", "2997/100", ("30000/1001", False)),
+        ("1000", None, "26", ("30000/1001", True)),
+        (None, None, None, ("30", False)),
+        ("90000", "90000", "400", ("60", True)),
+    ],
+)
+def test_the_rate_of_the_grid(
+    guessed: str | None, base: str | None, average: str | None, expected: tuple[str, bool]
+) -> None:
+    fps, _ = grid_rate(*(Fraction(text) if text else None for text in (guessed, base, average)))
+    assert fps == Fraction(expected[0])
+
+
+def refused(path: Path) -> TqError:
+    with pytest.raises(TqError) as caught:
+        probed(path)
+    return caught.value
+
+
+def a_playlist(path: Path) -> None:
+    path.write_text("#EXTM3U\n#EXT-X-TARGETDURATION:5\n#EXTINF:5,\n/etc/hostname.ts\n#EXT-X-ENDLIST\n")
+
+
+def a_script(path: Path) -> None:
+    path.write_text("ffconcat version 1.0\nfile '/etc/hostname'\n")
+
+
+BAD: list[tuple[str, Callable[[Path], object], ErrorCode]] = [
+    ("missing", lambda _: None, ErrorCode.SOURCE_MISSING),
+    ("empty", lambda path: path.touch(), ErrorCode.SOURCE_EMPTY),
+    ("folder", lambda path: path.mkdir(), ErrorCode.UNSUPPORTED),
+    ("fifo", lambda path: os.mkfifo(path), ErrorCode.UNSUPPORTED),
+    ("device", lambda path: path.symlink_to("/dev/null"), ErrorCode.UNSUPPORTED),
+    ("dangling link", lambda path: path.symlink_to("nowhere"), ErrorCode.SOURCE_MISSING),
+    ("text", lambda path: path.write_text("hello"), ErrorCode.NO_MEDIA),
+    ("noise", lambda path: path.write_bytes(bytes(range(1, 256)) * 20), ErrorCode.NO_MEDIA),
+    ("playlist", a_playlist, ErrorCode.NO_MEDIA),
+    ("concat script", a_script, ErrorCode.NO_MEDIA),
+]
+
+
+@pytest.mark.parametrize(("make", "code"), [bad[1:] for bad in BAD], ids=[bad[0] for bad in BAD])
+def test_what_is_no_video(tmp_path: Path, make: Callable[[Path], object], code: ErrorCode) -> None:
+    path = tmp_path / "x.mp4"
+    make(path)
+    error = refused(path)
+    assert error.code == code
+    assert "x.mp4" in error.message
+
+
+def test_a_script_that_names_a_real_video_is_refused_too(clip: MakeClip, tmp_path: Path) -> None:
+    target = clip("plain25.mp4")
+    path = tmp_path / "x.mp4"
+    path.write_text(f"ffconcat version 1.0\nfile '{target}'\n")
+    assert refused(path).code == ErrorCode.NO_MEDIA
+
+
+def test_an_mp4_without_its_index_is_broken(clip: MakeClip, tmp_path: Path) -> None:
+    path = tmp_path / "cut.mp4"
+    path.write_bytes(clip("plain25.mp4").read_bytes()[:20_000])
+    assert refused(path).code == ErrorCode.SOURCE_UNREADABLE
+
+
+def test_sound_alone_is_no_video(ffmpeg: FFmpeg, tmp_path: Path) -> None:
+    path = tmp_path / "sound.mp4"
+    run_ffmpeg(ffmpeg, "-f", "lavfi", "-i", "sine=d=1", "-c:a", "aac", str(path))
+    error = refused(path)
+    assert error.code == ErrorCode.NO_MEDIA
+    assert "holds no video" in error.message
+
+
+@pytest.mark.skipif(not shutil.which("setpriv"), reason="root ignores modes")
+def test_a_file_that_may_not_be_read(clip: MakeClip, tmp_path: Path) -> None:
+    path = tmp_path / "secret.mp4"
+    shutil.copy(clip("plain25.mp4"), path)
+    path.chmod(0)
+    code = f"""
+from tqstudio.engine.media.probe import probe
+from tqstudio.errors import TqError
+try:
+    probe({os.fsencode(path)!r})
+except TqError as error:
+    print(error.code)
+"""
+    without_override = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search", "--inh-caps", "-all"]
+    prefix = without_override if os.geteuid() == 0 else []
+    answer = subprocess.run([*prefix, sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "PERMISSION"
+
+
+def test_messages_show_any_name(tmp_path: Path) -> None:
+    with pytest.raises(TqError) as caught:
+        probe(os.fsencode(tmp_path) + b"/caf\xe9\n.mp4")
+    assert "caf\\xe9\\n.mp4" in caught.value.message

@@ -1,0 +1,181 @@
+"""Starting ffmpeg, ending it, and what its end means."""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tqstudio.engine.media.ffmpeg import FFmpeg
+from tqstudio.engine.media.process import Progress, Run, classify_exit, parse_progress, start
+from tqstudio.errors import ErrorCode, TqError
+
+ENDLESS = ("-hide_banner", "-nostdin", "-re", "-f", "lavfi", "-i", "testsrc2=s=64x64", "-f", "null", "-")
+
+
+def endless(ffmpeg: FFmpeg, tmp_path: Path) -> Run:
+    return start([ffmpeg.path, *ENDLESS], tmp_path, tmp_path / "log")
+
+
+def test_progress_log_and_exit_status(ffmpeg: FFmpeg, tmp_path: Path) -> None:
+    argv = [ffmpeg.path, "-hide_banner", "-progress", "pipe:1", "-f", "lavfi", "-i", "testsrc2=s=64x64:d=1"]
+    run = start([*argv, "-f", "null", "-"], tmp_path, tmp_path / "log", progress=True)
+    assert run.wait(30) == 0
+    assert run.progress.frame == 25
+    assert run.progress.ended
+    assert run.argv[0] == ffmpeg.path
+    assert "lavfi" in run.log_tail()
+    run.kill()
+    assert run.poll() == 0
+
+
+@pytest.mark.parametrize("state", ["running", "stopped"])
+def test_kill_ends_and_reaps_it(ffmpeg: FFmpeg, tmp_path: Path, state: str) -> None:
+    run = endless(ffmpeg, tmp_path)
+    if state == "stopped":
+        os.kill(run.pid, signal.SIGSTOP)
+    run.kill()
+    assert run.poll() == -signal.SIGKILL
+    assert not psutil.pid_exists(run.pid)
+    run.kill()
+
+
+def test_kill_reaches_through_a_wrapper_script(ffmpeg: FFmpeg, tmp_path: Path) -> None:
+    script = tmp_path / "wrapper"
+    script.write_text(f'#!/bin/sh\n"{ffmpeg.path}" "$@"\nexit $?\n')
+    script.chmod(0o755)
+    run = start(
+        [str(script), "-progress", "pipe:1", *ENDLESS], tmp_path, tmp_path / "log", progress=True, nice=0
+    )
+    wrapped = wait_for_child(run.pid)
+    run.kill()
+    assert psutil.wait_procs([wrapped], timeout=10)[1] == []
+
+
+def wait_for_child(pid: int) -> psutil.Process:
+    parent = psutil.Process(pid)
+    while not (children := parent.children()):
+        pass
+    return children[0]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the parent-death signal is Linux's")
+def test_it_dies_with_the_process_that_started_it(ffmpeg: FFmpeg, tmp_path: Path) -> None:
+    code = f"""
+import sys
+from pathlib import Path
+from tqstudio.engine.media.process import start
+run = start({[ffmpeg.path, *ENDLESS]!r}, Path({str(tmp_path)!r}), Path({str(tmp_path / "log")!r}))
+print(run.pid, flush=True)
+sys.stdin.read()
+"""
+    worker = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert worker.stdout is not None
+    assert worker.stdin is not None
+    pid = int(worker.stdout.readline())
+    handle = os.pidfd_open(pid)
+    # Once it has written to its log, the wrappers have made way for ffmpeg and the signal is armed.
+    while not (tmp_path / "log").stat().st_size:
+        assert worker.poll() is None
+    worker.kill()
+    worker.wait()
+    worker.stdin.close()
+    worker.stdout.close()
+    assert select.select([handle], [], [], 10)[0], "ffmpeg outlived its worker"
+    os.close(handle)
+
+
+def test_it_is_nice(ffmpeg: FFmpeg, tmp_path: Path) -> None:
+    run = endless(ffmpeg, tmp_path)
+    try:
+        while not run.log_path.stat().st_size:
+            assert run.poll() is None
+        assert psutil.Process(run.pid).nice() - psutil.Process().nice() in (10, 19 - psutil.Process().nice())
+    finally:
+        run.kill()
+
+
+def test_a_program_that_is_not_there(tmp_path: Path) -> None:
+    missing = str(tmp_path / "no-ffmpeg")
+    with pytest.raises(TqError) as caught:
+        start([missing], tmp_path, tmp_path / "log")
+    assert caught.value.code == ErrorCode.FFMPEG_MISSING
+
+
+@pytest.mark.skipif(not hasattr(__import__("resource"), "prlimit"), reason="needs prlimit")
+def test_a_memory_limit_ends_as_out_of_memory(ffmpeg: FFmpeg, tmp_path: Path) -> None:
+    argv = [ffmpeg.path, "-hide_banner", "-nostdin", "-f", "lavfi", "-i", "testsrc2=s=3840x2160:d=0.2"]
+    run = start(
+        [*argv, "-c:v", "libx264", "-f", "null", "-"], tmp_path, tmp_path / "log", memory_limit=90_000_000
+    )
+    status = run.wait(30)
+    assert status != 0
+    assert classify_exit(status, run.log_tail()).code == ErrorCode.OUT_OF_MEMORY
+
+
+def test_progress_values_that_are_not_known_yet() -> None:
+    block = {"frame": "N/A", "out_time_us": "-66733", "speed": "N/A", "progress": "continue"}
+    assert parse_progress(block) == Progress(None, -66733, None, False)
+    assert parse_progress({"frame": "12", "speed": "1.5x", "progress": "end"}) == Progress(
+        12, None, 1.5, True
+    )
+
+
+X264_MEMORY = """x264 [error]: malloc of size 21414530 failed
+[vost#0:0/libx264 @ 0x55b2d3ae5800] [enc:libx264 @ 0x55b2d3ae6240] Error while opening encoder
+[out#0/null @ 0x55b2d3ae4c40] Nothing was written into output file
+Conversion failed!
+"""
+NVENC_SESSIONS = """[h264_nvenc @ 0x5581] OpenEncodeSessionEx failed: out of memory (10): (no details)
+[h264_nvenc @ 0x5581] No capable devices found
+[vost#0:0/h264_nvenc @ 0x5581] Error while opening encoder
+"""
+NVENC_NO_DRIVER = """[h264_nvenc @ 0x55e21a76ed00] Cannot load libcuda.so.1
+[vost#0:0/h264_nvenc @ 0x55e21a76e180] [enc:h264_nvenc @ 0x55e21a76ebc0] Error while opening encoder
+Conversion failed!
+"""
+OLD_DISK_FULL = """av_interleaved_write_frame(): No space left on device
+Error writing trailer of 480p/index.m3u8: No space left on device
+Conversion failed!
+"""
+NO_MEMORY = "[mpeg4 @ 0x1] Error: Cannot allocate memory\nConversion failed!\n"
+
+
+@pytest.mark.parametrize(
+    ("returncode", "log", "code"),
+    [
+        (256 - errno.ENOSPC, "", ErrorCode.DISK_LOW),
+        # The quota's errno and a shell's SIGABRT share a status: the message tells them apart.
+        (256 - errno.EDQUOT, "seg_00001.m4s: Disk quota exceeded", ErrorCode.DISK_LOW),
+        (256 - errno.ENOMEM, "", ErrorCode.OUT_OF_MEMORY),
+        (-signal.SIGKILL, "", ErrorCode.OUT_OF_MEMORY),
+        (128 + signal.SIGKILL, "", ErrorCode.OUT_OF_MEMORY),
+        (-signal.SIGSEGV, "No space left on device", ErrorCode.ENCODER_SIGNAL),
+        (128 + signal.SIGABRT, "", ErrorCode.ENCODER_SIGNAL),
+        (187, X264_MEMORY, ErrorCode.OUT_OF_MEMORY),
+        (1, NO_MEMORY, ErrorCode.OUT_OF_MEMORY),
+        (1, OLD_DISK_FULL, ErrorCode.DISK_LOW),
+        (187, NVENC_SESSIONS, ErrorCode.GPU_SESSION),
+        (255, NVENC_NO_DRIVER, ErrorCode.ENCODER_EXIT),
+        (183, "file:x.mp4: Invalid data found when processing input", ErrorCode.ENCODER_EXIT),
+        (1, "", ErrorCode.ENCODER_EXIT),
+    ],
+)
+def test_what_an_exit_means(returncode: int, log: str, code: ErrorCode) -> None:
+    assert classify_exit(returncode, log).code == code
+
+
+def test_the_message_has_the_cause_without_addresses() -> None:
+    error = classify_exit(
+        234, "[libx264 @ 0x55ac0a570440] Error setting option preset to value p5.\nConversion failed!\n"
+    )
+    assert error.message == "ffmpeg ended with status 234: [libx264] Error setting option preset to value p5."

@@ -1,0 +1,113 @@
+"""Profiles: the shipped numbers, inheritance, and messages that name file, key and what is allowed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tqstudio.engine.media import profiles
+from tqstudio.engine.media.profiles import Profile
+from tqstudio.errors import ErrorCode, TqError
+
+
+def test_web() -> None:
+    web = profiles.load("web")
+    assert [(rung.short_side, rung.maxrate_kbps) for rung in web.rungs] == [
+        (2160, 16000),
+        (1440, 9000),
+        (1080, 6000),
+        (720, 3500),
+        (480, 1600),
+        (360, 800),
+    ]
+    assert (web.codec, web.video_profile, web.preset, web.crf) == ("h264", "high", "medium", 22)
+    assert (web.segment_s, web.gop_s, web.bufsize_factor) == (6, 2, 2.0)
+    assert (web.audio_codec, web.audio_bitrate_kbps) == ("aac", 128)
+    assert (web.audio_channels, web.audio_sample_rate) == (2, 48000)
+    assert web.prefer_gpu
+
+
+def test_fast() -> None:
+    fast = profiles.load("fast")
+    assert [(rung.short_side, rung.maxrate_kbps) for rung in fast.rungs] == [
+        (720, 3500),
+        (480, 1600),
+        (360, 800),
+    ]
+    assert (fast.preset, fast.crf) == ("veryfast", 23)
+
+
+def test_json_round_trip() -> None:
+    web = profiles.load("web")
+    assert Profile.from_json(web.to_json()) == web
+
+
+def test_a_user_profile_extends_a_shipped_one(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('extends = "fast"\nencoder = "cpu"\n[video]\ncrf = 30\n')
+    mine = profiles.load("mine", tmp_path)
+    assert (mine.name, mine.crf, mine.preset) == ("mine", 30, "veryfast")
+    assert not mine.prefer_gpu
+    assert set(profiles.available(tmp_path)) == {"web", "fast", "mine"}
+
+
+def test_a_user_profile_may_extend_the_shipped_one_it_hides(tmp_path: Path) -> None:
+    (tmp_path / "web.toml").write_text('extends = "web"\n[video]\ncrf = 18\n')
+    assert profiles.load("web", tmp_path).crf == 18
+    assert profiles.load("fast", tmp_path).crf == 23
+
+
+def test_an_unknown_name_lists_what_there_is(tmp_path: Path) -> None:
+    with pytest.raises(TqError) as caught:
+        profiles.load("nope", tmp_path)
+    assert caught.value.code == ErrorCode.BAD_CONFIG
+    assert "fast, web" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "allowed"),
+    [
+        ("[video]\ncrf = 99", "video.crf", "1 to 51"),
+        ("[video]\ncrf = true", "video.crf", "1 to 51"),
+        ('[video]\ncrf = "22"', "video.crf", "1 to 51"),
+        ('[video]\npreset = "p5"', "video.preset", '"medium"'),
+        ('[video]\ncodec = "hevc"', "video.codec", '"h264"'),
+        ("[video]\ncfr = 22", "video.cfr", "video.crf"),
+        ("rungs = []", "rungs", "video.rungs"),
+        ("[video]\nrungs = []", "video.rungs", "short_side"),
+        ("[video]\nrungs = [{ short_side = 721, maxrate_kbps = 9 }]", "video.rungs", "even"),
+        ("[video]\nrungs = [1]", "video.rungs", "short_side"),
+        ("[video]\nsegment_s = 5", "video.segment_s", "multiple of gop_s"),
+        ("video = 3", "video", "video.crf"),
+        ('encoder = "gpu"', "encoder", '"cpu"'),
+        ("[poster]\nposition = 2", "poster.position", "0 to 1"),
+    ],
+)
+def test_every_mistake_names_file_key_and_what_is_allowed(
+    tmp_path: Path, text: str, key: str, allowed: str
+) -> None:
+    (tmp_path / "mine.toml").write_text(f'extends = "web"\n{text}\n')
+    with pytest.raises(TqError) as caught:
+        profiles.load("mine", tmp_path)
+    assert caught.value.code == ErrorCode.BAD_CONFIG
+    assert str(tmp_path / "mine.toml") in caught.value.message
+    assert f": {key}: " in caught.value.message
+    assert allowed in caught.value.hint
+
+
+def test_an_incomplete_profile_names_what_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('description = "bare"\n')
+    with pytest.raises(TqError, match=r"encoder: missing"):
+        profiles.load("mine", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [(b"[video\n", "TOML"), (b"\xff\xfe", "UTF-8"), (b'extends = "mine"\n', "extends itself")],
+)
+def test_files_that_cannot_be_used(tmp_path: Path, text: bytes, says: str) -> None:
+    (tmp_path / "mine.toml").write_bytes(text)
+    with pytest.raises(TqError) as caught:
+        profiles.load("mine", tmp_path)
+    assert caught.value.code == ErrorCode.BAD_CONFIG
+    assert says in caught.value.message + caught.value.hint

@@ -1,0 +1,124 @@
+"""The store: what is in it is never replaced, and only a checked whole is called complete."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from tqstudio.engine.media.rendition import CheckedSegment, RenditionCheck
+from tqstudio.engine.media.segment_store import Complete, SegmentStore
+
+CHECK = RenditionCheck(
+    frames=60,
+    duration_s=2.4,
+    width=64,
+    height=64,
+    codecs="avc1.64000A",
+    segments=(CheckedSegment("seg_00000.m4s", 5, 1.0, 25), CheckedSegment("seg_00001.m4s", 5, 1.4, 35)),
+    peak_bps=40,
+    avg_bps=40,
+)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> SegmentStore:
+    return SegmentStore(tmp_path / "store" / "480p" / "key")
+
+
+@pytest.fixture
+def scratch(tmp_path: Path) -> Path:
+    path = tmp_path / "scratch"
+    path.mkdir()
+    return path
+
+
+def write(scratch: Path, name: str, content: bytes = b"12345") -> Path:
+    path = scratch / name
+    path.write_bytes(content)
+    return path
+
+
+def test_a_segment_is_moved_in(store: SegmentStore, scratch: Path) -> None:
+    path = write(scratch, "seg_00000.m4s")
+    assert store.put(path)
+    assert not path.exists()
+    assert (store.root / "seg_00000.m4s").read_bytes() == b"12345"
+    assert store.listing() == ("seg_00000.m4s",)
+
+
+def test_a_late_mover_changes_nothing(store: SegmentStore, scratch: Path) -> None:
+    store.put(write(scratch, "seg_00000.m4s"))
+    late = write(scratch, "seg_00000.m4s", b"other")
+    assert not store.put(late)
+    assert not late.exists()
+    assert (store.root / "seg_00000.m4s").read_bytes() == b"12345"
+
+
+@pytest.mark.parametrize("code", [errno.EPERM, errno.EOPNOTSUPP, errno.EXDEV])
+def test_file_systems_without_links(
+    store: SegmentStore, scratch: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr(os, "link", refuse)
+    assert store.put(write(scratch, "seg_00000.m4s"))
+    assert not store.put(write(scratch, "seg_00000.m4s", b"other"))
+    assert (store.root / "seg_00000.m4s").read_bytes() == b"12345"
+    assert list(scratch.iterdir()) == []
+
+
+def test_a_full_disk_is_told(store: SegmentStore, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "link", refuse)
+    path = write(scratch, "seg_00000.m4s")
+    with pytest.raises(OSError, match="No space"):
+        store.put(path)
+    assert path.exists()
+
+
+def test_another_init_drops_what_it_cannot_continue(store: SegmentStore, scratch: Path) -> None:
+    assert store.put_init(write(scratch, "init.mp4", b"one"))
+    store.put(write(scratch, "seg_00000.m4s"))
+    assert store.put_init(write(scratch, "init.mp4", b"one"))
+    assert store.listing()
+    assert not store.put_init(write(scratch, "init.mp4", b"two"))
+    assert store.listing() == ()
+    assert store.init_path.read_bytes() == b"two"
+
+
+def test_complete_needs_every_file(store: SegmentStore, scratch: Path) -> None:
+    assert store.completed() is None
+    store.put_init(write(scratch, "init.mp4", b"one"))
+    for name in ("seg_00000.m4s", "seg_00001.m4s"):
+        store.put(write(scratch, name))
+    store.mark_complete(Complete("libx264", CHECK))
+    assert store.completed() == Complete("libx264", CHECK)
+    (store.root / "seg_00001.m4s").write_bytes(b"1234")
+    assert store.completed() is None
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b'{"encoder": "x", "check": {"frames": 1}}'])
+def test_a_damaged_record_proves_nothing(store: SegmentStore, content: bytes) -> None:
+    store.root.mkdir(parents=True)
+    (store.root / "complete.json").write_bytes(content)
+    assert store.completed() is None
+
+
+def test_discard_may_be_repeated(store: SegmentStore, scratch: Path) -> None:
+    store.put(write(scratch, "seg_00000.m4s"))
+    store.discard()
+    store.discard()
+    assert store.listing() == ()
+
+
+def test_the_listing_ignores_other_files(store: SegmentStore, scratch: Path) -> None:
+    store.put(write(scratch, "seg_00010.m4s"))
+    for name in ("seg_00002.m4s.tmp", "complete.json", "seg_x.m4s"):
+        (store.root / name).touch()
+    assert store.listing() == ("seg_00010.m4s",)
