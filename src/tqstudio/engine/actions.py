@@ -1,0 +1,150 @@
+"""What people ask of jobs: one at a time, each with its own answer."""
+
+from __future__ import annotations
+
+import json
+
+from sqlalchemy import Connection
+
+from tqstudio.engine.dispatch import Dispatch
+from tqstudio.engine.live import LiveBoard
+from tqstudio.engine.scheduling import now_us
+from tqstudio.engine.store import generations, jobs, operations, supervisors
+from tqstudio.engine.store.database import Database
+from tqstudio.engine.store.operations import Applied
+from tqstudio.engine.store.transitions import look
+from tqstudio.errors import MEANINGS, ErrorCode
+from tqstudio.lifecycle import Control, Decision, Effect, JobKind, JobStatus, Operation, decide, job_word
+from tqstudio.requests import ActionRequest
+from tqstudio.schemas import ActionResult
+
+
+class Actions:
+    """Applies operations by the lifecycle's table, and lets running workers know."""
+
+    def __init__(self, db: Database, board: LiveBoard, dispatch: Dispatch) -> None:
+        self._db, self._board, self._dispatch = db, board, dispatch
+
+    async def apply(self, request: ActionRequest, *, actor: str = "user") -> list[ActionResult]:
+        """Do the operation to every job named; a refused one changes nothing and stops no other."""
+        if request.operation is Operation.RESTART:
+            # Finished segments go before the job is claimable again.
+            for job in request.ids:
+                facts = await self._db.read(look, job)
+                if facts and decide(facts.status, Operation.RESTART).effect is Effect.NOW:
+                    await self._dispatch.forget_work(job)
+        results = await self._db.write(self._apply_all, request, actor)
+        for result in results:
+            if result["ok"]:
+                facts = await self._db.read(look, result["job"])
+                if facts is not None and facts.status is JobStatus.IN_PROGRESS:
+                    self._board.control(facts.id, facts.control)
+        return results
+
+    def _apply_all(self, db: Connection, request: ActionRequest, actor: str) -> list[ActionResult]:
+        key = request.idempotency_key
+        if key is not None and (answer := supervisors.remembered(db, key)) is not None:
+            remembered: list[ActionResult] = json.loads(answer)
+            return remembered
+        results = [self._one(db, job, request, actor) for job in request.ids]
+        if key is not None:
+            supervisors.remember(db, key, json.dumps(results), now=now_us())
+        return results
+
+    def _one(self, db: Connection, job: int, request: ActionRequest, actor: str) -> ActionResult:
+        now = now_us()
+        if request.operation is Operation.RETRANSCODE:
+            return self._retranscode(db, job, request, actor, now)
+        if request.operation is Operation.PRIORITY:
+            applied = operations.set_priority(
+                db, job, value=request.priority, delta=request.delta, now=now, actor=actor
+            )
+        else:
+            applied = operations.operate(db, job, request.operation, now=now, actor=actor)
+        return _result(job, applied)
+
+    def _retranscode(
+        self, db: Connection, job: int, request: ActionRequest, actor: str, now: int
+    ) -> ActionResult:
+        facts = look(db, job)
+        if facts is None:
+            return _result(job, None)
+        decision = decide(facts.status, Operation.RETRANSCODE)
+        if not decision.allowed:
+            return _result(job, Applied(decision, facts.status, facts.control))
+        generation = generations.current(db, facts.video)
+        other = jobs.open_job_of(db, facts.video)
+        if other is not None:
+            reason = f"cannot be made again now: job {other} has the same video; cancel or restart that"
+            return _refused(job, facts.status, reason)
+        if generation is None:
+            return _refused(job, facts.status, "has no published ladder; add its source again")
+        names = {row.name for row in generation.renditions}
+        unknown = sorted(set(request.renditions or ()) - names)
+        spec = jobs.spec_of(db, job)
+        if unknown and not _in_profile(unknown, spec.profile_json):
+            reason = f"has no quality {unknown[0]}; it has {', '.join(sorted(names))}"
+            return _refused(job, facts.status, reason)
+        made = jobs.create(
+            db,
+            jobs.NewJob(
+                video=facts.video,
+                profile=spec.profile,
+                profile_json=spec.profile_json,
+                prefer_gpu=spec.prefer_gpu,
+                kind=JobKind.RETRANSCODE,
+                requested=tuple(request.renditions) if request.renditions else None,
+                dropped=tuple(request.drop),
+                priority=request.priority or 0,
+                max_attempts=spec.max_attempts,
+                max_crashes=spec.max_crashes,
+            ),
+            now=now,
+            actor=actor,
+        )
+        answer = _result(job, Applied(decision, facts.status, facts.control))
+        answer["new_job"] = made
+        return answer
+
+
+def _in_profile(names: list[str], profile_json: str) -> bool:
+    rungs = {f"{rung['short_side']}p" for rung in json.loads(profile_json).get("rungs", [])}
+    return set(names) <= rungs
+
+
+def _refused(job: int, status: JobStatus, reason: str) -> ActionResult:
+    return _result(job, Applied(Decision(None, reason), status, Control.NONE))
+
+
+def _result(job: int, applied: Applied | None) -> ActionResult:
+    if applied is None:
+        code = ErrorCode.NOT_FOUND
+        return {
+            "job": job,
+            "ok": False,
+            "status": None,
+            "word": None,
+            "new_job": None,
+            "error": {
+                "code": code.value,
+                "message": f"there is no job {job}",
+                "hint": "list them with: tqstudio job list",
+            },
+        }
+    error = None
+    if not applied.decision.allowed:
+        error = {
+            "code": ErrorCode.REFUSED.value,
+            "message": f"job {job} {applied.decision.reason}",
+            "hint": MEANINGS[ErrorCode.REFUSED].hint,
+        }
+    return {
+        "job": job,
+        "ok": applied.decision.allowed,
+        "status": applied.status.value,
+        "word": job_word(applied.status, applied.control),
+        "new_job": None,
+        "error": None
+        if error is None
+        else {"code": error["code"], "message": error["message"], "hint": error["hint"]},
+    }

@@ -1,0 +1,138 @@
+"""Drop folders."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from typing import Any
+
+from fastapi import APIRouter
+
+from tqstudio.engine.api.access import TheStudio
+from tqstudio.engine.scheduling import MICROSECOND, now_us
+from tqstudio.engine.store import folders
+from tqstudio.engine.store.folders import FolderRow
+from tqstudio.engine.studio import Studio
+from tqstudio.engine.views import folder_view
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.requests import FolderChange, FolderRequest
+from tqstudio.schemas import ErrorView, FolderView
+from tqstudio.sources import decode, display
+
+router = APIRouter()
+
+
+@router.get("/folders")
+async def listing(studio: TheStudio) -> dict[str, list[FolderView]]:
+    midnight = time.mktime((*time.localtime()[:3], 0, 0, 0, 0, 0, -1))
+    rows = await studio.db.read(folders.listing)
+    ended = await studio.db.read(folders.ended_since, int(midnight * MICROSECOND))
+    return {"folders": [_view(studio, row, ended.get(row.id, (0, 0))) for row in rows]}
+
+
+def _view(studio: Studio, row: FolderRow, ended: tuple[int, int] = (0, 0)) -> FolderView:
+    state = studio.intake.states().get(row.id)
+    problem: ErrorView | None = None
+    if state is not None and state.problem is not None:
+        code, message, hint = state.problem
+        problem = {"code": code, "message": message, "hint": hint}
+    return folder_view(
+        row,
+        default_settle_s=studio.settings.settle_s,
+        watch=state.watch if state else row.watch,
+        settling=state.settling if state else 0,
+        skipped=state.skipped if state else (),
+        problem=problem,
+        ended=ended,
+    )
+
+
+@router.post("/folders")
+async def add(studio: TheStudio, request: FolderRequest) -> FolderView:
+    path = _absolute(request.path_b64)
+    output = studio.admission.output_root(_absolute(request.output_b64) if request.output_b64 else None)
+    await asyncio.to_thread(_check, path, output)
+    profile = studio.admission.profile(request.profile)
+    values: dict[str, Any] = {
+        "path": path,
+        "output_root": output,
+        "profile": profile.name,
+        "watch": request.watch,
+        "recursive": int(request.recursive),
+        "patterns": request.patterns,
+        "settle_s": request.settle_s,
+        "priority": request.priority,
+    }
+    row = await studio.db.write(lambda db: folders.add(db, values, now=now_us()))
+    if row is None:
+        raise TqError(
+            ErrorCode.REFUSED, f"{display(path)} is a drop folder already", "change it: tqstudio folder edit"
+        )
+    await _reload(studio)
+    return _view(studio, row)
+
+
+@router.patch("/folders/{folder}")
+async def change(studio: TheStudio, folder: int, request: FolderChange) -> FolderView:
+    given = request.model_dump(exclude_unset=True)
+    changes: dict[str, Any] = {key: value for key, value in given.items() if value is not None}
+    rows = {row.id: row for row in await studio.db.read(folders.listing)}
+    if folder not in rows:
+        raise _unknown(folder)
+    if "output_b64" in changes:
+        changes["output_root"] = studio.admission.output_root(_absolute(changes.pop("output_b64")))
+        await asyncio.to_thread(_check, rows[folder].path, changes["output_root"])
+    if "profile" in changes:
+        studio.admission.profile(changes["profile"])
+    row = await studio.db.write(lambda db: folders.change(db, folder, changes, now=now_us()))
+    if row is None:
+        raise _unknown(folder)
+    await _reload(studio)
+    return _view(studio, row)
+
+
+@router.delete("/folders/{folder}")
+async def remove(studio: TheStudio, folder: int) -> dict[str, Any]:
+    """Stop watching; files, videos and jobs stay."""
+    if not await studio.db.write(lambda db: folders.remove(db, folder, now=now_us())):
+        raise _unknown(folder)
+    await _reload(studio)
+    return {"removed": folder}
+
+
+async def _reload(studio: Studio) -> None:
+    await studio.intake.set_folders(await studio.db.read(folders.listing))
+
+
+def _absolute(text: str) -> bytes:
+    try:
+        path = decode(text)
+    except ValueError:
+        raise TqError(
+            ErrorCode.BAD_REQUEST, "a path is not base64 of its bytes", "encode the path's bytes"
+        ) from None
+    if not path.startswith(b"/"):
+        raise TqError(ErrorCode.BAD_REQUEST, f"{display(path)} is not an absolute path")
+    return os.path.normpath(path)
+
+
+def _check(path: bytes, output: bytes) -> None:
+    shown = display(path)
+    if not os.path.isdir(path):
+        code = ErrorCode.UNSUPPORTED if os.path.exists(path) else ErrorCode.SOURCE_MISSING
+        raise TqError(code, f"{shown} is not a folder", "make it first, or check the path")
+    if not os.access(path, os.R_OK | os.X_OK):
+        raise TqError(ErrorCode.PERMISSION, f"{shown} may not be read")
+    if os.path.realpath(path) == os.path.realpath(output):
+        raise TqError(
+            ErrorCode.REFUSED,
+            f"{shown} cannot be both drop folder and output",
+            "choose another --output: ladders would be taken for sources",
+        )
+
+
+def _unknown(folder: int) -> TqError:
+    return TqError(
+        ErrorCode.NOT_FOUND, f"there is no drop folder {folder}", "list them with: tqstudio folder list"
+    )

@@ -1,0 +1,183 @@
+"""Jobs for people: lists by key, everything about one, its log, and what can be done to it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from sqlalchemy import Connection
+
+from tqstudio.engine.api.access import TheStudio
+from tqstudio.engine.scheduling import now_us
+from tqstudio.engine.store import events, generations, jobs, jobviews, listing, progress, videos
+from tqstudio.engine.studio import Studio
+from tqstudio.engine.views import attempt_view, event_view, iso, job_row, video_view
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.lifecycle import JobStatus
+from tqstudio.requests import ActionRequest
+from tqstudio.schemas import ActionResult, JobDetail, JobPage, JobRow
+
+router = APIRouter()
+
+LOG_TAIL_BYTES = 256 * 1024
+EVENTS_SHOWN = 200
+
+
+def rows_of(studio: Studio, records: list[jobviews.JobRecord]) -> list[JobRow]:
+    now = now_us()
+    return [
+        job_row(record, studio.board.jobs.get(record.id), now=now, home=studio.home) for record in records
+    ]
+
+
+@router.get("/jobs")
+async def page(
+    studio: TheStudio,
+    status: str = "",
+    text: Annotated[str, Query(max_length=200)] = "",
+    sort: str = "order",
+    limit: Annotated[int, Query(ge=1, le=500)] = 50,
+    after: str | None = None,
+    before: str | None = None,
+    around: int | None = None,
+    batch: str | None = None,
+    video: int | None = None,
+    deleted: bool = False,
+) -> JobPage:
+    """A page of jobs. Cursors come from an earlier page; `start` and `end` name the two ends."""
+    if sort not in listing.SORTS:
+        raise TqError(
+            ErrorCode.BAD_REQUEST, f"jobs cannot be sorted by {sort!r}", f"use {', '.join(listing.SORTS)}"
+        )
+    query = listing.Query(_statuses(status), text, sort, batch, video, deleted)
+
+    def read(db: Connection) -> tuple[listing.Page, list[jobviews.JobRecord], int]:
+        found = listing.page(db, query, limit=limit, after=after, before=before, around=around)
+        return found, jobviews.by_ids(db, found.ids), listing.count(db, query.statuses)
+
+    try:
+        found, records, total = await studio.db.read(read)
+    except ValueError:
+        raise TqError(
+            ErrorCode.BAD_REQUEST, "the cursor does not belong to this list", "begin without one"
+        ) from None
+    return {"jobs": rows_of(studio, records), "total": total, "before": found.before, "after": found.after}
+
+
+def _statuses(given: str) -> tuple[JobStatus, ...]:
+    names = [name for name in given.split(",") if name]
+    unknown = [name for name in names if name not in set(JobStatus)]
+    if unknown:
+        raise TqError(
+            ErrorCode.BAD_REQUEST, f"there is no status {unknown[0]!r}", f"use {', '.join(JobStatus)}"
+        )
+    return tuple(JobStatus(name) for name in names)
+
+
+@router.post("/jobs/actions")
+async def act(studio: TheStudio, request: ActionRequest) -> dict[str, list[ActionResult]]:
+    return {"results": await studio.actions.apply(request)}
+
+
+def read_detail(
+    db: Connection, job: int
+) -> tuple[
+    jobviews.JobRecord,
+    videos.VideoRow,
+    generations.GenerationRow | None,
+    tuple[int, JobStatus] | None,
+    list[progress.AttemptRow],
+    list[events.EventRow],
+]:
+    record = jobviews.one(db, job)
+    video = videos.get(db, record.video) if record else None
+    if record is None or video is None:
+        raise no_such_job(job)
+    return (
+        record,
+        video,
+        generations.current(db, video.id),
+        jobs.newest_job_of(db, video.id),
+        progress.attempts(db, job),
+        events.newest(db, limit=EVENTS_SHOWN, job=job),
+    )
+
+
+@router.get("/jobs/{job}")
+async def detail(studio: TheStudio, job: int) -> JobDetail:
+    record, video, generation, newest, attempts, history = await studio.db.read(read_detail, job)
+    row = rows_of(studio, [record])[0]
+    error = row["error"]
+    attempt_views = [attempt_view(attempt, job=job, home=studio.home) for attempt in attempts]
+    live = studio.board.jobs.get(job)
+    if live is not None and attempt_views and attempt_views[-1]["epoch"] == live.token.epoch:
+        attempt_views[-1]["steps"] = dict(live.steps)
+        attempt_views[-1]["argv"] = [list(command) for command in live.argv or ()]
+    return {
+        **row,
+        "video_view": video_view(
+            video,
+            generation,
+            newest,
+            None
+            if error is None
+            else {"code": error["code"], "message": error["message"], "hint": error["hint"]},
+        ),
+        "requested": None if record.requested is None else list(record.requested),
+        "processed_by": record.processed_by,
+        "metadata": dict(record.metadata),
+        "claimed_at": iso(record.claimed_at),
+        "lease_expires_at": iso(record.lease_expires_at),
+        "lease_epoch": record.epoch,
+        "autorestart": {
+            "state": record.autorestart,
+            "limit": record.autorestart_limit,
+            "delay_s": record.autorestart_delay_s,
+            "restarts": record.restarts,
+            "last_at": iso(record.last_restart_at),
+        },
+        "attempts_log": attempt_views,
+        "events": [event_view(event) for event in history],
+    }
+
+
+@router.get("/jobs/{job}/log")
+async def log(studio: TheStudio, job: int, attempt: int | None = None) -> dict[str, object]:
+    """The log of an attempt, the newest by default; the last 256 kB of it."""
+    attempts = await studio.db.read(progress.attempts, job)
+    if not attempts and await studio.db.read(jobviews.one, job) is None:
+        raise no_such_job(job)
+    chosen = [a for a in attempts if attempt is None or a.number == attempt]
+    if not chosen or chosen[-1].log is None:
+        which = "has not started yet" if attempt is None else f"has no attempt {attempt}"
+        raise TqError(ErrorCode.NOT_FOUND, f"job {job} {which}", f"see: tqstudio job show {job}")
+    path = studio.home.job_logs(job) / chosen[-1].log
+    return {"path": str(path), "attempt": chosen[-1].number, "text": await asyncio.to_thread(_tail, path)}
+
+
+def _tail(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - LOG_TAIL_BYTES))
+            return file.read().decode("utf-8", "replace")
+    except FileNotFoundError:
+        return ""
+
+
+@router.get("/batches/{batch}")
+async def batch_status(studio: TheStudio, batch: str) -> dict[str, object]:
+    """How the jobs that were asked for together stand."""
+
+    def read(db: Connection) -> tuple[dict[str, int], list[jobviews.JobRecord]]:
+        return jobviews.batch_counts(db, batch), jobviews.by_ids(db, jobviews.batch_ids(db, batch))
+
+    counts, records = await studio.db.read(read)
+    return {"batch": batch, "counts": counts, "jobs": rows_of(studio, records)}
+
+
+def no_such_job(job: int) -> TqError:
+    return TqError(ErrorCode.NOT_FOUND, f"there is no job {job}", "list them with: tqstudio job list")

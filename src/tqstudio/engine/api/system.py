@@ -1,0 +1,143 @@
+"""The whole: status, the queue's gate, profiles, checks, and the end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sqlite3
+from pathlib import Path
+
+from fastapi import APIRouter
+
+from tqstudio import __version__
+from tqstudio.engine.api.access import TheStudio
+from tqstudio.engine.api.workers import worker_views
+from tqstudio.engine.media import profiles
+from tqstudio.engine.scheduling import now_us
+from tqstudio.engine.store import folders, gates, listing, supervisors
+from tqstudio.engine.studio import Studio
+from tqstudio.engine.views import gate_view, iso
+from tqstudio.errors import TqError
+from tqstudio.lifecycle import GateKind, JobStatus
+from tqstudio.requests import QueuePause, ShutdownRequest
+from tqstudio.schemas import CheckView, DiskView, GateView, ProfileView, StatusView
+
+router = APIRouter()
+
+
+@router.get("/status")
+async def status(studio: TheStudio) -> StatusView:
+    counts = await studio.db.read(listing.counts_by_status)
+    shut = await studio.db.read(gates.listing)
+    speeds = [live.speed for live in studio.board.jobs.values() if live.speed]
+    etas = [live.eta_s for live in studio.board.jobs.values() if live.eta_s is not None]
+    return {
+        "supervisor": {
+            "pid": os.getpid(),
+            "version": __version__,
+            "started_at": iso(studio.started_at) or "",
+            "home": str(studio.home.root),
+            "draining": studio.draining,
+            "ffmpeg": studio.ffmpeg.path,
+            "ffmpeg_version": studio.ffmpeg.version,
+        },
+        "jobs": counts,
+        "workers": await worker_views(studio),
+        "gates": [gate_view(gate) for gate in shut],
+        "disk": await asyncio.to_thread(_disks, studio, await _outputs(studio)),
+        "speed": sum(speeds) if speeds else None,
+        # What waits cannot be estimated before it was measured; the running jobs can.
+        "eta_s": max(etas) if etas and not counts[JobStatus.PENDING.value] else None,
+    }
+
+
+async def _outputs(studio: Studio) -> list[Path]:
+    rows = await studio.db.read(folders.listing)
+    roots = {studio.admission.output_root(None), *(row.output_root for row in rows)}
+    return [Path(os.fsdecode(root)) for root in sorted(roots)]
+
+
+def _disks(studio: Studio, outputs: list[Path]) -> list[DiskView]:
+    found: dict[int, DiskView] = {}
+    for path in outputs:
+        existing = next((p for p in (path, *path.parents) if p.exists()), None)
+        if existing is not None:
+            usage = shutil.disk_usage(existing)
+            found.setdefault(
+                existing.stat().st_dev,
+                {
+                    "path": str(path),
+                    "free": usage.free,
+                    "total": usage.total,
+                    "reserve": studio.settings.disk_reserve_bytes,
+                },
+            )
+    return list(found.values())
+
+
+@router.post("/queue/pause")
+async def pause(studio: TheStudio, request: QueuePause) -> GateView:
+    """Hand out no more jobs; running ones go on and no job changes."""
+    reason = request.reason or "paused by user"
+    await studio.db.write(lambda db: gates.shut(db, GateKind.USER, reason, now=now_us(), actor="user"))
+    shut = await studio.db.read(gates.listing)
+    return next(gate_view(gate) for gate in shut if gate.kind is GateKind.USER)
+
+
+@router.post("/queue/resume")
+async def resume(studio: TheStudio) -> dict[str, bool]:
+    opened = await studio.db.write(lambda db: gates.reopen(db, GateKind.USER, now=now_us(), actor="user"))
+    return {"resumed": opened}
+
+
+@router.get("/profiles")
+async def profile_list(studio: TheStudio) -> dict[str, list[ProfileView]]:
+    views: list[ProfileView] = []
+    for name, path in sorted(profiles.available(studio.home.profiles).items()):
+        try:
+            profile = profiles.load(name, studio.home.profiles)
+        except TqError as error:
+            views.append({"name": name, "description": error.message, "origin": str(path), "rungs": []})
+            continue
+        origin = "shipped" if path.parent == profiles.SHIPPED_DIR else str(path)
+        rungs = [f"{rung.short_side}p" for rung in profile.rungs]
+        views.append({"name": name, "description": profile.description, "origin": origin, "rungs": rungs})
+    return {"profiles": views}
+
+
+@router.get("/doctor")
+async def doctor(studio: TheStudio) -> dict[str, list[CheckView]]:
+    """Checks that only the supervisor can make."""
+    problem = await studio.db.read(supervisors.integrity_problem)
+    checks: list[CheckView] = [
+        {
+            "name": "database",
+            "ok": problem is None,
+            "detail": problem or f"intact, SQLite {sqlite3.sqlite_version}",
+            "hint": "" if problem is None else "stop the supervisor and put a backup in its place",
+        }
+    ]
+    for worker in await worker_views(studio):
+        good = worker["status"] != "offline"
+        checks.append(
+            {
+                "name": f"worker {worker['name']}",
+                "ok": good,
+                "detail": f"{worker['status']}, {worker['encoder'] or 'no encoder known yet'}",
+                "hint": "" if good else f"see {studio.home.logs}/worker-{worker['name']}.log",
+            }
+        )
+    for gate in await studio.db.read(gates.listing):
+        view = gate_view(gate)
+        checks.append(
+            {"name": f"gate {view['kind']}", "ok": False, "detail": view["reason"], "hint": view["hint"]}
+        )
+    return {"checks": checks}
+
+
+@router.post("/shutdown")
+async def shutdown(studio: TheStudio, request: ShutdownRequest) -> dict[str, object]:
+    """End the supervisor: at the segment at once, or, draining, when the running jobs have ended."""
+    studio.request_stop(request.drain)
+    return {"stopping": True, "drain": request.drain}

@@ -1,0 +1,97 @@
+"""Videos: offering files, and what is known of them."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from sqlalchemy import Connection
+
+from tqstudio.engine.admission import Offer, new_batch
+from tqstudio.engine.api.access import TheStudio
+from tqstudio.engine.scheduling import now_us
+from tqstudio.engine.store import generations, jobs, jobviews, supervisors, videos
+from tqstudio.engine.views import job_error, video_view
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.requests import AddRequest
+from tqstudio.schemas import AddAnswer, VideoPage, VideoView
+from tqstudio.sources import decode
+
+router = APIRouter()
+
+
+@router.post("/videos")
+async def add(studio: TheStudio, request: AddRequest) -> AddAnswer:
+    """Offer files: each is queued, retried, found unchanged, or rejected with a reason of its own."""
+    key = request.idempotency_key
+    if key is not None:
+        remembered = await studio.db.read(supervisors.remembered, key)
+        if remembered is not None:
+            again: AddAnswer = json.loads(remembered)
+            return again
+    paths = [_path(text) for text in request.paths_b64]
+    how = Offer(
+        profile=studio.admission.profile(request.profile, request.overrides),
+        output_root=studio.admission.output_root(_path(request.output_b64) if request.output_b64 else None),
+        priority=request.priority,
+        hold=request.hold,
+        force=request.force,
+        retry_failed=request.retry_failed,
+        batch=request.batch or new_batch(),
+        autorestart=request.autorestart,
+        autorestart_delay_s=request.autorestart_delay_s,
+        metadata=request.metadata,
+    )
+    results = [await studio.admission.offer(path, how) for path in paths]
+    answer: AddAnswer = {"batch": str(how.batch), "results": results}
+    if key is not None:
+        text = json.dumps(answer)
+        await studio.db.write(lambda db: supervisors.remember(db, key, text, now=now_us()))
+    return answer
+
+
+def _path(text: str) -> bytes:
+    try:
+        return decode(text)
+    except ValueError:
+        raise TqError(
+            ErrorCode.BAD_REQUEST, "a path is not base64 of its bytes", "encode the path's bytes"
+        ) from None
+
+
+def _view(db: Connection, video: videos.VideoRow, studio: TheStudio) -> VideoView:
+    newest = jobs.newest_job_of(db, video.id)
+    record = jobviews.one(db, newest[0]) if newest else None
+    error = job_error(record, studio.home) if record else None
+    return video_view(
+        video,
+        generations.current(db, video.id),
+        newest,
+        None
+        if error is None
+        else {"code": error["code"], "message": error["message"], "hint": error["hint"]},
+    )
+
+
+@router.get("/videos")
+async def page(
+    studio: TheStudio, after: int = 0, limit: Annotated[int, Query(ge=1, le=500)] = 50
+) -> VideoPage:
+    def read(db: Connection) -> list[VideoView]:
+        return [_view(db, video, studio) for video in videos.page(db, after=after, limit=limit)]
+
+    views = await studio.db.read(read)
+    return {"videos": views, "after": views[-1]["id"] if len(views) == limit else None}
+
+
+@router.get("/videos/{video}")
+async def one(studio: TheStudio, video: int) -> VideoView:
+    def read(db: Connection) -> VideoView | None:
+        row = videos.get(db, video)
+        return None if row is None else _view(db, row, studio)
+
+    view = await studio.db.read(read)
+    if view is None:
+        raise TqError(ErrorCode.NOT_FOUND, f"there is no video {video}")
+    return view

@@ -1,0 +1,155 @@
+"""For workers: register, claim, report, end. For people: see workers, enable, disable and drain them."""
+
+from __future__ import annotations
+
+import json
+
+from fastapi import APIRouter, Request
+
+from tqstudio.engine.api.access import TheStudio, TheWorker
+from tqstudio.engine.scheduling import now_us
+from tqstudio.engine.store import workers
+from tqstudio.engine.studio import Studio
+from tqstudio.engine.views import worker_view
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.requests import (
+    MAX_METADATA_BYTES,
+    ClaimRequest,
+    CompleteRequest,
+    FailRequest,
+    HeartbeatRequest,
+    NewWorker,
+    ProgressRequest,
+    RegisterRequest,
+    ReleaseRequest,
+)
+from tqstudio.schemas import (
+    ClaimAnswer,
+    HeartbeatAnswer,
+    OutcomeAnswer,
+    ProgressAnswer,
+    RegisterAnswer,
+    WorkerView,
+)
+
+router = APIRouter()
+
+
+@router.post("/worker/register")
+async def register(studio: TheStudio, who: TheWorker, request: RegisterRequest) -> RegisterAnswer:
+    for name, value in (("capabilities", request.capabilities), ("metadata", request.metadata)):
+        if len(json.dumps(value)) > MAX_METADATA_BYTES:
+            raise TqError(
+                ErrorCode.BAD_REQUEST, f"{name} is larger than {MAX_METADATA_BYTES} bytes", "send less"
+            )
+    await studio.db.write(
+        workers.register,
+        who.worker,
+        instance=request.instance,
+        pid=request.pid,
+        pid_started=request.pid_started,
+        encoder=request.encoder,
+        capabilities=request.capabilities,
+        metadata=request.metadata,
+        now=now_us(),
+    )
+    settings = studio.settings
+    return {
+        "worker": who.worker,
+        "name": who.name,
+        "heartbeat_s": settings.heartbeat_s,
+        "long_poll_s": settings.long_poll_s,
+        "keep_completed": settings.keep_completed,
+        "ffmpeg": studio.ffmpeg.path,
+        "ffmpeg_nice": settings.ffmpeg_nice,
+        "stall_s": settings.stall_s,
+        "disk_reserve_bytes": settings.disk_reserve_bytes,
+        "disk_factor": settings.disk_factor,
+    }
+
+
+@router.post("/worker/claim")
+async def claim(studio: TheStudio, who: TheWorker, body: ClaimRequest, request: Request) -> ClaimAnswer:
+    return {"job": await studio.dispatch.claim(who, body, request.is_disconnected)}
+
+
+@router.post("/worker/heartbeat")
+async def heartbeat(studio: TheStudio, who: TheWorker, request: HeartbeatRequest) -> HeartbeatAnswer:
+    return await studio.dispatch.heartbeat(who, request)
+
+
+@router.post("/worker/jobs/{job}/progress")
+async def progress(studio: TheStudio, who: TheWorker, job: int, request: ProgressRequest) -> ProgressAnswer:
+    control = await studio.dispatch.progress(who, job, request)
+    return {"control": control.value}
+
+
+@router.post("/worker/jobs/{job}/complete")
+async def complete(studio: TheStudio, who: TheWorker, job: int, request: CompleteRequest) -> OutcomeAnswer:
+    status = await studio.dispatch.complete(who, job, request)
+    return {"job": job, "status": status.value}
+
+
+@router.post("/worker/jobs/{job}/fail")
+async def fail(studio: TheStudio, who: TheWorker, job: int, request: FailRequest) -> OutcomeAnswer:
+    status = await studio.dispatch.fail(who, job, request)
+    return {"job": job, "status": status.value}
+
+
+@router.post("/worker/jobs/{job}/release")
+async def release(studio: TheStudio, who: TheWorker, job: int, request: ReleaseRequest) -> OutcomeAnswer:
+    status = await studio.dispatch.release(who, job, request)
+    return {"job": job, "status": status.value}
+
+
+# For people.
+
+
+async def worker_views(studio: Studio) -> list[WorkerView]:
+    rows = await studio.db.read(workers.listing)
+    return [view_of(studio, row) for row in rows]
+
+
+def view_of(studio: Studio, row: workers.WorkerRow) -> WorkerView:
+    job = next((live for live in studio.board.jobs.values() if live.worker == row.name), None)
+    return worker_view(
+        row,
+        studio.board.beats.get(row.id) if row.instance else None,
+        job,
+        now=now_us(),
+        offline_s=studio.settings.offline_s,
+        note=studio.pool.note_of(row.name),
+    )
+
+
+@router.get("/workers")
+async def listing(studio: TheStudio) -> dict[str, list[WorkerView]]:
+    return {"workers": await worker_views(studio)}
+
+
+@router.post("/workers")
+async def new_worker(studio: TheStudio, request: NewWorker) -> dict[str, object]:
+    """A token for a worker that the pool does not spawn; it is shown once and ends with the supervisor."""
+    if studio.pool.has(request.name):
+        raise TqError(ErrorCode.REFUSED, f"the pool runs {request.name} itself", "choose another name")
+    row = await studio.db.write(workers.ensure, request.name, request.kind.value, device=None, now=now_us())
+    token = studio.identities.issue(row.id, row.name, row.kind)
+    return {"worker": row.id, "name": row.name, "token": token}
+
+
+@router.post("/workers/{name}/{verb}")
+async def intent(studio: TheStudio, name: str, verb: str) -> WorkerView:
+    """Enable or disable a worker, or let it end its job and take no more."""
+    wishes: dict[str, dict[str, bool]] = {
+        "enable": {"enabled": True, "draining": False},
+        "disable": {"enabled": False},
+        "drain": {"draining": True},
+    }
+    if verb not in wishes:
+        raise TqError(ErrorCode.NOT_FOUND, f"a worker cannot {verb}", "use enable, disable or drain")
+    row = await studio.db.write(lambda db: workers.set_intent(db, name, now=now_us(), **wishes[verb]))
+    if row is None:
+        raise TqError(
+            ErrorCode.NOT_FOUND, f"there is no worker {name}", "list them with: tqstudio worker list"
+        )
+    return view_of(studio, row)

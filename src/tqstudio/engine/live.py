@@ -1,0 +1,129 @@
+"""What moves too fast for the database: beats and the progress of running jobs.
+
+Lives in memory and on the event loop alone. The database gets one flush of all beats per tick, and of a
+job's progress at most one write per second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from tqstudio.engine.store.claims import Token
+from tqstudio.engine.store.progress import RenditionRow
+from tqstudio.lifecycle import Control
+
+SAVE_INTERVAL_US = 1_000_000
+"""At most one database write per job in this time."""
+
+
+@dataclass(frozen=True, slots=True)
+class LiveJob:
+    """The newest report of a running job. Times are µs since 1970 in UTC."""
+
+    token: Token
+    worker: str
+    step: str | None = None
+    progress: float = 0.0
+    speed: float | None = None
+    eta_s: float | None = None
+    renditions: tuple[RenditionRow, ...] | None = None
+    steps: Mapping[str, float] = field(default_factory=dict)
+    argv: tuple[tuple[str, ...], ...] | None = None
+    resumed_from: int | None = None
+    encoder: str | None = None
+    at: int = 0
+    saved_at: int = 0
+    unsaved: bool = False
+    control: Control = Control.NONE
+
+
+@dataclass(frozen=True, slots=True)
+class Beat:
+    """The newest sign of life of one worker's process."""
+
+    worker: int
+    at: int
+    instance: str
+    cpu_percent: float | None = None
+    memory_bytes: int | None = None
+
+
+class LiveBoard:
+    """Running jobs and beating workers, by id."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[int, LiveJob] = {}
+        self.beats: dict[int, Beat] = {}
+        self._touched_jobs: set[int] = set()
+        self._renewals: dict[int, Token] = {}
+
+    def begin(self, token: Token, worker: str, now: int) -> None:
+        """A job was claimed."""
+        self.jobs[token.job] = LiveJob(token, worker, at=now, saved_at=now)
+        self._touched_jobs.add(token.job)
+
+    def report(self, token: Token, report: LiveJob, *, significant: bool) -> LiveJob:
+        """Take a worker's report; progress never goes back, and what it leaves out stays."""
+        before = self.jobs.get(token.job)
+        if before is None or before.token != token:
+            before = LiveJob(token, report.worker)
+        merged = replace(
+            report,
+            progress=max(before.progress, report.progress),
+            renditions=report.renditions if report.renditions is not None else before.renditions,
+            argv=report.argv or before.argv,
+            resumed_from=before.resumed_from if report.resumed_from is None else report.resumed_from,
+            encoder=report.encoder or before.encoder,
+            saved_at=before.saved_at,
+            unsaved=before.unsaved or significant,
+            control=before.control,
+        )
+        self.jobs[token.job] = merged
+        self._touched_jobs.add(token.job)
+        return merged
+
+    def control(self, job: int, control: Control) -> None:
+        """A person asked something of a running job."""
+        if (live := self.jobs.get(job)) is not None:
+            self.jobs[job] = replace(live, control=control)
+            self._touched_jobs.add(job)
+
+    def end(self, job: int) -> LiveJob | None:
+        """The job is no longer running."""
+        self._renewals.pop(job, None)
+        self._touched_jobs.discard(job)
+        return self.jobs.pop(job, None)
+
+    def saved(self, job: int, now: int) -> None:
+        if (live := self.jobs.get(job)) is not None:
+            self.jobs[job] = replace(live, saved_at=now, unsaved=False)
+
+    def due(self, now: int, *, everything: bool = False) -> list[LiveJob]:
+        """Reports that the database should have."""
+        return [
+            live
+            for live in self.jobs.values()
+            if (live.unsaved and now - live.saved_at >= SAVE_INTERVAL_US)
+            or (everything and live.at > live.saved_at)
+        ]
+
+    def beat(self, beat: Beat, tokens: list[Token]) -> None:
+        """A worker lives, and names the leases it holds."""
+        self.beats[beat.worker] = beat
+        for token in tokens:
+            self._renewals[token.job] = token
+
+    def take_renewals(self) -> list[Token]:
+        """The leases named since the last call."""
+        renewals, self._renewals = list(self._renewals.values()), {}
+        return renewals
+
+    def take_touched(self) -> list[LiveJob]:
+        """Jobs that moved since the last call."""
+        touched, self._touched_jobs = self._touched_jobs, set()
+        return [self.jobs[job] for job in touched if job in self.jobs]
+
+    def silence(self, worker: int) -> None:
+        """The worker's process has ended."""
+        self.beats.pop(worker, None)

@@ -1,0 +1,40 @@
+"""Where the supervisor's log lines go: its file in the home, and the terminal it was started from."""
+
+from __future__ import annotations
+
+import logging
+import logging.handlers
+import sys
+
+import structlog
+
+from tqstudio.home import Home
+
+MAX_LOG_BYTES = 10_000_000
+KEPT_LOGS = 3
+
+
+def configure(home: Home) -> None:
+    """One line per event, key=value; the file is rotated at 10 MB."""
+    handlers: list[logging.Handler] = [
+        logging.handlers.RotatingFileHandler(
+            home.supervisor_log, maxBytes=MAX_LOG_BYTES, backupCount=KEPT_LOGS, encoding="utf-8", delay=True
+        )
+    ]
+    if sys.stderr.isatty():
+        handlers.append(logging.StreamHandler())
+    logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=handlers, force=True)
+    # The scheduler announces every run of every job; its warnings are enough.
+    logging.getLogger("apscheduler").setLevel(logging.WARNING)
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    structlog.configure(
+        processors=[
+            structlog.stdlib.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "event"]),
+        ],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        wrapper_class=structlog.stdlib.BoundLogger,
+        cache_logger_on_first_use=True,
+    )

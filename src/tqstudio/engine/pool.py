@@ -1,0 +1,252 @@
+"""The worker processes: one per slot, started again when they die.
+
+Children are spawned from the event loop's thread only: a parent-death signal fires when the spawning *thread*
+ends. An exit is seen at once through a pidfd.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import psutil
+import structlog
+
+from tqstudio.engine.dispatch import Identity
+from tqstudio.engine.scheduling import now_us
+from tqstudio.engine.store import workers
+from tqstudio.engine.store.database import Database
+from tqstudio.home import Home
+
+DEATHS_WINDOW_S = 60.0
+FREE_DEATHS = 2
+"""So many deaths in the window are answered at once; then the replacement waits."""
+MAX_RESTART_WAIT_S = 30.0
+REAP_AFTER_S = 0.5
+KILL_AFTER_S = 1.5
+"""A worker that was asked to stop has so long; its ffmpeg ends within milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A place for one worker process."""
+
+    name: str
+    kind: str
+    encoder: str | None = None
+    device: str | None = None
+    label: str | None = None
+
+
+@dataclass
+class _Running:
+    slot: Slot
+    worker: int
+    token: str
+    process: subprocess.Popen[bytes]
+    pidfd: int
+    exited: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+Lost = Callable[[str, str, str], Awaitable[None]]
+
+
+class Identities:
+    """Which worker a token speaks for. Tokens live in memory: they end with their process or supervisor."""
+
+    def __init__(self) -> None:
+        self._by_token: dict[str, Identity] = {}
+
+    def issue(self, worker: int, name: str, kind: str) -> str:
+        token = secrets.token_urlsafe(24)
+        self._by_token[token] = Identity(worker, name, kind)
+        return token
+
+    def of(self, token: str) -> Identity | None:
+        return self._by_token.get(token)
+
+    def revoke(self, token: str) -> None:
+        self._by_token.pop(token, None)
+
+
+class WorkerPool:
+    """Keeps one process running in each slot until it is stopped."""
+
+    def __init__(self, home: Home, db: Database, identities: Identities, lost: Lost) -> None:
+        self._home, self._db, self._identities, self._lost = home, db, identities, lost
+        self._running: dict[str, _Running] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._stopping = asyncio.Event()
+        self.notes: dict[str, str] = {}
+        """Worker name → why it is not running now."""
+        self._log = structlog.get_logger()
+
+    def start(self, slot: Slot) -> None:
+        """Fill a slot; idempotent."""
+        if slot.name not in self._tasks and not self._stopping.is_set():
+            self._tasks[slot.name] = asyncio.create_task(self._keep(slot))
+
+    def has(self, name: str) -> bool:
+        """Whether the pool fills a slot of that name."""
+        return name in self._tasks
+
+    def note_of(self, name: str) -> str | None:
+        """Why a worker is not running; None for one that runs or that the pool does not know."""
+        return self.notes.get(name)
+
+    @property
+    def pids(self) -> list[int]:
+        return [running.process.pid for running in self._running.values()]
+
+    async def _keep(self, slot: Slot) -> None:
+        """Start the slot's process again and again; wait longer when it keeps dying."""
+        deaths: deque[float] = deque()
+        while not self._stopping.is_set():
+            try:
+                running = await self._spawn(slot)
+            except OSError as error:
+                self.notes[slot.name] = f"cannot start: {error.strerror or error}"
+                await self._rest(MAX_RESTART_WAIT_S)
+                continue
+            await running.exited.wait()
+            status = running.process.returncode
+            await self._ended(running, _how(status))
+            if self._stopping.is_set():
+                return
+            now = time.monotonic()
+            deaths.append(now)
+            while deaths and now - deaths[0] > DEATHS_WINDOW_S:
+                deaths.popleft()
+            wait_s = restart_wait_s(len(deaths))
+            if wait_s:
+                self.notes[slot.name] = f"{_how(status)}; starts again in {wait_s:.0f} s"
+                await self._rest(wait_s)
+
+    async def _rest(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stopping.wait(), seconds)
+
+    async def _spawn(self, slot: Slot) -> _Running:
+        row = await self._db.write(
+            workers.ensure, slot.name, slot.kind, device=slot.label or slot.device, now=now_us()
+        )
+        token = self._identities.issue(row.id, slot.name, slot.kind)
+        environment = {
+            **os.environ,
+            "TQSTUDIO_HOME": str(self._home.root),
+            "TQSTUDIO_WORKER_SOCKET": str(self._home.socket),
+            "TQSTUDIO_WORKER_TOKEN": token,
+            "TQSTUDIO_WORKER_NAME": slot.name,
+            "TQSTUDIO_WORKER_KIND": slot.kind,
+            "TQSTUDIO_WORKER_ENCODER": slot.encoder or "",
+            "TQSTUDIO_WORKER_DEVICE": slot.device or "",
+            "TQSTUDIO_WORKER_PARENT": str(os.getpid()),
+        }
+        log = self._home.logs / f"worker-{slot.name}.log"
+        with log.open("ab") as stderr:
+            process = subprocess.Popen(  # noqa: ASYNC220 - it must be spawned by this very thread
+                [sys.executable, "-m", "tqstudio.engine.worker"],
+                stdin=subprocess.DEVNULL,
+                stdout=stderr,
+                stderr=stderr,
+                env=environment,
+                # Its own group: ctrl-c at the supervisor's terminal is for the supervisor to handle.
+                process_group=0,
+            )
+        pidfd = os.pidfd_open(process.pid)
+        running = _Running(slot, row.id, token, process, pidfd)
+        loop = asyncio.get_running_loop()
+        loop.add_reader(pidfd, self._see_exit, running)
+        self._running[slot.name] = running
+        self.notes.pop(slot.name, None)
+        self._log.info("worker started", worker=slot.name, pid=process.pid)
+        return running
+
+    def _see_exit(self, running: _Running) -> None:
+        asyncio.get_running_loop().remove_reader(running.pidfd)
+        os.close(running.pidfd)
+        running.process.wait()
+        running.exited.set()
+
+    async def _ended(self, running: _Running, how: str) -> None:
+        self._identities.revoke(running.token)
+        self._running.pop(running.slot.name, None)
+        row = await self._db.read(workers.by_id, running.worker)
+        instance = row.instance if row else None
+        await self._db.write(workers.ended, running.worker, instance=instance, now=now_us(), why=how)
+        self._log.info("worker ended", worker=running.slot.name, pid=running.process.pid, how=how)
+        if instance is not None:
+            await self._lost(instance, running.slot.name, how)
+        # Its ffmpeg gets the parent-death signal at this moment and is a zombie a moment later.
+        asyncio.get_running_loop().call_later(REAP_AFTER_S, self.reap)
+
+    def reap(self) -> None:
+        """Collect what workers left behind."""
+        reap_orphans(self.pids)
+
+    def terminate(self) -> None:
+        """Ask every worker to stop at the segment; it releases its job first."""
+        self._stopping.set()
+        for running in self._running.values():
+            _signal(running, signal.SIGTERM)
+
+    async def stop(self, *, kill_after_s: float = KILL_AFTER_S) -> None:
+        """End every worker: asked first, killed after `kill_after_s`. Idempotent."""
+        self.terminate()
+        waiting = [running.exited.wait() for running in self._running.values()]
+        if waiting:
+            done = asyncio.gather(*waiting)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(done), kill_after_s)
+            for running in self._running.values():
+                _signal(running, signal.SIGKILL)
+            await done
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        self._tasks.clear()
+
+
+def restart_wait_s(deaths: int) -> float:
+    """Seconds before a replacement starts, after so many deaths within a minute."""
+    if deaths <= FREE_DEATHS:
+        return 0.0
+    return min(MAX_RESTART_WAIT_S, 2.0 ** (deaths - FREE_DEATHS))
+
+
+def default_cpu_workers(processors: int, memory_bytes: int) -> int:
+    """CPU workers when nothing is asked for: one, and one more per 8 processors while memory allows.
+
+    One ffmpeg with a ladder keeps about eight processors busy. Measured peaks are 0.55 GB for 1080p and
+    3.4 GB for 4K at preset medium; 4 GB for each are kept.
+    """
+    return max(1, min(processors // 8, memory_bytes // 4_000_000_000))
+
+
+def reap_orphans(ours: list[int]) -> None:
+    """Collect dead descendants that were handed to us because their worker died first."""
+    for child in psutil.Process().children():
+        with contextlib.suppress(psutil.Error, ChildProcessError):
+            if child.pid not in ours and child.status() == psutil.STATUS_ZOMBIE:
+                os.waitpid(child.pid, os.WNOHANG)
+
+
+def _signal(running: _Running, number: signal.Signals) -> None:
+    if not running.exited.is_set():
+        with contextlib.suppress(ProcessLookupError, OSError):
+            signal.pidfd_send_signal(running.pidfd, number)
+
+
+def _how(status: int | None) -> str:
+    if status is None:
+        return "it ended"
+    if status < 0:
+        return f"it was killed by {signal.Signals(-status).name}"
+    return "it ended" if status == 0 else f"it ended with status {status}"

@@ -1,0 +1,74 @@
+"""When a job runs again: pure arithmetic on counters and clocks."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tqstudio.errors import ErrorClass, ErrorCode, class_of
+from tqstudio.lifecycle import Trigger
+
+MICROSECOND = 1_000_000
+"""Microseconds in a second: the unit of every stored time."""
+
+RESOURCE_WAIT_S = 15.0
+"""How long a job that met a shortage stays out of the queue, so that it cannot spin on it."""
+
+
+def now_us() -> int:
+    """The wall clock, in microseconds since 1970 in UTC."""
+    return time.time_ns() // 1000
+
+
+@dataclass(frozen=True, slots=True)
+class RetryRules:
+    """Backoff base and bound in seconds; `jitter` answers a number in 0…1."""
+
+    backoff_s: float
+    backoff_max_s: float
+    jitter: Callable[[], float]
+
+    def wait_s(self, failures: int) -> float:
+        """Seconds before the next attempt after so many failures: base · 2ⁿ⁻¹, bounded, ±10 %."""
+        bounded = min(self.backoff_max_s, self.backoff_s * 2.0 ** min(max(0, failures - 1), 30))
+        return bounded * (0.9 + 0.2 * self.jitter())
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What becomes of a job after a failure."""
+
+    trigger: Trigger
+    attempts: int
+    crashes: int
+    wait_s: float | None
+    """Seconds before it may be claimed again; None for at once or never."""
+    code: ErrorCode
+    exhausted: bool
+
+
+def judge_failure(
+    code: ErrorCode, *, attempts: int, crashes: int, max_attempts: int, rules: RetryRules
+) -> Verdict:
+    """What a reported failure means: fatal ones end the job, shortages cost nothing, others are counted."""
+    match class_of(code):
+        case ErrorClass.FATAL:
+            return Verdict(Trigger.FAIL_FINAL, attempts, crashes, None, code, exhausted=False)
+        case ErrorClass.RESOURCE:
+            return Verdict(Trigger.RELEASE, attempts, crashes, RESOURCE_WAIT_S, code, exhausted=False)
+        case _:
+            attempts += 1
+            if attempts >= max_attempts:
+                return Verdict(Trigger.FAIL_FINAL, max_attempts, crashes, None, code, exhausted=True)
+            return Verdict(
+                Trigger.FAIL_RETRYABLE, attempts, crashes, rules.wait_s(attempts), code, exhausted=False
+            )
+
+
+def judge_loss(*, attempts: int, crashes: int, max_crashes: int) -> Verdict:
+    """What a lost worker means: at once again, until the crashes are used up and the job is poison."""
+    crashes += 1
+    if crashes >= max_crashes:
+        return Verdict(Trigger.FAIL_FINAL, attempts, max_crashes, None, ErrorCode.POISON, exhausted=True)
+    return Verdict(Trigger.WORKER_LOST, attempts, crashes, None, ErrorCode.WORKER_LOST, exhausted=False)

@@ -1,0 +1,288 @@
+"""Handing out jobs: the claim, the lease, and what ends it.
+
+Everything a worker writes carries (job, epoch, instance) and must match a live lease.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, text
+
+from tqstudio.engine.store import events
+from tqstudio.lifecycle import AttemptOutcome, Control, JobStatus, Trigger
+
+LEASE_FREE = (
+    "worker_id = NULL, instance = NULL, claimed_at = NULL, lease_expires_at = NULL, control = 'none',"
+    " step = NULL"
+)
+"""Assignments of every UPDATE that takes a job out of progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claimant:
+    """The worker that asks: its row, kind, and the instance (one life of its process)."""
+
+    id: int
+    name: str
+    kind: str
+    instance: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A job in somebody's hands."""
+
+    job: int
+    video: int
+    epoch: int
+    worker_id: int
+    instance: str
+    control: Control
+    lease_expires_at: int
+    attempts: int
+    crashes: int
+    max_attempts: int
+    max_crashes: int
+    repeated: bool = False
+    """The claim found this lease; it did not make it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """What a worker shows with each write."""
+
+    job: int
+    epoch: int
+    instance: str
+
+
+_LEASE_COLUMNS = (
+    "id, video_id, epoch, worker_id, instance, control, lease_expires_at, attempts, crashes,"
+    " max_attempts, max_crashes"
+)
+
+
+def _lease(row: Any, *, repeated: bool = False) -> Lease:
+    return Lease(
+        job=row[0],
+        video=row[1],
+        epoch=row[2],
+        worker_id=row[3],
+        instance=row[4],
+        control=Control(row[5]),
+        lease_expires_at=row[6],
+        attempts=row[7],
+        crashes=row[8],
+        max_attempts=row[9],
+        max_crashes=row[10],
+        repeated=repeated,
+    )
+
+
+READY = "status = 'pending' AND not_before IS NULL AND deleted_at IS NULL"
+"""The condition of the partial index `ix_job_ready`, word for word, or SQLite will not use it."""
+
+CANDIDATES_SQL = (
+    "SELECT id, priority, created_at, ready_at FROM job INDEXED BY ix_job_ready"
+    f" WHERE {READY} AND prefer_gpu = :prefer_gpu"
+    " ORDER BY priority DESC, created_at, id LIMIT :limit"
+)
+_CANDIDATES = text(CANDIDATES_SQL)
+_HELD = text(
+    f"SELECT {_LEASE_COLUMNS} FROM job INDEXED BY ix_job_instance"
+    " WHERE status = 'in_progress' AND instance = :instance AND lease_expires_at > :now LIMIT 1"
+)
+_MAY_WORK = text(
+    "SELECT enabled = 1 AND draining = 0 AND instance = :instance AND NOT EXISTS (SELECT 1 FROM gate)"
+    " FROM worker WHERE id = :worker"
+)
+_CLAIM = text(
+    "UPDATE job SET status = 'in_progress', epoch = epoch + 1, worker_id = :worker, instance = :instance,"
+    " claimed_at = :now, lease_expires_at = :expires, started_at = coalesce(started_at, :now),"
+    " last_progress_at = :now, ready_at = NULL, processed_by_id = :worker, processed_by = :name, step = NULL"
+    f" WHERE id = :id AND {READY} RETURNING {_LEASE_COLUMNS}"
+)
+_ATTEMPT = text(
+    "INSERT INTO attempt (job_id, number, epoch, worker_id, worker, instance, started_at, log)"
+    " VALUES (:job, (SELECT count(*) + 1 FROM attempt WHERE job_id = :job), :epoch, :worker, :name,"
+    " :instance, :now, :log)"
+)
+
+
+def claim(
+    db: Connection, who: Claimant, *, now: int, lease_us: int, idle_gpus: int, gpu_grace_us: int
+) -> Lease | None:
+    """The next job for this worker, or the one its instance holds already (an answer that was lost).
+
+    A GPU worker takes jobs that prefer a GPU. A CPU worker takes the first of all jobs, but leaves the
+    first `idle_gpus` GPU-preferring ones to the idle GPU workers until they have been claimable for
+    `gpu_grace_us`.
+    """
+    held = db.execute(_HELD, {"instance": who.instance, "now": now}).first()
+    if held is not None:
+        return _lease(held, repeated=True)
+    if not db.execute(_MAY_WORK, {"worker": who.id, "instance": who.instance}).scalar():
+        return None
+    candidate = _pick(db, who, now=now, idle_gpus=idle_gpus, gpu_grace_us=gpu_grace_us)
+    if candidate is None:
+        return None
+    values = {
+        "id": candidate,
+        "worker": who.id,
+        "name": who.name,
+        "instance": who.instance,
+        "now": now,
+        "expires": now + lease_us,
+    }
+    row = db.execute(_CLAIM, values).first()
+    if row is None:
+        return None
+    lease = _lease(row)
+    db.execute(_ATTEMPT, {**values, "job": lease.job, "epoch": lease.epoch, "log": f"{lease.epoch}.log"})
+    events.append(
+        db,
+        Trigger.CLAIM,
+        now=now,
+        actor=who.name,
+        job=lease.job,
+        video=lease.video,
+        worker=who.name,
+        source=JobStatus.PENDING,
+        target=JobStatus.IN_PROGRESS,
+    )
+    return lease
+
+
+def _pick(db: Connection, who: Claimant, *, now: int, idle_gpus: int, gpu_grace_us: int) -> int | None:
+    if who.kind == "gpu":
+        row = db.execute(_CANDIDATES, {"prefer_gpu": 1, "limit": 1}).first()
+        return None if row is None else int(row[0])
+    heads: list[Any] = list(db.execute(_CANDIDATES, {"prefer_gpu": 0, "limit": 1}))
+    for position, row in enumerate(db.execute(_CANDIDATES, {"prefer_gpu": 1, "limit": idle_gpus + 1})):
+        waited = now - (row[3] if row[3] is not None else row[2])
+        if position >= idle_gpus or waited >= gpu_grace_us:
+            heads.append(row)
+            break
+    if not heads:
+        return None
+    return int(min(heads, key=lambda row: (-row[1], row[2], row[0]))[0])
+
+
+_MATCH = (
+    "id = :job AND epoch = :epoch AND instance = :instance AND status = 'in_progress'"
+    " AND lease_expires_at > :now"
+)
+_LIVE = text(f"SELECT {_LEASE_COLUMNS} FROM job WHERE {_MATCH}")
+
+
+def live(db: Connection, token: Token, *, now: int) -> Lease | None:
+    """The lease behind a token; None when it has expired, was taken back or never was."""
+    row = db.execute(
+        _LIVE, {"job": token.job, "epoch": token.epoch, "instance": token.instance, "now": now}
+    ).first()
+    return None if row is None else _lease(row)
+
+
+_EXTEND = text(f"UPDATE job SET lease_expires_at = max(lease_expires_at, :expires) WHERE {_MATCH}")
+
+
+def extend(db: Connection, tokens: Iterable[Token], *, now: int, lease_us: int) -> int:
+    """Renew leases; one that has expired is never revived. Returns how many were renewed."""
+    renewed = 0
+    for token in tokens:
+        renewed += db.execute(
+            _EXTEND,
+            {
+                "job": token.job,
+                "epoch": token.epoch,
+                "instance": token.instance,
+                "now": now,
+                "expires": now + lease_us,
+            },
+        ).rowcount
+    return renewed
+
+
+_SET_LEASE = text("UPDATE job SET lease_expires_at = :expires WHERE status = 'in_progress'")
+
+
+def extend_all(db: Connection, *, now: int, lease_us: int) -> int:
+    """Give every running job a whole lease from now: after a clock jump or a suspend, once."""
+    return db.execute(_SET_LEASE, {"expires": now + lease_us}).rowcount
+
+
+_EXPIRED = text(
+    f"SELECT {_LEASE_COLUMNS} FROM job INDEXED BY ix_job_lease"
+    " WHERE status = 'in_progress' AND lease_expires_at <= :now LIMIT :limit"
+)
+
+
+def expired(db: Connection, *, now: int, limit: int = 100) -> list[Lease]:
+    """Leases that have run out; looks at nothing but the lease."""
+    return [_lease(row) for row in db.execute(_EXPIRED, {"now": now, "limit": limit})]
+
+
+_OF_INSTANCE = text(
+    f"SELECT {_LEASE_COLUMNS} FROM job INDEXED BY ix_job_instance"
+    " WHERE status = 'in_progress' AND instance = :instance"
+)
+
+
+def of_instance(db: Connection, instance: str) -> list[Lease]:
+    """The jobs that one life of a worker holds, expired or not."""
+    return [_lease(row) for row in db.execute(_OF_INSTANCE, {"instance": instance})]
+
+
+def running(db: Connection) -> list[Lease]:
+    rows = db.execute(
+        text(f"SELECT {_LEASE_COLUMNS} FROM job INDEXED BY ix_job_lease WHERE status = 'in_progress'")
+    )
+    return [_lease(row) for row in rows]
+
+
+_END_ATTEMPT = text(
+    "UPDATE attempt SET ended_at = :now, outcome = :outcome, answer = :answer, error_code = :code,"
+    " error_text = :error WHERE job_id = :job AND epoch = :epoch AND ended_at IS NULL"
+)
+
+
+def end_attempt(
+    db: Connection,
+    lease: Lease,
+    outcome: AttemptOutcome,
+    *,
+    now: int,
+    answer: JobStatus,
+    code: str | None = None,
+    error: str | None = None,
+) -> None:
+    db.execute(
+        _END_ATTEMPT,
+        {
+            "now": now,
+            "outcome": outcome.value,
+            "answer": answer.value,
+            "code": code,
+            "error": error,
+            "job": lease.job,
+            "epoch": lease.epoch,
+        },
+    )
+
+
+def first_answer(db: Connection, token: Token) -> JobStatus | None:
+    """What the complete, fail or release of this token was answered; None if there was none.
+
+    A worker whose answer was lost asks again and must hear the same.
+    """
+    row = db.execute(
+        text(
+            "SELECT answer FROM attempt WHERE job_id = :job AND epoch = :epoch AND instance = :instance"
+            " AND ended_at IS NOT NULL AND outcome <> 'lost'"
+        ),
+        {"job": token.job, "epoch": token.epoch, "instance": token.instance},
+    ).first()
+    return None if row is None or row[0] is None else JobStatus(row[0])

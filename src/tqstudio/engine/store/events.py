@@ -1,0 +1,114 @@
+"""The history: appended in the transaction that makes it true, read by sequence number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, text
+
+MAX_DETAIL = 500
+
+
+@dataclass(frozen=True, slots=True)
+class EventRow:
+    """One line of the history. `at` is µs since 1970 in UTC; `source` and `target` are statuses."""
+
+    seq: int
+    at: int
+    trigger: str
+    job: int | None
+    video: int | None
+    worker: str | None
+    source: str | None
+    target: str | None
+    actor: str
+    code: str | None
+    detail: str | None
+
+
+_INSERT = text(
+    "INSERT INTO event (at, trigger, job_id, video_id, worker, source, target, actor, code, detail)"
+    " VALUES (:at, :trigger, :job, :video, :worker, :source, :target, :actor, :code, :detail)"
+    " RETURNING seq"
+)
+_COLUMNS = "seq, at, trigger, job_id, video_id, worker, source, target, actor, code, detail"
+
+
+def append(
+    db: Connection,
+    trigger: str,
+    *,
+    now: int,
+    actor: str,
+    job: int | None = None,
+    video: int | None = None,
+    worker: str | None = None,
+    source: str | None = None,
+    target: str | None = None,
+    code: str | None = None,
+    detail: str | None = None,
+) -> None:
+    """Add a line to the history; it is pushed to watchers once the transaction has committed."""
+    if detail is not None and len(detail) > MAX_DETAIL:
+        detail = detail[: MAX_DETAIL - 1] + "…"
+    values = {
+        "at": now,
+        "trigger": trigger,
+        "job": job,
+        "video": video,
+        "worker": worker,
+        "source": source,
+        "target": target,
+        "actor": actor,
+        "code": code,
+        "detail": detail,
+    }
+    seq = db.execute(_INSERT, values).scalar_one()
+    pending = db.info.get("events")
+    if pending is not None:
+        pending.append(EventRow(seq, now, trigger, job, video, worker, source, target, actor, code, detail))
+
+
+def after(
+    db: Connection, seq: int, *, limit: int, job: int | None = None, since: int | None = None
+) -> list[EventRow]:
+    """Events later than `seq` (and not before `since`), oldest first."""
+    where, values = ["seq > :seq"], {"seq": seq, "limit": limit, "job": job, "since": since}
+    if job is not None:
+        where.append("job_id = :job")
+    if since is not None:
+        where.append("at >= :since")
+    rows = db.execute(
+        text(f"SELECT {_COLUMNS} FROM event WHERE {' AND '.join(where)} ORDER BY seq LIMIT :limit"), values
+    )
+    return [EventRow(*row) for row in rows]
+
+
+def newest(db: Connection, *, limit: int, job: int | None = None) -> list[EventRow]:
+    """The last events, newest first."""
+    where = "WHERE job_id = :job" if job is not None else ""
+    rows = db.execute(
+        text(f"SELECT {_COLUMNS} FROM event {where} ORDER BY seq DESC LIMIT :limit"),
+        {"job": job, "limit": limit},
+    )
+    return [EventRow(*row) for row in rows]
+
+
+def bounds(db: Connection) -> tuple[int, int]:
+    """The first and last sequence number that are still kept; (0, 0) for an empty history."""
+    row = db.execute(text("SELECT coalesce(min(seq), 0), coalesce(max(seq), 0) FROM event")).one()
+    return int(row[0]), int(row[1])
+
+
+def prune(db: Connection, *, before: int, now: int, limit: int = 10_000) -> int:
+    """Remove up to `limit` events older than `before`; one `pruned` event says how many went."""
+    removed = db.execute(
+        text(
+            "DELETE FROM event WHERE seq IN"
+            " (SELECT seq FROM event WHERE at < :before AND trigger <> 'pruned' ORDER BY at LIMIT :limit)"
+        ),
+        {"before": before, "limit": limit},
+    ).rowcount
+    if removed:
+        append(db, "pruned", now=now, actor="retention", detail=f"{removed} events older than the retention")
+    return removed

@@ -1,0 +1,49 @@
+"""Gates: while one is shut no job is handed out, and no job changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, text
+
+from tqstudio.engine.store import events
+from tqstudio.lifecycle import GateKind
+
+
+@dataclass(frozen=True, slots=True)
+class GateRow:
+    """A shut gate; `path` is the full volume of a disk gate, `since` µs since 1970 in UTC."""
+
+    kind: GateKind
+    reason: str
+    path: bytes | None
+    since: int
+
+
+def shut(
+    db: Connection, kind: GateKind, reason: str, *, now: int, actor: str, path: bytes | None = None
+) -> bool:
+    """Shut a gate; False when it is shut already."""
+    made = db.execute(
+        text(
+            "INSERT INTO gate (kind, reason, path, since) VALUES (:kind, :reason, :path, :now)"
+            " ON CONFLICT (kind) DO NOTHING"
+        ),
+        {"kind": kind.value, "reason": reason, "path": path, "now": now},
+    ).rowcount
+    if made:
+        events.append(db, "gate_shut", now=now, actor=actor, code=kind.value, detail=reason)
+    return bool(made)
+
+
+def reopen(db: Connection, kind: GateKind, *, now: int, actor: str) -> bool:
+    """Open a gate; False when it is open already."""
+    gone = db.execute(text("DELETE FROM gate WHERE kind = :kind"), {"kind": kind.value}).rowcount
+    if gone:
+        events.append(db, "gate_opened", now=now, actor=actor, code=kind.value)
+    return bool(gone)
+
+
+def listing(db: Connection) -> list[GateRow]:
+    rows = db.execute(text("SELECT kind, reason, path, since FROM gate ORDER BY since"))
+    return [GateRow(GateKind(row[0]), row[1], row[2], row[3]) for row in rows]

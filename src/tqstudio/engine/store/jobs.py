@@ -1,0 +1,178 @@
+"""Jobs: making them and finding them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection, text
+
+from tqstudio.engine.store import events
+from tqstudio.lifecycle import Autorestart, JobKind, JobStatus, Trigger, target_of
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """What a job is made from."""
+
+    video: int
+    profile: str
+    profile_json: str
+    prefer_gpu: bool
+    kind: JobKind = JobKind.NEW
+    priority: int = 0
+    hold: bool = False
+    batch: str | None = None
+    requested: tuple[str, ...] | None = None
+    dropped: tuple[str, ...] = ()
+    max_attempts: int = 3
+    max_crashes: int = 3
+    autorestart: int = 0
+    autorestart_delay_s: float = 60
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+_CREATE = text(
+    "INSERT INTO job (video_id, batch, kind, profile, profile_json, prefer_gpu, requested, dropped, status,"
+    " priority, ready_at, max_attempts, max_crashes, autorestart, autorestart_limit, autorestart_delay_s,"
+    " metadata_json, created_at)"
+    " VALUES (:video, :batch, :kind, :profile, :profile_json, :prefer_gpu, :requested, :dropped, :status,"
+    " :priority, :now, :max_attempts, :max_crashes, :autorestart, :autorestart_limit, :autorestart_delay_s,"
+    " :metadata, :now) RETURNING id"
+)
+
+
+def create(db: Connection, new: NewJob, *, now: int, actor: str) -> int | None:
+    """Make a job; None when the video has an open one already."""
+    trigger = Trigger.CREATE_HELD if new.hold else Trigger.CREATE
+    status = target_of(trigger)
+    values = {
+        "video": new.video,
+        "batch": new.batch,
+        "kind": new.kind.value,
+        "profile": new.profile,
+        "profile_json": new.profile_json,
+        "prefer_gpu": int(new.prefer_gpu),
+        "requested": None if new.requested is None else json.dumps(new.requested),
+        "dropped": json.dumps(new.dropped),
+        "status": status.value,
+        "priority": new.priority,
+        "now": now,
+        "max_attempts": new.max_attempts,
+        "max_crashes": new.max_crashes,
+        "autorestart": (Autorestart.ENABLED if new.autorestart else Autorestart.DISABLED).value,
+        "autorestart_limit": new.autorestart,
+        "autorestart_delay_s": new.autorestart_delay_s,
+        "metadata": json.dumps(dict(new.metadata)),
+    }
+    if open_job_of(db, new.video) is not None:
+        return None
+    job = int(db.execute(_CREATE, values).scalar_one())
+    events.append(
+        db, trigger, now=now, actor=actor, job=job, video=new.video, target=status, detail=new.kind.value
+    )
+    return job
+
+
+def open_job_of(db: Connection, video: int) -> int | None:
+    """The video's pending, running or paused job."""
+    row = db.execute(
+        text(
+            "SELECT id FROM job WHERE video_id = :video"
+            " AND status IN ('pending', 'in_progress', 'paused') AND deleted_at IS NULL"
+        ),
+        {"video": video},
+    ).first()
+    return None if row is None else int(row[0])
+
+
+def newest_job_of(db: Connection, video: int) -> tuple[int, JobStatus] | None:
+    row = db.execute(
+        text(
+            "SELECT id, status FROM job WHERE video_id = :video AND deleted_at IS NULL"
+            " ORDER BY id DESC LIMIT 1"
+        ),
+        {"video": video},
+    ).first()
+    return None if row is None else (int(row[0]), JobStatus(row[1]))
+
+
+def adopt(
+    db: Connection, job: int, *, batch: str | None, profile: str, profile_json: str, prefer_gpu: bool
+) -> None:
+    """A waiting job that was asked for again belongs to the newer batch and follows its profile."""
+    db.execute(
+        text(
+            "UPDATE job SET batch = coalesce(:batch, batch), profile = :profile,"
+            " profile_json = :profile_json, prefer_gpu = :prefer_gpu WHERE id = :job AND status = 'pending'"
+        ),
+        {
+            "batch": batch,
+            "profile": profile,
+            "profile_json": profile_json,
+            "prefer_gpu": int(prefer_gpu),
+            "job": job,
+        },
+    )
+
+
+def is_any_due(db: Connection, *, now: int) -> bool:
+    """Whether a job's backoff has passed."""
+    return (
+        db.execute(
+            text(
+                "SELECT 1 FROM job INDEXED BY ix_job_backoff WHERE status = 'pending'"
+                " AND not_before IS NOT NULL AND not_before <= :now LIMIT 1"
+            ),
+            {"now": now},
+        ).first()
+        is not None
+    )
+
+
+def promote_due(db: Connection, *, now: int, limit: int = 1000) -> int:
+    """Make jobs claimable whose backoff has passed."""
+    return db.execute(
+        text(
+            "UPDATE job SET not_before = NULL, ready_at = :now WHERE id IN (SELECT id FROM job"
+            " INDEXED BY ix_job_backoff WHERE status = 'pending' AND not_before IS NOT NULL"
+            " AND not_before <= :now ORDER BY not_before LIMIT :limit)"
+        ),
+        {"now": now, "limit": limit},
+    ).rowcount
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """What a job is asked to make."""
+
+    kind: JobKind
+    profile: str
+    profile_json: str
+    prefer_gpu: bool
+    requested: tuple[str, ...] | None
+    dropped: tuple[str, ...]
+    max_attempts: int
+    max_crashes: int
+
+
+def spec_of(db: Connection, job: int) -> JobSpec:
+    row = db.execute(
+        text(
+            "SELECT kind, profile, profile_json, prefer_gpu, requested, dropped, max_attempts, max_crashes"
+            " FROM job WHERE id = :job"
+        ),
+        {"job": job},
+    ).one()
+    requested = None if row[4] is None else tuple(json.loads(row[4]))
+    return JobSpec(
+        JobKind(row[0]), row[1], row[2], bool(row[3]), requested, tuple(json.loads(row[5])), row[6], row[7]
+    )
+
+
+def outstanding(db: Connection, statuses: Sequence[JobStatus]) -> int:
+    """How many jobs have one of these statuses, from the counts that triggers keep."""
+    listed = ", ".join(f"'{status.value}'" for status in statuses)
+    return int(db.execute(text(f"SELECT sum(n) FROM job_count WHERE status IN ({listed})")).scalar_one())

@@ -1,0 +1,246 @@
+"""How a lease ends: done, failed, released, or lost with its worker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection
+
+from tqstudio.engine.scheduling import MICROSECOND, RetryRules, judge_failure, judge_loss
+from tqstudio.engine.store import claims
+from tqstudio.engine.store.claims import Lease, Token
+from tqstudio.engine.store.transitions import assignments_of, look, move
+from tqstudio.errors import MAX_ERROR_TEXT, ErrorClass, ErrorCode, class_of
+from tqstudio.lifecycle import AttemptOutcome, Control, JobStatus, Trigger, target_of
+
+_DENIED_IF = "autorestart = CASE WHEN {} AND autorestart <> 'disabled' THEN 'denied' ELSE autorestart END"
+
+_BY_TOKEN = " AND epoch = :epoch AND instance = :instance AND lease_expires_at > :now"
+
+
+def _token_values(token: Token) -> dict[str, Any]:
+    return {"epoch": token.epoch, "instance": token.instance}
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    code: ErrorCode
+    text: str
+    hint: str = ""
+    log: str | None = None
+
+
+def fail(
+    db: Connection, token: Token, failure: Failure, *, now: int, rules: RetryRules, worker: str
+) -> JobStatus | None:
+    """A worker's failure: pending again or failed, as its class says. None: the lease is lost."""
+    lease = claims.live(db, token, now=now)
+    if lease is None:
+        return None
+    wished = _wish(db, lease, now=now, actor=worker, detail=failure.text)
+    if wished is not None:
+        return wished
+    verdict = judge_failure(
+        failure.code,
+        attempts=lease.attempts,
+        crashes=lease.crashes,
+        max_attempts=lease.max_attempts,
+        rules=rules,
+    )
+    error = failure.text[:MAX_ERROR_TEXT]
+    denied = class_of(failure.code) is ErrorClass.FATAL
+    move(
+        db,
+        token.job,
+        verdict.trigger,
+        now=now,
+        actor=worker,
+        worker=worker,
+        code=verdict.code,
+        detail=error,
+        guard=_BY_TOKEN,
+        assign=(
+            "attempts = :attempts, error_code = :code, error_text = :error, error_hint = :hint,"
+            " error_log = :log, exhausted = :exhausted, not_before = :not_before,"
+            " completed_at = :completed,"
+            f" {_DENIED_IF.format(':denied')}"
+        ),
+        values={
+            **_token_values(token),
+            "attempts": verdict.attempts,
+            "code": failure.code.value,
+            "error": error,
+            "hint": failure.hint,
+            "log": failure.log,
+            "exhausted": int(verdict.exhausted),
+            "not_before": None if verdict.wait_s is None else now + int(verdict.wait_s * MICROSECOND),
+            "completed": now if verdict.trigger is Trigger.FAIL_FINAL else None,
+            "denied": int(denied),
+        },
+    )
+    answer = target_of(verdict.trigger)
+    claims.end_attempt(
+        db, lease, AttemptOutcome.FAILED, now=now, answer=answer, code=failure.code, error=error
+    )
+    return answer
+
+
+def release(
+    db: Connection, token: Token, reason: Control | None, *, now: int, worker: str
+) -> JobStatus | None:
+    """The worker stopped on request (`reason`) or for a shutdown (None); its ffmpeg is dead."""
+    lease = claims.live(db, token, now=now)
+    if lease is None:
+        return None
+    wished = _wish(db, lease, now=now, actor=worker)
+    if wished is not None:
+        return wished
+    detail = None if reason is None else f"{reason.value} was taken back"
+    move(
+        db,
+        token.job,
+        Trigger.RELEASE,
+        now=now,
+        actor=worker,
+        worker=worker,
+        detail=detail,
+        event="aborted:shutdown" if reason is None else None,
+        guard=_BY_TOKEN,
+        values=_token_values(token),
+    )
+    claims.end_attempt(db, lease, AttemptOutcome.RELEASED, now=now, answer=JobStatus.PENDING)
+    return JobStatus.PENDING
+
+
+_WISHES: dict[Control, tuple[Trigger, AttemptOutcome]] = {
+    Control.PAUSE: (Trigger.PAUSE, AttemptOutcome.PAUSED),
+    Control.CANCEL: (Trigger.CANCEL, AttemptOutcome.CANCELLED),
+    Control.RESTART: (Trigger.RESTART, AttemptOutcome.RELEASED),
+}
+
+
+def _wish(
+    db: Connection, lease: Lease, *, now: int, actor: str, detail: str | None = None
+) -> JobStatus | None:
+    """Make true what a person asked of a running job, now that its worker is off it."""
+    if lease.control is Control.NONE:
+        return None
+    trigger, outcome = _WISHES[lease.control]
+    move(
+        db,
+        lease.job,
+        trigger,
+        now=now,
+        actor=actor,
+        worker=actor,
+        detail=detail,
+        guard=" AND epoch = :epoch",
+        assign=assignments_of(trigger),
+        values={"epoch": lease.epoch},
+    )
+    answer = target_of(trigger)
+    claims.end_attempt(db, lease, outcome, now=now, answer=answer, error=detail)
+    return answer
+
+
+def lose(
+    db: Connection, lease: Lease, *, now: int, worker: str, why: str, event: str | None = None
+) -> JobStatus | None:
+    """Take a job back from a worker that died or fell silent. None: it was ended meanwhile."""
+    current = look(db, lease.job)
+    if (
+        current is None
+        or current.status is not JobStatus.IN_PROGRESS
+        or current.epoch != lease.epoch
+        or current.instance != lease.instance
+    ):
+        return None
+    wished = _wish(db, lease, now=now, actor="supervisor", detail=why)
+    if wished is not None:
+        return wished
+    verdict = judge_loss(attempts=lease.attempts, crashes=lease.crashes, max_crashes=lease.max_crashes)
+    poison = verdict.trigger is Trigger.FAIL_FINAL
+    move(
+        db,
+        lease.job,
+        verdict.trigger,
+        now=now,
+        actor="supervisor",
+        worker=worker,
+        code=verdict.code,
+        detail=why,
+        event=None if poison else event,
+        guard=" AND epoch = :epoch AND instance = :instance",
+        assign=(
+            "crashes = :crashes, error_code = :code, error_text = :why, error_hint = NULL,"
+            " exhausted = :exhausted, completed_at = :completed, not_before = NULL,"
+            f" {_DENIED_IF.format(':poison')}"
+        ),
+        values={
+            "epoch": lease.epoch,
+            "instance": lease.instance,
+            "crashes": verdict.crashes,
+            "code": verdict.code.value,
+            "why": why[:MAX_ERROR_TEXT],
+            "exhausted": int(verdict.exhausted),
+            "completed": now if poison else None,
+            "poison": int(poison),
+        },
+    )
+    answer = target_of(verdict.trigger)
+    claims.end_attempt(db, lease, AttemptOutcome.LOST, now=now, answer=answer, code=verdict.code, error=why)
+    return answer
+
+
+def requeue(db: Connection, lease: Lease, *, now: int, why: str) -> JobStatus:
+    """Take a job back from a worker that died with its supervisor; nobody's fault, so nothing is counted."""
+    wished = _wish(db, lease, now=now, actor="supervisor", detail=why)
+    if wished is not None:
+        return wished
+    move(
+        db,
+        lease.job,
+        Trigger.RELEASE,
+        now=now,
+        actor="supervisor",
+        detail=why,
+        event="requeued:supervisor",
+        guard=" AND epoch = :epoch",
+        values={"epoch": lease.epoch},
+    )
+    claims.end_attempt(
+        db,
+        lease,
+        AttemptOutcome.LOST,
+        now=now,
+        answer=JobStatus.PENDING,
+        code=ErrorCode.WORKER_LOST,
+        error=why,
+    )
+    return JobStatus.PENDING
+
+
+def complete(db: Connection, token: Token, *, now: int, worker: str, detail: str) -> bool:
+    """Mark a job done whose generation is in place; False when the lease is lost."""
+    lease = claims.live(db, token, now=now)
+    if lease is None:
+        return False
+    moved = move(
+        db,
+        token.job,
+        Trigger.COMPLETE,
+        now=now,
+        actor=worker,
+        worker=worker,
+        detail=detail,
+        guard=_BY_TOKEN,
+        assign=(
+            "progress = 100, completed_at = :now, last_progress_at = :now, error_code = NULL,"
+            " error_text = NULL, error_hint = NULL, error_log = NULL, exhausted = 0, restarts = 0"
+        ),
+        values=_token_values(token),
+    )
+    if moved:
+        claims.end_attempt(db, lease, AttemptOutcome.DONE, now=now, answer=JobStatus.DONE)
+    return moved

@@ -1,0 +1,165 @@
+"""What a running job reports: steps, renditions, the commands of its attempt."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, text
+
+from tqstudio.engine.store.claims import Token
+
+
+@dataclass(frozen=True, slots=True)
+class RenditionRow:
+    """One quality of a job; `progress` 0–100, `speed` a multiple of real time."""
+
+    name: str
+    status: str
+    reason: str | None
+    required: bool
+    width: int | None
+    height: int | None
+    encoder: str | None
+    progress: float
+    segments_done: int
+    segments_total: int | None
+    speed: float | None
+    settings_hash: str | None
+    stream_key: str | None
+    error: str | None
+
+
+_FIELDS = tuple(RenditionRow.__dataclass_fields__)
+_SELECT = text(f"SELECT {', '.join(_FIELDS)} FROM rendition WHERE job_id = :job ORDER BY position")
+_UPSERT = text(
+    f"INSERT INTO rendition (job_id, position, {', '.join(_FIELDS)}) VALUES (:job, :position,"
+    f" {', '.join(':' + name for name in _FIELDS)}) ON CONFLICT (job_id, name) DO UPDATE SET"
+    f" position = :position, {', '.join(f'{name} = :{name}' for name in _FIELDS if name != 'name')}"
+)
+
+
+def renditions(db: Connection, job: int) -> list[RenditionRow]:
+    rows = []
+    for row in db.execute(_SELECT, {"job": job}):
+        values = list(row)
+        values[3] = bool(values[3])
+        rows.append(RenditionRow(*values))
+    return rows
+
+
+def renditions_of(db: Connection, jobs: Sequence[int]) -> dict[int, list[RenditionRow]]:
+    return {job: found for job in jobs if (found := renditions(db, job))}
+
+
+def save(
+    db: Connection,
+    token: Token,
+    *,
+    step: str | None,
+    progress: float,
+    reported: Sequence[RenditionRow] | None,
+    steps: Mapping[str, float],
+    argv: Sequence[Sequence[str]] | None,
+    resumed_from: int | None,
+    encoder: str | None,
+    at: int,
+    now: int,
+) -> bool:
+    """Store a running job's progress; False when the lease is lost. Progress never goes back."""
+    moved = db.execute(
+        text(
+            "UPDATE job SET step = coalesce(:step, step), progress = max(progress, :progress),"
+            " last_progress_at = :at WHERE id = :job AND epoch = :epoch AND instance = :instance"
+            " AND status = 'in_progress' AND lease_expires_at > :now"
+        ),
+        {
+            "step": step,
+            "progress": progress,
+            "at": at,
+            "now": now,
+            "job": token.job,
+            "epoch": token.epoch,
+            "instance": token.instance,
+        },
+    ).rowcount
+    if not moved:
+        return False
+    db.execute(
+        text(
+            "UPDATE attempt SET steps = :steps, argv = coalesce(:argv, argv),"
+            " resumed_from = coalesce(:resumed_from, resumed_from), encoder = coalesce(:encoder, encoder)"
+            " WHERE job_id = :job AND epoch = :epoch"
+        ),
+        {
+            "steps": json.dumps(dict(steps)),
+            "argv": None if argv is None else json.dumps([list(command) for command in argv]),
+            "resumed_from": resumed_from,
+            "encoder": encoder,
+            "job": token.job,
+            "epoch": token.epoch,
+        },
+    )
+    if reported is not None:
+        set_renditions(db, token.job, reported)
+    return True
+
+
+def set_renditions(db: Connection, job: int, reported: Sequence[RenditionRow]) -> None:
+    for position, rendition in enumerate(reported):
+        values: dict[str, Any] = {name: getattr(rendition, name) for name in _FIELDS}
+        db.execute(
+            _UPSERT,
+            {**values, "required": int(rendition.required), "job": job, "position": position},
+        )
+
+
+def settle_renditions(db: Connection, job: int, *, running_becomes: str) -> None:
+    """When a job leaves progress, no rendition of it goes on running."""
+    db.execute(
+        text(
+            "UPDATE rendition SET status = :status, speed = NULL"
+            " WHERE job_id = :job AND status = 'in_progress'"
+        ),
+        {"status": running_becomes, "job": job},
+    )
+
+
+def reset_renditions(db: Connection, job: int) -> None:
+    """Forget the renditions of a job that starts over."""
+    db.execute(text("DELETE FROM rendition WHERE job_id = :job"), {"job": job})
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptRow:
+    number: int
+    epoch: int
+    worker: str
+    encoder: str | None
+    argv: list[list[str]]
+    resumed_from: int | None
+    steps: Mapping[str, float]
+    started_at: int
+    ended_at: int | None
+    outcome: str
+    error_code: str | None
+    error: str | None
+    log: str | None
+
+
+def attempts(db: Connection, job: int) -> list[AttemptRow]:
+    rows = db.execute(
+        text(
+            "SELECT number, epoch, worker, encoder, argv, resumed_from, steps, started_at, ended_at, outcome,"
+            " error_code, error_text, log FROM attempt WHERE job_id = :job ORDER BY epoch"
+        ),
+        {"job": job},
+    )
+    found = []
+    for row in rows:
+        values = list(row)
+        values[4], values[6] = json.loads(values[4]), json.loads(values[6])
+        found.append(AttemptRow(*values))
+    return found

@@ -1,0 +1,428 @@
+"""The tables. Columns named `*_at` are microseconds since 1970 in UTC; paths are the kernel's bytes.
+
+Every enumeration is stored by value under a CHECK. Ids are AUTOINCREMENT: a reused id would adopt the
+files of a job that is gone. Statements live in the other modules of this package.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Text,
+    UniqueConstraint,
+    text,
+)
+from sqlmodel import Field, SQLModel
+
+from tqstudio.lifecycle import (
+    AttemptOutcome,
+    Autorestart,
+    Control,
+    GateKind,
+    JobKind,
+    JobStatus,
+    RenditionStatus,
+    Step,
+    WorkerKind,
+)
+
+SQLModel.metadata.naming_convention = MetaData(
+    naming_convention={
+        "ix": "ix_%(table_name)s_%(column_0_N_name)s",
+        "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+        "ck": "ck_%(table_name)s_%(constraint_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+).naming_convention
+
+AUTOINCREMENT = {"sqlite_autoincrement": True}
+
+
+def _one_of(column: str, values: type[StrEnum]) -> CheckConstraint:
+    listed = ", ".join(f"'{member.value}'" for member in values)
+    return CheckConstraint(f"{column} IN ({listed})", name=column)
+
+
+def _in(statuses: Iterable[JobStatus]) -> str:
+    return ", ".join(f"'{status.value}'" for status in statuses)
+
+
+def _id() -> int | None:
+    column: int | None = Field(default=None, sa_column=Column(Integer, primary_key=True, autoincrement=True))
+    return column
+
+
+def _time(*, optional: bool = True) -> int | None:
+    column: int | None = Field(default=None, sa_column=Column(BigInteger, nullable=optional))
+    return column
+
+
+def _bytes() -> bytes:
+    column: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
+    return column
+
+
+def _text(*, optional: bool = False, default: str | None = None) -> str:
+    column: str = Field(
+        default=default,
+        sa_column=Column(
+            Text, nullable=optional, server_default=None if default is None else text(f"'{default}'")
+        ),
+    )
+    return column
+
+
+def _int(default: int = 0) -> int:
+    column: int = Field(
+        default=default, sa_column=Column(Integer, nullable=False, server_default=text(str(default)))
+    )
+    return column
+
+
+def _float(*, optional: bool = False) -> float:
+    column: float = Field(
+        default=None if optional else 0.0,
+        sa_column=Column(Float, nullable=optional, server_default=None if optional else text("0")),
+    )
+    return column
+
+
+def _ref(target: str, *, optional: bool = False) -> int:
+    column: int = Field(default=None, sa_column=Column(Integer, ForeignKey(target), nullable=optional))
+    return column
+
+
+class Folder(SQLModel, table=True):
+    """A drop folder and its rules."""
+
+    __table_args__ = (UniqueConstraint("path"), AUTOINCREMENT)
+    id: int | None = _id()
+    path: bytes = _bytes()
+    output_root: bytes = _bytes()
+    profile: str = _text()
+    watch: str = _text(default="auto")
+    enabled: int = _int(1)
+    recursive: int = _int(1)
+    patterns: str = _text(default="[]")
+    settle_s: float = _float(optional=True)
+    priority: int = _int()
+    created_at: int | None = _time(optional=False)
+
+
+class Video(SQLModel, table=True):
+    """A source and what is known of it; at most one per (source, output root)."""
+
+    __table_args__ = (
+        UniqueConstraint("source", "output_root"),
+        UniqueConstraint("output_root", "slug"),
+        AUTOINCREMENT,
+    )
+    id: int | None = _id()
+    folder_id: int = _ref("folder.id", optional=True)
+    source: bytes = _bytes()
+    output_root: bytes = _bytes()
+    name: str = _text()
+    """File name for people; what text filters look at."""
+    title: str = _text()
+    slug: str = _text()
+    size: int = Field(sa_column=Column(BigInteger, nullable=False))
+    mtime_ns: int = Field(sa_column=Column(BigInteger, nullable=False))
+    quick_hash: str = _text(optional=True)
+    full_hash: str = _text(optional=True)
+    facts: str = _text(optional=True)
+    generation_id: int = Field(default=None, sa_column=Column(Integer, nullable=True))
+    created_at: int | None = _time(optional=False)
+    deleted_at: int | None = _time()
+
+
+class Generation(SQLModel, table=True):
+    """One published ladder of a video; the current one is named by `video.generation_id`."""
+
+    __table_args__ = (UniqueConstraint("video_id", "number"), AUTOINCREMENT)
+    id: int | None = _id()
+    video_id: int = _ref("video.id")
+    number: int = _int()
+    settings_hash: str = _text()
+    poster: str = _text(optional=True)
+    published_at: int | None = _time(optional=False)
+    retired_at: int | None = _time()
+    removed_at: int | None = _time()
+
+
+class Published(SQLModel, table=True):
+    """One rendition of a generation."""
+
+    __table_args__ = (UniqueConstraint("generation_id", "name"), AUTOINCREMENT)
+    id: int | None = _id()
+    generation_id: int = _ref("generation.id")
+    name: str = _text()
+    kind: str = _text()
+    width: int = Field(default=None, sa_column=Column(Integer, nullable=True))
+    height: int = Field(default=None, sa_column=Column(Integer, nullable=True))
+    frame_rate: float = _float(optional=True)
+    codecs: str = _text()
+    duration_s: float = _float()
+    average_bps: int = _int()
+    peak_bps: int = _int()
+    size: int = Field(sa_column=Column(BigInteger, nullable=False))
+    settings_hash: str = _text()
+    stream_key: str = _text()
+    language: str = _text(optional=True)
+    title: str = _text(optional=True)
+    channels: int = Field(default=None, sa_column=Column(Integer, nullable=True))
+    is_default: int = _int()
+    files: str = _text()
+    """JSON [[name, size, duration_s], …] of the segments, in order."""
+
+
+class Job(SQLModel, table=True):
+    """One piece of work on a video. The lease is set exactly while it is in progress."""
+
+    __table_args__ = (
+        _one_of("kind", JobKind),
+        _one_of("status", JobStatus),
+        CheckConstraint(f"step IS NULL OR step IN ({', '.join(repr(s.value) for s in Step)})", name="step"),
+        _one_of("control", Control),
+        _one_of("autorestart", Autorestart),
+        CheckConstraint(
+            "(status = 'in_progress') = (lease_expires_at IS NOT NULL)"
+            " AND (status = 'in_progress') = (worker_id IS NOT NULL)"
+            " AND (status = 'in_progress') = (instance IS NOT NULL)",
+            name="lease",
+        ),
+        CheckConstraint("status = 'in_progress' OR control = 'none'", name="control_of_running"),
+        CheckConstraint("attempts <= max_attempts AND crashes <= max_crashes", name="counters"),
+        # A plain index on status makes SQLite sort every pending job for one claim.
+        Index(
+            "ix_job_ready",
+            "prefer_gpu",
+            text("priority DESC"),
+            "created_at",
+            "id",
+            sqlite_where=text("status = 'pending' AND not_before IS NULL AND deleted_at IS NULL"),
+        ),
+        Index(
+            "ix_job_backoff",
+            "not_before",
+            sqlite_where=text("status = 'pending' AND not_before IS NOT NULL"),
+        ),
+        Index("ix_job_lease", "lease_expires_at", sqlite_where=text("status = 'in_progress'")),
+        Index("ix_job_instance", "instance", sqlite_where=text("status = 'in_progress'")),
+        Index(
+            "ix_job_one_open",
+            "video_id",
+            unique=True,
+            sqlite_where=text(
+                f"status IN ({_in((JobStatus.PENDING, JobStatus.IN_PROGRESS, JobStatus.PAUSED))})"
+                " AND deleted_at IS NULL"
+            ),
+        ),
+        Index("ix_job_video", "video_id", "id"),
+        Index("ix_job_batch", "batch", "id", sqlite_where=text("batch IS NOT NULL")),
+        Index(
+            "ix_job_waiting",
+            "status",
+            text("priority DESC"),
+            "created_at",
+            "id",
+            sqlite_where=text("deleted_at IS NULL"),
+        ),
+        Index(
+            "ix_job_ended",
+            "status",
+            text("completed_at DESC"),
+            text("id DESC"),
+            sqlite_where=text("deleted_at IS NULL"),
+        ),
+        Index("ix_job_status", "status", "id", sqlite_where=text("deleted_at IS NULL")),
+        Index("ix_job_deleted", "deleted_at", sqlite_where=text("deleted_at IS NOT NULL")),
+        AUTOINCREMENT,
+    )
+    id: int | None = _id()
+    video_id: int = _ref("video.id")
+    batch: str = _text(optional=True)
+    kind: str = _text(default=JobKind.NEW.value)
+    profile: str = _text()
+    profile_json: str = _text()
+    """The resolved profile: what a later edit of the profile's file does not change."""
+    prefer_gpu: int = _int()
+    requested: str = _text(optional=True)
+    dropped: str = _text(default="[]")
+    status: str = _text(default=JobStatus.PENDING.value)
+    step: str = _text(optional=True)
+    progress: float = _float()
+    priority: int = _int()
+    not_before: int | None = _time()
+    ready_at: int | None = _time()
+    """Since when it could be claimed; bounds how long a GPU is waited for."""
+    attempts: int = _int()
+    crashes: int = _int()
+    max_attempts: int = _int(3)
+    max_crashes: int = _int(3)
+    epoch: int = _int()
+    worker_id: int = _ref("worker.id", optional=True)
+    instance: str = _text(optional=True)
+    claimed_at: int | None = _time()
+    lease_expires_at: int | None = _time()
+    control: str = _text(default=Control.NONE.value)
+    error_code: str = _text(optional=True)
+    error_text: str = _text(optional=True)
+    error_hint: str = _text(optional=True)
+    error_log: str = _text(optional=True)
+    exhausted: int = _int()
+    autorestart: str = _text(default=Autorestart.DISABLED.value)
+    autorestart_limit: int = _int()
+    autorestart_delay_s: float = _float()
+    restarts: int = _int()
+    last_restart_at: int | None = _time()
+    processed_by_id: int = Field(default=None, sa_column=Column(Integer, nullable=True))
+    processed_by: str = _text(optional=True)
+    metadata_json: str = _text(default="{}")
+    created_at: int | None = _time(optional=False)
+    started_at: int | None = _time()
+    last_progress_at: int | None = _time()
+    completed_at: int | None = _time()
+    deleted_at: int | None = _time()
+
+
+class Rendition(SQLModel, table=True):
+    """One quality of a job."""
+
+    __table_args__ = (_one_of("status", RenditionStatus),)
+    job_id: int = Field(sa_column=Column(Integer, ForeignKey("job.id", ondelete="CASCADE"), primary_key=True))
+    name: str = Field(sa_column=Column(Text, primary_key=True))
+    position: int = _int()
+    status: str = _text(default=RenditionStatus.PENDING.value)
+    reason: str = _text(optional=True)
+    required: int = _int(1)
+    width: int = Field(default=None, sa_column=Column(Integer, nullable=True))
+    height: int = Field(default=None, sa_column=Column(Integer, nullable=True))
+    encoder: str = _text(optional=True)
+    progress: float = _float()
+    segments_done: int = _int()
+    segments_total: int = Field(default=None, sa_column=Column(Integer, nullable=True))
+    speed: float = _float(optional=True)
+    settings_hash: str = _text(optional=True)
+    stream_key: str = _text(optional=True)
+    error: str = _text(optional=True)
+
+
+class Attempt(SQLModel, table=True):
+    """One lease of a job: who worked on it, how, and what came of it."""
+
+    __table_args__ = (UniqueConstraint("job_id", "epoch"), _one_of("outcome", AttemptOutcome), AUTOINCREMENT)
+    id: int | None = _id()
+    job_id: int = _ref("job.id")
+    number: int = _int()
+    epoch: int = _int()
+    worker_id: int = _ref("worker.id")
+    worker: str = _text()
+    instance: str = _text()
+    encoder: str = _text(optional=True)
+    argv: str = _text(default="[]")
+    steps: str = _text(default="{}")
+    resumed_from: int = Field(default=None, sa_column=Column(Integer, nullable=True))
+    started_at: int | None = _time(optional=False)
+    ended_at: int | None = _time()
+    outcome: str = _text(default=AttemptOutcome.RUNNING.value)
+    answer: str = _text(optional=True)
+    """The job's status that ended this attempt; a repeated complete or fail is answered with it."""
+    error_code: str = _text(optional=True)
+    error_text: str = _text(optional=True)
+    log: str = _text(optional=True)
+
+
+class Worker(SQLModel, table=True):
+    """A worker by name. Its status is derived: from intent, beats and the job it holds."""
+
+    __table_args__ = (UniqueConstraint("name"), _one_of("kind", WorkerKind), AUTOINCREMENT)
+    id: int | None = _id()
+    name: str = _text()
+    type: str = _text(default="local")
+    kind: str = _text()
+    device: str = _text(optional=True)
+    encoder: str = _text(optional=True)
+    enabled: int = _int(1)
+    """The operator's intent; nothing a worker sends changes it."""
+    draining: int = _int()
+    instance: str = _text(optional=True)
+    pid: int = Field(default=None, sa_column=Column(Integer, nullable=True))
+    pid_started: float = _float(optional=True)
+    capabilities: str = _text(default="{}")
+    metadata_json: str = _text(default="{}")
+    registered_at: int | None = _time()
+    last_heartbeat_at: int | None = _time()
+
+
+class Supervisor(SQLModel, table=True):
+    """The one row of the supervisor that holds the lock."""
+
+    __table_args__ = (CheckConstraint("id = 1", name="one_row"),)
+    id: int = Field(default=1, sa_column=Column(Integer, primary_key=True))
+    store_uuid: str = _text()
+    """Names this database in the segment stores of its outputs."""
+    pid: int = Field(default=None, sa_column=Column(Integer, nullable=True))
+    version: str = _text(optional=True)
+    started_at: int | None = _time()
+    last_heartbeat_at: int | None = _time()
+
+
+class Gate(SQLModel, table=True):
+    """A shut gate: while one stands, no job is handed out, and no job is changed."""
+
+    __table_args__ = (_one_of("kind", GateKind),)
+    kind: str = Field(sa_column=Column(Text, primary_key=True))
+    reason: str = _text()
+    path: bytes = Field(default=None, sa_column=Column(LargeBinary, nullable=True))
+    """The full volume, for a disk gate."""
+    since: int | None = _time(optional=False)
+
+
+class Event(SQLModel, table=True):
+    """What happened, written in the transaction that made it true. Append-only."""
+
+    __table_args__ = (
+        CheckConstraint("detail IS NULL OR length(detail) <= 500", name="detail"),
+        Index("ix_event_job", "job_id", "seq"),
+        Index("ix_event_at", "at"),
+        AUTOINCREMENT,
+    )
+    seq: int | None = _id()
+    at: int | None = _time(optional=False)
+    trigger: str = _text()
+    job_id: int = Field(default=None, sa_column=Column(Integer, nullable=True))
+    video_id: int = Field(default=None, sa_column=Column(Integer, nullable=True))
+    worker: str = _text(optional=True)
+    source: str = _text(optional=True)
+    target: str = _text(optional=True)
+    actor: str = _text()
+    code: str = _text(optional=True)
+    detail: str = _text(optional=True)
+
+
+class JobCount(SQLModel, table=True):
+    """Jobs by status, kept by triggers: a count over a million rows is too slow for a header."""
+
+    __tablename__ = "job_count"
+    status: str = Field(sa_column=Column(Text, primary_key=True))
+    n: int = _int()
+
+
+class Idempotency(SQLModel, table=True):
+    """Answers of requests that carried a key; the same key is answered with the same text."""
+
+    key: str = Field(sa_column=Column(Text, primary_key=True))
+    answer: str = _text()
+    at: int | None = _time(optional=False)

@@ -1,0 +1,117 @@
+"""Moving a job along the lifecycle table.
+
+`move` is the one place where a status changes outside the claim: a guarded UPDATE and its event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import IntegrityError
+
+from tqstudio.engine.store import events
+from tqstudio.engine.store.claims import LEASE_FREE
+from tqstudio.lifecycle import Control, JobStatus, Trigger, sources_of, target_of
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What an operation needs to know of a job."""
+
+    id: int
+    video: int
+    status: JobStatus
+    control: Control
+    deleted: bool
+    epoch: int
+    instance: str | None
+
+
+def look(db: Connection, job: int) -> Facts | None:
+    row = db.execute(
+        text(
+            "SELECT id, video_id, status, control, deleted_at IS NOT NULL, epoch, instance"
+            " FROM job WHERE id = :job"
+        ),
+        {"job": job},
+    ).first()
+    if row is None:
+        return None
+    return Facts(row[0], row[1], JobStatus(row[2]), Control(row[3]), bool(row[4]), row[5], row[6])
+
+
+def move(
+    db: Connection,
+    job: int,
+    trigger: Trigger,
+    *,
+    now: int,
+    actor: str,
+    assign: str = "",
+    guard: str = "",
+    values: Mapping[str, Any] | None = None,
+    worker: str | None = None,
+    code: str | None = None,
+    detail: str | None = None,
+    event: str | None = None,
+) -> bool:
+    """Apply one transition of the lifecycle table; False when the job is not where it starts from."""
+    target = target_of(trigger)
+    allowed = ", ".join(f"'{status.value}'" for status in sorted(sources_of(trigger)))
+    before = db.execute(text("SELECT status, video_id FROM job WHERE id = :job"), {"job": job}).first()
+    if before is None:
+        return False
+    leaving = f", {LEASE_FREE}" if before[0] == JobStatus.IN_PROGRESS else ""
+    ready = ", ready_at = :now" if target is JobStatus.PENDING else ""
+    more = f", {assign}" if assign else ""
+    statement = text(
+        f"UPDATE job SET status = :target{leaving}{ready}{more}"
+        f" WHERE id = :job AND status = :before AND status IN ({allowed}) AND deleted_at IS NULL{guard}"
+    )
+    given = {"target": target.value, "job": job, "before": before[0], "now": now, **(values or {})}
+    try:
+        with db.begin_nested():
+            moved = db.execute(statement, given).rowcount == 1
+    except IntegrityError:
+        # The video has another open job: retrying this one would make two of them.
+        return False
+    if moved:
+        events.append(
+            db,
+            event or trigger,
+            now=now,
+            actor=actor,
+            job=job,
+            video=before[1],
+            worker=worker,
+            source=before[0],
+            target=target,
+            code=code,
+            detail=detail,
+        )
+    return moved
+
+
+_FRESH = (
+    "attempts = 0, crashes = 0, restarts = 0, exhausted = 0, error_code = NULL, error_text = NULL,"
+    " error_hint = NULL, error_log = NULL, not_before = NULL, completed_at = NULL,"
+    " autorestart = CASE WHEN autorestart = 'disabled' THEN 'disabled' ELSE 'enabled' END"
+)
+
+
+def assignments_of(trigger: Trigger) -> str:
+    """What else changes in the row when a person moves a job."""
+    match trigger:
+        case Trigger.RETRY:
+            return _FRESH
+        case Trigger.RESTART:
+            return f"{_FRESH}, progress = 0"
+        case Trigger.CANCEL:
+            return "completed_at = :now, not_before = NULL"
+        case Trigger.PAUSE:
+            return "not_before = NULL"
+        case _:
+            return ""

@@ -1,0 +1,167 @@
+"""Videos: one row per (source, output root), with what is known of the file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, text
+
+
+@dataclass(frozen=True, slots=True)
+class VideoRow:
+    """A video. Paths are bytes, `size` bytes, `facts` the probe's JSON."""
+
+    id: int
+    folder: int | None
+    source: bytes
+    output_root: bytes
+    name: str
+    title: str
+    slug: str
+    size: int
+    mtime_ns: int
+    quick_hash: str | None
+    full_hash: str | None
+    facts: Mapping[str, Any] | None
+    generation: int | None
+    """Id of the current generation."""
+    deleted_at: int | None
+
+
+_COLUMNS = (
+    "id, folder_id, source, output_root, name, title, slug, size, mtime_ns, quick_hash, full_hash, facts,"
+    " generation_id, deleted_at"
+)
+
+
+def _row(row: Any) -> VideoRow:
+    values = list(row)
+    values[11] = None if values[11] is None else json.loads(values[11])
+    return VideoRow(*values)
+
+
+def find(db: Connection, source: bytes, output_root: bytes) -> VideoRow | None:
+    row = db.execute(
+        text(f"SELECT {_COLUMNS} FROM video WHERE source = :source AND output_root = :output_root"),
+        {"source": source, "output_root": output_root},
+    ).first()
+    return None if row is None else _row(row)
+
+
+def get(db: Connection, video: int) -> VideoRow | None:
+    row = db.execute(text(f"SELECT {_COLUMNS} FROM video WHERE id = :id"), {"id": video}).first()
+    return None if row is None else _row(row)
+
+
+def page(db: Connection, *, after: int, limit: int) -> list[VideoRow]:
+    rows = db.execute(
+        text(f"SELECT {_COLUMNS} FROM video WHERE id > :after ORDER BY id LIMIT :limit"),
+        {"after": after, "limit": limit},
+    )
+    return [_row(row) for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class NewVideo:
+    """A source that was not known before."""
+
+    source: bytes
+    output_root: bytes
+    name: str
+    title: str
+    slug: str
+    """Wanted slug; a clash or an empty one gets `-<id>`."""
+    size: int
+    mtime_ns: int
+    quick_hash: str | None
+    folder: int | None = None
+
+
+def create(db: Connection, new: NewVideo, *, now: int) -> int:
+    """Add a video and return its id."""
+    taken = not new.slug or (
+        db.execute(
+            text("SELECT 1 FROM video WHERE output_root = :output_root AND slug = :slug"),
+            {"output_root": new.output_root, "slug": new.slug},
+        ).first()
+        is not None
+    )
+    values = {
+        "folder": new.folder,
+        "source": new.source,
+        "output_root": new.output_root,
+        "name": new.name,
+        "title": new.title,
+        # A slug with the id in it needs the row first; a random one stands in for one statement.
+        "slug": None if taken else new.slug,
+        "size": new.size,
+        "mtime_ns": new.mtime_ns,
+        "quick_hash": new.quick_hash,
+        "now": now,
+    }
+    video = int(
+        db.execute(
+            text(
+                "INSERT INTO video (folder_id, source, output_root, name, title, slug, size, mtime_ns,"
+                " quick_hash, created_at) VALUES (:folder, :source, :output_root, :name, :title,"
+                " coalesce(:slug, hex(randomblob(16))), :size, :mtime_ns, :quick_hash, :now) RETURNING id"
+            ),
+            values,
+        ).scalar_one()
+    )
+    if taken:
+        slug = f"{new.slug}-{video}" if new.slug else f"video-{video}"
+        db.execute(text("UPDATE video SET slug = :slug WHERE id = :id"), {"slug": slug, "id": video})
+    return video
+
+
+def set_fingerprint(
+    db: Connection, video: int, *, size: int, mtime_ns: int, quick_hash: str | None, changed: bool
+) -> None:
+    """Record what the source is now; `changed` content also forgets the probe and the full hash."""
+    forget = ", facts = NULL, full_hash = NULL" if changed else ""
+    db.execute(
+        text(
+            "UPDATE video SET size = :size, mtime_ns = :mtime_ns,"
+            f" quick_hash = coalesce(:quick_hash, quick_hash), deleted_at = NULL{forget} WHERE id = :id"
+        ),
+        {"size": size, "mtime_ns": mtime_ns, "quick_hash": quick_hash, "id": video},
+    )
+
+
+def set_facts(db: Connection, video: int, facts: Mapping[str, Any], *, quick_hash: str | None) -> None:
+    """Record what a worker's probe found."""
+    db.execute(
+        text(
+            "UPDATE video SET facts = :facts, quick_hash = coalesce(:quick_hash, quick_hash) WHERE id = :id"
+        ),
+        {"facts": json.dumps(dict(facts)), "quick_hash": quick_hash, "id": video},
+    )
+
+
+def set_full_hash(db: Connection, video: int, full_hash: str) -> None:
+    db.execute(text("UPDATE video SET full_hash = :full WHERE id = :id"), {"full": full_hash, "id": video})
+
+
+def known_sources(db: Connection, folder: int) -> dict[bytes, tuple[int, int, int]]:
+    """The sources of a drop folder: {path: (video, size, mtime_ns)}."""
+    rows = db.execute(
+        text("SELECT source, id, size, mtime_ns FROM video WHERE folder_id = :folder AND deleted_at IS NULL"),
+        {"folder": folder},
+    )
+    return {row[0]: (row[1], row[2], row[3]) for row in rows}
+
+
+def duration_of_job(db: Connection, job: int) -> float | None:
+    """Seconds of a job's source; None before it was probed."""
+    row = db.execute(
+        text(
+            "SELECT json_extract(v.facts, '$.duration_s') FROM job j JOIN video v ON v.id = j.video_id"
+            " WHERE j.id = :job"
+        ),
+        {"job": job},
+    ).first()
+    return None if row is None or row[0] is None else float(row[0])

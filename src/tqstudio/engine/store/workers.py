@@ -1,0 +1,163 @@
+"""Workers: their registration, beats and the operator's intent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, text
+
+from tqstudio.engine.store import events
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRow:
+    """A worker as stored. Times are µs since 1970 in UTC."""
+
+    id: int
+    name: str
+    type: str
+    kind: str
+    device: str | None
+    encoder: str | None
+    enabled: bool
+    draining: bool
+    instance: str | None
+    pid: int | None
+    pid_started: float | None
+    capabilities: Mapping[str, Any]
+    metadata: Mapping[str, Any]
+    registered_at: int | None
+    last_heartbeat_at: int | None
+
+
+_COLUMNS = (
+    "id, name, type, kind, device, encoder, enabled, draining, instance, pid, pid_started, capabilities,"
+    " metadata_json, registered_at, last_heartbeat_at"
+)
+
+
+def _row(row: Any) -> WorkerRow:
+    values = list(row)
+    values[6], values[7] = bool(values[6]), bool(values[7])
+    values[11], values[12] = json.loads(values[11]), json.loads(values[12])
+    return WorkerRow(*values)
+
+
+def ensure(db: Connection, name: str, kind: str, *, device: str | None, now: int) -> WorkerRow:
+    """The worker of that name, made if there is none; a new life begins, nothing is registered yet.
+
+    The operator's `enabled` stays what it was; a drain ends with the life it was asked for.
+    """
+    row = db.execute(
+        text(
+            "INSERT INTO worker (name, kind, device, registered_at) VALUES (:name, :kind, :device, NULL)"
+            " ON CONFLICT (name) DO UPDATE SET kind = :kind, device = :device, draining = 0,"
+            " instance = NULL, pid = NULL, registered_at = NULL, last_heartbeat_at = NULL"
+            f" RETURNING {_COLUMNS}"
+        ),
+        {"name": name, "kind": kind, "device": device, "now": now},
+    ).one()
+    return _row(row)
+
+
+def register(
+    db: Connection,
+    worker: int,
+    *,
+    instance: str,
+    pid: int,
+    pid_started: float,
+    encoder: str | None,
+    capabilities: Mapping[str, Any],
+    metadata: Mapping[str, Any],
+    now: int,
+) -> WorkerRow:
+    """A worker's process says it is there."""
+    row = db.execute(
+        text(
+            "UPDATE worker SET instance = :instance, pid = :pid, pid_started = :pid_started,"
+            " encoder = :encoder, capabilities = :capabilities, metadata_json = :metadata,"
+            f" registered_at = :now, last_heartbeat_at = :now WHERE id = :worker RETURNING {_COLUMNS}"
+        ),
+        {
+            "worker": worker,
+            "instance": instance,
+            "pid": pid,
+            "pid_started": pid_started,
+            "encoder": encoder,
+            "capabilities": json.dumps(dict(capabilities)),
+            "metadata": json.dumps(dict(metadata)),
+            "now": now,
+        },
+    ).one()
+    registered = _row(row)
+    events.append(
+        db, "worker_registered", now=now, actor=registered.name, worker=registered.name, detail=f"pid {pid}"
+    )
+    return registered
+
+
+def beats(db: Connection, seen: Sequence[tuple[int, int]]) -> None:
+    """Store when each worker was last heard of: (worker, µs)."""
+    for worker, at in seen:
+        db.execute(
+            text("UPDATE worker SET last_heartbeat_at = :at WHERE id = :worker"), {"at": at, "worker": worker}
+        )
+
+
+def ended(db: Connection, worker: int, *, instance: str | None, now: int, why: str) -> None:
+    """The worker's process is gone: no claim of that instance is answered any more."""
+    gone = db.execute(
+        text(
+            "UPDATE worker SET instance = NULL, pid = NULL, pid_started = NULL, registered_at = NULL"
+            " WHERE id = :worker AND (instance IS :instance OR instance IS NULL) RETURNING name"
+        ),
+        {"worker": worker, "instance": instance},
+    ).first()
+    if gone is not None:
+        events.append(db, "worker_ended", now=now, actor="supervisor", worker=gone[0], detail=why)
+
+
+def set_intent(
+    db: Connection, name: str, *, enabled: bool | None = None, draining: bool | None = None, now: int
+) -> WorkerRow | None:
+    """The operator enables, disables or drains a worker; None when there is none of that name."""
+    row = db.execute(
+        text(
+            "UPDATE worker SET enabled = coalesce(:enabled, enabled),"
+            " draining = coalesce(:draining, draining)"
+            f" WHERE name = :name RETURNING {_COLUMNS}"
+        ),
+        {
+            "name": name,
+            "enabled": None if enabled is None else int(enabled),
+            "draining": None if draining is None else int(draining),
+        },
+    ).first()
+    if row is None:
+        return None
+    verb = "worker_drained" if draining else ("worker_enabled" if enabled else "worker_disabled")
+    events.append(db, verb, now=now, actor="user", worker=name)
+    return _row(row)
+
+
+def by_id(db: Connection, worker: int) -> WorkerRow | None:
+    row = db.execute(text(f"SELECT {_COLUMNS} FROM worker WHERE id = :id"), {"id": worker}).first()
+    return None if row is None else _row(row)
+
+
+def by_name(db: Connection, name: str) -> WorkerRow | None:
+    row = db.execute(text(f"SELECT {_COLUMNS} FROM worker WHERE name = :name"), {"name": name}).first()
+    return None if row is None else _row(row)
+
+
+def forget_processes(db: Connection) -> None:
+    """At the start of a supervisor no worker of an earlier one counts as registered."""
+    db.execute(text("UPDATE worker SET instance = NULL, pid = NULL, registered_at = NULL, draining = 0"))
+
+
+def listing(db: Connection) -> list[WorkerRow]:
+    return [_row(row) for row in db.execute(text(f"SELECT {_COLUMNS} FROM worker ORDER BY kind DESC, name"))]

@@ -1,0 +1,43 @@
+"""The parts of a running supervisor, as the API sees them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tqstudio.config import Settings
+from tqstudio.engine.actions import Actions
+from tqstudio.engine.admission import Admission
+from tqstudio.engine.broadcast import Broadcast
+from tqstudio.engine.dispatch import Dispatch
+from tqstudio.engine.intake import Intake
+from tqstudio.engine.live import LiveBoard
+from tqstudio.engine.media.ffmpeg import FFmpeg
+from tqstudio.engine.pool import Identities, WorkerPool
+from tqstudio.engine.store.database import Database
+from tqstudio.home import Home
+
+
+@dataclass
+class Studio:
+    """Everything an endpoint may need."""
+
+    home: Home
+    settings: Settings
+    db: Database
+    board: LiveBoard
+    broadcast: Broadcast
+    dispatch: Dispatch
+    admission: Admission
+    actions: Actions
+    intake: Intake
+    pool: WorkerPool
+    identities: Identities
+    ffmpeg: FFmpeg
+    started_at: int
+    """µs since 1970 in UTC."""
+    request_stop: Callable[[bool], None]
+    """Ask the supervisor to end; True lets running jobs end first."""
+    draining: bool = False
+    durations: dict[int, float] = field(default_factory=dict)
+    """Job → length of its source in seconds, for the ETA of its qualities while it runs."""

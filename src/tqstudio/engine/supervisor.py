@@ -1,0 +1,308 @@
+"""The supervisor: boots the parts, serves the API, and ends them in order.
+
+Lock first, then the database, then the socket; workers last, because they need all of it. Signal handlers
+only set events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+
+import psutil
+import structlog
+import uvicorn
+
+from tqstudio import __version__
+from tqstudio.config import Settings
+from tqstudio.engine import lock, logs
+from tqstudio.engine.actions import Actions
+from tqstudio.engine.admission import Admission, Offer
+from tqstudio.engine.api.app import make_app
+from tqstudio.engine.api.workers import worker_views
+from tqstudio.engine.broadcast import SNAPSHOT_INTERVAL_S, Broadcast
+from tqstudio.engine.dispatch import Dispatch
+from tqstudio.engine.intake import Intake
+from tqstudio.engine.live import LiveBoard
+from tqstudio.engine.maintenance import Maintenance
+from tqstudio.engine.media import ffmpeg, hardware
+from tqstudio.engine.media.ffmpeg import FFmpeg
+from tqstudio.engine.pool import Identities, Slot, WorkerPool, default_cpu_workers
+from tqstudio.engine.scheduling import now_us
+from tqstudio.engine.store import claims, folders, outcomes, supervisors, videos, workers
+from tqstudio.engine.store.database import Database
+from tqstudio.engine.store.events import EventRow
+from tqstudio.engine.store.folders import FolderRow
+from tqstudio.engine.studio import Studio
+from tqstudio.engine.views import event_view, job_live
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.home import Home
+from tqstudio.sources import display
+
+_PR_SET_CHILD_SUBREAPER = 36
+_CLOSE_STREAMS_S = 2
+_WORKER_SNAPSHOT_TICKS = 8
+"""Worker snapshots go out with every eighth progress tick: beats change slowly."""
+
+
+class Ending(Enum):
+    """How a supervisor was asked to end; a later wish may only be more urgent."""
+
+    WHEN_IDLE = 1
+    """When the running jobs have ended (`down --drain`)."""
+    DRAIN = 2
+    """When the running jobs have ended, at most `drain_s` from now (SIGTERM)."""
+    NOW = 3
+    """At the segment, at once (`down`, a second signal)."""
+
+
+def run(home: Home, settings: Settings) -> int:
+    """Run the supervisor of a home until it is told to end.
+
+    Raises:
+        TqError: ALREADY_RUNNING, NEWER_DATABASE, FFMPEG_MISSING or PERMISSION; nothing was started.
+    """
+    try:
+        home.create()
+    except OSError as error:
+        raise TqError(
+            ErrorCode.PERMISSION, f"the home {home.root} cannot be made: {error.strerror or error}"
+        ) from None
+    held = lock.HomeLock(home)
+    held.acquire()
+    try:
+        logs.configure(home)
+        found = ffmpeg.locate(settings.ffmpeg or None)
+        db = Database(home.database)
+        db.open()
+        try:
+            with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+                runner.run(_Supervisor(home, settings, db, found).main())
+        finally:
+            db.close()
+        return 0
+    finally:
+        held.release()
+
+
+class _Supervisor:
+    def __init__(self, home: Home, settings: Settings, db: Database, found: FFmpeg) -> None:
+        self._home, self._settings, self._db = home, settings, db
+        self._log = structlog.get_logger()
+        uuid = db.write_now(supervisors.take_over, pid=os.getpid(), version=__version__, now=now_us())
+        board = LiveBoard()
+        broadcast = Broadcast(event_view)
+        dispatch = Dispatch(home, settings, db, board, store_uuid=uuid)
+        identities = Identities()
+        self._ending: Ending | None = None
+        self._ending_changed = asyncio.Event()
+        self.studio = Studio(
+            home=home,
+            settings=settings,
+            db=db,
+            board=board,
+            broadcast=broadcast,
+            dispatch=dispatch,
+            admission=Admission(home, settings, db),
+            actions=Actions(db, board, dispatch),
+            intake=Intake(
+                default_settle_s=settings.settle_s,
+                rescan_s=settings.rescan_s,
+                offer=self._offer,
+                known=self._known,
+            ),
+            pool=WorkerPool(home, db, identities, dispatch.lost),
+            identities=identities,
+            ffmpeg=found,
+            started_at=now_us(),
+            request_stop=lambda drain: self.end(Ending.WHEN_IDLE if drain else Ending.NOW),
+        )
+        self._maintenance = Maintenance(settings, db, dispatch, self.studio.pool.reap)
+
+    # Life
+
+    async def main(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._db.bind(loop)
+        self._db.on_events = self._on_events
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._on_signal)
+        _become_subreaper()
+        await self._take_back_what_was_running()
+        listener = lock.bind(self._home.socket)
+        server = _Server(listener, make_app(self.studio))
+        serving = asyncio.create_task(server.serve(sockets=[listener]))
+        snapshots = asyncio.create_task(self._snapshots())
+        starting = asyncio.create_task(self._start_parts())
+        self._log.info("supervisor started", pid=os.getpid(), home=str(self._home.root))
+        try:
+            waiting = asyncio.create_task(self._until_ended())
+            # A server that ends by itself (a socket that fails) ends the supervisor too.
+            await asyncio.wait([waiting, serving], return_when=asyncio.FIRST_COMPLETED)
+            waiting.cancel()
+        finally:
+            await self._end_parts(starting, snapshots)
+            server.should_exit = True
+            await serving
+            self._remove_socket(listener)
+            self._log.info("supervisor ended")
+
+    async def _start_parts(self) -> None:
+        self._maintenance.start()
+        for index in range(self._cpu_workers()):
+            self.studio.pool.start(Slot(f"cpu-{index}", "cpu"))
+        await self.studio.intake.start()
+        await self.studio.intake.set_folders(await self._db.read(folders.listing))
+        if self._settings.gpu:
+            for device in await asyncio.to_thread(hardware.discover, self.studio.ffmpeg):
+                self._log.info("gpu found", device=device.label, encoder=device.encoder)
+                self.studio.pool.start(Slot(device.name, "gpu", device.encoder, device.index, device.label))
+
+    def _cpu_workers(self) -> int:
+        chosen = self._settings.workers
+        return chosen or default_cpu_workers(os.cpu_count() or 1, psutil.virtual_memory().total)
+
+    async def _end_parts(self, starting: asyncio.Task[None], snapshots: asyncio.Task[None]) -> None:
+        """End in the order of need: intake, workers (which still report), the streams."""
+        self.studio.dispatch.closed = True
+        self.studio.dispatch.wake()
+        starting.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await starting
+        await self.studio.intake.stop()
+        await self.studio.pool.stop()
+        self._maintenance.stop()
+        await self.studio.dispatch.save_progress(everything=True)
+        snapshots.cancel()
+        self.studio.broadcast.stop()
+
+    def end(self, how: Ending) -> None:
+        """Ask for the end; the more urgent of two wishes counts."""
+        if self._ending is None or how.value > self._ending.value:
+            self._ending = how
+            self._ending_changed.set()
+
+    def _on_signal(self) -> None:
+        self.end(Ending.NOW if self._ending is not None else Ending.DRAIN)
+
+    async def _until_ended(self) -> None:
+        """Return when it is time to end; heartbeats, claims' answers and the API go on until then."""
+        await self._ending_changed.wait()
+        self.studio.draining = True
+        self.studio.dispatch.closed = True
+        self.studio.dispatch.wake()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._settings.drain_s
+        while self.studio.board.jobs and self._ending is not Ending.NOW:
+            if self._ending is Ending.DRAIN and loop.time() >= deadline:
+                return
+            self._ending_changed.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._ending_changed.wait(), 0.2)
+
+    async def _take_back_what_was_running(self) -> None:
+        """Jobs of workers that died with an earlier supervisor; the lock proves that it is gone."""
+        await self._db.write(workers.forget_processes)
+        for lease in await self._db.read(claims.running):
+            await self._db.write(
+                outcomes.requeue, lease, now=now_us(), why="the supervisor ended while it was running"
+            )
+
+    def _remove_socket(self, listener: socket.socket) -> None:
+        listener.close()
+        with contextlib.suppress(OSError):
+            self._home.socket.unlink()
+
+    # What happens
+
+    def _on_events(self, events: list[EventRow]) -> None:
+        self.studio.broadcast.events(events)
+        self.studio.dispatch.hint(events)
+
+    async def _snapshots(self) -> None:
+        """Push what moves to the watchers, at most four times a second."""
+        tick = 0
+        while True:
+            await asyncio.sleep(SNAPSHOT_INTERVAL_S)
+            moved = self.studio.board.take_touched()
+            if not self.studio.broadcast.watched:
+                continue
+            tick += 1
+            if moved:
+                jobs = [job_live(live, await self._duration(live.token.job)) for live in moved]
+                self.studio.broadcast.snapshot("progress", {"jobs": jobs})
+            if tick % _WORKER_SNAPSHOT_TICKS == 0:
+                self.studio.broadcast.snapshot("worker", {"workers": await worker_views(self.studio)})
+
+    async def _duration(self, job: int) -> float | None:
+        known = self.studio.durations
+        if job not in known:
+            seconds = await self._db.read(videos.duration_of_job, job)
+            if seconds is None:
+                return None
+            if len(known) > 1000:
+                known.clear()
+            known[job] = seconds
+        return known[job]
+
+    async def _offer(self, folder: FolderRow, path: bytes) -> None:
+        """A file has settled in a drop folder."""
+        admission = self.studio.admission
+        how = Offer(
+            profile=admission.profile(folder.profile),
+            output_root=folder.output_root,
+            priority=folder.priority,
+            folder=folder.id,
+            # A file that failed is not tried again by the mere passing of time.
+            retry_failed=False,
+            actor="intake",
+        )
+        result = await admission.offer(path, how)
+        self._log.info("file settled", path=display(path), decision=result["decision"], job=result["job"])
+        if result["error"] is not None:
+            error = result["error"]
+            raise TqError(error["code"], error["message"], error["hint"])
+
+    async def _known(self, folder: FolderRow) -> Mapping[bytes, tuple[int, int]]:
+        known = await self._db.read(videos.known_sources, folder.id)
+        return {path: (size, mtime_ns) for path, (_, size, mtime_ns) in known.items()}
+
+
+class _Server(uvicorn.Server):
+    """uvicorn without its signal handling: its own closes the listener at once and hangs on open streams."""
+
+    def __init__(self, listener: socket.socket, app: object) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,  # type: ignore[arg-type]
+                fd=listener.fileno(),
+                lifespan="off",
+                log_config=None,
+                access_log=False,
+                timeout_graceful_shutdown=_CLOSE_STREAMS_S,
+                timeout_keep_alive=75,
+            )
+        )
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    import uvloop
+
+    factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
+    return factory
+
+
+def _become_subreaper() -> None:
+    """Adopt the ffmpeg of a worker that died, so that a container without an init keeps no zombies."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

@@ -1,0 +1,373 @@
+"""Turns stored rows and live reports into the messages of the API."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tqstudio.engine.live import Beat, LiveJob
+from tqstudio.engine.publishing import Place
+from tqstudio.engine.scheduling import MICROSECOND
+from tqstudio.engine.store.events import EventRow
+from tqstudio.engine.store.folders import FolderRow
+from tqstudio.engine.store.gates import GateRow
+from tqstudio.engine.store.generations import GenerationRow, PublishedRow
+from tqstudio.engine.store.jobviews import JobRecord
+from tqstudio.engine.store.progress import AttemptRow, RenditionRow
+from tqstudio.engine.store.videos import VideoRow
+from tqstudio.engine.store.workers import WorkerRow
+from tqstudio.errors import MEANINGS, TqError, code_of
+from tqstudio.home import Home
+from tqstudio.lifecycle import (
+    Control,
+    GateKind,
+    JobStatus,
+    claim_word,
+    job_word,
+    video_status,
+    worker_status,
+)
+from tqstudio.schemas import (
+    AttemptView,
+    ErrorView,
+    EventView,
+    FolderView,
+    GateView,
+    GenerationView,
+    JobError,
+    JobLive,
+    JobRow,
+    PublishedView,
+    RenditionView,
+    SkippedFile,
+    SourceSummary,
+    VideoView,
+    WorkerView,
+)
+from tqstudio.sources import display, encode
+
+
+def iso(at: int | None) -> str | None:
+    """A stored time as ISO 8601 in UTC."""
+    return None if at is None else _iso(at)
+
+
+def _iso(at: int) -> str:
+    return datetime.fromtimestamp(at / MICROSECOND, UTC).isoformat(timespec="milliseconds")
+
+
+def parse_time(text: str) -> int:
+    """µs since 1970 of an ISO 8601 time; without a zone it is taken for UTC.
+
+    Raises:
+        ValueError: it is no such time.
+    """
+    moment = datetime.fromisoformat(text)
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * MICROSECOND)
+
+
+def error_view(error: TqError) -> ErrorView:
+    return {"code": error.code.value, "message": error.message, "hint": error.hint}
+
+
+def rendition_view(row: RenditionRow) -> RenditionView:
+    left = None
+    return {
+        "name": row.name,
+        "status": row.status,
+        "reason": row.reason,
+        "required": row.required,
+        "width": row.width,
+        "height": row.height,
+        "encoder": row.encoder,
+        "progress": row.progress,
+        "segments_done": row.segments_done,
+        "segments_total": row.segments_total,
+        "speed": row.speed,
+        "eta_s": left,
+        "settings_hash": row.settings_hash,
+        "stream_key": row.stream_key,
+        "error": row.error,
+    }
+
+
+def _renditions(rows: tuple[RenditionRow, ...], duration_s: float | None) -> list[RenditionView]:
+    views = []
+    for row in rows:
+        view = rendition_view(row)
+        if row.speed and duration_s and row.status == "in_progress":
+            view["eta_s"] = max(0.0, duration_s * (1 - row.progress / 100) / row.speed)
+        views.append(view)
+    return views
+
+
+def source_summary(record: JobRecord) -> SourceSummary:
+    video = dict(record.facts["video"]) if record.facts else {}
+    return {
+        "width": video.get("width"),
+        "height": video.get("height"),
+        "fps": _rate(video.get("fps")),
+        "duration_s": record.facts.get("duration_s") if record.facts else None,
+        "size": record.size,
+    }
+
+
+def _rate(text: str | None) -> float | None:
+    if not text:
+        return None
+    numerator, _, denominator = text.partition("/")
+    return int(numerator) / int(denominator or 1)
+
+
+def job_row(record: JobRecord, live: LiveJob | None, *, now: int, home: Home) -> JobRow:
+    """A job for lists; what is live overlays what is stored."""
+    control = Control(record.control)
+    status = JobStatus(record.status)
+    running = status is JobStatus.IN_PROGRESS
+    live = live if running and live is not None and live.token.epoch == record.epoch else None
+    summary = source_summary(record)
+    renditions = live.renditions if live and live.renditions is not None else record.renditions
+    retrying = record.not_before is not None and record.not_before > now
+    return {
+        "id": record.id,
+        "video": record.video,
+        "batch": record.batch,
+        "name": record.name,
+        "path": display(record.source),
+        "kind": record.kind,
+        "status": record.status,
+        "word": job_word(status, control, retrying=retrying),
+        "claim": claim_word(
+            status,
+            expired=record.lease_expires_at is not None and record.lease_expires_at <= now,
+            attempts=record.attempts + record.crashes,
+        ),
+        "control": record.control,
+        "step": (live.step if live and live.step else record.step),
+        "profile": record.profile,
+        "priority": record.priority,
+        "progress": max(record.progress, live.progress) if live else record.progress,
+        "speed": live.speed if live else None,
+        "eta_s": live.eta_s if live else None,
+        "attempts": record.attempts,
+        "max_attempts": record.max_attempts,
+        "crashes": record.crashes,
+        "max_crashes": record.max_crashes,
+        "retry_in_s": (record.not_before - now) / MICROSECOND if retrying and record.not_before else None,
+        "worker": record.processed_by if running else None,
+        "error": job_error(record, home),
+        "source": summary,
+        "renditions": _renditions(tuple(renditions), summary["duration_s"]),
+        "created_at": _iso(record.created_at),
+        "started_at": iso(record.started_at),
+        "completed_at": iso(record.completed_at),
+        "last_progress_at": iso(
+            max(record.last_progress_at or 0, live.at) if live else record.last_progress_at
+        ),
+        "deleted_at": iso(record.deleted_at),
+    }
+
+
+def job_error(record: JobRecord, home: Home) -> JobError | None:
+    if record.error_code is None:
+        return None
+    return {
+        "code": record.error_code,
+        "message": record.error_text or MEANINGS[code_of(record.error_code)].meaning,
+        "hint": record.error_hint or MEANINGS[code_of(record.error_code)].hint,
+        "exhausted": record.exhausted,
+        "log": str(home.job_logs(record.id) / record.error_log) if record.error_log else None,
+    }
+
+
+def job_live(live: LiveJob, duration_s: float | None) -> JobLive:
+    return {
+        "id": live.token.job,
+        "status": JobStatus.IN_PROGRESS.value,
+        "word": job_word(JobStatus.IN_PROGRESS, live.control),
+        "control": live.control.value,
+        "step": live.step,
+        "progress": live.progress,
+        "speed": live.speed,
+        "eta_s": live.eta_s,
+        "worker": live.worker,
+        "renditions": _renditions(tuple(live.renditions or ()), duration_s),
+    }
+
+
+def attempt_view(row: AttemptRow, *, job: int, home: Home) -> AttemptView:
+    return {
+        "number": row.number,
+        "epoch": row.epoch,
+        "worker": row.worker,
+        "encoder": row.encoder,
+        "argv": row.argv,
+        "resumed_from": row.resumed_from,
+        "steps": dict(row.steps),
+        "started_at": _iso(row.started_at),
+        "ended_at": iso(row.ended_at),
+        "outcome": row.outcome,
+        "error_code": row.error_code,
+        "error": row.error,
+        "log": str(home.job_logs(job) / row.log) if row.log else None,
+    }
+
+
+def event_view(row: EventRow) -> EventView:
+    return {
+        "seq": row.seq,
+        "at": _iso(row.at),
+        "trigger": str(row.trigger),
+        "job": row.job,
+        "video": row.video,
+        "worker": row.worker,
+        "source": None if row.source is None else str(row.source),
+        "target": None if row.target is None else str(row.target),
+        "actor": row.actor,
+        "code": None if row.code is None else str(row.code),
+        "detail": row.detail,
+    }
+
+
+def place_of(video: VideoRow) -> Place:
+    return Place(Path(os.fsdecode(video.output_root)), video.slug)
+
+
+def published_view(row: PublishedRow) -> PublishedView:
+    return {
+        "name": row.name,
+        "kind": "audio" if row.kind == "audio" else "video",
+        "width": row.width,
+        "height": row.height,
+        "codecs": row.codecs,
+        "duration_s": row.duration_s,
+        "average_bps": row.average_bps,
+        "peak_bps": row.peak_bps,
+        "size": row.size,
+        "settings_hash": row.settings_hash,
+    }
+
+
+def generation_view(video: VideoRow, row: GenerationRow | None) -> GenerationView | None:
+    if row is None:
+        return None
+    place = place_of(video)
+    return {
+        "number": row.number,
+        "published_at": _iso(row.published_at),
+        "master": display(os.fsencode(place.master)),
+        "poster": display(os.fsencode(place.generation(row.number) / row.poster)) if row.poster else None,
+        "renditions": [published_view(rendition) for rendition in row.renditions],
+    }
+
+
+def video_view(
+    video: VideoRow,
+    generation: GenerationRow | None,
+    job: tuple[int, JobStatus] | None,
+    error: ErrorView | None,
+) -> VideoView:
+    return {
+        "id": video.id,
+        "name": video.name,
+        "path": display(video.source),
+        "path_b64": encode(video.source),
+        "output_root": display(video.output_root),
+        "slug": video.slug,
+        "title": video.title,
+        "size": video.size,
+        "status": video_status(has_generation=generation is not None, job=job[1] if job else None).value,
+        "facts": dict(video.facts) if video.facts else None,
+        "generation": generation_view(video, generation),
+        "job": job[0] if job else None,
+        "error": error,
+        "deleted_at": iso(video.deleted_at),
+    }
+
+
+def worker_view(
+    row: WorkerRow, beat: Beat | None, live: LiveJob | None, *, now: int, offline_s: float, note: str | None
+) -> WorkerView:
+    heard = max(row.last_heartbeat_at or 0, beat.at if beat else 0) or None
+    since = heard or row.registered_at
+    age_s = None if since is None else (now - since) / MICROSECOND
+    alive = row.instance is not None or row.registered_at is None
+    status = worker_status(
+        enabled=row.enabled,
+        draining=row.draining,
+        beat_age_s=(0.0 if row.registered_at is None else age_s) if alive and note is None else None,
+        offline_s=offline_s,
+        registered=row.registered_at is not None,
+        busy=live is not None,
+    )
+    return {
+        "id": row.id,
+        "name": row.name,
+        "kind": row.kind,
+        "type": row.type,
+        "status": status.value,
+        "enabled": row.enabled,
+        "draining": row.draining,
+        "encoder": row.encoder,
+        "device": row.device,
+        "pid": row.pid,
+        "registered_at": iso(row.registered_at),
+        "last_heartbeat_at": iso(heard),
+        "job": live.token.job if live else None,
+        "step": live.step if live else None,
+        "speed": live.speed if live else None,
+        "cpu_percent": beat.cpu_percent if beat else None,
+        "memory_bytes": beat.memory_bytes if beat else None,
+        "note": note,
+        "capabilities": dict(row.capabilities),
+        "metadata": dict(row.metadata),
+    }
+
+
+_GATE_HINTS: Mapping[GateKind, str] = {
+    GateKind.USER: "resume the queue with: tqstudio queue resume",
+    GateKind.DISK: "free some space; the queue goes on by itself",
+    GateKind.BACKPRESSURE: "nothing: the queue goes on when the machine has room",
+}
+
+
+def gate_view(row: GateRow) -> GateView:
+    return {
+        "kind": row.kind.value,
+        "reason": row.reason,
+        "since": _iso(row.since),
+        "hint": _GATE_HINTS[row.kind],
+    }
+
+
+def folder_view(
+    row: FolderRow,
+    *,
+    default_settle_s: float,
+    watch: str,
+    settling: int,
+    skipped: tuple[tuple[str, str], ...],
+    problem: ErrorView | None,
+    ended: tuple[int, int],
+) -> FolderView:
+    listed: list[SkippedFile] = [{"name": name, "reason": reason} for name, reason in skipped]
+    return {
+        "id": row.id,
+        "path": display(row.path),
+        "path_b64": encode(row.path),
+        "output_root": display(row.output_root),
+        "profile": row.profile,
+        "watch": watch,
+        "enabled": row.enabled,
+        "recursive": row.recursive,
+        "patterns": list(row.patterns),
+        "settle_s": default_settle_s if row.settle_s is None else row.settle_s,
+        "priority": row.priority,
+        "settling": settling,
+        "skipped": listed,
+        "done_today": ended[0],
+        "failed_today": ended[1],
+        "problem": problem,
+    }
