@@ -33,7 +33,6 @@ class Settings(BaseSettings):
     lease_s: float = Field(60, gt=0, description="how long a claim holds without a heartbeat")
     scan_s: float = Field(15, gt=0, description="between two scans for expired leases, ±10 %")
     offline_s: float = Field(60, gt=0, description="without a heartbeat after which a worker is offline")
-    grace_s: float = Field(60, ge=0, description="after a start, before leases are taken back")
     stall_s: float = Field(120, gt=0, description="without progress after which ffmpeg is killed")
     long_poll_s: float = Field(20, gt=0, le=60, description="how long a claim waits for a job")
     gpu_grace_s: float = Field(60, ge=0, description="how long a job waits for an idle GPU before any CPU")
@@ -43,9 +42,6 @@ class Settings(BaseSettings):
     backoff_s: float = Field(30, ge=0, description="before the second attempt; doubles with each further one")
     backoff_max_s: float = Field(600, ge=0, description="upper bound of the backoff")
 
-    keep_completed: bool = Field(True, description="finished renditions survive a retry")
-    cleanup_partial: bool = Field(True, description="remove the unfinished files of jobs that are given up")
-    keep_failed_work_s: float = Field(7 * 86400, ge=0, description="how long unfinished files are kept")
     keep_old_s: float = Field(3600, ge=0, description="how long a replaced generation stays for its players")
     event_retention_s: float = Field(30 * 86400, gt=0, description="how long events are kept")
 

@@ -405,7 +405,6 @@ class RegisterAnswer(TypedDict):
     name: str
     heartbeat_s: float
     long_poll_s: float
-    keep_completed: bool
     ffmpeg: str
     ffmpeg_nice: int
     stall_s: float

@@ -6,13 +6,13 @@ import json
 
 from sqlalchemy import Connection
 
-from tqstudio.engine.dispatch import Dispatch
 from tqstudio.engine.live import LiveBoard
 from tqstudio.engine.scheduling import now_us
 from tqstudio.engine.store import generations, jobs, operations, supervisors
 from tqstudio.engine.store.database import Database
 from tqstudio.engine.store.operations import Applied
 from tqstudio.engine.store.transitions import look
+from tqstudio.engine.workspace import Workspace
 from tqstudio.errors import MEANINGS, ErrorCode
 from tqstudio.lifecycle import Control, Decision, Effect, JobKind, JobStatus, Operation, decide, job_word
 from tqstudio.requests import ActionRequest
@@ -22,8 +22,8 @@ from tqstudio.schemas import ActionResult
 class Actions:
     """Applies operations by the lifecycle's table, and lets running workers know."""
 
-    def __init__(self, db: Database, board: LiveBoard, dispatch: Dispatch) -> None:
-        self._db, self._board, self._dispatch = db, board, dispatch
+    def __init__(self, db: Database, board: LiveBoard, workspace: Workspace) -> None:
+        self._db, self._board, self._workspace = db, board, workspace
 
     async def apply(self, request: ActionRequest, *, actor: str = "user") -> list[ActionResult]:
         """Do the operation to every job named; a refused one changes nothing and stops no other."""
@@ -32,7 +32,7 @@ class Actions:
             for job in request.ids:
                 facts = await self._db.read(look, job)
                 if facts and decide(facts.status, Operation.RESTART).effect is Effect.NOW:
-                    await self._dispatch.forget_work(job)
+                    await self._workspace.forget(job)
         results = await self._db.write(self._apply_all, request, actor)
         for result in results:
             if result["ok"]:

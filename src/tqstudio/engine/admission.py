@@ -146,6 +146,8 @@ class Admission:
             )
             return self._new_job(db, path, how, video, JobKind.NEW, "queued", now)
         changed = look.quick_hash is not None and look.quick_hash != known.quick_hash
+        if how.folder is not None and known.folder != how.folder:
+            videos.adopt(db, known.id, how.folder)
         generation = generations.current(db, known.id)
         newest = jobs.newest_job_of(db, known.id)
         if newest is not None and newest[1] in (JobStatus.PENDING, JobStatus.IN_PROGRESS, JobStatus.PAUSED):

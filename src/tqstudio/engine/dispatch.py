@@ -1,4 +1,4 @@
-"""Hands jobs to workers and takes their results: everything the worker side of the API asks for.
+"""Hands jobs to workers and hears of their progress.
 
 A claim that finds nothing waits for a hint that there may be work; the database alone decides, so a hint
 that is lost costs only the rest of the wait.
@@ -8,43 +8,31 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import random
-import shutil
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from pathlib import Path
 
-import structlog
 from sqlalchemy import Connection
 
 from tqstudio.config import Settings
-from tqstudio.engine import publishing
 from tqstudio.engine.live import Beat, LiveBoard, LiveJob
-from tqstudio.engine.scheduling import MICROSECOND, RetryRules, now_us
-from tqstudio.engine.store import claims, gates, generations, jobs, outcomes, progress, videos, workers
+from tqstudio.engine.scheduling import MICROSECOND, now_us
+from tqstudio.engine.store import claims, generations, jobs, progress, videos, workers
 from tqstudio.engine.store.claims import Claimant, Lease, Token
 from tqstudio.engine.store.database import Database
 from tqstudio.engine.store.events import EventRow
 from tqstudio.engine.store.progress import RenditionRow
 from tqstudio.engine.store.transitions import look
-from tqstudio.engine.views import place_of
-from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of, code_of
+from tqstudio.engine.workspace import Workspace
+from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
-from tqstudio.lifecycle import Control, GateKind, JobKind, JobStatus, RenditionStatus
+from tqstudio.lifecycle import Control, JobKind, JobStatus
 from tqstudio.requests import (
     ClaimRequest,
-    CompleteRequest,
-    FailRequest,
     HeartbeatRequest,
     ProgressRequest,
-    ReleaseRequest,
 )
 from tqstudio.schemas import ClaimedJob, HeartbeatAnswer
 from tqstudio.sources import encode
-
-_PUBLISH_LEASE_S = 600.0
-"""A publish may wait for a slow disk; the lease must outlast it."""
 
 _WAKING_TRIGGERS = frozenset({"gate_opened", "worker_enabled"})
 
@@ -59,20 +47,17 @@ class Identity:
 
 
 class Dispatch:
-    """The desk at which workers ask for jobs and hand in results."""
+    """The desk at which workers ask for jobs and report."""
 
     def __init__(
-        self, home: Home, settings: Settings, db: Database, board: LiveBoard, *, store_uuid: str
+        self, home: Home, settings: Settings, db: Database, board: LiveBoard, workspace: Workspace
     ) -> None:
         self._home, self._settings, self._db, self._board = home, settings, db, board
-        self._store_uuid = store_uuid
+        self._workspace = workspace
         self._work = asyncio.Event()
-        self._publishing: dict[int, asyncio.Task[JobStatus]] = {}
         self._waiting_gpus: dict[int, int] = {}
         self.closed = False
         """No job is handed out any more: the supervisor stops."""
-        self.rules = RetryRules(settings.backoff_s, settings.backoff_max_s, random.random)
-        self._log = structlog.get_logger()
 
     # Claiming
 
@@ -159,7 +144,7 @@ class Dispatch:
             "source": {"kind": "file", "path_b64": encode(video.source)},
             "source_size": video.size,
             "source_mtime_ns": video.mtime_ns,
-            "sink": {"kind": "file", "path_b64": encode(self.sink(video.output_root))},
+            "sink": {"kind": "file", "path_b64": encode(self._workspace.sink(video.output_root))},
             "profile": json.loads(spec.profile_json),
             "requested": None if spec.requested is None else list(spec.requested),
             "kept": kept,
@@ -169,14 +154,10 @@ class Dispatch:
             "lease_s": self._settings.lease_s,
         }
 
-    def sink(self, output_root: bytes) -> Path:
-        """The folder on the output's file system that workers write to: two homes may share an output."""
-        return Path(os.fsdecode(output_root)) / ".tqstudio" / self._store_uuid
-
     # While a job runs
 
     async def heartbeat(self, who: Identity, request: HeartbeatRequest) -> HeartbeatAnswer:
-        """A sign of life. Leases of this instance that it does not name are taken back."""
+        """A sign of life; renews the leases it names and tells what was asked of their jobs."""
         now = now_us()
         named = [Token(beat.job, beat.epoch, request.instance) for beat in request.jobs]
         held = {
@@ -233,7 +214,7 @@ class Dispatch:
 
     async def _adopt(self, who: Identity, token: Token) -> LiveJob:
         """A report of a job that this supervisor has not seen yet: believed if the lease is live."""
-        await self._require_lease(token)
+        await require_lease(self._db, token)
         facts = await self._db.read(look, token.job)
         self._board.begin(token, who.name, now_us())
         if facts is not None:
@@ -266,221 +247,13 @@ class Dispatch:
         for live in due:
             self._board.saved(live.token.job, now)
 
-    # How a job ends
 
-    async def complete(self, who: Identity, job: int, request: CompleteRequest) -> JobStatus:
-        """Publish what a worker made and mark the job done; a repeated call is answered as the first was.
-
-        Raises:
-            TqError: LOST_LEASE, NOT_FOUND; a failed publish is judged like a failure of the job.
-        """
-        task = self._publishing.get(job)
-        if task is None:
-            token = Token(job, request.epoch, request.instance)
-            before = await self._db.read(claims.first_answer, token)
-            if before is not None:
-                return before
-            task = asyncio.create_task(self._publish(who, token, request))
-            self._publishing[job] = task
-            task.add_done_callback(lambda _: self._publishing.pop(job, None))
-        return await asyncio.shield(task)
-
-    async def _publish(self, who: Identity, token: Token, request: CompleteRequest) -> JobStatus:
-        lease_us = int(_PUBLISH_LEASE_S * MICROSECOND)
-        if not await self._db.write(lambda db: claims.extend(db, [token], now=now_us(), lease_us=lease_us)):
-            await self._require_lease(token)
-        video, generation, number = await self._db.read(_publish_facts, token.job)
-        place = place_of(video)
-        manifest = request.manifest
-        kept = [row for row in generation.renditions if row.name in manifest.keep] if generation else []
-        kept_from = place.generation(generation.number) if generation else None
-        try:
-            published = await asyncio.to_thread(
-                publishing.publish, self.sink(video.output_root), place, number, manifest, kept, kept_from
-            )
-        except TqError as error:
-            return await self._failed(who, token, error, request.steps_by_name())
-        done = await self._db.write(self._record, who, token, video.id, request, published)
-        if not done:
-            raise TqError(ErrorCode.LOST_LEASE, f"job {token.job} was taken back while it was published")
-        self._board.end(token.job)
-        await asyncio.to_thread(self.discard_work, video.output_root, video.id)
-        return JobStatus.DONE
-
-    def _record(
-        self,
-        db: Connection,
-        who: Identity,
-        token: Token,
-        video: int,
-        request: CompleteRequest,
-        published: publishing.PublishedFiles,
-    ) -> bool:
-        now = now_us()
-        self._save_last(db, token, request.steps_by_name())
-        warnings = "; ".join(request.manifest.warnings)
-        detail = f"generation {published.number}" + (f"; {warnings}" if warnings else "")
-        if not outcomes.complete(db, token, now=now, worker=who.name, detail=detail):
-            return False
-        generations.record(
-            db,
-            video,
-            published.number,
-            settings_hash=request.manifest.settings_hash,
-            poster=published.poster,
-            renditions=published.renditions,
-            now=now,
-        )
-        if request.full_hash:
-            videos.set_full_hash(db, video, request.full_hash)
-        progress.settle_renditions(db, token.job, running_becomes=RenditionStatus.COMPLETED)
-        return True
-
-    async def fail(self, who: Identity, job: int, request: FailRequest) -> JobStatus:
-        token = Token(job, request.epoch, request.instance)
-        error = TqError(code_of(request.code), request.text, request.hint)
-        return await self._failed(who, token, error, request.steps_by_name())
-
-    async def _failed(
-        self, who: Identity, token: Token, error: TqError, steps: dict[str, float]
-    ) -> JobStatus:
-        failure = outcomes.Failure(error.code, error.message, error.hint, f"{token.epoch}.log")
-
-        def write(db: Connection) -> JobStatus | None:
-            now = now_us()
-            self._save_last(db, token, steps)
-            answer = outcomes.fail(db, token, failure, now=now, rules=self.rules, worker=who.name)
-            if answer is not None:
-                left = RenditionStatus.FAILED if answer is JobStatus.FAILED else RenditionStatus.PENDING
-                progress.settle_renditions(db, token.job, running_becomes=left)
-                if error.code is ErrorCode.DISK_LOW:
-                    video = look(db, token.job)
-                    row = videos.get(db, video.video) if video else None
-                    gates.shut(
-                        db,
-                        GateKind.DISK,
-                        error.message,
-                        now=now,
-                        actor=who.name,
-                        path=row.output_root if row else None,
-                    )
-            return answer
-
-        answer = await self._ended(token, await self._db.write(write))
-        if class_of(error.code) is ErrorClass.FATAL:
-            self._log.info("job failed", job=token.job, code=error.code.value, error=error.message)
-        return answer
-
-    async def release(self, who: Identity, job: int, request: ReleaseRequest) -> JobStatus:
-        """The worker stopped on request; what a person asked is true now."""
-        token = Token(job, request.epoch, request.instance)
-        reason = request.reason if isinstance(request.reason, Control) else None
-        steps = request.steps_by_name()
-
-        def write(db: Connection) -> tuple[JobStatus | None, Control]:
-            self._save_last(db, token, steps)
-            before = look(db, token.job)
-            answer = outcomes.release(db, token, reason, now=now_us(), worker=who.name)
-            wished = before.control if before is not None and answer is not None else Control.NONE
-            if wished is Control.RESTART:
-                progress.reset_renditions(db, token.job)
-            elif answer is not None:
-                progress.settle_renditions(db, token.job, running_becomes=RenditionStatus.PENDING)
-            return answer, wished
-
-        if self._board_control(token) is Control.RESTART:
-            # Before the job is claimable again: the next worker must not find what is to be forgotten.
-            await self.forget_work(job)
-        answer, _ = await self._db.write(write)
-        return await self._ended(token, answer)
-
-    def _board_control(self, token: Token) -> Control:
-        held = self._board.jobs.get(token.job)
-        return held.control if held is not None and held.token == token else Control.NONE
-
-    async def _ended(self, token: Token, answer: JobStatus | None) -> JobStatus:
-        if answer is not None:
-            held = self._board.jobs.get(token.job)
-            if held is not None and held.token == token:
-                self._board.end(token.job)
-            return answer
-        first = await self._db.read(claims.first_answer, token)
-        if first is not None:
-            return first
-        await self._require_lease(token)
+async def require_lease(db: Database, token: Token) -> None:
+    """Raise NOT_FOUND or LOST_LEASE unless the token's lease is live."""
+    if await db.read(look, token.job) is None:
+        raise TqError(ErrorCode.NOT_FOUND, f"there is no job {token.job}")
+    if await db.read(lambda c: claims.live(c, token, now=now_us())) is None:
         raise TqError(ErrorCode.LOST_LEASE, f"job {token.job} belongs to another worker now")
-
-    async def _require_lease(self, token: Token) -> None:
-        if await self._db.read(look, token.job) is None:
-            raise TqError(ErrorCode.NOT_FOUND, f"there is no job {token.job}")
-        if await self._db.read(lambda db: claims.live(db, token, now=now_us())) is None:
-            raise TqError(ErrorCode.LOST_LEASE, f"job {token.job} belongs to another worker now")
-
-    def _save_last(self, db: Connection, token: Token, steps: dict[str, float]) -> None:
-        """Store the last report with the outcome, in its transaction."""
-        live = self._board.jobs.get(token.job)
-        if live is None or live.token != token:
-            live = LiveJob(token, "", at=now_us())
-        _save(db, live, {**live.steps, **steps}, now_us())
-
-    # When a worker dies
-
-    async def lost(self, instance: str, worker: str, why: str) -> None:
-        """Take back every job that this life of a worker held; what it finished stays on disk."""
-        for lease in await self._db.read(claims.of_instance, instance):
-            await self.take_back(lease, worker, why)
-
-    async def take_back(self, lease: Lease, worker: str, why: str, event: str | None = None) -> None:
-        publishing_now = self._publishing.get(lease.job)
-        if publishing_now is not None:
-            # The worker has done its part; the supervisor finishes the publish without it.
-            await asyncio.wait([publishing_now])
-        token = Token(lease.job, lease.epoch, lease.instance)
-        if self._board_control(token) is Control.RESTART:
-            await self.forget_work(lease.job)
-
-        def write(db: Connection) -> JobStatus | None:
-            self._save_last(db, token, {})
-            answer = outcomes.lose(db, lease, now=now_us(), worker=worker, why=why, event=event)
-            if answer is not None:
-                left = RenditionStatus.FAILED if answer is JobStatus.FAILED else RenditionStatus.PENDING
-                progress.settle_renditions(db, lease.job, running_becomes=left)
-            return answer
-
-        answer = await self._db.write(write)
-        held = self._board.jobs.get(lease.job)
-        if answer is not None and held is not None and held.token == token:
-            self._board.end(lease.job)
-
-    async def recover(self) -> int:
-        """Take back the jobs whose lease has run out; looks at nothing but the lease."""
-        overdue = await self._db.read(lambda db: claims.expired(db, now=now_us()))
-        for lease in overdue:
-            row = await self._db.read(workers.by_id, lease.worker_id)
-            name = row.name if row else "?"
-            await self.take_back(lease, name, "the lease ran out", event="requeued:stale")
-        return len(overdue)
-
-    # Files of unfinished work
-
-    async def forget_work(self, job: int) -> None:
-        """Remove the finished segments of a job that starts over."""
-        facts = await self._db.read(look, job)
-        video = await self._db.read(videos.get, facts.video) if facts else None
-        if video is not None:
-            await asyncio.to_thread(self.discard_work, video.output_root, video.id)
-
-    def discard_work(self, output_root: bytes, video: int) -> None:
-        """Empty a video's segment store."""
-        shutil.rmtree(self.sink(output_root) / "segments" / str(video), ignore_errors=True)
-
-
-def _publish_facts(db: Connection, job: int) -> tuple[videos.VideoRow, generations.GenerationRow | None, int]:
-    facts = look(db, job)
-    video = videos.get(db, facts.video) if facts else None
-    if video is None:
-        raise TqError(ErrorCode.NOT_FOUND, f"there is no job {job}")
-    return video, generations.current(db, video.id), generations.next_number(db, video.id)
 
 
 def _is_significant(before: LiveJob, now: LiveJob) -> bool:
@@ -492,7 +265,8 @@ def _is_significant(before: LiveJob, now: LiveJob) -> bool:
     return [r.status for r in before.renditions or ()] != [r.status for r in now.renditions]
 
 
-def _save(db: Connection, live: LiveJob, steps: dict[str, float], now: int) -> None:
+def save_report(db: Connection, live: LiveJob, steps: dict[str, float], now: int) -> None:
+    """Store a report with the seconds spent in each step."""
     progress.save(
         db,
         live.token,
@@ -510,7 +284,7 @@ def _save(db: Connection, live: LiveJob, steps: dict[str, float], now: int) -> N
 
 def _save_all(db: Connection, due: list[LiveJob], now: int) -> None:
     for live in due:
-        _save(db, live, dict(live.steps), now)
+        save_report(db, live, dict(live.steps), now)
 
 
 def _flush(

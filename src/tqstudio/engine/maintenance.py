@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from tqstudio.config import Settings
 from tqstudio.engine import publishing
 from tqstudio.engine.dispatch import Dispatch
 from tqstudio.engine.publishing import Place
+from tqstudio.engine.results import Results
 from tqstudio.engine.scheduling import MICROSECOND, now_us
 from tqstudio.engine.store import events, gates, generations, jobs, supervisors
 from tqstudio.engine.store.database import Database
@@ -24,6 +26,7 @@ from tqstudio.lifecycle import GateKind
 _SAVE_S = 1.0
 _GATE_S = 5.0
 _RETENTION_S = 60.0
+_DISK_TRY_MAX_S = 600.0
 _ANSWERS_KEPT_S = 86_400.0
 
 
@@ -31,10 +34,12 @@ class Maintenance:
     """The supervisor's schedule; `start` and `stop` tolerate any order."""
 
     def __init__(
-        self, settings: Settings, db: Database, dispatch: Dispatch, reap: Callable[[], None]
+        self, settings: Settings, db: Database, dispatch: Dispatch, results: Results, reap: Callable[[], None]
     ) -> None:
-        self._settings, self._db, self._dispatch, self._reap = settings, db, dispatch, reap
+        self._settings, self._db, self._dispatch, self._results = settings, db, dispatch, results
+        self._reap = reap
         self._scheduler: AsyncIOScheduler | None = None
+        self._disk_tries: dict[bytes, tuple[int, float]] = {}
         self._log = structlog.get_logger()
 
     def start(self) -> None:
@@ -81,16 +86,30 @@ class Maintenance:
 
     async def recover(self) -> None:
         self._reap()
-        if recovered := await self._dispatch.recover():
+        if recovered := await self._results.recover():
             self._log.warning("took back jobs whose lease ran out", jobs=recovered)
 
     async def reopen_disk_gate(self) -> None:
-        """Open the disk gate once its volume has the reserve again."""
-        for gate in await self._db.read(gates.listing):
-            if gate.kind is GateKind.DISK and gate.path is not None:
-                free = await asyncio.to_thread(free_bytes, Path(os.fsdecode(gate.path)))
-                if free is not None and free > self._settings.disk_reserve_bytes:
-                    await self._db.write(_open_disk_gate)
+        """Open the disk gate once its volume has the reserve again.
+
+        A job that needs more than there is shuts it again at once; every further try waits twice as long.
+        """
+        now = time.monotonic()
+        shut = {gate.path for gate in await self._db.read(gates.listing) if gate.kind is GateKind.DISK}
+        self._disk_tries = {
+            path: (tries, due)
+            for path, (tries, due) in self._disk_tries.items()
+            if path in shut or now < due + _DISK_TRY_MAX_S
+        }
+        for path in shut:
+            if path is None:
+                continue
+            tries, due = self._disk_tries.get(path, (0, now))
+            free = await asyncio.to_thread(free_bytes, Path(os.fsdecode(path)))
+            if now >= due and free is not None and free > self._settings.disk_reserve_bytes:
+                wait_s = min(_DISK_TRY_MAX_S, _GATE_S * 2.0 ** min(tries, 20))
+                self._disk_tries[path] = (tries + 1, now + wait_s)
+                await self._db.write(_open_disk_gate)
 
     async def clean_up(self) -> None:
         """Remove replaced generations after their grace, old events and old answers."""

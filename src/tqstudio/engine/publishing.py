@@ -24,8 +24,11 @@ from tqstudio.engine.media.playlists import AudioEntry, Variant, master_playlist
 from tqstudio.engine.store.generations import PublishedRow
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.requests import Manifest, ManifestRendition
+from tqstudio.sources import display
 
 MASTER_NAME = "master.m3u8"
+OWNER_NAME = ".owner"
+"""Says whose folder it is: two homes, or a person, may want the same name below one output."""
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV, errno.EINVAL)
 
 
@@ -46,6 +49,35 @@ class Place:
 
     def generation(self, number: int) -> Path:
         return self.folder / f"v{number}"
+
+
+def own(place: Place, owner: str, current: int | None) -> Place:
+    """The place itself when its folder is free or this owner's, else one with a number behind its slug.
+
+    A folder that somebody else filled, a person or the supervisor of another home, is never written to.
+
+    Args:
+        owner: names the store and the video.
+        current: the video's current generation, which proves the folder its own if the note was lost.
+
+    Raises:
+        OSError: the folder cannot be made.
+    """
+    slug, tries = place.slug, 1
+    while True:
+        candidate = Place(place.output_root, slug)
+        candidate.folder.mkdir(parents=True, exist_ok=True)
+        note = candidate.folder / OWNER_NAME
+        try:
+            if note.read_text() == owner:
+                return candidate
+        except FileNotFoundError:
+            ours = slug == place.slug and current is not None and place.generation(current).is_dir()
+            if ours or not any(candidate.folder.iterdir()):
+                _write(note, owner.encode())
+                return candidate
+        tries += 1
+        slug = f"{place.slug}-{tries}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +131,16 @@ def publish(
         _sync(place.folder)
         point_master(place, number, rows)
     except OSError as error:
-        code = ErrorCode.DISK_LOW if error.errno in (errno.ENOSPC, errno.EDQUOT) else ErrorCode.PUBLISH_FAILED
-        raise TqError(code, f"cannot write to {place.folder}: {error.strerror or error}") from error
+        raise unwritable(place, error) from error
     return PublishedFiles(number, tuple(rows), poster)
+
+
+def unwritable(place: Place, error: OSError) -> TqError:
+    """What a failed write below the output means."""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    code = ErrorCode.DISK_LOW if full else ErrorCode.PUBLISH_FAILED
+    shown = display(os.fsencode(place.folder))
+    return TqError(code, f"cannot write to {shown}: {error.strerror or error}")
 
 
 def point_master(place: Place, number: int, rows: Sequence[PublishedRow]) -> None:

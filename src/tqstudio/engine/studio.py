@@ -14,6 +14,7 @@ from tqstudio.engine.intake import Intake
 from tqstudio.engine.live import LiveBoard
 from tqstudio.engine.media.ffmpeg import FFmpeg
 from tqstudio.engine.pool import Identities, WorkerPool
+from tqstudio.engine.results import Results
 from tqstudio.engine.store.database import Database
 from tqstudio.home import Home
 
@@ -28,6 +29,7 @@ class Studio:
     board: LiveBoard
     broadcast: Broadcast
     dispatch: Dispatch
+    results: Results
     admission: Admission
     actions: Actions
     intake: Intake

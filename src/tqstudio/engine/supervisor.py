@@ -34,15 +34,18 @@ from tqstudio.engine.maintenance import Maintenance
 from tqstudio.engine.media import ffmpeg, hardware
 from tqstudio.engine.media.ffmpeg import FFmpeg
 from tqstudio.engine.pool import Identities, Slot, WorkerPool, default_cpu_workers
+from tqstudio.engine.results import Results
 from tqstudio.engine.scheduling import now_us
-from tqstudio.engine.store import claims, folders, outcomes, supervisors, videos, workers
+from tqstudio.engine.store import claims, folders, gates, outcomes, supervisors, videos, workers
 from tqstudio.engine.store.database import Database
 from tqstudio.engine.store.events import EventRow
 from tqstudio.engine.store.folders import FolderRow
 from tqstudio.engine.studio import Studio
 from tqstudio.engine.views import event_view, job_live
+from tqstudio.engine.workspace import Workspace
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
+from tqstudio.lifecycle import GateKind
 from tqstudio.sources import display
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -98,7 +101,9 @@ class _Supervisor:
         uuid = db.write_now(supervisors.take_over, pid=os.getpid(), version=__version__, now=now_us())
         board = LiveBoard()
         broadcast = Broadcast(event_view)
-        dispatch = Dispatch(home, settings, db, board, store_uuid=uuid)
+        workspace = Workspace(db, uuid)
+        dispatch = Dispatch(home, settings, db, board, workspace)
+        results = Results(settings, db, board, workspace)
         identities = Identities()
         self._ending: Ending | None = None
         self._ending_changed = asyncio.Event()
@@ -109,21 +114,22 @@ class _Supervisor:
             board=board,
             broadcast=broadcast,
             dispatch=dispatch,
+            results=results,
             admission=Admission(home, settings, db),
-            actions=Actions(db, board, dispatch),
+            actions=Actions(db, board, workspace),
             intake=Intake(
                 default_settle_s=settings.settle_s,
                 rescan_s=settings.rescan_s,
                 offer=self._offer,
                 known=self._known,
             ),
-            pool=WorkerPool(home, db, identities, dispatch.lost),
+            pool=WorkerPool(home, db, identities, results.lost),
             identities=identities,
             ffmpeg=found,
             started_at=now_us(),
             request_stop=lambda drain: self.end(Ending.WHEN_IDLE if drain else Ending.NOW),
         )
-        self._maintenance = Maintenance(settings, db, dispatch, self.studio.pool.reap)
+        self._maintenance = Maintenance(settings, db, dispatch, results, self.studio.pool.reap)
 
     # Life
 
@@ -140,6 +146,7 @@ class _Supervisor:
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         snapshots = asyncio.create_task(self._snapshots())
         starting = asyncio.create_task(self._start_parts())
+        starting.add_done_callback(self._report_failed_start)
         self._log.info("supervisor started", pid=os.getpid(), home=str(self._home.root))
         try:
             waiting = asyncio.create_task(self._until_ended())
@@ -164,6 +171,10 @@ class _Supervisor:
                 self._log.info("gpu found", device=device.label, encoder=device.encoder)
                 self.studio.pool.start(Slot(device.name, "gpu", device.encoder, device.index, device.label))
 
+    def _report_failed_start(self, starting: asyncio.Task[None]) -> None:
+        if not starting.cancelled() and (error := starting.exception()) is not None:
+            self._log.error("a part did not start", exc_info=error)
+
     def _cpu_workers(self) -> int:
         chosen = self._settings.workers
         return chosen or default_cpu_workers(os.cpu_count() or 1, psutil.virtual_memory().total)
@@ -173,8 +184,7 @@ class _Supervisor:
         self.studio.dispatch.closed = True
         self.studio.dispatch.wake()
         starting.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await starting
+        await asyncio.wait([starting])
         await self.studio.intake.stop()
         await self.studio.pool.stop()
         self._maintenance.stop()
@@ -209,6 +219,8 @@ class _Supervisor:
     async def _take_back_what_was_running(self) -> None:
         """Jobs of workers that died with an earlier supervisor; the lock proves that it is gone."""
         await self._db.write(workers.forget_processes)
+        # Whether the disk is still full is for the first job to find out.
+        await self._db.write(lambda db: gates.reopen(db, GateKind.DISK, now=now_us(), actor="supervisor"))
         for lease in await self._db.read(claims.running):
             await self._db.write(
                 outcomes.requeue, lease, now=now_us(), why="the supervisor ended while it was running"

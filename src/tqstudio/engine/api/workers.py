@@ -59,7 +59,6 @@ async def register(studio: TheStudio, who: TheWorker, request: RegisterRequest) 
         "name": who.name,
         "heartbeat_s": settings.heartbeat_s,
         "long_poll_s": settings.long_poll_s,
-        "keep_completed": settings.keep_completed,
         "ffmpeg": studio.ffmpeg.path,
         "ffmpeg_nice": settings.ffmpeg_nice,
         "stall_s": settings.stall_s,
@@ -86,19 +85,19 @@ async def progress(studio: TheStudio, who: TheWorker, job: int, request: Progres
 
 @router.post("/worker/jobs/{job}/complete")
 async def complete(studio: TheStudio, who: TheWorker, job: int, request: CompleteRequest) -> OutcomeAnswer:
-    status = await studio.dispatch.complete(who, job, request)
+    status = await studio.results.complete(who, job, request)
     return {"job": job, "status": status.value}
 
 
 @router.post("/worker/jobs/{job}/fail")
 async def fail(studio: TheStudio, who: TheWorker, job: int, request: FailRequest) -> OutcomeAnswer:
-    status = await studio.dispatch.fail(who, job, request)
+    status = await studio.results.fail(who, job, request)
     return {"job": job, "status": status.value}
 
 
 @router.post("/worker/jobs/{job}/release")
 async def release(studio: TheStudio, who: TheWorker, job: int, request: ReleaseRequest) -> OutcomeAnswer:
-    status = await studio.dispatch.release(who, job, request)
+    status = await studio.results.release(who, job, request)
     return {"job": job, "status": status.value}
 
 

@@ -142,6 +142,16 @@ def set_facts(db: Connection, video: int, facts: Mapping[str, Any], *, quick_has
     )
 
 
+def set_slug(db: Connection, video: int, slug: str) -> None:
+    """The folder below the output that the video's ladder was published in."""
+    db.execute(text("UPDATE video SET slug = :slug WHERE id = :id"), {"slug": slug, "id": video})
+
+
+def adopt(db: Connection, video: int, folder: int) -> None:
+    """A video that was added by hand lies in a drop folder now."""
+    db.execute(text("UPDATE video SET folder_id = :folder WHERE id = :id"), {"folder": folder, "id": video})
+
+
 def set_full_hash(db: Connection, video: int, full_hash: str) -> None:
     db.execute(text("UPDATE video SET full_hash = :full WHERE id = :id"), {"full": full_hash, "id": video})
 

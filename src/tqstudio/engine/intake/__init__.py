@@ -1,0 +1,13 @@
+"""Drop folders: finding the videos in them, and waiting until each is complete.
+
+`Intake` holds the folders, one `FolderIntake` each. `watch` brings hints from inotify, `scan` reads the
+disk, `rules` judges names, `settling` and `writers` tell complete files from growing ones, `mounts` knows
+where inotify is blind.
+"""
+
+from __future__ import annotations
+
+from tqstudio.engine.intake.folder import FolderState
+from tqstudio.engine.intake.folders import Intake
+
+__all__ = ["FolderState", "Intake"]

@@ -1,0 +1,79 @@
+"""What became of each file of a folder: in the database, offered, refused, or left out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from itertools import chain, islice
+
+from tqstudio.engine.intake.settling import Look, Stamp
+from tqstudio.sources import display
+
+MAX_SKIPPED = 100
+"""Left-out files that are named; more would help nobody."""
+
+
+class Account:
+    """The files that need nothing more, and why some are left out."""
+
+    def __init__(self, root: bytes) -> None:
+        self._prefix = len(os.path.join(root, b""))
+        self._stored: Mapping[bytes, Stamp] = {}
+        self._offered: dict[bytes, Stamp] = {}
+        self._refused: dict[bytes, tuple[Look, str]] = {}
+        self._failed: dict[bytes, str] = {}
+        self._odd: dict[bytes, str] = {}
+
+    def is_done(self, path: bytes, stamp: Stamp) -> bool:
+        """Whether this state of the file is in the database, or was offered since."""
+        return self._stored.get(path) == stamp or self._offered.get(path) == stamp
+
+    def is_refused(self, path: bytes, look: Look) -> bool:
+        """Whether the file was refused and is still what it was then; otherwise it gets another chance."""
+        refused = self._refused.get(path)
+        if refused is None or refused[0] == look:
+            return refused is not None
+        del self._refused[path]
+        return False
+
+    def is_noted(self, path: bytes) -> bool:
+        """Whether something is remembered against the file."""
+        return path in self._refused or path in self._failed or path in self._odd
+
+    def store(self, known: Mapping[bytes, Stamp]) -> None:
+        self._stored = known
+
+    def offered(self, path: bytes, stamp: Stamp) -> None:
+        self._offered[path] = stamp
+
+    def refused(self, path: bytes, look: Look, reason: str) -> None:
+        """Leave this state of the file out for good."""
+        self._refused[path] = (look, reason)
+
+    def failed(self, path: bytes, reason: str) -> None:
+        """Leave the file out until the next look through the folder."""
+        self._failed[path] = reason
+
+    def leave_out(self, looked_at: Iterable[bytes], odd: Mapping[bytes, str]) -> None:
+        """Of the paths looked at, those in `odd` are left out by their kind, and the others no more."""
+        for path in looked_at:
+            self._odd.pop(path, None)
+        self._odd.update(odd)
+
+    def begin_anew(self, there: set[bytes], odd: dict[bytes, str]) -> None:
+        """After a look through everything: only what is there counts, and what failed is tried again."""
+        self._refused = {path: why for path, why in self._refused.items() if path in there}
+        self._failed = {}
+        self._odd = odd
+
+    def forget(self, paths: Iterable[bytes]) -> None:
+        for path in paths:
+            self._refused.pop(path, None)
+            self._failed.pop(path, None)
+            self._odd.pop(path, None)
+
+    def skipped(self) -> tuple[tuple[str, str], ...]:
+        """Name within the folder and reason; refusals are named before what is left out by its kind."""
+        refused = ((path, reason) for path, (_, reason) in self._refused.items())
+        every = chain(refused, self._failed.items(), self._odd.items())
+        return tuple((display(path[self._prefix :]), reason) for path, reason in islice(every, MAX_SKIPPED))

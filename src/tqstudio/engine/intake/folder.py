@@ -1,0 +1,296 @@
+"""One drop folder: its looks at the disk, its waiting files, what it offers and what it leaves out."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+import structlog
+
+from tqstudio.engine.intake import troubles
+from tqstudio.engine.intake.account import Account
+from tqstudio.engine.intake.hints import Hint, Inbox
+from tqstudio.engine.intake.mounts import is_blind
+from tqstudio.engine.intake.rules import Choice, Rules
+from tqstudio.engine.intake.scan import Findings, Problem, Scanner, Seen
+from tqstudio.engine.intake.settling import Look, Settling, Stamp
+from tqstudio.engine.intake.watch import Notifier, TreeWatch
+from tqstudio.engine.intake.writers import open_for_writing
+from tqstudio.engine.store.folders import FolderRow
+from tqstudio.errors import TqError
+from tqstudio.sources import display
+
+POLL_S = 5.0
+"""Between two looks through a folder where inotify does not help, or which is gone."""
+
+_SCAN_SHARE = 10
+"""A look through takes at most one part in this many of the time: a slow mount is looked at less often."""
+
+_BREATH_S = 0.2
+"""Between two looks through everything that hints ask for: removing a tree asks a thousand times."""
+
+Offer = Callable[[FolderRow, bytes], Awaitable[None]]
+Known = Callable[[FolderRow], Awaitable[Mapping[bytes, Stamp]]]
+_T = TypeVar("_T")
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class FolderState:
+    """How a folder stands, for people."""
+
+    settling: int
+    """Files that are not complete yet."""
+    skipped: tuple[tuple[str, str], ...]
+    """Name within the folder and reason of what was left out."""
+    watch: Literal["inotify", "polling"]
+    problem: Problem | None
+
+
+class FolderIntake:
+    """Watches one folder as long as its task runs; everything but `_on_thread` happens on the event loop.
+
+    One round follows another, so that no two looks at this folder are ever under way at once.
+    """
+
+    def __init__(
+        self,
+        row: FolderRow,
+        notifier: Notifier,
+        *,
+        settle_s: float,
+        rescan_s: float,
+        apart: Collection[bytes],
+        offer: Offer,
+        known: Known,
+    ) -> None:
+        self.row = row
+        self._notifier = notifier
+        self._rescan_s = rescan_s
+        self._offer = offer
+        self._known = known
+        self._rules = Rules(row.patterns)
+        self._settling = Settling(settle_s)
+        self._account = Account(row.path)
+        self._halt = threading.Event()
+        self._scanner = Scanner(
+            row.path,
+            self._rules,
+            recursive=row.recursive,
+            trust_inotify=row.watch == "inotify",
+            apart=apart,
+            accounted=self._account.is_done,
+            halt=self._halt,
+        )
+        self._thread = ThreadPoolExecutor(1, f"intake-{row.id}")
+        self._task: asyncio.Task[None] | None = None
+
+        self._wake = asyncio.Event()
+        self._inbox = Inbox()
+        self._rescan_asked = True
+        self._next_scan = 0.0
+        self._scan_earliest = 0.0
+        self._scan_since: float | None = None
+
+        self._tree: TreeWatch | None = None
+        self._blind = row.watch == "auto" and is_blind(row.path)
+        self._limit: int | None = None
+        self._problem: Problem | None = None
+
+    def start(self) -> None:
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name=f"intake of folder {self.row.id}")
+
+    async def stop(self) -> None:
+        """End the watch; a look that hangs on a dead mount is left to itself."""
+        self._halt.set()
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+        if self._tree is not None:
+            self._tree.close()
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def rescan_soon(self) -> None:
+        self._rescan_asked = True
+        self._wake.set()
+
+    def keep_apart(self, apart: Collection[bytes]) -> None:
+        """Change which folders below this one are not part of it."""
+        if set(apart) != set(self._scanner.apart):
+            self._scanner.apart = apart
+            self.rescan_soon()
+
+    def state(self) -> FolderState:
+        problem = self._problem
+        if self._scan_since is not None and time.monotonic() - self._scan_since > troubles.SLOW_S:
+            problem = troubles.no_answer(self.row.path)
+        elif problem is None and self._limit is not None:
+            problem = troubles.no_room(self._limit, self.row.path)
+        return FolderState(
+            settling=len(self._settling),
+            skipped=self._account.skipped(),
+            watch="polling" if self._is_polling() else "inotify",
+            problem=problem,
+        )
+
+    def _is_polling(self) -> bool:
+        return self.row.watch == "polling" or self._blind or self._limit is not None
+
+    # Hints, as the watch delivers them.
+
+    def _receive(self, hints: list[Hint]) -> None:
+        self._inbox.add(hints, matters=self._matters, awaited=self._settling.__contains__)
+        self._wake.set()
+
+    def _matters(self, path: bytes) -> bool:
+        if path in self._settling or self._account.is_noted(path):
+            return True
+        relative = path[len(os.path.join(self.row.path, b"")) :]
+        return self._rules.choose(relative) is not Choice.IGNORE
+
+    # The rounds.
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self._round()
+            except Exception:
+                _log.exception("a look at a drop folder failed", action="intake", folder=self.row.id)
+                self._next_scan = time.monotonic() + min(self._rescan_s, POLL_S)
+                # What failed may be due at once again.
+                await asyncio.sleep(_BREATH_S)
+            await self._pause()
+
+    async def _pause(self) -> None:
+        """Sleep until a hint comes, the next file is due, or everything is to be looked through."""
+        due, scan = self._settling.next_due(), self._scan_due()
+        until = scan if due is None else min(due, scan)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, until - time.monotonic())):
+                await self._wake.wait()
+        self._wake.clear()
+
+    def _scan_due(self) -> float:
+        if self._rescan_asked:
+            return 0.0
+        return min(self._next_scan, self._scan_earliest) if self._inbox.lost else self._next_scan
+
+    async def _round(self) -> None:
+        now = time.monotonic()
+        scan = now >= self._scan_due()
+        hinted = self._inbox.take()
+        if scan:
+            findings = await self._look_through()
+        else:
+            paths = hinted.files.union(self._settling.due(now))
+            if not paths and not hinted.directories:
+                return
+            findings = await self._look_at(paths, hinted.directories)
+        await self._offer_settled(self._settle(findings.files, hinted.arrived))
+
+    async def _look_at(self, paths: set[bytes], directories: set[bytes]) -> Findings:
+        tree = None if self._blind else self._tree
+        findings = await self._on_thread(lambda: self._scanner.part(sorted(paths), sorted(directories), tree))
+        self._limit = findings.limit or self._limit
+        away = paths - findings.files.keys()
+        for path in away:
+            self._settling.forget(path)
+        self._account.forget(away)
+        self._account.leave_out(paths, findings.odd)
+        return findings
+
+    async def _look_through(self) -> Findings:
+        """The truth: all files, whatever hints came or did not."""
+        self._rescan_asked = self._inbox.lost = False
+        began = self._scan_since = time.monotonic()
+        try:
+            self._open_watch()
+            findings = await self._on_thread(lambda: self._scanner.everything(self._tree))
+        finally:
+            self._scan_since = None
+        if findings.problem != self._problem and findings.problem is not None:
+            _log.warning(findings.problem[1], action="intake", folder=self.row.id, code=findings.problem[0])
+        self._problem, self._blind = findings.problem, findings.blind
+        if self._tree is not None:
+            self._limit = findings.limit
+        await self._leave_known(findings)
+        there = set(findings.files)
+        self._settling.keep(there)
+        self._account.begin_anew(there, findings.odd)
+        self._plan_next_scan(time.monotonic() - began)
+        return findings
+
+    def _open_watch(self) -> None:
+        """Have a watch for the walk to fill, where one is wanted; tried again at each look through."""
+        if self._tree is None and self.row.watch != "polling" and not self._blind:
+            try:
+                self._tree = self._notifier.tree(self._receive)
+            except OSError as error:
+                self._limit = error.errno
+
+    async def _leave_known(self, findings: Findings) -> None:
+        """Take out what the database has; it is asked only when something is new, so idling costs nothing."""
+        if all(path in self._settling or self._account.is_noted(path) for path in findings.files):
+            return
+        self._account.store(await self._known(self.row))
+        findings.files = {
+            path: seen
+            for path, seen in findings.files.items()
+            if not self._account.is_done(path, seen.look.stamp)
+        }
+
+    def _plan_next_scan(self, took: float) -> None:
+        alone = self._is_polling() or self._problem is not None
+        interval = min(self._rescan_s, POLL_S) if alone else self._rescan_s
+        now = time.monotonic()
+        self._next_scan = now + max(interval, took * _SCAN_SHARE)
+        self._scan_earliest = now + max(_BREATH_S, took)
+
+    def _settle(self, files: Mapping[bytes, Seen], arrived: set[bytes]) -> dict[bytes, Look]:
+        """Take in looks; the files that have settled by them."""
+        return {
+            path: look
+            for path, (look, at) in files.items()
+            if not self._account.is_refused(path, look)
+            and self._settling.see(path, look, at, complete=path in arrived)
+        }
+
+    async def _offer_settled(self, settled: Mapping[bytes, Look]) -> None:
+        if not settled:
+            return
+        wanted = {look.identity: path for path, look in settled.items()}
+        busy = await self._on_thread(lambda: open_for_writing(wanted))
+        for path, look in settled.items():
+            if look.identity in busy:
+                self._settling.hold(path, time.monotonic())
+                continue
+            if look.size == 0:
+                self._account.refused(path, look, troubles.EMPTY)
+            else:
+                await self._offer_one(path, look)
+            self._settling.forget(path)
+
+    async def _offer_one(self, path: bytes, look: Look) -> None:
+        self._account.forget([path])
+        try:
+            await self._offer(self.row, path)
+        except TqError as error:
+            self._account.refused(path, look, error.message)
+        except Exception:
+            _log.exception("a file could not be queued", action="intake", path=display(path))
+            self._account.failed(path, troubles.NOT_QUEUED)
+        else:
+            self._account.offered(path, look.stamp)
+
+    async def _on_thread(self, look: Callable[[], _T]) -> _T:
+        """Read the disk on this folder's own thread: a mount that hangs holds up no other folder."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, look)

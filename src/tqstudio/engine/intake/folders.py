@@ -1,0 +1,114 @@
+"""All drop folders together: which are watched, and how each stands."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping, Sequence
+
+from tqstudio.engine.intake.folder import FolderIntake, FolderState, Known, Offer
+from tqstudio.engine.intake.watch import Notifier
+from tqstudio.engine.store.folders import FolderRow
+
+
+class Intake:
+    """Offers every video in the drop folders once it is complete.
+
+    A file is offered again when its size or modification time differ from what was offered and from what
+    `known` tells. `offer` may raise a `TqError`, which leaves the file out until it changes; after any other
+    exception it is offered again following the next look through the folder.
+
+    Args:
+        default_settle_s: for folders that name none.
+        rescan_s: between two looks through a folder whose changes inotify tells.
+        offer: awaited with a folder and a complete file.
+        known: the files of a folder that are in the database: path → (size, mtime_ns).
+        exclude: directories that are part of no folder, wherever they lie; the home, for one.
+    """
+
+    def __init__(
+        self,
+        *,
+        default_settle_s: float,
+        rescan_s: float,
+        offer: Offer,
+        known: Known,
+        exclude: Sequence[bytes] = (),
+    ) -> None:
+        self._default_settle_s = default_settle_s
+        self._rescan_s = rescan_s
+        self._offer = offer
+        self._known = known
+        self._exclude = tuple(exclude)
+        self._notifier: Notifier | None = None
+        self._rows: tuple[FolderRow, ...] = ()
+        self._watched: dict[int, FolderIntake] = {}
+        self._changing = asyncio.Lock()
+
+    async def start(self) -> None:
+        """Begin with the folders set so far; a second start changes nothing."""
+        async with self._changing:
+            if self._notifier is None:
+                self._notifier = Notifier(asyncio.get_running_loop())
+                await self._watch(self._notifier)
+
+    async def set_folders(self, folders: Sequence[FolderRow]) -> None:
+        """Watch exactly these from now on. New and changed ones are looked through at once."""
+        async with self._changing:
+            self._rows = tuple(folders)
+            if self._notifier is not None:
+                await self._watch(self._notifier)
+
+    def rescan_soon(self, folder_id: int | None = None) -> None:
+        """Look through this folder, or all, without waiting for the next turn."""
+        for number, watched in self._watched.items():
+            if folder_id in (None, number):
+                watched.rescan_soon()
+
+    def states(self) -> Mapping[int, FolderState]:
+        """How each folder stands, by id; one that is switched off is simply quiet."""
+        quiet = {
+            row.id: FolderState(0, (), "polling" if row.watch == "polling" else "inotify", None)
+            for row in self._rows
+        }
+        return quiet | {number: watched.state() for number, watched in self._watched.items()}
+
+    async def stop(self) -> None:
+        """End all watches; files that were waited for are found again at the next start."""
+        async with self._changing:
+            notifier, self._notifier = self._notifier, None
+            watched, self._watched = self._watched, {}
+            await asyncio.gather(*(one.stop() for one in watched.values()))
+            if notifier is not None:
+                await notifier.close()
+
+    async def _watch(self, notifier: Notifier) -> None:
+        wanted = {row.id: row for row in self._rows if row.enabled}
+        ended = [n for n, watched in self._watched.items() if wanted.get(n) != watched.row]
+        await asyncio.gather(*(self._watched.pop(number).stop() for number in ended))
+        for number, row in wanted.items():
+            if number in self._watched:
+                self._watched[number].keep_apart(self._apart(row))
+                continue
+            self._watched[number] = FolderIntake(
+                row,
+                notifier,
+                settle_s=self._default_settle_s if row.settle_s is None else row.settle_s,
+                rescan_s=self._rescan_s,
+                apart=self._apart(row),
+                offer=self._offer,
+                known=self._known,
+            )
+            self._watched[number].start()
+
+    def _apart(self, row: FolderRow) -> tuple[bytes, ...]:
+        """What may lie below a folder and is not part of it.
+
+        A drop folder within another keeps its files to itself, switched off or not: else one file would
+        make two jobs. Nobody's outputs are sources.
+        """
+        others = {other.path for other in self._rows if other.id != row.id}
+        outputs = {other.output_root for other in self._rows}
+        own = os.path.normpath(row.path)
+        apart = others | outputs | set(self._exclude)
+        return tuple(sorted(path for path in apart if os.path.normpath(path) != own))

@@ -1,0 +1,95 @@
+"""Which names in a drop folder are taken, passed over in silence, or named to the person as left out."""
+
+from __future__ import annotations
+
+import os
+from enum import Enum
+from fnmatch import fnmatchcase
+
+from tqstudio.sources import is_temporary, is_video_name
+
+NOT_A_VIDEO = "not a video by its name; a pattern for the folder, such as *.dv, takes it"
+
+_COMPANIONS = frozenset(
+    (
+        b".ass .ssa .srt .sub .idx .sup .vtt .nfo .txt .log .md .csv .pdf .htm .html .url .xml .json .yaml"
+        b" .jpg .jpeg .png .gif .webp .bmp .tbn .ini .db .lnk .md5 .sha1 .sha256 .sfv .par2 .torrent"
+        b" .m3u8 .m4s .mpd .thm .lrv"
+    ).split()
+)
+"""What lies beside videos and surprises nobody when it stays there: subtitles, notes, pictures, checksums."""
+
+
+class Choice(Enum):
+    TAKE = "take"
+    IGNORE = "ignore"
+    TELL = "tell"
+
+
+class Rules:
+    """The name rules of one folder.
+
+    Args:
+        patterns: globs relative to the folder, compared without case. `*` and `?` stay within one path
+            component, `**` spans any number of them; a pattern without `/` is matched against the file's
+            name at any depth. None at all means every video extension.
+    """
+
+    def __init__(self, patterns: tuple[str, ...]) -> None:
+        self._patterns = [_Pattern(pattern) for pattern in patterns if pattern.strip("/ ")]
+
+    def choose(self, relative: bytes) -> Choice:
+        name = os.path.basename(relative)
+        if is_temporary(name):
+            return Choice.IGNORE
+        video = is_video_name(name)
+        if self._patterns:
+            matching = [pattern for pattern in self._patterns if pattern.matches(relative)]
+            if not matching:
+                return Choice.IGNORE
+            # `cam1/**` says where, not what: a subtitle there is still no video. `*.dv` says what.
+            if any(pattern.names_a_kind for pattern in matching):
+                return Choice.TAKE
+        if video:
+            return Choice.TAKE
+        return Choice.IGNORE if is_companion(name) else Choice.TELL
+
+
+def is_companion(name: bytes) -> bool:
+    return os.path.splitext(name)[1].lower() in _COMPANIONS
+
+
+class _Pattern:
+    def __init__(self, pattern: str) -> None:
+        parts = [part for part in pattern.lower().split("/") if part not in ("", ".")]
+        if pattern.endswith("/"):
+            parts.append("**")
+        elif len(parts) == 1 and not pattern.startswith("/"):
+            parts.insert(0, "**")
+        self._parts = parts
+        self.names_a_kind = "." in parts[-1] and not set(parts[-1]) <= set("*?.")
+
+    def matches(self, relative: bytes) -> bool:
+        """Walk the path, keeping every position the pattern may be at: linear for any number of `**`."""
+        at = self._reach({0})
+        for component in os.fsdecode(relative).lower().split("/"):
+            step = set()
+            for position in at:
+                if position == len(self._parts):
+                    continue
+                if self._parts[position] == "**":
+                    step.add(position)
+                elif fnmatchcase(component, self._parts[position]):
+                    step.add(position + 1)
+            at = self._reach(step)
+        return len(self._parts) in at
+
+    def _reach(self, positions: set[int]) -> set[int]:
+        """The positions with those behind each `**`, which may stand for nothing."""
+        reached = set(positions)
+        for position in positions:
+            at = position
+            while at < len(self._parts) and self._parts[at] == "**":
+                at += 1
+                reached.add(at)
+        return reached

@@ -1,0 +1,210 @@
+"""Reading the disk for one folder, on the folder's thread: walking its tree, looking at single files."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tqstudio.engine.intake.mounts import is_blind
+from tqstudio.engine.intake.rules import NOT_A_VIDEO, Choice, Rules
+from tqstudio.engine.intake.settling import Identity, Look, Stamp
+from tqstudio.engine.intake.watch import LIMITS, TreeWatch
+from tqstudio.errors import ErrorCode
+from tqstudio.sources import display
+
+Problem = tuple[str, str, str]
+"""Code, one sentence, what to do now."""
+
+_ODD_KINDS = {
+    stat.S_IFLNK: "a symbolic link; only files themselves are taken",
+    stat.S_IFIFO: "a FIFO, not a file",
+    stat.S_IFSOCK: "a socket, not a file",
+    stat.S_IFCHR: "a device, not a file",
+    stat.S_IFBLK: "a device, not a file",
+}
+_CLOSED_DIRECTORY = "this sub-folder may not be read by the user that runs the supervisor"
+
+
+_MOST_ODD = 1_000
+"""Left-out paths that are remembered: a folder of a million logs fills no memory."""
+
+
+class Seen(NamedTuple):
+    look: Look
+    at: float
+    """`time.monotonic()` of the look."""
+
+
+@dataclass(slots=True)
+class Findings:
+    """What the disk shows."""
+
+    files: dict[bytes, Seen] = field(default_factory=dict)
+    """Files that the rules take and that are not accounted for, in name order within a directory."""
+    odd: dict[bytes, str] = field(default_factory=dict)
+    """Paths left out, with the reason a person should read."""
+    directories: set[Identity] = field(default_factory=set)
+    problem: Problem | None = None
+    """Why the folder as a whole cannot be read."""
+    blind: bool = False
+    """inotify would not see everything here."""
+    limit: int | None = None
+    """The errno that says inotify has no room for more directories."""
+
+    def leave_out(self, path: bytes, reason: str) -> None:
+        if len(self.odd) < _MOST_ODD:
+            self.odd[path] = reason
+
+
+class Scanner:
+    """Looks at one folder.
+
+    Args:
+        trust_inotify: watch also where inotify is known to be blind.
+        apart: folders below this one that are not part of it: outputs, other drop folders.
+        accounted: whether this state of this file needs nothing more.
+    """
+
+    def __init__(
+        self,
+        root: bytes,
+        rules: Rules,
+        *,
+        recursive: bool,
+        trust_inotify: bool,
+        apart: Collection[bytes],
+        accounted: Callable[[bytes, Stamp], bool],
+        halt: threading.Event,
+    ) -> None:
+        self._root = root
+        self._prefix = os.path.join(root, b"")
+        self._rules = rules
+        self._recursive = recursive
+        self._trust_inotify = trust_inotify
+        self._accounted = accounted
+        self._halt = halt
+        self.apart = apart
+
+    def everything(self, watch: TreeWatch | None) -> Findings:
+        """One look through the whole folder, keeping exactly its directories watched."""
+        findings = Findings()
+        shown = display(self._root)
+        try:
+            root = os.stat(self._root)
+            if not stat.S_ISDIR(root.st_mode):
+                findings.problem = (
+                    str(ErrorCode.SOURCE_MISSING),
+                    f"{shown} is not a folder any more",
+                    "put the folder back, or remove it from the drop folders",
+                )
+            elif not os.access(self._root, os.R_OK | os.X_OK):
+                findings.problem = (
+                    str(ErrorCode.PERMISSION),
+                    f"the folder {shown} may not be read",
+                    "give the user that runs the supervisor access to it; it is then taken up by itself",
+                )
+        except OSError as error:
+            findings.problem = (
+                str(ErrorCode.SOURCE_MISSING),
+                f"the folder {shown} is gone ({(error.strerror or str(error)).lower()})",
+                "mount or create it again; it is then taken up by itself",
+            )
+        if findings.problem is None:
+            findings.blind = not self._trust_inotify and is_blind(os.path.realpath(self._root))
+            self._walk([(self._root, (root.st_dev, root.st_ino))], findings, watch)
+        if watch is not None:
+            watch.keep(findings.directories)
+        return findings
+
+    def part(self, paths: Iterable[bytes], directories: Iterable[bytes], watch: TreeWatch | None) -> Findings:
+        """A look at these files, and through these directories below the folder."""
+        findings = Findings()
+        for path in paths:
+            try:
+                self._meet(path, os.lstat(path), findings)
+            except OSError:
+                continue
+        for path in directories:
+            try:
+                there = os.lstat(path)
+            except OSError:
+                continue
+            if stat.S_ISDIR(there.st_mode) and self._recursive:
+                identity = (there.st_dev, there.st_ino)
+                if identity not in self._apart_identities():
+                    self._walk([(path, identity)], findings, watch)
+        return findings
+
+    def _walk(
+        self, pending: list[tuple[bytes, Identity]], findings: Findings, watch: TreeWatch | None
+    ) -> None:
+        apart = self._apart_identities()
+        while pending and not self._halt.is_set():
+            directory, identity = pending.pop()
+            findings.directories.add(identity)
+            # Watched before it is listed, so that a file that comes in between is in one or the other.
+            self._watch(directory, identity, findings, watch)
+            below = []
+            for path, there in self._entries(directory, findings):
+                if not stat.S_ISDIR(there.st_mode):
+                    self._meet(path, there, findings)
+                elif self._recursive and (there.st_dev, there.st_ino) not in apart:
+                    below.append((path, (there.st_dev, there.st_ino)))
+            pending.extend(reversed(below))
+
+    def _entries(self, directory: bytes, findings: Findings) -> Iterable[tuple[bytes, os.stat_result]]:
+        try:
+            with os.scandir(directory) as listing:
+                entries = sorted(listing, key=lambda entry: entry.name)
+        except PermissionError:
+            findings.leave_out(directory, _CLOSED_DIRECTORY)
+            return
+        except OSError:
+            return
+        for entry in entries:
+            if not entry.name.startswith(b"."):
+                try:
+                    yield entry.path, entry.stat(follow_symlinks=False)
+                except OSError:
+                    continue
+
+    def _meet(self, path: bytes, there: os.stat_result, findings: Findings) -> None:
+        """Sort one entry that is no directory into the findings."""
+        choice = self._rules.choose(path[len(self._prefix) :])
+        if choice is Choice.IGNORE:
+            return
+        if not stat.S_ISREG(there.st_mode):
+            if reason := _ODD_KINDS.get(stat.S_IFMT(there.st_mode)):
+                findings.leave_out(path, reason)
+        elif choice is Choice.TAKE:
+            look = Look.of(there)
+            if not self._accounted(path, look.stamp):
+                findings.files[path] = Seen(look, time.monotonic())
+        else:
+            findings.leave_out(path, NOT_A_VIDEO)
+
+    def _watch(
+        self, directory: bytes, identity: Identity, findings: Findings, watch: TreeWatch | None
+    ) -> None:
+        if watch is None or findings.blind or findings.limit is not None:
+            return
+        try:
+            watch.add(directory, identity)
+        except OSError as error:
+            if error.errno in LIMITS:
+                findings.limit = error.errno
+
+    def _apart_identities(self) -> set[Identity]:
+        found = set()
+        for path in self.apart:
+            try:
+                there = os.stat(path)
+            except OSError:
+                continue
+            found.add((there.st_dev, there.st_ino))
+        return found

@@ -1,0 +1,57 @@
+"""Which files some process has open for writing, as /proc shows it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from tqstudio.engine.intake.settling import Identity
+
+
+def open_for_writing(wanted: Mapping[Identity, bytes]) -> set[Identity]:
+    """Those of the wanted files, each with its path, that a process can still write to.
+
+    One pass over all descriptors serves all files. Processes of other users cannot be seen without the
+    right to; nor can those in other containers or on other machines.
+    """
+    names = {os.path.basename(path) for path in wanted.values()}
+    inodes = {inode for _, inode in wanted}
+    found: set[Identity] = set()
+    for process in _listing("/proc"):
+        if process.isdigit():
+            for descriptor in _listing(f"/proc/{process}/fd"):
+                identity = _writes_to(process, descriptor, names, inodes)
+                if identity is not None and identity in wanted:
+                    found.add(identity)
+    return found
+
+
+def _listing(directory: str) -> list[str]:
+    try:
+        return os.listdir(directory)
+    except OSError:
+        # The process ended, or belongs to somebody else.
+        return []
+
+
+def _writes_to(process: str, descriptor: str, names: set[bytes], inodes: set[int]) -> Identity | None:
+    """The file behind a descriptor open for writing, if it may be one of those; None otherwise.
+
+    The file itself is asked last, and only when name or inode number fit: a stat of a file on a dead
+    network mount never returns.
+    """
+    link = f"/proc/{process}/fd/{descriptor}"
+    try:
+        target = os.readlink(os.fsencode(link))
+        if not target.startswith(b"/"):
+            return None
+        with open(f"/proc/{process}/fdinfo/{descriptor}", "rb") as lines:
+            info = dict(line.split(b":", 1) for line in lines.read(512).splitlines() if b":" in line)
+        if not int(info.get(b"flags", b"0"), 8) & os.O_ACCMODE:
+            return None
+        if os.path.basename(target) not in names and int(info.get(b"ino", b"0")) not in inodes:
+            return None
+        stat = os.stat(link)
+    except (OSError, ValueError):
+        return None
+    return (stat.st_dev, stat.st_ino)

@@ -1,0 +1,242 @@
+"""Takes what becomes of jobs: results to publish, failures to judge, workers that died."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import structlog
+from sqlalchemy import Connection
+
+from tqstudio.config import Settings
+from tqstudio.engine import publishing
+from tqstudio.engine.dispatch import Identity, require_lease, save_report
+from tqstudio.engine.live import LiveBoard, LiveJob
+from tqstudio.engine.scheduling import MICROSECOND, RetryRules, now_us
+from tqstudio.engine.store import claims, gates, generations, outcomes, progress, videos, workers
+from tqstudio.engine.store.claims import Lease, Token
+from tqstudio.engine.store.database import Database
+from tqstudio.engine.store.transitions import look
+from tqstudio.engine.views import place_of
+from tqstudio.engine.workspace import Workspace
+from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of, code_of
+from tqstudio.lifecycle import Control, GateKind, JobStatus, RenditionStatus
+from tqstudio.requests import CompleteRequest, FailRequest, ReleaseRequest
+
+_PUBLISH_LEASE_S = 600.0
+"""A publish may wait for a slow disk; the lease must outlast it."""
+
+
+class Results:
+    """Ends leases: by a worker's word, or for it when it died."""
+
+    def __init__(self, settings: Settings, db: Database, board: LiveBoard, workspace: Workspace) -> None:
+        self._db, self._board, self._workspace = db, board, workspace
+        self._publishing: dict[int, asyncio.Task[JobStatus]] = {}
+        self._rules = RetryRules(settings.backoff_s, settings.backoff_max_s, random.random)
+        self._log = structlog.get_logger()
+
+    async def complete(self, who: Identity, job: int, request: CompleteRequest) -> JobStatus:
+        """Publish what a worker made and mark the job done; a repeated call is answered as the first was.
+
+        Raises:
+            TqError: LOST_LEASE, NOT_FOUND; a failed publish is judged like a failure of the job.
+        """
+        task = self._publishing.get(job)
+        if task is None:
+            token = Token(job, request.epoch, request.instance)
+            before = await self._db.read(claims.first_answer, token)
+            if before is not None:
+                return before
+            task = asyncio.create_task(self._publish(who, token, request))
+            self._publishing[job] = task
+            task.add_done_callback(lambda _: self._publishing.pop(job, None))
+        return await asyncio.shield(task)
+
+    async def _publish(self, who: Identity, token: Token, request: CompleteRequest) -> JobStatus:
+        lease_us = int(_PUBLISH_LEASE_S * MICROSECOND)
+        if not await self._db.write(lambda db: claims.extend(db, [token], now=now_us(), lease_us=lease_us)):
+            await require_lease(self._db, token)
+        video, generation, number = await self._db.read(_publish_facts, token.job)
+        place = place_of(video)
+        manifest = request.manifest
+        kept = [row for row in generation.renditions if row.name in manifest.keep] if generation else []
+        kept_from = place.generation(generation.number) if generation else None
+        try:
+            owner = f"{self._workspace.uuid} {video.id}"
+            current = generation.number if generation else None
+            place = await asyncio.to_thread(publishing.own, place, owner, current)
+            published = await asyncio.to_thread(
+                publishing.publish,
+                self._workspace.sink(video.output_root),
+                place,
+                number,
+                manifest,
+                kept,
+                kept_from,
+            )
+        except (TqError, OSError) as error:
+            failure = error if isinstance(error, TqError) else publishing.unwritable(place, error)
+            return await self._failed(who, token, failure, request.steps_by_name())
+        done = await self._db.write(self._record, who, token, video.id, place.slug, request, published)
+        if not done:
+            raise TqError(ErrorCode.LOST_LEASE, f"job {token.job} was taken back while it was published")
+        self._board.end(token.job)
+        await asyncio.to_thread(self._workspace.discard, video.output_root, video.id)
+        return JobStatus.DONE
+
+    def _record(
+        self,
+        db: Connection,
+        who: Identity,
+        token: Token,
+        video: int,
+        slug: str,
+        request: CompleteRequest,
+        published: publishing.PublishedFiles,
+    ) -> bool:
+        now = now_us()
+        self._save_last(db, token, request.steps_by_name())
+        warnings = "; ".join(request.manifest.warnings)
+        detail = f"generation {published.number}" + (f"; {warnings}" if warnings else "")
+        if not outcomes.complete(db, token, now=now, worker=who.name, detail=detail):
+            return False
+        generations.record(
+            db,
+            video,
+            published.number,
+            settings_hash=request.manifest.settings_hash,
+            poster=published.poster,
+            renditions=published.renditions,
+            now=now,
+        )
+        videos.set_slug(db, video, slug)
+        if request.full_hash:
+            videos.set_full_hash(db, video, request.full_hash)
+        progress.settle_renditions(db, token.job, running_becomes=RenditionStatus.COMPLETED)
+        return True
+
+    async def fail(self, who: Identity, job: int, request: FailRequest) -> JobStatus:
+        token = Token(job, request.epoch, request.instance)
+        error = TqError(code_of(request.code), request.text, request.hint)
+        return await self._failed(who, token, error, request.steps_by_name())
+
+    async def _failed(
+        self, who: Identity, token: Token, error: TqError, steps: dict[str, float]
+    ) -> JobStatus:
+        failure = outcomes.Failure(error.code, error.message, error.hint, f"{token.epoch}.log")
+
+        def write(db: Connection) -> JobStatus | None:
+            now = now_us()
+            self._save_last(db, token, steps)
+            answer = outcomes.fail(db, token, failure, now=now, rules=self._rules, worker=who.name)
+            if answer is not None:
+                left = RenditionStatus.FAILED if answer is JobStatus.FAILED else RenditionStatus.PENDING
+                progress.settle_renditions(db, token.job, running_becomes=left)
+                if error.code is ErrorCode.DISK_LOW:
+                    video = look(db, token.job)
+                    row = videos.get(db, video.video) if video else None
+                    gates.shut(
+                        db,
+                        GateKind.DISK,
+                        error.message,
+                        now=now,
+                        actor=who.name,
+                        path=row.output_root if row else None,
+                    )
+            return answer
+
+        answer = await self._ended(token, await self._db.write(write))
+        if class_of(error.code) is ErrorClass.FATAL:
+            self._log.info("job failed", job=token.job, code=error.code.value, error=error.message)
+        return answer
+
+    async def release(self, who: Identity, job: int, request: ReleaseRequest) -> JobStatus:
+        """The worker stopped on request; what a person asked is true now."""
+        token = Token(job, request.epoch, request.instance)
+        reason = request.reason if isinstance(request.reason, Control) else None
+        steps = request.steps_by_name()
+
+        def write(db: Connection) -> tuple[JobStatus | None, Control]:
+            self._save_last(db, token, steps)
+            before = look(db, token.job)
+            answer = outcomes.release(db, token, reason, now=now_us(), worker=who.name)
+            wished = before.control if before is not None and answer is not None else Control.NONE
+            if wished is Control.RESTART:
+                progress.reset_renditions(db, token.job)
+            elif answer is not None:
+                progress.settle_renditions(db, token.job, running_becomes=RenditionStatus.PENDING)
+            return answer, wished
+
+        if self._board_control(token) is Control.RESTART:
+            # Before the job is claimable again: the next worker must not find what is to be forgotten.
+            await self._workspace.forget(job)
+        answer, _ = await self._db.write(write)
+        return await self._ended(token, answer)
+
+    def _board_control(self, token: Token) -> Control:
+        held = self._board.jobs.get(token.job)
+        return held.control if held is not None and held.token == token else Control.NONE
+
+    async def _ended(self, token: Token, answer: JobStatus | None) -> JobStatus:
+        if answer is not None:
+            held = self._board.jobs.get(token.job)
+            if held is not None and held.token == token:
+                self._board.end(token.job)
+            return answer
+        first = await self._db.read(claims.first_answer, token)
+        if first is not None:
+            return first
+        await require_lease(self._db, token)
+        raise TqError(ErrorCode.LOST_LEASE, f"job {token.job} belongs to another worker now")
+
+    def _save_last(self, db: Connection, token: Token, steps: dict[str, float]) -> None:
+        """Store the last report with the outcome, in its transaction."""
+        live = self._board.jobs.get(token.job)
+        if live is None or live.token != token:
+            live = LiveJob(token, "", at=now_us())
+        save_report(db, live, {**live.steps, **steps}, now_us())
+
+    async def lost(self, instance: str, worker: str, why: str) -> None:
+        """Take back every job that this life of a worker held; what it finished stays on disk."""
+        for lease in await self._db.read(claims.of_instance, instance):
+            await self.take_back(lease, worker, why)
+
+    async def take_back(self, lease: Lease, worker: str, why: str, event: str | None = None) -> None:
+        publishing_now = self._publishing.get(lease.job)
+        if publishing_now is not None:
+            # The worker has done its part; the supervisor finishes the publish without it.
+            await asyncio.wait([publishing_now])
+        token = Token(lease.job, lease.epoch, lease.instance)
+        if self._board_control(token) is Control.RESTART:
+            await self._workspace.forget(lease.job)
+
+        def write(db: Connection) -> JobStatus | None:
+            self._save_last(db, token, {})
+            answer = outcomes.lose(db, lease, now=now_us(), worker=worker, why=why, event=event)
+            if answer is not None:
+                left = RenditionStatus.FAILED if answer is JobStatus.FAILED else RenditionStatus.PENDING
+                progress.settle_renditions(db, lease.job, running_becomes=left)
+            return answer
+
+        answer = await self._db.write(write)
+        held = self._board.jobs.get(lease.job)
+        if answer is not None and held is not None and held.token == token:
+            self._board.end(lease.job)
+
+    async def recover(self) -> int:
+        """Take back the jobs whose lease has run out; looks at nothing but the lease."""
+        overdue = await self._db.read(lambda db: claims.expired(db, now=now_us()))
+        for lease in overdue:
+            row = await self._db.read(workers.by_id, lease.worker_id)
+            name = row.name if row else "?"
+            await self.take_back(lease, name, "the lease ran out", event="requeued:stale")
+        return len(overdue)
+
+
+def _publish_facts(db: Connection, job: int) -> tuple[videos.VideoRow, generations.GenerationRow | None, int]:
+    facts = look(db, job)
+    video = videos.get(db, facts.video) if facts else None
+    if video is None:
+        raise TqError(ErrorCode.NOT_FOUND, f"there is no job {job}")
+    return video, generations.current(db, video.id), generations.next_number(db, video.id)

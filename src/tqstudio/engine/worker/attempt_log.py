@@ -1,0 +1,113 @@
+"""The log of one attempt: the worker's own lines and what every ffmpeg said, in one file, as it happens.
+
+A log that cannot be written never fails a job.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import shutil
+import traceback
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO
+
+from tqstudio.engine.media.encode_state import RunRecord
+
+MAX_COPIED_BYTES = 8 * 1024 * 1024
+"""Of one ffmpeg run. A damaged source makes it complain about every frame."""
+_CHUNK = 256 * 1024
+
+
+class AttemptLog:
+    """
+    Args:
+        path: of the file; made with its folder, appended to.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.run_dir = path.with_name(f"{path.name}.runs")
+        """Where ffmpeg writes until its words are copied here. Gone after an orderly end."""
+        self._file: IO[str] | None = None
+        self._copied: dict[Path, int] = {}
+
+    def __enter__(self) -> AttemptLog:
+        with contextlib.suppress(OSError):
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # A claim that is repeated after its answer was lost has the same epoch.
+            shutil.rmtree(self.run_dir, ignore_errors=True)
+            self._file = self.path.open("a", encoding="utf-8", errors="backslashreplace")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        with contextlib.suppress(OSError):
+            if self._file is not None:
+                self._file.close()
+        self._file = None
+        shutil.rmtree(self.run_dir, ignore_errors=True)
+
+    def line(self, text: str) -> None:
+        """One line of the worker's own."""
+        now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
+        self._write(f"{now} {text}\n")
+
+    def exception(self, error: BaseException) -> None:
+        """A traceback, for the report of a mistake of ours."""
+        self._write("".join(traceback.format_exception(error)))
+
+    def follow(self, runs: Sequence[RunRecord]) -> None:
+        """Copy what the runs have said since the last call. A new run shows its command first."""
+        for run in runs:
+            if run.log_path not in self._copied:
+                self._copied[run.log_path] = 0
+                self.line(f"[{run.label}] $ {shell_line(run.argv)}")
+            while self._copy(run):
+                pass
+
+    def _copy(self, run: RunRecord) -> bool:
+        """False when there is no more for now."""
+        at = self._copied[run.log_path]
+        if at >= MAX_COPIED_BYTES:
+            return False
+        try:
+            with run.log_path.open("rb") as log:
+                log.seek(at)
+                said = log.read(_CHUNK)
+        except OSError:
+            return False
+        # Whole lines only, while more of the last one may follow: runs beside each other must not mix.
+        if run.returncode is None and not said.endswith(b"\n"):
+            said = said[: said.rfind(b"\n") + 1]
+        if not said:
+            return False
+        self._copied[run.log_path] = at + len(said)
+        text = said.decode("utf-8", "backslashreplace")
+        self._write("".join(f"[{run.label}] {line}\n" for line in text.splitlines() if line.strip()))
+        if self._copied[run.log_path] >= MAX_COPIED_BYTES:
+            self.line(f"[{run.label}] … and more of it, which is left out here")
+        return True
+
+    def _write(self, text: str) -> None:
+        if self._file is None:
+            return
+        with contextlib.suppress(OSError):
+            self._file.write(text)
+            self._file.flush()
+
+
+def shell_line(argv: Sequence[str]) -> str:
+    """A command on one line that bash runs as it was run, whatever bytes its file names hold."""
+    return " ".join(_quoted(word) for word in argv)
+
+
+def _quoted(word: str) -> str:
+    if word.isprintable():
+        return shlex.quote(word)
+    escaped = "".join(
+        f"\\x{byte:02x}" if byte < 0x20 or byte > 0x7E else chr(byte)
+        for byte in word.encode("utf-8", "surrogateescape").replace(b"\\", b"\\\\").replace(b"'", b"\\'")
+    )
+    return f"$'{escaped}'"

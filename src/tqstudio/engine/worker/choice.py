@@ -1,0 +1,127 @@
+"""Which renditions a job makes, which go on unchanged, and which there are not. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tqstudio.engine.media.encode_state import RenditionState
+from tqstudio.engine.media.facts import SourceFacts
+from tqstudio.engine.media.hashes import audio_settings_hash, settings_hash
+from tqstudio.engine.media.ladder import AudioRendition, Rung, audio_renditions, build_ladder
+from tqstudio.engine.media.profiles import Profile
+from tqstudio.engine.worker.failure import printable
+from tqstudio.errors import MAX_ERROR_TEXT, ErrorCode, TqError
+
+KEPT = "kept"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What becomes of every rendition."""
+
+    ladder: tuple[Rung, ...]
+    """All rungs, largest first, with those that are skipped."""
+    make: tuple[Rung, ...]
+    audio: tuple[AudioRendition, ...]
+    """To be made."""
+    keep: Mapping[str, str]
+    """Renditions of the current generation that go on: name → settings_hash."""
+
+    @property
+    def nothing_to_make(self) -> bool:
+        return not self.make and not self.audio
+
+
+def choose(
+    facts: SourceFacts,
+    profile: Profile,
+    content_id: str,
+    requested: Collection[str] | None,
+    kept: Mapping[str, str],
+) -> Choice:
+    """Compare what must exist with what the current generation has.
+
+    Args:
+        requested: the qualities asked for; None means all. With it, everything else of the current generation
+            goes on as it is, whatever its settings.
+        kept: what the current generation has and may be kept: name → settings_hash.
+
+    Raises:
+        TqError: BAD_CONFIG when none of the requested qualities exists for this source.
+    """
+    ladder = build_ladder(facts, profile, None if requested is None else frozenset(requested))
+    wanted = {
+        rung.name: settings_hash(content_id, profile, rung, facts) for rung in ladder if not rung.skipped
+    }
+    sounds = {sound.name: sound for sound in audio_renditions(facts, profile)}
+    wanted |= {name: audio_settings_hash(content_id, profile, sound, facts) for name, sound in sounds.items()}
+    if requested is None:
+        keep = {name: key for name, key in wanted.items() if kept.get(name) == key}
+    else:
+        fresh = {name for name, key in wanted.items() if name in requested and kept.get(name) != key}
+        keep = {name: key for name, key in kept.items() if name not in fresh}
+    make = tuple(rung for rung in ladder if not rung.skipped and rung.name not in keep)
+    if requested is not None and not make and not any(name in keep or name in sounds for name in requested):
+        there = ", ".join(rung.name for rung in build_ladder(facts, profile) if not rung.skipped)
+        raise TqError(
+            ErrorCode.BAD_CONFIG,
+            f"the source gets none of the requested qualities ({', '.join(sorted(requested))})",
+            f"choose from: {there}",
+        )
+    return Choice(
+        ladder=ladder,
+        make=make,
+        audio=tuple(sound for name, sound in sounds.items() if name not in keep),
+        keep=keep,
+    )
+
+
+def without_sound(facts: SourceFacts) -> SourceFacts:
+    """The facts for an encode whose audio is kept: it makes all that they name. No video depends on it."""
+    return replace(facts, audio=())
+
+
+def rows(
+    choice: Choice, states: Mapping[str, RenditionState], gpu: str | None = None
+) -> list[dict[str, Any]]:
+    """Every quality as `requests.RenditionReport` has it; audio is not shown.
+
+    Args:
+        states: of the renditions that are made, by name.
+        gpu: the GPU encoder that was to make them; what another made carries a remark.
+    """
+    return [_row(choice, rung, states.get(rung.name), gpu) for rung in choice.ladder]
+
+
+def _row(choice: Choice, rung: Rung, state: RenditionState | None, gpu: str | None) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "name": rung.name,
+        "status": "skipped" if rung.skipped else "pending",
+        "reason": rung.skipped_reason,
+        "required": rung.required,
+        "width": rung.width or None,
+        "height": rung.height or None,
+    }
+    if rung.name in choice.keep and not rung.skipped:
+        return row | {
+            "status": "completed",
+            "reason": KEPT,
+            "progress": 100.0,
+            "settings_hash": choice.keep[rung.name],
+        }
+    if state is None:
+        return row
+    return row | {
+        "status": state.status,
+        "reason": f"{gpu} did not make it, {state.encoder} did" if gpu and state.encoder != gpu else None,
+        "encoder": state.encoder,
+        "progress": round(min(100.0, state.fraction * 100), 2),
+        "segments_done": state.segments_done,
+        "segments_total": state.segments_total,
+        "speed": None if state.speed is None else round(state.speed, 3),
+        "settings_hash": state.settings_hash,
+        "stream_key": state.stream_key,
+        "error": None if state.error is None else printable(state.error.message)[:MAX_ERROR_TEXT],
+    }

@@ -1,0 +1,65 @@
+"""Turns what went wrong into the code and sentence that a person reads."""
+
+from __future__ import annotations
+
+import os
+
+from tqstudio import sources
+from tqstudio.engine.media import process, source
+from tqstudio.engine.worker.outcome import Failed
+from tqstudio.errors import MAX_ERROR_TEXT, ErrorClass, ErrorCode, TqError, class_of
+
+_MAX_NAME = 100
+
+
+def describe(error: Exception, path: bytes) -> Failed:
+    """The failure of a job over the source at `path`."""
+    if isinstance(error, TqError):
+        known = error
+    elif isinstance(error, MemoryError):
+        known = TqError(ErrorCode.OUT_OF_MEMORY, "the worker ran out of memory")
+    elif isinstance(error, OSError) and _concerns(error, path):
+        known = source.unreadable(path, error)
+    elif isinstance(error, OSError):
+        at = f" at {sources.display(os.fsencode(error.filename))}" if error.filename else ""
+        known = process.from_os_error(error, f"the worker cannot go on{at}")
+    else:
+        known = TqError(ErrorCode.INTERNAL, f"the worker made a mistake ({type(error).__name__}: {error})")
+    code = known.code
+    if class_of(code) is ErrorClass.REQUEST:
+        # Such codes answer clients; a job never fails with one.
+        known, code = TqError(ErrorCode.INTERNAL, known.message), ErrorCode.INTERNAL
+    return Failed(code, _naming(path, known.message), printable(known.hint)[:MAX_ERROR_TEXT])
+
+
+def changed_meanwhile(path: bytes) -> TqError:
+    return TqError(ErrorCode.SOURCE_CHANGED, f"{short_name(path)} changed while it was being transcoded")
+
+
+def short_name(path: bytes) -> str:
+    """The file name for a sentence: escaped, and cut in its middle when it would fill the sentence alone."""
+    name = sources.display(os.path.basename(path))
+    if len(name) <= _MAX_NAME:
+        return name
+    return f"{name[: _MAX_NAME // 2]}…{name[-_MAX_NAME // 2 :]}"
+
+
+def printable(text: str) -> str:
+    """Text that can be sent as JSON: bytes that are no UTF-8 are shown as escapes."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def _naming(path: bytes, message: str) -> str:
+    """The message, beginning with the file's name unless it has it already."""
+    named = printable(message)
+    whole = sources.display(path)
+    if whole in named:
+        # A long folder would push the reason out of the sentence.
+        named = named if len(named) <= MAX_ERROR_TEXT else named.replace(whole, short_name(path))
+    elif short_name(path) not in named:
+        named = f"{short_name(path)}: {named}"
+    return named[:MAX_ERROR_TEXT]
+
+
+def _concerns(error: OSError, path: bytes) -> bool:
+    return error.filename is not None and os.fsencode(error.filename) == path

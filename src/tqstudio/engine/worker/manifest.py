@@ -1,0 +1,103 @@
+"""What was made and verified, as the supervisor is told to publish it (`requests.Manifest`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from blake3 import blake3
+
+from tqstudio.engine.media.encode_state import RenditionState
+from tqstudio.engine.media.grid import Grid
+from tqstudio.engine.media.ladder import AudioRendition
+from tqstudio.engine.media.rendition import RenditionCheck
+from tqstudio.engine.media.segment_store import SegmentStore
+from tqstudio.engine.worker.choice import Choice
+from tqstudio.engine.worker.failure import printable
+from tqstudio.errors import MAX_ERROR_TEXT, ErrorCode, TqError
+
+
+def build(
+    sink: Path,
+    choice: Choice,
+    states: Sequence[RenditionState],
+    grid: Grid,
+    poster: Path | None,
+    warnings: Sequence[str],
+) -> dict[str, Any]:
+    """The manifest of a finished encode.
+
+    Args:
+        sink: to which its folders are relative.
+        states: of all that was to be made; what failed without being required is left out.
+
+    Raises:
+        TqError: OUTPUT_INVALID when the qualities differ in length, or one is not what its state says.
+        OSError: as of the file system.
+    """
+    made = [(state, _checked(state)) for state in states if state.status == "completed"]
+    _require_same_length({state.name: check for state, check in made if state.kind == "video"})
+    sounds = {sound.name: sound for sound in choice.audio}
+    keys = {state.name: state.settings_hash for state, _ in made} | dict(choice.keep)
+    return {
+        "renditions": [_rendition(sink, state, check, grid, sounds.get(state.name)) for state, check in made],
+        "keep": sorted(choice.keep),
+        "poster": None if poster is None else str(poster.relative_to(sink)),
+        "settings_hash": combined(keys),
+        "warnings": [printable(warning)[:MAX_ERROR_TEXT] for warning in warnings],
+    }
+
+
+def combined(keys: Mapping[str, str]) -> str:
+    """One key for a whole ladder: 32 hex digits over its renditions' names and keys."""
+    text = "".join(f"{name}={key}\n" for name, key in sorted(keys.items()))
+    return blake3(text.encode()).hexdigest()[:32]
+
+
+def _rendition(
+    sink: Path, state: RenditionState, check: RenditionCheck, grid: Grid, sound: AudioRendition | None
+) -> dict[str, Any]:
+    return {
+        "name": state.name,
+        "kind": state.kind,
+        "folder": str(state.directory.relative_to(sink)),
+        "segments": [
+            {"name": segment.name, "size": segment.size, "duration_s": segment.duration_s}
+            for segment in check.segments
+        ],
+        "init_size": SegmentStore(state.directory).init_path.stat().st_size,
+        "codecs": check.codecs,
+        "duration_s": check.duration_s,
+        "average_bps": check.avg_bps,
+        "peak_bps": check.peak_bps,
+        "settings_hash": state.settings_hash,
+        "stream_key": state.stream_key,
+        **(_video(check, grid) if sound is None else _audio(sound)),
+    }
+
+
+def _video(check: RenditionCheck, grid: Grid) -> dict[str, Any]:
+    return {"width": check.width, "height": check.height, "frame_rate": float(grid.fps)}
+
+
+def _audio(sound: AudioRendition) -> dict[str, Any]:
+    return {
+        "language": sound.track.language,
+        "title": printable(sound.track.title) or None,
+        "channels": sound.channels,
+        "default": True,  # one audio rendition is published, so players start with it
+    }
+
+
+def _checked(state: RenditionState) -> RenditionCheck:
+    if state.check is None:
+        raise TqError(ErrorCode.OUTPUT_INVALID, f"{state.name} was never verified")
+    return state.check
+
+
+def _require_same_length(checks: Mapping[str, RenditionCheck]) -> None:
+    """Also across attempts: a rendition found in the store was verified by another one."""
+    if len({check.frames for check in checks.values()}) > 1:
+        counts = ", ".join(f"{name} {check.frames}" for name, check in checks.items())
+        raise TqError(ErrorCode.OUTPUT_INVALID, f"the qualities differ in length (frames: {counts})")

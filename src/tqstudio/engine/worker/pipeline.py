@@ -1,0 +1,262 @@
+"""One job, step by step. Reads the claim, returns an outcome; tells nobody but the report.
+
+Writes into its own scratch directory and into the segment store, where equal keys mean equal content. So a
+worker whose lease has ended may leave everything as it is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from blake3 import blake3
+
+from tqstudio import sources
+from tqstudio.engine.media.encode import LadderEncode
+from tqstudio.engine.media.encode_state import EncodeSpec
+from tqstudio.engine.media.ffmpeg import FFmpeg
+from tqstudio.engine.media.grid import make_grid
+from tqstudio.engine.media.layout import CPU_ENCODER
+from tqstudio.engine.media.process import from_os_error
+from tqstudio.engine.media.profiles import Profile
+from tqstudio.engine.worker import manifest
+from tqstudio.engine.worker.attempt_log import AttemptLog
+from tqstudio.engine.worker.choice import Choice, choose, rows, without_sound
+from tqstudio.engine.worker.examine import Source, examine
+from tqstudio.engine.worker.failure import changed_meanwhile, describe
+from tqstudio.engine.worker.lease import Lease, StopWork
+from tqstudio.engine.worker.outcome import Done, Failed, Outcome
+from tqstudio.engine.worker.report import Report
+from tqstudio.engine.worker.source_hash import SourceHash
+from tqstudio.engine.worker.transcode import TRANSCODE_ENDS_AT, require_space, transcode
+from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of
+from tqstudio.lifecycle import Step
+
+if TYPE_CHECKING:
+    from tqstudio.schemas import ClaimedJob
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What the worker works with."""
+
+    ffmpeg: FFmpeg
+    encoder: str = CPU_ENCODER
+    """Used unless the profile wants the CPU."""
+    device: str | None = None
+    nice: int = 10
+    stall_s: float = 120
+    disk_reserve_bytes: int = 0
+    disk_factor: float = 1.5
+
+
+def run(job: ClaimedJob, bench: Bench, lease: Lease, report: Report) -> Outcome:
+    """Work on a job until it is done, cannot be, or the lease ends. ffmpeg is dead when this returns.
+
+    Call it from the main thread: ffmpeg dies with the thread that starts it.
+    """
+    path = sources.decode(job["source"]["path_b64"])
+    sink = Path(os.fsdecode(sources.decode(job["sink"]["path_b64"])))
+    with AttemptLog(Path(job["log"])) as log:
+        log.line(
+            f"job {job['job']}, attempt {job['attempt']} (epoch {job['epoch']}): {sources.display(path)}"
+        )
+        work = _Work(job, bench, lease, report, log, path, sink)
+        try:
+            outcome: Outcome = work.run()
+        except StopWork as stop:
+            outcome = stop.outcome
+        except Exception as error:  # whatever it is, the job must not die without a word
+            outcome = work.failed(error)
+        log.line(_last_words(outcome))
+        return outcome
+
+
+class _Work:
+    """The steps and what they hand on to one another."""
+
+    def __init__(
+        self,
+        job: ClaimedJob,
+        bench: Bench,
+        lease: Lease,
+        report: Report,
+        log: AttemptLog,
+        path: bytes,
+        sink: Path,
+    ) -> None:
+        self._job = job
+        self._bench = bench
+        self._lease = lease
+        self._report = report
+        self._log = log
+        self._path = path
+        self._sink = sink
+        self._video_store = sink / "segments" / str(job["video"])
+        self._source: Source | None = None
+
+    def run(self) -> Done:
+        with self._step(Step.PROBE):
+            source = self._source = examine(self._job, self._path)
+            profile = _profile(self._job)
+            choice = choose(
+                source.facts, profile, source.content_id, self._job["requested"], self._job["kept"]
+            )
+            self._report.tell(facts=source.facts.to_json(), content_id=source.content_id)
+            self._report.show(rows(choice, {}))
+        with self._scratch() as scratch:
+            with self._step(Step.THUMBNAIL):
+                poster = self._poster_path(source, profile)
+                spec = self._spec(source, profile, choice, scratch, poster)
+            full_hash = SourceHash(self._path)
+            try:
+                with self._step(Step.TRANSCODE):
+                    require_space(
+                        self._sink, spec, choice, self._bench.disk_reserve_bytes, self._bench.disk_factor
+                    )
+                    encode = transcode(
+                        spec, choice, self._lease, self._report, self._log, self._bench.stall_s
+                    )
+                    self._report.advance(TRANSCODE_ENDS_AT)
+                with self._step(Step.MASTER_PLAYLIST):
+                    listed = self._list(spec, choice, encode, poster)
+                    self._report.advance(98)
+                with self._step(Step.FINALIZE):
+                    digest = full_hash.wait(self._lease)
+                    if source.changed():
+                        raise changed_meanwhile(self._path)
+                    self._report.advance(99)
+            finally:
+                full_hash.stop()
+        return Done(listed, digest)
+
+    def failed(self, error: Exception) -> Failed:
+        """What the supervisor is told of an error; the log has all of it."""
+        failed = describe(error, self._path)
+        if not isinstance(error, TqError):
+            self._log.exception(error)
+        cause = None if class_of(failed.code) is ErrorClass.RESOURCE else self._trouble_with_source()
+        if cause is not None:
+            # Whatever went wrong, it went wrong with bytes that are no longer there.
+            self._log.line(f"{failed.code}: {failed.text}")
+            failed = describe(cause, self._path)
+        return failed
+
+    def _trouble_with_source(self) -> TqError | None:
+        """Whether the file was changed or taken away since work on it began."""
+        try:
+            changed = self._source is not None and self._source.changed()
+        except TqError as error:
+            return error if error.code is ErrorCode.SOURCE_MISSING else None
+        return changed_meanwhile(self._path) if changed else None
+
+    @contextlib.contextmanager
+    def _step(self, step: Step) -> Iterator[None]:
+        """Every step runs in here: it is announced, timed, and not begun when the lease has ended."""
+        self._lease.check()
+        self._report.begin(step)
+        self._log.line(f"{step}: begins")
+        began = time.monotonic()
+        how = "failed"
+        try:
+            yield
+            how = "done"
+        except StopWork:
+            how = "stopped"
+            raise
+        finally:
+            seconds = time.monotonic() - began
+            self._report.end(step, seconds)
+            self._log.line(f"{step}: {how} after {seconds:.2f} s")
+            _log.info("step", job=self._job["job"], step=step.value, ended=how, seconds=round(seconds, 3))
+
+    @contextlib.contextmanager
+    def _scratch(self) -> Iterator[Path]:
+        """A new empty directory beside the segment store, removed in the end. Nobody else uses it."""
+        root = self._sink / "scratch"
+        job, epoch = self._job["job"], self._job["epoch"]
+        scratch = root / f"{job}-{epoch}"
+        try:
+            self._video_store.mkdir(parents=True, exist_ok=True)
+            root.mkdir(exist_ok=True)
+            for old in root.glob(f"{job}-*"):
+                # What a killed worker left. Its lease is over, so nothing of it is needed.
+                if old.name.rpartition("-")[2].isdigit() and int(old.name.rpartition("-")[2]) <= epoch:
+                    shutil.rmtree(old, ignore_errors=True)
+            scratch.mkdir()
+        except OSError as error:
+            out = sources.display(os.fsencode(self._sink.parent.parent))
+            raise from_os_error(error, f"the output folder {out} cannot be written to") from error
+        try:
+            yield scratch
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+    def _poster_path(self, source: Source, profile: Profile) -> Path:
+        """Where the poster of this content is kept: what an earlier attempt made is used again."""
+        settings = f"{source.content_id}:{profile.poster_position}:{profile.poster_height}"
+        return self._video_store / f"poster-{blake3(settings.encode()).hexdigest()[:12]}.jpg"
+
+    def _spec(
+        self, source: Source, profile: Profile, choice: Choice, scratch: Path, poster: Path
+    ) -> EncodeSpec:
+        bench = self._bench
+        return EncodeSpec(
+            ffmpeg=bench.ffmpeg,
+            source=self._path,
+            facts=source.facts if choice.audio else without_sound(source.facts),
+            grid=make_grid(source.facts, profile),
+            profile=profile,
+            rungs=choice.make,
+            content_id=source.content_id,
+            store_root=self._video_store,
+            scratch=scratch,
+            log_dir=self._log.run_dir,
+            encoder=CPU_ENCODER if profile.encoder == "cpu" else bench.encoder,
+            device=bench.device,
+            nice=bench.nice,
+            # It is made beside the video: in front of it, the job would wait for one picture.
+            poster=not choice.nothing_to_make and not poster.exists(),
+        )
+
+    def _list(self, spec: EncodeSpec, choice: Choice, encode: LadderEncode, poster: Path) -> dict[str, Any]:
+        if encode.poster is not None:
+            encode.poster.replace(poster)
+        return manifest.build(
+            self._sink,
+            choice,
+            encode.renditions,
+            spec.grid,
+            poster if poster.exists() else None,
+            encode.warnings,
+        )
+
+
+def _profile(job: ClaimedJob) -> Profile:
+    try:
+        return Profile.from_json(job["profile"])
+    except (KeyError, TypeError) as error:
+        raise TqError(
+            ErrorCode.BAD_CONFIG,
+            f"the profile recorded with the job cannot be read ({error})",
+            "add the file again: the job then gets the profile as it is now",
+        ) from error
+
+
+def _last_words(outcome: Outcome) -> str:
+    if isinstance(outcome, Done):
+        made = [rendition["name"] for rendition in outcome.manifest["renditions"]]
+        kept = outcome.manifest["keep"]
+        return f"finished: made {', '.join(made) or 'nothing'}; kept {', '.join(kept) or 'nothing'}"
+    if isinstance(outcome, Failed):
+        return f"failed: {outcome.code}: {outcome.text} ({outcome.hint})"
+    return f"ended: {outcome}"

@@ -1,0 +1,83 @@
+"""Starts a worker from its environment."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import signal
+import sys
+from collections.abc import MutableMapping
+from pathlib import Path
+
+import structlog
+from structlog.typing import EventDict
+
+from tqstudio.engine.worker.session import Identity, Session
+from tqstudio.home import current_home
+from tqstudio.lifecycle import WorkerKind
+
+_PR_SET_PDEATHSIG = 1
+_USAGE = 2
+
+
+def main() -> int:
+    """Run a worker until it is told to end. Returns the exit status: 0 ended in order, 1 refused by the
+    supervisor, 2 not started by one."""
+    _log_to_stderr(os.environ.get("TQSTUDIO_WORKER_NAME", "?"))
+    log = structlog.get_logger()
+    if not _die_with_parent(os.environ):
+        log.warning("the supervisor is gone")
+        return 1
+    try:
+        identity = take_identity(os.environ)
+    except (KeyError, ValueError) as error:
+        log.error("workers are started by the supervisor", missing=str(error))
+        return _USAGE
+    return Session(identity).run()
+
+
+def take_identity(environment: MutableMapping[str, str]) -> Identity:
+    """Read who this worker is. The token is taken out, so that no ffmpeg inherits it.
+
+    Raises:
+        KeyError or ValueError: the environment is not that of a worker.
+    """
+    token = environment.pop("TQSTUDIO_WORKER_TOKEN")
+    return Identity(
+        name=environment["TQSTUDIO_WORKER_NAME"],
+        kind=WorkerKind(environment.get("TQSTUDIO_WORKER_KIND", WorkerKind.CPU.value)),
+        socket=Path(environment.get("TQSTUDIO_WORKER_SOCKET") or current_home().socket),
+        token=token,
+        encoder=environment.get("TQSTUDIO_WORKER_ENCODER") or None,
+        device=environment.get("TQSTUDIO_WORKER_DEVICE") or None,
+    )
+
+
+def _die_with_parent(environment: MutableMapping[str, str]) -> bool:
+    """Ask the kernel to end this process with its parent; False when the parent is gone already."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    parent = environment.pop("TQSTUDIO_WORKER_PARENT", "")
+    return not parent or os.getppid() == int(parent)
+
+
+def _log_to_stderr(worker: str) -> None:
+    """One line per event; the supervisor sends stderr to a file."""
+
+    def named(_logger: object, _method: str, event: EventDict) -> EventDict:
+        event["worker"] = worker
+        return event
+
+    structlog.configure(
+        processors=[
+            named,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "worker", "event"]),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )

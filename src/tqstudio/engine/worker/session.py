@@ -1,0 +1,318 @@
+"""A worker's life: register, then claim a job, work on it, tell how it ended, and again."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import psutil
+import structlog
+
+from tqstudio import __version__, sources
+from tqstudio.client import Client
+from tqstudio.engine.media.ffmpeg import FFmpeg, locate
+from tqstudio.engine.media.hardware import cpu_capabilities
+from tqstudio.engine.media.layout import CPU_ENCODER
+from tqstudio.engine.worker import calls, pipeline
+from tqstudio.engine.worker.failure import describe
+from tqstudio.engine.worker.lease import Lease
+from tqstudio.engine.worker.outcome import Done, Failed, Lost, Outcome, Stopped
+from tqstudio.engine.worker.pulse import LOST_CODES, Line, Pulse
+from tqstudio.engine.worker.report import Report
+from tqstudio.engine.worker.usage import Usage
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.lifecycle import WorkerKind
+
+if TYPE_CHECKING:
+    from tqstudio.schemas import ClaimedJob, RegisterAnswer
+
+FIRST_RETRY_S: Final = 0.2
+LAST_RETRY_S: Final = 3.0
+_CLAIM_SLACK_S = 10.0
+_COMPLETE_TIMEOUT_S = 120.0
+_END_TIMEOUT_S = 15.0
+# A supervisor that refuses at once instead of waiting must not be asked thousands of times a second.
+_QUICK_ANSWER_S = 0.2
+_QUICK_PAUSE_S = 0.5
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who this worker is, as the supervisor's pool named it."""
+
+    name: str
+    kind: WorkerKind
+    socket: Path
+    token: str
+    encoder: str | None = None
+    """Of a GPU worker."""
+    device: str | None = None
+    """Index of its GPU."""
+
+
+def _connect(identity: Identity) -> Line:
+    return Client(identity.socket, token=identity.token)
+
+
+class _Woken(Exception):
+    """A signal arrived while nothing but waiting was done."""
+
+
+class Session:
+    """
+    Args:
+        identity: with the token that opens the supervisor's door.
+        connect: opens a line to the supervisor; each thread has its own.
+    """
+
+    def __init__(self, identity: Identity, connect: Callable[[Identity], Line] = _connect) -> None:
+        self._identity = identity
+        self._instance = uuid.uuid4().hex
+        self._line = connect(identity)
+        self._pulse_line = connect(identity)
+        self._stopping = False
+        self._refused = False
+        self._waiting = False
+        self._lease: Lease | None = None
+        self._ffmpeg: tuple[tuple[int, ...], FFmpeg] | None = None
+
+    def stop(self, *_: object) -> None:
+        """End soon: at once while idle, with a job as soon as ffmpeg is dead. Also a signal handler."""
+        self._stopping = True
+        if self._lease is not None:
+            self._lease.shut_down()
+        if self._waiting:
+            raise _Woken
+
+    def run(self) -> int:
+        """Work until a signal or the supervisor ends it. Returns the exit status."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self.stop)
+        terms = self._register()
+        if terms is None:
+            return self._exit_status()
+        pulse = Pulse(
+            self._pulse_line, self._instance, terms["heartbeat_s"], Usage().measure, self._be_refused
+        )
+        pulse.start()
+        try:
+            while not self._stopping and not self._refused:
+                if (job := self._claim(terms)) is not None:
+                    self._work(job, terms, pulse)
+        finally:
+            pulse.stop()
+        _log.info("worker ends", refused=self._refused)
+        return self._exit_status()
+
+    def _exit_status(self) -> int:
+        return 1 if self._refused else 0
+
+    def _be_refused(self) -> None:
+        """The token is no longer good: nothing this process says will be heard."""
+        self._refused = True
+        if self._lease is not None:
+            self._lease.lose("the supervisor no longer knows this worker")
+
+    # Waiting for work
+
+    @contextlib.contextmanager
+    def _interruptible(self) -> Iterator[None]:
+        """In here a signal ends the waiting. Only for what may be broken off at any point."""
+        try:
+            self._waiting = True
+            if self._stopping:
+                raise _Woken
+            yield
+        except _Woken:
+            pass
+        finally:
+            self._waiting = False
+
+    def _pause(self, seconds: float) -> None:
+        with self._interruptible():
+            time.sleep(seconds)
+
+    def _register(self) -> RegisterAnswer | None:
+        who = self._identity
+        gpu = who.kind is WorkerKind.GPU
+        body = {
+            "instance": self._instance,
+            "pid": os.getpid(),
+            "pid_started": psutil.Process().create_time(),
+            "encoder": who.encoder if gpu else CPU_ENCODER,
+            "capabilities": (
+                {"encoder": who.encoder, "device": who.device} if gpu else dict(cpu_capabilities())
+            ),
+            "metadata": {"version": __version__},
+        }
+        retry_s = FIRST_RETRY_S
+        while not self._stopping:
+            with self._interruptible():
+                try:
+                    terms = self._line.send(calls.register(body))
+                    _log.info("worker registered", encoder=body["encoder"])
+                    return terms
+                except TqError as error:
+                    _log.warning("registration failed", code=error.code.value, error=error.message)
+                    if error.code is not ErrorCode.NO_SUPERVISOR:
+                        self._refused = True
+                        return None
+                time.sleep(retry_s)
+            retry_s = min(LAST_RETRY_S, retry_s * 2)
+        return None
+
+    def _claim(self, terms: RegisterAnswer) -> ClaimedJob | None:
+        """Wait for a job. None: there was none, or the waiting was broken off."""
+        wait_s = terms["long_poll_s"]
+        retry_s = FIRST_RETRY_S
+        while not self._stopping and not self._refused:
+            asked_at = time.monotonic()
+            with self._interruptible():
+                try:
+                    job = self._line.send(
+                        calls.claim(self._instance, wait_s), timeout_s=wait_s + _CLAIM_SLACK_S
+                    )["job"]
+                    self._waiting = False
+                    if job is not None:
+                        return job
+                    if time.monotonic() - asked_at < min(_QUICK_ANSWER_S, wait_s / 2):
+                        self._pause(_QUICK_PAUSE_S)
+                    return None
+                except TqError as error:
+                    if error.code in (ErrorCode.UNAUTHORIZED, ErrorCode.LOST_LEASE):
+                        # LOST_LEASE: the supervisor has seen this instance end.
+                        self._refused = True
+                        return None
+                    _log.warning("claim failed", code=error.code.value, error=error.message)
+                time.sleep(retry_s)
+            retry_s = min(LAST_RETRY_S, retry_s * 2)
+        return None
+
+    # Working
+
+    def _work(self, job: ClaimedJob, terms: RegisterAnswer, pulse: Pulse) -> None:
+        lease = Lease(job["job"], job["epoch"], job["lease_s"])
+        report = Report(on_step=pulse.nudge)
+        began = time.monotonic()
+        _log.info("job begins", job=lease.job, epoch=lease.epoch, attempt=job["attempt"])
+        self._lease = lease
+        if self._stopping:
+            lease.shut_down()
+        pulse.take_up(lease, report)
+        try:
+            outcome = self._outcome(job, terms, lease, report)
+            if not isinstance(outcome, Lost):
+                pulse.conclude()
+            status = self._tell(job, lease, report, outcome)
+        finally:
+            pulse.put_down()
+            self._lease = None
+        _log.info(
+            "job ends",
+            job=lease.job,
+            epoch=lease.epoch,
+            outcome=type(outcome).__name__.lower(),
+            status=status,
+            seconds=round(time.monotonic() - began, 3),
+            **({"code": outcome.code.value, "error": outcome.text} if isinstance(outcome, Failed) else {}),
+        )
+        if status is None and not isinstance(outcome, Lost):
+            # The claim would hand out the same lease again at once.
+            self._pause(LAST_RETRY_S)
+
+    def _outcome(self, job: ClaimedJob, terms: RegisterAnswer, lease: Lease, report: Report) -> Outcome:
+        try:
+            bench = pipeline.Bench(
+                ffmpeg=self._locate(terms["ffmpeg"]),
+                encoder=self._identity.encoder or CPU_ENCODER,
+                device=self._identity.device,
+                nice=terms["ffmpeg_nice"],
+                stall_s=terms["stall_s"],
+                disk_reserve_bytes=terms["disk_reserve_bytes"],
+                disk_factor=terms["disk_factor"],
+            )
+            return pipeline.run(job, bench, lease, report)
+        except Exception as error:  # a claim that cannot even be read
+            _log.exception("job could not be begun", job=lease.job)
+            return describe(error, f"job {lease.job}".encode())
+
+    def _locate(self, path: str) -> FFmpeg:
+        """The ffmpeg, asked for its version again only when the file changed: an upgrade must not go unseen,
+        and asking takes 50 ms."""
+        try:
+            found = os.stat(path)
+            key = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
+        except OSError:
+            return locate(path)
+        if self._ffmpeg is None or self._ffmpeg[0] != key:
+            self._ffmpeg = key, locate(path)
+        return self._ffmpeg[1]
+
+    # Telling how it ended
+
+    def _tell(self, job: ClaimedJob, lease: Lease, report: Report, outcome: Outcome) -> str | None:
+        """The job's status after it was told; None when there is nobody who would hear it."""
+        token = {"instance": self._instance, "epoch": lease.epoch, "steps": report.steps}
+        match outcome:
+            case Lost():
+                _log.warning("job lost", job=lease.job, why=outcome.why)
+                return None
+            case Stopped():
+                return self._end_anyhow(lease, "release", {**token, "reason": outcome.reason})
+            case Failed():
+                return self._fail(lease, token, outcome)
+            case Done():
+                body = {**token, "manifest": outcome.manifest, "full_hash": outcome.full_hash}
+                try:
+                    return self._end(lease, "complete", body, _COMPLETE_TIMEOUT_S)
+                except TqError as error:
+                    # It could not be published.
+                    return self._fail(
+                        lease, token, describe(error, sources.decode(job["source"]["path_b64"]))
+                    )
+
+    def _fail(self, lease: Lease, token: dict[str, Any], failed: Failed) -> str | None:
+        body = {**token, "code": failed.code.value, "text": failed.text, "hint": failed.hint}
+        return self._end_anyhow(lease, "fail", body)
+
+    def _end_anyhow(self, lease: Lease, verb: str, body: dict[str, Any]) -> str | None:
+        try:
+            return self._end(lease, verb, body)
+        except TqError as error:
+            _log.error("not accepted", job=lease.job, verb=verb, code=error.code.value, error=error.message)
+            return None
+
+    def _end(
+        self, lease: Lease, verb: str, body: dict[str, Any], timeout_s: float = _END_TIMEOUT_S
+    ) -> str | None:
+        """Send it until it is heard: the supervisor answers a repeated one as it answered the first.
+
+        Raises:
+            TqError: it was heard and not accepted.
+        """
+        retry_s = FIRST_RETRY_S
+        while not self._refused:
+            try:
+                return self._line.send(calls.end(lease.job, verb, body), timeout_s=timeout_s)["status"]
+            except TqError as error:
+                if error.code in LOST_CODES:
+                    _log.warning("the job was lost before it could be told", job=lease.job, verb=verb)
+                    return None
+                if error.code is ErrorCode.UNAUTHORIZED:
+                    self._be_refused()
+                elif error.code is not ErrorCode.NO_SUPERVISOR:
+                    raise
+                elif self._stopping or isinstance(lease.ended, Lost):
+                    return None
+            time.sleep(retry_s)
+            retry_s = min(LAST_RETRY_S, retry_s * 2)
+        return None
