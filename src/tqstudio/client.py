@@ -1,23 +1,16 @@
-"""The client side of the supervisor's API: every call a function, two ways to send it.
+"""The client side of the supervisor's API: every call a function that makes a value.
 
-A `Call[T]` is a request as a value; `Client.send` (blocking) and `AsyncClient.send` both answer a `T`.
-Commands, the terminal UI and tests use nothing else.
+A `Call[T]` is a request; `connection.Client` (blocking) and `connection.AsyncClient` send it and answer a
+`T`. Commands, workers, the terminal UI and tests use nothing else.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from tqstudio.errors import ErrorCode, TqError
-
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    import httpx
-
     from tqstudio.schemas import (
         ActionResult,
         AddAnswer,
@@ -196,162 +189,3 @@ def doctor() -> Call[dict[str, list[CheckView]]]:
 
 def shutdown(*, drain: bool = False) -> Call[dict[str, Any]]:
     return Call("POST", "/v1/shutdown", body={"drain": drain})
-
-
-class Client:
-    """Blocking client on a unix socket.
-
-    Raises:
-        TqError: NO_SUPERVISOR when nobody answers; else what the supervisor says.
-    """
-
-    def __init__(self, socket: Path, *, timeout_s: float = 30, token: str | None = None) -> None:
-        import httpx
-
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        # A unix socket needs no TLS store; loading one costs 35 ms per command.
-        transport = httpx.HTTPTransport(uds=str(socket), verify=False)
-        self._http = httpx.Client(
-            transport=transport, base_url="http://tqstudio", timeout=timeout_s, headers=headers, verify=False
-        )
-
-    def send(self, call: Call[T], *, timeout_s: float | None = None) -> T:
-        import httpx
-
-        try:
-            more: dict[str, Any] = {} if timeout_s is None else {"timeout": timeout_s}
-            response = self._http.request(call.method, call.path, params=call.params, json=call.body, **more)
-        except (httpx.ConnectError, httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
-            raise _no_supervisor() from None
-        except httpx.TimeoutException:
-            raise TqError(ErrorCode.NO_SUPERVISOR, "the supervisor does not answer in time") from None
-        decoded: T = _decode(response)
-        return decoded
-
-    def stream(self, after: int | None = None) -> Iterator[StreamEvent]:
-        """The event stream, until the supervisor ends it; blocks between events."""
-        import httpx
-
-        headers = {} if after is None else {"Last-Event-ID": str(after)}
-        try:
-            with self._http.stream("GET", "/v1/events/stream", headers=headers, timeout=None) as response:
-                if response.status_code != 200:
-                    response.read()
-                    _decode(response)
-                parser = _StreamParser()
-                for line in response.iter_lines():
-                    if event := parser.feed(line):
-                        yield event
-        except (httpx.ConnectError, httpx.ConnectTimeout):
-            raise _no_supervisor() from None
-        except (httpx.RemoteProtocolError, httpx.ReadError):
-            return
-
-    def close(self) -> None:
-        self._http.close()
-
-    def __enter__(self) -> Client:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-class AsyncClient:
-    """The same for asyncio; a `Door`."""
-
-    def __init__(self, socket: Path, *, timeout_s: float = 30) -> None:
-        self._socket = socket
-        self._timeout_s = timeout_s
-        self._http: httpx.AsyncClient | None = None
-
-    def _open(self) -> httpx.AsyncClient:
-        if self._http is None:
-            import httpx
-
-            transport = httpx.AsyncHTTPTransport(uds=str(self._socket), verify=False)
-            self._http = httpx.AsyncClient(
-                transport=transport, base_url="http://tqstudio", timeout=self._timeout_s, verify=False
-            )
-        return self._http
-
-    async def send(self, call: Call[T]) -> T:
-        http = self._open()
-        import httpx
-
-        try:
-            response = await http.request(call.method, call.path, params=call.params, json=call.body)
-        except (httpx.ConnectError, httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
-            raise _no_supervisor() from None
-        except httpx.TimeoutException:
-            raise TqError(ErrorCode.NO_SUPERVISOR, "the supervisor does not answer in time") from None
-        decoded: T = _decode(response)
-        return decoded
-
-    async def stream(self, after: int | None = None) -> AsyncIterator[StreamEvent]:
-        """The event stream, until the supervisor ends it.
-
-        Raises:
-            TqError: NO_SUPERVISOR when it cannot be opened.
-        """
-        http = self._open()
-        import httpx
-
-        headers = {} if after is None else {"Last-Event-ID": str(after)}
-        try:
-            async with http.stream("GET", "/v1/events/stream", headers=headers, timeout=None) as response:
-                parser = _StreamParser()
-                async for line in response.aiter_lines():
-                    if event := parser.feed(line):
-                        yield event
-        except (httpx.ConnectError, httpx.ConnectTimeout):
-            raise _no_supervisor() from None
-        except (httpx.RemoteProtocolError, httpx.ReadError):
-            return
-
-    async def close(self) -> None:
-        if self._http is not None:
-            await self._http.aclose()
-            self._http = None
-
-
-class _StreamParser:
-    """Server-sent events, line by line."""
-
-    def __init__(self) -> None:
-        self._name = "message"
-        self._data: list[str] = []
-        self._seq: int | None = None
-
-    def feed(self, line: str) -> StreamEvent | None:
-        if line == "":
-            event = None
-            if self._data:
-                event = StreamEvent(self._name, json.loads("\n".join(self._data)), self._seq)
-            self._name, self._data, self._seq = "message", [], None
-            return event
-        key, _, value = line.partition(":")
-        value = value.removeprefix(" ")
-        if key == "event":
-            self._name = value
-        elif key == "data":
-            self._data.append(value)
-        elif key == "id" and value.isdigit():
-            self._seq = int(value)
-        return None
-
-
-def _no_supervisor() -> TqError:
-    return TqError(ErrorCode.NO_SUPERVISOR, "no supervisor answers in this home")
-
-
-def _decode(response: httpx.Response) -> Any:
-    if response.status_code < 400:
-        return response.json()
-    try:
-        error = response.json()["error"]
-        raise TqError(error["code"], error["message"], error["hint"])
-    except (ValueError, KeyError, TypeError):
-        raise TqError(
-            ErrorCode.INTERNAL, f"the supervisor answered {response.status_code} {response.reason_phrase}"
-        ) from None

@@ -27,7 +27,9 @@ GB = 1_000_000_000
 class Settings(BaseSettings):
     """The thresholds of the engine. Names ending in `_s` are seconds, in `_bytes` bytes."""
 
-    model_config = SettingsConfigDict(env_prefix="TQSTUDIO_", extra="ignore", frozen=True)
+    model_config = SettingsConfigDict(
+        env_prefix="TQSTUDIO_", extra="ignore", frozen=True, allow_inf_nan=False
+    )
 
     heartbeat_s: float = Field(10, gt=0, description="between two heartbeats of a worker, and their flush")
     lease_s: float = Field(60, gt=0, description="how long a claim holds without a heartbeat")
@@ -105,6 +107,11 @@ def load_settings(home: Home, **flags: Any) -> Settings:
             f"the setting {key} is wrong: {first['msg'].lower()} (it is {first.get('input')!r})",
             f"correct {key} in {home.config} or TQSTUDIO_{key.upper()} in the environment",
         ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise TqError(
+            ErrorCode.BAD_CONFIG, f"{home.config} cannot be read: {why}", f"correct {home.config}"
+        ) from None
     except tomllib.TOMLDecodeError as error:
         raise TqError(
             ErrorCode.BAD_CONFIG, f"{home.config} is not valid TOML: {error}", f"correct {home.config}"
@@ -120,3 +127,18 @@ def _refuse_unknown(path: Path) -> None:
             f"{path} has the unknown setting {unknown[0]}",
             f"the settings are: {', '.join(sorted(known))}",
         )
+
+
+def table() -> str:
+    """The settings as a Markdown table, for `docs/settings.md`."""
+    rows = ["| key | default | meaning |", "|---|---|---|"]
+    for key, field in Settings.model_fields.items():
+        default = field.default if field.default != "" else "–"
+        if isinstance(default, bool):
+            default = str(default).lower()
+        rows.append(f"| `{key}` | {default} | {field.description} |")
+    return "\n".join(rows)
+
+
+if __name__ == "__main__":
+    print(table())

@@ -335,6 +335,8 @@ def decide(status: JobStatus, operation: Operation, control: Control = Control.N
         return decision
     if operation is Operation.RESUME and control is Control.PAUSE:
         return _CONTROL
+    if operation is Operation.RESUME and control is Control.CANCEL:
+        return _no("is being cancelled; wait for it, then retry")
     if decision.effect is Effect.CONTROL and operation.value == control.value:
         return _NOTHING
     if control is Control.CANCEL and decision.effect is Effect.CONTROL:

@@ -18,7 +18,7 @@ MAX_METADATA_BYTES = 10_000
 
 
 class Message(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class AddRequest(Message):
@@ -34,8 +34,6 @@ class AddRequest(Message):
     retry_failed: bool = True
     batch: Annotated[str, StringConstraints(max_length=64)] | None = None
     metadata: dict[str, Any] = Field(default_factory=dict)
-    autorestart: int = Field(0, ge=0, le=100)
-    autorestart_delay_s: float = Field(60, ge=0)
     overrides: dict[str, str] = Field(default_factory=dict)
     """Profile keys set for these files alone (`--set KEY=VALUE`)."""
     idempotency_key: Annotated[str, StringConstraints(max_length=100)] | None = None

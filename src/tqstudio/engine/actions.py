@@ -69,6 +69,8 @@ class Actions:
         facts = look(db, job)
         if facts is None:
             return _result(job, None)
+        if facts.deleted:
+            return _refused(job, facts.status, "is deleted; undelete it first")
         decision = decide(facts.status, Operation.RETRANSCODE)
         if not decision.allowed:
             return _result(job, Applied(decision, facts.status, facts.control))

@@ -59,8 +59,6 @@ class Offer:
     retry_failed: bool = True
     batch: str | None = None
     folder: int | None = None
-    autorestart: int = 0
-    autorestart_delay_s: float = 60
     metadata: Mapping[str, Any] = field(default_factory=dict)
     actor: str = "user"
 
@@ -151,8 +149,8 @@ class Admission:
         generation = generations.current(db, known.id)
         newest = jobs.newest_job_of(db, known.id)
         if newest is not None and newest[1] in (JobStatus.PENDING, JobStatus.IN_PROGRESS, JobStatus.PAUSED):
-            if changed and newest[1] is not JobStatus.IN_PROGRESS:
-                _refresh(db, known.id, look, changed=True)
+            if newest[1] is not JobStatus.IN_PROGRESS:
+                _refresh(db, known.id, look, changed=changed)
             return _answer(path, "waiting", video=known.id, job=newest[0], slug=known.slug)
         if current and generation is not None:
             _refresh(db, known.id, look, changed=False)
@@ -200,8 +198,6 @@ class Admission:
                 batch=how.batch,
                 max_attempts=self._settings.max_attempts,
                 max_crashes=self._settings.max_crashes,
-                autorestart=how.autorestart,
-                autorestart_delay_s=how.autorestart_delay_s,
                 metadata=how.metadata,
             ),
             now=now,

@@ -93,6 +93,7 @@ class Dispatch:
                     if not lease.repeated or lease.job not in self._board.jobs:
                         token = Token(lease.job, lease.epoch, lease.instance)
                         self._board.begin(token, who.name, now_us())
+                        self._board.control(lease.job, lease.control)
                     return job
                 left = deadline - loop.time()
                 if left <= 0:

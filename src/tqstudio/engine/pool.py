@@ -57,7 +57,8 @@ class _Running:
     exited: asyncio.Event = field(default_factory=asyncio.Event)
 
 
-Lost = Callable[[str, str, str], Awaitable[None]]
+Lost = Callable[[str, str, str, bool], Awaitable[None]]
+"""Instance, worker, why, and whether it ended because it was told to."""
 
 
 class Identities:
@@ -67,6 +68,9 @@ class Identities:
         self._by_token: dict[str, Identity] = {}
 
     def issue(self, worker: int, name: str, kind: str) -> str:
+        """A new token; those of earlier lives of this worker are good no more."""
+        for earlier in [t for t, identity in self._by_token.items() if identity.worker == worker]:
+            del self._by_token[earlier]
         token = secrets.token_urlsafe(24)
         self._by_token[token] = Identity(worker, name, kind)
         return token
@@ -154,7 +158,8 @@ class WorkerPool:
         log = self._home.logs / f"worker-{slot.name}.log"
         with log.open("ab") as stderr:
             process = subprocess.Popen(  # noqa: ASYNC220 - it must be spawned by this very thread
-                [sys.executable, "-m", "tqstudio.engine.worker"],
+                # -P: a json.py in the working directory must not become the worker's json.
+                [sys.executable, "-P", "-m", "tqstudio.engine.worker"],
                 stdin=subprocess.DEVNULL,
                 stdout=stderr,
                 stderr=stderr,
@@ -185,7 +190,7 @@ class WorkerPool:
         await self._db.write(workers.ended, running.worker, instance=instance, now=now_us(), why=how)
         self._log.info("worker ended", worker=running.slot.name, pid=running.process.pid, how=how)
         if instance is not None:
-            await self._lost(instance, running.slot.name, how)
+            await self._lost(instance, running.slot.name, how, self._stopping.is_set())
         # Its ffmpeg gets the parent-death signal at this moment and is a zombie a moment later.
         asyncio.get_running_loop().call_later(REAP_AFTER_S, self.reap)
 

@@ -197,10 +197,17 @@ class Results:
             live = LiveJob(token, "", at=now_us())
         save_report(db, live, {**live.steps, **steps}, now_us())
 
-    async def lost(self, instance: str, worker: str, why: str) -> None:
-        """Take back every job that this life of a worker held; what it finished stays on disk."""
+    async def lost(self, instance: str, worker: str, why: str, told_to_end: bool) -> None:
+        """Take back every job that this life of a worker held; what it finished stays on disk.
+
+        A worker that was told to end, and had been handed a job at that moment, is no crash.
+        """
         for lease in await self._db.read(claims.of_instance, instance):
-            await self.take_back(lease, worker, why)
+            if told_to_end:
+                await self._db.write(outcomes.requeue, lease, now=now_us(), why="the supervisor ended")
+                self._board.end(lease.job)
+            else:
+                await self.take_back(lease, worker, why)
 
     async def take_back(self, lease: Lease, worker: str, why: str, event: str | None = None) -> None:
         publishing_now = self._publishing.get(lease.job)

@@ -57,7 +57,7 @@ async def follow(
     # Watched before the replay is read: what happens in between comes twice rather than never.
     queue = studio.broadcast.watch()
     replay = [f"retry: {int(studio.settings.sse_reconnect_s * 1000)}\n\n".encode()]
-    if last_event_id is not None and last_event_id.isdigit():
+    if last_event_id is not None and last_event_id.isdecimal():
         missed, oldest, last = await studio.db.read(_missed, int(last_event_id))
         if missed is None:
             replay.append(message("reset", {"oldest": oldest, "last": last}))

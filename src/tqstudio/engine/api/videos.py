@@ -39,8 +39,6 @@ async def add(studio: TheStudio, request: AddRequest) -> AddAnswer:
         force=request.force,
         retry_failed=request.retry_failed,
         batch=request.batch or new_batch(),
-        autorestart=request.autorestart,
-        autorestart_delay_s=request.autorestart_delay_s,
         metadata=request.metadata,
     )
     results = [await studio.admission.offer(path, how) for path in paths]

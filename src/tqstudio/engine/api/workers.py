@@ -110,6 +110,9 @@ async def worker_views(studio: Studio) -> list[WorkerView]:
 
 
 def view_of(studio: Studio, row: workers.WorkerRow) -> WorkerView:
+    note = studio.pool.note_of(row.name)
+    if note is None and row.registered_at is None and not studio.pool.has(row.name):
+        note = "no process of this worker is registered"
     job = next((live for live in studio.board.jobs.values() if live.worker == row.name), None)
     return worker_view(
         row,
@@ -117,7 +120,7 @@ def view_of(studio: Studio, row: workers.WorkerRow) -> WorkerView:
         job,
         now=now_us(),
         offline_s=studio.settings.offline_s,
-        note=studio.pool.note_of(row.name),
+        note=note,
     )
 
 

@@ -66,6 +66,9 @@ class _Pattern:
             parts.append("**")
         elif len(parts) == 1 and not pattern.startswith("/"):
             parts.insert(0, "**")
+        if parts[-1] == "**":
+            # What lies below, not the directory itself.
+            parts.append("*")
         self._parts = parts
         self.names_a_kind = "." in parts[-1] and not set(parts[-1]) <= set("*?.")
 

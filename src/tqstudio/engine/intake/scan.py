@@ -134,7 +134,7 @@ class Scanner:
                 there = os.lstat(path)
             except OSError:
                 continue
-            if stat.S_ISDIR(there.st_mode) and self._recursive:
+            if stat.S_ISDIR(there.st_mode):
                 identity = (there.st_dev, there.st_ino)
                 if identity not in self._apart_identities():
                     self._walk([(path, identity)], findings, watch)

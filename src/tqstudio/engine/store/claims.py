@@ -93,7 +93,8 @@ CANDIDATES_SQL = (
 _CANDIDATES = text(CANDIDATES_SQL)
 _HELD = text(
     f"SELECT {_LEASE_COLUMNS} FROM job INDEXED BY ix_job_instance"
-    " WHERE status = 'in_progress' AND instance = :instance AND lease_expires_at > :now LIMIT 1"
+    " WHERE status = 'in_progress' AND instance = :instance AND worker_id = :worker"
+    " AND lease_expires_at > :now LIMIT 1"
 )
 _MAY_WORK = text(
     "SELECT enabled = 1 AND draining = 0 AND instance = :instance AND NOT EXISTS (SELECT 1 FROM gate)"
@@ -121,7 +122,7 @@ def claim(
     first `idle_gpus` GPU-preferring ones to the idle GPU workers until they have been claimable for
     `gpu_grace_us`.
     """
-    held = db.execute(_HELD, {"instance": who.instance, "now": now}).first()
+    held = db.execute(_HELD, {"instance": who.instance, "worker": who.id, "now": now}).first()
     if held is not None:
         return _lease(held, repeated=True)
     if not db.execute(_MAY_WORK, {"worker": who.id, "instance": who.instance}).scalar():

@@ -96,19 +96,28 @@ def newest(db: Connection, *, limit: int, job: int | None = None) -> list[EventR
 
 def bounds(db: Connection) -> tuple[int, int]:
     """The first and last sequence number that are still kept; (0, 0) for an empty history."""
-    row = db.execute(text("SELECT coalesce(min(seq), 0), coalesce(max(seq), 0) FROM event")).one()
+    # Two look-ups: min and max in one SELECT would scan the whole table.
+    row = db.execute(
+        text("SELECT coalesce((SELECT min(seq) FROM event), 0), coalesce((SELECT max(seq) FROM event), 0)")
+    ).one()
     return int(row[0]), int(row[1])
 
 
 def prune(db: Connection, *, before: int, now: int, limit: int = 10_000) -> int:
-    """Remove up to `limit` events older than `before`; one `pruned` event says how many went."""
+    """Remove up to `limit` events older than `before`; one `pruned` event says how many went.
+
+    The `pruned` events of earlier times go with them: one that stayed would make the history look whole from
+    there on.
+    """
+    values = {"before": before, "limit": limit}
+    due = db.execute(text("SELECT 1 FROM event WHERE at < :before AND trigger <> 'pruned' LIMIT 1"), values)
+    if due.first() is None:
+        return 0
     removed = db.execute(
         text(
-            "DELETE FROM event WHERE seq IN"
-            " (SELECT seq FROM event WHERE at < :before AND trigger <> 'pruned' ORDER BY at LIMIT :limit)"
+            "DELETE FROM event WHERE seq IN (SELECT seq FROM event WHERE at < :before ORDER BY seq LIMIT :limit)"
         ),
-        {"before": before, "limit": limit},
+        values,
     ).rowcount
-    if removed:
-        append(db, "pruned", now=now, actor="retention", detail=f"{removed} events older than the retention")
+    append(db, "pruned", now=now, actor="retention", detail=f"{removed} events older than the retention")
     return removed

@@ -76,26 +76,23 @@ def create(db: Connection, new: NewJob, *, now: int, actor: str) -> int | None:
     return job
 
 
+_IS_OPEN = "status IN ('pending', 'in_progress', 'paused')"
+_OPEN = text(f"SELECT id FROM job WHERE video_id = :video AND {_IS_OPEN} AND deleted_at IS NULL")
+_NEWEST = text(
+    "SELECT id, status FROM job WHERE video_id = :video AND deleted_at IS NULL"
+    f" ORDER BY {_IS_OPEN} DESC, id DESC LIMIT 1"
+)
+
+
 def open_job_of(db: Connection, video: int) -> int | None:
     """The video's pending, running or paused job."""
-    row = db.execute(
-        text(
-            "SELECT id FROM job WHERE video_id = :video"
-            " AND status IN ('pending', 'in_progress', 'paused') AND deleted_at IS NULL"
-        ),
-        {"video": video},
-    ).first()
+    row = db.execute(_OPEN, {"video": video}).first()
     return None if row is None else int(row[0])
 
 
 def newest_job_of(db: Connection, video: int) -> tuple[int, JobStatus] | None:
-    row = db.execute(
-        text(
-            "SELECT id, status FROM job WHERE video_id = :video AND deleted_at IS NULL"
-            " ORDER BY id DESC LIMIT 1"
-        ),
-        {"video": video},
-    ).first()
+    """The video's open job (an older one that was retried counts before a newer failure), else its newest."""
+    row = db.execute(_NEWEST, {"video": video}).first()
     return None if row is None else (int(row[0]), JobStatus(row[1]))
 
 

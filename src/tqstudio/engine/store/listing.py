@@ -79,10 +79,10 @@ def page(
         entries = [*above, _Entry(key, around), *below[: max(0, room)]]
         return _page(entries, more_above, len(below) > room)
     if before is not None:
-        key = None if before == "end" else _decode(before)
+        key = None if before == "end" else _decode(before, query.sort)
         found = list(islice(source.walk(key, backwards=True), limit + 1))
         return _page(found[:limit][::-1], len(found) > limit, key is not None)
-    key = None if after in (None, "start") else _decode(str(after))
+    key = None if after in (None, "start") else _decode(str(after), query.sort)
     found = list(islice(source.walk(key, backwards=False), limit + 1))
     return _page(found[:limit], key is not None, len(found) > limit)
 
@@ -101,10 +101,18 @@ def _encode(key: Key) -> str:
     return base64.urlsafe_b64encode(json.dumps(key).encode()).decode()
 
 
-def _decode(cursor: str) -> Key:
+def _decode(cursor: str, sort: str) -> Key:
     key = json.loads(base64.urlsafe_b64decode(cursor.encode()))
-    if not isinstance(key, list) or not all(isinstance(part, int) for part in key):
+    if not isinstance(key, list) or not all(type(part) is int and abs(part) < 2**63 for part in key):
         raise ValueError("not a cursor")
+    if sort != "order":
+        parts = 1
+    elif not key or not 0 <= key[0] < len(QUEUE_ORDER):
+        raise ValueError("not a cursor of the queue's order")
+    else:
+        parts = 3 if QUEUE_ORDER[key[0]] in TERMINAL else 4
+    if len(key) != parts:
+        raise ValueError("a cursor of another order")
     return tuple(key)
 
 

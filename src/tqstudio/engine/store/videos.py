@@ -82,13 +82,7 @@ class NewVideo:
 
 def create(db: Connection, new: NewVideo, *, now: int) -> int:
     """Add a video and return its id."""
-    taken = not new.slug or (
-        db.execute(
-            text("SELECT 1 FROM video WHERE output_root = :output_root AND slug = :slug"),
-            {"output_root": new.output_root, "slug": new.slug},
-        ).first()
-        is not None
-    )
+    taken = not new.slug or _is_taken(db, new.output_root, new.slug)
     values = {
         "folder": new.folder,
         "source": new.source,
@@ -102,20 +96,31 @@ def create(db: Connection, new: NewVideo, *, now: int) -> int:
         "quick_hash": new.quick_hash,
         "now": now,
     }
-    video = int(
-        db.execute(
-            text(
-                "INSERT INTO video (folder_id, source, output_root, name, title, slug, size, mtime_ns,"
-                " quick_hash, created_at) VALUES (:folder, :source, :output_root, :name, :title,"
-                " coalesce(:slug, hex(randomblob(16))), :size, :mtime_ns, :quick_hash, :now) RETURNING id"
-            ),
-            values,
-        ).scalar_one()
-    )
+    video = int(db.execute(_INSERT, values).scalar_one())
     if taken:
-        slug = f"{new.slug}-{video}" if new.slug else f"video-{video}"
-        db.execute(text("UPDATE video SET slug = :slug WHERE id = :id"), {"slug": slug, "id": video})
+        _give_free_slug(db, video, new.output_root, f"{new.slug or 'video'}-{video}")
     return video
+
+
+_INSERT = text(
+    "INSERT INTO video (folder_id, source, output_root, name, title, slug, size, mtime_ns, quick_hash,"
+    " created_at) VALUES (:folder, :source, :output_root, :name, :title,"
+    " coalesce(:slug, hex(randomblob(16))), :size, :mtime_ns, :quick_hash, :now) RETURNING id"
+)
+_TAKEN = text("SELECT 1 FROM video WHERE output_root = :output_root AND slug = :slug")
+
+
+def _is_taken(db: Connection, output_root: bytes, slug: str) -> bool:
+    return db.execute(_TAKEN, {"output_root": output_root, "slug": slug}).first() is not None
+
+
+def _give_free_slug(db: Connection, video: int, output_root: bytes, wanted: str) -> None:
+    """Set a slug made from the id; a file may bear even that name, so a number is added where it does."""
+    slug, tries = wanted, 1
+    while _is_taken(db, output_root, slug):
+        tries += 1
+        slug = f"{wanted}-{tries}"
+    db.execute(text("UPDATE video SET slug = :slug WHERE id = :id"), {"slug": slug, "id": video})
 
 
 def set_fingerprint(
@@ -143,7 +148,19 @@ def set_facts(db: Connection, video: int, facts: Mapping[str, Any], *, quick_has
 
 
 def set_slug(db: Connection, video: int, slug: str) -> None:
-    """The folder below the output that the video's ladder was published in."""
+    """The folder below the output that the video's ladder was published in.
+
+    Another video that only wished for it, its folder being somebody else's, gets another one.
+    """
+    holder = db.execute(
+        text(
+            "SELECT id, output_root FROM video WHERE slug = :slug AND id <> :id"
+            " AND output_root = (SELECT output_root FROM video WHERE id = :id)"
+        ),
+        {"slug": slug, "id": video},
+    ).first()
+    if holder is not None:
+        _give_free_slug(db, holder[0], holder[1], f"{slug}-{holder[0]}")
     db.execute(text("UPDATE video SET slug = :slug WHERE id = :id"), {"slug": slug, "id": video})
 
 

@@ -124,7 +124,7 @@ class _Work:
                         self._sink, spec, choice, self._bench.disk_reserve_bytes, self._bench.disk_factor
                     )
                     encode = transcode(
-                        spec, choice, self._lease, self._report, self._log, self._bench.stall_s
+                        spec, choice, poster, self._lease, self._report, self._log, self._bench.stall_s
                     )
                     self._report.advance(TRANSCODE_ENDS_AT)
                 with self._step(Step.MASTER_PLAYLIST):
@@ -229,8 +229,6 @@ class _Work:
         )
 
     def _list(self, spec: EncodeSpec, choice: Choice, encode: LadderEncode, poster: Path) -> dict[str, Any]:
-        if encode.poster is not None:
-            encode.poster.replace(poster)
         return manifest.build(
             self._sink,
             choice,

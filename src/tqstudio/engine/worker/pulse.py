@@ -28,9 +28,9 @@ LOST_CODES = frozenset({ErrorCode.LOST_LEASE, ErrorCode.NOT_FOUND})
 
 
 class Line(Protocol):
-    """What is needed of `client.Client`."""
+    """What is needed of `connection.Client`."""
 
-    def send(self, call: Call[T], *, timeout_s: float | None = None) -> T: ...
+    def send(self, call: Call[T], *, timeout_s: float = 30.0) -> T: ...
 
 
 @dataclass

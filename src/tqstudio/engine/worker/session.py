@@ -10,21 +10,22 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
 import psutil
 import structlog
 
-from tqstudio import __version__, sources
-from tqstudio.client import Client
+from tqstudio import __version__
+from tqstudio.connection import Client
 from tqstudio.engine.media.ffmpeg import FFmpeg, locate
 from tqstudio.engine.media.hardware import cpu_capabilities
 from tqstudio.engine.media.layout import CPU_ENCODER
-from tqstudio.engine.worker import calls, pipeline
+from tqstudio.engine.worker import calls, pipeline, retries
+from tqstudio.engine.worker.ending import Ending
 from tqstudio.engine.worker.failure import describe
 from tqstudio.engine.worker.lease import Lease
-from tqstudio.engine.worker.outcome import Done, Failed, Lost, Outcome, Stopped
-from tqstudio.engine.worker.pulse import LOST_CODES, Line, Pulse
+from tqstudio.engine.worker.outcome import Failed, Lost, Outcome
+from tqstudio.engine.worker.pulse import Line, Pulse
 from tqstudio.engine.worker.report import Report
 from tqstudio.engine.worker.usage import Usage
 from tqstudio.errors import ErrorCode, TqError
@@ -33,11 +34,7 @@ from tqstudio.lifecycle import WorkerKind
 if TYPE_CHECKING:
     from tqstudio.schemas import ClaimedJob, RegisterAnswer
 
-FIRST_RETRY_S: Final = 0.2
-LAST_RETRY_S: Final = 3.0
 _CLAIM_SLACK_S = 10.0
-_COMPLETE_TIMEOUT_S = 120.0
-_END_TIMEOUT_S = 15.0
 # A supervisor that refuses at once instead of waiting must not be asked thousands of times a second.
 _QUICK_ANSWER_S = 0.2
 _QUICK_PAUSE_S = 0.5
@@ -60,7 +57,7 @@ class Identity:
 
 
 def _connect(identity: Identity) -> Line:
-    return Client(identity.socket, token=identity.token)
+    return Client(identity.socket, token=identity.token, keep_alive=True)
 
 
 class _Woken(Exception):
@@ -79,6 +76,7 @@ class Session:
         self._instance = uuid.uuid4().hex
         self._line = connect(identity)
         self._pulse_line = connect(identity)
+        self._ending = Ending(self._line, self._instance, lambda: self._stopping, self._be_refused)
         self._stopping = False
         self._refused = False
         self._waiting = False
@@ -154,7 +152,7 @@ class Session:
             ),
             "metadata": {"version": __version__},
         }
-        retry_s = FIRST_RETRY_S
+        retry_s = retries.FIRST_S
         while not self._stopping:
             with self._interruptible():
                 try:
@@ -167,13 +165,13 @@ class Session:
                         self._refused = True
                         return None
                 time.sleep(retry_s)
-            retry_s = min(LAST_RETRY_S, retry_s * 2)
+            retry_s = retries.after(retry_s)
         return None
 
     def _claim(self, terms: RegisterAnswer) -> ClaimedJob | None:
         """Wait for a job. None: there was none, or the waiting was broken off."""
         wait_s = terms["long_poll_s"]
-        retry_s = FIRST_RETRY_S
+        retry_s = retries.FIRST_S
         while not self._stopping and not self._refused:
             asked_at = time.monotonic()
             with self._interruptible():
@@ -194,7 +192,7 @@ class Session:
                         return None
                     _log.warning("claim failed", code=error.code.value, error=error.message)
                 time.sleep(retry_s)
-            retry_s = min(LAST_RETRY_S, retry_s * 2)
+            retry_s = retries.after(retry_s)
         return None
 
     # Working
@@ -212,7 +210,7 @@ class Session:
             outcome = self._outcome(job, terms, lease, report)
             if not isinstance(outcome, Lost):
                 pulse.conclude()
-            status = self._tell(job, lease, report, outcome)
+            status = self._ending.tell(job, lease, report.steps, outcome)
         finally:
             pulse.put_down()
             self._lease = None
@@ -227,7 +225,7 @@ class Session:
         )
         if status is None and not isinstance(outcome, Lost):
             # The claim would hand out the same lease again at once.
-            self._pause(LAST_RETRY_S)
+            self._pause(retries.LAST_S)
 
     def _outcome(self, job: ClaimedJob, terms: RegisterAnswer, lease: Lease, report: Report) -> Outcome:
         try:
@@ -256,63 +254,3 @@ class Session:
         if self._ffmpeg is None or self._ffmpeg[0] != key:
             self._ffmpeg = key, locate(path)
         return self._ffmpeg[1]
-
-    # Telling how it ended
-
-    def _tell(self, job: ClaimedJob, lease: Lease, report: Report, outcome: Outcome) -> str | None:
-        """The job's status after it was told; None when there is nobody who would hear it."""
-        token = {"instance": self._instance, "epoch": lease.epoch, "steps": report.steps}
-        match outcome:
-            case Lost():
-                _log.warning("job lost", job=lease.job, why=outcome.why)
-                return None
-            case Stopped():
-                return self._end_anyhow(lease, "release", {**token, "reason": outcome.reason})
-            case Failed():
-                return self._fail(lease, token, outcome)
-            case Done():
-                body = {**token, "manifest": outcome.manifest, "full_hash": outcome.full_hash}
-                try:
-                    return self._end(lease, "complete", body, _COMPLETE_TIMEOUT_S)
-                except TqError as error:
-                    # It could not be published.
-                    return self._fail(
-                        lease, token, describe(error, sources.decode(job["source"]["path_b64"]))
-                    )
-
-    def _fail(self, lease: Lease, token: dict[str, Any], failed: Failed) -> str | None:
-        body = {**token, "code": failed.code.value, "text": failed.text, "hint": failed.hint}
-        return self._end_anyhow(lease, "fail", body)
-
-    def _end_anyhow(self, lease: Lease, verb: str, body: dict[str, Any]) -> str | None:
-        try:
-            return self._end(lease, verb, body)
-        except TqError as error:
-            _log.error("not accepted", job=lease.job, verb=verb, code=error.code.value, error=error.message)
-            return None
-
-    def _end(
-        self, lease: Lease, verb: str, body: dict[str, Any], timeout_s: float = _END_TIMEOUT_S
-    ) -> str | None:
-        """Send it until it is heard: the supervisor answers a repeated one as it answered the first.
-
-        Raises:
-            TqError: it was heard and not accepted.
-        """
-        retry_s = FIRST_RETRY_S
-        while not self._refused:
-            try:
-                return self._line.send(calls.end(lease.job, verb, body), timeout_s=timeout_s)["status"]
-            except TqError as error:
-                if error.code in LOST_CODES:
-                    _log.warning("the job was lost before it could be told", job=lease.job, verb=verb)
-                    return None
-                if error.code is ErrorCode.UNAUTHORIZED:
-                    self._be_refused()
-                elif error.code is not ErrorCode.NO_SUPERVISOR:
-                    raise
-                elif self._stopping or isinstance(lease.ended, Lost):
-                    return None
-            time.sleep(retry_s)
-            retry_s = min(LAST_RETRY_S, retry_s * 2)
-        return None

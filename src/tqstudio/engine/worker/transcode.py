@@ -44,9 +44,19 @@ def require_space(sink: Path, spec: EncodeSpec, choice: Choice, reserve: int, fa
 
 
 def transcode(
-    spec: EncodeSpec, choice: Choice, lease: Lease, report: Report, log: AttemptLog, stall_s: float
+    spec: EncodeSpec,
+    choice: Choice,
+    poster: Path,
+    lease: Lease,
+    report: Report,
+    log: AttemptLog,
+    stall_s: float,
 ) -> LadderEncode:
     """Make what is missing. ffmpeg is dead when this returns or raises. Call it from the main thread.
+
+    Args:
+        poster: where the poster goes as soon as it is made, for this attempt and later ones.
+        stall_s: seconds without any advance after which ffmpeg is ended.
 
     Raises:
         StopWork: the lease ended.
@@ -60,6 +70,7 @@ def transcode(
         while encode.state == "running":
             lease.check()
             encode.step()
+            _keep_poster(encode, poster)
             watch.look(encode)
             _require_advance(encode, stall_s)
             if encode.state == "running":
@@ -70,6 +81,11 @@ def transcode(
     if encode.error is not None:
         raise encode.error
     return encode
+
+
+def _keep_poster(encode: LadderEncode, poster: Path) -> None:
+    if encode.poster is not None and encode.poster != poster:
+        encode.poster = encode.poster.replace(poster)
 
 
 class _Watch:

@@ -1,0 +1,1 @@
+"""What is claimed about speed, as programs: `python -m benchmarks`."""

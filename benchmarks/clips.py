@@ -1,0 +1,57 @@
+"""The clips that are encoded, made by ffmpeg: moving shapes, a zoom into fine structure, and grain."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+# Content of another kind every second costs an encoder what footage does; the same 15 s again cost the same.
+_MADE_S = 15
+_PICTURE = (
+    "[0:v]scale=1920:1080:flags=bicubic,format=yuv420p[far];[1:v]format=yuv420p[near];"
+    "[far][near]overlay=x='480+300*sin(t/3)':y='270+150*cos(t/4)',noise=c0s=4:c0f=t+u,format=yuv420p[v];"
+    "[2:a][3:a]amix=2,aformat=channel_layouts=stereo[a]"
+)
+
+
+def make(ffmpeg: str, folder: Path, seconds: int) -> Path:
+    """A clip of 1080p30 with stereo sound, read once, so that it is in the page cache."""
+    clip = folder / f"bench-{seconds}s.mp4"
+    if not clip.exists():
+        once = folder / f"once-{seconds}s.mp4"
+        length = min(seconds, _MADE_S)
+        sources = (
+            "mandelbrot=size=640x360:rate=30:maxiter=300:start_scale=0.6:end_scale=0.0005:end_pts=2000",
+            "testsrc2=size=960x540:rate=30",
+            "sine=220:sample_rate=48000,tremolo=5",
+            "anoisesrc=color=pink:amplitude=0.2:sample_rate=48000",
+        )
+        _run(
+            [
+                *(ffmpeg, *(word for source in sources for word in ("-f", "lavfi", "-i", source))),
+                *("-filter_complex", _PICTURE, "-map", "[v]", "-map", "[a]", "-t", str(length)),
+                *("-c:v", "libx264", "-preset", "ultrafast", "-crf", "22", "-g", "60"),
+                *("-c:a", "aac", "-b:a", "160k", str(once)),
+            ]
+        )
+        again = str(-(-seconds // length) - 1)
+        # No B-frames come of ultrafast, so copies join without a gap.
+        _run([ffmpeg, "-stream_loop", again, "-i", str(once), "-c", "copy", "-t", str(seconds), str(clip)])
+        once.unlink()
+    clip.read_bytes()
+    return clip
+
+
+def _run(command: list[str]) -> None:
+    quiet = [command[0], "-hide_banner", "-loglevel", "error", "-nostdin", "-y", *command[1:]]
+    ended = subprocess.run(quiet, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    if ended.returncode:
+        raise RuntimeError(f"no clip could be made: {ended.stderr.decode(errors='replace')[-2000:]}")
+
+
+def endless(ffmpeg: str) -> list[str]:
+    """An encode of 1080p that never ends and writes nothing: the load beside which others are measured."""
+    return [
+        *(ffmpeg, "-hide_banner", "-nostdin", "-f", "lavfi", "-i", "testsrc2=size=1920x1080:rate=30"),
+        *("-c:v", "libx264", "-preset", "veryfast", "-f", "null", "-"),
+    ]

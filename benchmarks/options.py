@@ -1,0 +1,32 @@
+"""How much is measured. `--quick` shows that everything runs; its figures say little."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Sizes and repetitions of all benchmarks."""
+
+    rounds: int = 3
+    """Of everything that takes long; what is compared takes turns in each."""
+    clip_s: int = 60
+    jobs: int = 100_000
+    """In the table, for the claims."""
+    backoff: int = 50_000
+    """More jobs that wait for a later time, for the second half of the claims."""
+    claims: int = 1_000
+    """Per round and case, one client."""
+    list_jobs: int = 1_000_000
+    """In the table, for the pages of the list."""
+    pages: int = 40
+    """Per round and case."""
+    idle_s: float = 20
+    starts: int = 9
+    """Of each command."""
+
+
+QUICK = Options(
+    rounds=1, clip_s=8, jobs=10_000, backoff=5_000, claims=200, list_jobs=30_000, pages=10, idle_s=3, starts=3
+)

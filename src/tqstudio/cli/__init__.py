@@ -1,0 +1,38 @@
+"""The command line. Every verb is a function in a module of its own noun, imported when it is called."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+INTERRUPTED = 130
+"""What shells answer for a program that Ctrl-C ended."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; answers its exit code.
+
+    0 all well, 1 some job failed, 2 wrong usage, 3 no supervisor, 4 refused.
+    """
+    from tqstudio.cli import printing
+    from tqstudio.errors import TqError
+
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    printing.prepare(given)
+    import typer
+
+    from tqstudio.cli.tree import usage_message, verbs
+
+    try:
+        code = verbs().main(given, prog_name="tqstudio", standalone_mode=False)
+        sys.stdout.flush()
+        return int(code or 0)
+    except TqError as error:
+        return printing.report(error)
+    except typer.TyperException as error:
+        return printing.report(usage_message(error))
+    except (KeyboardInterrupt, typer.Abort):
+        printing.say("interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:
+        return printing.reader_left()

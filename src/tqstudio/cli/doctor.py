@@ -1,0 +1,143 @@
+"""`doctor`: whether everything tqstudio needs is there, with or without a supervisor."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from tqstudio import client as calls
+from tqstudio.cli import printing
+from tqstudio.cli.options import JsonFlag
+from tqstudio.cli.supervisor import door
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.home import current_home
+
+if TYPE_CHECKING:
+    from tqstudio.config import Settings
+    from tqstudio.home import Home
+    from tqstudio.schemas import CheckView
+
+OLDEST_SQLITE = (3, 35, 0)
+"""UPDATE … RETURNING, which a claim is made of, came with it."""
+CLOCK_TOLERANCE_S = 2.0
+
+
+def doctor(as_json: JsonFlag = False) -> int:
+    """Check that everything needed is there.
+
+    Looks at the home, ffmpeg and its encoders, the disk, SQLite and the clock.
+    """
+    at = door()
+    checks = {check["name"]: check for check in _local(current_home())}
+    try:
+        # What the supervisor says counts more: it is the one that works.
+        checks |= {check["name"]: check for check in at.send(calls.doctor())["checks"]}
+    except TqError as error:
+        if error.code is not ErrorCode.NO_SUPERVISOR:
+            raise
+        checks.setdefault("supervisor", _check("supervisor", True, "none runs; start one with: tqstudio up"))
+    well = all(check["ok"] for check in checks.values())
+    if as_json:
+        printing.out_json({"ok": well, "checks": list(checks.values())})
+        return 0 if well else 1
+    for check in checks.values():
+        word = "ok  " if check["ok"] else "FAIL"
+        status = "done" if check["ok"] else "failed"
+        printing.out(f"{printing.painted(word, status)}  {check['name']:12} {check['detail']}")
+        if not check["ok"] and check["hint"]:
+            printing.out(f"      {printing.arrow()} {check['hint']}")
+    return 0 if well else 1
+
+
+def _check(name: str, ok: bool, detail: str, hint: str = "") -> CheckView:
+    return {"name": name, "ok": ok, "detail": detail, "hint": "" if ok else hint}
+
+
+def _local(home: Home) -> Iterator[CheckView]:
+    from tqstudio import __version__
+    from tqstudio.config import load_settings
+
+    version = ".".join(str(part) for part in sys.version_info[:3])
+    yield _check("version", True, f"tqstudio {__version__} on Python {version}")
+    yield _home_is_writable(home)
+    try:
+        settings = load_settings(home)
+    except TqError as error:
+        yield _check("settings", False, error.message, error.hint)
+        return
+    yield _check("settings", True, str(home.config) if home.config.is_file() else "all as shipped")
+    yield from _ffmpeg(settings)
+    yield _disk(home, settings)
+    yield _sqlite()
+    yield _clock(home)
+
+
+def _home_is_writable(home: Home) -> CheckView:
+    hint = "make it writable, or choose another with --home or TQSTUDIO_HOME"
+    if not home.root.exists():
+        above = _existing(str(home.root))
+        detail = f"{home.root} does not exist yet"
+        return _check("home", os.access(above, os.W_OK | os.X_OK), f"{detail}; {above} is there", hint)
+    try:
+        with tempfile.NamedTemporaryFile(dir=home.root):
+            pass
+    except OSError as error:
+        return _check("home", False, f"{home.root} cannot be written: {error.strerror}", hint)
+    return _check("home", True, str(home.root))
+
+
+def _existing(path: str) -> str:
+    """The nearest folder above that exists."""
+    while not os.path.isdir(path):
+        path = os.path.dirname(path)
+    return path
+
+
+def _ffmpeg(settings: Settings) -> Iterator[CheckView]:
+    from tqstudio.engine.media.ffmpeg import locate
+    from tqstudio.engine.media.hardware import discover, encodes
+
+    try:
+        found = locate(settings.ffmpeg or None)
+    except TqError as error:
+        yield _check("ffmpeg", False, error.message, error.hint)
+        return
+    yield _check("ffmpeg", True, f"{found.version} ({found.path})")
+    cpu = encodes(found, "libx264")
+    devices = [f"{device.encoder} on {device.label}" for device in discover(found)] if settings.gpu else []
+    detail = ", ".join([*(["libx264"] if cpu else []), *devices]) or "none works"
+    yield _check("encoders", cpu, detail, "install an ffmpeg with libx264, or set TQSTUDIO_FFMPEG to one")
+
+
+def _disk(home: Home, settings: Settings) -> CheckView:
+    import shutil
+
+    folder = settings.output or str(home.output)
+    usage = shutil.disk_usage(_existing(os.path.abspath(folder)))
+    reserve = settings.disk_reserve_bytes
+    detail = f"{printing.size(usage.free)} free at {folder}, of which {printing.size(reserve)} stay free"
+    hint = "free some space, choose another --output, or lower disk_reserve_bytes"
+    return _check("disk", usage.free > reserve, detail, hint)
+
+
+def _sqlite() -> CheckView:
+    import sqlite3
+
+    version = sqlite3.sqlite_version_info
+    hint = f"use a Python with SQLite {'.'.join(map(str, OLDEST_SQLITE))} or newer"
+    return _check("sqlite", version >= OLDEST_SQLITE, sqlite3.sqlite_version, hint)
+
+
+def _clock(home: Home) -> CheckView:
+    """Whether the home's file system keeps the same time: leases and settling compare the two."""
+    try:
+        with tempfile.NamedTemporaryFile(dir=_existing(str(home.root))) as probe:
+            apart = abs(os.fstat(probe.fileno()).st_mtime - time.time())
+    except OSError:
+        return _check("clock", True, "not compared: nothing can be written there")
+    detail = f"{apart:.1f} s apart from the file system's"
+    return _check("clock", apart <= CLOCK_TOLERANCE_S, detail, "set both clocks by NTP")

@@ -1,0 +1,123 @@
+"""`events`: the history, and what is added to it."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tqstudio import client as calls
+from tqstudio.cli import printing
+from tqstudio.cli.supervisor import door
+from tqstudio.errors import ErrorCode, TqError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from tqstudio.connection import Client
+    from tqstudio.schemas import EventView
+
+PAGE = 200
+COLUMNS = ("seq", "at", "trigger", "job", "video", "worker", "source", "target", "actor", "code", "detail")
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+
+
+def events(
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what happens from now.")] = False,
+    job: Annotated[int | None, typer.Option("--job", metavar="ID", help="Only this job.")] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="10m|2h|3d|TIME", help="Everything from then on.")
+    ] = None,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, help="How many of the newest, without --since.")
+    ] = 50,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Comma-separated, with a head.")] = False,
+) -> int:
+    """Print what happened: every change of every job, by whom and why."""
+    if as_json and as_csv:
+        raise TqError(ErrorCode.BAD_REQUEST, "--json and --csv are two formats", "choose one of them")
+    at = door()
+    from_then = None if since is None else parse_since(since)
+    emit = _json_line if as_json else _csv_writer() if as_csv else _line
+    seen = 0
+    for event in _stored(at, job, from_then, limit):
+        emit(event)
+        seen = max(seen, event["seq"])
+    if follow:
+        _follow(at, seen, job, emit)
+    return 0
+
+
+def _stored(at: Client, job: int | None, since: str | None, limit: int) -> Iterator[EventView]:
+    if since is None:
+        page = at.send(calls.events(job_id=job, limit=min(limit, PAGE)))
+        yield from sorted(page["events"], key=lambda event: event["seq"])
+        return
+    after = 0
+    while True:
+        events = at.send(calls.events(after=after, job_id=job, since=since, limit=PAGE))["events"]
+        yield from events
+        if len(events) < PAGE:
+            return
+        after = events[-1]["seq"]
+
+
+def _follow(at: Client, seen: int, job: int | None, emit: Callable[[Any], None]) -> None:
+    after = seen or at.send(calls.events(limit=1))["last_seq"]
+    for message in at.stream(after):
+        if message.name == "reset":
+            printing.say("older events are pruned; going on with those that are left")
+        elif message.name == "event" and job in (None, message.data["job"]):
+            emit(message.data)
+    printing.say("the supervisor has ended the stream")
+
+
+def parse_since(text: str) -> str:
+    """`10m` or a time as ISO 8601 in UTC.
+
+    Raises:
+        TqError: BAD_REQUEST for anything else.
+    """
+    from datetime import UTC, datetime, timedelta
+
+    number, unit = text[:-1], text[-1:]
+    if unit in _UNITS and number.replace(".", "", 1).isdigit():
+        return (datetime.now(UTC) - timedelta(seconds=float(number) * _UNITS[unit])).isoformat()
+    try:
+        given = datetime.fromisoformat(text)
+    except ValueError:
+        raise TqError(
+            ErrorCode.BAD_REQUEST,
+            f"--since {text} is no time",
+            "write it as 10m, 2h, 3d, 2026-11-20 or 2026-11-20T14:00",
+        ) from None
+    # A time without a zone is meant as the clock on the wall shows it.
+    return given.astimezone(UTC).isoformat()
+
+
+def _json_line(event: EventView) -> None:
+    printing.out_json(event, indent=None)
+
+
+def _csv_writer() -> Callable[[EventView], None]:
+    import csv
+
+    writer = csv.DictWriter(sys.stdout, COLUMNS, extrasaction="ignore")
+    writer.writeheader()
+
+    def write(event: EventView) -> None:
+        writer.writerow(dict(event))
+        sys.stdout.flush()
+
+    return write
+
+
+def _line(event: EventView) -> None:
+    about = f"job {event['job']}" if event["job"] is not None else event["worker"] or ""
+    change = f"{event['source'] or ''} {printing.arrow()} {event['target']}" if event["target"] else ""
+    more = " ".join(part for part in (event["code"], event["detail"]) if part)
+    columns = f"{about:9} {event['trigger']:14} {change:24} {event['actor']:10}"
+    text = f"{printing.clock(event['at'])}  {columns} {more}"
+    printing.out(printing.painted(text.rstrip(), event["target"] or ""))

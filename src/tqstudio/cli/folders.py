@@ -1,0 +1,172 @@
+"""Drop folders: `folder add|list|edit|remove`."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tqstudio import client as calls
+from tqstudio.cli import options, printing
+from tqstudio.cli.supervisor import door, session
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.sources import display, encode
+
+if TYPE_CHECKING:
+    from tqstudio.connection import Client
+    from tqstudio.schemas import FolderView
+
+FolderId = Annotated[str, typer.Argument(metavar="ID|PATH", help="Number or path of the folder.")]
+Sub = Annotated[bool | None, typer.Option("--recursive/--no-recursive", help="Sub-folders too.")]
+Patterns = Annotated[
+    list[str] | None,
+    typer.Option("--pattern", metavar="GLOB", help="Take only names like this, such as '*.mov'; may repeat."),
+]
+Settle = Annotated[
+    float | None,
+    typer.Option("--settle", min=0, metavar="SECONDS", help="How long a file must stay unchanged."),
+]
+FolderPriority = Annotated[
+    int | None, typer.Option("--priority", min=-1000, max=1000, help="Of its jobs; higher goes first.")
+]
+Watch = Annotated[
+    str | None,
+    typer.Option(
+        "--watch", metavar="auto|inotify|polling", help="How changes are noticed; polling for NFS, SMB."
+    ),
+]
+
+
+def add(
+    path: Annotated[str, typer.Argument(metavar="PATH", help="The folder to watch.", show_default=False)],
+    output: options.OutputDir = None,
+    profile: options.ProfileName = None,
+    recursive: Sub = None,
+    pattern: Patterns = None,
+    settle: Settle = None,
+    priority: FolderPriority = None,
+    watch: Watch = None,
+    as_json: options.JsonFlag = False,
+) -> int:
+    """Watch a folder: every video in it, and every one that is put there, is transcoded."""
+    absolute = options.absolute(path)
+    if not os.path.isdir(absolute):
+        shown = display(os.fsencode(absolute))
+        what = "is not a folder" if os.path.lexists(absolute) else "does not exist"
+        raise TqError(ErrorCode.SOURCE_MISSING, f"{shown} {what}", "name a folder that exists")
+    folder = session().door.send(
+        calls.add_folder(
+            encode(absolute),
+            output_b64=options.output_b64(output),
+            profile=profile,
+            recursive=recursive,
+            patterns=pattern,
+            settle_s=settle,
+            priority=priority,
+            watch=watch,
+        )
+    )
+    return _answer(folder, as_json, f"folder {folder['id']}: {folder['path']} is watched ({folder['watch']})")
+
+
+def list_folders(as_json: options.JsonFlag = False) -> int:
+    """List the drop folders."""
+    folders = door().send(calls.folders())["folders"]
+    if as_json:
+        printing.out_json({"folders": folders})
+        return 0
+    if not folders:
+        printing.out("no drop folders; add one with: tqstudio folder add PATH")
+        return 0
+    printing.table(
+        ("ID", "PROFILE", "WATCH", "SETTLING", "TODAY", "FOLDER", "OUTPUT"),
+        [
+            (
+                str(folder["id"]),
+                folder["profile"],
+                folder["watch"] if folder["enabled"] else "off",
+                str(folder["settling"] or ""),
+                f"{folder['done_today']} done, {folder['failed_today']} failed",
+                folder["path"],
+                folder["output_root"],
+            )
+            for folder in folders
+        ],
+        right=(0, 3),
+    )
+    for folder in folders:
+        _print_troubles(folder)
+    return 0
+
+
+def _print_troubles(folder: FolderView) -> None:
+    if problem := folder["problem"]:
+        printing.say(printing.warning_lines(problem["code"], problem["message"], problem["hint"]))
+    for skipped in folder["skipped"]:
+        printing.say(f"folder {folder['id']}: skipped {skipped['name']}: {skipped['reason']}")
+
+
+def edit(
+    folder: FolderId,
+    output: options.OutputDir = None,
+    profile: options.ProfileName = None,
+    recursive: Sub = None,
+    pattern: Patterns = None,
+    settle: Settle = None,
+    priority: FolderPriority = None,
+    watch: Watch = None,
+    enable: Annotated[
+        bool | None, typer.Option("--enable/--disable", help="Watch it, or not for now.")
+    ] = None,
+    as_json: options.JsonFlag = False,
+) -> int:
+    """Change the rules of a drop folder; they hold for files that come from now on."""
+    changes: dict[str, Any] = {
+        "output_b64": options.output_b64(output),
+        "profile": profile,
+        "recursive": recursive,
+        "patterns": pattern or None,
+        "settle_s": settle,
+        "priority": priority,
+        "watch": watch,
+        "enabled": enable,
+    }
+    given = {key: value for key, value in changes.items() if value is not None}
+    if not given:
+        raise TqError(
+            ErrorCode.BAD_REQUEST, "nothing was given to change", "see: tqstudio folder edit --help"
+        )
+    at = session().door
+    changed = at.send(calls.edit_folder(_id_of(at, folder), **given))
+    return _answer(changed, as_json, f"folder {changed['id']}: {changed['path']} has its new rules")
+
+
+def remove(folder: FolderId, as_json: options.JsonFlag = False) -> int:
+    """Stop watching a folder; its files, jobs and ladders stay."""
+    at = session().door
+    number = _id_of(at, folder)
+    answer = at.send(calls.remove_folder(number))
+    return _answer(answer, as_json, f"folder {number} is no longer watched; its files and ladders stay")
+
+
+def _id_of(at: Client, given: str) -> int:
+    if given.isdigit():
+        return int(given)
+    wanted = encode(options.absolute(given))
+    for folder in at.send(calls.folders())["folders"]:
+        if folder["path_b64"] == wanted:
+            return folder["id"]
+    raise TqError(
+        ErrorCode.NOT_FOUND,
+        f"{display(os.fsencode(given))} is no drop folder",
+        "list them with: tqstudio folder list",
+    )
+
+
+def _answer(value: object, as_json: bool, sentence: str) -> int:
+    if as_json:
+        printing.out_json(value)
+    else:
+        printing.out(sentence)
+    return 0

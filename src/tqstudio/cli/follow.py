@@ -1,0 +1,158 @@
+"""Following jobs until they end, and what is reported of each."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from tqstudio import client as calls
+
+if TYPE_CHECKING:
+    from tqstudio.connection import Client
+    from tqstudio.schemas import ErrorView, EventView, JobDetail, JobRow
+
+POLL_S = 0.4
+TROUBLE_S = 3.0
+"""Between two looks for a reason why nothing moves."""
+_PAGE = 200
+_SETTLED = ("done", "failed", "cancelled")
+
+
+@dataclass(slots=True)
+class Video:
+    """One source of a run and how far it is."""
+
+    name: str
+    source: str
+    """Path, escaped."""
+    status: str
+    """A job's status, or `cached` or `rejected`."""
+    job: int | None = None
+    slug: str | None = None
+    master: str | None = None
+    renditions: list[dict[str, Any]] = field(default_factory=list)
+    error: ErrorView | None = None
+    held: bool = False
+    """It was paused before the run began, so the run does not wait for it."""
+
+    @property
+    def waited_for(self) -> bool:
+        return self.status in ("pending", "in_progress") or (self.status == "paused" and not self.held)
+
+    def take(self, detail: JobDetail) -> None:
+        """Fill in what its job says."""
+        view = detail["video_view"]
+        generation = view["generation"]
+        self.slug = view["slug"]
+        self.master = generation["master"] if generation else None
+        self.error = detail["error"]
+        self.renditions = [
+            {key: rendition[key] for key in ("name", "status", "segments_done", "segments_total")}
+            for rendition in detail["renditions"]
+        ]
+
+    def report(self) -> dict[str, Any]:
+        keys = ("source", "slug", "status", "master", "renditions", "error")
+        return {key: getattr(self, key) for key in keys}
+
+
+class Display(Protocol):
+    """Where the progress of a run is shown."""
+
+    def began(self, video: Video, row: JobRow) -> None: ...
+
+    def moving(self, videos: list[Video], running: list[JobRow]) -> None: ...
+
+    def ended(self, video: Video) -> None: ...
+
+    def note(self, text: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def last_seq(at: Client) -> int:
+    """Where the event log ends now; follow from here to miss nothing that comes after."""
+    return at.send(calls.events(limit=1))["last_seq"]
+
+
+class Follower:
+    """Follows the jobs of some videos by the event log and the list of running jobs."""
+
+    def __init__(self, at: Client, videos: list[Video], display: Display, *, after: int) -> None:
+        self._at = at
+        self._videos = videos
+        self._display = display
+        self._seq = after
+        self._by_job = {video.job: video for video in videos if video.job is not None}
+        self._began: set[int] = set()
+        self._trouble_at = time.monotonic() + TROUBLE_S
+        self._said: set[str] = set()
+
+    def until_all_ended(self) -> None:
+        """Return when no job is left that would still be worked on."""
+        while True:
+            self.look()
+            if not any(video.waited_for for video in self._videos):
+                return
+            time.sleep(POLL_S)
+
+    def look(self) -> None:
+        """One look: what ended, what began, how far the running ones are."""
+        self._read_events()
+        running = [
+            row
+            for row in self._at.send(calls.jobs(statuses=("in_progress",), limit=200))["jobs"]
+            if row["id"] in self._by_job
+        ]
+        for row in running:
+            video = self._by_job[row["id"]]
+            video.status = row["status"]
+            if row["id"] not in self._began:
+                self._began.add(row["id"])
+                self._display.began(video, row)
+        self._display.moving(self._videos, running)
+        if not running and time.monotonic() > self._trouble_at:
+            self._trouble_at = time.monotonic() + TROUBLE_S
+            self._say_what_holds_it_up()
+
+    def _read_events(self) -> None:
+        while True:
+            page = self._at.send(calls.events(after=self._seq, limit=_PAGE))["events"]
+            for event in page:
+                self._seq = max(self._seq, event["seq"])
+                video = self._by_job.get(event["job"] or 0)
+                if video is None:
+                    continue
+                status = "cancelled" if event["trigger"] == "deleted" else event["target"]
+                if status is None or status == video.status:
+                    continue
+                self._change(video, status, event)
+            if len(page) < _PAGE:
+                return
+
+    def _change(self, video: Video, status: str, event: EventView) -> None:
+        video.status = status
+        job = video.job or 0
+        if status in _SETTLED:
+            video.take(self._at.send(calls.job(job)))
+            self._display.ended(video)
+        elif status == "paused":
+            self._display.note(f"{video.name}: paused; it goes on with: tqstudio job resume {job}")
+        elif status == "pending" and event["source"] == "in_progress":
+            # It will begin again, and that is worth a line of its own.
+            self._began.discard(job)
+            why = ": ".join(part for part in (event["code"], event["detail"]) if part)
+            self._display.note(f"{video.name}: goes back into the queue{f' ({why})' if why else ''}")
+
+    def _say_what_holds_it_up(self) -> None:
+        if not any(video.status == "pending" for video in self._videos):
+            return
+        status = self._at.send(calls.status())
+        reasons = [f"the queue is held up: {gate['reason']}; {gate['hint']}" for gate in status["gates"]]
+        if not any(worker["enabled"] for worker in status["workers"]):
+            reasons.append("no worker is switched on; see: tqstudio worker list")
+        for reason in reasons:
+            if reason not in self._said:
+                self._said.add(reason)
+                self._display.note(reason)

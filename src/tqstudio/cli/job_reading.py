@@ -1,0 +1,261 @@
+"""`job list`, `show`, `log` and `command`."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tqstudio import client as calls
+from tqstudio.cli import printing
+from tqstudio.cli.options import JobIds, JsonFlag, listed
+from tqstudio.cli.supervisor import door
+from tqstudio.errors import ErrorCode, TqError
+
+if TYPE_CHECKING:
+    from tqstudio.schemas import AttemptView, JobDetail, JobRow, RenditionView
+
+PAGE = 200
+FOLLOW_S = 0.5
+
+JobId = Annotated[int, typer.Argument(metavar="ID", help="Number of the job.", show_default=False)]
+AttemptNumber = Annotated[
+    int | None, typer.Option("--attempt", min=1, metavar="N", help="The newest attempt otherwise.")
+]
+
+
+def list_jobs(
+    status: Annotated[
+        list[str] | None,
+        typer.Option("--status", "-s", metavar="STATUS", help="Only these, such as pending,failed."),
+    ] = None,
+    text: Annotated[str, typer.Option("--text", metavar="TEXT", help="Only names that contain it.")] = "",
+    batch: Annotated[str | None, typer.Option("--batch", help="Only jobs of this batch.")] = None,
+    sort: Annotated[
+        str, typer.Option("--sort", metavar="order|newest|oldest", help="In which order.")
+    ] = "order",
+    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many.")] = 50,
+    deleted: Annotated[bool, typer.Option("--deleted", help="Show deleted jobs instead.")] = False,
+    as_json: JsonFlag = False,
+) -> int:
+    """List jobs, running ones first."""
+    at = door()
+    rows: list[JobRow] = []
+    after, total = None, 0
+    while len(rows) < limit:
+        page = at.send(
+            calls.jobs(
+                statuses=listed(status),
+                text=text,
+                sort=sort,
+                limit=min(PAGE, limit - len(rows)),
+                after=after,
+                batch=batch,
+                deleted=deleted,
+            )
+        )
+        rows += page["jobs"]
+        after, total = page["after"], page["total"]
+        if after is None or not page["jobs"]:
+            break
+    if as_json:
+        printing.out_json({"jobs": rows, "total": total})
+        return 0
+    if not rows:
+        printing.out("no such jobs" if status or text or batch or deleted else "the queue is empty")
+        return 0
+    printing.table(
+        ("ID", "STATE", "DONE", "QUALITIES", "LEFT", "WORKER", "VIDEO"),
+        [_line(row) for row in rows],
+        right=(0, 2, 4),
+        elastic=6,
+        statuses=[row["status"] for row in rows],
+    )
+    if after is not None:
+        printing.say(f"{len(rows)} of {total} shown; more with --limit")
+    return 0
+
+
+def _line(row: JobRow) -> tuple[str, ...]:
+    progress = f"{row['progress']:.0f} %" if row["status"] == "in_progress" else ""
+    left = row["retry_in_s"] if row["retry_in_s"] is not None else row["eta_s"]
+    name = row["name"] if row["error"] is None else f"{row['name']}  {row['error']['code']}"
+    return (
+        str(row["id"]),
+        f"{printing.glyph(row['status'])}{row['word']}",
+        progress,
+        " ".join(r["name"] for r in row["renditions"] if r["status"] != "skipped"),
+        printing.span(left),
+        row["worker"] or "",
+        name,
+    )
+
+
+def show(ids: JobIds, as_json: JsonFlag = False) -> int:
+    """Show everything about jobs."""
+    at = door()
+    details = [at.send(calls.job(job_id)) for job_id in ids]
+    if as_json:
+        printing.out_json(details[0] if len(details) == 1 else {"jobs": details})
+        return 0
+    for number, detail in enumerate(details):
+        if number:
+            printing.out()
+        _print(detail)
+    return 0
+
+
+def _print(job: JobDetail) -> None:
+    video = job["video_view"]
+    state = printing.painted(f"{printing.glyph(job['status'])}{job['word']}", job["status"])
+    title = printing.bold(f"job {job['id']}")
+    printing.out(f"{title}  {state}  {job['name']}")
+    fields = [
+        ("source", job["path"]),
+        ("video", f"{video['id']} ({video['status']}), {_source(job)}"),
+        ("profile", f"{job['profile']}, priority {job['priority']}, {job['kind']}"),
+        ("attempts", f"{job['attempts']} of {job['max_attempts']}, crashes {job['crashes']}"),
+        ("worker", job["worker"] or job["processed_by"] or ""),
+        ("created", printing.clock(job["created_at"])),
+        ("started", printing.clock(job["started_at"])),
+        ("ended", printing.clock(job["completed_at"])),
+        ("next try", f"in {printing.span(job['retry_in_s'])}" if job["retry_in_s"] is not None else ""),
+        ("step", f"{job['step']}, {job['progress']:.0f} %" if job["status"] == "in_progress" else ""),
+        ("left", printing.span(job["eta_s"])),
+        ("master", video["generation"]["master"] if video["generation"] else ""),
+    ]
+    for name, value in fields:
+        if value:
+            printing.out(f"  {name:9} {value}")
+    if error := job["error"]:
+        printing.out(printing.painted(f"  error     {error['code']}: {error['message']}", "failed"))
+        printing.out(f"            {printing.arrow()} {error['hint']}")
+        if error["log"]:
+            printing.out(f"            log: {error['log']}")
+    _print_renditions(job["renditions"])
+    _print_attempts(job["attempts_log"])
+    if job["events"]:
+        printing.out()
+        rows = [
+            (
+                printing.clock(e["at"]),
+                e["trigger"],
+                e["target"] or "",
+                e["actor"],
+                e["code"] or "",
+                e["detail"] or "",
+            )
+            for e in reversed(job["events"])
+        ]
+        printing.table(("AT", "EVENT", "NOW", "BY", "CODE", "DETAIL"), rows, elastic=5)
+
+
+def _source(job: JobDetail) -> str:
+    source = job["source"]
+    parts = [printing.size(source["size"])]
+    if source["width"] and source["height"]:
+        parts.append(f"{source['width']}×{source['height']}")
+    if source["fps"]:
+        parts.append(f"{source['fps']:g} fps")
+    if source["duration_s"]:
+        parts.append(printing.span(source["duration_s"]))
+    return ", ".join(parts)
+
+
+def _print_renditions(renditions: list[RenditionView]) -> None:
+    if not renditions:
+        return
+    printing.out()
+    printing.table(
+        ("QUALITY", "STATE", "DONE", "SEGMENTS", "SPEED", "ENCODER", "REMARK"),
+        [
+            (
+                r["name"],
+                r["status"],
+                f"{r['progress']:.0f} %",
+                "" if r["segments_total"] is None else f"{r['segments_done']}/{r['segments_total']}",
+                printing.speed(r["speed"]),
+                r["encoder"] or "",
+                r["error"] or r["reason"] or "",
+            )
+            for r in renditions
+        ],
+        right=(2, 3, 4),
+        elastic=6,
+    )
+
+
+def _print_attempts(attempts: list[AttemptView]) -> None:
+    if not attempts:
+        return
+    printing.out()
+    printing.table(
+        ("ATTEMPT", "WORKER", "BEGAN", "ENDED", "OUTCOME", "CODE", "LOG"),
+        [
+            (
+                str(a["number"]),
+                a["worker"],
+                printing.clock(a["started_at"]),
+                printing.clock(a["ended_at"]),
+                a["outcome"],
+                a["error_code"] or "",
+                a["log"] or "",
+            )
+            for a in attempts
+        ],
+        right=(0,),
+        elastic=6,
+    )
+
+
+def command(job_id: JobId, attempt: AttemptNumber = None, as_json: JsonFlag = False) -> int:
+    """Print the ffmpeg commands of a job, one per line, ready for a shell."""
+    import shlex
+
+    detail = door().send(calls.job(job_id))
+    wanted = [a for a in detail["attempts_log"] if attempt in (None, a["number"])]
+    if not wanted:
+        which = "has no attempt yet" if attempt is None else f"has no attempt {attempt}"
+        raise TqError(
+            ErrorCode.NOT_FOUND, f"job {job_id} {which}", f"see what it did: tqstudio job show {job_id}"
+        )
+    argv = max(wanted, key=lambda a: a["number"])["argv"]
+    if as_json:
+        printing.out_json({"job": job_id, "argv": argv})
+    for arguments in [] if as_json else argv:
+        printing.out(shlex.join(arguments))
+    if not argv:
+        printing.say(f"that attempt of job {job_id} ran no ffmpeg")
+    return 0
+
+
+def log(
+    job_id: JobId,
+    attempt: AttemptNumber = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Print what is added, until the job no longer runs.")
+    ] = False,
+    as_json: JsonFlag = False,
+) -> int:
+    """Print the log of an attempt."""
+    at = door()
+    answer = at.send(calls.job_log(job_id, attempt))
+    if as_json:
+        printing.out_json(answer)
+        return 0
+    sys.stdout.write(answer["text"])
+    sys.stdout.flush()
+    if not follow or not answer["path"]:
+        return 0
+    # The log is a local file; reading on there costs nothing and loses nothing.
+    with open(answer["path"], "rb") as file:
+        file.seek(0, 2)
+        while True:
+            running = at.send(calls.job(job_id))["status"] == "in_progress"
+            sys.stdout.write(file.read().decode("utf-8", "replace"))
+            sys.stdout.flush()
+            if not running:
+                return 0
+            time.sleep(FOLLOW_S)

@@ -1,0 +1,79 @@
+"""Options that several verbs share, and how their values are read."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from tqstudio.errors import ErrorCode, TqError
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
+JobIds = Annotated[list[int], typer.Argument(metavar="ID...", help="Numbers of jobs.", show_default=False)]
+OutputDir = Annotated[
+    str | None,
+    typer.Option("--output", "-o", metavar="DIR", help="Where the ladders go; the home's folder otherwise."),
+]
+ProfileName = Annotated[
+    str | None, typer.Option("--profile", metavar="NAME", help="How to encode; see: tqstudio profile list")
+]
+Priority = Annotated[
+    int, typer.Option("--priority", min=-1000, max=1000, metavar="N", help="Higher goes first; 0 is usual.")
+]
+Recursive = Annotated[bool, typer.Option("--recursive", "-r", help="Look into sub-folders too.")]
+Extensions = Annotated[
+    list[str] | None,
+    typer.Option("--ext", metavar="mp4,mkv", help="Take only these files from folders."),
+]
+Limit = Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="Take at most N files.")]
+Order = Annotated[str, typer.Option("--order", metavar="name|size|mtime", help="Which files go first.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the profile, such as video.crf=20."),
+]
+
+
+def absolute(path: str) -> str:
+    """A path as typed, made absolute without following links."""
+    return os.path.abspath(os.path.expanduser(path))
+
+
+def output_b64(output: str | None) -> str | None:
+    """The output folder for a message.
+
+    Raises:
+        TqError: BAD_REQUEST when there is something else of that name.
+    """
+    if output is None:
+        return None
+    from tqstudio.sources import display, encode
+
+    path = absolute(output)
+    if os.path.lexists(path) and not os.path.isdir(path):
+        raise TqError(
+            ErrorCode.BAD_REQUEST,
+            f"the output {display(os.fsencode(path))} is not a folder",
+            "name a folder, or one that does not exist yet",
+        )
+    return encode(path)
+
+
+def overrides(settings: list[str] | None) -> dict[str, str] | None:
+    """`KEY=VALUE` pairs as a dict; None when none are given."""
+    if not settings:
+        return None
+    pairs = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals or not key.strip():
+            raise TqError(
+                ErrorCode.BAD_REQUEST, f"--set {setting} has no value", "write it as --set video.crf=20"
+            )
+        pairs[key.strip()] = value.strip()
+    return pairs
+
+
+def listed(values: list[str] | None) -> list[str]:
+    """`--ext mp4,mkv --ext mov` as one list."""
+    return [part.strip() for value in values or [] for part in value.split(",") if part.strip()]

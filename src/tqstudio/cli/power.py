@@ -1,0 +1,110 @@
+"""`up` and `down`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tqstudio.cli import printing
+from tqstudio.cli.options import JsonFlag, absolute
+from tqstudio.cli.supervisor import door, session, stop
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.home import current_home
+
+
+def up(
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="Start it in the background and return.")
+    ] = False,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers",
+            "-w",
+            min=1,
+            max=256,
+            metavar="N",
+            help="CPU workers; chosen by the machine otherwise.",
+        ),
+    ] = None,
+    gpu: Annotated[bool | None, typer.Option(help="Use GPU encoders where they work.")] = None,
+    profile: Annotated[str | None, typer.Option(help="Profile of files that name none.")] = None,
+    output: Annotated[
+        str | None, typer.Option("--output", "-o", metavar="DIR", help="Where ladders go by default.")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> int:
+    """Start the supervisor, here or in the background."""
+    from tqstudio import launch
+
+    home = current_home()
+    if view := launch.running(home):
+        if as_json:
+            printing.out_json({"started": False, "pid": view["pid"], "home": view["home"]})
+        else:
+            printing.out(f"a supervisor runs already (pid {view['pid']}, home {home.root})")
+        return 0
+    if detach:
+        flags = _flags(workers, gpu, profile, output)
+        started = session(flags, quiet=True)
+        up_now = launch.running(home)
+        pid = up_now["pid"] if up_now else 0
+        if as_json:
+            printing.out_json({"started": started.started, "pid": pid, "home": str(home.root)})
+        else:
+            printing.out(f"the supervisor runs in the background (pid {pid}, home {home.root})")
+        return 0
+    # The engine is imported by the process that becomes the supervisor, and by no other command.
+    from tqstudio.config import load_settings
+    from tqstudio.engine import supervisor
+
+    settings = load_settings(
+        home, workers=workers, gpu=gpu, profile=profile, output=absolute(output) if output else None
+    )
+    drain = printing.span(settings.drain_s)
+    printing.say(
+        f"the supervisor starts in {home.root}; Ctrl-C gives running jobs {drain}, a second one stops at once"
+    )
+    return supervisor.run(home, settings)
+
+
+def _flags(workers: int | None, gpu: bool | None, profile: str | None, output: str | None) -> list[str]:
+    flags = []
+    if workers is not None:
+        flags += ["--workers", str(workers)]
+    if gpu is not None:
+        flags.append("--gpu" if gpu else "--no-gpu")
+    if profile is not None:
+        flags += ["--profile", profile]
+    if output is not None:
+        flags += ["--output", absolute(output)]
+    return flags
+
+
+def down(
+    drain: Annotated[bool, typer.Option("--drain", help="Let running jobs end first.")] = False,
+    as_json: JsonFlag = False,
+) -> int:
+    """Stop the supervisor.
+
+    Running jobs stop at once and go on from their last segment at the next start.
+    """
+    at = door()
+    if drain:
+        printing.say("waiting until the running jobs are done; Ctrl-C stops waiting, not draining")
+    try:
+        pid = stop(at, drain=drain, timeout_s=None) if drain else stop(at)
+    except TqError as error:
+        if error.code is not ErrorCode.NO_SUPERVISOR:
+            raise
+        if as_json:
+            printing.out_json({"stopped": False, "home": str(current_home().root)})
+        else:
+            printing.out(f"no supervisor runs in {current_home().root}; nothing to stop")
+        return 0
+    if as_json:
+        printing.out_json({"stopped": True, "pid": pid, "home": str(current_home().root)})
+    else:
+        printing.out(f"the supervisor (pid {pid}) has stopped")
+    return 0

@@ -1,0 +1,269 @@
+"""What commands print: results on stdout, remarks and errors on stderr, tables, sizes, times.
+
+No rich here: it costs 60 ms, and only progress bars need it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from tqstudio.errors import ErrorCode, TqError
+
+_EXIT_CODES: Mapping[ErrorCode, int] = {
+    ErrorCode.NO_SUPERVISOR: 3,
+    ErrorCode.REFUSED: 4,
+    ErrorCode.NOT_FOUND: 4,
+    ErrorCode.ALREADY_RUNNING: 4,
+    ErrorCode.NEWER_DATABASE: 4,
+    ErrorCode.UNAUTHORIZED: 4,
+    ErrorCode.LOST_LEASE: 4,
+    ErrorCode.FFMPEG_MISSING: 4,
+    ErrorCode.DISK_LOW: 4,
+    ErrorCode.BAD_REQUEST: 2,
+    ErrorCode.BAD_CONFIG: 2,
+    ErrorCode.SOURCE_MISSING: 2,
+    ErrorCode.SOURCE_EMPTY: 2,
+    ErrorCode.SOURCE_UNREADABLE: 2,
+    ErrorCode.NO_MEDIA: 2,
+    ErrorCode.PERMISSION: 2,
+    ErrorCode.UNSUPPORTED: 2,
+}
+READER_LEFT = 141
+"""What shells answer for a program whose output nobody reads any more (128 + SIGPIPE)."""
+
+# A word and its glyph always stand together; colour only repeats them.
+GLYPHS: Mapping[str, str] = {
+    "pending": "·",
+    "in_progress": "▸",
+    "paused": "‖",
+    "done": "✓",
+    "failed": "✗",
+    "cancelled": "⊘",
+}
+_COLOURS: Mapping[str, str] = {
+    "in_progress": "36",
+    "busy": "36",
+    "done": "32",
+    "ready": "32",
+    "failed": "31",
+    "offline": "31",
+    "paused": "33",
+    "disabled": "33",
+}
+
+_json_wanted = False
+
+
+def prepare(arguments: Sequence[str]) -> None:
+    """Make the streams safe for any file name, and remember whether errors are wanted as JSON too."""
+    global _json_wanted
+    options = list(arguments)
+    if "--" in options:
+        options = options[: options.index("--")]
+    _json_wanted = "--json" in options
+    for stream in (sys.stdout, sys.stderr):
+        # A name that the terminal's encoding lacks is printed as escapes instead of ending the command.
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def out(text: str = "") -> None:
+    """A line of the answer."""
+    print(text, flush=True)
+
+
+def say(text: str) -> None:
+    """A remark that is no part of the answer."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def out_json(value: Any, *, indent: int | None = 2) -> None:
+    """The answer as JSON, ASCII only, so that every encoding carries it."""
+    print(json.dumps(value, indent=indent), flush=True)
+
+
+def exit_code(code: ErrorCode | str) -> int:
+    """The exit code of a command that ends with this error."""
+    try:
+        return _EXIT_CODES.get(ErrorCode(code), 1)
+    except ValueError:
+        return 1
+
+
+def report(error: TqError) -> int:
+    """Print an error as a sentence and, where it was asked for, as JSON; answers the exit code."""
+    sys.stdout.flush()
+    say(error_lines(error.code, error.message, error.hint))
+    if _json_wanted:
+        out_json(
+            {"error": {"code": str(error.code), "message": error.message, "hint": error.hint}}, indent=None
+        )
+    return exit_code(error.code)
+
+
+def reader_left() -> int:
+    """Nobody reads our output any more: end without a word."""
+    # Python flushes stdout once more at exit, and would complain.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return READER_LEFT
+
+
+def error_lines(code: str, message: str, hint: str) -> str:
+    head = f"error: {code}: {message}"
+    return f"{head}\n  {arrow()} {hint}" if hint else head
+
+
+def warning_lines(code: str, message: str, hint: str = "") -> str:
+    head = f"warning: {code}: {message}"
+    return f"{head}\n  {arrow()} {hint}" if hint else head
+
+
+def arrow() -> str:
+    return "→" if _can_print("→") else "->"
+
+
+def glyph(status: str) -> str:
+    """The sign of a job's status, or nothing where the terminal has no such letter."""
+    sign = GLYPHS.get(status, "")
+    return f"{sign} " if sign and _can_print(sign) else ""
+
+
+def _can_print(text: str) -> bool:
+    try:
+        text.encode(sys.stdout.encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return False
+    return True
+
+
+def colourful(stream: Any = None) -> bool:
+    """Whether colours and redrawing are welcome: a terminal, and NO_COLOR is unset."""
+    return terminal(stream) and not os.environ.get("NO_COLOR")
+
+
+def terminal(stream: Any = None) -> bool:
+    stream = sys.stdout if stream is None else stream
+    return bool(stream.isatty()) and os.environ.get("TERM") != "dumb"
+
+
+def painted(text: str, status: str) -> str:
+    """`text` in the colour of a status, on a terminal."""
+    colour = _COLOURS.get(status)
+    return f"\x1b[{colour}m{text}\x1b[0m" if colour and colourful() else text
+
+
+def bold(text: str) -> str:
+    return f"\x1b[1m{text}\x1b[0m" if colourful() else text
+
+
+def table(
+    heads: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    *,
+    right: Iterable[int] = (),
+    elastic: int | None = None,
+    statuses: Sequence[str] | None = None,
+) -> None:
+    """Print aligned columns.
+
+    Args:
+        right: columns whose text stands at the right.
+        elastic: the column that is cut when a terminal is too narrow; into a pipe nothing is cut.
+        statuses: one status per row, for its colour.
+    """
+    lines = [list(row) for row in rows]
+    widths = [max(width(cell) for cell in column) for column in zip(heads, *lines, strict=True)]
+    if elastic is not None and terminal():
+        spare = shutil.get_terminal_size().columns - sum(widths) - 2 * (len(widths) - 1)
+        widths[elastic] = max(8, widths[elastic] + min(0, spare))
+    rights = frozenset(right)
+
+    def line(cells: Sequence[str]) -> str:
+        padded = [_fit(cell, widths[i], left=i not in rights) for i, cell in enumerate(cells)]
+        return "  ".join(padded).rstrip()
+
+    out(bold(line(heads)))
+    for number, cells in enumerate(lines):
+        out(painted(line(cells), statuses[number]) if statuses else line(cells))
+
+
+def width(text: str) -> int:
+    """Terminal cells that a text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text
+    )
+
+
+def _fit(text: str, cells: int, *, left: bool) -> str:
+    if width(text) > cells:
+        while text and width(text) > cells - 1:
+            text = text[:-1]
+        text += "…" if _can_print("…") else "~"
+    padding = " " * (cells - width(text))
+    return text + padding if left else padding + text
+
+
+def size(count: int) -> str:
+    """Bytes for people: `812 MB`."""
+    amount = float(count)
+    for unit in ("B", "kB", "MB", "GB"):
+        if amount < 1000:
+            return f"{amount:.0f} {unit}" if unit == "B" or amount >= 10 else f"{amount:.1f} {unit}"
+        amount /= 1000
+    return f"{amount:.1f} TB"
+
+
+def span(seconds: float | None) -> str:
+    """A duration for people: `41 s`, `3:40`, `2:05:00`, `3 d 4 h`; nothing for None."""
+    if seconds is None:
+        return ""
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60}:{whole % 60:02}"
+    if whole < 86400:
+        return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
+    return f"{whole // 86400} d {whole // 3600 % 24} h"
+
+
+def speed(factor: float | None) -> str:
+    """Multiple of real time: `2.1×`."""
+    return "" if factor is None else f"{factor:.1f}{'×' if _can_print('×') else 'x'}"
+
+
+def age(at: str | None) -> str:
+    """How long ago a time of the API was: `12 s`, `3:40`."""
+    if at is None:
+        return ""
+    from datetime import UTC, datetime
+
+    return span((datetime.now(UTC) - datetime.fromisoformat(at)).total_seconds())
+
+
+def clock(at: str | None) -> str:
+    """A time of the API in the local zone: `2026-11-20 14:03:07`."""
+    if at is None:
+        return ""
+    from datetime import datetime
+
+    return datetime.fromisoformat(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def counts_line(counts: Mapping[str, int]) -> str:
+    """`2 running · 14 pending · 318 done`, in the order of the queue, without zeros."""
+    words = {"in_progress": "running"}
+    order = ("in_progress", "pending", "paused", "failed", "cancelled", "done")
+    given = [status for status in order if counts.get(status)]
+    parts = [
+        painted(f"{glyph(status)}{counts[status]} {words.get(status, status)}", status) for status in given
+    ]
+    return "   ".join(parts) if parts else "empty"

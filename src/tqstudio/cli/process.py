@@ -1,0 +1,242 @@
+"""`process`: make the ladders of files and folders now, wait for them, sum up."""
+
+from __future__ import annotations
+
+import sys
+import time
+import uuid
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tqstudio import client as calls
+from tqstudio.cli import options, printing
+from tqstudio.cli.adding import describe, offer
+from tqstudio.cli.follow import Display, Follower, Video, last_seq
+from tqstudio.cli.supervisor import Session, session
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.home import current_home
+
+if TYPE_CHECKING:
+    from tqstudio.connection import Client
+    from tqstudio.schemas import AddResult
+
+INTERRUPTED = 130
+# What a decision about a file means before its job moves.
+_STATUS_OF = {
+    "queued": "pending",
+    "changed": "pending",
+    "retried": "pending",
+    "cached": "cached",
+    "failed": "failed",
+    "rejected": "rejected",
+}
+
+
+def process(
+    paths: Annotated[
+        list[str] | None, typer.Argument(metavar="[PATH]...", help="The same as --input.", show_default=False)
+    ] = None,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option("--input", "-i", metavar="PATH", help="A video or a folder of videos; may repeat."),
+    ] = None,
+    output: options.OutputDir = None,
+    profile: options.ProfileName = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(
+            "--workers", "-w", min=1, max=256, metavar="N", help="CPU workers of the supervisor it starts."
+        ),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Make finished ladders again.")] = False,
+    no_process: Annotated[bool, typer.Option("--no-process", help="Only put them into the queue.")] = False,
+    recursive: options.Recursive = False,
+    ext: options.Extensions = None,
+    limit: options.Limit = None,
+    order: options.Order = "name",
+    settings: options.Settings = None,
+    priority: options.Priority = 0,
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume", help="Accepted for scripts: it always goes on where it stopped.", show_default=False
+        ),
+    ] = True,
+    as_json: options.JsonFlag = False,
+) -> int:
+    """Make the ladders of files or folders, wait for them and sum up.
+
+    What is complete and unchanged is left alone. Starts a supervisor when none runs and stops it at the end;
+    run it again after any interruption and it goes on.
+    """
+    del resume
+    from tqstudio.cli.selection import rules, select
+
+    wanted = [*(inputs or []), *(paths or [])]
+    if not wanted:
+        raise TqError(
+            ErrorCode.BAD_REQUEST,
+            "no input was given",
+            "name one: tqstudio process --input PATH --output DIR",
+        )
+    at_home = current_home()
+    by = rules(
+        recursive=recursive,
+        extensions=options.listed(ext),
+        limit=limit,
+        order=order,
+        exclude=[options.absolute(output) if output else str(at_home.output)],
+    )
+    files = select(wanted, by)
+    wishes = {
+        "output_b64": options.output_b64(output),
+        "profile": profile,
+        "force": force,
+        "priority": priority,
+        "overrides": options.overrides(settings),
+        "batch": f"process-{uuid.uuid4().hex[:12]}",
+    }
+    with _session(workers) as at:
+        if no_process:
+            return _only_queue(at.door, files, wishes, as_json)
+        return _work(at, files, wishes, as_json)
+
+
+def _session(workers: int | None) -> Session:
+    if workers is None:
+        return session(for_this_run=True)
+    from tqstudio import launch
+
+    at = None
+    if launch.running(current_home()) is None:
+        at = session(["--workers", str(workers)], for_this_run=True)
+    if at is None or not at.started:
+        raise TqError(
+            ErrorCode.REFUSED,
+            "--workers cannot be set: a supervisor runs already",
+            "leave --workers out, or stop it first with: tqstudio down",
+        )
+    return at
+
+
+def _only_queue(at: Client, files: list[bytes], wishes: dict[str, Any], as_json: bool) -> int:
+    started = time.monotonic()
+    _, results = offer(at, files, **wishes)
+    for result in results:
+        describe(result, quiet=as_json)
+    videos = [video_of(at, result) for result in results]
+    if as_json:
+        printing.out_json(summary(videos, time.monotonic() - started), indent=None)
+    return exit_code(videos)
+
+
+def _work(at: Session, files: list[bytes], wishes: dict[str, Any], as_json: bool) -> int:
+    started = time.monotonic()
+    after = last_seq(at.door)
+    _, results = offer(at.door, files, **wishes)
+    videos = [video_of(at.door, result) for result in results]
+    interrupted = follow(at, videos, after=after, to_stderr=as_json)
+    if interrupted:
+        left = sum(video.waited_for for video in videos)
+        printing.say(f"stopped: {left} of {len(videos)} videos are left in the queue; run it again to go on")
+    report = summary(videos, time.monotonic() - started)
+    if as_json:
+        printing.out_json(report, indent=None)
+    else:
+        print_summary(report["summary"])
+    return INTERRUPTED if interrupted else exit_code(videos)
+
+
+def follow(at: Session, videos: list[Video], *, after: int, to_stderr: bool) -> bool:
+    """Show the videos' progress until all have ended; answers whether Ctrl-C came first."""
+    shown = display(to_stderr=to_stderr)
+    try:
+        for video in videos:
+            if not video.waited_for:
+                shown.ended(video)
+            if video.held:
+                shown.note(f"{video.name}: is paused; let it go on with: tqstudio job resume {video.job}")
+        Follower(at.door, videos, shown, after=after).until_all_ended()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        shown.close()
+    return False
+
+
+def display(*, to_stderr: bool) -> Display:
+    """Bars on a terminal, lines elsewhere."""
+    stream = sys.stderr if to_stderr else sys.stdout
+    if printing.terminal(stream):
+        from rich.console import Console
+
+        from tqstudio.cli.progress_bars import ProgressBars
+
+        return ProgressBars(Console(file=stream, highlight=False))
+    from tqstudio.cli.progress_lines import ProgressLines
+
+    return ProgressLines(stream)
+
+
+def video_of(at: Client, result: AddResult) -> Video:
+    """A file of this run as it stands after it was offered."""
+    decision = result["decision"]
+    video = Video(
+        name=result["path"].rpartition("/")[2],
+        source=result["path"],
+        status=_STATUS_OF.get(decision, "pending"),
+        job=result["job"],
+        slug=result["slug"],
+        master=result["master"],
+        error=result["error"],
+    )
+    if decision == "cached" and video.job is None and result["video"] is not None:
+        video.job = at.send(calls.video(result["video"]))["job"]
+    if video.job is not None and decision in ("cached", "failed", "waiting"):
+        detail = at.send(calls.job(video.job))
+        master = video.master
+        video.take(detail)
+        if decision == "cached":
+            video.error, video.master = None, master or video.master
+        if decision == "waiting":
+            video.status = detail["status"]
+            video.held = video.status == "paused"
+    return video
+
+
+def summary(videos: list[Video], seconds: float) -> dict[str, Any]:
+    """The last line of `--json`."""
+
+    def count(*statuses: str) -> int:
+        return sum(video.status in statuses for video in videos)
+
+    return {
+        "summary": {
+            "total": len(videos),
+            "done": count("done"),
+            "failed": count("failed", "rejected"),
+            "cached": count("cached"),
+            "cancelled": count("cancelled"),
+            "seconds": round(seconds, 3),
+        },
+        "videos": [video.report() for video in videos],
+    }
+
+
+def print_summary(counts: dict[str, Any]) -> None:
+    words = [f"{counts[key]} {key}" for key in ("done", "cached", "failed", "cancelled") if counts[key]]
+    left = counts["total"] - sum(counts[key] for key in ("done", "cached", "failed", "cancelled"))
+    if left:
+        words.append(f"{left} left")
+    printing.out(f"{counts['total']} videos: {', '.join(words)}, in {printing.span(counts['seconds'])}")
+
+
+def exit_code(videos: list[Video]) -> int:
+    """0 when every ladder is there; 2 and the like when no file could even be queued; else 1."""
+    rejected = [video for video in videos if video.status == "rejected"]
+    if rejected and len(rejected) == len(videos):
+        error = rejected[0].error
+        return printing.exit_code(error["code"]) if error else 2
+    well = ("done", "cached", "pending", "in_progress")
+    return 0 if all(video.status in well for video in videos) else 1

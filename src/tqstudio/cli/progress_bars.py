@@ -1,0 +1,106 @@
+"""Progress of a run as bars on a terminal: one per running job, a small one per quality."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from tqstudio.cli import printing
+from tqstudio.cli.follow import Video
+from tqstudio.cli.progress_lines import ending_text, is_made
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tqstudio.schemas import JobRow, RenditionView
+
+CELLS = 8
+"""Width of a quality's bar."""
+MAX_JOBS = 8
+_STYLES = {"done": "green", "failed": "red", "cancelled": "yellow", "cached": "dim", "rejected": "red"}
+
+
+class ProgressBars:
+    """Redraws below the lines of what has ended."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        # Streams stay as they are: rich's stand-ins do not know their encoding.
+        self._live = Live(
+            Text(""),
+            console=console,
+            transient=True,
+            refresh_per_second=8,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._live.start()
+
+    def began(self, video: Video, row: JobRow) -> None:
+        """Its bar appears with the next look."""
+
+    def moving(self, videos: list[Video], running: list[JobRow]) -> None:
+        self._live.update(Group(*self._rows(running), _totals(videos)))
+
+    def ended(self, video: Video) -> None:
+        # Text, never a plain string: a name may look like markup.
+        self._print(Text(ending_text(video), style=_STYLES.get(video.status, "")))
+
+    def note(self, text: str) -> None:
+        self._print(Text(text, style="yellow"))
+
+    def _print(self, text: Text) -> None:
+        self._console.print(text, soft_wrap=True)
+
+    def close(self) -> None:
+        self._live.stop()
+
+    def _rows(self, running: list[JobRow]) -> Iterable[Table | Text]:
+        for row in running[:MAX_JOBS]:
+            grid = Table.grid(padding=(0, 1), expand=True)
+            grid.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
+            grid.add_column(width=24)
+            grid.add_column(justify="right", width=5)
+            grid.add_column(justify="right", width=6)
+            grid.add_column(justify="right", width=9)
+            left = f"{printing.span(row['eta_s'])} left" if row["eta_s"] is not None else row["step"] or ""
+            grid.add_row(
+                Text(f"{row['id']} {row['name']}"),
+                ProgressBar(total=100, completed=row["progress"], width=24),
+                Text(f"{row['progress']:.0f} %"),
+                Text(printing.speed(row["speed"])),
+                Text(left[:9]),
+            )
+            yield grid
+            qualities = Text("   ", no_wrap=True, overflow="ellipsis")
+            for rendition in row["renditions"]:
+                if is_made(rendition):
+                    qualities.append_text(_quality(rendition))
+            yield qualities
+        if len(running) > MAX_JOBS:
+            yield Text(f"   and {len(running) - MAX_JOBS} more")
+
+
+def _quality(rendition: RenditionView) -> Text:
+    full = round(CELLS * rendition["progress"] / 100)
+    total = rendition["segments_total"]
+    text = Text(f"{rendition['name']} ")
+    text.append("━" * full, style="cyan" if rendition["status"] != "failed" else "red")
+    text.append("─" * (CELLS - full), style="dim")
+    text.append(f" {rendition['segments_done']}/{total}   " if total else "   ", style="dim")
+    return text
+
+
+def _totals(videos: list[Video]) -> Text:
+    counts: dict[str, int] = {}
+    for video in videos:
+        counts[video.status] = counts.get(video.status, 0) + 1
+    words = {"in_progress": "running", "pending": "waiting"}
+    order = ("done", "cached", "in_progress", "pending", "paused", "failed", "rejected", "cancelled")
+    parts = [f"{counts[status]} {words.get(status, status)}" for status in order if counts.get(status)]
+    return Text(f"{len(videos)} videos: {', '.join(parts)}", style="bold")

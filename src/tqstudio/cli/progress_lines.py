@@ -1,0 +1,82 @@
+"""Progress of a run as plain lines: for pipes, logs and dumb terminals."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, TextIO
+
+from tqstudio.cli import printing
+from tqstudio.cli.follow import Video
+
+if TYPE_CHECKING:
+    from tqstudio.schemas import JobRow, RenditionView
+
+EVERY_S = 10.0
+"""A running job gets a line at least this often,"""
+EVERY_PERCENT = 25.0
+"""and when it has come this much further."""
+
+
+class ProgressLines:
+    """One line for what begins, moves on and ends."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._last: dict[int, tuple[float, float]] = {}
+
+    def began(self, video: Video, row: JobRow) -> None:
+        self._last[row["id"]] = (time.monotonic(), row["progress"])
+        worker = f" on {row['worker']}" if row["worker"] else ""
+        self._line(f"{video.name}: job {row['id']} runs{worker}")
+
+    def moving(self, videos: list[Video], running: list[JobRow]) -> None:
+        del videos
+        now = time.monotonic()
+        for row in running:
+            at, progress = self._last.get(row["id"], (now, 0.0))
+            if now - at >= EVERY_S or row["progress"] - progress >= EVERY_PERCENT:
+                self._last[row["id"]] = (now, row["progress"])
+                self._line(f"{row['name']}: {moving_text(row)}")
+
+    def ended(self, video: Video) -> None:
+        self._line(ending_text(video))
+
+    def note(self, text: str) -> None:
+        self._line(text)
+
+    def close(self) -> None:
+        """Nothing is left on the screen to take away."""
+
+    def _line(self, text: str) -> None:
+        print(text, file=self._stream, flush=True)
+
+
+def moving_text(row: JobRow) -> str:
+    """`62 %  720p 3/8  480p 3/8  2.1×  3:40 left`."""
+    parts = [f"{row['progress']:.0f} %", *(quality_text(r) for r in row["renditions"] if is_made(r))]
+    if row["speed"]:
+        parts.append(printing.speed(row["speed"]))
+    if row["eta_s"] is not None:
+        parts.append(f"{printing.span(row['eta_s'])} left")
+    return "  ".join(parts)
+
+
+def is_made(rendition: RenditionView) -> bool:
+    """Whether a quality is part of the work at all."""
+    return rendition["status"] != "skipped"
+
+
+def quality_text(rendition: RenditionView) -> str:
+    total = rendition["segments_total"]
+    done = f"{rendition['segments_done']}/{total}" if total else f"{rendition['progress']:.0f} %"
+    return f"{rendition['name']} {done}"
+
+
+def ending_text(video: Video) -> str:
+    """What became of a video, in one line; a failure has its next step on a second."""
+    if video.error is not None and video.status != "done":
+        error = printing.error_lines(video.error["code"], video.error["message"], video.error["hint"])
+        return f"{video.name}: {video.status}\n{error}"
+    if video.master:
+        return f"{video.name}: {video.status} {printing.arrow()} {video.master}"
+    return f"{video.name}: {video.status}"

@@ -1,0 +1,52 @@
+"""`tqstudio` alone: the terminal UI."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.home import Home, current_home
+
+if TYPE_CHECKING:
+    from tqstudio.connection import AsyncClient
+
+
+def has_terminal() -> bool:
+    """Whether there is a terminal to draw on and to read keys from."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def open_screen() -> int:
+    """Show the UI; a supervisor is started beside it when none runs.
+
+    Raises:
+        TqError: BAD_REQUEST without a terminal; nothing has been started then.
+    """
+    if not has_terminal():
+        raise TqError(
+            ErrorCode.BAD_REQUEST,
+            "the terminal UI needs a terminal, and this is none",
+            "use the commands instead, such as tqstudio status; see: tqstudio --help",
+        )
+    from tqstudio import launch
+
+    home = current_home()
+    started = None if launch.listening(home) else launch.start(home)
+    code = show(home, "no supervisor was running: one is being started" if started else "")
+    if started is not None and started.poll() and not launch.listening(home):
+        # The screen could only show that nobody answered; this says why.
+        raise launch.why_it_ended(home, started.returncode)
+    return code
+
+
+def show(home: Home, notice: str = "") -> int:
+    """Run the UI until it is left. It connects by itself, so it need not be waited for."""
+    from tqstudio import ui
+
+    def door() -> AsyncClient:
+        from tqstudio.connection import AsyncClient
+
+        return AsyncClient(home.socket)
+
+    return ui.run(door, home=home, notice=notice)

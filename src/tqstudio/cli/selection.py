@@ -1,0 +1,116 @@
+"""Which files the paths of a command line mean."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.sources import VIDEO_EXTENSIONS, display, walk
+
+ORDERS = ("name", "size", "mtime")
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """How folders are looked through. A file that is named itself is always taken."""
+
+    recursive: bool = False
+    extensions: frozenset[bytes] = VIDEO_EXTENSIONS
+    limit: int | None = None
+    order: str = "name"
+    exclude: Sequence[bytes] = ()
+    """Folders whose files are results, not sources."""
+
+
+def rules(
+    *,
+    recursive: bool,
+    extensions: Sequence[str],
+    limit: int | None,
+    order: str,
+    exclude: Sequence[str] = (),
+) -> Rules:
+    """Rules from options.
+
+    Raises:
+        TqError: BAD_REQUEST for an order that does not exist.
+    """
+    if order not in ORDERS:
+        raise TqError(
+            ErrorCode.BAD_REQUEST, f"--order {order} is unknown", f"use one of: {', '.join(ORDERS)}"
+        )
+    wanted = frozenset(b"." + os.fsencode(e).lower().lstrip(b".") for e in extensions) or VIDEO_EXTENSIONS
+    return Rules(recursive, wanted, limit, order, [os.fsencode(folder) for folder in exclude])
+
+
+def select(paths: Sequence[str], by: Rules) -> list[bytes]:
+    """The absolute paths of the files to take, each once, in order.
+
+    Raises:
+        TqError: SOURCE_MISSING, PERMISSION, UNSUPPORTED or NO_MEDIA for a path that yields nothing; all paths
+            are looked at before anything is done with one.
+    """
+    found: dict[bytes, None] = {}
+    for path in paths:
+        found.update(dict.fromkeys(_expand(os.path.abspath(os.fsencode(os.path.expanduser(path))), by)))
+    files = sorted(found, key=_sorting(by.order)) if by.order != "name" else list(found)
+    return files[: by.limit]
+
+
+def _expand(path: bytes, by: Rules) -> list[bytes]:
+    shown = display(path)
+    try:
+        mode = os.stat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        raise TqError(
+            ErrorCode.SOURCE_MISSING, f"there is no file or folder {shown}", "check the path, and quote it"
+        ) from None
+    except OSError as error:
+        raise TqError(ErrorCode.PERMISSION, f"{shown} cannot be looked at: {error.strerror}") from None
+    if stat.S_ISREG(mode):
+        return [path]
+    if not stat.S_ISDIR(mode):
+        raise TqError(
+            ErrorCode.UNSUPPORTED,
+            f"{shown} is neither a file nor a folder",
+            "name a video or a folder of videos",
+        )
+    if not os.access(path, os.R_OK | os.X_OK):
+        raise TqError(
+            ErrorCode.PERMISSION, f"the folder {shown} may not be read", "make it readable, then retry"
+        )
+    files = [file for file in _videos(path, by) if not _is_result(file, by.exclude)]
+    if not files:
+        where = "" if by.recursive else " (sub-folders are looked into with -r)"
+        raise TqError(
+            ErrorCode.NO_MEDIA,
+            f"the folder {shown} holds no videos{where}",
+            "looked for " + " ".join(sorted(e.decode("utf-8", "replace") for e in by.extensions)),
+        )
+    return files
+
+
+def _videos(folder: bytes, by: Rules) -> Iterator[bytes]:
+    return walk(folder, recursive=by.recursive, extensions=by.extensions)
+
+
+def _is_result(file: bytes, exclude: Sequence[bytes]) -> bool:
+    """Whether a file is part of a ladder: in an output folder, or the head of its segments."""
+    if any(file.startswith(folder.rstrip(b"/") + b"/") for folder in exclude):
+        return True
+    folder, name = os.path.split(file)
+    return name == b"init.mp4" and os.path.exists(os.path.join(folder, b"index.m3u8"))
+
+
+def _sorting(order: str) -> Callable[[bytes], float]:
+    def key(file: bytes) -> float:
+        try:
+            found = os.stat(file)
+        except OSError:
+            return 0
+        return found.st_size if order == "size" else found.st_mtime_ns
+
+    return key

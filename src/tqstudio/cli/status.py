@@ -1,0 +1,103 @@
+"""`status`: how everything stands, once or again and again."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tqstudio import client as calls
+from tqstudio.cli import printing
+from tqstudio.cli.options import JsonFlag
+from tqstudio.cli.supervisor import door
+
+if TYPE_CHECKING:
+    from tqstudio.schemas import StatusView
+
+WATCH_S = 1.0
+_CLEAR = "\x1b[H\x1b[2J"
+
+
+def status(
+    as_json: JsonFlag = False,
+    plain: Annotated[bool, typer.Option("--plain", help="One `key value` per line, for scripts.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Print it again every second.")] = False,
+) -> int:
+    """Show the supervisor, the queue, the workers and the disks."""
+    at = door()
+    view = at.send(calls.status())
+    while True:
+        if as_json:
+            printing.out_json(view, indent=None if watch else 2)
+        elif plain:
+            _print_plain(view)
+        else:
+            if watch and printing.terminal():
+                print(_CLEAR, end="")
+            _print(view)
+        if not watch:
+            return 0
+        time.sleep(WATCH_S)
+        view = at.send(calls.status())
+
+
+def _print(view: StatusView) -> None:
+    of = view["supervisor"]
+    state = "draining, up" if of["draining"] else "up"
+    printing.out(
+        f"supervisor  {state} {printing.age(of['started_at'])}, pid {of['pid']}, version {of['version']}"
+    )
+    printing.out(f"home        {of['home']}")
+    printing.out(f"ffmpeg      {of['ffmpeg_version']} ({of['ffmpeg']})")
+    queue = f"queue       {printing.counts_line(view['jobs'])}"
+    if view["speed"]:
+        queue += f"   {printing.speed(view['speed'])} real time"
+    if view["eta_s"] is not None:
+        queue += f"   about {printing.span(view['eta_s'])} left"
+    printing.out(queue)
+    for gate in view["gates"]:
+        since = printing.age(gate["since"])
+        printing.out(printing.painted(f"held up     {gate['reason']} (since {since})", "paused"))
+        printing.out(f"            {printing.arrow()} {gate['hint']}")
+    for disk in view["disk"]:
+        free, total, reserve = (printing.size(disk[key]) for key in ("free", "total", "reserve"))
+        printing.out(f"disk        {free} free of {total} at {disk['path']} ({reserve} stay free)")
+    printing.out()
+    workers = view["workers"]
+    printing.table(
+        ("WORKER", "KIND", "STATUS", "PID", "JOB", "STEP", "SPEED"),
+        [
+            (
+                worker["name"],
+                worker["kind"],
+                worker["status"],
+                str(worker["pid"] or ""),
+                str(worker["job"] or ""),
+                worker["step"] or worker["note"] or "",
+                printing.speed(worker["speed"]),
+            )
+            for worker in workers
+        ],
+        right=(3, 4, 6),
+        elastic=5,
+        statuses=[worker["status"] for worker in workers],
+    )
+
+
+def _print_plain(view: StatusView) -> None:
+    of = view["supervisor"]
+    lines: list[tuple[str, object]] = [
+        ("supervisor.pid", of["pid"]),
+        ("supervisor.version", of["version"]),
+        ("supervisor.started_at", of["started_at"]),
+        ("supervisor.home", of["home"]),
+        ("supervisor.draining", str(of["draining"]).lower()),
+        *((f"jobs.{name}", count) for name, count in sorted(view["jobs"].items())),
+        *((f"worker.{w['name']}.status", w["status"]) for w in view["workers"]),
+        *((f"worker.{w['name']}.job", w["job"]) for w in view["workers"] if w["job"] is not None),
+        *((f"gate.{gate['kind']}", gate["reason"]) for gate in view["gates"]),
+        *((f"disk.{disk['path']}.free", disk["free"]) for disk in view["disk"]),
+    ]
+    for key, value in lines:
+        printing.out(f"{key} {value}")

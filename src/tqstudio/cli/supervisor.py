@@ -1,0 +1,156 @@
+"""Reaching, starting and stopping the supervisor, as commands need it."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import FrameType
+
+from tqstudio import client as calls
+from tqstudio.cli import printing
+from tqstudio.connection import Client
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.home import current_home
+
+STOP_TIMEOUT_S = 20.0
+_POLL_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A supervisor that answers.
+
+    As a context it lasts as long as the command works: at the end a supervisor that the command started is
+    stopped, and SIGTERM counts as Ctrl-C.
+    """
+
+    door: Client
+    process: subprocess.Popen[bytes] | None = None
+    """Set when this command started it."""
+
+    @property
+    def started(self) -> bool:
+        """Whether this command started it, and so has to stop it."""
+        return self.process is not None
+
+    def __enter__(self) -> Session:
+        signal.signal(signal.SIGTERM, _as_interrupt)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process is None:
+            return
+        try:
+            stop(self.door)
+        except TqError as error:
+            if error.code is not ErrorCode.NO_SUPERVISOR:
+                raise
+        self.process.wait()
+
+
+def _as_interrupt(signum: int, frame: FrameType | None) -> None:
+    del signum, frame
+    raise KeyboardInterrupt
+
+
+def door() -> Client:
+    """The door of the current home, whether anybody answers or not."""
+    return Client(current_home().socket)
+
+
+def session(flags: Sequence[str] = (), *, for_this_run: bool = False, quiet: bool = False) -> Session:
+    """The running supervisor; one is started in the background when none runs, and that is said.
+
+    Args:
+        flags: options of `tqstudio up` for one that has to be started.
+        for_this_run: the caller uses the session as a context, so it is stopped at the end.
+        quiet: the caller says itself what happened.
+    """
+    from tqstudio import launch
+
+    at = door()
+    if launch.running(current_home()) is not None:
+        return Session(at)
+    process = launch.start(current_home(), flags)
+    view = launch.wait_until_up(current_home(), process)
+    if view["pid"] != process.pid:
+        # Another command was faster; its supervisor is not ours to stop.
+        return Session(at)
+    if for_this_run:
+        printing.say(f"no supervisor was running: started one for this run (pid {view['pid']})")
+    elif not quiet:
+        printing.say(
+            f"no supervisor was running: started one in the background (pid {view['pid']});"
+            " stop it with: tqstudio down"
+        )
+    return Session(at, process)
+
+
+def stop(at: Client, *, drain: bool = False, timeout_s: float | None = STOP_TIMEOUT_S) -> int:
+    """Ask the supervisor to stop and wait until its process is gone; answers its pid.
+
+    Args:
+        drain: running jobs end first.
+        timeout_s: None waits for ever.
+
+    Raises:
+        TqError: NO_SUPERVISOR when none runs, TIMEOUT when its process stays.
+    """
+    pid = at.send(calls.status())["supervisor"]["pid"]
+    gone = _Ending(pid)
+    try:
+        at.send(calls.shutdown(drain=drain))
+        if not gone.wait(timeout_s):
+            raise TqError(
+                ErrorCode.TIMEOUT,
+                f"the supervisor (pid {pid}) was asked to stop but still runs after {timeout_s:.0f} s",
+                f"look at {current_home().supervisor_log}; as a last resort: kill -9 {pid}",
+            )
+    finally:
+        gone.close()
+    return pid
+
+
+class _Ending:
+    """Waits for the end of one process; made while it lives, so a reused pid cannot mislead."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self._fd: int | None = None
+        try:
+            # A supervisor in another pid namespace (a container) has no process here to watch.
+            self._fd = os.pidfd_open(pid)
+        except (OSError, AttributeError):
+            self._fd = None
+
+    def wait(self, timeout_s: float | None) -> bool:
+        if self._fd is not None:
+            return bool(select.select([self._fd], [], [], timeout_s)[0])
+        return self._poll(timeout_s)
+
+    def _poll(self, timeout_s: float | None) -> bool:
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while _exists(self._pid):
+            if deadline is not None and time.monotonic() > deadline:
+                return False
+            time.sleep(_POLL_S)
+        return True
+
+    def close(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+
+
+def _exists(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,183 @@
+"""Which verbs there are and where each lives; a verb's module is imported when the verb is needed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from importlib import import_module
+from typing import Any, cast
+
+import typer
+from typer.core import TyperGroup
+
+from tqstudio.errors import ErrorCode, TqError
+
+# Name → "module:function", or a group: (what it is about, the same table for its verbs).
+Verbs = Mapping[str, "str | tuple[str, Mapping[str, str]]"]
+
+VERBS: Verbs = {
+    "demo": "demo:demo",
+    "up": "power:up",
+    "down": "power:down",
+    "status": "status:status",
+    "add": "adding:add",
+    "process": "process:process",
+    "queue": (
+        "Look at, pause and resume the whole queue.",
+        {
+            "status": "queue:status",
+            "process": "queue:process",
+            "retry": "queue:retry",
+            "pause": "queue:pause",
+            "resume": "queue:resume",
+        },
+    ),
+    "job": (
+        "Look at and steer single jobs.",
+        {
+            "list": "job_reading:list_jobs",
+            "show": "job_reading:show",
+            "log": "job_reading:log",
+            "command": "job_reading:command",
+            "pause": "job_acting:pause",
+            "resume": "job_acting:resume",
+            "cancel": "job_acting:cancel",
+            "retry": "job_acting:retry",
+            "retranscode": "job_acting:retranscode",
+            "restart": "job_acting:restart",
+            "priority": "job_acting:priority",
+            "delete": "job_acting:delete",
+            "undelete": "job_acting:undelete",
+        },
+    ),
+    "events": "events:events",
+    "folder": (
+        "Drop folders: what is put into them is transcoded.",
+        {
+            "add": "folders:add",
+            "list": "folders:list_folders",
+            "edit": "folders:edit",
+            "remove": "folders:remove",
+        },
+    ),
+    "worker": (
+        "Look at workers, switch them off and on.",
+        {
+            "list": "workers:list_workers",
+            "enable": "workers:enable",
+            "disable": "workers:disable",
+            "drain": "workers:drain",
+            "run": "workers:run",
+        },
+    ),
+    "profile": ("What ladders may look like.", {"list": "profiles:list_profiles"}),
+    "doctor": "doctor:doctor",
+}
+
+HIDDEN = frozenset({"workers:run"})
+# Verbs whose arguments may begin with a dash: `job priority 7 -5`.
+DASHED_ARGUMENTS = frozenset({"job_acting:priority"})
+
+
+class _Loaded(MutableMapping[str, Any]):
+    """The commands of a group; each is built when it is first asked for."""
+
+    def __init__(self, verbs: Verbs) -> None:
+        self._verbs = verbs
+        self._built: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._built:
+            self._built[name] = _build(name, self._verbs[name])
+        return self._built[name]
+
+    def __setitem__(self, name: str, command: Any) -> None:
+        self._built[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._built[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._verbs)
+
+    def __len__(self) -> int:
+        return len(self._verbs)
+
+
+class _Group(TyperGroup):
+    def list_commands(self, ctx: Any) -> list[str]:
+        del ctx
+        return list(self.commands)
+
+
+def _build(name: str, verb: str | tuple[str, Mapping[str, str]]) -> Any:
+    if isinstance(verb, tuple):
+        about, verbs = verb
+        return _group(name, about, verbs, _help_alone)
+    module, _, function = verb.partition(":")
+    callback = getattr(import_module(f"tqstudio.cli.{module}"), function)
+    app = typer.Typer(add_completion=False, rich_markup_mode=None)
+    settings = {"ignore_unknown_options": True} if verb in DASHED_ARGUMENTS else {}
+    app.command(name, hidden=verb in HIDDEN, context_settings=settings)(callback)
+    return typer.main.get_command(app)
+
+
+def _group(name: str | None, about: str, verbs: Verbs, alone: Callable[..., Any], **more: Any) -> TyperGroup:
+    app = typer.Typer(
+        name=name, help=about, cls=_Group, rich_markup_mode=None, invoke_without_command=True, **more
+    )
+    app.callback(help=about)(alone)
+    group = cast(TyperGroup, typer.main.get_command(app))
+    group.commands = cast(Any, _Loaded(verbs))
+    return group
+
+
+def _help_alone(ctx: typer.Context) -> None:
+    if ctx.invoked_subcommand is None:
+        typer.echo(ctx.get_help())
+        raise typer.Exit(2)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from tqstudio import __version__
+
+        typer.echo(f"tqstudio {__version__}")
+        raise typer.Exit
+
+
+def _root(
+    ctx: typer.Context,
+    home: str = typer.Option(
+        "", metavar="PATH", help="Where the supervisor keeps its things; the same as TQSTUDIO_HOME."
+    ),
+    version: bool = typer.Option(
+        False, "--version", is_eager=True, callback=_print_version, help="Print the version."
+    ),
+) -> int:
+    del version
+    if home:
+        # One way to say it: this process, its supervisor and the workers all read the variable.
+        os.environ["TQSTUDIO_HOME"] = os.path.abspath(os.path.expanduser(home))
+    if ctx.invoked_subcommand is not None:
+        return 0
+    from tqstudio.cli.screen import open_screen
+
+    return open_screen()
+
+
+def verbs() -> TyperGroup:
+    """The whole command."""
+    about = (
+        "Turn videos into adaptive HLS ladders.\n\nWithout a command the terminal UI opens."
+        " Exit codes: 0 all well, 1 some job failed, 2 wrong usage, 3 no supervisor, 4 refused."
+    )
+    return _group("tqstudio", about, VERBS, _root, add_completion=True)
+
+
+def usage_message(error: typer.TyperException) -> TqError:
+    """What typer says about wrong arguments, as one of our errors."""
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "tqstudio"
+    message = error.format_message().strip().rstrip(".")
+    return TqError(ErrorCode.BAD_REQUEST, message[:1].lower() + message[1:], f"see: {path} --help")

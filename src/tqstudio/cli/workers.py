@@ -1,0 +1,80 @@
+"""`worker list|enable|disable|drain`, and the program that a worker is."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tqstudio import client as calls
+from tqstudio.cli import printing
+from tqstudio.cli.options import JsonFlag
+from tqstudio.cli.supervisor import door, session
+
+Names = Annotated[
+    list[str], typer.Argument(metavar="NAME...", help="Workers, such as cpu-0.", show_default=False)
+]
+
+
+def list_workers(as_json: JsonFlag = False) -> int:
+    """List the workers."""
+    workers = door().send(calls.workers())["workers"]
+    if as_json:
+        printing.out_json({"workers": workers})
+        return 0
+    printing.table(
+        ("WORKER", "KIND", "STATUS", "JOB", "STEP", "SPEED", "CPU", "MEMORY", "BEAT", "ENCODER", "NOTE"),
+        [
+            (
+                worker["name"],
+                worker["kind"],
+                worker["status"],
+                str(worker["job"] or ""),
+                worker["step"] or "",
+                printing.speed(worker["speed"]),
+                "" if worker["cpu_percent"] is None else f"{worker['cpu_percent']:.0f} %",
+                "" if worker["memory_bytes"] is None else printing.size(worker["memory_bytes"]),
+                printing.age(worker["last_heartbeat_at"]),
+                worker["encoder"] or "",
+                worker["note"] or "",
+            )
+            for worker in workers
+        ],
+        right=(3, 5, 6, 7, 8),
+        elastic=10,
+        statuses=[worker["status"] for worker in workers],
+    )
+    return 0
+
+
+def enable(names: Names, as_json: JsonFlag = False) -> int:
+    """Let workers take jobs again."""
+    return _do("enable", names, as_json, "takes jobs")
+
+
+def disable(names: Names, as_json: JsonFlag = False) -> int:
+    """Switch workers off; a running job is finished first."""
+    return _do("disable", names, as_json, "takes no jobs until it is enabled")
+
+
+def drain(names: Names, as_json: JsonFlag = False) -> int:
+    """Let workers finish their job and take no other."""
+    return _do("drain", names, as_json, "finishes its job and takes no other")
+
+
+def _do(verb: str, names: list[str], as_json: bool, said: str) -> int:
+    at = session().door
+    views = [at.send(calls.worker_action(name, verb)) for name in names]
+    if as_json:
+        printing.out_json({"workers": views})
+        return 0
+    for view in views:
+        printing.out(f"{view['name']} ({view['status']}) {said}")
+    return 0
+
+
+def run() -> int:
+    """Be a worker; the supervisor starts these."""
+    from tqstudio.engine.worker import program
+
+    return int(program.main() or 0)

@@ -1,0 +1,244 @@
+"""How calls reach the supervisor: over its unix socket, blocking or with asyncio.
+
+The blocking client is built on http.client: httpx takes 190 ms to import, more than a whole command may
+cost. The terminal UI, which streams and must never block, has httpx loaded after its first paint.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import AsyncIterator, Iterator
+from http.client import HTTPConnection, HTTPException, HTTPResponse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlencode
+
+from tqstudio.client import Call, StreamEvent
+from tqstudio.errors import ErrorCode, TqError
+
+if TYPE_CHECKING:
+    import httpx
+
+T = TypeVar("T")
+DEFAULT_TIMEOUT_S = 30.0
+CONNECT_TIMEOUT_S = 5.0
+
+
+class Client:
+    """Blocking calls over a unix socket.
+
+    Args:
+        socket_path: the supervisor's socket.
+        token: a worker's token.
+        keep_alive: use one connection for many calls. A call whose connection broke is sent again on a new
+            one, so it is for workers, whose every call may be repeated.
+
+    Raises:
+        TqError: NO_SUPERVISOR when nobody answers, PERMISSION when the socket is another user's; else what
+            the supervisor says.
+    """
+
+    def __init__(self, socket_path: Path, *, token: str | None = None, keep_alive: bool = False) -> None:
+        self._path = socket_path
+        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._keep_alive = keep_alive
+        self._kept: _UnixConnection | None = None
+
+    def send(self, call: Call[T], *, timeout_s: float = DEFAULT_TIMEOUT_S) -> T:
+        reused, self._kept = self._kept, None
+        connection = reused or _UnixConnection(self._path)
+        connection.set_timeout(timeout_s)
+        try:
+            try:
+                response = self._ask(connection, call)
+            except (HTTPException, ConnectionError):
+                if reused is None:
+                    raise
+                connection.close()
+                connection = _UnixConnection(self._path)
+                connection.set_timeout(timeout_s)
+                response = self._ask(connection, call)
+            decoded: T = _decode(response.status, response.reason, response.read())
+            if self._keep_alive and not response.will_close:
+                self._kept, connection = connection, _UnixConnection(self._path)
+            return decoded
+        except TimeoutError:
+            raise _silent(self._path) from None
+        except (HTTPException, OSError):
+            raise no_supervisor(self._path) from None
+        finally:
+            connection.close()
+
+    def stream(self, after: int | None = None) -> Iterator[StreamEvent]:
+        """The event stream, until the supervisor ends it; blocks between events."""
+        headers = {} if after is None else {"Last-Event-ID": str(after)}
+        connection = _UnixConnection(self._path)
+        connection.set_timeout(DEFAULT_TIMEOUT_S)
+        try:
+            try:
+                response = self._ask(connection, Call("GET", "/v1/events/stream"), headers)
+            except (HTTPException, OSError):
+                raise no_supervisor(self._path) from None
+            if response.status != 200:
+                _decode(response.status, response.reason, response.read())
+            connection.set_timeout(None)
+            parser = StreamParser()
+            while line := response.readline():
+                if event := parser.feed(line.decode("utf-8", "replace").rstrip("\r\n")):
+                    yield event
+        except (HTTPException, ConnectionError):
+            return
+        finally:
+            connection.close()
+
+    def _ask(
+        self, connection: _UnixConnection, call: Call[Any], headers: dict[str, str] | None = None
+    ) -> HTTPResponse:
+        path = f"{call.path}?{urlencode(dict(call.params))}" if call.params else call.path
+        body = None if call.body is None else json.dumps(call.body).encode()
+        more = {"Content-Type": "application/json"} if body is not None else {}
+        connection.request(call.method, path, body, more | self._headers | (headers or {}))
+        return connection.getresponse()
+
+    def close(self) -> None:
+        if self._kept is not None:
+            self._kept.close()
+            self._kept = None
+
+
+class _UnixConnection(HTTPConnection):
+    def __init__(self, path: Path) -> None:
+        super().__init__("tqstudio")
+        self._path = path
+
+    def set_timeout(self, seconds: float | None) -> None:
+        self.timeout = seconds
+        if self.sock is not None:
+            self.sock.settimeout(seconds)
+
+    def connect(self) -> None:
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            sock.settimeout(CONNECT_TIMEOUT_S)
+            sock.connect(str(self._path))
+        except PermissionError:
+            sock.close()
+            raise TqError(
+                ErrorCode.PERMISSION,
+                f"the supervisor at {self._path} belongs to another user",
+                "run the command as that user, or choose a home of your own with --home",
+            ) from None
+        except OSError:
+            sock.close()
+            raise no_supervisor(self._path) from None
+        sock.settimeout(self.timeout)
+        self.sock = sock
+
+
+class AsyncClient:
+    """The same for asyncio: a `client.Door`."""
+
+    def __init__(self, socket_path: Path, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+        self._path = socket_path
+        self._timeout_s = timeout_s
+        self._http: httpx.AsyncClient | None = None
+
+    def _open(self) -> httpx.AsyncClient:
+        if self._http is None:
+            import httpx
+
+            # A unix socket needs no TLS store; loading one costs 35 ms.
+            transport = httpx.AsyncHTTPTransport(uds=str(self._path), verify=False)
+            self._http = httpx.AsyncClient(
+                transport=transport, base_url="http://tqstudio", timeout=self._timeout_s, verify=False
+            )
+        return self._http
+
+    async def send(self, call: Call[T]) -> T:
+        http = self._open()
+        import httpx
+
+        try:
+            response = await http.request(call.method, call.path, params=call.params, json=call.body)
+        except (httpx.ConnectError, httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
+            raise no_supervisor(self._path) from None
+        except httpx.TimeoutException:
+            raise _silent(self._path) from None
+        decoded: T = _decode(response.status_code, response.reason_phrase, response.content)
+        return decoded
+
+    async def stream(self, after: int | None = None) -> AsyncIterator[StreamEvent]:
+        """The event stream, until the supervisor ends it.
+
+        Raises:
+            TqError: NO_SUPERVISOR when it cannot be opened.
+        """
+        http = self._open()
+        import httpx
+
+        headers = {} if after is None else {"Last-Event-ID": str(after)}
+        try:
+            async with http.stream("GET", "/v1/events/stream", headers=headers, timeout=None) as response:
+                parser = StreamParser()
+                async for line in response.aiter_lines():
+                    if event := parser.feed(line):
+                        yield event
+        except (httpx.ConnectError, httpx.ConnectTimeout):
+            raise no_supervisor(self._path) from None
+        except (httpx.RemoteProtocolError, httpx.ReadError):
+            return
+
+    async def close(self) -> None:
+        if self._http is not None:
+            await self._http.aclose()
+            self._http = None
+
+
+class StreamParser:
+    """Server-sent events, line by line."""
+
+    def __init__(self) -> None:
+        self._name = "message"
+        self._data: list[str] = []
+        self._seq: int | None = None
+
+    def feed(self, line: str) -> StreamEvent | None:
+        if line == "":
+            event = None
+            if self._data:
+                event = StreamEvent(self._name, json.loads("\n".join(self._data)), self._seq)
+            self._name, self._data, self._seq = "message", [], None
+            return event
+        key, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        if key == "event":
+            self._name = value
+        elif key == "data":
+            self._data.append(value)
+        elif key == "id" and value.isdigit():
+            self._seq = int(value)
+        return None
+
+
+def no_supervisor(path: Path) -> TqError:
+    return TqError(ErrorCode.NO_SUPERVISOR, f"no supervisor answers in {path.parent}")
+
+
+def _silent(path: Path) -> TqError:
+    return TqError(
+        ErrorCode.NO_SUPERVISOR,
+        f"the supervisor at {path} does not answer in time",
+        "look at logs/supervisor.log in its home",
+    )
+
+
+def _decode(status: int, reason: str, body: bytes) -> Any:
+    try:
+        answer = json.loads(body)
+        if status < 400:
+            return answer
+        error = answer["error"]
+        raise TqError(error["code"], error["message"], error["hint"])
+    except (ValueError, KeyError, TypeError):
+        raise TqError(ErrorCode.INTERNAL, f"the supervisor answered {status} {reason}") from None

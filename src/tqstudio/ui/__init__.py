@@ -1,0 +1,46 @@
+"""The terminal UI. It knows the client and the shared vocabulary, never the engine."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tqstudio.client import Door
+    from tqstudio.home import Home
+
+NO_TERMINAL = (
+    "The terminal UI needs a terminal; use `tqstudio status`, or any command with --json, without one."
+)
+
+
+def run(door_factory: Callable[[], Door], *, home: Home, notice: str = "", view: str = "queue") -> int:
+    """Show the UI until the person leaves; answers the exit code.
+
+    Args:
+        door_factory: makes the way to the supervisor; called again after a lost connection.
+        notice: a sentence that is shown at first, such as that a supervisor has just been started.
+        view: queue, workers, folders or history.
+    """
+    # Textual reads stdin and draws on stderr; stdout is asked for because a pipe there wants plain text.
+    if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
+        print(NO_TERMINAL, file=sys.stderr)
+        return 2
+    if os.environ.get("SSH_CONNECTION"):
+        # Animations cost bandwidth and show nothing that a still picture does not.
+        os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
+    # Loading makes many objects and no garbage; not looking for it brings the first picture sooner.
+    gc.disable()
+    # Textual is loaded only here: a missing terminal is told at once.
+    from tqstudio.ui.app import StudioApp
+
+    app = StudioApp(door_factory, home=home, notice=notice, view=view)
+    gc.freeze()
+    gc.enable()
+    app.run()
+    if app.return_code == 0:
+        print("the engine goes on; tqstudio down stops it")
+    return app.return_code or 0

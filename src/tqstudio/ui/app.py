@@ -1,0 +1,301 @@
+"""The application: it holds the views together, paints on change, and carries out actions by name."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
+from datetime import UTC, datetime
+from importlib import import_module
+from time import monotonic
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual.app import App, SystemCommand
+from textual.binding import BindingType
+from textual.command import Provider
+from textual.screen import Screen
+
+from tqstudio.errors import TqError
+from tqstudio.ui.actions import BY_NAME
+from tqstudio.ui.feed import Feed
+from tqstudio.ui.model import Model
+from tqstudio.ui.screens.base import StudioScreen
+from tqstudio.ui.screens.queue import QueueScreen
+from tqstudio.ui.studio import Studio
+from tqstudio.ui.symbols import choose_glyphs
+from tqstudio.ui.theme import Palette, load_themes, shipped_folder
+from tqstudio.ui.widgets.row_list import RowList
+
+if TYPE_CHECKING:
+    from tqstudio.client import Door
+    from tqstudio.home import Home
+    from tqstudio.ui.symbols import Glyphs
+
+PAINT_S = 0.25
+"""Changes that come within this time are painted together."""
+TYPING_S = 0.6
+"""For so long after a key press, rows do not change places."""
+CLOCK_S = 1.0
+"""Ages and countdowns move at this pace."""
+
+VIEWS: dict[str, str] = {
+    "queue": "queue.QueueScreen",
+    "workers": "workers.WorkersScreen",
+    "folders": "folders.FoldersScreen",
+    "history": "history.HistoryScreen",
+}
+"""The screen of each view; loaded when it is first shown, as the first picture waits for no other."""
+
+
+def view_class(view: str) -> type[StudioScreen]:
+    module, _, name = VIEWS[view].partition(".")
+    found: type[StudioScreen] = getattr(import_module(f"tqstudio.ui.screens.{module}"), name)
+    return found
+
+
+def _palette() -> type[Provider]:
+    from tqstudio.ui.palette import Actions
+
+    return Actions
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC).astimezone()
+
+
+class StudioApp(App[None]):
+    CSS_PATH = "style.tcss"
+    TITLE = "tqstudio"
+    ALLOW_SELECT = False
+    COMMANDS: ClassVar[Any] = {_palette}
+    COMMAND_PALETTE_BINDING = "ctrl+p"
+    BINDINGS: ClassVar[list[BindingType]] = []
+
+    def __init__(
+        self,
+        door_factory: Callable[[], Door],
+        *,
+        home: Home,
+        notice: str = "",
+        view: str = "queue",
+        now: Callable[[], datetime] = _utc_now,
+        glyphs: Glyphs | None = None,
+        theme: str | None = None,
+        backoff_s: tuple[float, ...] = (1, 2, 3, 5, 10),
+    ) -> None:
+        super().__init__()
+        themes = load_themes([shipped_folder(), home.themes])
+        self._themes = themes.by_name
+        for each in themes.by_name.values():
+            self.register_theme(each)
+        wanted = theme or self._remembered(home)
+        self.theme = wanted if wanted in self._themes else next(iter(self._themes))
+        model = Model(now)
+        model.notes = list(themes.problems)
+        self._notice = notice
+        feed = Feed(model, door_factory, changed=self.paint_soon, anchor=self._anchor, backoff_s=backoff_s)
+        self.studio = Studio(model, feed, glyphs or choose_glyphs(), Palette(self._themes[self.theme]), home)
+        self._view = view if view in VIEWS else "queue"
+        self._views: dict[str, StudioScreen] = {}
+        self._painted_at = 0.0
+        self._paint_asked = False
+        self._key_at = 0.0
+        self._errands: set[asyncio.Task[None]] = set()
+
+    # Start and end.
+
+    def on_mount(self) -> None:
+        self._show(self._view)
+        self.set_interval(CLOCK_S, self._tick)
+        if self._notice:
+            self.toast(self._notice)
+        # The first picture stands before the supervisor is asked for anything.
+        self.call_after_refresh(self._begin)
+
+    def _begin(self) -> None:
+        self.start(self.studio.feed.run())
+
+    def start(self, errand: Coroutine[Any, Any, Any]) -> None:
+        """Run something beside the UI; what it could not do is told in a toast."""
+
+        async def carry_out() -> None:
+            try:
+                await errand
+            except TqError as error:
+                self.toast(f"{error.message} – {error.hint}", problem=True)
+
+        task = asyncio.create_task(carry_out())
+        self._errands.add(task)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._errands.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._handle_exception(error) if isinstance(error, Exception) else None
+
+    async def on_unmount(self) -> None:
+        for task in list(self._errands):
+            task.cancel()
+        await asyncio.gather(*self._errands, return_exceptions=True)
+
+    # Painting.
+
+    def paint_soon(self) -> None:
+        """Paint at once after a quiet time, else together with what comes next."""
+        if self._paint_asked or not self.is_running:
+            return
+        wait = self._painted_at + PAINT_S - monotonic()
+        if wait <= 0:
+            self._paint_now()
+        else:
+            self._paint_asked = True
+            self.set_timer(wait, self._paint_now)
+
+    def _paint_now(self) -> None:
+        self._paint_asked = False
+        self._painted_at = monotonic()
+        for screen in self._full_screens():
+            screen.paint()
+
+    def _full_screens(self) -> list[StudioScreen]:
+        """The screen on top, and below a dialog the one that shows through."""
+        shown: list[StudioScreen] = []
+        for screen in reversed(self.screen_stack):
+            if isinstance(screen, StudioScreen):
+                shown.append(screen)
+                break
+        return shown
+
+    def _tick(self) -> None:
+        self.paint_soon()
+
+    def _anchor(self) -> tuple[int | None, bool]:
+        """The job under the queue's cursor, and whether rows must not change places just now."""
+        queue = self._views.get("queue")
+        typing = monotonic() - self._key_at < TYPING_S
+        if not isinstance(queue, QueueScreen) or not queue.is_mounted:
+            return None, typing
+        row = queue.current()
+        return (row["id"] if row else None), typing or queue.frozen
+
+    # Actions.
+
+    async def perform(self, name: str, argument: str = "") -> None:
+        """Carry out an action: the screen's own way first, then the app's."""
+        self._key_at = monotonic()
+        for owner in (*self._full_screens(), self):
+            method = getattr(owner, f"do_{name}", None)
+            if method is not None:
+                try:
+                    await method(argument)
+                except TqError as error:
+                    self.toast(f"{error.message} – {error.hint}", problem=True)
+                return
+        self.toast(f"{BY_NAME[name].text} is not possible here" if name in BY_NAME else f"no action {name}")
+
+    def toast(self, text: str, *, problem: bool = False) -> None:
+        self.notify(
+            text, severity="error" if problem else "information", timeout=6 if problem else 4, markup=False
+        )
+
+    async def do_leave(self, _: str) -> None:
+        self.exit()
+
+    async def do_help(self, _: str) -> None:
+        from tqstudio.ui.screens.help import HelpScreen
+
+        screen = self._full_screens()[0]
+        self.push_screen(HelpScreen(screen.VIEW))
+
+    async def do_palette(self, _: str) -> None:
+        self.action_command_palette()
+
+    async def do_back(self, _: str) -> None:
+        if self._view != "queue":
+            self._show("queue")
+
+    async def do_reconnect(self, _: str) -> None:
+        self.studio.feed.try_now()
+        self.studio.feed.refresh_soon()
+
+    async def do_view_queue(self, _: str) -> None:
+        self._show("queue")
+
+    async def do_view_workers(self, _: str) -> None:
+        self._show("workers")
+
+    async def do_view_folders(self, _: str) -> None:
+        self._show("folders")
+
+    async def do_view_history(self, _: str) -> None:
+        self._show("history")
+
+    def _show(self, view: str) -> None:
+        """Put a view in front; what lay above the old one is closed."""
+        if view not in self._views:
+            self._views[view] = view_class(view)(self.studio)
+            self.install_screen(self._views[view], view)
+        while isinstance(self.screen, StudioScreen) and self.screen not in self._views.values():
+            self.pop_screen()
+        self._view = view
+        if not isinstance(self.screen, StudioScreen):
+            self.push_screen(view)
+        elif self.screen is not self._views[view]:
+            self.switch_screen(view)
+
+    async def _list(self, act: str, *arguments: int) -> None:
+        for screen in self._full_screens():
+            for rows in screen.query(RowList):
+                getattr(rows, act)(*arguments)
+
+    async def do_down(self, _: str) -> None:
+        await self._list("move_by", 1)
+
+    async def do_up(self, _: str) -> None:
+        await self._list("move_by", -1)
+
+    async def do_half_down(self, _: str) -> None:
+        await self._list("move_pages", 1)
+
+    async def do_half_up(self, _: str) -> None:
+        await self._list("move_pages", -1)
+
+    async def do_top(self, _: str) -> None:
+        await self._list("move_end", 0)
+
+    async def do_end(self, _: str) -> None:
+        await self._list("move_end", 1)
+
+    # Themes.
+
+    async def do_theme(self, _: str) -> None:
+        names = list(self._themes)
+        self.use_theme(names[(names.index(self.theme) + 1) % len(names)])
+        self.toast(f"theme {self.theme}")
+
+    @property
+    def theme_names(self) -> list[str]:
+        return list(self._themes)
+
+    def use_theme(self, name: str) -> None:
+        self.theme = name
+        self.studio.palette = Palette(self._themes[name])
+        for screen in self.screen_stack:
+            if isinstance(screen, StudioScreen):
+                screen.redraw()
+        path = self.studio.home.root / "ui.json"
+        # A home that cannot be written costs no more than the memory of the theme.
+        with suppress(OSError):
+            path.write_text(json.dumps({"theme": name}) + "\n")
+
+    @staticmethod
+    def _remembered(home: Home) -> str | None:
+        with suppress(OSError, ValueError, AttributeError):
+            name = json.loads((home.root / "ui.json").read_text()).get("theme")
+            return name if isinstance(name, str) else None
+        return None
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:  # noqa: ARG002
+        """Textual's own commands are left out; the palette shows the registry and the themes."""
+        return ()

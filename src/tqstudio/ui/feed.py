@@ -1,0 +1,210 @@
+"""Keeps the model true: attaches to the supervisor, follows its stream, and comes back when it went away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+
+from tqstudio import client as calls
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.ui.model import Connection, Link, Model
+from tqstudio.ui.pager import Pager
+
+if TYPE_CHECKING:
+    from tqstudio.client import Call, Door, StreamEvent
+    from tqstudio.schemas import EventView, JobLive, WorkerView
+
+T = TypeVar("T")
+
+STATUS_BUSY_S = 2.0
+STATUS_IDLE_S = 10.0
+STATUS_MIN_S = 1.0
+"""The status is read this often while jobs run, while none does, and at most."""
+JOBS_MIN_S = 0.5
+"""The window of the job list is read again at most this often."""
+ANSWER_S = 10.0
+"""A supervisor that takes longer for its status counts as gone."""
+
+
+class _StartOver(Exception):
+    """The stream cannot go on from where it was; everything is read anew."""
+
+
+class Feed:
+    """The one user of the door.
+
+    Args:
+        changed: called after every change of the model.
+        anchor: the job that must stay in the window, and whether the reader is typing just now.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        door_factory: Callable[[], Door],
+        *,
+        changed: Callable[[], None],
+        anchor: Callable[[], tuple[int | None, bool]],
+        backoff_s: tuple[float, ...] = (1, 2, 3, 5, 10),
+    ) -> None:
+        self.model = model
+        self.pager = Pager(model.jobs, self.send, model.now)
+        self._door_factory = door_factory
+        self._door: Door | None = None
+        self._changed = changed
+        self._anchor = anchor
+        self._backoff_s = backoff_s
+        self._status_due = asyncio.Event()
+        self._jobs_due = asyncio.Event()
+        self._try_now = asyncio.Event()
+        self.listeners: list[Callable[[EventView], None]] = []
+
+    async def send(self, call: Call[T]) -> T:
+        """Send a call.
+
+        Raises:
+            TqError: what the supervisor says, or NO_SUPERVISOR.
+        """
+        if self._door is None:
+            self._door = self._door_factory()
+        return await self._door.send(call)
+
+    async def run(self) -> None:
+        """Attach, follow, and try again when that ends; runs until it is cancelled."""
+        failures = 0
+        try:
+            while True:
+                try:
+                    await self._load()
+                    failures = 0
+                    await self._follow()
+                    reason = ""
+                except _StartOver:
+                    continue
+                except TqError as error:
+                    reason = "" if error.code is ErrorCode.NO_SUPERVISOR else error.message
+                except OSError:
+                    reason = ""
+                except Exception as error:
+                    # A message of another version of the supervisor must not end the UI.
+                    reason = f"the supervisor's answer is not understood ({type(error).__name__}: {error})"
+                await self._wait(reason, self._backoff_s[min(failures, len(self._backoff_s) - 1)])
+                failures += 1
+        finally:
+            await self._close()
+
+    def refresh_soon(self) -> None:
+        """Read status and jobs again, as soon as the limits allow."""
+        self._status_due.set()
+        self._jobs_due.set()
+
+    def try_now(self) -> None:
+        self._try_now.set()
+
+    async def _wait(self, reason: str, delay_s: float) -> None:
+        now = self.model.now()
+        self.model.connection = Connection(Link.LOST, reason, now + timedelta(seconds=delay_s))
+        self._changed()
+        await self._close()
+        self._try_now.clear()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._try_now.wait(), delay_s)
+
+    async def _close(self) -> None:
+        door, self._door = self._door, None
+        if door is not None:
+            with suppress(Exception):
+                await door.close()
+
+    async def _load(self) -> None:
+        """Read what a fresh view needs; the stream then goes on from the last event read here."""
+        model = self.model
+        missed = model.last_seq is not None and bool(model.events)
+        if not missed:
+            page = await self.send(calls.events(limit=200))
+            model.take_events(page["events"], page["last_seq"])
+        model.take_status(await self._status())
+        model.connection = Connection(Link.UP)
+        self._changed()
+        anchor, _ = self._anchor()
+        await self.pager.reload(anchor)
+        model.changed()
+        self._changed()
+
+    async def _status(self) -> Any:
+        try:
+            return await asyncio.wait_for(self.send(calls.status()), ANSWER_S)
+        except TimeoutError:
+            raise TqError(ErrorCode.NO_SUPERVISOR, "the supervisor does not answer in time") from None
+
+    async def _follow(self) -> None:
+        """Take the stream and the polls together; the first that ends or fails ends all."""
+        duties: list[Coroutine[Any, Any, None]] = [self._stream(), self._poll_status(), self._poll_jobs()]
+        tasks = [asyncio.create_task(duty) for duty in duties]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _stream(self) -> None:
+        if self._door is None:
+            return
+        stream = self._door.stream(self.model.last_seq)
+        try:
+            async for message in stream:
+                self._take(message)
+        finally:
+            close = getattr(stream, "aclose", None)
+            if close is not None:
+                await close()
+
+    def _take(self, message: StreamEvent) -> None:
+        model = self.model
+        match message.name:
+            case "progress":
+                model.take_progress(cast("list[JobLive]", message.data["jobs"]))
+            case "worker":
+                model.take_workers(cast("list[WorkerView]", message.data["workers"]))
+            case "event":
+                event = cast("EventView", message.data)
+                model.take_event(event)
+                self.refresh_soon()
+                for listener in list(self.listeners):
+                    listener(event)
+            case "reset":
+                # Events were pruned before they could be read: nothing held may be trusted.
+                model.events.clear()
+                model.last_seq = None
+                raise _StartOver
+        self._changed()
+
+    async def _poll_status(self) -> None:
+        while True:
+            busy = bool(self.model.status and self.model.status["jobs"].get("in_progress"))
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._status_due.wait(), STATUS_BUSY_S if busy else STATUS_IDLE_S)
+            self._status_due.clear()
+            self.model.take_status(await self._status())
+            self._changed()
+            await asyncio.sleep(STATUS_MIN_S)
+
+    async def _poll_jobs(self) -> None:
+        while True:
+            await self._jobs_due.wait()
+            anchor, typing = self._anchor()
+            if typing:
+                # Rows that move under the fingers are worse than rows half a second old.
+                await asyncio.sleep(JOBS_MIN_S / 2)
+                continue
+            self._jobs_due.clear()
+            await self.pager.reload(anchor)
+            self.model.changed()
+            self._changed()
+            await asyncio.sleep(JOBS_MIN_S)

@@ -1,0 +1,115 @@
+"""Numbers as people read them in narrow columns."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tqstudio.schemas import SourceSummary
+
+
+def clock_duration(seconds: float | None) -> str:
+    """A remaining time: `03:40`, `1h10`, `2d 4h`."""
+    if seconds is None:
+        return ""
+    whole = max(0, round(seconds))
+    if whole < 3600:
+        return f"{whole // 60:02d}:{whole % 60:02d}"
+    if whole < 86400:
+        return f"{whole // 3600}h{whole % 3600 // 60:02d}"
+    return f"{whole // 86400}d {whole % 86400 // 3600}h"
+
+
+def short_duration(seconds: float) -> str:
+    """A rough time in one unit: `40s`, `12m`, `3h`, `5d`."""
+    whole = max(0, round(seconds))
+    if whole < 100:
+        return f"{whole}s"
+    if whole < 6000:
+        return f"{round(whole / 60)}m"
+    if whole < 172_800:
+        return f"{round(whole / 3600)}h"
+    return f"{round(whole / 86400)}d"
+
+
+def step_duration(seconds: float) -> str:
+    return f"{seconds:.1f}s" if seconds < 60 else clock_duration(seconds)
+
+
+def size(count: float | None) -> str:
+    """Bytes in at most four digits: `812G`, `1.4T`."""
+    if count is None:
+        return ""
+    value = float(count)
+    for unit in ("B", "K", "M", "G", "T", "P"):
+        if value < 999.5 or unit == "P":
+            return f"{value:.1f}{unit}" if value < 9.95 and unit != "B" else f"{value:.0f}{unit}"
+        value /= 1024
+    return ""
+
+
+def speed(value: float | None) -> str:
+    """A multiple of real time: `2.1×`."""
+    if value is None:
+        return ""
+    return f"{value:.1f}×" if value < 99.5 else f"{value:.0f}×"
+
+
+def percent(value: float) -> str:
+    """Never 100 % before it is true."""
+    return f"{int(min(value, 99.99)) if value < 100 else 100}%"
+
+
+def number(count: int) -> str:
+    """With thin groups, so that 100 000 can be read."""
+    return f"{count:,}".replace(",", " ")
+
+
+def bitrate(bits: float | None) -> str:
+    if bits is None:
+        return ""
+    return f"{bits / 1e6:.1f} Mb/s" if bits >= 1e6 else f"{bits / 1e3:.0f} kb/s"
+
+
+def source_size(source: SourceSummary) -> str:
+    """Short side and frame rate, as people name formats: `1080p24`; `720v` stands upright."""
+    width, height, fps = source["width"], source["height"], source["fps"]
+    if not width or not height:
+        return ""
+    rate = f"{fps:.0f}" if fps else ""
+    return f"{min(width, height)}{'v' if height > width else 'p'}{rate}"
+
+
+def parse_time(text: str | None) -> datetime | None:
+    if not text:
+        return None
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def age(text: str | None, now: datetime) -> float | None:
+    """Seconds since a time of the API; never negative."""
+    at = parse_time(text)
+    return None if at is None else max(0.0, (now - at).total_seconds())
+
+
+def moment(text: str | None, now: datetime) -> str:
+    """Clock time in the zone of this machine, with the date when it is not today."""
+    at = parse_time(text)
+    if at is None:
+        return ""
+    local, today = at.astimezone(now.tzinfo), now
+    return f"{local:%H:%M:%S}" if local.date() == today.date() else f"{local:%m-%d %H:%M}"
+
+
+def plain(text: str) -> str:
+    """Text from outside as one harmless line: no control or direction characters reach the terminal."""
+    if text.isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() else "    " if c == "\t" else c.encode("unicode_escape").decode("ascii")
+        for c in text
+    )

@@ -1,0 +1,105 @@
+"""What is known about the supervisor and its queue, free of any terminal library."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from typing import TYPE_CHECKING, Any, cast
+
+from tqstudio.ui.window import JobWindow
+
+if TYPE_CHECKING:
+    from tqstudio.schemas import EventView, FolderView, JobDetail, JobLive, JobRow, StatusView, WorkerView
+
+MAX_EVENTS = 2_000
+"""Lines of history held; older ones are in the supervisor."""
+
+
+class Link(Enum):
+    CONNECTING = "connecting"
+    UP = "up"
+    LOST = "lost"
+
+
+@dataclass(slots=True)
+class Connection:
+    """How the supervisor is reached; `retry_at` is when the next attempt is made.
+
+    `reason` says what is wrong when something answers but cannot be worked with.
+    """
+
+    link: Link = Link.CONNECTING
+    reason: str = ""
+    retry_at: datetime | None = None
+
+
+class Model:
+    """One snapshot that every view reads; `version` grows whenever something in it changed."""
+
+    def __init__(self, now: Callable[[], datetime]) -> None:
+        self.now = now
+        self.version = 0
+        self.connection = Connection()
+        self.status: StatusView | None = None
+        self.jobs = JobWindow()
+        self.workers: dict[str, WorkerView] = {}
+        self.folders: list[FolderView] | None = None
+        self.events: deque[EventView] = deque(maxlen=MAX_EVENTS)
+        self.last_seq: int | None = None
+        self.detail: JobDetail | None = None
+        self.notes: list[str] = []
+
+    def changed(self) -> None:
+        self.version += 1
+
+    def take_status(self, status: StatusView) -> None:
+        self.status = status
+        self.workers = {worker["name"]: worker for worker in status["workers"]}
+        self.changed()
+
+    def take_progress(self, updates: Iterable[JobLive]) -> None:
+        updates = list(updates)
+        self.jobs.merge(updates)
+        detail = self.detail
+        for update in updates:
+            if detail is not None and update["id"] == detail["id"]:
+                self.detail = cast("JobDetail", {**detail, **update})
+        self.changed()
+
+    def take_workers(self, workers: Iterable[WorkerView]) -> None:
+        self.workers |= {worker["name"]: worker for worker in workers}
+        self.changed()
+
+    def take_event(self, event: EventView) -> None:
+        seq = event["seq"]
+        if self.last_seq is None or seq > self.last_seq:
+            self.last_seq = seq
+            self.events.append(event)
+            self.changed()
+
+    def take_events(self, events: Iterable[EventView], last_seq: int) -> None:
+        """Replace the history by what the supervisor holds."""
+        self.events.clear()
+        self.events.extend(events)
+        self.last_seq = last_seq
+        self.changed()
+
+    def patch_job(self, job: int, fields: dict[str, Any]) -> None:
+        """Show the answer to an action before the list is read again."""
+        self.jobs.patch(job, fields)
+        if self.detail is not None and self.detail["id"] == job:
+            self.detail = cast("JobDetail", {**self.detail, **fields})
+        self.changed()
+
+    def job(self, job: int | None) -> JobRow | None:
+        row = self.jobs.row(job)
+        if row is None and self.detail is not None and self.detail["id"] == job:
+            return self.detail
+        return row
+
+    @property
+    def up(self) -> bool:
+        return self.connection.link is Link.UP

@@ -1,0 +1,148 @@
+"""Reads pages of the job list into the window, one request at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from tqstudio import client as calls
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.ui.query import Query
+from tqstudio.ui.target import Target
+from tqstudio.ui.window import KEEP, PAGE, JobWindow
+
+if TYPE_CHECKING:
+    from tqstudio.schemas import JobPage
+
+Edge = Literal["top", "end"]
+MAX_MARKED = 10_000
+"""Jobs that one action request may name."""
+
+
+class Pager:
+    """Moves the window over the list.
+
+    Every read carries the query it was asked for; an answer to a question that is no longer asked is dropped.
+    """
+
+    def __init__(
+        self,
+        window: JobWindow,
+        send: Callable[[calls.Call[Any]], Awaitable[Any]],
+        now: Callable[[], datetime],
+    ) -> None:
+        self.window = window
+        self._send = send
+        self._now = now
+        self._lock = asyncio.Lock()
+
+    async def ask(self, query: Query, *, keep: int | None = None) -> None:
+        """Show another query, around job `keep` when it is part of the answer, else from the top.
+
+        Raises:
+            TqError: it cannot be answered; the query before stays in force.
+        """
+        before, self.window.query = self.window.query, query
+        async with self._lock:
+            if query != self.window.query:
+                return
+            try:
+                page = await self._page(query)
+            except TqError:
+                if query == self.window.query:
+                    self.window.query = before
+                raise
+            if keep is not None and not _has(page, keep):
+                page = await self._around(query, keep) or page
+            if query == self.window.query:
+                self.window.show(page)
+
+    async def go(self, edge: Edge) -> None:
+        """Hold the first or the last page."""
+        query = self.window.query
+        async with self._lock:
+            page = await self._page(query, before="end") if edge == "end" else await self._page(query)
+            if query == self.window.query:
+                self.window.show(page, from_end=edge == "end")
+
+    async def more(self, edge: Edge, near: int | None) -> None:
+        """Read on beyond one end of the window; rows far from job `near` are dropped."""
+        window, query = self.window, self.window.query
+        if self._lock.locked():
+            return
+        async with self._lock:
+            cursor = window.before if edge == "top" else window.after
+            if cursor is None:
+                return
+            if edge == "top":
+                page = await self._page(query, before=cursor)
+            else:
+                page = await self._page(query, after=cursor)
+            if query != window.query:
+                return
+            if edge == "top":
+                window.prepend(page)
+            else:
+                window.extend(page)
+        if len(window) > KEEP and near is not None:
+            await self.reload(near)
+
+    async def reload(self, anchor: int | None) -> None:
+        """Read the window anew; job `anchor` stays in it wherever it has moved to."""
+        window, query = self.window, self.window.query
+        async with self._lock:
+            page: JobPage | None = None
+            if window.before is None and (anchor is None or (window.index_of(anchor) or 0) < PAGE // 2):
+                page = await self._page(query)
+                if anchor is not None and not _has(page, anchor):
+                    page = await self._around(query, anchor) or page
+            elif anchor is not None:
+                page = await self._around(query, anchor)
+            if page is None:
+                page = await self._page(query)
+            if query == window.query:
+                window.show(page, anchor=anchor)
+
+    async def targets(self) -> list[Target]:
+        """Every job that the query shows, up to what one action may name."""
+        query, found, after = self.window.query, list[Target](), None
+        while len(found) < MAX_MARKED:
+            page = await self._page(query, after=after)
+            found += [Target.of(row) for row in page["jobs"]]
+            after = page["after"]
+            if after is None:
+                break
+        return found[:MAX_MARKED]
+
+    async def _page(self, query: Query, *, after: str | None = None, before: str | None = None) -> JobPage:
+        page: JobPage = await self._send(
+            calls.jobs(
+                statuses=query.statuses,
+                text=query.text,
+                sort=query.sort,
+                limit=PAGE,
+                after=after,
+                before=before,
+            )
+        )
+        self.window.read_at = self._now()
+        return page
+
+    async def _around(self, query: Query, job: int) -> JobPage | None:
+        """The page around a job; None when the query does not show it."""
+        try:
+            page: JobPage = await self._send(
+                calls.jobs(statuses=query.statuses, text=query.text, sort=query.sort, limit=PAGE, around=job)
+            )
+        except TqError as error:
+            if error.code is ErrorCode.NO_SUPERVISOR:
+                raise
+            return None
+        self.window.read_at = self._now()
+        return page if _has(page, job) else None
+
+
+def _has(page: JobPage, job: int) -> bool:
+    return any(row["id"] == job for row in page["jobs"])

@@ -1,0 +1,42 @@
+"""The command palette: every action that this view knows, and every theme."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, cast
+
+from textual.command import DiscoveryHit, Hit, Hits, Provider
+
+from tqstudio.ui.actions import actions_of, key_sign
+from tqstudio.ui.screens.base import StudioScreen
+
+if TYPE_CHECKING:
+    from tqstudio.ui.app import StudioApp
+
+
+class Actions(Provider):
+    def _commands(self) -> list[tuple[str, str, Callable[[], object]]]:
+        """Text, help, and what it does."""
+        app = cast("StudioApp", self.app)
+        screen = self.screen
+        found: list[tuple[str, str, Callable[[], object]]] = []
+        if isinstance(screen, StudioScreen):
+            for action in actions_of(screen.VIEW):
+                if action.palette:
+                    keys = " ".join(key_sign(key) for key in action.keys)
+                    found.append((f"{action.text}  ({keys})", action.help, partial(app.perform, action.name)))
+        for name in app.theme_names:
+            found.append((f"theme {name}", "show everything in this theme", partial(app.use_theme, name)))
+        return found
+
+    async def discover(self) -> Hits:
+        for text, help, do in self._commands():
+            yield DiscoveryHit(text, do, help=help)
+
+    async def search(self, query: str) -> Hits:
+        matcher = self.matcher(query)
+        for text, help, do in self._commands():
+            score = max(matcher.match(text), matcher.match(help) * 0.8)
+            if score > 0:
+                yield Hit(score, matcher.highlight(text), do, help=help)

@@ -1,0 +1,1 @@
+"""The screens: one per view, the job, texts, and dialogs."""

@@ -1,0 +1,105 @@
+"""What every full screen has: header, notices, tabs, footer, the keymap of its view, and painting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, ClassVar, cast
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.screen import Screen
+from textual.widget import Widget
+from textual.widgets import Static
+
+from tqstudio.ui.actions import View
+from tqstudio.ui.studio import Studio
+from tqstudio.ui.target import Target
+from tqstudio.ui.widgets.footer import Footer
+from tqstudio.ui.widgets.header import Header
+from tqstudio.ui.widgets.line_view import LineView
+from tqstudio.ui.widgets.notice import Notice
+from tqstudio.ui.widgets.tabs import Tabs
+
+if TYPE_CHECKING:
+    from tqstudio.ui.app import StudioApp
+
+MIN_WIDTH, MIN_HEIGHT = 60, 15
+
+
+class StudioScreen(Screen[None]):
+    """A screen composes its own part in `body`; all of it is drawn from the model by `paint`."""
+
+    VIEW: ClassVar[View]
+    TAB: ClassVar[str] = ""
+    """The tab that is lit; the view itself when empty."""
+
+    def __init__(self, studio: Studio) -> None:
+        super().__init__()
+        self.studio = studio
+
+    @property
+    def studio_app(self) -> StudioApp:
+        return cast("StudioApp", self.app)
+
+    def compose(self) -> ComposeResult:
+        yield Header(self.studio, id="header")
+        yield Notice(self.studio, id="notice")
+        yield Tabs(self.studio, self.TAB or self.VIEW, self.says)
+        yield from self.body()
+        yield Footer(self.studio, self.VIEW, self.target, self.marked)
+        yield Static(
+            f"This terminal is too small: tqstudio needs {MIN_WIDTH} columns and {MIN_HEIGHT} lines.",
+            id="too-small",
+        )
+
+    def body(self) -> ComposeResult:
+        """The widgets between tabs and footer."""
+        raise NotImplementedError
+
+    def says(self) -> tuple[str, str]:
+        """The filter in force and a remark, for the tabs line."""
+        return "", ""
+
+    def target(self) -> Target | None:
+        """The job that the footer speaks of."""
+        return None
+
+    def marked(self) -> int:
+        return 0
+
+    def line_views(self) -> Iterator[LineView]:
+        return iter(self.query(LineView))
+
+    def paint(self) -> None:
+        """Bring the screen up to date with the model."""
+        for view in self.line_views():
+            view.paint()
+
+    def redraw(self) -> None:
+        """Draw everything again, after a change of theme."""
+        for view in self.line_views():
+            view.redraw()
+
+    def on_screen_resume(self) -> None:
+        self.paint()
+
+    def on_resize(self, event: events.Resize) -> None:
+        self.set_class(event.size.width < MIN_WIDTH or event.size.height < MIN_HEIGHT, "too-small")
+        self.place(event.size.width, event.size.height)
+
+    def place(self, width: int, height: int) -> None:
+        """Place the parts for this size."""
+
+    async def action_perform(self, name: str) -> None:
+        await self.studio_app.perform(name)
+
+    @on(LineView.Clicked)
+    async def _clicked(self, message: LineView.Clicked) -> None:
+        message.stop()
+        await self.studio_app.perform(message.action, message.argument)
+
+    def toast(self, text: str, *, problem: bool = False) -> None:
+        self.studio_app.toast(text, problem=problem)
+
+    def find(self, id: str) -> Widget:
+        return self.query_one(f"#{id}")

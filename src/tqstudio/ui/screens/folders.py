@@ -1,0 +1,199 @@
+"""The drop folders: what is watched, what waits to be complete, what was left out and why."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.strip import Strip
+
+from tqstudio import client as calls
+from tqstudio import sources
+from tqstudio.errors import TqError
+from tqstudio.ui.actions import View, bindings_of
+from tqstudio.ui.line import fit_name, width_of
+from tqstudio.ui.screens.dialogs import AskPath, Confirm, PathAnswer
+from tqstudio.ui.screens.list_screen import Facts, ListScreen
+from tqstudio.ui.widgets.row_list import RowList
+
+if TYPE_CHECKING:
+    from tqstudio.schemas import FolderView
+
+REREAD_S = 3.0
+
+
+class FolderList(RowList):
+    def __init__(self, screen: FoldersScreen) -> None:
+        super().__init__(screen.studio, id="folders")
+        self._owner = screen
+
+    @property
+    def folders(self) -> list[FolderView]:
+        folders = self.studio.model.folders or []
+        return [folder for folder in folders if self._owner.matches(folder["path"], folder["profile"])]
+
+    def empty(self) -> str:
+        if self.studio.model.folders is None:
+            return "reading…"
+        return "no folder is watched – n adds one; videos dropped into it are transcoded"
+
+    def count(self) -> int:
+        return len(self.folders)
+
+    def key(self, at: int) -> Hashable:
+        return self.folders[at]["id"]
+
+    def head(self, width: int) -> Strip:
+        return self._columns(width, "folder", "state", "profile", "watch", "waiting", "today")
+
+    def row(self, at: int, width: int, *, selected: bool) -> Strip:
+        glyphs = self.studio.glyphs
+        folder = self.folders[at]
+        state = "failed" if folder["problem"] else "running" if folder["enabled"] else "cancelled"
+        word = "problem" if folder["problem"] else "watched" if folder["enabled"] else "off"
+        today = (
+            f"{glyphs.states['done']}{folder['done_today']} {glyphs.states['failed']}{folder['failed_today']}"
+        )
+        return self._columns(
+            width,
+            folder["path"],
+            f"{glyphs.states[state]} {word}",
+            folder["profile"],
+            folder["watch"],
+            f"{folder['settling']} settling" if folder["settling"] else glyphs.states["skipped"],
+            today,
+            state=state,
+            selected=selected,
+        )
+
+    def _columns(
+        self,
+        width: int,
+        path: str,
+        word: str,
+        *values: str,
+        state: str = "",
+        selected: bool = False,
+    ) -> Strip:
+        palette, glyphs = self.studio.palette, self.studio.glyphs
+        line = self.start(width, palette.cursor if selected else palette.base)
+        line.add(glyphs.cursor if selected else " ", palette.accent).gap()
+        widths = (9, 8, 11, 11) if width >= 72 else (8, 0, 11, 9)
+        longest = max((width_of(folder["path"]) for folder in self.folders), default=0)
+        room = max(14, min(width - 2 - 12 - sum(widths) - len(widths) - 1, longest + 2))
+        line.cell(fit_name(path, room, glyphs.ellipsis), room, None if state else palette.faint).gap()
+        line.cell(word, 10, palette.states[state] if state else palette.faint).gap()
+        for value, cells in zip(values, widths, strict=True):
+            if cells:
+                line.cell(value, cells, palette.dim if state else palette.faint).gap()
+        return line.strip()
+
+
+class FoldersScreen(ListScreen):
+    VIEW: ClassVar[View] = "folders"
+    BINDINGS = bindings_of("folders")
+    _asked = False
+
+    def make_list(self) -> FolderList:
+        self.folders = FolderList(self)
+        return self.folders
+
+    def on_mount(self) -> None:
+        super().on_mount()
+        self.set_interval(REREAD_S, self._reread)
+
+    def on_screen_resume(self) -> None:
+        super().on_screen_resume()
+        self.studio_app.start(self._reread())
+
+    def paint(self) -> None:
+        super().paint()
+        if self.studio.model.folders is None and self.studio.model.up and not self._asked:
+            self._asked = True
+            self.studio_app.start(self._reread())
+
+    async def _reread(self) -> None:
+        if not self.is_current or not self.studio.model.up:
+            return
+        try:
+            answer = await self.studio.feed.send(calls.folders())
+        except TqError:
+            # The line under the header tells it.
+            return
+        self.studio.model.folders = answer["folders"]
+        self.paint()
+
+    def says(self) -> tuple[str, str]:
+        return self.filter_text, f"{self.folders.count()} folders"
+
+    def selected(self) -> FolderView | None:
+        self.folders.settle()
+        folders = self.folders.folders
+        return folders[self.folders.cursor] if self.folders.cursor < len(folders) else None
+
+    def tell(self) -> tuple[str, Facts]:
+        folder = self.selected()
+        if folder is None:
+            return "", []
+        problem = folder["problem"]
+        rules = ["with subfolders" if folder["recursive"] else "without subfolders"]
+        rules += [f"only {', '.join(folder['patterns'])}"] if folder["patterns"] else []
+        rules += [f"complete after {folder['settle_s']:g} s without change", f"priority {folder['priority']}"]
+        return folder["path"], [
+            ("problem", f"{problem['message']} – {problem['hint']}" if problem else ""),
+            ("output", folder["output_root"]),
+            ("rules", ", ".join(rules)),
+            *(("left out", f"{skipped['name']}: {skipped['reason']}") for skipped in folder["skipped"]),
+        ]
+
+    async def do_open(self, _: str) -> None:
+        folder = self.selected()
+        if folder is None:
+            self.toast("no folder is selected")
+            return
+        await self.studio_app.do_view_queue("")
+
+    async def do_folder_add(self, _: str) -> None:
+        def answered(answer: PathAnswer | None) -> None:
+            if answer is not None:
+                self.studio_app.start(self._add(answer))
+
+        sentence = "Videos dropped into it are transcoded."
+        self.app.push_screen(AskPath("Watch a folder", sentence, self.studio.glyphs), answered)
+
+    async def _add(self, answer: PathAnswer) -> None:
+        path = os.fsencode(answer.path)
+        if not answer.is_folder:
+            self.toast(f"{sources.display(path)} is no folder on this machine", problem=True)
+            return
+        await self.studio.feed.send(calls.add_folder(sources.encode(path), profile=answer.profile))
+        self.toast(f"{sources.display(path)} is watched")
+        await self._reread()
+
+    async def do_folder_switch(self, _: str) -> None:
+        folder = self.selected()
+        if folder is not None:
+            await self.studio.feed.send(calls.edit_folder(folder["id"], enabled=not folder["enabled"]))
+            await self._reread()
+
+    async def do_folder_remove(self, _: str) -> None:
+        folder = self.selected()
+        if folder is None:
+            return
+
+        def answered(yes: bool | None) -> None:
+            if yes:
+                self.studio_app.start(self._remove(folder["id"]))
+
+        question = Confirm(
+            "Stop watching this folder?",
+            [folder["path"], "No file is touched, and jobs in the queue stay."],
+            keep="Keep watching",
+            go="Stop watching",
+        )
+        self.app.push_screen(question, answered)
+
+    async def _remove(self, folder: int) -> None:
+        await self.studio.feed.send(calls.remove_folder(folder))
+        await self._reread()

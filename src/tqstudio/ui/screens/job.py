@@ -1,0 +1,120 @@
+"""One job: everything that is known about it, and every action on it."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.app import ComposeResult
+from textual.strip import Strip
+
+from tqstudio import client as calls
+from tqstudio.errors import TqError
+from tqstudio.ui.actions import View, bindings_of
+from tqstudio.ui.line import fit_name
+from tqstudio.ui.screens import job_sections as parts
+from tqstudio.ui.screens.job_actions import JobActions
+from tqstudio.ui.studio import Studio
+from tqstudio.ui.target import Target
+from tqstudio.ui.widgets.document import Document, Section
+
+if TYPE_CHECKING:
+    from tqstudio.schemas import EventView, JobDetail, JobRow
+
+Part = Callable[[Document, "JobDetail", int], list[Strip]]
+
+REREAD_S = 2.0
+"""A running job's page is read again this often; its progress comes with the stream."""
+TWO_COLUMNS = 110
+
+
+class JobScreen(JobActions):
+    VIEW: ClassVar[View] = "job"
+    TAB = "queue"
+    BINDINGS = bindings_of("job")
+
+    def __init__(self, studio: Studio, job: int) -> None:
+        super().__init__(studio)
+        self.job = job
+        self._problem = ""
+
+    def body(self) -> ComposeResult:
+        self.document = Document(self.studio, self._columns, two_from=TWO_COLUMNS)
+        yield self.document
+
+    def on_mount(self) -> None:
+        self.studio.model.detail = None
+        self.studio.feed.listeners.append(self._heard)
+        self.studio_app.start(self.reread())
+        self.set_interval(REREAD_S, self._reread_running)
+
+    def on_unmount(self) -> None:
+        self.studio.feed.listeners.remove(self._heard)
+
+    @property
+    def detail(self) -> JobDetail | None:
+        detail = self.studio.model.detail
+        return detail if detail is not None and detail["id"] == self.job else None
+
+    def current(self) -> JobRow | None:
+        return self.studio.model.job(self.job)
+
+    def targets(self) -> list[Target]:
+        row = self.detail or self.current()
+        return [Target.of(row)] if row else []
+
+    def target(self) -> Target | None:
+        return next(iter(self.targets()), None)
+
+    def says(self) -> tuple[str, str]:
+        row = self.current()
+        name = fit_name(row["name"], 60, self.studio.glyphs.ellipsis) if row else ""
+        return "", f"job {self.job}  {name}"
+
+    async def reread(self) -> None:
+        try:
+            detail = await self.studio.feed.send(calls.job(self.job))
+            self.studio.model.detail = detail
+            self._problem = ""
+        except TqError as error:
+            self._problem = f"{error.message} – {error.hint}"
+        self.paint()
+
+    async def _reread_running(self) -> None:
+        if self.detail is not None and self.detail["status"] == "in_progress" and self.is_current:
+            await self.reread()
+
+    def _heard(self, event: EventView) -> None:
+        if event["job"] == self.job:
+            self.studio_app.start(self.reread())
+
+    def _columns(self, two: bool) -> list[list[Section]]:
+        """Left what happens, right what is known; one below the other in a narrow terminal."""
+        detail = self.detail
+        if detail is None:
+            return [[self._waiting]]
+        left = (parts.state, parts.qualities, parts.steps, parts.attempts)
+        right = (parts.facts, parts.generation, parts.events)
+        bind = partial(self._bound, detail)
+        if two:
+            return [[bind(part) for part in (*left, parts.command)], [bind(part) for part in right]]
+        return [[bind(part) for part in (*left, *right, parts.command)]]
+
+    def _bound(self, detail: JobDetail, part: Part) -> Section:
+        return partial(part, self.document, detail)
+
+    def _waiting(self, width: int) -> list[Strip]:
+        text = self._problem or "reading…"
+        return [self.document.start(width).gap(2).add(text, self.studio.palette.dim).strip()]
+
+    async def do_copy(self, _: str) -> None:
+        attempt = parts.newest_attempt(self.detail) if self.detail else None
+        if attempt is None or not attempt["argv"]:
+            self.toast("no command has run yet")
+            return
+        self.copy("\n".join(shlex.join(argv) for argv in attempt["argv"]), "command")
+
+    async def do_back(self, _: str) -> None:
+        self.dismiss()

@@ -1,0 +1,273 @@
+"""What a person does to jobs: to those marked in the queue, or to the one on a job's screen."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tqstudio import client as calls
+from tqstudio.errors import TqError
+from tqstudio.lifecycle import Control, JobStatus, Operation
+from tqstudio.ui.actions import BY_NAME, operation_for
+from tqstudio.ui.screens.base import StudioScreen
+from tqstudio.ui.target import CONTROL_OF_WORD, Target, refusal
+
+if TYPE_CHECKING:
+    from tqstudio.schemas import ActionResult, JobRow
+    from tqstudio.ui.screens.dialogs import Confirm
+
+LOSES_WORK = (Operation.CANCEL, Operation.RESTART)
+
+
+class JobActions(StudioScreen):
+    """The `do_…` methods of all job actions; a screen says which jobs are meant.
+
+    Dialogs and texts are loaded when they are asked for: the first picture of the queue needs none.
+    """
+
+    _deleted: tuple[int, ...] = ()
+
+    def targets(self) -> list[Target]:
+        """The jobs an action is about."""
+        raise NotImplementedError
+
+    def current(self) -> JobRow | None:
+        """The job under the cursor, or the one this screen shows."""
+        raise NotImplementedError
+
+    async def do_pause(self, _: str) -> None:
+        await self._operate("pause")
+
+    async def do_retry(self, _: str) -> None:
+        await self._operate("retry")
+
+    async def do_raise(self, _: str) -> None:
+        await self._operate("raise", delta=1)
+
+    async def do_lower(self, _: str) -> None:
+        await self._operate("lower", delta=-1)
+
+    async def do_delete(self, _: str) -> None:
+        allowed = await self._operate("delete")
+        if allowed:
+            type(self)._deleted = tuple(target.id for target in allowed)
+
+    async def do_undelete(self, _: str) -> None:
+        if not self._deleted:
+            self.toast("nothing was deleted from here")
+            return
+        await self.send_operation(Operation.UNDELETE, self._deleted)
+        type(self)._deleted = ()
+
+    async def do_cancel(self, _: str) -> None:
+        await self._operate("cancel")
+
+    async def do_restart(self, _: str) -> None:
+        await self._operate("restart")
+
+    async def do_priority(self, _: str) -> None:
+        from tqstudio.ui.screens.dialogs import AskPriority
+
+        allowed = self._allowed(Operation.PRIORITY, self.targets())
+        row = self.current()
+        if not allowed:
+            return
+
+        def answered(priority: int | None) -> None:
+            if priority is not None:
+                ids = [target.id for target in allowed]
+                self.studio_app.start(self.send_operation(Operation.PRIORITY, ids, priority=priority))
+
+        self.app.push_screen(
+            AskPriority(f"Priority of {_named(allowed)}", row["priority"] if row else 0), answered
+        )
+
+    async def do_retranscode(self, _: str) -> None:
+        from tqstudio.ui.screens.dialogs import ChooseQualities
+
+        allowed = self._allowed(Operation.RETRANSCODE, self.targets())
+        if not allowed:
+            return
+        names = self._quality_names(allowed)
+
+        def answered(chosen: list[str] | None) -> None:
+            if chosen is not None:
+                ids = [target.id for target in allowed]
+                every = None if set(chosen) == set(names) else chosen
+                self.studio_app.start(self.send_operation(Operation.RETRANSCODE, ids, renditions=every))
+
+        if names:
+            self.app.push_screen(
+                ChooseQualities(f"Make {_named(allowed)} again", names, self.studio.glyphs), answered
+            )
+        else:
+            answered([])
+
+    async def do_log(self, _: str) -> None:
+        from tqstudio.ui.screens.text import TextScreen
+
+        row = self.current()
+        if row is None:
+            self.toast("no job is selected")
+            return
+        job = row["id"]
+
+        async def read() -> tuple[str, str]:
+            answer = await self.studio.feed.send(calls.job_log(job))
+            return answer["text"], answer["path"] or ""
+
+        self.app.push_screen(TextScreen(self.studio, f"log of job {job}", read, follow=True, wrapped=True))
+
+    async def do_command(self, _: str) -> None:
+        from tqstudio.ui.screens.text import TextScreen
+
+        row = self.current()
+        if row is None:
+            self.toast("no job is selected")
+            return
+        job = row["id"]
+
+        async def read() -> tuple[str, str]:
+            detail = await self.studio.feed.send(calls.job(job))
+            commands = [
+                shlex.join(argv)
+                for attempt in sorted(detail["attempts_log"], key=lambda attempt: -attempt["number"])[:1]
+                for argv in attempt["argv"]
+            ]
+            return "\n\n".join(commands) or "No command has run yet.", "\n".join(commands)
+
+        self.app.push_screen(TextScreen(self.studio, f"commands of job {job}", read, wrapped=True))
+
+    async def do_facts(self, _: str) -> None:
+        from tqstudio.ui.screens.text import TextScreen, facts_text
+
+        row = self.current()
+        if row is None:
+            self.toast("no job is selected")
+            return
+        job = row["id"]
+
+        async def read() -> tuple[str, str]:
+            detail = await self.studio.feed.send(calls.job(job))
+            return facts_text(detail["video_view"]), detail["video_view"]["path"]
+
+        self.app.push_screen(TextScreen(self.studio, f"source of job {job}", read))
+
+    # The way of every operation: decide here, ask when work would be lost, send, say what was refused.
+
+    async def _operate(self, name: str, **more: Any) -> list[Target]:
+        """Do it to every job that allows it, after asking where it must be asked; answers to which."""
+        targets = self.targets()
+        if not targets:
+            if self.current() is None:
+                self.toast("no job is selected")
+            return []
+        operation = operation_for(BY_NAME[name], targets)
+        assert operation is not None
+        allowed = self._allowed(operation, targets)
+        if not allowed:
+            return []
+        ids = [target.id for target in allowed]
+        if operation in LOSES_WORK and any(_has_work(target) for target in allowed):
+
+            def answered(yes: bool | None) -> None:
+                if yes:
+                    self.studio_app.start(self.send_operation(operation, ids, **more))
+
+            self.app.push_screen(_question(operation, allowed), answered)
+            return allowed
+        await self.send_operation(operation, ids, **more)
+        return allowed
+
+    def _allowed(self, operation: Operation, targets: Sequence[Target]) -> list[Target]:
+        """Those that allow it; says why not when none does, and how many do not when only some do."""
+        reasons = {target.id: refusal(operation, target) for target in targets}
+        allowed = [target for target in targets if not reasons[target.id]]
+        first = next(filter(None, reasons.values()), "")
+        if not targets and self.current() is None:
+            self.toast("no job is selected")
+        elif not allowed and first:
+            self.toast(first if len(targets) == 1 else f"none of {len(targets)} jobs: {first}")
+        elif first:
+            self.toast(f"{len(targets) - len(allowed)} of {len(targets)} jobs left out: {first}")
+        return allowed
+
+    async def send_operation(self, operation: Operation, ids: Sequence[int], **more: Any) -> None:
+        """Send it and show the answer at once; the stream confirms it later."""
+        try:
+            answer = await self.studio.feed.send(calls.act(operation.value, ids, **more))
+        except TqError as error:
+            self.toast(f"{error.message} – {error.hint}", problem=True)
+            return
+        results: list[ActionResult] = answer["results"]
+        for result in results:
+            if result["ok"] and result["status"] and result["new_job"] is None:
+                word = result["word"] or result["status"]
+                control = CONTROL_OF_WORD.get(word, Control.NONE).value
+                fields = {"status": result["status"], "word": word, "control": control}
+                self.studio.model.patch_job(result["job"], fields)
+        refused = [result["error"] for result in results if not result["ok"] and result["error"]]
+        if refused:
+            error_view = refused[0]
+            count = f"{len(refused)} of {len(results)} refused: " if len(results) > 1 else ""
+            self.toast(f"{count}{error_view['message']} – {error_view['hint']}", problem=True)
+        done = len(results) - len(refused)
+        made = [result["new_job"] for result in results if result["new_job"] is not None]
+        if made:
+            self.toast(f"new job {', '.join(map(str, made[:5]))}{' …' if len(made) > 5 else ''}")
+        elif done and (len(ids) > 1 or operation is Operation.DELETE):
+            undo = "; U brings back" if operation is Operation.DELETE else ""
+            self.toast(f"{operation.value}: {done} job{'s' if done > 1 else ''}{undo}")
+        self.studio.feed.refresh_soon()
+        self.paint()
+
+    def _quality_names(self, targets: Sequence[Target]) -> list[str]:
+        """The qualities that the jobs on screen have made, in their order."""
+        names: dict[str, None] = {}
+        for target in targets:
+            row = self.studio.model.job(target.id)
+            for rendition in row["renditions"] if row else ():
+                if rendition["status"] != "skipped":
+                    names.setdefault(rendition["name"])
+        return list(names)
+
+    def copy(self, text: str, what: str) -> None:
+        self.app.copy_to_clipboard(text)
+        self.toast(f"{what} copied")
+
+
+def _has_work(target: Target) -> bool:
+    return target.status is JobStatus.IN_PROGRESS or target.segments_done > 0
+
+
+def _named(targets: Sequence[Target]) -> str:
+    if len(targets) == 1:
+        return f"job {targets[0].id}, {targets[0].name}"
+    return f"{len(targets)} jobs"
+
+
+def _question(operation: Operation, targets: Sequence[Target]) -> Confirm:
+    """Says what would be lost, and what stays."""
+    from tqstudio.ui.screens.dialogs import Confirm
+
+    running = sum(target.status is JobStatus.IN_PROGRESS for target in targets)
+    segments = sum(target.segments_done for target in targets)
+    each = "of each quality " if len(targets) == 1 else "of each quality of every running job "
+    lost = (
+        f"Lost: the segment in flight {each}(a few seconds of work)." if running else "Nothing is lost now."
+    )
+    if operation is Operation.CANCEL:
+        stays = f"{segments} finished segment{'s' if segments != 1 else ''} stay for a later retry."
+        return Confirm(
+            f"Cancel {_named(targets)}?",
+            [lost, stays],
+            keep="Keep it running" if running else "Keep it",
+            go="Cancel the job" if len(targets) == 1 else f"Cancel {len(targets)} jobs",
+        )
+    return Confirm(
+        f"Restart {_named(targets)}?",
+        [lost, "It goes back to the queue and its attempts count from zero."],
+        keep="Keep it as it is",
+        go="Restart",
+    )

@@ -1,0 +1,117 @@
+"""A list above and what is known about its selected row below: workers, folders, history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from textual import on
+from textual.app import ComposeResult
+from textual.strip import Strip
+
+from tqstudio.ui import format as fmt
+from tqstudio.ui.line import wrap
+from tqstudio.ui.screens.base import StudioScreen
+from tqstudio.ui.studio import Studio
+from tqstudio.ui.widgets.filter_line import FilterLine
+from tqstudio.ui.widgets.footer import Footer
+from tqstudio.ui.widgets.line_view import LineView
+from tqstudio.ui.widgets.row_list import RowList
+
+Facts = list[tuple[str, str]]
+
+
+class FactPane(LineView):
+    """Names and values of the selected row. Args: `tell` answers a title and the facts."""
+
+    DEFAULT_CSS = """
+    FactPane { height: 9; }
+    """
+
+    def __init__(self, studio: Studio, tell: Callable[[], tuple[str, Facts]]) -> None:
+        super().__init__(studio, id="facts")
+        self._tell = tell
+        self._lines: list[Strip] = []
+
+    def line(self, y: int, width: int) -> Strip:
+        if y == 0:
+            self._lines = self._build(width)
+        return self._lines[y] if y < len(self._lines) else self.start(width).strip()
+
+    def _build(self, width: int) -> list[Strip]:
+        palette, glyphs = self.studio.palette, self.studio.glyphs
+        title, facts = self._tell()
+        line = self.start(width).add(glyphs.rule, palette.rule).gap().add(title, palette.strong)
+        lines = [line.gap().fill(glyphs.rule, palette.rule).strip()]
+        for name, value in facts:
+            for at, part in enumerate(wrap(fmt.plain(value), width - 16)):
+                line = self.start(width).gap(2).cell(name if not at else "", 11, palette.faint).gap()
+                lines.append(line.add(part, palette.text).strip())
+        return lines
+
+
+class ListScreen(StudioScreen):
+    """A subclass makes the list and tells the facts; the filter is words in a row's text."""
+
+    filter_text = ""
+
+    def make_list(self) -> RowList:
+        raise NotImplementedError
+
+    def tell(self) -> tuple[str, Facts]:
+        """Title and facts of the selected row."""
+        raise NotImplementedError
+
+    def body(self) -> ComposeResult:
+        self.list = self.make_list()
+        self.pane = FactPane(self.studio, self.tell)
+        self.filter_line = FilterLine()
+        self.filter_line.placeholder = "words to look for"
+        yield self.filter_line
+        yield self.list
+        yield self.pane
+
+    def on_mount(self) -> None:
+        self.list.focus()
+
+    def place(self, width: int, height: int) -> None:  # noqa: ARG002
+        self.pane.styles.height = max(4, min(10, (height - 3) * 2 // 5))
+
+    def paint(self) -> None:
+        self.list.sync()
+        super().paint()
+
+    @on(RowList.Moved)
+    def _moved(self) -> None:
+        self.pane.paint()
+        self.query_one("#footer", Footer).paint()
+
+    @on(RowList.Opened)
+    async def _opened(self) -> None:
+        await self.studio_app.perform("open")
+
+    async def do_filter(self, _: str) -> None:
+        self.filter_line.open(self.filter_text)
+
+    @on(FilterLine.Typed)
+    def _typed(self, message: FilterLine.Typed) -> None:
+        self.filter_text = message.value.strip()
+        if message.final:
+            self._left()
+        self.paint()
+
+    @on(FilterLine.Left)
+    def _left(self) -> None:
+        self.filter_line.close()
+        self.list.focus()
+
+    async def do_back(self, _: str) -> None:
+        if self.filter_text:
+            self.filter_text = ""
+            self.paint()
+        else:
+            await self.studio_app.do_back("")
+
+    def matches(self, *texts: str | None) -> bool:
+        """Whether every word of the filter is in one of the texts."""
+        whole = " ".join(filter(None, texts)).lower()
+        return all(word in whole for word in self.filter_text.lower().split())

@@ -1,0 +1,223 @@
+"""The queue: what runs, what waits, what needs a person, and the selected job in detail."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.containers import Container
+
+from tqstudio.errors import TqError
+from tqstudio.ui import format as fmt
+from tqstudio.ui.actions import View, bindings_of
+from tqstudio.ui.query import SORTS, FilterError, Query, parse
+from tqstudio.ui.screens.job_actions import JobActions
+from tqstudio.ui.screens.queue_actions import QueueActions
+from tqstudio.ui.target import Target
+from tqstudio.ui.widgets.filter_line import FilterLine
+from tqstudio.ui.widgets.footer import Footer
+from tqstudio.ui.widgets.job_list import JobList
+from tqstudio.ui.widgets.job_pane import PAGES, JobPane
+from tqstudio.ui.widgets.row_list import RowList
+
+if TYPE_CHECKING:
+    from tqstudio.schemas import JobRow
+
+BESIDE_WIDTH = 120
+"""From this width the pane stands beside the list."""
+
+
+class QueueScreen(QueueActions, JobActions):
+    VIEW: ClassVar[View] = "queue"
+    BINDINGS = bindings_of("queue")
+
+    def body(self) -> ComposeResult:
+        self.list = JobList(self.studio, id="jobs")
+        self.pane = JobPane(self.studio, self.current)
+        self.filter_line = FilterLine()
+        self.frozen = False
+        yield self.filter_line
+        with Container(id="panes"):
+            yield self.list
+            yield self.pane
+
+    def on_mount(self) -> None:
+        self.list.focus()
+
+    def current(self) -> JobRow | None:
+        return self.list.job
+
+    def targets(self) -> list[Target]:
+        if self.list.marks:
+            window = self.studio.model.jobs
+            for job in self.list.marks:
+                if row := window.row(job):
+                    self.list.marks[job] = Target.of(row)
+            return list(self.list.marks.values())
+        row = self.current()
+        if row is not None and row["id"] != self.list.shown_key:
+            # Another job has come under the cursor since the person looked: it must not be hit.
+            self.toast("the list has just changed; look, and press again")
+            self.paint()
+            return []
+        return [Target.of(row)] if row else []
+
+    def target(self) -> Target | None:
+        row = self.current()
+        return Target.of(row) if row else None
+
+    def marked(self) -> int:
+        return len(self.list.marks)
+
+    def says(self) -> tuple[str, str]:
+        window, status = self.studio.model.jobs, self.studio.model.status
+        query = window.query
+        everything = sum(status["jobs"].values()) if status else window.total
+        complete = window.before is None and window.after is None
+        shown = len(window) if complete else window.total
+        count = f"{fmt.number(shown)} jobs"
+        if query.text and not complete:
+            count = f"matching, of {fmt.number(everything)}"
+        elif query.narrowed:
+            count = f"{fmt.number(shown)} of {fmt.number(everything)}"
+        flags = [word for word, on in (("frozen", self.frozen), ("following", self.list.follow)) if on]
+        remark = f" {self.studio.glyphs.bullet} ".join([*flags, count, f"sort {query.sort}"])
+        return query.line(), remark
+
+    def paint(self) -> None:
+        self.list.sync()
+        super().paint()
+
+    def place(self, width: int, height: int) -> None:
+        panes = self.find("panes")
+        self.pane.beside = width >= BESIDE_WIDTH
+        self.pane.display = self.pane.page != "hidden"
+        panes.styles.layout = "horizontal" if self.pane.beside else "vertical"
+        if self.pane.beside:
+            self.pane.styles.width = max(46, width * 36 // 100)
+            self.pane.styles.height = "1fr"
+        else:
+            self.pane.styles.width = "1fr"
+            self.pane.styles.height = max(4, min(10, (height - 3) * 2 // 5))
+
+    @on(RowList.Moved)
+    def _moved(self) -> None:
+        self.pane.paint()
+        self.query_one("#footer", Footer).paint()
+
+    @on(RowList.Opened)
+    async def _opened(self) -> None:
+        await self.do_open("")
+
+    @on(JobList.NeedMore)
+    async def _need_more(self, message: JobList.NeedMore) -> None:
+        self.studio_app.start(self._read_more(message))
+
+    async def _read_more(self, message: JobList.NeedMore) -> None:
+        row = self.current()
+        await self.studio.feed.pager.more(message.edge, row["id"] if row else None)
+        self.paint()
+
+    # The filter.
+
+    async def do_filter(self, _: str) -> None:
+        self.filter_line.open(self.studio.model.jobs.query.line())
+
+    async def do_show_state(self, state: str) -> None:
+        """A count in the header was clicked: show those, or all again."""
+        query = self.studio.model.jobs.query
+        statuses = () if query.statuses == (state,) else (state,)
+        await self.ask(Query(statuses, query.text, query.sort))
+
+    @on(FilterLine.Typed)
+    async def _typed(self, message: FilterLine.Typed) -> None:
+        try:
+            query = parse(message.value, self.studio.model.jobs.query.sort)
+        except FilterError as error:
+            self.filter_line.complain(str(error) if message.final else "")
+            if message.final:
+                self.toast(str(error), problem=True)
+            return
+        if message.final:
+            self.filter_line.close()
+            self.list.focus()
+        self.studio_app.start(self.ask(query))
+
+    @on(FilterLine.Left)
+    async def _left(self) -> None:
+        self.filter_line.close()
+        self.list.focus()
+
+    async def ask(self, query: Query) -> None:
+        row = self.current()
+        try:
+            await self.studio.feed.pager.ask(query, keep=row["id"] if row else None)
+        except TqError as error:
+            self.toast(f"{error.message} – {error.hint}", problem=True)
+        self.paint()
+
+    async def do_sort(self, _: str) -> None:
+        query = self.studio.model.jobs.query
+        sort = SORTS[(SORTS.index(query.sort) + 1) % len(SORTS)]
+        await self.ask(Query(query.statuses, query.text, sort))
+
+    # The list and its pane.
+
+    async def do_open(self, _: str) -> None:
+        row = self.current()
+        if row is None:
+            self.toast("no job is selected")
+            return
+        from tqstudio.ui.screens.job import JobScreen
+
+        self.app.push_screen(JobScreen(self.studio, row["id"]))
+
+    async def do_pane(self, _: str) -> None:
+        pages = [page for page in PAGES if page != "facts" or not self.pane.beside]
+        page = self.pane.page if self.pane.page in pages else "qualities"
+        self.pane.page = pages[(pages.index(page) + 1) % len(pages)]
+        self.place(self.size.width, self.size.height)
+        self.paint()
+
+    async def do_freeze(self, _: str) -> None:
+        """Progress goes on; rows keep their places until the list is let go."""
+        self.frozen = not self.frozen
+        self.studio.feed.refresh_soon()
+        self.paint()
+
+    async def do_follow(self, _: str) -> None:
+        self.list.follow = not self.list.follow
+        if self.list.follow:
+            await self.do_top("")
+            self.list.follow = True
+        self.paint()
+
+    async def do_top(self, _: str) -> None:
+        await self._go("top")
+
+    async def do_end(self, _: str) -> None:
+        await self._go("end")
+
+    async def _go(self, edge: str) -> None:
+        window = self.studio.model.jobs
+        self.list.follow = False
+        if edge == "top" and window.before is not None:
+            await self.studio.feed.pager.go("top")
+        elif edge == "end" and window.after is not None:
+            await self.studio.feed.pager.go("end")
+        self.list.move_to(0 if edge == "top" else len(window) - 1)
+        self.paint()
+
+    async def do_back(self, _: str) -> None:
+        """Escape: the filter goes first, then marks, following, remarks under the header."""
+        query = self.studio.model.jobs.query
+        if query.narrowed:
+            await self.ask(Query(sort=query.sort))
+        elif self.list.marks:
+            await self.do_unmark("")
+        elif self.list.follow:
+            await self.do_follow("")
+        else:
+            self.studio.model.notes.clear()
+            self.paint()

@@ -1,0 +1,151 @@
+"""The workers: what each does, how fast, and whether it is well."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, ClassVar
+
+from textual.strip import Strip
+
+from tqstudio import client as calls
+from tqstudio.ui import format as fmt
+from tqstudio.ui.actions import View, bindings_of
+from tqstudio.ui.screens.job import JobScreen
+from tqstudio.ui.screens.list_screen import Facts, ListScreen
+from tqstudio.ui.symbols import state_of
+from tqstudio.ui.widgets.row_list import RowList
+
+if TYPE_CHECKING:
+    from tqstudio.schemas import WorkerView
+
+# Title, width, from which width of the terminal, whether it stands at the right.
+COLUMNS = (
+    ("worker", 9, 0, False),
+    ("kind", 15, 94, False),
+    ("state", 11, 0, False),
+    ("job", 6, 0, True),
+    ("step", 10, 74, False),
+    ("speed", 6, 0, True),
+    ("cpu", 6, 0, True),
+    ("mem", 6, 0, True),
+    ("beat", 5, 62, True),
+    ("since", 6, 78, True),
+)
+
+
+class WorkerList(RowList):
+    EMPTY = "no worker is known – tqstudio doctor says what is missing"
+
+    def __init__(self, screen: WorkersScreen) -> None:
+        super().__init__(screen.studio, id="workers")
+        self._owner = screen
+
+    @property
+    def shown(self) -> list[WorkerView]:
+        workers = self.studio.model.workers.values()
+        return [w for w in workers if self._owner.matches(w["name"], w["kind"], w["status"], w["note"])]
+
+    def count(self) -> int:
+        return len(self.shown)
+
+    def key(self, at: int) -> Hashable:
+        return self.shown[at]["name"]
+
+    def head(self, width: int) -> Strip:
+        line = self.start(width).gap(2)
+        for title, cells, from_width, right in COLUMNS:
+            if width >= from_width:
+                line.cell(title, cells, self.studio.palette.faint, right=right).gap()
+        return line.strip()
+
+    def row(self, at: int, width: int, *, selected: bool) -> Strip:
+        palette, glyphs = self.studio.palette, self.studio.glyphs
+        worker = self.shown[at]
+        line = self.start(width, palette.cursor if selected else palette.base)
+        line.add(glyphs.cursor if selected else " ", palette.accent).gap()
+        state = state_of(worker["status"])
+        values = self._values(worker)
+        for title, cells, from_width, right in COLUMNS:
+            if width < from_width:
+                continue
+            style = palette.states[state] if title == "state" else None if title == "worker" else palette.dim
+            line.cell(values[title], cells, style, right=right).gap()
+        if worker["note"] and line.room > 20:
+            line.gap().add(fmt.plain(worker["note"]), palette.warning)
+        return line.strip()
+
+    def _values(self, worker: WorkerView) -> dict[str, str]:
+        now, glyphs = self.studio.model.now(), self.studio.glyphs
+        beat = fmt.age(worker["last_heartbeat_at"], now)
+        since = fmt.age(worker["registered_at"], now)
+        return {
+            "worker": worker["name"],
+            "kind": " ".join(filter(None, (worker["encoder"] or worker["kind"], worker["device"]))),
+            "state": f"{glyphs.states[state_of(worker['status'])]} {worker['status']}",
+            "job": str(worker["job"]) if worker["job"] is not None else glyphs.states["skipped"],
+            "step": (worker["step"] or "").replace("_", " "),
+            "speed": fmt.speed(worker["speed"]),
+            "cpu": f"{worker['cpu_percent']:.0f}%" if worker["cpu_percent"] is not None else "",
+            "mem": fmt.size(worker["memory_bytes"]),
+            "beat": fmt.short_duration(beat) if beat is not None else "",
+            "since": fmt.short_duration(since) if since is not None else "",
+        }
+
+
+class WorkersScreen(ListScreen):
+    VIEW: ClassVar[View] = "workers"
+    BINDINGS = bindings_of("workers")
+
+    def make_list(self) -> WorkerList:
+        self.rows = WorkerList(self)
+        return self.rows
+
+    def says(self) -> tuple[str, str]:
+        busy = sum(worker["status"] == "busy" for worker in self.rows.shown)
+        return self.filter_text, f"{len(self.rows.shown)} workers, {busy} busy"
+
+    def selected(self) -> WorkerView | None:
+        self.rows.settle()
+        workers = self.rows.shown
+        return workers[self.rows.cursor] if self.rows.cursor < len(workers) else None
+
+    def tell(self) -> tuple[str, Facts]:
+        worker = self.selected()
+        if worker is None:
+            return "", []
+        about = [f"{key} {value}" for key, value in worker["capabilities"].items()]
+        return worker["name"], [
+            ("remark", worker["note"] or ""),
+            ("encoder", worker["encoder"] or ""),
+            ("device", worker["device"] or ""),
+            ("process", f"{worker['pid']}, {worker['type']}" if worker["pid"] else worker["type"]),
+            ("can", ", ".join(about)),
+            *((key, str(value)) for key, value in worker["metadata"].items()),
+        ]
+
+    async def do_open(self, _: str) -> None:
+        worker = self.selected()
+        if worker is None or worker["job"] is None:
+            self.toast("this worker has no job now" if worker else "no worker is selected")
+            return
+        self.app.push_screen(JobScreen(self.studio, worker["job"]))
+
+    async def do_worker_switch(self, _: str) -> None:
+        worker = self.selected()
+        if worker is not None:
+            await self._act(worker["name"], "disable" if worker["enabled"] else "enable")
+
+    async def do_worker_drain(self, _: str) -> None:
+        worker = self.selected()
+        if worker is None:
+            return
+        if worker["draining"]:
+            self.toast(f"{worker['name']} is draining already; e switches it off or on")
+            return
+        await self._act(worker["name"], "drain")
+
+    async def _act(self, name: str, verb: str) -> None:
+        worker = await self.studio.feed.send(calls.worker_action(name, verb))
+        self.studio.model.take_workers([worker])
+        self.toast(f"{name} is {worker['status']}")
+        self.paint()

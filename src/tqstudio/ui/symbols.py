@@ -1,0 +1,186 @@
+"""Glyphs, and the glyph and word for every state. Colour only repeats what glyph and word already say."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tqstudio.ui.format import short_duration
+
+if TYPE_CHECKING:
+    from tqstudio.schemas import JobRow
+
+
+@dataclass(frozen=True, slots=True)
+class Glyphs:
+    """One set of signs; every sign is one cell wide."""
+
+    states: Mapping[str, str]
+    up: str
+    lost: str
+    cursor: str
+    marked: str
+    rule: str
+    bar: str
+    """Fractions of a cell, growing; the last one is the full cell."""
+    full: str
+    """A segment that has been made."""
+    track: str
+    heights: str
+    """Blocks of growing height, the first one empty."""
+    kept: str
+    thumb: str
+    bullet: str
+    ellipsis: str
+    arrow: str
+    up_arrow: str
+    checked: str
+    unchecked: str
+
+
+UNICODE = Glyphs(
+    states={
+        "pending": "·",
+        "running": "▸",
+        "paused": "‖",
+        "done": "✓",
+        "failed": "✗",
+        "cancelled": "⊘",
+        "retry": "↻",
+        "held": "◷",
+        "changing": "…",
+        "skipped": "–",
+    },
+    up="●",
+    lost="○",
+    cursor="▌",
+    marked="◆",
+    rule="─",
+    bar="╸━",
+    full="█",
+    track="─",
+    heights=" ▁▂▃▄▅▆▇█",
+    kept="▒",
+    thumb="▐",
+    bullet="·",
+    ellipsis="…",
+    arrow="→",
+    up_arrow="↑",
+    checked="■",
+    unchecked="□",
+)
+
+ASCII = Glyphs(
+    states={
+        "pending": ".",
+        "running": ">",
+        "paused": "=",
+        "done": "+",
+        "failed": "!",
+        "cancelled": "x",
+        "retry": "~",
+        "held": "o",
+        "changing": "*",
+        "skipped": "-",
+    },
+    up="*",
+    lost="o",
+    cursor=">",
+    marked="#",
+    rule="-",
+    bar="#",
+    full="#",
+    track="-",
+    heights="_123456789",
+    kept="%",
+    thumb="|",
+    bullet="-",
+    ellipsis="~",
+    arrow=">",
+    up_arrow="^",
+    checked="X",
+    unchecked=".",
+)
+
+
+def choose_glyphs(environ: Mapping[str, str] = os.environ, encoding: str | None = None) -> Glyphs:
+    """ASCII when asked for (TQSTUDIO_ASCII=1), on the Linux console, or when the locale is not UTF-8."""
+    asked = environ.get("TQSTUDIO_ASCII", "")
+    if asked:
+        return UNICODE if asked in ("0", "no", "false") else ASCII
+    encoding = encoding or getattr(sys.stdout, "encoding", None) or "ascii"
+    if environ.get("TERM") in ("linux", "dumb") or "utf" not in encoding.lower():
+        return ASCII
+    return UNICODE
+
+
+_STATE_OF_STATUS = {
+    "pending": "pending",
+    "in_progress": "running",
+    "paused": "paused",
+    "done": "done",
+    "failed": "failed",
+    "cancelled": "cancelled",
+    "completed": "done",
+    "skipped": "skipped",
+    "busy": "running",
+    "idle": "pending",
+    "starting": "changing",
+    "draining": "changing",
+    "offline": "failed",
+    "disabled": "cancelled",
+}
+
+
+def state_of(status: str) -> str:
+    """The state a job's, quality's or worker's status is shown as."""
+    return _STATE_OF_STATUS.get(status, "pending")
+
+
+def job_state(row: JobRow) -> str:
+    """The state a job is shown as: its status, or what was asked of it and is not true yet."""
+    word = row["word"]
+    if word.endswith("…"):
+        return "changing"
+    if word in ("retry", "held"):
+        return word
+    return state_of(row["status"])
+
+
+def job_word(row: JobRow, age_s: float = 0.0) -> str:
+    """The word for a job's state; a retry says when.
+
+    Args:
+        age_s: seconds since the row was read, which a countdown has lost since.
+    """
+    wait = row["retry_in_s"]
+    if row["word"] == "retry" and wait is not None:
+        return f"retry {short_duration(max(0.0, wait - age_s))}"
+    if row["word"] == "in_progress":
+        return "running"
+    return row["word"]
+
+
+# What an event of the history is shown as.
+EVENT_STATES = {
+    "create": "pending",
+    "create_held": "held",
+    "claim": "running",
+    "pause": "paused",
+    "resume": "pending",
+    "cancel": "cancelled",
+    "retry": "retry",
+    "restart": "retry",
+    "complete": "done",
+    "published": "done",
+    "fail_retryable": "retry",
+    "fail_final": "failed",
+    "worker_lost": "failed",
+    "release": "pending",
+    "autorestart": "retry",
+    "delete": "cancelled",
+    "deleted": "cancelled",
+}

@@ -1,0 +1,200 @@
+"""Themes from TOML files, and the styles that drawn lines take from them.
+
+A file has `name`, `dark`, and the tables `[colors]` (Textual's own colours), `[states]` and `[parts]`.
+What a file leaves out is derived from its colours. A file that cannot be used is reported, never fatal.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.style import Style
+from textual.color import Color, ColorParseError
+from textual.theme import Theme
+
+COLORS = (
+    *("primary", "secondary", "accent", "foreground", "background"),
+    *("surface", "panel", "success", "warning", "error"),
+)
+REQUIRED = ("primary", "foreground", "background")
+STATES = {
+    "pending": "foreground",
+    "running": "primary",
+    "paused": "warning",
+    "done": "success",
+    "failed": "error",
+    "cancelled": "foreground",
+    "retry": "warning",
+    "held": "secondary",
+    "changing": "secondary",
+    "skipped": "foreground",
+}
+PARTS = {
+    "strong": "foreground",
+    "dim": "foreground",
+    "faint": "foreground",
+    "rule": "panel",
+    "track": "panel",
+    "cursor": "panel",
+    "cursor-blur": "surface",
+    "mark": "accent",
+    "key": "accent",
+    "bar": "surface",
+    "notice": "panel",
+}
+
+
+class ThemeError(ValueError):
+    """One sentence that names the file, the key and what is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Themes:
+    """What was found: themes by name, in the order they are cycled, and what could not be used."""
+
+    by_name: dict[str, Theme]
+    problems: tuple[str, ...]
+
+
+def shipped_folder() -> Path:
+    """`ui/themes` in an installed package, `themes` beside `src` in a checkout."""
+    packaged = Path(__file__).parent / "themes"
+    return packaged if packaged.is_dir() else Path(__file__).parents[3] / "themes"
+
+
+def load_themes(folders: Iterable[Path]) -> Themes:
+    """All themes of the folders; a later folder wins over an earlier one."""
+    found: dict[str, Theme] = {}
+    problems: list[str] = []
+    for folder in folders:
+        try:
+            files = sorted(path for path in folder.iterdir() if path.suffix == ".toml")
+        except OSError:
+            continue
+        for file in files:
+            try:
+                theme = read_theme(file)
+            except ThemeError as error:
+                problems.append(str(error))
+            else:
+                found[theme.name] = theme
+    if not found:
+        found["plain"] = _fallback()
+    return Themes(found, tuple(problems))
+
+
+def read_theme(file: Path) -> Theme:
+    """The theme of one file.
+
+    Raises:
+        ThemeError: it cannot be read, a key is unknown or missing, or a value is no colour.
+    """
+    try:
+        data = tomllib.loads(file.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ThemeError(f"theme {file.name} cannot be read: {error}") from None
+    name, dark = data.pop("name", file.stem), data.pop("dark", True)
+    if not isinstance(name, str) or not name or not isinstance(dark, bool):
+        raise ThemeError(f"theme {file.name}: name must be a text and dark true or false")
+    colors = _table(file, data, "colors", COLORS)
+    states = _table(file, data, "states", STATES)
+    parts = _table(file, data, "parts", PARTS)
+    if data:
+        raise ThemeError(f"theme {file.name}: unknown key {next(iter(data))!r}")
+    for key in REQUIRED:
+        if key not in colors:
+            raise ThemeError(f"theme {file.name}: [colors] lacks {key!r}")
+    variables = {f"state-{key}": value for key, value in states.items()}
+    variables |= {f"part-{key}": value for key, value in parts.items()}
+    return _theme(name, dark, colors, variables)
+
+
+def _table(file: Path, data: dict[str, Any], name: str, known: Iterable[str]) -> dict[str, str]:
+    table = data.pop(name, {})
+    if not isinstance(table, dict):
+        raise ThemeError(f"theme {file.name}: {name} must be a table")
+    for key, value in table.items():
+        if key not in known:
+            raise ThemeError(f"theme {file.name}: unknown key {key!r} in [{name}]")
+        try:
+            Color.parse(value)
+        except (ColorParseError, TypeError, AttributeError):
+            raise ThemeError(f"theme {file.name}: {value!r} of {key!r} in [{name}] is no colour") from None
+    return dict(table)
+
+
+def _theme(name: str, dark: bool, colors: dict[str, str], variables: dict[str, str]) -> Theme:
+    foreground, background = colors["foreground"], colors["background"]
+    colors.setdefault("surface", _mix(background, foreground, 0.06))
+    colors.setdefault("panel", _mix(background, foreground, 0.12))
+    for key in ("secondary", "accent", "success", "warning", "error"):
+        colors.setdefault(key, colors["primary"])
+    for key, source in STATES.items():
+        variables.setdefault(f"state-{key}", colors[source])
+    derived = {"dim": 0.3, "faint": 0.5}
+    for key, source in PARTS.items():
+        default = _mix(foreground, background, derived[key]) if key in derived else colors[source]
+        variables.setdefault(f"part-{key}", default)
+    cursor = variables["part-cursor"]
+    variables |= {
+        "block-cursor-background": cursor,
+        "block-cursor-foreground": variables["part-strong"],
+        "block-cursor-text-style": "none",
+        "input-selection-background": cursor,
+    }
+    theme = Theme(name=name, dark=dark, variables=variables, primary=colors["primary"])
+    for key in COLORS:
+        setattr(theme, key, colors[key])
+    return theme
+
+
+def _mix(one: str, other: str, factor: float) -> str:
+    return Color.parse(one).blend(Color.parse(other), factor).hex
+
+
+def _fallback() -> Theme:
+    """What is shown when no theme file can be read at all."""
+    colors = {"primary": "#5fafd7", "foreground": "#d0d0d0", "background": "#121212", "error": "#ff5f5f"}
+    return _theme("plain", True, colors, {})
+
+
+class Palette:
+    """Rich styles by role, taken from one theme."""
+
+    def __init__(self, theme: Theme) -> None:
+        def ink(color: str, *, bold: bool = False) -> Style:
+            return Style(color=Color.parse(color).rich_color, bold=bold)
+
+        def paper(color: str, text: str | None = None) -> Style:
+            return Style(
+                bgcolor=Color.parse(color).rich_color,
+                color=Color.parse(text or theme.foreground or "#d0d0d0").rich_color,
+                bold=False,
+            )
+
+        def part(key: str) -> str:
+            return theme.variables[f"part-{key}"]
+
+        self.base = paper(theme.background or "#121212")
+        self.bar = paper(part("bar"))
+        self.cursor = paper(part("cursor"), part("strong"))
+        self.cursor_blur = paper(part("cursor-blur"))
+        self.notice = paper(part("notice"))
+        self.surface = paper(theme.surface or "#1c1c1c")
+        self.text = ink(theme.foreground or "#d0d0d0")
+        self.strong = ink(part("strong"), bold=True)
+        self.dim = ink(part("dim"))
+        self.faint = ink(part("faint"))
+        self.rule = ink(part("rule"))
+        self.track = ink(part("track"))
+        self.accent = ink(theme.primary)
+        self.mark = ink(part("mark"), bold=True)
+        self.key = ink(part("key"))
+        self.good = ink(theme.success or "#87af5f")
+        self.warning = ink(theme.warning or "#d7af5f")
+        self.error = ink(theme.error or "#ff5f5f")
+        self.states = {key: ink(theme.variables[f"state-{key}"]) for key in STATES}

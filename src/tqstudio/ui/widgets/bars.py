@@ -1,0 +1,93 @@
+"""Progress in cells: a bar per quality, one block per quality, and a strip of segments."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tqstudio.ui.symbols import Glyphs, state_of
+
+if TYPE_CHECKING:
+    from tqstudio.schemas import RenditionView
+    from tqstudio.ui.line import Line
+    from tqstudio.ui.theme import Palette
+
+
+def bar_text(progress: float, width: int, glyphs: Glyphs) -> tuple[str, str]:
+    """The filled and the empty part of a bar. Only 100 % fills it, and any progress shows."""
+    steps = len(glyphs.bar)
+    filled = int(max(0.0, min(progress, 100.0)) / 100 * width * steps)
+    if progress < 100:
+        filled = min(filled, width * steps - 1)
+    if progress > 0:
+        filled = max(filled, 1)
+    whole, part = divmod(filled, steps)
+    text = glyphs.bar[-1] * whole + (glyphs.bar[part - 1] if part else "")
+    return text, glyphs.track * (width - len(text))
+
+
+def add_bar(line: Line, rendition: RenditionView, width: int, glyphs: Glyphs, palette: Palette) -> None:
+    filled, rest = bar_text(rendition["progress"], width, glyphs)
+    line.add(filled, palette.states[state_of(rendition["status"])]).add(rest, palette.track)
+
+
+def add_blocks(
+    line: Line, renditions: list[RenditionView], width: int, glyphs: Glyphs, palette: Palette
+) -> None:
+    """One block per quality that is made, its height the progress."""
+    top = len(glyphs.heights) - 1
+    used = 0
+    for rendition in renditions:
+        state = state_of(rendition["status"])
+        if state == "skipped" or used == width:
+            continue
+        used += 1
+        if state == "failed":
+            line.add(glyphs.states["failed"], palette.states["failed"])
+            continue
+        progress = rendition["progress"]
+        height = top if progress >= 100 else min(top - 1, int(progress / 100 * top))
+        if height == 0:
+            # An empty block would be invisible; the lowest one in grey says that it waits.
+            line.add(glyphs.heights[1], palette.states["running"] if progress > 0 else palette.track)
+        else:
+            line.add(glyphs.heights[height], palette.states[state])
+    line.gap(width - used)
+
+
+def add_segments(
+    line: Line,
+    rendition: RenditionView,
+    width: int,
+    glyphs: Glyphs,
+    palette: Palette,
+    *,
+    resumed_from: int = 0,
+) -> None:
+    """A strip in which one cell stands for one segment or a run of them.
+
+    `█` made, `▒` kept from an earlier attempt, `▸` being made, `·` missing, `✗` failed.
+    """
+    total = rendition["segments_total"] or 0
+    if not total or width <= 0:
+        return
+    cells = width // total * total if total <= width else width
+    done, state = rendition["segments_done"], state_of(rendition["status"])
+    text: list[tuple[str, str]] = []
+    for cell in range(cells):
+        # A cell holds several segments of a long video, a segment several cells of a short one.
+        first, last = cell * total // cells, max(cell * total, (cell + 1) * total - 1) // cells
+        if last < min(done, resumed_from):
+            text.append((glyphs.kept, "done"))
+        elif last < done:
+            text.append((glyphs.full, "done"))
+        elif first <= done and state in ("running", "failed"):
+            text.append((glyphs.states[state], state))
+        else:
+            text.append((glyphs.states["pending"], "skipped"))
+    start = 0
+    for at in range(1, cells + 1):
+        if at == cells or text[at] != text[start]:
+            sign, role = text[start]
+            line.add(sign * (at - start), palette.states[role])
+            start = at
+    line.gap(width - cells)

@@ -1,0 +1,89 @@
+"""Lines that are taller than the screen: built from the model, scrolled, in one column or two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+
+from textual.strip import Strip
+
+from tqstudio.ui.line import width_of, wrap
+from tqstudio.ui.studio import Studio
+from tqstudio.ui.widgets.row_list import RowList
+
+Section = Callable[[int], list[Strip]]
+"""Draws its lines for a width."""
+
+
+class Document(RowList):
+    """Args: `columns` answers the sections for one column, or for two when there is room."""
+
+    HEAD = 0
+
+    def __init__(
+        self, studio: Studio, columns: Callable[[bool], list[list[Section]]], *, two_from: int
+    ) -> None:
+        super().__init__(studio, id="document")
+        self._columns = columns
+        self._two_from = two_from
+        self._lines: list[Strip] = []
+
+    def build(self) -> None:
+        """Draw all sections anew."""
+        width = self.size.width
+        if not width:
+            return
+        columns = self._columns(width >= self._two_from)
+        each = width // len(columns)
+        drawn = [[strip for section in column for strip in section(each)] for column in columns]
+        if len(drawn) == 1:
+            self._lines = drawn[0]
+        else:
+            blank = self.start(each).strip()
+            rows = max(map(len, drawn))
+            filled = [column + [blank] * (rows - len(column)) for column in drawn]
+            self._lines = [Strip.join(parts) for parts in zip(*filled, strict=True)]
+        self.top = max(0, min(self.top, len(self._lines) - self.page))
+
+    def paint(self) -> None:
+        self.build()
+        super().paint()
+
+    def redraw(self) -> None:
+        self.build()
+        super().redraw()
+
+    def count(self) -> int:
+        return len(self._lines)
+
+    def key(self, at: int) -> Hashable:
+        return at
+
+    def find(self, key: Hashable) -> int | None:
+        return key if isinstance(key, int) else None
+
+    def move_by(self, rows: int) -> None:
+        """There is no cursor to see: moving scrolls."""
+        self.scroll_rows(rows)
+
+    def row(self, at: int, width: int, *, selected: bool) -> Strip:  # noqa: ARG002
+        return self._lines[at].adjust_cell_length(width, self.studio.palette.base)
+
+    # What sections are made of.
+
+    def heading(self, title: str, width: int, remark: str = "") -> Strip:
+        palette, glyphs = self.studio.palette, self.studio.glyphs
+        line = self.start(width).gap().add(title, palette.accent).gap()
+        line.fill(glyphs.rule, palette.rule, keep=width_of(remark) + (3 if remark else 1))
+        return (line.gap().add(remark, palette.dim) if remark else line).strip()
+
+    def blank(self, width: int) -> Strip:
+        return self.start(width).strip()
+
+    def fact(self, name: str, value: str, width: int, *, cells: int = 14) -> list[Strip]:
+        """A name and its value, which may take several lines; nothing for an empty value."""
+        palette = self.studio.palette
+        lines = []
+        for at, part in enumerate(wrap(value, max(8, width - cells - 3))):
+            line = self.start(width).gap().cell(name if not at else "", cells, palette.faint).gap()
+            lines.append(line.add(part, palette.text).strip())
+        return lines

@@ -1,0 +1,95 @@
+"""The first line: is the engine well, how much is there to do, how fast does it go."""
+
+from __future__ import annotations
+
+from rich.style import Style
+from textual.strip import Strip
+
+from tqstudio.ui import format as fmt
+from tqstudio.ui.line import width_of
+from tqstudio.ui.model import Link
+from tqstudio.ui.widgets.line_view import LineView, link
+
+COUNTS = (
+    ("in_progress", "running"),
+    ("pending", "pending"),
+    ("paused", "paused"),
+    ("failed", "failed"),
+    ("done", "done"),
+    ("cancelled", "cancelled"),
+)
+
+
+class Header(LineView):
+    """`tqstudio ● up 3d  ▸2 running ·14 pending …  3.2× real time  ETA 41m  disk 812G`.
+
+    Counts are filters to click. Words and the least telling parts go first when the line gets narrow.
+    """
+
+    def line(self, y: int, width: int) -> Strip:  # noqa: ARG002
+        studio = self.studio
+        palette = studio.palette
+        line = self.start(width, palette.bar)
+        line.add(" tqstudio ", palette.strong)
+        sign, word, style = self._engine()
+        line.add(f"{sign} {word}", style).gap(3 if width >= 80 else 2)
+        status = studio.model.status
+        if status is None:
+            return line.strip()
+        right = self._right(width)
+        words = self._words_fit(line.room - sum(width_of(text) for text, _ in right) - 2)
+        for key, state in COUNTS:
+            count = status["jobs"].get(key, 0)
+            if not count and key == "cancelled":
+                continue
+            label = f"{studio.glyphs.states[state]}{fmt.number(count)}" + (f" {state}" if words else "")
+            shown = palette.states[state] if count else palette.faint
+            line.add(label, shown + link("show_state", key)).gap(2 if words else 1)
+        line.gap(line.room - sum(width_of(text) for text, _ in right))
+        for text, style in right:
+            line.add(text, style)
+        return line.strip()
+
+    def _engine(self) -> tuple[str, str, Style]:
+        model, glyphs, palette = self.studio.model, self.studio.glyphs, self.studio.palette
+        match model.connection.link:
+            case Link.CONNECTING:
+                return glyphs.states["changing"], "connecting…", palette.states["changing"]
+            case Link.LOST:
+                return glyphs.lost, "no answer", palette.error
+        status = model.status
+        if status is None:
+            return glyphs.up, "up", palette.good
+        if status["supervisor"]["draining"]:
+            return glyphs.states["changing"], "draining", palette.warning
+        for_s = fmt.age(status["supervisor"]["started_at"], model.now())
+        return glyphs.up, f"up {fmt.short_duration(for_s)}" if for_s is not None else "up", palette.good
+
+    def _words_fit(self, room: int) -> bool:
+        status = self.studio.model.status
+        if status is None:
+            return False
+        return room >= sum(
+            len(fmt.number(status["jobs"].get(key, 0))) + len(state) + 4
+            for key, state in COUNTS
+            if key != "cancelled" or status["jobs"].get(key)
+        )
+
+    def _right(self, width: int) -> list[tuple[str, Style]]:
+        """Speed, time left and disk, as far as they fit beside the counts."""
+        status, palette = self.studio.model.status, self.studio.palette
+        assert status is not None
+        parts: list[tuple[str, Style]] = []
+        if status["speed"]:
+            text = fmt.speed(status["speed"]) + (" real time" if width >= 80 else "")
+            parts.append((f"{text}  ", palette.text))
+        if status["eta_s"] is not None:
+            parts.append((f"ETA {fmt.short_duration(status['eta_s'])}  ", palette.text))
+        if status["disk"]:
+            disk = min(status["disk"], key=lambda disk: disk["free"] - disk["reserve"])
+            low = disk["free"] < 2 * disk["reserve"]
+            word = "disk low" if low else "disk"
+            parts.append((f"{word} {fmt.size(disk['free'])} ", palette.warning if low else palette.dim))
+        if width < 66:
+            return parts[:1]
+        return parts

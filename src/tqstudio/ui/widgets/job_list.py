@@ -1,0 +1,243 @@
+"""The queue: one line per job, drawn from the window, at the same cost for ten jobs and a million."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from rich.style import Style
+from textual.message import Message
+from textual.strip import Strip
+
+from tqstudio.ui import format as fmt
+from tqstudio.ui.line import Line, fit_name
+from tqstudio.ui.model import Link
+from tqstudio.ui.pager import Edge
+from tqstudio.ui.studio import Studio
+from tqstudio.ui.symbols import job_state, job_word
+from tqstudio.ui.widgets.bars import add_blocks
+from tqstudio.ui.widgets.row_list import RowList
+
+if TYPE_CHECKING:
+    from tqstudio.schemas import JobRow
+    from tqstudio.ui.target import Target
+
+AHEAD = 60
+"""Rows left below or above the cursor at which the next page is asked for."""
+CACHED = 512
+"""Drawn rows that are kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column, how wide it is, and from which width of the list it is shown."""
+
+    name: str
+    title: str
+    width: int
+    from_width: int
+    right: bool = False
+
+
+COLUMNS = (
+    Column("id", "#", 5, 60, right=True),
+    Column("state", "state", 12, 0),
+    Column("name", "video", 0, 0),
+    Column("profile", "profile", 8, 124),
+    Column("priority", "prio", 4, 116, right=True),
+    Column("length", "length", 6, 108, right=True),
+    Column("source", "source", 8, 72),
+    Column("quality", "quality", 7, 66),
+    Column("done", "done", 5, 0, right=True),
+    Column("speed", "speed", 6, 96, right=True),
+    Column("eta", "ETA", 7, 50, right=True),
+    Column("worker", "worker", 8, 104),
+)
+TAIL = ("quality", "done", "speed", "eta", "worker")
+"""The columns in whose place a failed job shows its error code."""
+
+
+class JobList(RowList):
+    class NeedMore(Message):
+        """The cursor comes near an end of what is held."""
+
+        def __init__(self, edge: Edge) -> None:
+            super().__init__()
+            self.edge = edge
+
+    def __init__(self, studio: Studio, *, id: str | None = None) -> None:
+        super().__init__(studio, id=id)
+        self.marks: dict[int, Target] = {}
+        self._drawn: OrderedDict[int, tuple[JobRow, object, Strip]] = OrderedDict()
+        self._columns: tuple[int, tuple[Column, ...], int] = (0, (), 0)
+        self._version = -1
+        self.id_width = 4
+
+    def count(self) -> int:
+        return len(self.studio.model.jobs.rows)
+
+    def key(self, at: int) -> Hashable:
+        return self.studio.model.jobs.rows[at]["id"]
+
+    def find(self, key: Hashable) -> int | None:
+        return self.studio.model.jobs.index_of(key if isinstance(key, int) else None)
+
+    @property
+    def job(self) -> JobRow | None:
+        """The job under the cursor."""
+        rows = self.studio.model.jobs.rows
+        self.settle()
+        return rows[self.cursor] if self.cursor < len(rows) else None
+
+    def sync(self) -> None:
+        """Take over what changed in the window."""
+        window = self.studio.model.jobs
+        if window.version == self._version:
+            return
+        self._version = window.version
+        digits = max((len(str(row["id"])) for row in window.rows[:: max(1, len(window) // 20)]), default=3)
+        self.id_width = max(4, digits + 1)
+        super().sync()
+        self._look_ahead()
+
+    def move_to(self, at: int, *, tell: bool = True) -> None:
+        super().move_to(at, tell=tell)
+        self._look_ahead()
+
+    def _look_ahead(self) -> None:
+        window = self.studio.model.jobs
+        if window.after is not None and self.cursor + AHEAD > len(window):
+            self.post_message(self.NeedMore("end"))
+        elif window.before is not None and self.cursor < AHEAD:
+            self.post_message(self.NeedMore("top"))
+
+    def empty(self) -> str:
+        model = self.studio.model
+        if model.connection.link is not Link.UP and not model.jobs.loaded:
+            return "connecting to the supervisor…" if model.connection.link is Link.CONNECTING else ""
+        if model.jobs.query.narrowed:
+            return "no job matches the filter – esc shows all"
+        return "the queue is empty – n adds files, 3 shows the drop folders"
+
+    def head(self, width: int) -> Strip:
+        line = self.start(width).gap(2)
+        columns, name_width = self._layout(width)
+        for column in columns:
+            line.cell(column.title, column.width or name_width, self.studio.palette.faint, right=column.right)
+            line.gap()
+        return line.strip()
+
+    def row(self, at: int, width: int, *, selected: bool) -> Strip:
+        row = self.studio.model.jobs.rows[at]
+        job = row["id"]
+        focused = selected and (self.has_focus or not self.screen.is_current)
+        age = self._age(row)
+        thumb = self._thumb(at)
+        look = (width, self.id_width, selected, focused, job in self.marks, age, thumb, self.studio.palette)
+        cached = self._drawn.get(job)
+        if cached is not None and cached[0] is row and cached[1] == look:
+            self._drawn.move_to_end(job)
+            return cached[2]
+        base = self.studio.palette.base
+        if selected:
+            base = self.studio.palette.cursor if focused else self.studio.palette.cursor_blur
+        strip = self._draw(
+            row, width, base, selected=selected, marked=job in self.marks, age=age, thumb=thumb
+        )
+        self._drawn[job] = (row, look, strip)
+        if len(self._drawn) > CACHED:
+            self._drawn.popitem(last=False)
+        return strip
+
+    def _age(self, row: JobRow) -> int:
+        """Whole seconds since the window was read, for rows that count down."""
+        if row["retry_in_s"] is None:
+            return 0
+        read_at = self.studio.model.jobs.read_at
+        return int((self.studio.model.now() - read_at).total_seconds()) if read_at else 0
+
+    def _thumb(self, at: int) -> bool:
+        """Whether the mark of the position in the whole list stands at this row."""
+        window = self.studio.model.jobs
+        total, page = max(window.total, len(window)), self.page
+        if window.offset is None or window.query.text or total <= page:
+            return False
+        height = max(1, page * page // total)
+        start = (window.offset + self.top) * (page - height) // max(1, total - page)
+        return start <= at - self.top < start + height
+
+    def _layout(self, width: int) -> tuple[tuple[Column, ...], int]:
+        """The columns that fit, and the width that is left for the name."""
+        if self._columns[0] != width * 100 + self.id_width:
+            shown = tuple(
+                Column("id", "#", self.id_width, 60, right=True) if column.name == "id" else column
+                for column in COLUMNS
+                if width >= column.from_width
+            )
+            fixed = sum(column.width + 1 for column in shown)
+            self._columns = (width * 100 + self.id_width, shown, max(8, width - fixed - 3))
+        return self._columns[1], self._columns[2]
+
+    def _draw(
+        self, row: JobRow, width: int, base: Style, *, selected: bool, marked: bool, age: int, thumb: bool
+    ) -> Strip:
+        palette, glyphs = self.studio.palette, self.studio.glyphs
+        line = Line(width, base)
+        line.add(glyphs.cursor if selected else " ", palette.accent)
+        line.add(glyphs.marked if marked else " ", palette.mark)
+        columns, name_width = self._layout(width)
+        state = job_state(row)
+        quiet = row["status"] in ("done", "cancelled")
+        for column in columns:
+            if column.name in TAIL and state in ("failed", "retry") and row["error"]:
+                room = width - 2 - (width - line.room)
+                sign = row["error"]["code"]
+                line.cell(sign, max(0, room), palette.states[state]).gap()
+                break
+            self._cell(line, column, row, state, name_width, age, quiet=quiet)
+            line.gap()
+        line.to(width - 1).add(glyphs.thumb if thumb else " ", palette.rule)
+        return line.strip()
+
+    def _cell(
+        self, line: Line, column: Column, row: JobRow, state: str, name_width: int, age: int, *, quiet: bool
+    ) -> None:
+        palette, glyphs = self.studio.palette, self.studio.glyphs
+        width = column.width
+        match column.name:
+            case "id":
+                line.cell(str(row["id"]), width, palette.dim, right=True)
+            case "state":
+                line.cell(f"{glyphs.states[state]} {job_word(row, age)}", width, palette.states[state])
+            case "name":
+                name = fit_name(row["name"], name_width, glyphs.ellipsis)
+                line.cell(name, name_width, palette.dim if quiet else None)
+            case "source":
+                line.cell(fmt.source_size(row["source"]), width, palette.dim)
+            case "length":
+                line.cell(fmt.clock_duration(row["source"]["duration_s"]), width, palette.dim, right=True)
+            case "profile":
+                line.cell(row["profile"], width, palette.dim)
+            case "priority":
+                line.cell(f"{row['priority']:+d}" if row["priority"] else "", width, palette.key, right=True)
+            case "quality":
+                add_blocks(line, row["renditions"], width, glyphs, palette)
+            case "done":
+                started = row["progress"] > 0 or row["status"] in ("in_progress", "done")
+                text = fmt.percent(row["progress"]) if started else ""
+                line.cell(text, width, palette.dim if quiet else None, right=True)
+            case "speed":
+                line.cell(fmt.speed(row["speed"]), width, palette.dim, right=True)
+            case "eta":
+                line.cell(self._eta(row), width, palette.dim if quiet else None, right=True)
+            case "worker":
+                line.cell(row["worker"] or "", width, palette.dim)
+
+    def _eta(self, row: JobRow) -> str:
+        if row["status"] in ("done", "cancelled"):
+            ago = fmt.age(row["completed_at"], self.studio.model.now())
+            return f"{fmt.short_duration(ago)} ago" if ago is not None else ""
+        text = fmt.clock_duration(row["eta_s"])
+        return f"~{text}" if text and row["status"] != "in_progress" else text

@@ -1,0 +1,114 @@
+"""Widgets that draw lines themselves and repaint only the cells that changed."""
+
+from __future__ import annotations
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.strip import Strip
+from textual.widget import Widget
+
+from tqstudio.ui.line import Line, changed_spans
+from tqstudio.ui.studio import Studio
+from tqstudio.ui.symbols import ASCII
+
+
+def link(action: str, argument: str = "") -> Style:
+    """A style that makes text clickable: it performs an action, or sets a filter."""
+    return Style(meta={"perform": action, "argument": argument})
+
+
+_PLAIN_SIGNS = str.maketrans(
+    {"×": "x", "…": "~", "–": "-", "→": ">", "±": "~", "↑": "^", "\N{THIN SPACE}": "'"}
+)
+
+
+def to_ascii(strip: Strip) -> Strip:
+    """The strip for a terminal without Unicode; a letter it lacks becomes `?` in as many cells."""
+    segments = []
+    for text, style, control in strip:
+        if not text.isascii():
+            text = "".join(
+                char if char.isascii() else "?" * cell_len(char) for char in text.translate(_PLAIN_SIGNS)
+            )
+        segments.append(Segment(text, style, control))
+    return Strip(segments, strip.cell_length)
+
+
+class LineView(Widget):
+    """Draws `line(y)` for every visible y; `paint` refreshes what differs from the screen."""
+
+    DEFAULT_CSS = """
+    LineView { height: 1; width: 1fr; }
+    """
+
+    class Clicked(Message):
+        """A clickable text was clicked."""
+
+        def __init__(self, action: str, argument: str) -> None:
+            super().__init__()
+            self.action = action
+            self.argument = argument
+
+    def __init__(self, studio: Studio, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.studio = studio
+        self._shown: dict[int, Strip] = {}
+        self._shown_for: tuple[Size, object] | None = None
+
+    def line(self, y: int, width: int) -> Strip:
+        """The strip of one visible line."""
+        raise NotImplementedError
+
+    def start(self, width: int, base: Style | None = None) -> Line:
+        return Line(width, base or self.studio.palette.base)
+
+    def render_line(self, y: int) -> Strip:
+        self._forget_other_sizes()
+        strip = self._shown.get(y)
+        if strip is None:
+            strip = self._shown[y] = self._line(y)
+        return strip
+
+    def _line(self, y: int) -> Strip:
+        strip = self.line(y, self.size.width)
+        return to_ascii(strip) if self.studio.glyphs is ASCII else strip
+
+    def paint(self) -> None:
+        """Draw every line anew and put on the screen what differs from what stands there."""
+        if not self.size.width or not self.display:
+            return
+        self._forget_other_sizes()
+        regions = []
+        for y in range(self.size.height):
+            new = self._line(y)
+            old = self._shown.get(y)
+            if old is None:
+                # Not drawn yet: the refresh that draws it is under way.
+                continue
+            spans = changed_spans(old, new)
+            if spans:
+                self._shown[y] = new
+                regions += [Region(x, y, width, 1) for x, width in spans]
+        if regions:
+            self.refresh(*regions)
+
+    def redraw(self) -> None:
+        """Draw everything again, after a change of theme."""
+        self._shown.clear()
+        self.refresh()
+
+    def _forget_other_sizes(self) -> None:
+        key = (self.size, self.studio.palette)
+        if key != self._shown_for:
+            self._shown.clear()
+            self._shown_for = key
+
+    def on_click(self, event: events.Click) -> None:
+        meta = event.style.meta
+        if "perform" in meta:
+            event.stop()
+            self.post_message(self.Clicked(meta["perform"], meta.get("argument", "")))

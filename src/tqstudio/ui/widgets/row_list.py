@@ -1,0 +1,181 @@
+"""A list of lines with a cursor that stays on its item, however the items move."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from textual import events
+from textual.message import Message
+from textual.strip import Strip
+
+from tqstudio.ui.studio import Studio
+from tqstudio.ui.widgets.line_view import LineView
+
+WHEEL_LINES = 3
+
+
+class RowList(LineView, can_focus=True):
+    """A head line and rows; only the rows on screen are ever drawn.
+
+    The cursor is kept by the key of its row. It is always on screen: the wheel drags it along.
+    """
+
+    DEFAULT_CSS = """
+    RowList { height: 1fr; }
+    """
+    HEAD = 1
+    EMPTY = "nothing here yet"
+
+    class Moved(Message):
+        """The cursor stands on another row."""
+
+    class Opened(Message):
+        """A row was double-clicked."""
+
+    def __init__(self, studio: Studio, *, id: str | None = None) -> None:
+        super().__init__(studio, id=id)
+        self.cursor = 0
+        self.top = 0
+        self.cursor_key: Hashable | None = None
+        self.shown_key: Hashable | None = None
+        """The row that the person sees under the cursor."""
+        self.follow = False
+
+    # What a subclass says about its rows.
+
+    def count(self) -> int:
+        raise NotImplementedError
+
+    def key(self, at: int) -> Hashable:
+        raise NotImplementedError
+
+    def find(self, key: Hashable) -> int | None:
+        """The row with that key; by default all rows are looked at."""
+        return next((at for at in range(self.count()) if self.key(at) == key), None)
+
+    def head(self, width: int) -> Strip:
+        raise NotImplementedError
+
+    def row(self, at: int, width: int, *, selected: bool) -> Strip:
+        raise NotImplementedError
+
+    def followed(self) -> int:
+        """The row on which the cursor stays while following."""
+        return 0
+
+    # Moving.
+
+    @property
+    def page(self) -> int:
+        """Rows that fit on the screen."""
+        return max(1, self.size.height - self.HEAD)
+
+    def move_to(self, at: int, *, tell: bool = True) -> None:
+        """Put the cursor on a row and bring that on screen."""
+        last = self.count() - 1
+        self.cursor = max(0, min(at, last))
+        self.cursor_key = self.key(self.cursor) if last >= 0 else None
+        self.top = max(min(self.top, self.cursor), self.cursor - self.page + 1)
+        self.top = max(0, min(self.top, last + 1 - self.page))
+        self.paint()
+        if tell:
+            self.post_message(self.Moved())
+
+    def move_by(self, rows: int) -> None:
+        self.follow = False
+        self.settle()
+        self.move_to(self.cursor + rows)
+
+    def move_pages(self, pages: int) -> None:
+        self.move_by(pages * max(1, self.page - 1))
+
+    def move_end(self, end: int) -> None:
+        """To the top (0) or the end (1)."""
+        self.follow = False
+        self.move_to(self.count() - 1 if end else 0)
+
+    def scroll_rows(self, rows: int) -> None:
+        """Scroll; the cursor is dragged along where it would leave the screen."""
+        self.follow = False
+        self.settle()
+        self.top = max(0, min(self.top + rows, self.count() - self.page))
+        self.move_to(max(self.top, min(self.cursor, self.top + self.page - 1)))
+
+    def settle(self) -> bool:
+        """Find the cursor's row again after the rows changed; it keeps its line on screen.
+
+        Rows change before they are painted again: everything that acts on the cursor settles it first.
+        Answers whether another row had to take the place of one that is gone.
+        """
+        last = self.count() - 1
+        if last < 0:
+            self.cursor = self.top = 0
+            return False
+        line = self.cursor - self.top
+        at = self.followed() if self.follow else self._place()
+        if at is None:
+            # The row is gone; its neighbour takes its place.
+            at = min(self.cursor, last)
+        if at != self.cursor and not (self.top == 0 and at < self.page):
+            self.top = max(0, at - line)
+        self.cursor = at
+        self.top = max(0, min(self.top, last + 1 - self.page))
+        moved = self.key(at) != self.cursor_key
+        self.cursor_key = self.key(at)
+        return moved
+
+    def _place(self) -> int | None:
+        if self.cursor < self.count() and self.key(self.cursor) == self.cursor_key:
+            return self.cursor
+        return None if self.cursor_key is None else self.find(self.cursor_key)
+
+    def sync(self) -> None:
+        """Settle before the next painting; whoever shows the cursor's row is told when it is another."""
+        if self.settle():
+            self.post_message(self.Moved())
+
+    # Drawing.
+
+    def paint(self) -> None:
+        self.shown_key = self.cursor_key
+        super().paint()
+
+    def line(self, y: int, width: int) -> Strip:
+        if y < self.HEAD:
+            return self.head(width)
+        at = self.top + y - self.HEAD
+        if at < self.count():
+            return self.row(at, width, selected=at == self.cursor)
+        blank = self.start(width)
+        if not self.count() and y == self.HEAD + 1:
+            blank.gap(2).add(self.empty(), self.studio.palette.dim)
+        return blank.strip()
+
+    def empty(self) -> str:
+        """What stands in an empty list."""
+        return self.EMPTY
+
+    # Mouse and size.
+
+    def on_resize(self, _: events.Resize) -> None:
+        self.settle()
+        self.move_to(self.cursor, tell=False)
+
+    def on_click(self, event: events.Click) -> None:
+        at = self.top + event.y - self.HEAD
+        if event.y < self.HEAD or at >= self.count():
+            super().on_click(event)
+            return
+        event.stop()
+        self.follow = False
+        self.move_to(at)
+        if event.chain == 2:
+            self.post_message(self.Opened())
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        event.stop()
+        self.scroll_rows(WHEEL_LINES)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        event.stop()
+        self.scroll_rows(-WHEEL_LINES)

@@ -1,0 +1,48 @@
+"""The second line: the views, and at the right what the list shows of how much."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from textual.strip import Strip
+
+from tqstudio.ui.actions import View
+from tqstudio.ui.line import fit, width_of
+from tqstudio.ui.studio import Studio
+from tqstudio.ui.widgets.line_view import LineView, link
+
+VIEWS: tuple[tuple[View, str], ...] = (
+    ("queue", "Queue"),
+    ("workers", "Workers"),
+    ("folders", "Folders"),
+    ("history", "History"),
+)
+
+
+class Tabs(LineView):
+    """Args: `says` answers the filter in force and the remark at the right."""
+
+    def __init__(self, studio: Studio, view: str, says: Callable[[], tuple[str, str]]) -> None:
+        super().__init__(studio, id="tabs")
+        self._view = view
+        self._says = says
+
+    def line(self, y: int, width: int) -> Strip:  # noqa: ARG002
+        palette, glyphs = self.studio.palette, self.studio.glyphs
+        line = self.start(width).gap()
+        short = width < 76
+        for at, (view, title) in enumerate(VIEWS, 1):
+            here = view == self._view
+            click = link(f"view_{view}")
+            line.add(f"{at}", (palette.key if here else palette.faint) + click)
+            if not short or here:
+                line.add(f" {title}", (palette.strong if here else palette.dim) + click)
+            line.gap(2)
+        filter_line, remark = self._says()
+        remark = fit(remark, max(0, line.room - 1), glyphs.ellipsis)
+        room = line.room - width_of(remark) - 4
+        if filter_line and room > 6:
+            line.add(fit(f"/{filter_line}", room, glyphs.ellipsis), palette.mark + link("filter")).gap()
+        line.fill(glyphs.rule, palette.rule, keep=width_of(remark) + 2)
+        line.gap().add(remark, palette.dim)
+        return line.strip()

@@ -1,0 +1,67 @@
+"""Numbers, times and tables for people."""
+
+from __future__ import annotations
+
+import pytest
+
+from tqstudio.cli import printing
+from tqstudio.cli.events import parse_since
+from tqstudio.errors import ErrorCode, TqError
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, ""),
+        (0, "0 s"),
+        (59.4, "59 s"),
+        (60, "1:00"),
+        (220, "3:40"),
+        (7500, "2:05:00"),
+        (273600, "3 d 4 h"),
+    ],
+)
+def test_span(seconds: float | None, text: str) -> None:
+    assert printing.span(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (812_000_000, "812 MB"), (2_500_000_000_000, "2.5 TB")],
+)
+def test_size(count: int, text: str) -> None:
+    assert printing.size(count) == text
+
+
+def test_tables_align_wide_letters(capsys: pytest.CaptureFixture[str]) -> None:
+    printing.table(("NAME", "N"), [("映画.mp4", "7"), ("[red]x.mp4", "12")], right=(1,))
+    assert capsys.readouterr().out.splitlines() == [
+        "NAME         N",
+        "映画.mp4     7",
+        "[red]x.mp4  12",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("code", "exit_code"),
+    [
+        (ErrorCode.NO_SUPERVISOR, 3),
+        (ErrorCode.REFUSED, 4),
+        (ErrorCode.ALREADY_RUNNING, 4),
+        (ErrorCode.NOT_FOUND, 4),
+        (ErrorCode.BAD_REQUEST, 2),
+        (ErrorCode.BAD_CONFIG, 2),
+        (ErrorCode.SOURCE_MISSING, 2),
+        (ErrorCode.ENCODER_EXIT, 1),
+        ("A_CODE_OF_TOMORROW", 1),
+    ],
+)
+def test_exit_codes(code: ErrorCode | str, exit_code: int) -> None:
+    assert printing.exit_code(code) == exit_code
+
+
+def test_since_is_a_span_or_a_time() -> None:
+    assert parse_since("2h") < parse_since("10m") < parse_since("0s")
+    assert parse_since("2026-11-20T14:00:00+01:00") == "2026-11-20T13:00:00+00:00"
+    with pytest.raises(TqError):
+        parse_since("soon")

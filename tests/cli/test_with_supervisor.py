@@ -1,0 +1,364 @@
+"""Commands against a real supervisor with a real ffmpeg, as processes of their own."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import Answer, Shell
+
+WAIT_S = 40
+QUICK = {
+    "TQSTUDIO_SETTLE_S": "0.2",
+    "TQSTUDIO_RESCAN_S": "2",
+    "TQSTUDIO_GPU": "false",
+    "TQSTUDIO_WORKERS": "1",
+    "TQSTUDIO_PROFILE": "fast",
+    "TQSTUDIO_DISK_RESERVE_BYTES": "0",
+}
+
+
+def until(condition: Callable[[], Any]) -> Any:
+    """Wait for a condition and answer its value."""
+    deadline = time.monotonic() + WAIT_S
+    while not (value := condition()):
+        assert time.monotonic() < deadline, "the condition did not come true in time"
+        time.sleep(0.05)
+    return value
+
+
+def _lives(pid: int) -> bool:
+    """Whether a process runs; one that has ended and that nobody has asked about counts as gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def _clip(path: Path, size: str, seconds: int) -> Path:
+    from tqstudio.engine.media.ffmpeg import locate
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run(
+        [
+            *(locate().path, "-hide_banner", "-loglevel", "error", "-y"),
+            *("-f", "lavfi", "-i", f"testsrc2=size={size}:rate=25:duration={seconds}"),
+            *("-c:v", "libx264", "-preset", "ultrafast", "-g", "250", "-pix_fmt", "yuv420p", f"file:{path}"),
+        ],
+        check=True,
+    )
+    return path
+
+
+@pytest.fixture(scope="module")
+def clips(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A short clip, quickly done, and a long one that keeps a worker busy."""
+    folder = tmp_path_factory.mktemp("clips")
+    _clip(folder / "short.mp4", "160x120", 2)
+    _clip(folder / "long.mp4", "1280x720", 40)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+    """A home with a supervisor that runs; every test leaves its queue without running jobs."""
+    shell = Shell(tmp_path_factory.mktemp("up") / "home", **QUICK)
+    started = shell("up", "--detach")
+    assert started.code == 0, started.err
+    yield shell
+    stopped = shell("down")
+    assert stopped.code == 0, stopped.err
+
+
+@pytest.fixture
+def fresh(tmp_path: Path) -> Iterator[Shell]:
+    """An empty home; a supervisor that a test leaves running is stopped."""
+    shell = Shell(tmp_path / "home", **QUICK)
+    yield shell
+    shell("down")
+
+
+def _only(answer: Answer) -> Any:
+    assert answer.code == 0, answer.err
+    (result,) = answer.json()["results"]
+    return result
+
+
+def _status_of(shell: Shell, job: int) -> str:
+    return str(shell("job", "show", str(job), "--json").json()["status"])
+
+
+# Up and down.
+
+
+def test_up_twice_and_down(fresh: Shell) -> None:
+    first = fresh("up", "--detach", "--json").json()
+    assert first["started"] is True
+    again = fresh("up")
+    assert again.code == 0
+    assert str(first["pid"]) in again.out
+    assert str(fresh.home) in again.out
+    began = time.monotonic()
+    assert fresh("down", "--json").json() == {"stopped": True, "pid": first["pid"], "home": str(fresh.home)}
+    assert time.monotonic() - began < 3
+    assert not _lives(first["pid"])
+    assert fresh("status").code == 3
+
+
+def test_two_starts_at_once_make_one_supervisor(fresh: Shell) -> None:
+    with fresh.start("up", "--detach", "--json") as one, fresh.start("up", "--detach", "--json") as other:
+        answers = [json.loads(process.communicate(timeout=WAIT_S)[0]) for process in (one, other)]
+    assert answers[0]["pid"] == answers[1]["pid"]
+
+
+def test_the_second_of_two_foreground_starts_is_refused(fresh: Shell) -> None:
+    starts = [fresh.start("up"), fresh.start("up")]
+    loser = until(lambda: next((start for start in starts if start.poll() is not None), None))
+    assert loser.returncode in (0, 4)
+    said = b"".join(loser.communicate())
+    assert (b"ALREADY_RUNNING" if loser.returncode == 4 else b"runs already") in said
+    until(lambda: fresh("status").code == 0)
+    assert fresh("down").code == 0
+    (winner,) = [start for start in starts if start is not loser]
+    winner.communicate(timeout=WAIT_S)
+    assert winner.returncode == 0
+
+
+def test_a_supervisor_that_cannot_start_says_why(fresh: Shell) -> None:
+    answer = fresh("up", "--detach", TQSTUDIO_LEASE_S="never")
+    assert answer.code == 2
+    assert answer.err.startswith("error: BAD_CONFIG: ")
+    assert "lease_s" in answer.err
+
+
+def test_status(up: Shell) -> None:
+    view = up("status", "--json").json()
+    assert {"supervisor", "jobs", "workers", "gates", "disk"} <= set(view)
+    assert {"pid", "version", "started_at"} <= set(view["supervisor"])
+    assert {"name", "kind", "status", "pid", "job"} <= set(view["workers"][0])
+    assert f"supervisor.pid {view['supervisor']['pid']}" in up("status", "--plain").out.splitlines()
+    assert "cpu-0" in up("status").out
+
+
+# process
+
+
+def test_process_makes_a_ladder_once(fresh: Shell, clips: Path, tmp_path: Path) -> None:
+    arguments = ("process", "-i", f"{clips}/short.mp4", "-o", str(tmp_path / "out"), "--resume", "--json")
+    done = fresh(*arguments)
+    assert done.code == 0, done.err
+    report = done.last_line()
+    assert set(report["summary"]) == {"total", "done", "failed", "cached", "cancelled", "seconds"}
+    assert (report["summary"]["total"], report["summary"]["done"]) == (1, 1)
+    (video,) = report["videos"]
+    assert set(video) == {"source", "slug", "status", "master", "renditions", "error"}
+    assert video["source"] == str(clips / "short.mp4")
+    assert video["status"] == "done"
+    assert video["error"] is None
+    assert Path(video["master"]).is_relative_to(tmp_path / "out")
+    assert Path(video["master"]).read_text().startswith("#EXTM3U")
+    made = [r for r in video["renditions"] if r["status"] == "completed"]
+    assert made
+    assert all(set(r) == {"name", "status", "segments_done", "segments_total"} for r in made)
+    assert all(r["segments_done"] == r["segments_total"] >= 1 for r in made)
+    assert fresh("status").code == 3, "it stops the supervisor that it started"
+
+    cached = fresh(*arguments)
+    assert cached.code == 0, cached.err
+    assert cached.last_line()["summary"]["cached"] == 1
+    (video,) = cached.last_line()["videos"]
+    assert video["status"] == "cached"
+    assert Path(video["master"]).is_file()
+    assert [r["name"] for r in video["renditions"] if r["status"] == "completed"] == [r["name"] for r in made]
+
+
+def test_process_goes_on_after_a_file_that_is_no_video(fresh: Shell, clips: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    names = [b"[red]x.mp4", b"caf\xe9.mp4", b"-y.mp4"]
+    for name in names:
+        Path(os.fsdecode(os.fsencode(folder) + b"/" + name)).write_bytes((clips / "short.mp4").read_bytes())
+    (folder / "text.mp4").write_text("not a video\n")
+    answer = fresh("process", "-i", str(folder), "-o", str(tmp_path / "out"))
+    assert answer.code == 1
+    assert "NO_MEDIA" in answer.out
+    assert "4 videos: 3 done, 1 failed" in answer.out
+    assert "[red]x.mp4: done" in answer.out
+    assert "caf\\xe9.mp4: done" in answer.out
+    assert sorted(path.name for path in folder.iterdir()) == sorted([*map(os.fsdecode, names), "text.mp4"])
+
+
+def test_process_refuses_workers_where_one_runs(up: Shell, clips: Path) -> None:
+    answer = up("process", "-i", f"{clips}/short.mp4", "--workers", "2")
+    assert answer.code == 4
+    assert answer.err.startswith("error: REFUSED: ")
+
+
+def test_an_unknown_profile_makes_no_job(up: Shell, clips: Path) -> None:
+    before = up("queue", "status", "--json").json()["total"]
+    answer = up("process", "-i", f"{clips}/short.mp4", "--profile", "nonsense", "--json")
+    assert answer.code == 2
+    assert answer.last_line()["error"]["code"] == "BAD_CONFIG"
+    assert "fast" in answer.err
+    assert up("queue", "status", "--json").json()["total"] == before
+
+
+def test_ctrl_c_leaves_the_rest_queued(up: Shell, clips: Path, tmp_path: Path) -> None:
+    source = tmp_path / "long.mp4"
+    source.write_bytes((clips / "long.mp4").read_bytes())
+    with up.start("process", "-i", str(source), "-o", str(tmp_path / "out"), "--json") as process:
+        until(lambda: up("job", "list", "-s", "in_progress", "--json").json()["jobs"])
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 130
+    assert b"1 of 1 videos are left in the queue" in err
+    assert json.loads(out.splitlines()[-1])["videos"][0]["status"] == "in_progress"
+    (job,) = up("job", "list", "-s", "in_progress", "--json").json()["jobs"]
+    _only(up("job", "cancel", str(job["id"]), "--json"))
+    until(lambda: _status_of(up, job["id"]) == "cancelled")
+
+
+# Jobs
+
+
+@pytest.fixture
+def held(up: Shell, clips: Path, tmp_path: Path) -> Iterator[int]:
+    """A job that waits, paused."""
+    source = tmp_path / "held.mp4"
+    source.write_bytes((clips / "short.mp4").read_bytes())
+    answer = up("add", str(source), "-o", str(tmp_path / "out"), "--hold", "--json")
+    job = _only(answer)["job"]
+    yield job
+    up("job", "cancel", str(job))
+    up("job", "delete", str(job))
+
+
+def test_a_job_through_its_life(up: Shell, held: int) -> None:
+    assert up("job", "list").out.splitlines()[0].split()[:2] == ["ID", "STATE"]
+    assert _status_of(up, held) == "paused"
+    assert _only(up("job", "resume", str(held), "--json"))["ok"] is True
+    until(lambda: _status_of(up, held) == "done")
+    commands = up("job", "command", str(held))
+    assert commands.code == 0
+    assert "ffmpeg" in commands.out
+    shown = up("job", "show", str(held))
+    assert "master.m3u8" in shown.out
+    assert up("job", "log", str(held)).code == 0
+
+    refused = up("job", "pause", str(held))
+    assert refused.code == 4
+    assert refused.err.startswith("error: REFUSED: ")
+
+    new = _only(up("job", "retranscode", str(held), "--json"))["new_job"]
+    assert new != held
+    until(lambda: _status_of(up, new) == "done")
+    said = up("events", "--job", str(new), "--json").out.splitlines()
+    assert [json.loads(line)["target"] for line in said if json.loads(line)["target"]][-1] == "done"
+
+
+def test_priority_delete_and_undelete(up: Shell, held: int) -> None:
+    def priority() -> int:
+        return int(up("job", "show", str(held), "--json").json()["priority"])
+
+    for wanted, expected in (("7", 7), ("+5", 12), ("-2", 10), ("=-3", -3)):
+        assert up("job", "priority", str(held), wanted).code == 0
+        assert priority() == expected
+    assert up("job", "delete", str(held)).code == 0
+    assert held not in [job["id"] for job in up("job", "list", "--json").json()["jobs"]]
+    assert up("job", "undelete", str(held)).code == 0
+    assert held in [job["id"] for job in up("job", "list", "--json").json()["jobs"]]
+    assert up("job", "cancel", str(held)).code == 0
+    assert up("job", "retry", str(held)).code == 0
+    until(lambda: _status_of(up, held) == "done")
+
+
+def test_a_job_that_does_not_exist(up: Shell) -> None:
+    assert up("job", "show", "99999").code == 4
+    answer = up("job", "cancel", "99999", "--json")
+    assert answer.code == 4
+    assert answer.json()["results"][0]["error"]["code"] == "NOT_FOUND"
+
+
+# The queue, folders, workers, events
+
+
+def test_pausing_the_queue_changes_no_job(up: Shell) -> None:
+    assert up("queue", "pause", "--reason", "maintenance").code == 0
+    gates = up("queue", "status", "--json").json()["gates"]
+    assert [gate["kind"] for gate in gates] == ["user"]
+    assert "held up" in up("status").out
+    assert up("queue", "resume").code == 0
+    assert up("queue", "status", "--json").json()["gates"] == []
+
+
+def test_a_drop_folder(up: Shell, clips: Path, tmp_path: Path) -> None:
+    drop = tmp_path / "drop"
+    drop.mkdir()
+    arguments = ("-o", str(tmp_path / "out"), "--settle", "0.2", "--json")
+    folder = up("folder", "add", str(drop), *arguments).json()
+    assert folder["path"] == str(drop)
+    (drop / ".film.part").write_bytes((clips / "short.mp4").read_bytes())
+    (drop / ".film.part").rename(drop / "film.mp4")
+    until(lambda: list((tmp_path / "out").glob("*/master.m3u8")))
+    assert up("folder", "edit", str(drop), "--priority", "5", "--json").json()["priority"] == 5
+    assert str(drop) in up("folder", "list").out
+    assert up("folder", "remove", str(folder["id"])).code == 0
+    assert str(drop) not in up("folder", "list").out
+
+
+def test_workers(up: Shell) -> None:
+    assert up("worker", "disable", "cpu-0").code == 0
+    assert up("worker", "list", "--json").json()["workers"][0]["enabled"] is False
+    assert up("worker", "enable", "cpu-0").code == 0
+    assert up("worker", "list", "--json").json()["workers"][0]["enabled"] is True
+    assert up("worker", "drain", "nobody").code == 4
+
+
+def test_events(up: Shell, held: int) -> None:
+    rows = list(csv.DictReader(io.StringIO(up("events", "--since", "1h", "--csv").out)))
+    assert str(held) in [row["job"] for row in rows]
+    assert [int(row["seq"]) for row in rows] == sorted(int(row["seq"]) for row in rows)
+    with up.start("events", "--follow", "--job", str(held), "--json") as process:
+        assert process.stdout is not None
+        assert json.loads(process.stdout.readline())["target"] == "paused"
+        up("job", "cancel", str(held))
+        assert json.loads(process.stdout.readline())["target"] == "cancelled"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=WAIT_S) == 130
+
+
+def test_doctor_asks_the_supervisor_too(up: Shell) -> None:
+    answer = up("doctor", "--json")
+    assert answer.code == 0, answer.out
+
+
+def test_commands_start_a_supervisor_and_say_so(fresh: Shell, clips: Path, tmp_path: Path) -> None:
+    answer = fresh("add", f"{clips}/short.mp4", "-o", str(tmp_path / "out"), "--hold")
+    assert answer.code == 0
+    assert "started one in the background" in answer.err
+    assert fresh("status").code == 0
+
+
+def test_the_demo_publishes_its_clips_and_stops(fresh: Shell) -> None:
+    done = fresh("demo")
+    assert done.code == 0, done.err
+    masters = [
+        Path(line) for line in done.out.splitlines() if line.endswith("/master.m3u8") and line[0] == "/"
+    ]
+    assert len(masters) >= 3
+    assert all(master.is_file() for master in masters)
+    assert fresh("status").code == 3
+    again = fresh("demo")
+    assert again.code == 0
+    assert "by an earlier demo" in again.err
+    assert again.out.splitlines()[-3:] == done.out.splitlines()[-3:]

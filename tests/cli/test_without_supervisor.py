@@ -1,0 +1,246 @@
+"""Exit codes, sentences and JSON of commands where no supervisor runs; none of them starts one."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tqstudio.cli.tree import VERBS
+
+from .conftest import Shell
+
+Here = Callable[..., int]
+READS = [
+    ("status",),
+    ("queue", "status"),
+    ("job", "list"),
+    ("job", "show", "1"),
+    ("job", "log", "1"),
+    ("job", "command", "1"),
+    ("events",),
+    ("events", "--follow"),
+    ("worker", "list"),
+    ("folder", "list"),
+]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_started(tmp_path: Path) -> object:
+    yield
+    assert not (tmp_path / "home" / "logs").exists()
+
+
+@pytest.mark.parametrize("arguments", READS, ids=" ".join)
+def test_reads_say_that_none_runs_and_start_none(
+    arguments: tuple[str, ...], here: Here, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert here(*arguments) == 3
+    said = capsys.readouterr()
+    assert said.out == ""
+    first, hint = said.err.splitlines()
+    assert first.startswith("error: NO_SUPERVISOR: ")
+    assert hint.endswith("tqstudio up --detach")
+
+
+@pytest.mark.parametrize("arguments", READS, ids=" ".join)
+def test_json_errors_are_json(
+    arguments: tuple[str, ...], here: Here, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert here(*arguments, "--json") == 3
+    error = json.loads(capsys.readouterr().out)["error"]
+    assert error["code"] == "NO_SUPERVISOR"
+    assert set(error) == {"code", "message", "hint"}
+
+
+def test_down_has_nothing_to_stop(here: Here, capsys: pytest.CaptureFixture[str]) -> None:
+    assert here("down") == 0
+    assert "no supervisor runs" in capsys.readouterr().out
+    assert here("down", "--json") == 0
+    assert json.loads(capsys.readouterr().out)["stopped"] is False
+
+
+def test_the_screen_needs_a_terminal(tqstudio: Shell) -> None:
+    answer = tqstudio()
+    assert answer.code == 2
+    assert answer.out == ""
+    assert answer.err.startswith("error: BAD_REQUEST: the terminal UI needs a terminal")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("nonsense",),
+        ("status", "--nonsense"),
+        ("up", "--workers", "0"),
+        ("up", "--workers", "many"),
+        ("job", "show"),
+        ("job", "show", "seven"),
+        ("job", "priority", "7"),
+        ("job", "priority", "seven", "+1"),
+        ("process",),
+        ("process", "-i", ".", "--order", "colour"),
+        ("events", "--since", "yesterday"),
+        ("events", "--json", "--csv"),
+        ("folder", "edit", "1"),
+        ("add",),
+    ],
+    ids=" ".join,
+)
+def test_wrong_usage_ends_with_2_and_one_sentence(
+    arguments: tuple[str, ...], here: Here, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert here(*arguments) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0].startswith("error: BAD_REQUEST: ")
+    assert len(lines) == 2
+    assert len(lines[1]) > len("  → ")
+
+
+@pytest.mark.parametrize("group", [name for name, verb in VERBS.items() if isinstance(verb, tuple)])
+def test_a_group_alone_shows_its_verbs(group: str, here: Here, capsys: pytest.CaptureFixture[str]) -> None:
+    assert here(group) == 2
+    assert "Commands:" in capsys.readouterr().out
+
+
+def _every_verb() -> list[tuple[str, ...]]:
+    verbs: list[tuple[str, ...]] = [()]
+    for name, verb in VERBS.items():
+        verbs.append((name,))
+        if isinstance(verb, tuple):
+            verbs += [(name, inner) for inner in verb[1]]
+    return verbs
+
+
+@pytest.mark.parametrize("verb", _every_verb(), ids=" ".join)
+def test_every_verb_has_help(verb: tuple[str, ...], here: Here, capsys: pytest.CaptureFixture[str]) -> None:
+    assert here(*verb, "--help") == 0
+    text = capsys.readouterr().out
+    assert text.startswith("Usage: tqstudio")
+    # A sentence of what it does stands below the usage line.
+    assert len(text.split("\n\n")[1].strip()) > 10
+
+
+def test_hidden_verbs_are_not_listed(here: Here, capsys: pytest.CaptureFixture[str]) -> None:
+    here("worker", "--help")
+    assert "  run " not in capsys.readouterr().out
+
+
+def test_version(here: Here, capsys: pytest.CaptureFixture[str]) -> None:
+    from tqstudio import __version__
+
+    assert here("--version") == 0
+    assert capsys.readouterr().out == f"tqstudio {__version__}\n"
+
+
+@pytest.mark.parametrize(("verb", "option"), [("process", "-i"), ("add", "--")])
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [("missing.mp4", "SOURCE_MISSING"), ("empty-folder", "NO_MEDIA"), ("fifo.mp4", "UNSUPPORTED")],
+)
+def test_paths_without_a_video(
+    verb: str,
+    option: str,
+    name: str,
+    code: str,
+    here: Here,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "empty-folder").mkdir()
+    (tmp_path / "empty-folder" / "notes.txt").write_text("no video")
+    os.mkfifo(tmp_path / "fifo.mp4")
+    path = tmp_path / name
+    assert here(verb, option, path) == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"error: {code}: ")
+    assert str(path) in said
+
+
+def test_one_missing_path_stops_all_before_anything_is_queued(
+    here: Here, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "there.mp4").write_bytes(b"x")
+    assert here("process", "-i", tmp_path / "there.mp4", "-i", tmp_path / "missing.mp4") == 2
+    assert "missing.mp4" in capsys.readouterr().err
+
+
+def test_an_output_that_is_a_file(here: Here, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "clip.mp4").write_bytes(b"x")
+    assert here("process", "-i", tmp_path / "clip.mp4", "-o", tmp_path / "clip.mp4") == 2
+    assert "is not a folder" in capsys.readouterr().err
+
+
+def test_a_setting_without_value(here: Here, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "clip.mp4").write_bytes(b"x")
+    assert here("process", "-i", tmp_path / "clip.mp4", "--set", "video.crf") == 2
+    assert "--set video.crf has no value" in capsys.readouterr().err
+
+
+def test_hostile_names_are_printed_as_text(tqstudio: Shell, tmp_path: Path) -> None:
+    for name in (b"[red]x.mp4", b"caf\xe9.mp4", b"a\n\x1b[31m.mp4", b"-y.mp4", b"a b'c\"d.mp4"):
+        answer = tqstudio("process", "-i", os.fsencode(tmp_path) + b"/" + name, PYTHONIOENCODING="ascii")
+        assert answer.code == 2
+        assert "\x1b" not in answer.err
+        assert len(answer.err.splitlines()) == 2
+    assert "[red]x.mp4" in tqstudio("add", "--", f"{tmp_path}/[red]x.mp4").err
+
+
+def test_home_option_is_tqstudio_home(here: Here, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert here("--home", tmp_path / "elsewhere", "status") == 3
+    assert str(tmp_path / "elsewhere") in capsys.readouterr().err
+
+
+def test_doctor_works_alone(here: Here, capsys: pytest.CaptureFixture[str]) -> None:
+    assert here("doctor", "--json") == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["ok"] is True
+    names = {check["name"] for check in answer["checks"]}
+    assert names >= {"home", "settings", "ffmpeg", "encoders", "disk", "sqlite", "clock", "supervisor"}
+
+
+def test_doctor_names_what_is_wrong(
+    here: Here, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TQSTUDIO_FFMPEG", "/nowhere/ffmpeg")
+    assert here("doctor", "--json") == 1
+    wrong = [check for check in json.loads(capsys.readouterr().out)["checks"] if not check["ok"]]
+    assert [check["name"] for check in wrong] == ["ffmpeg"]
+    assert wrong[0]["hint"]
+
+
+def test_profiles_are_listed(here: Here, capsys: pytest.CaptureFixture[str]) -> None:
+    assert here("profile", "list", "--json") == 0
+    profiles = {p["name"]: p for p in json.loads(capsys.readouterr().out)["profiles"]}
+    assert profiles["fast"]["rungs"] == ["720p", "480p", "360p"]
+    assert profiles["web"]["origin"] == "shipped"
+
+
+def test_a_broken_profile_does_not_hide_the_others(
+    here: Here, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "home" / "profiles").mkdir(parents=True)
+    (tmp_path / "home" / "profiles" / "mine.toml").write_text("crf = 7\n")
+    assert here("profile", "list") == 2
+    said = capsys.readouterr()
+    assert "web" in said.out
+    assert "mine.toml" in said.err
+    assert said.err.startswith("error: BAD_CONFIG: ")
+
+
+def test_a_reader_that_leaves_ends_the_command_quietly(tqstudio: Shell) -> None:
+    with tqstudio.start("--help") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(timeout=30) in (0, 1, 141)
+
+
+def test_python_dash_m_is_the_command(tqstudio: Shell) -> None:
+    answer = tqstudio("--version")
+    assert answer.code == 0
+    assert answer.out.startswith("tqstudio ")

@@ -1,0 +1,186 @@
+"""A real intake over real folders, with what it offers written down."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tqstudio.engine.intake import FolderState, Intake
+from tqstudio.engine.intake.scan import Findings, Scanner
+from tqstudio.engine.intake.watch import TreeWatch
+from tqstudio.engine.store.folders import FolderRow
+
+NEVER_S = 600.0
+"""An interval that does not pass within a test: what happens then has another cause."""
+
+
+def stamp(path: Path | bytes) -> tuple[int, int]:
+    found = os.stat(path)
+    return (found.st_size, found.st_mtime_ns)
+
+
+async def until(condition: Callable[[], object], *, timeout_s: float = 15) -> None:
+    """Wait for a condition of the running intake."""
+    async with asyncio.timeout(timeout_s):
+        while not condition():  # noqa: ASYNC110 - the conditions are states of the disk and of other threads
+            await asyncio.sleep(0.005)
+
+
+class World:
+    """The supervisor's side: what is offered, what it knows, what it refuses."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.offers: list[bytes] = []
+        self.known: dict[bytes, tuple[int, int]] = {}
+        self.asked = 0
+        self.looks = 0
+        """How often the whole folder was looked through."""
+        self.raises: dict[bytes, Exception] = {}
+        self.intake: Intake
+        self.row: FolderRow
+
+    async def offer(self, row: FolderRow, path: bytes) -> None:
+        assert path.startswith(row.path)
+        self.offers.append(path)
+        if os.path.basename(path) in self.raises:
+            raise self.raises[os.path.basename(path)]
+
+    async def tell_known(self, row: FolderRow) -> Mapping[bytes, tuple[int, int]]:
+        assert row.id == self.row.id
+        self.asked += 1
+        return dict(self.known)
+
+    @property
+    def names(self) -> list[bytes]:
+        """What was offered, relative to the drop folder."""
+        return [os.path.relpath(path, os.fsencode(self.root)) for path in self.offers]
+
+    @property
+    def state(self) -> FolderState:
+        return self.intake.states()[self.row.id]
+
+    @property
+    def skipped(self) -> dict[str, str]:
+        return dict(self.state.skipped)
+
+    async def offered(self, *names: bytes) -> None:
+        await until(lambda: set(names) <= set(self.names))
+
+    async def catch_up(self, name: str = "sentinel.mp4") -> None:
+        """Return when everything that happened before this call has been looked at.
+
+        A file renamed into place is offered without settling, and its hint comes behind all others.
+        """
+        (self.root / f"{name}.part").write_bytes(b"video")
+        os.rename(self.root / f"{name}.part", self.root / name)
+        await self.offered(name.encode())
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
+    root = tmp_path / "drop"
+    root.mkdir()
+    world = World(root)
+    world.row = make_row(root, output=tmp_path / "out")
+    everything = Scanner.everything
+
+    def count(self: Scanner, watch: TreeWatch | None) -> Findings:
+        try:
+            return everything(self, watch)
+        finally:
+            world.looks += 1
+
+    monkeypatch.setattr(Scanner, "everything", count)
+    return world
+
+
+def make_row(root: Path | bytes, *, output: Path, **rules: Any) -> FolderRow:
+    row = FolderRow(
+        id=1,
+        path=os.fsencode(root),
+        output_root=os.fsencode(output),
+        profile="web",
+        watch="inotify",
+        enabled=True,
+        recursive=True,
+        patterns=(),
+        settle_s=None,
+        priority=0,
+    )
+    return replace(row, **rules)
+
+
+def put(directory: Path, name: bytes) -> None:
+    """Write a file whose name need not be text."""
+    with open(os.path.join(os.fsencode(directory), name), "wb") as file:
+        file.write(b"video")
+
+
+@asynccontextmanager
+async def watching(
+    world: World, *, settle_s: float = 0.05, rescan_s: float = NEVER_S, **rules: Any
+) -> AsyncIterator[World]:
+    """An intake over the world's folder that has looked through it once."""
+    world.row = replace(world.row, **rules)
+    world.intake = Intake(
+        default_settle_s=settle_s, rescan_s=rescan_s, offer=world.offer, known=world.tell_known
+    )
+    await world.intake.set_folders([world.row])
+    await world.intake.start()
+    await until(lambda: world.looks)
+    try:
+        yield world
+    finally:
+        await world.intake.stop()
+
+
+_HOLD = """
+import os, sys
+handle = open(os.fsencode(sys.argv[1]), "r+b" if sys.argv[2] == "update" else "wb", buffering=0)
+handle.write(b"some of it")
+print("open", flush=True)
+for order in sys.stdin:
+    if order == "more\\n":
+        handle.write(b"and more")
+        print("written", flush=True)
+    else:
+        handle.close()
+        print("closed", flush=True)
+"""
+
+
+class Writer:
+    """Another process that has a file open for writing."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    async def tell(self, order: str) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{order}\n".encode())
+        await self._process.stdin.drain()
+        assert await self._process.stdout.readline()
+
+
+@asynccontextmanager
+async def writing(path: Path, mode: str = "create") -> AsyncIterator[Writer]:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", _HOLD, path, mode, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
+    )
+    try:
+        assert process.stdout is not None
+        assert await process.stdout.readline() == b"open\n"
+        yield Writer(process)
+    finally:
+        process.kill()
+        await process.communicate()

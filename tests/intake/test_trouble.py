@@ -1,0 +1,262 @@
+"""Folders that go away, limits of the system, lost hints, starting and stopping."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import shutil
+import subprocess
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from watchdog.observers.inotify_c import InotifyConstants, InotifyEvent, InotifyFD, Mask, WatchDescriptor
+
+from tqstudio.engine.intake import Intake, troubles
+from tqstudio.engine.intake.scan import Scanner
+from tqstudio.engine.intake.watch import TreeWatch
+
+from .conftest import World, make_row, until, watching
+
+
+def _code(world: World) -> str | None:
+    problem = world.state.problem
+    return problem and problem[0]
+
+
+def test_a_folder_that_goes_away_is_a_problem_until_it_is_back(world: World) -> None:
+    async def run() -> None:
+        async with watching(world, rescan_s=0.3):
+            await world.catch_up()
+            shutil.rmtree(world.root)
+            await until(lambda: _code(world) == "SOURCE_MISSING")
+            assert "is gone" in world.state.problem[1]  # type: ignore[index]
+            world.root.mkdir()
+            await until(lambda: world.state.problem is None)
+            # The new folder is watched: the file is renamed into place, and settles by no other way so soon.
+            await world.catch_up("after.mp4")
+
+    asyncio.run(run())
+
+
+def test_a_folder_that_is_there_only_later(world: World) -> None:
+    world.root.rmdir()
+
+    async def run() -> None:
+        async with watching(world, rescan_s=0.2):
+            await until(lambda: _code(world) == "SOURCE_MISSING")
+            world.root.write_bytes(b"a file")
+            await until(lambda: "not a folder" in str(world.state.problem))
+            world.root.unlink()
+            world.root.mkdir()
+            (world.root / "a.mp4").write_bytes(b"video")
+            await world.offered(b"a.mp4")
+            assert world.state.problem is None
+
+    asyncio.run(run())
+
+
+def _mount(*command: str) -> None:
+    if subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("mounting is not allowed here")
+
+
+def test_a_mount_that_comes_and_goes(world: World) -> None:
+    mount = ("mount", "-t", "tmpfs", "-o", "size=1m", "none", str(world.root))
+    _mount(*mount)
+
+    async def run() -> None:
+        async with watching(world, rescan_s=0.3):
+            await world.catch_up()
+            await asyncio.to_thread(subprocess.run, ("umount", str(world.root)), check=True)
+            await asyncio.to_thread(subprocess.run, mount, check=True)
+            (world.root / "new.mp4").write_bytes(b"video")
+            await world.offered(b"new.mp4")
+            await world.catch_up("watched-again.mp4")
+
+    try:
+        asyncio.run(run())
+    finally:
+        subprocess.run(("umount", str(world.root)), check=False)
+
+
+@pytest.mark.parametrize("below_only", [False, True])
+def test_when_the_limit_of_watches_is_reached_the_folder_is_polled(
+    world: World, monkeypatch: pytest.MonkeyPatch, below_only: bool
+) -> None:
+    (world.root / "sub").mkdir()
+    add = InotifyFD.add_callback
+
+    def full(self: InotifyFD, path: bytes, *rest: Any) -> WatchDescriptor:
+        if below_only and path == os.fsencode(world.root):
+            return add(self, path, *rest)
+        raise OSError(errno.ENOSPC, "inotify watch limit reached")
+
+    monkeypatch.setattr(InotifyFD, "add_callback", full)
+
+    async def run() -> None:
+        async with watching(world, rescan_s=0.2):
+            await until(lambda: world.state.problem is not None)
+            assert world.state.watch == "polling"
+            assert "fs.inotify.max_user_watches" in world.state.problem[2]  # type: ignore[index]
+            (world.root / "sub/a.mp4").write_bytes(b"video")
+            await world.offered(b"sub/a.mp4")
+            monkeypatch.undo()
+            await until(lambda: world.state.problem is None)
+            await until(lambda: world.state.watch == "inotify")
+
+    asyncio.run(run())
+
+
+def test_when_there_is_no_inotify_descriptor_the_folder_is_polled(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_left(*_: object) -> int:
+        raise OSError(errno.EMFILE, "inotify instance limit reached")
+
+    monkeypatch.setattr(InotifyFD, "_create_inotify_fd", none_left)
+
+    async def run() -> None:
+        async with watching(world, rescan_s=0.2):
+            await until(lambda: "fs.inotify.max_user_instances" in str(world.state.problem))
+            (world.root / "a.mp4").write_bytes(b"video")
+            await world.offered(b"a.mp4")
+            monkeypatch.undo()
+            await until(lambda: world.state.problem is None)
+            await world.catch_up()
+
+    asyncio.run(run())
+
+
+def test_after_an_overflow_everything_is_looked_through(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[InotifyFD] = []
+    start = InotifyFD.start
+
+    def remember(self: InotifyFD) -> None:
+        opened.append(self)
+        start(self)
+
+    monkeypatch.setattr(InotifyFD, "start", remember)
+
+    async def run() -> None:
+        async with watching(world):
+            await world.catch_up()
+            lost = asyncio.Event()
+            loop = asyncio.get_running_loop()
+            monkeypatch.setattr(TreeWatch, "on_event", lambda *_: loop.call_soon_threadsafe(lost.set))
+            (world.root / "a.mp4").write_bytes(b"video")
+            await lost.wait()
+            overflow = InotifyEvent(WatchDescriptor(-1), Mask(InotifyConstants.IN_Q_OVERFLOW), 0, b"")
+            opened[0].handle_event(overflow)
+            await world.offered(b"a.mp4")
+
+    asyncio.run(run())
+
+
+def test_a_burst_of_hints_loses_no_file(world: World) -> None:
+    async def run() -> None:
+        async with watching(world):
+            for number in range(300):
+                (world.root / f"d{number % 7}").mkdir(exist_ok=True)
+                (world.root / f"d{number % 7}" / f"{number}.mp4").write_bytes(b"video")
+            await until(lambda: len(world.offers) >= 300)
+            await world.catch_up()
+
+    asyncio.run(run())
+    assert len(world.offers) == len(set(world.offers)) == 301
+
+
+def test_a_sub_folder_that_may_not_be_read_is_named(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    (world.root / "closed").mkdir()
+    (world.root / "open.mp4").write_bytes(b"video")
+    scandir = os.scandir
+
+    def refuse(path: bytes) -> Any:
+        if path.endswith(b"closed"):
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+
+    async def run() -> None:
+        async with watching(world):
+            await world.offered(b"open.mp4")
+            assert "may not be read" in world.skipped["closed"]
+
+    asyncio.run(run())
+
+
+def test_a_folder_that_does_not_answer_holds_up_no_other(
+    world: World, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    answer = threading.Event()
+    everything = Scanner.everything
+    dead = make_row(tmp_path / "dead", output=tmp_path / "out", id=2)
+
+    def hang(self: Scanner, watch: TreeWatch | None) -> Any:
+        if self._root == dead.path:
+            answer.wait()
+        return everything(self, watch)
+
+    monkeypatch.setattr(Scanner, "everything", hang)
+    monkeypatch.setattr(troubles, "SLOW_S", 0.1)
+
+    async def run() -> None:
+        async with watching(world):
+            await world.intake.set_folders([dead, world.row])
+            await world.catch_up()
+            await until(lambda: "takes more than" in str(world.intake.states()[2].problem))
+
+    try:
+        asyncio.run(run())
+    finally:
+        answer.set()
+
+
+def test_a_look_that_fails_is_followed_by_another(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    (world.root / "a.mp4").write_bytes(b"video")
+    everything = Scanner.everything
+    calls = 0
+
+    def fail_once(self: Scanner, watch: TreeWatch | None) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise RuntimeError("a bug")
+        return everything(self, watch)
+
+    monkeypatch.setattr(Scanner, "everything", fail_once)
+
+    async def run() -> None:
+        async with watching(world, rescan_s=0.1):
+            await world.offered(b"a.mp4")
+
+    asyncio.run(run())
+
+
+def test_start_and_stop_may_come_in_any_order_and_leave_no_thread(world: World) -> None:
+    before = set(threading.enumerate())
+
+    async def run() -> None:
+        intake = Intake(default_settle_s=0, rescan_s=1, offer=world.offer, known=world.tell_known)
+        await intake.stop()
+        intake.rescan_soon()
+        await intake.set_folders([world.row])
+        assert intake.states()[1].watch == "inotify"
+        await intake.start()
+        await intake.start()
+        (world.root / "a.mp4").write_bytes(b"video")
+        await world.offered(b"a.mp4")
+        await intake.stop()
+        await intake.stop()
+
+    asyncio.run(run())
+    deadline = time.monotonic() + 10
+    while set(threading.enumerate()) - before and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not set(threading.enumerate()) - before

@@ -1,0 +1,72 @@
+"""What /proc tells: who writes to a file, and what file system a folder is on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+from tqstudio.engine.intake import mounts
+from tqstudio.engine.intake.settling import Identity
+from tqstudio.engine.intake.writers import open_for_writing
+
+from .conftest import writing
+
+
+def _identity(path: Path | bytes) -> Identity:
+    found = os.stat(path)
+    return (found.st_dev, found.st_ino)
+
+
+def test_only_files_open_for_writing_are_named(tmp_path: Path) -> None:
+    odd = os.path.join(os.fsencode(tmp_path), b"odd\n\xff.mp4")
+    read, idle, linked = tmp_path / "read.mp4", tmp_path / "idle.mp4", tmp_path / "linked.mp4"
+    for path in (read, idle):
+        path.write_bytes(b"video")
+
+    async def run() -> None:
+        async with writing(Path(os.fsdecode(odd))) as writer, writing(idle, "update"):
+            os.link(odd, linked)
+            wanted = {_identity(path): os.fsencode(path) for path in (linked, read, idle)}
+            assert open_for_writing(wanted) == {_identity(odd), _identity(idle)}
+            await writer.tell("close")
+            assert open_for_writing(wanted) == {_identity(idle)}
+
+    with open(read, "rb"):
+        asyncio.run(run())
+    assert open_for_writing({}) == set()
+
+
+TABLE = rb"""22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
+30 22 0:40 / /mnt/nas rw,relatime shared:9 master:2 - nfs4 nas:/export rw
+31 22 0:41 / /mnt/two\040words rw - cifs //host/share rw
+32 22 0:42 / /mnt/local rw - ext4 /dev/sdb1 rw
+33 32 0:43 / /mnt/local rw - fuse.sshfs me@host: rw
+34 30 0:44 / /mnt/nas/scratch rw - xfs /dev/sdc1 rw
+35 22 8:5 / /mnt/usb rw - fuseblk /dev/sdd1 rw
+broken line
+"""
+
+
+def test_the_innermost_latest_mount_decides(tmp_path: Path) -> None:
+    table = tmp_path / "mountinfo"
+    table.write_bytes(TABLE)
+    expected = {
+        b"/srv/drop": "ext4",
+        b"/mnt/nas": "nfs4",
+        b"/mnt/nas/a/b": "nfs4",
+        b"/mnt/nas2": "ext4",
+        b"/mnt/nas/scratch/x": "xfs",
+        b"/mnt/two words/x": "cifs",
+        b"/mnt/local/x": "fuse.sshfs",
+        b"/mnt/usb/x": "fuseblk",
+    }
+    kinds = {path: mounts.file_system(path, mounts=str(table)) for path in expected}
+    assert kinds == expected
+    blind = {path for path in expected if mounts.is_blind(path, mounts=str(table))}
+    assert blind == {b"/mnt/nas", b"/mnt/nas/a/b", b"/mnt/two words/x", b"/mnt/local/x"}
+
+
+def test_without_a_table_nothing_is_blind(tmp_path: Path) -> None:
+    assert mounts.file_system(b"/srv", mounts=str(tmp_path / "none")) == ""
+    assert not mounts.is_blind(b"/srv", mounts=str(tmp_path / "none"))

@@ -1,0 +1,71 @@
+"""The UI in a headless terminal, on a frozen clock, with a supervisor in memory."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from tqstudio.home import Home
+from tqstudio.ui.app import StudioApp
+from tqstudio.ui.symbols import UNICODE
+
+from .fake_door import NOW, FakeDoor
+
+MakeApp = Callable[..., StudioApp]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run coroutine tests, each in an event loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = pyfuncitem._fixtureinfo.argnames
+    asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+    return True
+
+
+@pytest.fixture(autouse=True)
+def _still(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NO_COLOR", "TQSTUDIO_ASCII", "SSH_CONNECTION"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("textual.constants.TEXTUAL_ANIMATIONS", "none", raising=False)
+
+
+@pytest.fixture
+def door() -> FakeDoor:
+    return FakeDoor()
+
+
+@pytest.fixture
+def make_app(door: FakeDoor, tmp_path: Path) -> MakeApp:
+    def make(**more: Any) -> StudioApp:
+        options = {"home": Home(tmp_path), "now": lambda: NOW, "glyphs": UNICODE, "theme": "ink"} | more
+        return StudioApp(options.pop("door_factory", lambda: door), **options)
+
+    return make
+
+
+async def until(pilot: Pilot[None], condition: Callable[[], object], what: str = "") -> None:
+    """Wait for a condition, message by message."""
+    for _ in range(400):
+        if condition():
+            await pilot.pause()
+            return
+        await pilot.pause(0.01)
+    raise AssertionError(f"never came true: {what or condition}")
+
+
+async def loaded(pilot: Pilot[None]) -> StudioApp:
+    """The app once it shows the queue and follows the stream."""
+    app = pilot.app
+    assert isinstance(app, StudioApp)
+    await until(pilot, lambda: app.studio.model.up and app.studio.model.jobs.loaded, "the queue is loaded")
+    app._paint_now()
+    await pilot.pause()
+    return app

@@ -1,0 +1,203 @@
+"""The registry is complete and free of clashes; keys that cannot act say why; nothing is lost unasked."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+import pytest
+from textual.widgets import Button
+
+from tqstudio.ui.actions import ACTIONS, View, actions_of, bindings_of, enabled, label
+from tqstudio.ui.app import VIEWS, StudioApp, view_class
+from tqstudio.ui.screens.dialogs import ChooseQualities, Confirm
+from tqstudio.ui.screens.job import JobScreen
+from tqstudio.ui.screens.text import TextScreen
+from tqstudio.ui.target import Target
+from tqstudio.ui.widgets.tick import Tick
+
+from .conftest import MakeApp, loaded, until
+from .fake_door import FakeDoor, sample_jobs
+from .test_queue import current
+
+EVERY_VIEW: tuple[View, ...] = get_args(View)
+
+KEYS = {
+    "everywhere": [
+        "question_mark",
+        "colon",
+        "ctrl+p",
+        "slash",
+        "escape",
+        "1",
+        "2",
+        "3",
+        "4",
+        "tab",
+        "t",
+        "q",
+    ],
+    "lists": ["j", "k", "up", "down", "g", "G", "home", "end", "ctrl+u", "ctrl+d", "pageup", "pagedown"],
+    "marks": ["space", "a", "u", "s", "f", "F", "enter", "y"],
+    "job": ["p", "x", "r", "e", "R", "plus", "minus", "D", "l", "c", "i"],
+    "queue": ["P", "n"],
+}
+"""The keys that the screens promise."""
+
+
+@pytest.mark.parametrize("view", EVERY_VIEW)
+def test_no_key_means_two_things(view: View) -> None:
+    keys = [key for action in actions_of(view) for key in action.keys]
+    assert len(keys) == len(set(keys))
+
+
+def test_every_action_has_key_word_and_sentence() -> None:
+    names = [action.name for action in ACTIONS]
+    assert len(names) == len(set(names))
+    for action in ACTIONS:
+        assert action.keys, action.name
+        assert action.text, action.name
+        assert len(action.help) > 5, action.name
+        assert action.views, action.name
+
+
+def test_the_queue_has_every_promised_key() -> None:
+    known = {key for action in actions_of("queue") for key in action.keys}
+    assert {key for keys in KEYS.values() for key in keys} <= known
+
+
+@pytest.mark.parametrize("view", EVERY_VIEW)
+def test_every_action_is_carried_out_somewhere(view: View) -> None:
+    screen = view_class(view) if view in VIEWS else {"job": JobScreen, "text": TextScreen}[view]
+    for action in actions_of(view):
+        assert hasattr(screen, f"do_{action.name}") or hasattr(StudioApp, f"do_{action.name}"), action.name
+
+
+@pytest.mark.parametrize("view", EVERY_VIEW)
+def test_bindings_can_be_remapped_one_by_one(view: View) -> None:
+    ids = [binding.id for binding in bindings_of(view)]  # type: ignore[union-attr]
+    assert len(ids) == len(set(ids))
+
+
+def test_the_footer_offers_what_a_job_allows() -> None:
+    by_status = {row["status"]: Target.of(row) for row in sample_jobs()}
+    by_name = {action.name: action for action in ACTIONS}
+    assert enabled(by_name["retranscode"], by_status["done"])
+    assert not enabled(by_name["retranscode"], by_status["in_progress"])
+    assert enabled(by_name["retry"], by_status["failed"])
+    assert not enabled(by_name["pause"], by_status["done"])
+    assert label(by_name["pause"], by_status["paused"]) == "resume"
+    assert label(by_name["pause"], by_status["in_progress"]) == "pause"
+
+
+def messages(app: StudioApp) -> str:
+    return "\n".join(note.message for note in app._notifications)
+
+
+async def test_a_key_that_cannot_act_says_why(make_app: MakeApp, door: FakeDoor) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("r")
+        await until(pilot, lambda: "job 319 is running; use restart" in messages(app))
+        await pilot.press("G", "p")
+        await until(pilot, lambda: "is done; there is nothing left to pause" in messages(app))
+        assert not door.operations()
+
+
+async def test_a_refused_action_shows_error_and_hint(make_app: MakeApp, door: FakeDoor) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        # The job has ended in the meantime; the UI does not know yet.
+        door.jobs[0] = door.jobs[0] | {"status": "done"}
+        await pilot.press("p")
+        await until(pilot, lambda: "nothing left to pause – see the reason" in messages(app))
+
+
+async def test_cancel_asks_and_keeps_by_default(make_app: MakeApp, door: FakeDoor) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("x")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        assert isinstance(app.focused, Button)
+        assert str(app.focused.label) == "Keep it running"
+        said = " ".join(str(label.content) for label in app.screen.query("Label"))
+        assert "segment in flight" in said
+        assert "225 finished segments stay for a later retry" in said
+        await pilot.press("enter")
+        await until(pilot, lambda: not isinstance(app.screen, Confirm))
+        assert not door.operations()
+        await pilot.press("x")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        await pilot.press("y")
+        await until(pilot, lambda: door.operations())
+        assert door.operations() == [{"operation": "cancel", "ids": [319]}]
+
+
+async def test_cancelling_what_has_no_work_does_not_ask(make_app: MakeApp, door: FakeDoor) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        await loaded(pilot)
+        await pilot.press("j", "j", "j", "x")
+        await until(pilot, lambda: door.operations())
+        assert door.operations() == [{"operation": "cancel", "ids": [322]}]
+
+
+async def test_pause_shows_at_once_and_resumes(make_app: MakeApp, door: FakeDoor) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("j", "j", "j", "p")
+        await until(pilot, lambda: (row := app.studio.model.jobs.row(322)) and row["status"] == "paused")
+        await until(pilot, lambda: current(app) == 322)
+        await pilot.press("p")
+        await until(pilot, lambda: len(door.operations()) == 2)
+        assert [body["operation"] for body in door.operations()] == ["pause", "resume"]
+
+
+async def test_retranscode_chooses_qualities(make_app: MakeApp, door: FakeDoor) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("G", "e")
+        await until(pilot, lambda: isinstance(app.screen, ChooseQualities))
+        assert [tick.value for tick in app.screen.query(Tick)] == [True, True, True]
+        await pilot.press("space", "enter")
+        await until(pilot, lambda: door.operations())
+        assert door.operations() == [
+            {"operation": "retranscode", "ids": [314], "renditions": ["720p", "480p"]}
+        ]
+        await until(pilot, lambda: "new job 400" in messages(app))
+
+
+async def test_all_qualities_means_no_list(make_app: MakeApp, door: FakeDoor) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("G", "e")
+        await until(pilot, lambda: isinstance(app.screen, ChooseQualities))
+        await pilot.press("enter")
+        await until(pilot, lambda: door.operations())
+        assert door.operations() == [{"operation": "retranscode", "ids": [314]}]
+
+
+async def test_priority_by_key_and_by_number(make_app: MakeApp, door: FakeDoor) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("j", "j", "j", "plus")
+        await until(pilot, lambda: len(door.operations()) == 1)
+        await pilot.press("equals_sign")
+        await until(pilot, lambda: len(app.screen_stack) == 3)
+        await pilot.press("backspace", "backspace", *"42", "enter")
+        await until(pilot, lambda: len(door.operations()) == 2)
+        assert door.operations() == [
+            {"operation": "priority", "ids": [322], "delta": 1},
+            {"operation": "priority", "ids": [322], "priority": 42},
+        ]
+
+
+async def test_a_job_that_slips_under_the_cursor_is_not_hit(make_app: MakeApp, door: FakeDoor) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("j", "j", "j")
+        window = app.studio.model.jobs
+        window.show(
+            {"jobs": [r for r in door.jobs if r["id"] != 322], "total": 13, "before": None, "after": None}
+        )
+        await app.perform("pause")
+        await until(pilot, lambda: "look, and press again" in messages(app))
+        assert not door.operations()

@@ -1,0 +1,166 @@
+"""Start, loss of the supervisor, views, copying, leaving."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tqstudio.home import Home
+from tqstudio.ui import run
+from tqstudio.ui.app import StudioApp
+from tqstudio.ui.model import Link
+from tqstudio.ui.screens.job import JobScreen
+from tqstudio.ui.screens.text import TextScreen
+
+from .conftest import MakeApp, loaded, until
+from .fake_door import FakeDoor, sample_jobs
+from .test_queue import text_of
+
+
+def notice_of(app: StudioApp) -> str:
+    notice = app.screen.query_one("#notice")
+    return " ".join(notice.render_line(y).text.strip() for y in range(notice.size.height))
+
+
+def test_without_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(FakeDoor, home=Home(tmp_path)) == 2
+    assert "needs a terminal" in capsys.readouterr().err
+
+
+def test_the_ui_loads_no_engine_and_no_http_before_it_paints() -> None:
+    code = (
+        "import sys, tqstudio.ui, tqstudio.ui.app\n"
+        "heavy = ('tqstudio.engine', 'httpx', 'pydantic', 'sqlalchemy')\n"
+        "print([name for name in sys.modules if name.startswith(heavy)])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_the_model_knows_no_terminal() -> None:
+    code = (
+        "import sys, tqstudio.ui.feed, tqstudio.ui.model\n"
+        "print('textual' in sys.modules, 'rich' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.strip() == "False False"
+
+
+async def test_it_paints_before_the_supervisor_answers(make_app: MakeApp) -> None:
+    def no_door() -> FakeDoor:
+        raise AssertionError("asked before the first picture")
+
+    app = make_app(door_factory=no_door)
+    app._begin = lambda: None  # type: ignore[method-assign]
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "connecting" in app.screen.query_one("#header").render_line(0).text)
+
+
+async def test_it_comes_back_and_goes_on_from_the_last_event(make_app: MakeApp, door: FakeDoor) -> None:
+    async with make_app(backoff_s=(0.02,)).run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        door.happened("pause", 319)
+        await until(pilot, lambda: app.studio.model.last_seq == 907)
+        door.down = True
+        door.drop()
+        await until(pilot, lambda: app.studio.model.connection.link is Link.LOST)
+        app._paint_now()
+        await until(pilot, lambda: "tqstudio up --detach starts it" in notice_of(app))
+        assert any("holiday" in line for line in text_of(app))
+        door.happened("resume", 319)
+        door.down = False
+        await until(pilot, lambda: app.studio.model.up and app.studio.model.last_seq == 908)
+        assert door.asked_after == [906, 907]
+        app._paint_now()
+        await until(pilot, lambda: not notice_of(app))
+
+
+async def test_a_reset_reads_everything_anew(make_app: MakeApp, door: FakeDoor) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        door.jobs = sample_jobs()[:3]
+        door.events = door.events[-1:]
+        door.push("reset", {"oldest": 906})
+        await until(pilot, lambda: len(app.studio.model.jobs) == 3)
+        assert door.asked_after == [906, 906]
+
+
+async def test_a_shut_gate_says_what_to_do(make_app: MakeApp, door: FakeDoor) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("P")
+        await until(pilot, lambda: "P lets it go on" in notice_of(app))
+        await pilot.press("P")
+        await until(pilot, lambda: not notice_of(app))
+        assert not door.gates
+
+
+async def test_every_view_and_back(make_app: MakeApp) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        for key, word in (("2", "gpu-1"), ("3", "/srv/upload"), ("4", "fail retryable")):
+            await pilot.press(key)
+            await until(
+                pilot,
+                lambda word=word: any(
+                    word in line.text
+                    for view in app._full_screens()[0].line_views()
+                    for line in view._shown.values()
+                ),
+                f"{word} is shown",
+            )
+        await pilot.press("escape")
+        assert app._full_screens()[0].VIEW == "queue"
+
+
+async def test_the_job_and_its_texts(make_app: MakeApp) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, JobScreen) and app.screen.detail)
+        await pilot.press("y")
+        assert (
+            app.clipboard
+            == "ffmpeg -nostdin -i file:/srv/upload/holiday-2026.mp4 -c:v libx264 -f hls index.m3u8"
+        )
+        await pilot.press("l")
+        await until(pilot, lambda: isinstance(app.screen, TextScreen) and app.screen._text.count() == 200)
+        assert isinstance(app.screen, TextScreen)
+        await until(pilot, lambda: app.screen._text.cursor == 199, "a log shows its end")
+        await pilot.press("escape", "escape")
+        await until(pilot, lambda: app.screen_stack[-1].VIEW == "queue")
+
+
+async def test_leaving_is_immediate(make_app: MakeApp) -> None:
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await loaded(pilot)
+        await pilot.press("q")
+        await until(pilot, lambda: not app.is_running or app._exit)
+    assert app.return_code == 0
+
+
+async def test_too_small_a_terminal_says_so(make_app: MakeApp) -> None:
+    async with make_app().run_test(size=(59, 20)) as pilot:
+        app = await loaded(pilot)
+        assert app.screen.query_one("#too-small").display
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, lambda: not app.screen.query_one("#too-small").display)
+
+
+async def test_unknown_messages_are_passed_over(make_app: MakeApp, door: FakeDoor) -> None:
+    async with make_app(backoff_s=(0.02,)).run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        door.push("something new", {})
+        door.push("progress", {"not": "understood"})
+        await until(pilot, lambda: "not understood" in app.studio.model.connection.reason)
+        await until(pilot, lambda: app.studio.model.up)
+        door.happened("create", 319)
+        await until(pilot, lambda: app.studio.model.last_seq == 907)

@@ -1,0 +1,115 @@
+"""Lines, bars, numbers: the small parts from which every screen is drawn."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.cells import cell_len
+from rich.style import Style
+
+from tqstudio.ui import format as fmt
+from tqstudio.ui.line import Line, changed_spans, fit, fit_name, wrap
+from tqstudio.ui.query import FilterError, Query, parse
+from tqstudio.ui.symbols import ASCII, UNICODE, choose_glyphs
+from tqstudio.ui.widgets.bars import bar_text
+
+NAMES = st.text(st.sampled_from("abc ._-é夏の旅\u0301[]/"), max_size=60)
+RED, BLUE = Style(color="red"), Style(color="blue")
+
+
+@given(NAMES, st.integers(1, 60))
+def test_names_fit(name: str, width: int) -> None:
+    assert cell_len(fit(name, width)) <= width
+    assert cell_len(fit_name(name, width)) <= width
+
+
+@given(st.lists(st.tuples(NAMES, st.integers(0, 30)), max_size=6), st.integers(1, 80))
+def test_a_line_is_as_wide_as_asked(columns: list[tuple[str, int]], width: int) -> None:
+    line = Line(width, Style())
+    for text, cells in columns:
+        line.cell(text, cells).gap()
+    assert cell_len(line.strip().text) == width
+
+
+def test_the_end_of_a_name_stays() -> None:
+    assert fit_name("lecture-about-everything-part-04.mp4", 20).endswith("04.mp4")
+
+
+def test_only_what_changed_is_painted() -> None:
+    old = Line(40, Style()).add("holiday.mp4").to(20).add("61%", RED).strip()
+    new = Line(40, Style()).add("holiday.mp4").to(20).add("62%", RED).strip()
+    other = Line(40, Style()).add("holiday.mp4").to(20).add("61%", BLUE).strip()
+    assert changed_spans(old, new) == [(21, 1)]
+    assert changed_spans(old, other) == [(20, 3)]
+    assert changed_spans(old, old) == []
+
+
+@given(st.floats(0, 100), st.integers(4, 60), st.sampled_from([UNICODE, ASCII]))
+def test_a_bar_is_full_only_at_the_end(progress: float, width: int, glyphs: object) -> None:
+    filled, rest = bar_text(progress, width, glyphs)  # type: ignore[arg-type]
+    assert len(filled) + len(rest) == width
+    assert (progress > 0) == bool(filled)
+    full = glyphs.bar[-1] * width  # type: ignore[attr-defined]
+    assert (filled == full) == (progress >= 100)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(None, ""), (0, "00:00"), (220, "03:40"), (4200, "1h10"), (180_000, "2d 2h")]
+)
+def test_durations(seconds: float | None, text: str) -> None:
+    assert fmt.clock_duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0B"), (999, "999B"), (812 << 30, "812G"), (1_500_000_000, "1.4G")]
+)
+def test_sizes(count: int, text: str) -> None:
+    assert fmt.size(count) == text
+
+
+def test_numbers_are_honest() -> None:
+    assert fmt.percent(99.97) == "99%"
+    assert fmt.percent(100) == "100%"
+    assert fmt.speed(2.13) == "2.1×"
+
+
+def test_control_characters_reach_no_terminal() -> None:
+    assert fmt.plain("a\x1b[31mb\nc") == "a\\x1b[31mb\\nc"
+
+
+def test_filter_lines() -> None:
+    assert parse("state:running,failed summer film", "newest") == Query(
+        ("in_progress", "failed"), "summer film", "newest"
+    )
+    assert parse("state:running,failed summer film").line() == "state:running,failed summer film"
+    assert parse("") == Query()
+    with pytest.raises(FilterError, match="'nope'"):
+        parse("state:nope")
+
+
+def test_wrapping_loses_nothing() -> None:
+    assert wrap("one two three", 7) == ["one two", "three"]
+    assert "".join(wrap("x" * 25, 10)) == "x" * 25
+
+
+@pytest.mark.parametrize(
+    ("environ", "encoding", "glyphs"),
+    [
+        ({}, "utf-8", UNICODE),
+        ({}, "ascii", ASCII),
+        ({"TQSTUDIO_ASCII": "1"}, "utf-8", ASCII),
+        ({"TERM": "linux"}, "utf-8", ASCII),
+        ({"TQSTUDIO_ASCII": "0", "TERM": "linux"}, "utf-8", UNICODE),
+    ],
+)
+def test_the_glyph_set(environ: dict[str, str], encoding: str, glyphs: object) -> None:
+    assert choose_glyphs(environ, encoding) is glyphs
+
+
+def test_ascii_is_ascii_and_no_state_shares_a_sign() -> None:
+    for glyphs in (UNICODE, ASCII):
+        signs = list(glyphs.states.values())
+        assert len(signs) == len(set(signs))
+        assert all(cell_len(sign) == 1 for sign in signs)
+    assert all(sign.isascii() for sign in ASCII.states.values())

@@ -1,0 +1,216 @@
+"""The queue: the cursor stays on its job, filters, marks, long lists."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from textual.widgets import Input
+
+from tqstudio import sources
+from tqstudio.ui.app import StudioApp
+from tqstudio.ui.screens.dialogs import AskPath
+from tqstudio.ui.screens.queue import QueueScreen
+from tqstudio.ui.widgets.job_list import JobList
+
+from .conftest import MakeApp, loaded, until
+from .fake_door import FakeDoor, job_row, many_jobs
+
+
+def queue_of(app: StudioApp) -> QueueScreen:
+    screen = app.screen_stack[1]
+    assert isinstance(screen, QueueScreen)
+    return screen
+
+
+def current(app: StudioApp) -> int | None:
+    row = queue_of(app).current()
+    return row["id"] if row else None
+
+
+def text_of(app: StudioApp) -> list[str]:
+    """The lines of the job list as they stand on the screen."""
+    jobs = queue_of(app).list
+    return [jobs.render_line(y).text for y in range(jobs.size.height)]
+
+
+async def test_new_rows_do_not_move_the_cursor_off_its_job(make_app: MakeApp, door: FakeDoor) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("j", "j")
+        assert current(app) == 321
+        door.jobs.insert(0, job_row(500, "first.mp4", "in_progress"))
+        door.jobs.insert(1, job_row(501, "second.mp4", "in_progress"))
+        door.happened("create", 500)
+        await until(pilot, lambda: app.studio.model.jobs.index_of(501) == 1, "the new rows are shown")
+        assert current(app) == 321
+
+
+async def test_the_cursor_follows_a_job_that_moves(make_app: MakeApp, door: FakeDoor) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        assert current(app) == 319
+        done = door.jobs.pop(0)
+        door.jobs.append(done | {"status": "done", "word": "done", "progress": 100.0})
+        door.happened("complete", 319)
+        await until(pilot, lambda: app.studio.model.jobs.rows[-1]["id"] == 319, "the job has moved")
+        assert current(app) == 319
+        jobs = queue_of(app).list
+        assert jobs.top <= jobs.cursor < jobs.top + jobs.page
+        assert any("holiday" in line for line in text_of(app))
+
+
+async def test_a_row_that_goes_leaves_the_cursor_in_its_place(make_app: MakeApp, door: FakeDoor) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("j", "j")
+        del door.jobs[2]
+        door.happened("delete", 321)
+        await until(pilot, lambda: app.studio.model.jobs.index_of(321) is None)
+        assert current(app) == 322
+
+
+async def test_progress_repaints_the_row_without_asking(make_app: MakeApp, door: FakeDoor) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        asked = sum(call.path == "/v1/jobs" for call in door.sent)
+        row = door.job(319)
+        keys = ("id", "status", "word", "control", "step", "speed", "eta_s", "worker", "renditions")
+        door.push("progress", {"jobs": [{key: row[key] for key in keys} | {"progress": 77.0}]})
+        await until(pilot, lambda: any("77%" in line for line in text_of(app)), "the new progress is shown")
+        assert sum(call.path == "/v1/jobs" for call in door.sent) == asked
+
+
+async def test_filter_by_state_and_words(make_app: MakeApp) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("slash", *"state:failed", "enter")
+        await until(pilot, lambda: [row["id"] for row in app.studio.model.jobs.rows] == [316])
+        await pilot.press("escape")
+        await until(pilot, lambda: len(app.studio.model.jobs) == 14)
+        await pilot.press("slash", *"[red]", "enter")
+        await until(pilot, lambda: [row["id"] for row in app.studio.model.jobs.rows] == [324])
+        assert any("[red]x.mp4" in line for line in text_of(app))
+
+
+async def test_a_wrong_state_is_named(make_app: MakeApp) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("slash", *"state:lost", "enter")
+        await until(pilot, lambda: any("'lost'" in note.message for note in app._notifications))
+
+
+async def test_a_click_on_a_count_filters(make_app: MakeApp) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        header = app.screen.query_one("#header")
+        x = header.render_line(0).text.index("✗1")
+        await pilot.click("#header", offset=(x, 0))
+        await until(pilot, lambda: [row["id"] for row in app.studio.model.jobs.rows] == [316])
+
+
+async def test_columns_hold_for_every_name(make_app: MakeApp) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        jobs = queue_of(app).list
+        for y in range(jobs.size.height):
+            assert jobs.render_line(y).cell_length == jobs.size.width
+
+
+async def test_click_selects_and_double_click_opens(make_app: MakeApp) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.click("#jobs", offset=(20, 4))
+        assert current(app) == 322
+        await pilot.click("#jobs", offset=(20, 2), times=2)
+        await until(pilot, lambda: getattr(app.screen, "job", None) == 320)
+
+
+async def test_marks_stay_with_their_jobs_and_act_together(make_app: MakeApp, door: FakeDoor) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("j", "j", "j", "space", "space", "p")
+        await until(pilot, lambda: door.operations())
+        assert door.operations()[0] == {"operation": "pause", "ids": [322, 323]}
+        await pilot.press("escape")
+        assert not queue_of(app).list.marks
+
+
+async def test_a_hundred_thousand_jobs(make_app: MakeApp) -> None:
+    door = FakeDoor(many_jobs(100_000))
+    async with make_app(door_factory=lambda: door).run_test(size=(120, 40)) as pilot:
+        app = await loaded(pilot)
+        window = app.studio.model.jobs
+        await pilot.press("G")
+        await until(pilot, lambda: current(app) == 100_000, "the last job is selected")
+        assert window.after is None
+        assert len(window) <= 600
+        await pilot.press("g")
+        await until(pilot, lambda: current(app) == 1, "the first job is selected")
+        for _ in range(30):
+            await pilot.press("pagedown")
+        await until(pilot, lambda: current(app) == 1 + 30 * (queue_of(app).list.page - 1))
+        assert len(window) <= 800
+        assert window.offset is not None
+        assert window.offset + queue_of(app).list.cursor + 1 == current(app)
+        for _ in range(30):
+            await pilot.press("pageup")
+        await until(pilot, lambda: current(app) == 1)
+
+
+async def test_only_visible_rows_are_drawn(make_app: MakeApp) -> None:
+    door = FakeDoor(many_jobs(5_000))
+    drawn: list[int] = []
+
+    class Counting(JobList):
+        def _draw(self, row, *args, **more):  # type: ignore[no-untyped-def]
+            drawn.append(row["id"])
+            return super()._draw(row, *args, **more)
+
+    import tqstudio.ui.screens.queue as module
+
+    original, module.JobList = module.JobList, Counting  # type: ignore[misc]
+    try:
+        async with make_app(door_factory=lambda: door).run_test(size=(80, 24)) as pilot:
+            await loaded(pilot)
+            drawn.clear()
+            await pilot.press("j")
+            await pilot.pause()
+            assert 0 < len(drawn) <= 4
+    finally:
+        module.JobList = original  # type: ignore[misc]
+
+
+async def test_a_frozen_list_keeps_its_rows(make_app: MakeApp, door: FakeDoor) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("F")
+        door.jobs.insert(0, job_row(500, "first.mp4", "in_progress"))
+        door.happened("create", 500)
+        await until(pilot, lambda: app.studio.model.last_seq == 907)
+        assert app.studio.model.jobs.index_of(500) is None
+        await pilot.press("F")
+        await until(pilot, lambda: app.studio.model.jobs.index_of(500) == 0, "the list moves again")
+
+
+async def test_files_and_folders_are_added(make_app: MakeApp, door: FakeDoor, tmp_path: Path) -> None:
+    folder = tmp_path / "drop"
+    folder.mkdir()
+    for name in ("a.mp4", "b.mp4", "notes.txt", "half.mp4.part"):
+        (folder / name).write_bytes(b"x")
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("n")
+        await until(pilot, lambda: isinstance(app.screen, AskPath))
+        app.screen.query_one("#path", Input).value = str(folder)
+        await pilot.press("enter")
+        await until(pilot, lambda: any("2 queued" in note.message for note in app._notifications))
+        (sent,) = [call for call in door.sent if call.path == "/v1/videos"]
+        assert [sources.decode(path).rpartition(b"/")[2] for path in (sent.body or {})["paths_b64"]] == [
+            b"a.mp4",
+            b"b.mp4",
+        ]
+        await pilot.press("n")
+        await until(pilot, lambda: isinstance(app.screen, AskPath))
+        app.screen.query_one("#path", Input).value = str(folder / "notes.txt")
+        await pilot.press("enter")
+        await until(pilot, lambda: any("holds no video – remove it" in n.message for n in app._notifications))

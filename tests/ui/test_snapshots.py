@@ -1,0 +1,96 @@
+"""What the screens look like, compared with golden pictures.
+
+Pictures are made on Python 3.11 with the locked Textual; update them there only, and look at each one:
+`pytest tests/ui/test_snapshots.py --snapshot-update`.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from tqstudio.ui.app import StudioApp
+from tqstudio.ui.symbols import ASCII
+
+from .conftest import MakeApp, loaded, until
+from .fake_door import FakeDoor
+
+pytestmark = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="golden pictures are of Python 3.11")
+
+
+def _pressing(*keys: str) -> Any:
+    async def before(pilot: Pilot[None]) -> None:
+        app = await loaded(pilot)
+        for key in keys:
+            await pilot.press(key)
+            await pilot.pause()
+        await until(pilot, lambda: not _reading(app), "everything asked for has been answered")
+        for screen in app.screen_stack:
+            if hasattr(screen, "paint"):
+                screen.paint()
+        await pilot.pause()
+
+    return before
+
+
+def _reading(app: StudioApp) -> bool:
+    from tqstudio.ui.screens.folders import FoldersScreen
+    from tqstudio.ui.screens.job import JobScreen
+
+    screen = app.screen
+    if isinstance(screen, JobScreen):
+        return screen.detail is None
+    return isinstance(screen, FoldersScreen) and app.studio.model.folders is None
+
+
+QUEUE = [
+    ("80x24-dark", (80, 24), {}, ()),
+    ("80x24-light-failed", (80, 24), {"theme": "paper"}, ("G", "k", "k", "k")),
+    ("120x40-dark", (120, 40), {}, ()),
+    ("160x50-light", (160, 50), {"theme": "paper"}, ("j", "space", "space")),
+    ("60x15-dark", (60, 15), {}, ()),
+    ("80x24-ascii", (80, 24), {"glyphs": ASCII}, ()),
+    ("50x12-too-small", (50, 12), {}, ()),
+    ("80x24-cancel", (80, 24), {}, ("x",)),
+    ("80x24-help", (80, 24), {}, ("question_mark",)),
+]
+
+
+@pytest.mark.parametrize(
+    ("size", "options", "keys"), [case[1:] for case in QUEUE], ids=[case[0] for case in QUEUE]
+)
+def test_queue(
+    size: tuple[int, int],
+    options: dict[str, Any],
+    keys: tuple[str, ...],
+    make_app: MakeApp,
+    snap_compare: Any,
+) -> None:
+    assert snap_compare(make_app(**options), terminal_size=size, run_before=_pressing(*keys))
+
+
+@pytest.mark.parametrize("size", [(80, 24), (120, 40)], ids=["80x24", "120x40"])
+def test_job(size: tuple[int, int], make_app: MakeApp, snap_compare: Any) -> None:
+    assert snap_compare(make_app(), terminal_size=size, run_before=_pressing("enter"))
+
+
+@pytest.mark.parametrize(("view", "theme"), [("workers", "ink"), ("folders", "paper"), ("history", "ink")])
+def test_views(view: str, theme: str, make_app: MakeApp, snap_compare: Any) -> None:
+    app = make_app(view=view, theme=theme)
+    assert snap_compare(app, terminal_size=(120, 40), run_before=_pressing())
+
+
+def test_no_supervisor(make_app: MakeApp, door: FakeDoor, snap_compare: Any) -> None:
+    door.down = True
+
+    async def before(pilot: Pilot[None]) -> None:
+        app = pilot.app
+        assert isinstance(app, StudioApp)
+        await until(pilot, lambda: app.studio.model.connection.retry_at is not None)
+        app._paint_now()
+        await pilot.pause()
+
+    assert snap_compare(make_app(backoff_s=(3,)), terminal_size=(80, 24), run_before=before)

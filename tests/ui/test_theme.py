@@ -1,0 +1,100 @@
+"""Theme files: the shipped ones are whole and legible, a wrong one is reported and never fatal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from rich.color import ColorSystem
+from textual.color import Color
+
+from tqstudio.home import Home
+from tqstudio.ui.theme import STATES, Palette, ThemeError, load_themes, read_theme, shipped_folder
+
+from .conftest import MakeApp, loaded, until
+
+SHIPPED = ["ink", "paper"]
+
+
+def contrast(one: str, other: str) -> float:
+    def luminance(text: str) -> float:
+        parts = [part / 255 for part in Color.parse(text).rgb]
+        linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    high, low = sorted((luminance(one), luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def test_two_themes_are_shipped() -> None:
+    themes = load_themes([shipped_folder()])
+    assert sorted(themes.by_name) == SHIPPED
+    assert not themes.problems
+    assert [themes.by_name[name].dark for name in SHIPPED] == [True, False]
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_states_and_text_are_legible(name: str) -> None:
+    theme = load_themes([shipped_folder()]).by_name[name]
+    for background in (theme.background, theme.variables["part-cursor"], theme.variables["part-bar"]):
+        assert background
+        for state in STATES:
+            assert contrast(theme.variables[f"state-{state}"], background) >= 3, (state, background)
+        assert contrast(theme.foreground or "", background) >= 7
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_cursor_shows_in_256_colours(name: str) -> None:
+    palette = Palette(load_themes([shipped_folder()]).by_name[name])
+    papers = [palette.base, palette.cursor, palette.bar]
+    numbers = [style.bgcolor.downgrade(ColorSystem.EIGHT_BIT).number for style in papers if style.bgcolor]
+    assert len(set(numbers)) == 3
+
+
+def test_a_small_file_is_enough(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        'name = "mine"\n[colors]\nprimary = "#5fafd7"\nforeground = "white"\nbackground = "black"\n'
+    )
+    theme = read_theme(file)
+    assert theme.name == "mine"
+    assert Palette(theme).states["failed"].color
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("name = ", "cannot be read"),
+        ('[colors]\nprimary = "no colour"\n', "'no colour' of 'primary' in [colors] is no colour"),
+        ('[colors]\nprimary = "red"\nforeground = "white"\n', "lacks 'background'"),
+        ('[states]\nrunnin = "red"\n', "unknown key 'runnin' in [states]"),
+        ("[colors]\nprimary = 3\n", "is no colour"),
+        ("colours = 1\n[colors]\n", "unknown key 'colours'"),
+        ("dark = 'yes'\n", "dark true or false"),
+    ],
+)
+def test_a_wrong_file_says_what_is_wrong(text: str, says: str, tmp_path: Path) -> None:
+    file = tmp_path / "wrong.toml"
+    file.write_text(text)
+    with pytest.raises(ThemeError, match=r"wrong\.toml") as caught:
+        read_theme(file)
+    assert says in str(caught.value)
+
+
+async def test_a_wrong_user_theme_is_told_and_t_cycles_the_others(make_app: MakeApp, tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.themes.mkdir()
+    (home.themes / "wrong.toml").write_text("name = ")
+    (home.themes / "mine.toml").write_text(
+        'name = "mine"\n[colors]\nprimary = "red"\nforeground = "white"\nbackground = "black"\n'
+    )
+    async with make_app(home=home).run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        assert any("wrong.toml" in note for note in app.studio.model.notes)
+        seen = []
+        for _ in range(3):
+            await pilot.press("t")
+            seen.append(app.theme)
+        assert sorted(seen) == ["ink", "mine", "paper"]
+        await until(pilot, lambda: (tmp_path / "ui.json").exists())
+    assert make_app(home=home, theme=None).theme == seen[-1]

@@ -1,0 +1,73 @@
+"""The log of an attempt."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tqstudio.engine.media.encode_state import RunRecord
+from tqstudio.engine.worker.attempt_log import AttemptLog, shell_line
+
+
+def test_runs_beside_each_other_do_not_mix(tmp_path: Path) -> None:
+    path = tmp_path / "jobs" / "7" / "2.log"
+    with AttemptLog(path) as log:
+        log.run_dir.mkdir(parents=True)
+        runs = [
+            RunRecord(label, ("ffmpeg", label), log.run_dir / label, "libx264", 0, None)
+            for label in ("video", "audio")
+        ]
+        (log.run_dir / "video").write_text("first line\nhalf a ")
+        log.follow(runs)
+        (log.run_dir / "audio").write_text("sound\n")
+        log.follow(runs)
+        with (log.run_dir / "video").open("a") as said:
+            said.write("line\nthe end")
+        log.follow([replace(run, returncode=0) for run in runs])
+    lines = path.read_text().splitlines()
+    assert [line for line in lines if line.startswith("[")] == [
+        "[video] first line",
+        "[audio] sound",
+        "[video] half a line",
+        "[video] the end",
+    ]
+    assert [line.partition(" [")[2] for line in lines if "$" in line] == [
+        "video] $ ffmpeg video",
+        "audio] $ ffmpeg audio",
+    ]
+    assert not log.run_dir.exists()
+
+
+def test_a_talkative_run_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tqstudio.engine.worker.attempt_log.MAX_COPIED_BYTES", 1000)
+    monkeypatch.setattr("tqstudio.engine.worker.attempt_log._CHUNK", 300)
+    path = tmp_path / "1.log"
+    with AttemptLog(path) as log:
+        log.run_dir.mkdir()
+        run = RunRecord("video", ("ffmpeg",), log.run_dir / "video", "libx264", 0, None)
+        run.log_path.write_text("damaged frame\n" * 1000)
+        log.follow([run])
+        log.follow([replace(run, returncode=0)])
+    assert path.stat().st_size < 4000
+    assert path.read_text().count("left out") == 1
+
+
+def test_a_log_that_cannot_be_written_fails_nothing(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    with AttemptLog(blocked / "1.log") as log:
+        log.line("hello")
+        log.exception(ValueError("x"))
+
+
+@pytest.mark.parametrize(
+    "name", ["plain", "a b'c\"d", "é\n", "$HOME `id`", os.fsdecode(b"caf\xe9"), "back\\slash\n'"]
+)
+def test_a_command_line_can_be_pasted_into_bash(name: str) -> None:
+    line = shell_line(["printf", "%s", name])
+    assert line.isprintable()
+    assert subprocess.run(["bash", "-c", line], capture_output=True, check=True).stdout == os.fsencode(name)

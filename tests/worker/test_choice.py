@@ -1,0 +1,99 @@
+"""Which renditions are made, kept and skipped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tqstudio.engine.media.facts import SourceFacts
+from tqstudio.engine.media.probe import probe
+from tqstudio.engine.media.profiles import Profile
+from tqstudio.engine.worker.choice import Choice, choose, rows
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.requests import RenditionReport
+
+
+@pytest.fixture(scope="module")
+def facts(clip: Path) -> SourceFacts:
+    return probe(bytes(clip))
+
+
+@pytest.fixture
+def keys(facts: SourceFacts, small: Profile) -> dict[str, str]:
+    """The hashes that a complete and unchanged generation has."""
+    return dict(everything(facts, small))
+
+
+def everything(facts: SourceFacts, profile: Profile) -> dict[str, str]:
+    from tqstudio.engine.media.hashes import audio_settings_hash, settings_hash
+
+    whole = choose(facts, profile, "content", None, {})
+    return {rung.name: settings_hash("content", profile, rung, facts) for rung in whole.make} | {
+        sound.name: audio_settings_hash("content", profile, sound, facts) for sound in whole.audio
+    }
+
+
+def made(choice: Choice) -> list[str]:
+    return [rung.name for rung in choice.make] + [sound.name for sound in choice.audio]
+
+
+def status_of(choice: Choice) -> dict[str, tuple[str, str | None]]:
+    shown = [RenditionReport(**row) for row in rows(choice, {})]
+    return {row.name: (row.status.value, row.reason) for row in shown}
+
+
+def test_a_new_video_gets_everything(facts: SourceFacts, small: Profile) -> None:
+    choice = choose(facts, small, "content", None, {})
+    assert made(choice) == ["144p", "90p", "audio-und"]
+    assert choice.keep == {}
+    assert status_of(choice) == {
+        "360p": ("skipped", "above source"),
+        "144p": ("pending", None),
+        "90p": ("pending", None),
+    }
+
+
+def test_what_is_equal_is_kept(facts: SourceFacts, small: Profile, keys: dict[str, str]) -> None:
+    choice = choose(facts, small, "content", None, keys | {"90p": "other settings", "720p": "of old"})
+    assert made(choice) == ["90p"]
+    assert set(choice.keep) == {"144p", "audio-und"}
+    assert status_of(choice)["144p"] == ("completed", "kept")
+
+
+def test_a_complete_generation_leaves_nothing_to_make(
+    facts: SourceFacts, small: Profile, keys: dict[str, str]
+) -> None:
+    assert choose(facts, small, "content", None, keys).nothing_to_make
+
+
+def test_other_content_makes_everything_again(
+    facts: SourceFacts, small: Profile, keys: dict[str, str]
+) -> None:
+    assert made(choose(facts, small, "other content", None, keys)) == ["144p", "90p", "audio-und"]
+
+
+def test_requested_qualities_leave_the_others_alone(facts: SourceFacts, small: Profile) -> None:
+    kept = {"144p": "older settings", "audio-und": "older settings"}
+    choice = choose(facts, small, "content", ["90p"], kept)
+    assert made(choice) == ["90p"]
+    assert choice.keep == kept
+    assert status_of(choice)["144p"] == ("skipped", "not requested")
+
+
+def test_requested_again_although_equal(facts: SourceFacts, small: Profile, keys: dict[str, str]) -> None:
+    # What is requested is left out of what may be kept.
+    del keys["144p"]
+    choice = choose(facts, small, "content", ["144p"], keys)
+    assert made(choice) == ["144p"]
+    assert set(choice.keep) == {"90p", "audio-und"}
+
+
+def test_requested_qualities_that_the_source_does_not_have(
+    facts: SourceFacts, small: Profile, keys: dict[str, str]
+) -> None:
+    with pytest.raises(TqError) as raised:
+        choose(facts, small, "content", ["360p"], keys)
+    assert raised.value.code is ErrorCode.BAD_CONFIG
+    assert "360p" in raised.value.message
+    assert "144p, 90p" in raised.value.hint

@@ -1,0 +1,59 @@
+"""The sentences of failures."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+import pytest
+
+from tqstudio.engine.worker.failure import describe
+from tqstudio.errors import MAX_ERROR_TEXT, ErrorCode, TqError
+from tqstudio.requests import FailRequest
+
+PATH = b"/media/in/holiday.mp4"
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device", "/out/x"), ErrorCode.DISK_LOW),
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), ErrorCode.DISK_LOW),
+        (PermissionError(errno.EACCES, "Permission denied", "/out/x"), ErrorCode.PERMISSION),
+        (OSError(errno.EROFS, "Read-only file system", "/out/x"), ErrorCode.PERMISSION),
+        (FileNotFoundError(errno.ENOENT, "No such file", os.fsdecode(PATH)), ErrorCode.SOURCE_MISSING),
+        (OSError(errno.EIO, "Input/output error", PATH), ErrorCode.SOURCE_UNREADABLE),
+        (FileNotFoundError(errno.ENOENT, "No such file", "/out/x"), ErrorCode.INTERNAL),
+        (MemoryError(), ErrorCode.OUT_OF_MEMORY),
+        (KeyError("surprise"), ErrorCode.INTERNAL),
+        (TqError(ErrorCode.ENCODER_EXIT, "1080p: ffmpeg ended with status 1"), ErrorCode.ENCODER_EXIT),
+        (TqError(ErrorCode.BAD_REQUEST, "manifest: field required"), ErrorCode.INTERNAL),
+    ],
+)
+def test_code_and_name(error: Exception, code: ErrorCode) -> None:
+    failed = describe(error, PATH)
+    assert failed.code is code
+    assert "holiday.mp4" in failed.text
+    assert failed.hint
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        b"/" + b"d" * 200 + b"/" + b"\xe9" * 250 + b".mp4",
+        b"/in/caf\xe9.mp4",
+        "/in/é\n.mp4".encode(),
+        b"/in/[red]x.mp4",
+        b"/in/%03d.mp4",
+    ],
+)
+def test_any_name_can_be_sent(path: bytes) -> None:
+    raw = os.fsdecode(path)
+    for message in ("it broke", f"{raw} broke", "x" * 3000):
+        failed = describe(TqError(ErrorCode.ENCODER_EXIT, message), path)
+        assert len(failed.text) <= MAX_ERROR_TEXT
+        assert failed.text.encode()
+        body = FailRequest(
+            instance="i", epoch=1, code=failed.code.value, text=failed.text, hint=failed.hint
+        ).model_dump_json()
+        assert body

@@ -1,0 +1,68 @@
+"""When work on a job must stop."""
+
+from __future__ import annotations
+
+import pytest
+
+from tqstudio.engine.worker.lease import Lease, StopWork
+from tqstudio.engine.worker.outcome import Lost, Stopped
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def lease(clock: Clock) -> Lease:
+    return Lease(7, 1, 60, clock)
+
+
+def test_a_silent_supervisor_ends_it(lease: Lease, clock: Clock) -> None:
+    clock.now = 159.9
+    assert lease.ended is None
+    clock.now = 160
+    assert isinstance(lease.ended, Lost)
+
+
+def test_an_answer_counts_from_when_it_was_asked_for(lease: Lease, clock: Clock) -> None:
+    clock.now = 150
+    lease.renew(asked_at=110)
+    clock.now = 169
+    assert lease.ended is None
+    lease.renew(asked_at=105)  # an older answer that arrives late takes nothing back
+    assert lease.ended is None
+    clock.now = 170
+    assert isinstance(lease.ended, Lost)
+
+
+@pytest.mark.parametrize("word", ["pause", "cancel", "restart"])
+def test_a_wish_stops_it(lease: Lease, word: str) -> None:
+    lease.control(word)
+    assert lease.ended == Stopped(word)  # type: ignore[arg-type]
+    with pytest.raises(StopWork) as raised:
+        lease.check()
+    assert raised.value.outcome == Stopped(word)  # type: ignore[arg-type]
+
+
+def test_a_wish_can_be_taken_back_but_not_a_shutdown(lease: Lease) -> None:
+    lease.control("pause")
+    lease.control("none")
+    assert lease.ended is None
+    lease.shut_down()
+    lease.control("none")
+    assert lease.ended == Stopped("shutdown")
+
+
+def test_a_lost_lease_outranks_every_wish(lease: Lease) -> None:
+    lease.control("cancel")
+    lease.shut_down()
+    lease.lose("another worker has it")
+    assert lease.ended == Lost("another worker has it")

@@ -1,0 +1,164 @@
+"""Whole jobs with the real ffmpeg, without a supervisor."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tqstudio.engine.media.profiles import Profile
+from tqstudio.engine.worker.outcome import Done, Lost, Stopped
+from tqstudio.engine.worker.pipeline import Bench
+from tqstudio.lifecycle import Step
+from tqstudio.requests import CompleteRequest
+
+from .conftest import MakeJob, RecordingReport, lease_of, run
+
+pytestmark = pytest.mark.usefixtures("nothing_is_left")
+
+
+def test_a_job_from_end_to_end(clip: Path, make_job: MakeJob, bench: Bench, sink: Path) -> None:
+    report = RecordingReport()
+    outcome = run(make_job(clip), bench, report)
+    assert isinstance(outcome, Done)
+    manifest = CompleteRequest(
+        instance="i", epoch=1, manifest=outcome.manifest, full_hash=outcome.full_hash, steps=report.steps
+    ).manifest
+    assert [(r.name, r.kind, r.width, r.height) for r in manifest.renditions] == [
+        ("144p", "video", 256, 144),
+        ("90p", "video", 160, 90),
+        ("audio-und", "audio", None, None),
+    ]
+    for rendition in manifest.renditions:
+        folder = sink / rendition.folder
+        assert (folder / "init.mp4").stat().st_size == rendition.init_size
+        assert [(folder / s.name).stat().st_size for s in rendition.segments] == [
+            s.size for s in rendition.segments
+        ]
+        assert rendition.duration_s == pytest.approx(3, abs=0.1)
+    assert manifest.renditions[0].frame_rate == 25
+    assert (manifest.renditions[2].channels, manifest.renditions[2].default) == (2, True)
+    assert manifest.poster is not None
+    assert (sink / manifest.poster).read_bytes()[:2] == b"\xff\xd8"
+    assert (manifest.keep, manifest.warnings) == ([], [])
+
+    assert list(report.steps) == [step.value for step in Step]
+    progress = [state.progress for state in report.seen]
+    assert progress == sorted(progress)
+    assert report.progress == 99
+    first = report.seen[1]
+    assert [(r.name, r.status.value) for r in first.renditions or []] == [
+        ("360p", "skipped"),
+        ("144p", "pending"),
+        ("90p", "pending"),
+    ]
+    assert first.facts is not None
+    assert first.content_id
+    last = {r.name: r for r in report.seen[-1].renditions or []}
+    assert (last["144p"].progress, last["144p"].segments_done, last["144p"].segments_total) == (100, 2, 2)
+    assert sorted(report.commands) == ["audio-und/index.m3u8", "poster.jpg", "video"]
+
+    log = Path(make_job(clip)["log"]).read_text()
+    assert "[video] $ " in log
+    assert "finalize: done" in log
+    assert not list(Path(make_job(clip)["log"]).parent.glob("*.runs"))
+
+
+def test_what_one_attempt_finished_no_other_makes_again(clip: Path, make_job: MakeJob, bench: Bench) -> None:
+    # The first one stops behind its transcode, as a killed worker does.
+    job = make_job(clip)
+    lease = lease_of(job)
+    stop = RecordingReport(
+        lambda report: lease.lose("gone") if report.seen[-1].step == "master_playlist" else None
+    )
+    assert isinstance(run(job, bench, stop, lease), Lost)
+    again = RecordingReport()
+    outcome = run(make_job(clip, epoch=2, attempt=2), bench, again)
+    assert isinstance(outcome, Done)
+    assert again.commands == []
+    assert outcome.manifest["poster"] is not None
+
+
+@pytest.mark.parametrize("reason", ["pause", "cancel", "restart", "shutdown", "lost"])
+def test_ffmpeg_is_dead_at_once(
+    long_clip: Path, make_job: MakeJob, bench: Bench, slow: Profile, reason: str
+) -> None:
+    job = make_job(long_clip, profile=slow.to_json())
+    lease, asked_at = lease_of(job), 0.0
+
+    def stop(report: RecordingReport) -> None:
+        nonlocal asked_at
+        if report.progress > 1 and not asked_at:
+            asked_at = time.monotonic()
+            {"shutdown": lease.shut_down, "lost": lambda: lease.lose("gone")}.get(
+                reason, lambda: lease.control(reason)
+            )()
+
+    report = RecordingReport(stop)
+    outcome = run(job, bench, report, lease)
+    assert time.monotonic() - asked_at < 2
+    assert outcome == (Lost("gone") if reason == "lost" else Stopped(reason))  # type: ignore[arg-type]
+    assert list(report.steps) == ["probe", "thumbnail", "transcode"]
+
+
+def test_a_paused_job_goes_on(long_clip: Path, make_job: MakeJob, bench: Bench, sink: Path) -> None:
+    job = make_job(long_clip)
+    lease = lease_of(job)
+
+    def pause(report: RecordingReport) -> None:
+        if any(r.segments_done > 1 for r in report.seen[-1].renditions or []):
+            lease.control("pause")
+
+    assert run(job, bench, RecordingReport(pause), lease) == Stopped("pause")
+    stored = {path: path.stat().st_ino for path in sink.glob("segments/3/*/*/*.m4s")}
+    assert stored
+    again = RecordingReport()
+    outcome = run(make_job(long_clip, epoch=2), bench, again)
+    assert isinstance(outcome, Done)
+    assert {path: path.stat().st_ino for path in stored} == stored
+    assert "poster.jpg" not in again.commands
+
+
+def test_kept_renditions_are_not_made(clip: Path, make_job: MakeJob, bench: Bench) -> None:
+    first = run(make_job(clip), bench, RecordingReport())
+    assert isinstance(first, Done)
+    kept = {r["name"]: r["settings_hash"] for r in first.manifest["renditions"]}
+    all_kept, report = run(make_job(clip, kept=kept, epoch=2), bench, RecordingReport()), RecordingReport()
+    assert isinstance(all_kept, Done)
+    assert (all_kept.manifest["renditions"], all_kept.manifest["keep"]) == ([], sorted(kept))
+    assert all_kept.manifest["settings_hash"] == first.manifest["settings_hash"]
+    shutil.rmtree(Path(make_job(clip)["log"]).parent)
+    outcome = run(make_job(clip, kept=kept | {"90p": "older"}, epoch=3, video=4), bench, report)
+    assert isinstance(outcome, Done)
+    assert [r["name"] for r in outcome.manifest["renditions"]] == ["90p"]
+    assert sorted(report.commands) == ["poster.jpg", "video"]
+
+
+def test_known_facts_spare_the_probe(
+    clip: Path, make_job: MakeJob, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = RecordingReport()
+    first = run(make_job(clip), bench, report)
+    probed = next(state for state in report.seen if state.facts)
+    monkeypatch.setattr("tqstudio.engine.worker.examine.probe", lambda _: pytest.fail("probed again"))
+    job = make_job(clip, epoch=2, facts=probed.facts, content_id=probed.content_id)
+    second = run(job, bench, RecordingReport())
+    assert isinstance(first, Done)
+    assert second == first
+
+
+def test_facts_of_another_version_or_file_are_read_again(clip: Path, make_job: MakeJob, bench: Bench) -> None:
+    for number, changes in enumerate(
+        ({"facts": {"nonsense": 1}}, {"source_mtime_ns": 1, "content_id": "of the old content"})
+    ):
+        report = RecordingReport()
+        assert isinstance(run(make_job(clip, epoch=number + 1, **changes), bench, report), Done)
+        assert report.seen[1].content_id not in (None, "of the old content")
+
+
+def test_no_thread_is_left(clip: Path, make_job: MakeJob, bench: Bench) -> None:
+    run(make_job(clip), bench, RecordingReport())
+    assert [thread.name for thread in threading.enumerate() if thread.name == "source-hash"] == []

@@ -1,0 +1,124 @@
+"""Beats and reports, and what their answers do."""
+
+from __future__ import annotations
+
+import pytest
+
+from tqstudio.engine.worker.lease import Lease
+from tqstudio.engine.worker.outcome import Lost, Stopped
+from tqstudio.engine.worker.pulse import Pulse
+from tqstudio.engine.worker.report import Report
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.requests import HeartbeatRequest, ProgressRequest
+
+from .conftest import RecordingLine
+
+AWAY = TqError(ErrorCode.NO_SUPERVISOR, "nobody answers")
+
+
+class Setup:
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.refused = 0
+        self.line = RecordingLine(
+            {"heartbeat": [{"controls": {}, "lost": [], "enabled": True}], "progress": [{"control": "none"}]}
+        )
+        self.lease = Lease(7, 2, 60, lambda: self.now)
+        self.report = Report()
+        self.pulse = Pulse(self.line, "instance-1", 10, lambda: (12.5, 1000), self.refuse)
+
+    def refuse(self) -> None:
+        self.refused += 1
+
+
+@pytest.fixture
+def setup() -> Setup:
+    return Setup()
+
+
+def test_a_beat_names_the_job_that_is_held(setup: Setup) -> None:
+    setup.pulse.beat()
+    setup.pulse.take_up(setup.lease, setup.report)
+    setup.pulse.beat()
+    setup.pulse.put_down()
+    setup.pulse.beat()
+    beats = [HeartbeatRequest(**body) for _, body in setup.line.sent]
+    assert [[(beat.job, beat.epoch) for beat in message.jobs] for message in beats] == [[], [(7, 2)], []]
+    assert beats[0].cpu_percent == 12.5
+
+
+def test_a_beat_brings_wishes_and_losses(setup: Setup) -> None:
+    setup.line.answers["heartbeat"] = [
+        {"controls": {"7": "pause"}, "lost": [], "enabled": True},
+        {"controls": {}, "lost": [7], "enabled": True},
+    ]
+    setup.pulse.take_up(setup.lease, setup.report)
+    setup.pulse.beat()
+    assert setup.lease.ended == Stopped("pause")
+    setup.pulse.beat()
+    assert isinstance(setup.lease.ended, Lost)
+
+
+def test_progress_brings_wishes(setup: Setup) -> None:
+    setup.line.answers["progress"] = [{"control": "cancel"}]
+    setup.pulse.take_up(setup.lease, setup.report)
+    setup.pulse.post()
+    assert setup.lease.ended == Stopped("cancel")
+    ProgressRequest(**setup.line.sent[0][1])
+
+
+@pytest.mark.parametrize("code", [ErrorCode.LOST_LEASE, ErrorCode.NOT_FOUND])
+def test_an_answer_that_the_job_is_gone(setup: Setup, code: ErrorCode) -> None:
+    setup.line.answers["progress"] = [TqError(code, "gone")]
+    setup.pulse.take_up(setup.lease, setup.report)
+    setup.pulse.post()
+    assert setup.lease.ended == Lost("gone")
+
+
+def test_what_was_not_heard_is_told_again(setup: Setup) -> None:
+    setup.line.answers["progress"] = [AWAY, {"control": "none"}]
+    setup.report.tell(content_id="abc")
+    setup.pulse.take_up(setup.lease, setup.report)
+    for _ in range(3):
+        setup.pulse.post()
+    assert [body.get("content_id") for _, body in setup.line.sent] == ["abc", "abc", None]
+
+
+def test_only_answers_renew_the_lease(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tqstudio.engine.worker.pulse.time.monotonic", lambda: setup.now)
+    setup.pulse.take_up(setup.lease, setup.report)
+    setup.now = 50
+    setup.pulse.post()
+    setup.now = 100
+    setup.line.answers = {"heartbeat": [AWAY], "progress": [AWAY]}
+    setup.pulse.post()
+    setup.pulse.beat()
+    assert setup.lease.ended is None
+    setup.now = 110
+    assert isinstance(setup.lease.ended, Lost)
+
+
+def test_a_token_that_is_no_longer_good(setup: Setup) -> None:
+    setup.line.answers["heartbeat"] = [TqError(ErrorCode.UNAUTHORIZED, "who are you?")]
+    setup.pulse.beat()
+    assert setup.refused == 1
+
+
+def test_the_last_report_is_sent_and_none_after_it(setup: Setup) -> None:
+    setup.pulse.take_up(setup.lease, setup.report)
+    setup.report.advance(99)
+    setup.pulse.conclude()
+    setup.pulse.post()
+    assert [body["progress"] for verb, body in setup.line.sent if verb == "progress"] == [99]
+
+
+def test_the_thread_posts_at_once_what_is_nudged(setup: Setup) -> None:
+    setup.pulse.start()
+    try:
+        with setup.line.changed:
+            assert setup.line.changed.wait_for(lambda: setup.line.verbs() == ["heartbeat"], 5)
+        setup.pulse.take_up(setup.lease, setup.report)
+        with setup.line.changed:
+            assert setup.line.changed.wait_for(lambda: "progress" in setup.line.verbs(), 5)
+    finally:
+        setup.pulse.stop()

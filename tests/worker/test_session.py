@@ -1,0 +1,223 @@
+"""The life of a worker: claiming, telling how a job ended, and ending itself."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tqstudio.engine.worker import retries
+from tqstudio.engine.worker import session as session_module
+from tqstudio.engine.worker.outcome import Done, Failed, Lost, Outcome, Stopped
+from tqstudio.engine.worker.program import main, take_identity
+from tqstudio.engine.worker.session import Identity, Session
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.lifecycle import WorkerKind
+from tqstudio.requests import ClaimRequest, CompleteRequest, FailRequest, RegisterRequest, ReleaseRequest
+from tqstudio.schemas import ClaimedJob
+
+from .conftest import MakeJob, RecordingLine
+
+AWAY = TqError(ErrorCode.NO_SUPERVISOR, "nobody answers")
+WRONG_TOKEN = TqError(ErrorCode.UNAUTHORIZED, "the token is wrong")
+TERMS = {
+    "worker": 1,
+    "name": "cpu-0",
+    "heartbeat_s": 10.0,
+    "long_poll_s": 20.0,
+    "keep_completed": True,
+    "ffmpeg": "ffmpeg",
+    "ffmpeg_nice": 10,
+    "stall_s": 120.0,
+    "disk_reserve_bytes": 0,
+    "disk_factor": 1.5,
+}
+
+
+@pytest.fixture
+def line() -> RecordingLine:
+    """After one job the token is no longer good, which ends the session."""
+    return RecordingLine(
+        {
+            "register": [TERMS],
+            "heartbeat": [{"controls": {}, "lost": [], "enabled": True}],
+            "progress": [{"control": "none"}],
+            "claim": [WRONG_TOKEN],
+            **{verb: [{"job": 7, "status": verb}] for verb in ("complete", "fail", "release")},
+        }
+    )
+
+
+@pytest.fixture
+def session(line: RecordingLine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
+    monkeypatch.setattr(retries, "FIRST_S", 0.001)
+    monkeypatch.setattr(retries, "LAST_S", 0.001)
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    yield Session(Identity("cpu-0", WorkerKind.CPU, Path("nowhere"), "token"), lambda _: line)
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def ends_with(monkeypatch: pytest.MonkeyPatch, line: RecordingLine, make_job: MakeJob, tmp_path: Path) -> Any:
+    """Lets one job be claimed whose work ends in a given way."""
+
+    def set_outcome(outcome: Outcome | Exception) -> None:
+        def work(job: ClaimedJob, *_: object) -> Outcome:
+            assert job["job"] == 7
+            if isinstance(outcome, Exception):
+                raise outcome
+            return outcome
+
+        monkeypatch.setattr(session_module.pipeline, "run", work)
+        monkeypatch.setattr(session_module, "locate", lambda _: None)
+        line.answers["claim"] = [{"job": make_job(tmp_path / "x.mp4", epoch=4)}, WRONG_TOKEN]
+
+    return set_outcome
+
+
+def told(line: RecordingLine) -> list[tuple[str, dict[str, Any]]]:
+    return [(verb, body) for verb, body in line.sent if verb in ("complete", "fail", "release")]
+
+
+DONE = Done(
+    {"renditions": [], "keep": ["360p"], "poster": None, "settings_hash": "s", "warnings": []}, "full"
+)
+
+
+def test_done_is_told(session: Session, line: RecordingLine, ends_with: Any) -> None:
+    ends_with(DONE)
+    assert session.run() == 1
+    RegisterRequest(**line.sent[0][1])
+    ClaimRequest(**next(body for verb, body in line.sent if verb == "claim"))
+    [(verb, body)] = told(line)
+    assert (verb, CompleteRequest(**body).epoch, body["full_hash"]) == ("complete", 4, "full")
+
+
+def test_failed_is_told(session: Session, line: RecordingLine, ends_with: Any) -> None:
+    ends_with(Failed(ErrorCode.NO_MEDIA, "x.mp4 holds no video", "remove it"))
+    session.run()
+    [(verb, body)] = told(line)
+    assert (verb, FailRequest(**body).code) == ("fail", "NO_MEDIA")
+
+
+@pytest.mark.parametrize("reason", ["pause", "cancel", "restart", "shutdown"])
+def test_stopped_is_told(session: Session, line: RecordingLine, ends_with: Any, reason: Any) -> None:
+    ends_with(Stopped(reason))
+    session.run()
+    [(verb, body)] = told(line)
+    assert (verb, ReleaseRequest(**body).reason) == ("release", reason)
+
+
+def test_lost_is_not_told(session: Session, line: RecordingLine, ends_with: Any) -> None:
+    ends_with(Lost("gone"))
+    session.run()
+    assert told(line) == []
+    assert line.verbs().count("claim") == 2
+
+
+def test_a_crash_of_the_pipeline_is_told(session: Session, line: RecordingLine, ends_with: Any) -> None:
+    ends_with(KeyError("surprise"))
+    session.run()
+    [(verb, body)] = told(line)
+    assert (verb, FailRequest(**body).code) == ("fail", "INTERNAL")
+
+
+def test_it_is_told_until_it_is_heard(session: Session, line: RecordingLine, ends_with: Any) -> None:
+    ends_with(DONE)
+    line.answers["complete"] = [AWAY, AWAY, {"job": 7, "status": "done"}]
+    session.run()
+    bodies = [body for _, body in told(line)]
+    assert len(bodies) == 3
+    assert bodies[0] == bodies[1] == bodies[2]
+
+
+@pytest.mark.parametrize("code", [ErrorCode.LOST_LEASE, ErrorCode.NOT_FOUND])
+def test_a_job_that_is_gone_is_left_alone(
+    session: Session, line: RecordingLine, ends_with: Any, code: ErrorCode
+) -> None:
+    ends_with(DONE)
+    line.answers["complete"] = [TqError(code, "gone")]
+    session.run()
+    assert [verb for verb, _ in told(line)] == ["complete"]
+
+
+def test_a_result_that_is_not_accepted_is_a_failure(
+    session: Session, line: RecordingLine, ends_with: Any
+) -> None:
+    ends_with(DONE)
+    line.answers["complete"] = [TqError(ErrorCode.PUBLISH_FAILED, "cannot write to /out")]
+    session.run()
+    assert [verb for verb, _ in told(line)] == ["complete", "fail"]
+    assert told(line)[1][1]["code"] == "PUBLISH_FAILED"
+
+
+def test_a_release_that_is_not_accepted_ends_nothing(
+    session: Session, line: RecordingLine, ends_with: Any
+) -> None:
+    ends_with(Stopped("pause"))
+    line.answers["release"] = [TqError(ErrorCode.INTERNAL, "oops")]
+    session.run()
+    assert line.verbs().count("claim") == 2
+
+
+def test_it_waits_for_a_supervisor(session: Session, line: RecordingLine) -> None:
+    line.answers["register"] = [AWAY, AWAY, TERMS]
+    line.answers["claim"] = [AWAY, {"job": None}, TqError(ErrorCode.INTERNAL, "oops"), WRONG_TOKEN]
+    assert session.run() == 1
+    assert line.verbs().count("register") == 3
+    assert line.verbs().count("claim") == 4
+
+
+def test_a_refused_registration_ends_it(session: Session, line: RecordingLine) -> None:
+    line.answers["register"] = [WRONG_TOKEN]
+    assert session.run() == 1
+    assert line.verbs() == ["register"]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_an_idle_worker_at_once(
+    session: Session, line: RecordingLine, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    release = threading.Event()
+    send = line.send
+
+    def block(call: Any, *, timeout_s: float | None = None) -> Any:
+        if call.path.endswith("/claim"):
+            # As a long poll does: nothing arrives but the signal.
+            threading.Thread(target=os.kill, args=(os.getpid(), number)).start()
+            release.wait(30)
+            pytest.fail("the claim was not broken off")
+        return send(call, timeout_s=timeout_s)
+
+    monkeypatch.setattr(line, "send", block)
+    assert session.run() == 0
+    assert told(line) == []
+
+
+def test_no_ffmpeg_inherits_the_token() -> None:
+    environment = {
+        "TQSTUDIO_WORKER_TOKEN": "secret",
+        "TQSTUDIO_WORKER_NAME": "gpu-0",
+        "TQSTUDIO_WORKER_KIND": "gpu",
+        "TQSTUDIO_WORKER_SOCKET": "/run/s.sock",
+        "TQSTUDIO_WORKER_ENCODER": "h264_nvenc",
+        "TQSTUDIO_WORKER_DEVICE": "1",
+    }
+    identity = take_identity(environment)
+    assert identity == Identity("gpu-0", WorkerKind.GPU, Path("/run/s.sock"), "secret", "h264_nvenc", "1")
+    assert "secret" not in environment.values()
+
+
+def test_started_by_hand_it_says_so(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("TQSTUDIO_WORKER_TOKEN", raising=False)
+    monkeypatch.setattr("tqstudio.engine.worker.program._die_with_parent", lambda _: True)
+    assert main() == 2
+    assert "started by the supervisor" in capfd.readouterr().err
