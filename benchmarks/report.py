@@ -73,7 +73,7 @@ def say(value: float, unit: str) -> str:
     """A value with the digits that mean something, such as `14.3 s` or `0.98×`."""
     if unit == "×":
         return f"{value:.2f}×"
-    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
+    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2 if abs(value) >= 1 or unit != "s" else 3
     return f"{value:,.{digits}f} {unit}".replace(",", " ")
 
 

@@ -19,8 +19,8 @@ RARE = "kingfisher"
 """A word in so few names that their videos are looked up: see `RARE_EVERY`."""
 RARE_EVERY = 50_000
 SCATTERED = "lighthouse"
-"""A word in more names than are looked up, and yet in few of the list."""
-SCATTERED_EVERY = 400
+"""A word in more names of a million than are looked up, and yet in few of the list."""
+SCATTERED_EVERY = 401
 COMMON = "beach"
 """A word in every tenth name."""
 
@@ -47,6 +47,8 @@ def seed(home: Home, jobs: int, backoff: int = 0) -> None:
     database.close()
     db = sqlite3.connect(home.database, isolation_level=None)
     try:
+        # Nobody else sees this database yet, so it needs no journal.
+        db.execute("PRAGMA journal_mode=OFF")
         db.execute("PRAGMA synchronous=OFF")
         db.execute("PRAGMA cache_size=-200000")
         db.execute("BEGIN")
@@ -56,7 +58,7 @@ def seed(home: Home, jobs: int, backoff: int = 0) -> None:
             db.execute(statement)
         db.execute("INSERT INTO worker (name, kind, enabled) VALUES ('cpu-0', 'cpu', 0)")
         db.execute("COMMIT")
-        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        db.execute("PRAGMA journal_mode=WAL")
     finally:
         db.close()
 
@@ -87,7 +89,8 @@ def _fill(db: sqlite3.Connection, jobs: int, backoff: int) -> None:
     }
     ids = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :all)"
     db.execute(
-        f"{ids}, named AS (SELECT i, {_WORD} || ' ' || printf('%07d', i) || ' take ' || (i % 7) AS name FROM n)"
+        f"{ids}, named AS (SELECT i, {_WORD} || ' ' || printf('%07d', i) || ' take ' || (i % 7) AS name"
+        " FROM n)"
         " INSERT INTO video (id, source, output_root, name, title, slug, size, mtime_ns, quick_hash, facts,"
         " created_at)"
         " SELECT i, CAST('/media/drop/' || name || '.mp4' AS BLOB), CAST('/media/ladders' AS BLOB),"
@@ -103,7 +106,8 @@ def _fill(db: sqlite3.Connection, jobs: int, backoff: int) -> None:
         " iif(waits, 100, i % 3), iif(waits, :later + i, NULL), iif(status = 'pending', :begin + i, NULL),"
         " iif(waits, 1, 0), iif(status = 'failed' OR waits, 'ENCODER_EXIT', NULL),"
         " iif(status = 'failed' OR waits, 'ffmpeg ended with status 1', NULL), 0,"
-        " iif(waits, :begin - i, :begin + i), iif(ended, :begin + i, NULL), iif(ended, :begin + i + 60000000, NULL)"
+        " iif(waits, :begin - i, :begin + i), iif(ended, :begin + i, NULL),"
+        " iif(ended, :begin + i + 60000000, NULL)"
         " FROM (SELECT i, i > :jobs AS waits, status, status IN ('done', 'failed', 'cancelled') AS ended"
         f" FROM (SELECT i, iif(i > :jobs, 'pending', {_STATUS}) AS status FROM n))",
         values,
@@ -113,8 +117,8 @@ def _fill(db: sqlite3.Connection, jobs: int, backoff: int) -> None:
         " segments_done, segments_total, settings_hash, stream_key)"
         " SELECT id, r.name, r.position, 'completed', r.width, r.height, 'libx264', 100, 20, 20,"
         " printf('%064x', id), printf('%064x', id) FROM job, (SELECT '720p' AS name, 0 AS position,"
-        " 1280 AS width, 720 AS height UNION ALL SELECT '480p', 1, 854, 480 UNION ALL SELECT '360p', 2, 640, 360)"
-        " AS r WHERE job.status = 'done' ORDER BY id, r.name"
+        " 1280 AS width, 720 AS height UNION ALL SELECT '480p', 1, 854, 480"
+        " UNION ALL SELECT '360p', 2, 640, 360) AS r WHERE job.status = 'done' ORDER BY id, r.name"
     )
     db.execute("INSERT INTO video_name (video_name) VALUES ('rebuild')")
     db.execute("UPDATE job_count SET n = (SELECT count(*) FROM job WHERE job.status = job_count.status)")

@@ -80,7 +80,10 @@ def jobs(
     video: int | None = None,
     deleted: bool = False,
 ) -> Call[JobPage]:
-    """A page of jobs. `sort` is order (queue order), newest, oldest or updated."""
+    """A page of jobs. `sort` is order (queue order), newest or oldest.
+
+    `after` and `before` take the cursors of an earlier page; `before="end"` is the last page.
+    """
     params: dict[str, Any] = {"sort": sort, "limit": limit}
     optional = {
         "status": ",".join(statuses),

@@ -116,6 +116,8 @@ def load_settings(home: Home, **flags: Any) -> Settings:
         raise TqError(
             ErrorCode.BAD_CONFIG, f"{home.config} is not valid TOML: {error}", f"correct {home.config}"
         ) from None
+    finally:
+        _toml_file = None
 
 
 def _refuse_unknown(path: Path) -> None:

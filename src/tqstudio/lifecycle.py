@@ -344,11 +344,14 @@ def decide(status: JobStatus, operation: Operation, control: Control = Control.N
     return decision
 
 
-def job_word(status: JobStatus, control: Control, *, retrying: bool = False) -> str:
+def job_word(
+    status: JobStatus, control: Control, *, retrying: bool = False, held: bool = False
+) -> str:
     """The word a screen shows for a job, with what was asked for but is not true yet.
 
     Args:
         retrying: the job is pending and waits out a backoff.
+        held: the job is paused since it was made.
     """
     if status is JobStatus.IN_PROGRESS:
         return {
@@ -359,6 +362,8 @@ def job_word(status: JobStatus, control: Control, *, retrying: bool = False) -> 
         }[control]
     if status is JobStatus.PENDING and retrying:
         return "retry"
+    if status is JobStatus.PAUSED and held:
+        return "held"
     return status.value
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -127,14 +127,19 @@ def put(directory: Path, name: bytes) -> None:
 
 @asynccontextmanager
 async def watching(
-    world: World, *, settle_s: float = 0.05, rescan_s: float = NEVER_S, **rules: Any
+    world: World,
+    *,
+    settle_s: float = 0.05,
+    rescan_s: float = NEVER_S,
+    beside: Sequence[FolderRow] = (),
+    **rules: Any,
 ) -> AsyncIterator[World]:
     """An intake over the world's folder that has looked through it once."""
     world.row = replace(world.row, **rules)
     world.intake = Intake(
         default_settle_s=settle_s, rescan_s=rescan_s, offer=world.offer, known=world.tell_known
     )
-    await world.intake.set_folders([world.row])
+    await world.intake.set_folders([world.row, *beside])
     await world.intake.start()
     await until(lambda: world.looks)
     try:

@@ -99,7 +99,7 @@ def test_temporary_names_are_ignored(world: World) -> None:
     async def run() -> None:
         for name in names[:2]:
             (world.root / name).write_bytes(b"video")
-        async with watching(world):
+        async with watching(world, settle_s=0):
             for name in names[2:]:
                 (world.root / name).write_bytes(b"video")
             await world.catch_up()

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from watchdog.observers.inotify_c import InotifyConstants, InotifyEvent, InotifyFD, Mask, WatchDescriptor
 
-from tqstudio.engine.intake import Intake, troubles
+from tqstudio.engine.intake import Intake, pace, troubles
 from tqstudio.engine.intake.scan import Scanner
 from tqstudio.engine.intake.watch import TreeWatch
 
@@ -38,6 +38,30 @@ def test_a_folder_that_goes_away_is_a_problem_until_it_is_back(world: World) -> 
             await until(lambda: world.state.problem is None)
             # The new folder is watched: the file is renamed into place, and settles by no other way so soon.
             await world.catch_up("after.mp4")
+
+    asyncio.run(run())
+
+
+def test_a_folder_that_is_renamed_away_is_missed_at_once(world: World, tmp_path: Path) -> None:
+    async def run() -> None:
+        async with watching(world):
+            os.rename(world.root, tmp_path / "renamed")
+            await until(lambda: _code(world) == "SOURCE_MISSING")
+
+    asyncio.run(run())
+
+
+def test_what_hints_cannot_tell_is_looked_for_more_often(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pace, "POLL_S", 0.1)
+
+    async def run() -> None:
+        async with watching(world, watch="polling"):
+            (world.root / "a.mp4").write_bytes(b"video")
+            await world.offered(b"a.mp4")
+            shutil.rmtree(world.root)
+            await until(lambda: _code(world) == "SOURCE_MISSING")
 
     asyncio.run(run())
 

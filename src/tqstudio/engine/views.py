@@ -138,7 +138,12 @@ def job_row(record: JobRecord, live: LiveJob | None, *, now: int, home: Home) ->
         "path": display(record.source),
         "kind": record.kind,
         "status": record.status,
-        "word": job_word(status, control, retrying=retrying),
+        "word": job_word(
+            status,
+            control,
+            retrying=retrying,
+            held=record.ready_at is None and record.started_at is None,
+        ),
         "claim": claim_word(
             status,
             expired=record.lease_expires_at is not None and record.lease_expires_at <= now,

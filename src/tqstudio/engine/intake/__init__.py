@@ -1,8 +1,8 @@
 """Drop folders: finding the videos in them, and waiting until each is complete.
 
 `Intake` holds the folders, one `FolderIntake` each. `watch` brings hints from inotify, `scan` reads the
-disk, `rules` judges names, `settling` and `writers` tell complete files from growing ones, `mounts` knows
-where inotify is blind.
+disk, `rules` judges names, `settling` and `writers` tell complete files from growing ones, `mounts` tells
+where inotify is blind, `pace` when everything is looked through, `account` what became of each file.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from tqstudio.engine.intake import troubles
 from tqstudio.engine.intake.account import Account
 from tqstudio.engine.intake.hints import Hint, Inbox
 from tqstudio.engine.intake.mounts import is_blind
+from tqstudio.engine.intake.pace import BREATH_S, Pace
 from tqstudio.engine.intake.rules import Choice, Rules
 from tqstudio.engine.intake.scan import Findings, Problem, Scanner, Seen
 from tqstudio.engine.intake.settling import Look, Settling, Stamp
@@ -26,15 +27,6 @@ from tqstudio.engine.intake.writers import open_for_writing
 from tqstudio.engine.store.folders import FolderRow
 from tqstudio.errors import TqError
 from tqstudio.sources import display
-
-POLL_S = 5.0
-"""Between two looks through a folder where inotify does not help, or which is gone."""
-
-_SCAN_SHARE = 10
-"""A look through takes at most one part in this many of the time: a slow mount is looked at less often."""
-
-_BREATH_S = 0.2
-"""Between two looks through everything that hints ask for: removing a tree asks a thousand times."""
 
 Offer = Callable[[FolderRow, bytes], Awaitable[None]]
 Known = Callable[[FolderRow], Awaitable[Mapping[bytes, Stamp]]]
@@ -74,7 +66,6 @@ class FolderIntake:
     ) -> None:
         self.row = row
         self._notifier = notifier
-        self._rescan_s = rescan_s
         self._offer = offer
         self._known = known
         self._rules = Rules(row.patterns)
@@ -95,9 +86,8 @@ class FolderIntake:
 
         self._wake = asyncio.Event()
         self._inbox = Inbox()
-        self._rescan_asked = True
-        self._next_scan = 0.0
-        self._scan_earliest = 0.0
+        self._informed = False
+        self._pace = Pace(rescan_s)
         self._scan_since: float | None = None
 
         self._tree: TreeWatch | None = None
@@ -120,7 +110,7 @@ class FolderIntake:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def rescan_soon(self) -> None:
-        self._rescan_asked = True
+        self._pace.ask()
         self._wake.set()
 
     def keep_apart(self, apart: Collection[bytes]) -> None:
@@ -165,28 +155,23 @@ class FolderIntake:
                 await self._round()
             except Exception:
                 _log.exception("a look at a drop folder failed", action="intake", folder=self.row.id)
-                self._next_scan = time.monotonic() + min(self._rescan_s, POLL_S)
+                self._pace.fail()
                 # What failed may be due at once again.
-                await asyncio.sleep(_BREATH_S)
+                await asyncio.sleep(BREATH_S)
             await self._pause()
 
     async def _pause(self) -> None:
         """Sleep until a hint comes, the next file is due, or everything is to be looked through."""
-        due, scan = self._settling.next_due(), self._scan_due()
+        due, scan = self._settling.next_due(), self._pace.due(hints_lost=self._inbox.lost)
         until = scan if due is None else min(due, scan)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, until - time.monotonic())):
                 await self._wake.wait()
         self._wake.clear()
 
-    def _scan_due(self) -> float:
-        if self._rescan_asked:
-            return 0.0
-        return min(self._next_scan, self._scan_earliest) if self._inbox.lost else self._next_scan
-
     async def _round(self) -> None:
         now = time.monotonic()
-        scan = now >= self._scan_due()
+        scan = now >= self._pace.due(hints_lost=self._inbox.lost)
         hinted = self._inbox.take()
         if scan:
             findings = await self._look_through()
@@ -210,7 +195,11 @@ class FolderIntake:
 
     async def _look_through(self) -> Findings:
         """The truth: all files, whatever hints came or did not."""
-        self._rescan_asked = self._inbox.lost = False
+        self._pace.begin()
+        self._inbox.lost = False
+        first = not self._informed
+        if first:
+            await self._ask_known()
         began = self._scan_since = time.monotonic()
         try:
             self._open_watch()
@@ -222,11 +211,22 @@ class FolderIntake:
         self._problem, self._blind = findings.problem, findings.blind
         if self._tree is not None:
             self._limit = findings.limit
-        await self._leave_known(findings)
+        # Asked again only when something is new, so that an idle folder costs the database nothing.
+        if not first and any(self._is_new(path) for path in findings.files):
+            await self._ask_known()
+            findings.files = {
+                path: seen
+                for path, seen in findings.files.items()
+                if not self._account.is_done(path, seen.look.stamp)
+            }
         there = set(findings.files)
         self._settling.keep(there)
         self._account.begin_anew(there, findings.odd)
-        self._plan_next_scan(time.monotonic() - began)
+        self._pace.end(
+            polling=self._is_polling() or self._problem is not None,
+            took_s=time.monotonic() - began,
+            cpu_s=findings.cpu_s,
+        )
         return findings
 
     def _open_watch(self) -> None:
@@ -237,23 +237,12 @@ class FolderIntake:
             except OSError as error:
                 self._limit = error.errno
 
-    async def _leave_known(self, findings: Findings) -> None:
-        """Take out what the database has; it is asked only when something is new, so idling costs nothing."""
-        if all(path in self._settling or self._account.is_noted(path) for path in findings.files):
-            return
-        self._account.store(await self._known(self.row))
-        findings.files = {
-            path: seen
-            for path, seen in findings.files.items()
-            if not self._account.is_done(path, seen.look.stamp)
-        }
+    def _is_new(self, path: bytes) -> bool:
+        return path not in self._settling and not self._account.is_noted(path)
 
-    def _plan_next_scan(self, took: float) -> None:
-        alone = self._is_polling() or self._problem is not None
-        interval = min(self._rescan_s, POLL_S) if alone else self._rescan_s
-        now = time.monotonic()
-        self._next_scan = now + max(interval, took * _SCAN_SHARE)
-        self._scan_earliest = now + max(_BREATH_S, took)
+    async def _ask_known(self) -> None:
+        self._account.store(await self._known(self.row))
+        self._informed = True
 
     def _settle(self, files: Mapping[bytes, Seen], arrived: set[bytes]) -> dict[bytes, Look]:
         """Take in looks; the files that have settled by them."""

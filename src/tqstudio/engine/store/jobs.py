@@ -39,7 +39,7 @@ _CREATE = text(
     " priority, ready_at, max_attempts, max_crashes, autorestart, autorestart_limit, autorestart_delay_s,"
     " metadata_json, created_at)"
     " VALUES (:video, :batch, :kind, :profile, :profile_json, :prefer_gpu, :requested, :dropped, :status,"
-    " :priority, :now, :max_attempts, :max_crashes, :autorestart, :autorestart_limit, :autorestart_delay_s,"
+    " :priority, :ready, :max_attempts, :max_crashes, :autorestart, :autorestart_limit, :autorestart_delay_s,"
     " :metadata, :now) RETURNING id"
 )
 
@@ -60,6 +60,8 @@ def create(db: Connection, new: NewJob, *, now: int, actor: str) -> int | None:
         "status": status.value,
         "priority": new.priority,
         "now": now,
+        # A held job was never claimable: that tells it from one that a person paused.
+        "ready": None if new.hold else now,
         "max_attempts": new.max_attempts,
         "max_crashes": new.max_crashes,
         "autorestart": (Autorestart.ENABLED if new.autorestart else Autorestart.DISABLED).value,

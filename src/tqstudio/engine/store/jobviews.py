@@ -50,6 +50,7 @@ class JobRecord:
     last_restart_at: int | None
     processed_by: str | None
     metadata: Mapping[str, Any]
+    ready_at: int | None
     created_at: int
     started_at: int | None
     last_progress_at: int | None
@@ -67,7 +68,7 @@ _SELECT = (
     " j.progress, j.priority, j.not_before, j.attempts, j.crashes, j.max_attempts, j.max_crashes, j.epoch,"
     " j.worker_id, j.instance, j.claimed_at, j.lease_expires_at, j.control, j.error_code, j.error_text,"
     " j.error_hint, j.error_log, j.exhausted, j.autorestart, j.autorestart_limit, j.autorestart_delay_s,"
-    " j.restarts, j.last_restart_at, j.processed_by, j.metadata_json, j.created_at, j.started_at,"
+    " j.restarts, j.last_restart_at, j.processed_by, j.metadata_json, j.ready_at, j.created_at, j.started_at,"
     " j.last_progress_at, j.completed_at, j.deleted_at, v.name, v.source, v.size, v.facts"
     " FROM job j JOIN video v ON v.id = j.video_id"
 )
@@ -94,7 +95,7 @@ def _record(row: Any, renditions: Sequence[RenditionRow]) -> JobRecord:
     values[6] = tuple(json.loads(values[6]))
     values[26] = bool(values[26])
     values[33] = json.loads(values[33])
-    values[42] = None if values[42] is None else json.loads(values[42])
+    values[43] = None if values[43] is None else json.loads(values[43])
     values.append(tuple(renditions))
     return JobRecord(*values)
 

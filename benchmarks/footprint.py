@@ -1,0 +1,100 @@
+"""What tqstudio costs while it has nothing to do, and how soon the terminal UI shows itself."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+from benchmarks.options import Options
+from benchmarks.processes import cpu_s, memory_mb
+from benchmarks.report import Section, at_most, percentile
+from benchmarks.seeding import seed
+from benchmarks.studio import Studio, studio, tqstudio
+from benchmarks.terminal import Terminal
+from tqstudio.home import Home
+
+_SETTLE_S = 2.0
+_KEYS = 20
+
+
+def measure(options: Options, root: Path) -> Section:
+    section = Section(
+        "At rest",
+        f"a supervisor with one worker and an empty queue; {options.rounds} rounds of {options.idle_s:.0f} s;"
+        " the UI on a terminal of 100×30",
+    )
+    memory: dict[str, list[float]] = {"supervisor": [], "worker": [], "UI": []}
+    idle: dict[str, list[float]] = {"supervisor": [], "worker": [], "UI": []}
+    yardstick: list[float] = []
+    paints: list[float] = []
+    for number in range(options.rounds):
+        with studio(root / f"home-{number}") as running:
+            pids = {"supervisor": running.pid, "worker": running.worker_pid()}
+            time.sleep(_SETTLE_S)
+            _rest(pids, options.idle_s, idle, memory)
+            yardstick.append(_python_paint_s(running))
+            terminal = Terminal(tqstudio(), running.environment)
+            try:
+                paints.append(terminal.first_paint_s())
+                terminal.drain(_SETTLE_S)
+                before = sum(cpu_s(terminal.pid))
+                terminal.drain(options.idle_s / 2)
+                used = sum(cpu_s(terminal.pid)) - before
+                idle["UI"].append(used / (options.idle_s / 2) * 100)
+                memory["UI"].append(memory_mb(terminal.pid))
+            finally:
+                terminal.close()
+    section.add("supervisor, memory", memory["supervisor"], "MB", at_most(100))
+    section.add("worker without ffmpeg, memory", memory["worker"], "MB", at_most(90))
+    section.add("UI, memory", memory["UI"], "MB", at_most(80))
+    section.add("supervisor, of one core", idle["supervisor"], "%", at_most(0.5))
+    section.add("worker, of one core", idle["worker"], "%")
+    section.add("UI, of one core", idle["UI"], "%")
+    section.add("UI, exec to first picture", paints, "s", at_most(0.5))
+    section.add("a Python that fills the screen and nothing else", yardstick, "s")
+    _keys(section, options, root)
+    return section
+
+
+def _rest(
+    pids: dict[str, int], seconds: float, idle: dict[str, list[float]], memory: dict[str, list[float]]
+) -> None:
+    before = {name: cpu_s(pid)[0] for name, pid in pids.items()}
+    began = time.monotonic()
+    time.sleep(seconds)
+    elapsed = time.monotonic() - began
+    for name, pid in pids.items():
+        idle[name].append((cpu_s(pid)[0] - before[name]) / elapsed * 100)
+        memory[name].append(memory_mb(pid))
+
+
+def _python_paint_s(running: Studio) -> float:
+    """Of a program that writes a screen and waits: what no UI in Python can beat."""
+    code = "import sys, time; sys.stdout.write('x' * 3000); sys.stdout.flush(); time.sleep(60)"
+    terminal = Terminal([sys.executable, "-c", code], running.environment)
+    try:
+        return terminal.first_paint_s()
+    finally:
+        terminal.close()
+
+
+def _keys(section: Section, options: Options, root: Path) -> None:
+    """From a key to its picture, in a long queue."""
+    home = Home(root / "long")
+    seed(home, options.jobs)
+    p50, p95 = [], []
+    with studio(home.root) as running:
+        for _ in range(options.rounds):
+            terminal = Terminal(tqstudio(), running.environment)
+            try:
+                terminal.first_paint_s()
+                terminal.drain(_SETTLE_S)
+                seconds = [terminal.answer_s(key) for key in [b"j"] * _KEYS + [b"\x1b[6~"] * _KEYS]
+            finally:
+                terminal.close()
+            p50.append(percentile(seconds, 50) * 1000)
+            p95.append(percentile(seconds, 95) * 1000)
+    queue = f"{options.jobs:,} jobs".replace(",", " ")
+    section.add(f"UI with {queue}, key to picture, p50", p50, "ms")
+    section.add(f"UI with {queue}, key to picture, p95", p95, "ms", at_most(50))

@@ -1,0 +1,134 @@
+"""How soon the product reacts: to a file, to a person, to the death of a worker."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import time
+from pathlib import Path
+
+from benchmarks import clips
+from benchmarks.options import Options
+from benchmarks.processes import encoders, living, until
+from benchmarks.report import Section, at_most
+from benchmarks.studio import Studio, studio
+from tqstudio.engine.media import ffmpeg
+
+# Long enough that no job ends while something is done to it.
+_CLIP_S = 60
+
+
+def measure(options: Options, root: Path) -> Section:
+    section = Section(
+        "Reactions",
+        f"{options.rounds} rounds, each with a new supervisor; a clip of {_CLIP_S} s is renamed into a drop"
+        " folder that settles in 0 s",
+    )
+    clip = clips.make(ffmpeg.locate().path, root, _CLIP_S)
+    taken: dict[str, list[float]] = {}
+    for number in range(options.rounds):
+        work = root / f"round-{number}"
+        drop = work / "drop"
+        drop.mkdir(parents=True)
+        with studio(work / "home") as running:
+            running.worker_pid()
+            running.run("folder", "add", str(drop), "-o", str(work / "out"), "--settle", "0")
+            for what, seconds in _Round(running, clip, drop).run().items():
+                taken.setdefault(what, []).append(seconds)
+        shutil.rmtree(work)
+    floors = {_SETTLED: 0.5, _CANCELLED: 2, _PAUSED: 2, _KILLED: 2, _DOWN: 3}
+    for what, values in taken.items():
+        section.add(what, values, "s", at_most(floors[what]) if what in floors else None)
+    return section
+
+
+_SETTLED = "file renamed into place → ffmpeg runs"
+_CANCELLED = "cancel → ffmpeg gone"
+_PAUSED = "pause → ffmpeg gone"
+_RESUMED = "resume → ffmpeg runs"
+_KILLED = "kill -9 of the worker → the job's ffmpeg runs again"
+_ORPHAN = "kill -9 of the worker → its ffmpeg gone"
+_DOWN = "`tqstudio down` while a job runs"
+
+
+class _Round:
+    """All reactions once, in one supervisor."""
+
+    def __init__(self, running: Studio, clip: Path, drop: Path) -> None:
+        self._running, self._clip, self._drop = running, clip, drop
+        self._line = running.line()
+
+    def run(self) -> dict[str, float]:
+        worker = self._running.worker_pid()
+        taken = {_SETTLED: self._drop_in("first.mp4", worker)}
+        taken[_CANCELLED] = self._act("cancel", worker)
+        self._drop_in("second.mp4", worker)
+        taken[_PAUSED] = self._act("pause", worker)
+        began = time.perf_counter()
+        self._post("resume", self._job("paused"))
+        until(lambda: encoders(worker), "the job goes on")
+        taken[_RESUMED] = time.perf_counter() - began
+        taken |= self._kill(worker)
+        taken[_DOWN] = self._down()
+        return taken
+
+    def _drop_in(self, name: str, worker: int) -> float:
+        """Put a copy beside the drop folder, then rename it into place."""
+        beside = self._drop.with_name(name)
+        shutil.copyfile(self._clip, beside)
+        began = time.perf_counter()
+        os.replace(beside, self._drop / name)
+        until(lambda: encoders(worker), f"{name} is picked up")
+        return time.perf_counter() - began
+
+    def _act(self, operation: str, worker: int) -> float:
+        """Do it to the running job; until none of its ffmpegs lives."""
+        job = self._job("in_progress")
+        running = encoders(worker)
+        began = time.perf_counter()
+        self._post(operation, job)
+        until(lambda: not living([*running, *encoders(worker)]), f"{operation} ends ffmpeg")
+        took = time.perf_counter() - began
+        until(lambda: not self._jobs("in_progress"), f"the job is not {operation}led")
+        return took
+
+    def _kill(self, worker: int) -> dict[str, float]:
+        running = encoders(worker)
+        began = time.perf_counter()
+        os.kill(worker, signal.SIGKILL)
+        until(lambda: not living(running), "the dead worker's ffmpeg ends")
+        orphan = time.perf_counter() - began
+        until(lambda: [pid for child in self._children() for pid in encoders(child)], "the job runs again")
+        return {_KILLED: time.perf_counter() - began, _ORPHAN: orphan}
+
+    def _children(self) -> list[int]:
+        with contextlib.suppress(OSError):
+            listed = Path(f"/proc/{self._running.pid}/task/{self._running.pid}/children").read_text()
+            return [int(pid) for pid in listed.split()]
+        return []
+
+    def _down(self) -> float:
+        self._line.close()
+        below = [*self._children(), *(pid for child in self._children() for pid in encoders(child))]
+        began = time.perf_counter()
+        self._running.run("down")
+        took = time.perf_counter() - began
+        self._running.wait_ended()
+        if left := living(below):
+            raise RuntimeError(f"{len(left)} processes are left after down")
+        return took
+
+    def _jobs(self, status: str) -> list[int]:
+        page = json.loads(self._line.ask("GET", f"/v1/jobs?status={status}&limit=10"))
+        return [job["id"] for job in page["jobs"]]
+
+    def _job(self, status: str) -> int:
+        return until(lambda: self._jobs(status), f"a job is {status}")[0]
+
+    def _post(self, operation: str, job: int) -> None:
+        results = self._line.post("/v1/jobs/actions", {"operation": operation, "ids": [job]})["results"]
+        if not results[0]["ok"]:
+            raise RuntimeError(f"{operation}: {results[0]['error']}")

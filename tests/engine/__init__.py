@@ -1,0 +1,1 @@
+"""The supervisor's parts, and the supervisor itself behind its socket."""

@@ -1,0 +1,185 @@
+"""A migrated database, one transaction per test that is rolled back, and a queue driven through the store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import Connection, text
+
+from tqstudio.engine.scheduling import RetryRules
+from tqstudio.engine.store import claims, jobs, operations, outcomes, videos, workers
+from tqstudio.engine.store.claims import Claimant, Lease, Token
+from tqstudio.engine.store.database import connect, migrate
+from tqstudio.engine.store.jobs import NewJob
+from tqstudio.engine.store.outcomes import Failure
+from tqstudio.engine.store.videos import NewVideo
+from tqstudio.errors import ErrorCode
+from tqstudio.lifecycle import Control, JobKind, JobStatus, Operation
+
+NOW = 1_800_000_000_000_000
+SECOND = 1_000_000
+LEASE = 60 * SECOND
+RULES = RetryRules(backoff_s=30, backoff_max_s=600, jitter=lambda: 0.5)
+
+
+class Queue:
+    """The store's functions with a clock in the test's hands."""
+
+    def __init__(self, db: Connection) -> None:
+        self.db = db
+        self.now = NOW
+        self._made = 0
+
+    def wait(self, seconds: float) -> None:
+        self.now += int(seconds * SECOND)
+
+    def video(self, name: str | None = None, *, slug: str | None = None, out: bytes = b"/out") -> int:
+        self._made += 1
+        name = name if name is not None else f"clip {self._made}.mp4"
+        new = NewVideo(
+            source=f"/in/{self._made}/{name}".encode("utf-8", "surrogateescape"),
+            output_root=out,
+            name=name,
+            title=name,
+            slug=slug if slug is not None else f"clip-{self._made}",
+            size=1000,
+            mtime_ns=1,
+            quick_hash="hash",
+        )
+        return videos.create(self.db, new, now=self.now)
+
+    def job(self, *, video: int | None = None, gpu: bool = False, **more: Any) -> int:
+        new = NewJob(video if video is not None else self.video(), "web", "{}", prefer_gpu=gpu, **more)
+        job = jobs.create(self.db, new, now=self.now, actor="test")
+        assert job is not None
+        return job
+
+    def worker(self, name: str = "cpu-0", kind: str = "cpu", *, instance: str | None = None) -> Claimant:
+        row = workers.ensure(self.db, name, kind, device=None, now=self.now)
+        instance = instance or f"instance of {name}"
+        workers.register(
+            self.db,
+            row.id,
+            instance=instance,
+            pid=1,
+            pid_started=1.0,
+            encoder="libx264",
+            capabilities={},
+            metadata={},
+            now=self.now,
+        )
+        return Claimant(row.id, name, kind, instance)
+
+    def claim(self, who: Claimant | None = None, *, idle_gpus: int = 0, grace_s: float = 60) -> Lease | None:
+        return claims.claim(
+            self.db,
+            who or self.worker(),
+            now=self.now,
+            lease_us=LEASE,
+            idle_gpus=idle_gpus,
+            gpu_grace_us=int(grace_s * SECOND),
+        )
+
+    def claimed(self, who: Claimant | None = None, **more: Any) -> Lease:
+        """A new job in somebody's hands."""
+        job = self.job(priority=999, **more)
+        lease = self.claim(who)
+        assert lease is not None
+        assert lease.job == job
+        return lease
+
+    def fail(self, lease: Lease, code: ErrorCode, text: str = "it broke") -> JobStatus | None:
+        failure = Failure(code, text, "mend it", f"{lease.epoch}.log")
+        return outcomes.fail(self.db, token(lease), failure, now=self.now, rules=RULES, worker="cpu-0")
+
+    def complete(self, lease: Lease) -> bool:
+        return outcomes.complete(self.db, token(lease), now=self.now, worker="cpu-0", detail="generation 1")
+
+    def release(self, lease: Lease, reason: Control | None = None) -> JobStatus | None:
+        return outcomes.release(self.db, token(lease), reason, now=self.now, worker="cpu-0")
+
+    def lose(self, lease: Lease, why: str = "killed by SIGKILL") -> JobStatus | None:
+        return outcomes.lose(self.db, lease, now=self.now, worker="cpu-0", why=why)
+
+    def do(self, job: int, operation: Operation) -> operations.Applied:
+        applied = operations.operate(self.db, job, operation, now=self.now, actor="test")
+        assert applied is not None
+        return applied
+
+    def in_status(self, status: JobStatus) -> int:
+        """A job that got into this status as jobs do."""
+        if status is JobStatus.PENDING:
+            return self.job()
+        if status is JobStatus.PAUSED:
+            return self.job(hold=True)
+        if status is JobStatus.CANCELLED:
+            job = self.job()
+            self.do(job, Operation.CANCEL)
+            return job
+        self._made += 1
+        lease = self.claimed(self.worker(f"worker-{self._made}"), kind=JobKind.NEW)
+        if status is JobStatus.DONE:
+            assert self.complete(lease)
+        if status is JobStatus.FAILED:
+            assert self.fail(lease, ErrorCode.NO_MEDIA) is JobStatus.FAILED
+        return lease.job
+
+    def row(self, job: int) -> dict[str, Any]:
+        found = self.db.execute(text("SELECT * FROM job WHERE id = :id"), {"id": job}).mappings().one()
+        return dict(found)
+
+    def status(self, job: int) -> JobStatus:
+        return JobStatus(self.row(job)["status"])
+
+    def attempts(self, job: int) -> list[dict[str, Any]]:
+        found = self.db.execute(text("SELECT * FROM attempt WHERE job_id = :id ORDER BY epoch"), {"id": job})
+        return [dict(row) for row in found.mappings()]
+
+    def history(self, job: int | None = None) -> list[dict[str, Any]]:
+        where = "" if job is None else "WHERE job_id = :job"
+        found = self.db.execute(text(f"SELECT * FROM event {where} ORDER BY seq"), {"job": job})
+        return [dict(row) for row in found.mappings()]
+
+
+def token(lease: Lease) -> Token:
+    return Token(lease.job, lease.epoch, lease.instance)
+
+
+@pytest.fixture(scope="session")
+def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A migrated database; use it through `rolled_back`."""
+    path = tmp_path_factory.mktemp("store") / "tqstudio.db"
+    engine = connect(path)
+    migrate(engine, path)
+    engine.dispose()
+    return path
+
+
+@contextmanager
+def rolled_back(path: Path) -> Iterator[Queue]:
+    """A queue in one transaction that leaves nothing behind."""
+    engine = connect(path)
+    try:
+        with engine.connect() as connection:
+            transaction = connection.begin()
+            try:
+                yield Queue(connection)
+            finally:
+                transaction.rollback()
+    finally:
+        engine.dispose()
+
+
+@pytest.fixture
+def queue(database: Path) -> Iterator[Queue]:
+    with rolled_back(database) as queue:
+        yield queue
+
+
+@pytest.fixture
+def db(queue: Queue) -> Connection:
+    return queue.db

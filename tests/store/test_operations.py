@@ -1,0 +1,418 @@
+"""What people ask of jobs, on rows that are really in each status; and every way a job may move."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precondition, rule
+from sqlalchemy import text
+
+from tqstudio.engine.store import jobs, operations, outcomes, transitions
+from tqstudio.engine.store.claims import Lease
+from tqstudio.errors import ErrorCode
+from tqstudio.lifecycle import (
+    OPEN,
+    TRANSITIONS,
+    Control,
+    Effect,
+    JobStatus,
+    Operation,
+    Transition,
+    Trigger,
+    decide,
+    sources_of,
+)
+
+from .conftest import NOW, Queue, rolled_back, token
+from .matrix import MATRIX, NAMES_OF
+
+R, P, H, D, F, C = (
+    JobStatus.IN_PROGRESS,
+    JobStatus.PENDING,
+    JobStatus.PAUSED,
+    JobStatus.DONE,
+    JobStatus.FAILED,
+    JobStatus.CANCELLED,
+)
+
+
+@pytest.mark.parametrize(("operation", "status"), list(MATRIX))
+def test_the_matrix(queue: Queue, operation: Operation, status: JobStatus) -> None:
+    job = queue.in_status(status)
+    before, events = queue.row(job), len(queue.history())
+    queue.wait(5)
+    if operation is Operation.PRIORITY:
+        applied = operations.set_priority(queue.db, job, value=7, delta=None, now=queue.now, actor="test")
+        assert applied is not None
+    else:
+        applied = queue.do(job, operation)
+    after = queue.row(job)
+    assert applied.decision == decide(status, operation)
+    assert (applied.status, applied.control) == (JobStatus(after["status"]), Control(after["control"]))
+    changed = {key for key in after if after[key] != before[key]}
+    match MATRIX[operation, status]:
+        case "no":
+            assert not applied.decision.allowed
+            assert any(name in applied.decision.reason for name in NAMES_OF[status])
+            assert not changed
+            assert len(queue.history()) == events
+        case "same" | "new":
+            assert not changed
+            assert len(queue.history()) == events
+        case "asked":
+            assert changed == {"control"}
+            assert after["control"] == operation.value
+            assert queue.history(job)[-1]["trigger"] == f"{operation}_asked"
+        case "set":
+            assert changed == {"priority"}
+            assert queue.history(job)[-1]["detail"] == "priority 7"
+        case "gone":
+            assert changed == {"deleted_at"}
+            assert queue.history(job)[-1]["trigger"] == "deleted"
+        case target:
+            assert after["status"] == target
+            event = queue.history(job)[-1]
+            assert (event["trigger"], event["source"], event["target"]) == (operation, status, target)
+            assert len(queue.history()) == events + 1
+
+
+@pytest.mark.parametrize("status", [s for s in JobStatus if s is not R])
+def test_a_deleted_job_comes_back_as_it_was(queue: Queue, status: JobStatus) -> None:
+    job = queue.in_status(status)
+    before = queue.row(job)
+    queue.do(job, Operation.DELETE)
+    for operation in (Operation.PAUSE, Operation.RESUME, Operation.CANCEL, Operation.RETRY):
+        applied = queue.do(job, operation)
+        assert "is deleted; undelete it first" in applied.decision.reason
+    assert queue.do(job, Operation.DELETE).decision.effect is Effect.NOTHING
+    assert queue.claim() is None, "a deleted job is never handed out"
+    assert queue.do(job, Operation.UNDELETE).decision.effect is Effect.NOW
+    assert queue.row(job) == before
+    assert queue.do(job, Operation.UNDELETE).decision.effect is Effect.NOTHING
+
+
+def test_an_operation_on_nothing(queue: Queue) -> None:
+    for operation in (Operation.PAUSE, Operation.DELETE, Operation.UNDELETE):
+        assert operations.operate(queue.db, 4711, operation, now=NOW, actor="test") is None
+    assert operations.set_priority(queue.db, 4711, value=1, delta=None, now=NOW, actor="test") is None
+
+
+@pytest.mark.parametrize("operation", [Operation.RETRY, Operation.RESTART])
+def test_a_video_gets_no_second_open_job(queue: Queue, operation: Operation) -> None:
+    job = queue.in_status(F)
+    other = queue.job(video=queue.row(job)["video_id"])
+    before = queue.row(job)
+    applied = queue.do(job, operation)
+    assert f"job {other} works on the same video; cancel that first" in applied.decision.reason
+    assert queue.row(job) == before
+    assert jobs.create(
+        queue.db, jobs.NewJob(before["video_id"], "web", "{}", False), now=NOW, actor="test"
+    ) is None
+
+
+def test_a_deleted_job_does_not_come_back_beside_another(queue: Queue) -> None:
+    job = queue.job()
+    queue.do(job, Operation.DELETE)
+    other = queue.job(video=queue.row(job)["video_id"])
+    applied = queue.do(job, Operation.UNDELETE)
+    assert f"job {other} has the same video; cancel that first" in applied.decision.reason
+    queue.do(other, Operation.CANCEL)
+    assert queue.do(job, Operation.UNDELETE).decision.allowed
+
+
+@pytest.mark.parametrize("operation", [Operation.RETRY, Operation.RESTART])
+def test_a_person_gives_a_failed_job_all_its_chances_again(queue: Queue, operation: Operation) -> None:
+    lease = queue.claimed(max_attempts=1, autorestart=2)
+    assert queue.fail(lease, ErrorCode.ENCODER_EXIT) is F
+    queue.do(lease.job, operation)
+    row = queue.row(lease.job)
+    assert (row["attempts"], row["crashes"], row["restarts"], row["exhausted"]) == (0, 0, 0, 0)
+    assert (row["error_code"], row["completed_at"], row["autorestart"]) == (None, None, "enabled")
+
+
+def test_priority_is_shifted_within_bounds(queue: Queue) -> None:
+    job = queue.job(priority=990)
+    for delta, wanted in ((20, 1000), (-5, 995), (-3000, -1000)):
+        operations.set_priority(queue.db, job, value=None, delta=delta, now=NOW, actor="test")
+        assert queue.row(job)["priority"] == wanted
+
+
+# What was asked while a job ran, and who answered first.
+
+
+@pytest.mark.parametrize(
+    ("asked", "control", "status"),
+    [
+        ((Operation.PAUSE,), "pause", H),
+        ((Operation.CANCEL,), "cancel", C),
+        ((Operation.RESTART,), "restart", P),
+        ((Operation.PAUSE, Operation.CANCEL), "cancel", C),
+        ((Operation.RESTART, Operation.CANCEL), "cancel", C),
+        ((Operation.CANCEL, Operation.PAUSE), "cancel", C),
+        ((Operation.CANCEL, Operation.RESUME), "cancel", C),
+        ((Operation.PAUSE, Operation.RESTART), "restart", P),
+        ((Operation.PAUSE, Operation.RESUME), "none", P),
+        ((Operation.PAUSE, Operation.RESUME, Operation.PAUSE), "pause", H),
+    ],
+)
+@pytest.mark.parametrize("end", ["release", "fail", "lose", "requeue"])
+def test_a_wish_comes_true_however_the_worker_ends(
+    queue: Queue, asked: tuple[Operation, ...], control: str, status: JobStatus, end: str
+) -> None:
+    lease = queue.claimed()
+    for operation in asked:
+        queue.do(lease.job, operation)
+    row = queue.row(lease.job)
+    assert (row["status"], row["control"]) == (R, control)
+    match end:
+        case "release":
+            answer = queue.release(lease, Control.PAUSE)
+        case "fail":
+            answer = queue.fail(lease, ErrorCode.ENCODER_SIGNAL)
+        case "lose":
+            answer = queue.lose(lease)
+        case _:
+            [fresh] = [held for held in _running(queue) if held.job == lease.job]
+            answer = outcomes.requeue(queue.db, fresh, now=queue.now, why="gone")
+    row = queue.row(lease.job)
+    assert answer is status
+    assert (row["status"], row["control"], row["instance"], row["step"]) == (status, "none", None, None)
+    if control != "none":
+        assert (row["attempts"], row["crashes"]) == (0, 0), "what a person asked costs nothing"
+
+
+def _running(queue: Queue) -> list[Lease]:
+    from tqstudio.engine.store import claims
+
+    return claims.running(queue.db)
+
+
+def test_a_wish_can_be_overtaken_by_the_end(queue: Queue) -> None:
+    lease = queue.claimed()
+    queue.do(lease.job, Operation.CANCEL)
+    assert queue.complete(lease)
+    assert queue.row(lease.job)["control"] == "none"
+    assert queue.status(lease.job) is D
+
+
+# Every transition, and no other.
+
+
+def _moves(queue: Queue) -> dict[tuple[Trigger, JobStatus | None], Callable[[], int]]:
+    """How each change of the lifecycle's table comes about through the store; each answers the job."""
+
+    def asked(status: JobStatus, operation: Operation) -> Callable[[], int]:
+        def act() -> int:
+            job = queue.in_status(status)
+            queue.do(job, operation)
+            return job
+
+        return act
+
+    def ended(by: Callable[[Lease], object], **more: int) -> Callable[[], int]:
+        def act() -> int:
+            lease = queue.claimed(**more)
+            by(lease)
+            return lease.job
+
+        return act
+
+    def wished(operation: Operation) -> Callable[[], int]:
+        def act() -> int:
+            lease = queue.claimed()
+            queue.do(lease.job, operation)
+            queue.release(lease)
+            return lease.job
+
+        return act
+
+    def autorestarted() -> int:
+        job = queue.in_status(F)
+        assert transitions.move(queue.db, job, Trigger.AUTORESTART, now=queue.now, actor="test")
+        return job
+
+    return {
+        (Trigger.CREATE, None): queue.job,
+        (Trigger.CREATE_HELD, None): lambda: queue.job(hold=True),
+        (Trigger.CLAIM, P): lambda: queue.claimed().job,
+        (Trigger.PAUSE, P): asked(P, Operation.PAUSE),
+        (Trigger.PAUSE, R): wished(Operation.PAUSE),
+        (Trigger.RESUME, H): asked(H, Operation.RESUME),
+        (Trigger.CANCEL, P): asked(P, Operation.CANCEL),
+        (Trigger.CANCEL, H): asked(H, Operation.CANCEL),
+        (Trigger.CANCEL, F): asked(F, Operation.CANCEL),
+        (Trigger.CANCEL, R): wished(Operation.CANCEL),
+        (Trigger.RETRY, F): asked(F, Operation.RETRY),
+        (Trigger.RETRY, C): asked(C, Operation.RETRY),
+        (Trigger.RESTART, R): wished(Operation.RESTART),
+        (Trigger.RESTART, H): asked(H, Operation.RESTART),
+        (Trigger.RESTART, F): asked(F, Operation.RESTART),
+        (Trigger.RESTART, C): asked(C, Operation.RESTART),
+        (Trigger.COMPLETE, R): ended(queue.complete),
+        (Trigger.FAIL_RETRYABLE, R): ended(lambda lease: queue.fail(lease, ErrorCode.STALLED)),
+        (Trigger.FAIL_FINAL, R): ended(lambda lease: queue.fail(lease, ErrorCode.NO_MEDIA)),
+        (Trigger.WORKER_LOST, R): ended(queue.lose),
+        (Trigger.RELEASE, R): ended(queue.release),
+        (Trigger.AUTORESTART, F): autorestarted,
+    }
+
+
+@pytest.mark.parametrize("transition", TRANSITIONS, ids=lambda t: f"{t.source}-{t.trigger}-{t.target}")
+def test_every_transition_can_be_made(queue: Queue, transition: Transition) -> None:
+    job = _moves(queue)[transition.trigger, transition.source]()
+    assert queue.status(job) is transition.target
+    event = queue.history(job)[-1]
+    assert (event["source"], event["target"]) == (transition.source, transition.target)
+    trigger = "aborted:shutdown" if transition.trigger is Trigger.RELEASE else transition.trigger
+    assert event["trigger"] == trigger
+
+
+@pytest.mark.parametrize("status", list(JobStatus))
+@pytest.mark.parametrize("trigger", [t for t in Trigger if t not in (Trigger.CREATE, Trigger.CREATE_HELD)])
+def test_no_other_transition_can_be_made(queue: Queue, trigger: Trigger, status: JobStatus) -> None:
+    if status in sources_of(trigger):
+        return
+    job = queue.in_status(status)
+    before, events = queue.row(job), len(queue.history())
+    assert not transitions.move(queue.db, job, trigger, now=queue.now, actor="test")
+    assert queue.row(job) == before
+    assert len(queue.history()) == events
+
+
+def test_nothing_moves_a_job_that_is_not_there(queue: Queue) -> None:
+    assert not transitions.move(queue.db, 4711, Trigger.PAUSE, now=NOW, actor="test")
+
+
+_KNOWN = {(t.source, t.target) for t in TRANSITIONS}
+
+
+class Lives(RuleBasedStateMachine):
+    """Jobs in the hands of workers and people that do anything at any time."""
+
+    job_ids = Bundle("job_ids")
+    leases = Bundle("leases")
+    database: Path
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._context = rolled_back(self.database)
+        self.queue = self._context.__enter__()
+        self.worker = self.queue.worker()
+        self.held: Lease | None = None
+
+    def teardown(self) -> None:
+        self._context.__exit__(None, None, None)
+
+    @rule(target=job_ids, hold=st.booleans(), priority=st.integers(-2, 2))
+    def add(self, hold: bool, priority: int) -> int:
+        return self.queue.job(hold=hold, priority=priority, max_attempts=2, max_crashes=2)
+
+    @rule(job=job_ids, operation=st.sampled_from([o for o in Operation if o is not Operation.PRIORITY]))
+    def ask(self, job: int, operation: Operation) -> None:
+        self.queue.do(job, operation)
+
+    @rule(target=leases)
+    def claim(self) -> Lease | None:
+        lease = self.queue.claim(self.worker)
+        if self.held is not None and self.queue.status(self.held.job) is R and lease is not None:
+            assert lease.repeated
+            assert (lease.job, lease.epoch) == (self.held.job, self.held.epoch)
+        self.held = lease or self.held
+        return lease
+
+    @rule(lease=leases, code=st.sampled_from([ErrorCode.NO_MEDIA, ErrorCode.STALLED, ErrorCode.DISK_LOW]))
+    def fail(self, lease: Lease | None, code: ErrorCode) -> None:
+        if lease is not None:
+            self.queue.fail(lease, code)
+
+    @rule(lease=leases)
+    def complete(self, lease: Lease | None) -> None:
+        if lease is not None:
+            self.queue.complete(lease)
+
+    @rule(lease=leases, reason=st.sampled_from([None, Control.PAUSE, Control.CANCEL]))
+    def release(self, lease: Lease | None, reason: Control | None) -> None:
+        if lease is not None:
+            self.queue.release(lease, reason)
+
+    @rule(lease=leases)
+    def lose(self, lease: Lease | None) -> None:
+        if lease is not None:
+            self.queue.lose(lease)
+
+    @precondition(lambda self: self.queue is not None)
+    @rule(seconds=st.sampled_from([1, 40, 700]))
+    def wait(self, seconds: int) -> None:
+        self.queue.wait(seconds)
+        jobs.promote_due(self.queue.db, now=self.queue.now)
+        for lease in _running(self.queue):
+            if lease.lease_expires_at <= self.queue.now:
+                self.queue.lose(lease, "the lease ran out")
+
+    @invariant()
+    def the_history_tells_every_status(self) -> None:
+        told: dict[int, str] = {}
+        for event in self.queue.history():
+            job, source, target = event["job_id"], event["source"], event["target"]
+            if job is None or target is None:
+                continue
+            if event["trigger"] not in ("deleted", "undeleted"):
+                assert told.get(job) == source
+                assert (source and JobStatus(source), JobStatus(target)) in _KNOWN
+            told[job] = target
+        stored = self.queue.db.execute(text("SELECT id, status FROM job"))
+        assert told == {row[0]: row[1] for row in stored}
+
+    @invariant()
+    def at_most_one_attempt_is_running(self) -> None:
+        running = self.queue.db.execute(
+            text(
+                "SELECT (SELECT count(*) FROM attempt WHERE outcome = 'running'),"
+                " (SELECT count(*) FROM job WHERE status = 'in_progress')"
+            )
+        ).one()
+        assert running[0] == running[1] <= 1
+
+    @invariant()
+    def counts_are_true(self) -> None:
+        assert_counts_are_true(self.queue)
+
+
+def assert_counts_are_true(queue: Queue) -> None:
+    real = dict.fromkeys((status.value for status in JobStatus), 0)
+    rows = queue.db.execute(text("SELECT status, count(*) FROM job WHERE deleted_at IS NULL GROUP BY status"))
+    real |= {row[0]: row[1] for row in rows}
+    kept = queue.db.execute(text("SELECT status, n FROM job_count"))
+    assert {row[0]: row[1] for row in kept} == real
+    assert jobs.outstanding(queue.db, list(OPEN)) == sum(real[status] for status in OPEN)
+
+
+def test_lives(database: Path) -> None:
+    from hypothesis.stateful import run_state_machine_as_test
+
+    machine = type("TheLives", (Lives,), {"database": database})
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=40,
+            stateful_step_count=40,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+
+
+def test_a_token_speaks_for_one_epoch(queue: Queue) -> None:
+    first = queue.claimed()
+    queue.release(first)
+    second = queue.claim()
+    assert second is not None
+    assert (second.job, second.epoch) == (first.job, first.epoch + 1)
+    assert not queue.complete(first)
+    assert queue.fail(first, ErrorCode.NO_MEDIA) is None
+    assert token(first) != token(second)
+    assert queue.status(first.job) is R

@@ -1,0 +1,49 @@
+"""The table of error codes."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from tqstudio.errors import MEANINGS, ErrorClass, ErrorCode, TqError, class_of, code_of
+
+_CLASSES = {
+    ErrorClass.FATAL: "SOURCE_MISSING SOURCE_EMPTY SOURCE_UNREADABLE SOURCE_TRUNCATED NO_MEDIA PERMISSION"
+    " BAD_CONFIG UNSUPPORTED FFMPEG_MISSING",
+    ErrorClass.RESOURCE: "DISK_LOW GPU_SESSION",
+    ErrorClass.RETRYABLE: "ENCODER_EXIT ENCODER_SIGNAL OUT_OF_MEMORY STALLED TIMEOUT OUTPUT_EMPTY"
+    " OUTPUT_INVALID PUBLISH_FAILED SOURCE_CHANGED UPLOAD_FAILED UPSTREAM INTERNAL",
+    ErrorClass.LOST: "WORKER_LOST POISON",
+}
+
+
+@pytest.mark.parametrize("kind", list(_CLASSES))
+def test_classes(kind: ErrorClass) -> None:
+    assert {code.value for code in ErrorCode if class_of(code) is kind} == set(_CLASSES[kind].split())
+
+
+@pytest.mark.parametrize("code", list(ErrorCode))
+def test_every_code_says_what_and_what_now(code: ErrorCode) -> None:
+    meaning = MEANINGS[code]
+    for sentence in (meaning.meaning, meaning.hint):
+        assert sentence
+        assert sentence[0].islower()
+        assert not sentence.endswith(".")
+
+
+def test_unknown_codes_may_pass() -> None:
+    assert code_of("SOMETHING_NEW") is ErrorCode.INTERNAL
+    assert class_of("SOMETHING_NEW") is ErrorClass.RETRYABLE
+
+
+def test_an_error_takes_the_hint_of_its_code() -> None:
+    error = TqError("NO_MEDIA", "a.mp4 holds no video")
+    assert error.hint == MEANINGS[ErrorCode.NO_MEDIA].hint
+    assert TqError(ErrorCode.NO_MEDIA, "x", "do this").hint == "do this"
+    assert str(error) == f"NO_MEDIA: a.mp4 holds no video ({error.hint})"
+
+
+def test_an_error_survives_pickling() -> None:
+    error = pickle.loads(pickle.dumps(TqError(ErrorCode.PERMISSION, "closed", "open it")))
+    assert (error.code, error.message, error.hint) == (ErrorCode.PERMISSION, "closed", "open it")

@@ -1,0 +1,102 @@
+"""File names as bytes: which are videos, how they are shown, how they travel."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tqstudio import sources
+
+paths = st.binary(min_size=1).filter(lambda path: b"\0" not in path)
+
+
+@given(paths)
+def test_a_path_survives_the_way_through_a_message(path: bytes) -> None:
+    assert sources.decode(sources.encode(path)) == path
+    assert sources.decode(sources.encode(os.fsdecode(path))) == path
+
+
+@given(st.text())
+def test_what_is_no_path_is_refused(text: str) -> None:
+    try:
+        decoded = sources.decode(text)
+    except ValueError:
+        return
+    assert decoded
+    assert b"\0" not in decoded
+
+
+@pytest.mark.parametrize("text", ["", "a", "!!!!", "AA==", "L3gAeQ==", "é", "L3g\n"])
+def test_texts_that_are_no_paths(text: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - the text of base64's own errors is not ours
+        sources.decode(text)
+
+
+@given(paths)
+def test_every_path_can_be_shown_on_one_line(path: bytes) -> None:
+    shown = sources.display(path)
+    assert shown.isprintable()
+    assert shown.encode("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        (b"/in/a b'c\"d.mp4", "/in/a b'c\"d.mp4"),
+        ("/in/é.mp4".encode(), "/in/é.mp4"),
+        ("/in/é\n.mp4".encode(), "/in/é\\n.mp4"),
+        (b"/in/caf\xe9.mp4", "/in/caf\\xe9.mp4"),
+        (b"/in/[red]x.mp4", "/in/[red]x.mp4"),
+        (b"/in/\x1b[31m.mp4", "/in/\\x1b[31m.mp4"),
+        ("/in/\u202egpj.mp4".encode(), "/in/\\u202egpj.mp4"),
+    ],
+)
+def test_how_names_are_shown(path: bytes, shown: str) -> None:
+    assert sources.display(path) == shown
+
+
+@pytest.mark.parametrize("name", [b"a.mp4", b"A.MKV", b"-y.mp4", b"%03d.mp4", b"a.part.mp4", b"\xff.webm"])
+def test_names_of_videos(name: bytes) -> None:
+    assert sources.is_video_name(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        b"a.txt",
+        b"mp4",
+        b".mp4",
+        b".hidden.mp4",
+        b"a.mp4.part",
+        b"a.mp4~",
+        b"a.MP4.CRDOWNLOAD",
+        b"a.tmp",
+        b"a.mp4.filepart",
+        b"a",
+    ],
+)
+def test_names_of_other_things(name: bytes) -> None:
+    assert not sources.is_video_name(name)
+
+
+def test_a_walk_enters_folders_in_order_and_follows_no_links(tmp_path: Path) -> None:
+    root = os.fsencode(tmp_path)
+    for name in (b"b.mp4", b"a.mp4", b"sub/c.mkv", b"sub/deep/d.mov", b".hidden/e.mp4", b"caf\xe9.mp4", b"n.txt"):
+        path = os.path.join(root, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(b"video")
+    os.symlink(os.path.join(root, b"a.mp4"), os.path.join(root, b"link.mp4"))
+    os.symlink(os.path.join(root, b"sub"), os.path.join(root, b"linked"))
+    os.mkfifo(os.path.join(root, b"fifo.mp4"))
+
+    def found(*, recursive: bool) -> list[bytes]:
+        return [os.path.relpath(path, root) for path in sources.walk(root, recursive=recursive)]
+
+    assert found(recursive=False) == [b"a.mp4", b"b.mp4", b"caf\xe9.mp4"]
+    assert found(recursive=True) == [b"a.mp4", b"b.mp4", b"caf\xe9.mp4", b"sub/c.mkv", b"sub/deep/d.mov"]
+    assert list(sources.walk(root + b"/nowhere", recursive=True)) == []
