@@ -55,9 +55,8 @@ class World:
             raise self.raises[os.path.basename(path)]
 
     async def tell_known(self, row: FolderRow) -> Mapping[bytes, tuple[int, int]]:
-        assert row.id == self.row.id
         self.asked += 1
-        return dict(self.known)
+        return {path: state for path, state in self.known.items() if path.startswith(row.path)}
 
     @property
     def names(self) -> list[bytes]:
