@@ -42,7 +42,7 @@ class Actions:
         return results
 
     def _apply_all(self, db: Connection, request: ActionRequest, actor: str) -> list[ActionResult]:
-        key = request.idempotency_key
+        key = None if request.idempotency_key is None else f"act:{request.idempotency_key}"
         if key is not None and (answer := supervisors.remembered(db, key)) is not None:
             remembered: list[ActionResult] = json.loads(answer)
             return remembered

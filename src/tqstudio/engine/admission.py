@@ -15,10 +15,9 @@ import asyncio
 import json
 import os
 import re
-import stat
 import unicodedata
 import uuid
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -28,20 +27,21 @@ from sqlalchemy import Connection
 from tqstudio.config import Settings
 from tqstudio.engine import publishing
 from tqstudio.engine.media import profiles
+from tqstudio.engine.media import source as sources
 from tqstudio.engine.media.facts import SourceFacts
 from tqstudio.engine.media.fingerprint import quick_hash
 from tqstudio.engine.media.hashes import audio_settings_hash, settings_hash
 from tqstudio.engine.media.ladder import audio_renditions, build_ladder
 from tqstudio.engine.media.profiles import Profile
 from tqstudio.engine.scheduling import now_us
-from tqstudio.engine.store import generations, jobs, operations, videos
+from tqstudio.engine.store import generations, jobs, operations, supervisors, videos
 from tqstudio.engine.store.database import Database
 from tqstudio.engine.store.generations import GenerationRow
 from tqstudio.engine.views import error_view, place_of
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.lifecycle import JobKind, JobStatus, Operation
-from tqstudio.schemas import AddResult
+from tqstudio.schemas import AddAnswer, AddResult
 from tqstudio.sources import display, encode
 
 MAX_SLUG = 80
@@ -77,6 +77,27 @@ class Admission:
 
     def __init__(self, home: Home, settings: Settings, db: Database) -> None:
         self._home, self._settings, self._db = home, settings, db
+        self._answering: dict[str, asyncio.Task[AddAnswer]] = {}
+
+    async def once(self, key: str, make: Callable[[], Awaitable[AddAnswer]]) -> AddAnswer:
+        """Make an answer; with the same key it is given again, also to who asks while it is being made."""
+        task = self._answering.get(key)
+        if task is None:
+            task = asyncio.create_task(self._answer(f"add:{key}", make))
+            self._answering[key] = task
+            task.add_done_callback(lambda _: self._answering.pop(key, None))
+        # Shielded: a client that hangs up will ask again with its key.
+        return await asyncio.shield(task)
+
+    async def _answer(self, key: str, make: Callable[[], Awaitable[AddAnswer]]) -> AddAnswer:
+        remembered = await self._db.read(supervisors.remembered, key)
+        if remembered is not None:
+            again: AddAnswer = json.loads(remembered)
+            return again
+        answer = await make()
+        text = json.dumps(answer)
+        await self._db.write(lambda db: supervisors.remember(db, key, text, now=now_us()))
+        return answer
 
     def profile(self, name: str | None, overrides: Mapping[str, str] | None = None) -> Profile:
         """A profile by name, with some keys set otherwise.
@@ -213,35 +234,12 @@ def new_batch() -> str:
 
 
 def _look_at(path: bytes, known: videos.VideoRow | None) -> _Look:
-    shown = display(path)
-    try:
-        found = os.stat(path)
-    except FileNotFoundError:
-        raise TqError(ErrorCode.SOURCE_MISSING, f"{shown} does not exist", "check the path") from None
-    except PermissionError:
-        raise TqError(ErrorCode.PERMISSION, f"{shown} may not be read") from None
-    except OSError as error:
-        raise TqError(ErrorCode.SOURCE_UNREADABLE, f"{shown} cannot be read: {error.strerror}") from None
-    if stat.S_ISDIR(found.st_mode):
-        raise TqError(
-            ErrorCode.UNSUPPORTED,
-            f"{shown} is a folder",
-            "add the files in it, or watch it: tqstudio folder add",
-        )
-    if not stat.S_ISREG(found.st_mode):
-        raise TqError(ErrorCode.UNSUPPORTED, f"{shown} is not a regular file")
-    if found.st_size == 0:
-        raise TqError(ErrorCode.SOURCE_EMPTY, f"{shown} is empty")
+    found = sources.check(path)
     unchanged = known is not None and (known.size, known.mtime_ns) == (found.st_size, found.st_mtime_ns)
     if unchanged and known is not None and known.quick_hash is not None:
         # Equal size and mtime are trusted; hashing 5 MB of each of a million files is not free.
         return _Look(found.st_size, found.st_mtime_ns, None)
-    try:
-        return _Look(found.st_size, found.st_mtime_ns, quick_hash(path))
-    except PermissionError:
-        raise TqError(ErrorCode.PERMISSION, f"{shown} may not be read") from None
-    except OSError as error:
-        raise TqError(ErrorCode.SOURCE_UNREADABLE, f"{shown} cannot be read: {error.strerror}") from None
+    return _Look(found.st_size, found.st_mtime_ns, quick_hash(path))
 
 
 def _is_current(video: videos.VideoRow, generation: GenerationRow, look: _Look, profile: Profile) -> bool:

@@ -33,6 +33,8 @@ class Broadcast:
 
     def events(self, rows: list[EventRow]) -> None:
         """Pass stored events on."""
+        if not self._watchers:
+            return
         for row in rows:
             self._put(message("event", self._view(row), row.seq))
 

@@ -10,18 +10,22 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from sqlalchemy import Connection
 
 from tqstudio.config import Settings
 from tqstudio.engine.live import Beat, LiveBoard, LiveJob
+from tqstudio.engine.publishing import is_whole
 from tqstudio.engine.scheduling import MICROSECOND, now_us
 from tqstudio.engine.store import claims, generations, jobs, progress, videos, workers
 from tqstudio.engine.store.claims import Claimant, Lease, Token
 from tqstudio.engine.store.database import Database
 from tqstudio.engine.store.events import EventRow
+from tqstudio.engine.store.generations import GenerationRow
 from tqstudio.engine.store.progress import RenditionRow
 from tqstudio.engine.store.transitions import look
+from tqstudio.engine.views import place_of
 from tqstudio.engine.workspace import Workspace
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
@@ -44,6 +48,22 @@ class Identity:
     worker: int
     name: str
     kind: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Published:
+    """The generation that plays, and its folder."""
+
+    folder: Path
+    generation: GenerationRow
+
+
+def _whole(kept: dict[str, str], published: _Published | None) -> dict[str, str]:
+    """Of the renditions that may be kept those whose files are all there; the others are made again."""
+    if not kept or published is None:
+        return {}
+    rows = [row for row in published.generation.renditions if row.name in kept]
+    return {row.name: row.settings_hash for row in rows if is_whole(published.folder, row)}
 
 
 class Dispatch:
@@ -89,11 +109,12 @@ class Dispatch:
                 work = self._work
                 claimed = await self._db.write(self._claim, claimant, self._idle_gpus())
                 if claimed is not None:
-                    lease, job = claimed
+                    lease, job, published = claimed
                     if not lease.repeated or lease.job not in self._board.jobs:
                         token = Token(lease.job, lease.epoch, lease.instance)
                         self._board.begin(token, who.name, now_us())
                         self._board.control(lease.job, lease.control)
+                    job["kept"] = await asyncio.to_thread(_whole, job["kept"], published)
                     return job
                 left = deadline - loop.time()
                 if left <= 0:
@@ -111,7 +132,9 @@ class Dispatch:
     def _idle_gpus(self) -> int:
         return sum(1 for waiting in self._waiting_gpus.values() if waiting)
 
-    def _claim(self, db: Connection, claimant: Claimant, idle_gpus: int) -> tuple[Lease, ClaimedJob] | None:
+    def _claim(
+        self, db: Connection, claimant: Claimant, idle_gpus: int
+    ) -> tuple[Lease, ClaimedJob, _Published | None] | None:
         lease = claims.claim(
             db,
             claimant,
@@ -120,9 +143,18 @@ class Dispatch:
             idle_gpus=idle_gpus,
             gpu_grace_us=int(self._settings.gpu_grace_s * MICROSECOND),
         )
-        return None if lease is None else (lease, self._describe(db, lease))
+        if lease is not None:
+            return lease, *self._describe(db, lease)
+        row = workers.by_id(db, claimant.id)
+        if row is None or row.instance != claimant.instance:
+            raise TqError(
+                ErrorCode.LOST_LEASE,
+                f"{claimant.name} has a newer life than the one that asks",
+                "end this process, or register it again",
+            )
+        return None
 
-    def _describe(self, db: Connection, lease: Lease) -> ClaimedJob:
+    def _describe(self, db: Connection, lease: Lease) -> tuple[ClaimedJob, _Published | None]:
         video = videos.get(db, lease.video)
         if video is None:
             raise TqError(ErrorCode.INTERNAL, f"job {lease.job} has no video")
@@ -136,7 +168,10 @@ class Dispatch:
                 kept.pop(name, None)
         for name in spec.dropped:
             kept.pop(name, None)
-        return {
+        published = None
+        if generation is not None:
+            published = _Published(place_of(video).generation(generation.number), generation)
+        job: ClaimedJob = {
             "job": lease.job,
             "epoch": lease.epoch,
             "video": lease.video,
@@ -154,6 +189,7 @@ class Dispatch:
             "log": str(self._home.job_logs(lease.job) / f"{lease.epoch}.log"),
             "lease_s": self._settings.lease_s,
         }
+        return job, published
 
     # While a job runs
 

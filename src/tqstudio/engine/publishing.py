@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import stat
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -66,11 +67,14 @@ def own(place: Place, owner: str, current: int | None) -> Place:
     slug, tries = place.slug, 1
     while True:
         candidate = Place(place.output_root, slug)
-        candidate.folder.mkdir(parents=True, exist_ok=True)
         note = candidate.folder / OWNER_NAME
         try:
-            if note.read_text() == owner:
+            candidate.folder.mkdir(parents=True, exist_ok=True)
+            if note.read_bytes() == owner.encode():
                 return candidate
+        except (FileExistsError, NotADirectoryError):
+            if not place.output_root.is_dir():
+                raise
         except FileNotFoundError:
             ours = slug == place.slug and current is not None and place.generation(current).is_dir()
             if ours or not any(candidate.folder.iterdir()):
@@ -186,16 +190,22 @@ def intact(place: Place, number: int, rows: Sequence[PublishedRow]) -> bool:
     try:
         if f"v{number}/" not in place.master.read_text():
             return False
-        for row in rows:
-            if not (folder / row.name / PLAYLIST_NAME).stat().st_size:
-                return False
-            if not (folder / row.name / INIT_NAME).stat().st_size:
-                return False
-            if any((folder / row.name / name).stat().st_size != size for name, size, _ in row.files):
-                return False
     except OSError:
         return False
-    return bool(rows)
+    return bool(rows) and all(is_whole(folder, row) for row in rows)
+
+
+def is_whole(generation: Path, row: PublishedRow) -> bool:
+    """Whether every file of a published rendition is there and has its size."""
+    folder = generation / row.name
+    try:
+        return bool(
+            (folder / PLAYLIST_NAME).stat().st_size
+            and (folder / INIT_NAME).stat().st_size
+            and all((folder / name).stat().st_size == size for name, size, _ in row.files)
+        )
+    except OSError:
+        return False
 
 
 def remove_generation(place: Place, number: int) -> None:
@@ -210,9 +220,12 @@ def _place(sink: Path, building: Path, rendition: ManifestRendition) -> Publishe
     init = source / INIT_NAME
     for name, size in [(INIT_NAME, rendition.init_size), *((s.name, s.size) for s in rendition.segments)]:
         try:
-            found = (source / name).stat().st_size
+            facts = (source / name).lstat()
         except FileNotFoundError:
             raise TqError(ErrorCode.OUTPUT_INVALID, f"{rendition.name}/{name} is missing") from None
+        found = facts.st_size
+        if not stat.S_ISREG(facts.st_mode):
+            raise TqError(ErrorCode.OUTPUT_INVALID, f"{rendition.name}/{name} is not a regular file")
         if found != size:
             raise TqError(
                 ErrorCode.OUTPUT_INVALID, f"{rendition.name}/{name} has {found} bytes instead of {size}"
@@ -256,7 +269,8 @@ def _fill(source: Path, target: Path, row: PublishedRow, init: Path) -> None:
 
 
 def _poster(sink: Path, building: Path, made: str | None, kept_from: Path | None) -> str | None:
-    candidates = [sink / made] if made else []
+    # Only what lies in the store itself: a name that leads elsewhere would publish somebody's file.
+    candidates = [sink / made] if made and (sink / made).resolve().is_relative_to(sink.resolve()) else []
     if kept_from is not None:
         candidates.append(kept_from / POSTER_NAME)
     for candidate in candidates:

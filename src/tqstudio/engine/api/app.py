@@ -60,7 +60,7 @@ def _bad_request(_: Request, error: Exception) -> JSONResponse:
     return _answer(400, ErrorCode.BAD_REQUEST.value, f"{where}: {first['msg']}", f"correct {where}")
 
 
-def _too_large(_: Request, error: Exception) -> JSONResponse:
+def _too_large(_request: Request, _error: Exception) -> JSONResponse:
     # Ids and cursors are 64-bit integers in the database; JSON knows no bounds.
     return _answer(
         400, ErrorCode.BAD_REQUEST.value, "a number in the request is too large", "correct the request"
@@ -75,11 +75,11 @@ def _http_error(request: Request, error: Exception) -> JSONResponse:
         case 404:
             return _answer(404, ErrorCode.NOT_FOUND.value, f"there is no {path}", hint)
         case 405:
-            return _answer(
-                405, ErrorCode.BAD_REQUEST.value, f"{path} does not answer {request.method}", hint
-            )
+            return _answer(405, ErrorCode.BAD_REQUEST.value, f"{path} does not answer {request.method}", hint)
         case status:
-            return _answer(status, ErrorCode.BAD_REQUEST.value, f"{path}: {error.detail}", "correct the request")
+            return _answer(
+                status, ErrorCode.BAD_REQUEST.value, f"{path}: {error.detail}", "correct the request"
+            )
 
 
 def _our_mistake(_: Request, error: Exception) -> JSONResponse:

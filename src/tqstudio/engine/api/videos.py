@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -10,8 +9,8 @@ from sqlalchemy import Connection
 
 from tqstudio.engine.admission import Offer, new_batch
 from tqstudio.engine.api.access import TheStudio
-from tqstudio.engine.scheduling import now_us
-from tqstudio.engine.store import generations, jobs, jobviews, supervisors, videos
+from tqstudio.engine.store import generations, jobs, jobviews, videos
+from tqstudio.engine.studio import Studio
 from tqstudio.engine.views import job_error, video_view
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.requests import AddRequest
@@ -24,12 +23,12 @@ router = APIRouter()
 @router.post("/videos")
 async def add(studio: TheStudio, request: AddRequest) -> AddAnswer:
     """Offer files: each is queued, retried, found unchanged, or rejected with a reason of its own."""
-    key = request.idempotency_key
-    if key is not None:
-        remembered = await studio.db.read(supervisors.remembered, key)
-        if remembered is not None:
-            again: AddAnswer = json.loads(remembered)
-            return again
+    if request.idempotency_key is None:
+        return await _add(studio, request)
+    return await studio.admission.once(request.idempotency_key, lambda: _add(studio, request))
+
+
+async def _add(studio: Studio, request: AddRequest) -> AddAnswer:
     paths = [_path(text) for text in request.paths_b64]
     how = Offer(
         profile=studio.admission.profile(request.profile, request.overrides),
@@ -42,11 +41,7 @@ async def add(studio: TheStudio, request: AddRequest) -> AddAnswer:
         metadata=request.metadata,
     )
     results = [await studio.admission.offer(path, how) for path in paths]
-    answer: AddAnswer = {"batch": str(how.batch), "results": results}
-    if key is not None:
-        text = json.dumps(answer)
-        await studio.db.write(lambda db: supervisors.remember(db, key, text, now=now_us()))
-    return answer
+    return {"batch": str(how.batch), "results": results}
 
 
 def _path(text: str) -> bytes:

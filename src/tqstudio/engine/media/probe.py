@@ -20,6 +20,7 @@ from av.video.stream import VideoStream
 from tqstudio.engine.media import source
 from tqstudio.engine.media.facts import AudioTrack, SourceFacts, SubtitleTrack, VideoTrack
 from tqstudio.errors import ErrorCode, TqError
+from tqstudio.sources import display
 
 MAX_FPS = 60
 # Above this a rate is the container's clock (1000 in MKV, 90000 in TS), not the rate of the pictures.
@@ -89,7 +90,7 @@ def probe(path: bytes) -> SourceFacts:
             return _read(path, size, container)
         except av.error.FFmpegError as error:
             raise TqError(
-                ErrorCode.SOURCE_UNREADABLE, f"{source.display(path)} is broken: {error.strerror}"
+                ErrorCode.SOURCE_UNREADABLE, f"{display(path)} is broken: {error.strerror}"
             ) from error
 
 
@@ -98,7 +99,7 @@ def _read(path: bytes, size: int, container: InputContainer) -> SourceFacts:
     if stream.codec_context is None or not stream.codec_context.codec.is_decoder:
         raise TqError(
             ErrorCode.UNSUPPORTED,
-            f"the video codec of {source.display(path)} cannot be decoded by this build",
+            f"the video codec of {display(path)} cannot be decoded by this build",
         )
     frame = _first_picture(path, container, stream)
     start_s = (container.start_time or 0) / 1_000_000
@@ -122,7 +123,7 @@ def _main_video(path: bytes, container: InputContainer) -> VideoStream:
     """The default video stream, else the first; cover pictures are none."""
     streams = [s for s in container.streams.video if not s.disposition & Disposition.attached_pic]
     if not streams:
-        raise TqError(ErrorCode.NO_MEDIA, f"{source.display(path)} holds no video stream")
+        raise TqError(ErrorCode.NO_MEDIA, f"{display(path)} holds no video stream")
     return next((s for s in streams if _default(s)), streams[0])
 
 
@@ -137,7 +138,7 @@ def _first_picture(path: bytes, container: InputContainer, stream: VideoStream) 
                 return frame
         if number > _FIRST_PICTURE_PACKETS:
             break
-    raise TqError(ErrorCode.SOURCE_UNREADABLE, f"no picture of {source.display(path)} can be decoded")
+    raise TqError(ErrorCode.SOURCE_UNREADABLE, f"no picture of {display(path)} can be decoded")
 
 
 def _video_track(stream: VideoStream, frame: VideoFrame, start_s: float, duration_s: float) -> VideoTrack:
@@ -256,7 +257,7 @@ def packet_ends(path: bytes) -> Iterator[tuple[int, Fraction]]:
 
 
 def _refusal(path: bytes, size: int, error: av.error.FFmpegError) -> TqError:
-    name = source.display(path)
+    name = display(path)
     if isinstance(error, OSError) and error.errno == errno.EPERM:
         # ffmpeg's own answer to a script that wants another protocol or file.
         return TqError(ErrorCode.NO_MEDIA, f"{name} holds no video: it points at other files")

@@ -140,9 +140,7 @@ def override(profile: Profile, changes: Mapping[str, str]) -> Profile:
         try:
             fields[field] = read(value)
         except (TypeError, ValueError, KeyError, AttributeError) as error:
-            raise TqError(
-                ErrorCode.BAD_CONFIG, f"{key} cannot be {text!r}", f"allowed: {allowed}"
-            ) from error
+            raise TqError(ErrorCode.BAD_CONFIG, f"{key} cannot be {text!r}", f"allowed: {allowed}") from error
     return replace(profile, **fields)
 
 

@@ -6,23 +6,13 @@ import os
 import stat
 
 from tqstudio.errors import ErrorCode, TqError
+from tqstudio.sources import display
 
 # Demuxers of files people drop. Playlists and scripts (hls, dash, concat, imf, sdp …) are not among them: a
 # text file named x.mp4 must never make ffmpeg open another file or an address. Raw elementary streams are not
 # either: they have no timestamps, on which everything after rests.
 FORMATS = "mov,matroska,mpegts,mpeg,avi,flv,asf,ogg,mxf,gxf,wtv,nut,ivf,dv,rm,yuv4mpegpipe"
 PROTOCOLS = "file"
-
-
-def display(path: bytes) -> str:
-    """The path as text for a message: undecodable bytes and control characters are escaped."""
-    text = os.fsdecode(path)
-    return "".join(
-        char
-        if char.isprintable()
-        else char.encode("utf-8", "surrogateescape").decode("latin-1").encode("unicode_escape").decode()
-        for char in text
-    )
 
 
 def url(path: bytes) -> str:
@@ -51,7 +41,11 @@ def check(path: bytes) -> os.stat_result:
     finally:
         os.close(descriptor)
     if stat.S_ISDIR(facts.st_mode):
-        raise TqError(ErrorCode.UNSUPPORTED, f"{name} is a folder", "name a video file")
+        raise TqError(
+            ErrorCode.UNSUPPORTED,
+            f"{name} is a folder",
+            "add the files in it, or watch it: tqstudio folder add",
+        )
     if not stat.S_ISREG(facts.st_mode):
         raise TqError(ErrorCode.UNSUPPORTED, f"{name} is not a regular file")
     if facts.st_size == 0:

@@ -9,7 +9,6 @@ from pathlib import Path
 import av
 import av.error
 
-from tqstudio.engine.media import source as sources
 from tqstudio.engine.media.facts import SourceFacts
 from tqstudio.engine.media.grid import Grid
 from tqstudio.engine.media.layout import segment_name
@@ -19,6 +18,7 @@ from tqstudio.engine.media.rendition import CheckedSegment, RenditionCheck
 from tqstudio.engine.media.segment_store import SegmentStore
 from tqstudio.engine.media.segments import Init, Segment, Torn, inspect_init, inspect_segment
 from tqstudio.errors import ErrorCode, TqError
+from tqstudio.sources import display
 
 _END_TOLERANCE_S = 0.5
 _END_TOLERANCE_SHARE = 0.01
@@ -111,7 +111,7 @@ def check_end(source: bytes, facts: SourceFacts, grid: Grid, frames: int) -> Non
     if declared_s and reached_s < declared_s - _tolerance(declared_s):
         raise TqError(
             ErrorCode.SOURCE_TRUNCATED,
-            f"{sources.display(source)} declares {declared_s:.1f} s of video but holds {held_s:.1f} s",
+            f"{display(source)} declares {declared_s:.1f} s of video but holds {held_s:.1f} s",
         )
     if abs(made_s - held_s) > _tolerance(held_s):
         raise TqError(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
+
+from tqstudio.engine.store.statements import text
 
 MAX_DETAIL = 500
 
@@ -115,7 +117,8 @@ def prune(db: Connection, *, before: int, now: int, limit: int = 10_000) -> int:
         return 0
     removed = db.execute(
         text(
-            "DELETE FROM event WHERE seq IN (SELECT seq FROM event WHERE at < :before ORDER BY seq LIMIT :limit)"
+            "DELETE FROM event WHERE seq IN"
+            " (SELECT seq FROM event WHERE at < :before ORDER BY seq LIMIT :limit)"
         ),
         values,
     ).rowcount

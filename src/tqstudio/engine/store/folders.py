@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 
 from tqstudio.engine.store import events
+from tqstudio.engine.store.statements import text
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 
 from tqstudio.engine.store import events
+from tqstudio.engine.store.statements import text
 from tqstudio.lifecycle import GateKind
 
 

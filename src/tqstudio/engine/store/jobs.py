@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 
 from tqstudio.engine.store import events
+from tqstudio.engine.store.statements import text
 from tqstudio.lifecycle import Autorestart, JobKind, JobStatus, Trigger, target_of
 
 

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 
+from tqstudio.engine.store.statements import text
 from tqstudio.lifecycle import QUEUE_ORDER, TERMINAL, JobStatus
 
 SORTS = ("order", "newest", "oldest")

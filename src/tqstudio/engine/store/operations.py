@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.jobs import open_job_of
+from tqstudio.engine.store.statements import text
 from tqstudio.engine.store.transitions import Facts, assignments_of, look, move
 from tqstudio.lifecycle import Control, Decision, Effect, JobStatus, Operation, Trigger, decide, target_of
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection
@@ -156,6 +156,8 @@ def lose(
         or current.instance != lease.instance
     ):
         return None
+    # The lease was read in an earlier transaction; a person may have asked for something since.
+    lease = replace(lease, control=current.control)
     wished = _wish(db, lease, now=now, actor="supervisor", detail=why)
     if wished is not None:
         return wished

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import uuid
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
+
+from tqstudio.engine.store.statements import text
 
 
 def take_over(db: Connection, *, pid: int, version: str, now: int) -> str:

@@ -9,11 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 from sqlalchemy.exc import IntegrityError
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.claims import LEASE_FREE
+from tqstudio.engine.store.statements import text
 from tqstudio.lifecycle import Control, JobStatus, Trigger, sources_of, target_of
 
 
@@ -73,10 +74,10 @@ def move(
     )
     given = {"target": target.value, "job": job, "before": before[0], "now": now, **(values or {})}
     try:
-        with db.begin_nested():
-            moved = db.execute(statement, given).rowcount == 1
+        moved = db.execute(statement, given).rowcount == 1
     except IntegrityError:
-        # The video has another open job: retrying this one would make two of them.
+        # The video has another open job: retrying this one would make two of them. SQLite has undone the
+        # statement and nothing else; a savepoint around it would cost more than the statement.
         return False
     if moved:
         events.append(
