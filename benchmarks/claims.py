@@ -20,7 +20,7 @@ from benchmarks.claim_client import register, work
 from benchmarks.machine import fsyncs
 from benchmarks.options import Options
 from benchmarks.processes import beside, cpu_s
-from benchmarks.report import Floor, Section, at_least, at_most, percentile
+from benchmarks.report import Floor, Section, at_least, at_most, count, percentile
 from benchmarks.seeding import seed
 from benchmarks.studio import Studio, studio
 from tqstudio.config import Settings
@@ -54,8 +54,8 @@ class _Latency:
 def measure(options: Options, root: Path) -> Section:
     section = Section(
         "Claims",
-        f"{options.jobs:,} jobs in the table; {options.rounds} rounds of {options.claims} claims each,"
-        " an ffmpeg encoding beside where nothing else is said".replace(",", " ", 1),
+        f"{count(options.jobs)} jobs in the table; {options.rounds} rounds of {options.claims} claims each,"
+        " an ffmpeg encoding beside where nothing else is said",
     )
     plain, behind = Home(root / "plain"), Home(root / "behind")
     seed(plain, options.jobs)
@@ -70,13 +70,13 @@ def measure(options: Options, root: Path) -> Section:
             two.add(_claim_in_store(behind, options.claims))
     disk.report(section, "fsync of 4 kB, to read the others by", None)
     one.report(section, "claim in the store", at_most(5))
-    two.report(section, f"behind {options.backoff:,} in backoff".replace(",", " "), at_most(5))
+    two.report(section, f"behind {count(options.backoff)} in backoff", at_most(5))
     with studio(plain.root) as running:
         _through_the_api(section, running, options, load, nice)
     return section
 
 
-def _claim_in_store(home: Home, count: int) -> list[float]:
+def _claim_in_store(home: Home, claimed: int) -> list[float]:
     """Seconds of each claim; the thread that owns the connection is part of it."""
     database = Database(home.database)
     database.open()
@@ -94,7 +94,7 @@ def _claim_in_store(home: Home, count: int) -> list[float]:
             metadata={},
             now=now_us(),
         )
-        return [_claim_and_fail(database, who) for _ in range(count)]
+        return [_claim_and_fail(database, who) for _ in range(claimed)]
     finally:
         database.close()
 
@@ -142,21 +142,21 @@ def _token(running: Studio, name: str) -> str:
     return token
 
 
-def _one_client(running: Studio, number: int, count: int) -> list[float]:
+def _one_client(running: Studio, number: int, claimed: int) -> list[float]:
     line = running.line(_token(running, f"one-{number}"))
     register(line, f"bench-one-{number}")
-    seconds: list[float] = work(line, f"bench-one-{number}", count)["claims"]
+    seconds: list[float] = work(line, f"bench-one-{number}", claimed)["claims"]
     line.close()
     return seconds
 
 
-def _clients(running: Studio, name: str, count: int) -> tuple[float, list[float]]:
+def _clients(running: Studio, name: str, claimed: int) -> tuple[float, list[float]]:
     """Claims per second of all clients together, and the seconds of each claim."""
     started: list[subprocess.Popen[str]] = []
     try:
         for number in range(CLIENTS):
             token = _token(running, f"{name}-{number}")
-            words = [str(running.home.socket), token, str(max(1, count // CLIENTS))]
+            words = [str(running.home.socket), token, str(max(1, claimed // CLIENTS))]
             started.append(
                 subprocess.Popen(
                     [sys.executable, "-m", "benchmarks.claim_client", *words],

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from benchmarks.options import Options
 from benchmarks.processes import cpu_s, memory_mb
-from benchmarks.report import Section, at_most, percentile
+from benchmarks.report import Section, at_most, count, percentile
 from benchmarks.seeding import seed
 from benchmarks.studio import Studio, studio, tqstudio
 from benchmarks.terminal import Terminal
@@ -95,6 +95,6 @@ def _keys(section: Section, options: Options, root: Path) -> None:
                 terminal.close()
             p50.append(percentile(seconds, 50) * 1000)
             p95.append(percentile(seconds, 95) * 1000)
-    queue = f"{options.jobs:,} jobs".replace(",", " ")
+    queue = f"{count(options.jobs)} jobs"
     section.add(f"UI with {queue}, key to picture, p50", p50, "ms")
     section.add(f"UI with {queue}, key to picture, p95", p95, "ms", at_most(50))

@@ -47,7 +47,7 @@ class _Job:
 
 def measure(options: Options, root: Path) -> Section:
     program = ffmpeg.locate().path
-    clip = clips.make(program, root, options.clip_s)
+    clip = clips.make(program, root.parent, options.clip_s)
     profile = profiles.load(PROFILE)
     rungs = [rung for rung in build_ladder(probe(bytes(clip)), profile) if not rung.skipped]
     one = [_command(program, clip, profile, rungs, with_sound=True)]

@@ -9,8 +9,8 @@ from urllib.parse import quote
 
 from benchmarks.door import Line
 from benchmarks.options import Options
-from benchmarks.report import Section, at_most, percentile
-from benchmarks.seeding import COMMON, RARE, SCATTERED, seed
+from benchmarks.report import Section, at_most, count, percentile
+from benchmarks.seeding import COMMON, RARE, SCATTERED, SCATTERED_EVERY, seed
 from benchmarks.studio import studio
 from tqstudio.home import Home
 
@@ -22,8 +22,8 @@ def measure(options: Options, root: Path) -> Section:
     seed(home, options.list_jobs)
     section = Section(
         f"A page of {LIMIT} jobs through the API",
-        f"{options.list_jobs:,} jobs in the table; {options.rounds} rounds of {options.pages} pages of each"
-        " kind; each figure is a round's median, the p99 is beside it".replace(",", " ", 1),
+        f"{count(options.list_jobs)} jobs in the table; {options.rounds} rounds of {options.pages} pages of"
+        " each kind; a figure is the median of a round, its p99 stands below it",
     )
     cases = _cases(options.list_jobs)
     medians: dict[str, list[float]] = {case: [] for case in cases}
@@ -71,8 +71,8 @@ def _cases(jobs: int) -> dict[str, str]:
         "only the failed": f"{first}&status=failed",
         "text in every tenth name": f"{first}&text={COMMON}",
         "text in few names": f"{first}&text={RARE}",
-        "text in one of 400 names": f"{first}&text={SCATTERED}",
-        "one of 400, among the done": f"{first}&text={SCATTERED}&status=done",
+        f"text in one of {SCATTERED_EVERY} names": f"{first}&text={SCATTERED}",
+        f"one of {SCATTERED_EVERY}, among the done": f"{first}&text={SCATTERED}&status=done",
         "text with no match": f"{first}&text={quote('zebra crossing')}",
         "two letters with no match": f"{first}&text=zq",
     }

@@ -17,17 +17,14 @@ from benchmarks.report import Section, at_most
 from benchmarks.studio import Studio, studio
 from tqstudio.engine.media import ffmpeg
 
-# Long enough that no job ends while something is done to it.
-_CLIP_S = 60
-
 
 def measure(options: Options, root: Path) -> Section:
     section = Section(
         "Reactions",
-        f"{options.rounds} rounds, each with a new supervisor; a clip of {_CLIP_S} s is renamed into a drop"
-        " folder that settles in 0 s",
+        f"{options.rounds} rounds, each with a new supervisor; a clip of {options.clip_s} s is renamed into a"
+        " drop folder that settles in 0 s",
     )
-    clip = clips.make(ffmpeg.locate().path, root, _CLIP_S)
+    clip = clips.make(ffmpeg.locate().path, root.parent, options.clip_s)
     taken: dict[str, list[float]] = {}
     for number in range(options.rounds):
         work = root / f"round-{number}"

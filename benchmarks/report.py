@@ -77,6 +77,11 @@ def say(value: float, unit: str) -> str:
     return f"{value:,.{digits}f} {unit}".replace(",", " ")
 
 
+def count(number: int) -> str:
+    """A whole number for people: `100 000`."""
+    return f"{number:,}".replace(",", " ")
+
+
 def spread(row: Row) -> str:
     """The smallest and the largest value; nothing for a single one."""
     if len(row.values) < 2:

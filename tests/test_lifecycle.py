@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 import pytest
-from store.matrix import MATRIX, NAMES_OF
 
+from store.matrix import MATRIX, NAMES_OF
 from tqstudio.lifecycle import (
     OPERATIONS,
     QUEUE_ORDER,

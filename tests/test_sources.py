@@ -85,7 +85,15 @@ def test_names_of_other_things(name: bytes) -> None:
 
 def test_a_walk_enters_folders_in_order_and_follows_no_links(tmp_path: Path) -> None:
     root = os.fsencode(tmp_path)
-    for name in (b"b.mp4", b"a.mp4", b"sub/c.mkv", b"sub/deep/d.mov", b".hidden/e.mp4", b"caf\xe9.mp4", b"n.txt"):
+    for name in (
+        b"b.mp4",
+        b"a.mp4",
+        b"sub/c.mkv",
+        b"sub/deep/d.mov",
+        b".hidden/e.mp4",
+        b"caf\xe9.mp4",
+        b"n.txt",
+    ):
         path = os.path.join(root, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "wb") as file:

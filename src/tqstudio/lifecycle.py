@@ -344,9 +344,7 @@ def decide(status: JobStatus, operation: Operation, control: Control = Control.N
     return decision
 
 
-def job_word(
-    status: JobStatus, control: Control, *, retrying: bool = False, held: bool = False
-) -> str:
+def job_word(status: JobStatus, control: Control, *, retrying: bool = False, held: bool = False) -> str:
     """The word a screen shows for a job, with what was asked for but is not true yet.
 
     Args:

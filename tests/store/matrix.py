@@ -1,4 +1,4 @@
-"""What a person may ask of a job, written down a second time: the product's table is held against this one."""
+"""What a person may ask of a job, written down a second time; the product's table is held against it."""
 
 from __future__ import annotations
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from tqstudio.schemas import ErrorView, EventView, JobDetail, JobRow
 
 POLL_S = 0.4
+ROWS_S = 1.0
+"""Between two looks at the running jobs' rows; what began or ended is seen with the next poll."""
 TROUBLE_S = 3.0
 """Between two looks for a reason why nothing moves."""
 _PAGE = 200
@@ -86,6 +88,7 @@ class Follower:
         self._seq = after
         self._by_job = {video.job: video for video in videos if video.job is not None}
         self._began: set[int] = set()
+        self._rows_at = 0.0
         self._trouble_at = time.monotonic() + TROUBLE_S
         self._said: set[str] = set()
 
@@ -99,7 +102,9 @@ class Follower:
 
     def look(self) -> None:
         """One look: what ended, what began, how far the running ones are."""
-        self._read_events()
+        if not self._read_events() and time.monotonic() < self._rows_at:
+            return
+        self._rows_at = time.monotonic() + ROWS_S
         running = [
             row
             for row in self._at.send(calls.jobs(statuses=("in_progress",), limit=200))["jobs"]
@@ -116,7 +121,9 @@ class Follower:
             self._trouble_at = time.monotonic() + TROUBLE_S
             self._say_what_holds_it_up()
 
-    def _read_events(self) -> None:
+    def _read_events(self) -> bool:
+        """Take in what happened; whether any of it concerns these jobs."""
+        concerned = False
         while True:
             page = self._at.send(calls.events(after=self._seq, limit=_PAGE))["events"]
             for event in page:
@@ -124,12 +131,13 @@ class Follower:
                 video = self._by_job.get(event["job"] or 0)
                 if video is None:
                     continue
+                concerned = True
                 status = "cancelled" if event["trigger"] == "deleted" else event["target"]
                 if status is None or status == video.status:
                     continue
                 self._change(video, status, event)
             if len(page) < _PAGE:
-                return
+                return concerned
 
     def _change(self, video: Video, status: str, event: EventView) -> None:
         video.status = status

@@ -12,6 +12,8 @@ import ctypes
 import os
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 
@@ -36,7 +38,7 @@ from tqstudio.engine.media.ffmpeg import FFmpeg
 from tqstudio.engine.pool import Identities, Slot, WorkerPool, default_cpu_workers
 from tqstudio.engine.results import Results
 from tqstudio.engine.scheduling import now_us
-from tqstudio.engine.store import claims, folders, gates, outcomes, supervisors, videos, workers
+from tqstudio.engine.store import claims, database, folders, gates, outcomes, supervisors, videos, workers
 from tqstudio.engine.store.database import Database
 from tqstudio.engine.store.events import EventRow
 from tqstudio.engine.store.folders import FolderRow
@@ -82,6 +84,7 @@ def run(home: Home, settings: Settings) -> int:
     try:
         logs.configure(home)
         found = ffmpeg.locate(settings.ffmpeg or None)
+        _migrate_apart(home)
         db = Database(home.database)
         db.open()
         try:
@@ -92,6 +95,16 @@ def run(home: Home, settings: Settings) -> int:
         return 0
     finally:
         held.release()
+
+
+def _migrate_apart(home: Home) -> None:
+    """Bring the schema up to date in a process that ends: alembic would stay in memory, 20 MB."""
+    if database.is_current(home.database):
+        return
+    # What goes wrong there goes wrong again when the database is opened, and is told then.
+    subprocess.run(
+        [sys.executable, "-P", "-m", "tqstudio.engine.store.database", str(home.database)], check=False
+    )
 
 
 class _Supervisor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from tqstudio.engine.live import Beat, LiveJob
@@ -48,6 +48,8 @@ from tqstudio.schemas import (
 )
 from tqstudio.sources import display, encode
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
 
 def iso(at: int | None) -> str | None:
     """A stored time as ISO 8601 in UTC."""
@@ -55,7 +57,8 @@ def iso(at: int | None) -> str | None:
 
 
 def _iso(at: int) -> str:
-    return datetime.fromtimestamp(at / MICROSECOND, UTC).isoformat(timespec="milliseconds")
+    # Whole numbers all the way: a float would lose the last millisecond now and then.
+    return (_EPOCH + timedelta(microseconds=at)).isoformat(timespec="milliseconds")
 
 
 def parse_time(text: str) -> int:
@@ -65,7 +68,8 @@ def parse_time(text: str) -> int:
         ValueError: it is no such time.
     """
     moment = datetime.fromisoformat(text)
-    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * MICROSECOND)
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
 def error_view(error: TqError) -> ErrorView:

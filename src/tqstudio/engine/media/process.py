@@ -168,11 +168,21 @@ def start(
             )
     except OSError as error:
         raise from_os_error(error, f"{argv[0]} cannot be started") from error
+    _set_group_niceness(process.pid, nice)
     if memory_limit is not None and hasattr(resource, "prlimit"):
         # DATA counts what the process can dirty; AS would also count mapped files and refuse far too early.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             resource.prlimit(process.pid, resource.RLIMIT_DATA, (memory_limit, memory_limit))
     return Run(process, tuple(argv), log_path)
+
+
+def _set_group_niceness(pid: int, nice: int) -> None:
+    """Make the niceness count against other sessions too.
+
+    With autogroups, Linux's default, a niceness weighs only within a session, and ffmpeg has one of its own.
+    """
+    with contextlib.suppress(OSError):
+        Path(f"/proc/{pid}/autogroup").write_text(str(nice))
 
 
 def classify_exit(returncode: int, log_tail: str) -> TqError:

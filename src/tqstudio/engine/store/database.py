@@ -91,6 +91,19 @@ def migrate(engine: Engine, path: Path) -> None:
         command.upgrade(config, "head")
 
 
+def is_current(path: Path) -> bool:
+    """Whether the database exists and has this program's schema; looks without creating anything."""
+    if not path.exists():
+        return False
+    engine = connect(path, read_only=True)
+    try:
+        return schema_version(engine) == SCHEMA_VERSION
+    except Exception:
+        return False
+    finally:
+        engine.dispose()
+
+
 def schema_version(engine: Engine) -> str | None:
     """The schema's version; None for an empty database."""
     with engine.connect() as connection:
@@ -214,3 +227,19 @@ def _quoted(path: Path) -> str:
     from urllib.parse import quote
 
     return quote(str(path.absolute()))
+
+
+def main() -> None:
+    """Migrate the database named on the command line, in a process that ends."""
+    import sys
+
+    path = Path(sys.argv[1])
+    engine = connect(path)
+    try:
+        migrate(engine, path)
+    finally:
+        engine.dispose()
+
+
+if __name__ == "__main__":
+    main()

@@ -20,7 +20,7 @@ from tqstudio.engine.store.statements import text
 from tqstudio.lifecycle import QUEUE_ORDER, TERMINAL, JobStatus
 
 SORTS = ("order", "newest", "oldest")
-FEW = 2_000
+FEW = 8_000
 """Up to so many matches are fetched and sorted; beyond, the lanes are walked and each row is tested."""
 
 Key = tuple[int, ...]

@@ -1,0 +1,231 @@
+"""A real supervisor in a home of its own, as a process, and a door to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psutil
+import pytest
+
+from tqstudio import client
+from tqstudio.client import Call
+from tqstudio.connection import Client
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.home import Home
+
+T = TypeVar("T")
+
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 30.0
+_POLL_S = 0.02
+
+QUICK = {
+    "TQSTUDIO_SETTLE_S": "0.2",
+    "TQSTUDIO_DISK_RESERVE_BYTES": "1000000",
+    "TQSTUDIO_WORKERS": "1",
+    "TQSTUDIO_GPU": "false",
+}
+"""Settings of a supervisor under test; a test may say otherwise."""
+
+
+def until(condition: Callable[[], T], what: str, timeout_s: float = 30.0) -> T:
+    """Wait until a condition holds, and answer with it."""
+    deadline = time.monotonic() + timeout_s
+    while not (found := condition()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"after {timeout_s:.0f} s it is still not so: {what}")
+        time.sleep(_POLL_S)
+    return found
+
+
+class UnixHTTP(HTTPConnection):
+    """http.client over a unix socket, for requests that a well-behaved client would not send."""
+
+    def __init__(self, path: Path, timeout_s: float = 30) -> None:
+        super().__init__("tqstudio", timeout=timeout_s)
+        self._path = path
+
+    def connect(self) -> None:
+        import socket
+
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(str(self._path))
+
+
+class LiveSupervisor:
+    """`tqstudio up` in the foreground, with its home and its process.
+
+    Args:
+        environment: TQSTUDIO_* settings; they win over `QUICK`.
+    """
+
+    def __init__(self, root: Path, **environment: str) -> None:
+        self.home = Home(root)
+        inherited = {
+            key: value for key, value in os.environ.items() if not key.startswith(("TQSTUDIO_", "XDG_"))
+        }
+        self.environment = inherited | QUICK | environment | {"TQSTUDIO_HOME": str(root)}
+        self._process: subprocess.Popen[bytes] | None = None
+        self._client = Client(self.home.socket)
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None, "it was not started"
+        return self._process
+
+    @property
+    def output(self) -> Path:
+        """What the process printed."""
+        return self.home.root / "printed.txt"
+
+    def start(self) -> LiveSupervisor:
+        """Start it and wait until it answers."""
+        self.home.create()
+        with self.output.open("wb") as output:
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", "tqstudio", "up"],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=self.environment,
+                # Ctrl-C at the tests is not for the supervisor.
+                start_new_session=True,
+            )
+        until(self._answers, "the supervisor answers", START_TIMEOUT_S)
+        return self
+
+    def _answers(self) -> bool:
+        if self.process.poll() is not None:
+            raise AssertionError(f"the supervisor ended: {self.output.read_text()}")
+        try:
+            return self.send(client.status())["supervisor"]["pid"] == self.process.pid
+        except TqError as error:
+            if error.code is not ErrorCode.NO_SUPERVISOR:
+                raise
+            return False
+
+    def send(self, call: Call[T], *, timeout_s: float = 30.0) -> T:
+        return self._client.send(call, timeout_s=timeout_s)
+
+    def raw(
+        self, method: str, path: str, body: Any = None, *, headers: dict[str, str] | None = None
+    ) -> tuple[int, Any]:
+        """Send what a test likes (bytes as they are, other bodies as JSON); status and decoded answer."""
+        connection = UnixHTTP(self.home.socket)
+        try:
+            content = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+            sent = {"Content-Type": "application/json"} if body is not None else {}
+            connection.request(method, path, content, sent | (headers or {}))
+            response = connection.getresponse()
+            return response.status, json.loads(response.read())
+        finally:
+            connection.close()
+
+    def worker(self, name: str, kind: str = "cpu") -> Worker:
+        """A worker that the test plays itself, registered."""
+        return Worker(self, self.send(client.new_worker(name, kind))["token"], name)
+
+    def processes(self) -> list[psutil.Process]:
+        """Every process that runs for this home: the supervisor, its workers, their ffmpegs."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if process.environ().get("TQSTUDIO_HOME") == str(self.home.root) and process.is_running():
+                    found.append(process)
+            except psutil.Error:
+                continue
+        return [process for process in found if process.pid != os.getpid()]
+
+    def stop(self) -> int:
+        """Shut it down as `tqstudio down` does, and see that nothing of it is left. Answers its exit code."""
+        if self._process is None:
+            return 0
+        if self._process.poll() is None:
+            self.send(client.shutdown())
+        code = self._process.wait(STOP_TIMEOUT_S)
+        until(lambda: not self.processes(), "no process is left", STOP_TIMEOUT_S)
+        self._process = None
+        return code
+
+    def kill(self) -> None:
+        """End the supervisor without a word."""
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait(STOP_TIMEOUT_S)
+        self._process = None
+
+    def clear_away(self) -> None:
+        """Whatever became of the test, leave no process."""
+        try:
+            if self._process is not None:
+                self.stop()
+        except (TqError, AssertionError, subprocess.TimeoutExpired):
+            for process in self.processes():
+                process.kill()
+            raise
+        finally:
+            if self._process is not None:
+                self._process.kill()
+                self._process.wait()
+
+
+class Worker:
+    """The worker's side of the API, in the test's hands."""
+
+    def __init__(self, supervisor: LiveSupervisor, token: str, name: str) -> None:
+        self.name, self.token = name, token
+        self.instance = f"instance-of-{name}"
+        self._supervisor = supervisor
+
+    def post(self, path: str, **body: Any) -> tuple[int, Any]:
+        return self._supervisor.raw(
+            "POST", f"/v1/worker/{path}", body, headers={"Authorization": f"Bearer {self.token}"}
+        )
+
+    def tell(self, path: str, **body: Any) -> Any:
+        """Post with this worker's instance; the answer must be good."""
+        status, answer = self.post(path, **({"instance": self.instance} | body))
+        assert status == 200, answer
+        return answer
+
+    def register(self) -> Worker:
+        self.tell("register", pid=os.getpid(), pid_started=1.0, encoder="libx264")
+        return self
+
+    def claim(self, wait_s: float = 0) -> Any:
+        return self.tell("claim", wait_s=wait_s)["job"]
+
+
+MakeSupervisor = Callable[..., LiveSupervisor]
+
+
+@pytest.fixture
+def make_supervisor(tmp_path: Path) -> Iterator[MakeSupervisor]:
+    """Makes supervisors, not started yet: `make_supervisor(TQSTUDIO_LEASE_S="2").start()`.
+
+    With one `root` given twice they share a home. All are ended after the test, by force if need be.
+    """
+    made: list[LiveSupervisor] = []
+
+    def make(root: Path | None = None, **environment: str) -> LiveSupervisor:
+        made.append(LiveSupervisor(root or tmp_path / "home", **environment))
+        return made[-1]
+
+    yield make
+    for supervisor in made[::-1]:
+        supervisor.clear_away()
+
+
+@pytest.fixture
+def supervisor(make_supervisor: MakeSupervisor) -> LiveSupervisor:
+    """A running supervisor in an empty home."""
+    return make_supervisor().start()

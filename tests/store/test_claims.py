@@ -1,0 +1,322 @@
+"""Which job a worker gets, and what its lease is worth."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import text
+
+from tqstudio.engine.store import claims, gates, jobs, operations, workers
+from tqstudio.engine.store.claims import CANDIDATES_SQL, Token
+from tqstudio.errors import ErrorCode
+from tqstudio.lifecycle import GateKind, JobStatus, Operation
+
+from .conftest import LEASE, SECOND, Queue, token
+
+
+@pytest.mark.parametrize("prefer_gpu", [0, 1])
+def test_a_claim_reads_its_index_and_sorts_nothing(queue: Queue, prefer_gpu: int) -> None:
+    rows = queue.db.execute(
+        text(f"EXPLAIN QUERY PLAN {CANDIDATES_SQL}"), {"prefer_gpu": prefer_gpu, "limit": 1}
+    )
+    plan = [row[3] for row in rows]
+    assert len(plan) == 1
+    assert "SEARCH job USING" in plan[0]
+    assert "INDEX ix_job_ready (prefer_gpu=?)" in plan[0]
+
+
+def test_the_order_is_priority_then_age_then_id(queue: Queue) -> None:
+    a, b = queue.job(), queue.job()
+    queue.wait(1)
+    c = queue.job()
+    d = queue.job(priority=5)
+    queue.wait(-10)
+    e = queue.job()
+    queue.wait(20)
+    got = [queue.claim(queue.worker(f"w{n}")) for n in range(6)]
+    assert [lease and lease.job for lease in got] == [d, e, a, b, c, None]
+
+
+def test_a_priority_counts_while_queued(queue: Queue) -> None:
+    queue.job()
+    late = queue.job()
+    operations.set_priority(queue.db, late, value=1, delta=None, now=queue.now, actor="test")
+    assert queue.claim().job == late  # type: ignore[union-attr]
+
+
+def test_a_claim_gives_everything(queue: Queue) -> None:
+    job, who = queue.job(), queue.worker()
+    queue.wait(3)
+    lease = queue.claim(who)
+    assert lease is not None
+    assert (lease.job, lease.epoch, lease.worker_id, lease.repeated) == (job, 1, who.id, False)
+    row = queue.row(job)
+    assert (row["status"], row["instance"], row["processed_by"]) == ("in_progress", who.instance, "cpu-0")
+    assert row["claimed_at"] == row["started_at"] == row["last_progress_at"] == queue.now
+    assert row["lease_expires_at"] == queue.now + LEASE
+    assert row["attempts"] == row["crashes"] == 0, "a claim counts nothing"
+    [attempt] = queue.attempts(job)
+    assert (attempt["number"], attempt["epoch"], attempt["outcome"], attempt["log"]) == (
+        1,
+        1,
+        "running",
+        "1.log",
+    )
+    event = queue.history(job)[-1]
+    assert (event["trigger"], event["worker"], event["actor"]) == ("claim", "cpu-0", "cpu-0")
+
+
+def test_the_first_start_is_kept(queue: Queue) -> None:
+    lease = queue.claimed()
+    started = queue.row(lease.job)["started_at"]
+    queue.release(lease)
+    queue.wait(100)
+    again = queue.claim()
+    assert again is not None
+    row = queue.row(lease.job)
+    assert (row["started_at"], row["claimed_at"]) == (started, queue.now)
+    assert [a["number"] for a in queue.attempts(lease.job)] == [1, 2]
+
+
+def test_an_answer_that_was_lost_is_given_again(queue: Queue) -> None:
+    who = queue.worker()
+    queue.job(), queue.job()
+    first = queue.claim(who)
+    queue.wait(30)
+    events = len(queue.history())
+    second = queue.claim(who)
+    assert first is not None
+    assert second is not None
+    assert second.repeated
+    assert token(second) == token(first)
+    assert second.lease_expires_at == first.lease_expires_at
+    assert len(queue.history()) == events
+    assert len(queue.attempts(first.job)) == 1
+
+
+def test_a_lease_is_not_told_to_another_worker(queue: Queue) -> None:
+    mine = queue.worker("cpu-0", instance="the same name")
+    other = queue.worker("cpu-1", instance="the same name")
+    first = queue.claimed(mine)
+    assert queue.claim(other) is None
+    assert queue.status(first.job) is JobStatus.IN_PROGRESS
+
+
+def test_an_expired_lease_is_not_given_again(queue: Queue) -> None:
+    who = queue.worker()
+    lease = queue.claimed(who)
+    queue.wait(60)
+    assert queue.claim(who) is None
+    assert [held.job for held in claims.expired(queue.db, now=queue.now)] == [lease.job]
+
+
+def test_a_life_that_ended_gets_nothing(queue: Queue) -> None:
+    who = queue.worker()
+    queue.job()
+    workers.ended(queue.db, who.id, instance=who.instance, now=queue.now, why="killed")
+    assert queue.claim(who) is None
+    reborn = queue.worker(instance="a new life")
+    assert queue.claim(who) is None
+    assert queue.claim(reborn) is not None
+
+
+def test_the_end_of_an_old_life_does_not_end_the_new_one(queue: Queue) -> None:
+    old = queue.worker(instance="the old life")
+    queue.worker(instance="the new life")
+    workers.ended(queue.db, old.id, instance=old.instance, now=queue.now, why="killed")
+    row = workers.by_id(queue.db, old.id)
+    assert row is not None
+    assert row.instance == "the new life"
+
+
+@pytest.mark.parametrize("intent", [{"enabled": False}, {"draining": True}])
+def test_who_shall_not_work_gets_nothing(queue: Queue, intent: dict[str, bool]) -> None:
+    who = queue.worker()
+    job = queue.job()
+    workers.set_intent(queue.db, who.name, now=queue.now, **intent)
+    assert queue.claim(who) is None
+    workers.set_intent(queue.db, who.name, enabled=True, draining=False, now=queue.now)
+    assert queue.claim(who).job == job  # type: ignore[union-attr]
+
+
+def test_intent_outlives_a_process_and_beats(queue: Queue) -> None:
+    who = queue.worker()
+    workers.set_intent(queue.db, who.name, enabled=False, now=queue.now)
+    workers.beats(queue.db, [(who.id, queue.now)])
+    reborn = queue.worker(instance="a new life")
+    row = workers.by_id(queue.db, reborn.id)
+    assert row is not None
+    assert not row.enabled
+
+
+@pytest.mark.parametrize("kind", list(GateKind))
+def test_a_shut_gate_stops_claims_and_changes_no_job(queue: Queue, kind: GateKind) -> None:
+    who, job = queue.worker(), queue.job()
+    before = queue.row(job)
+    assert gates.shut(queue.db, kind, "because", now=queue.now, actor="test")
+    assert not gates.shut(queue.db, kind, "again", now=queue.now, actor="test")
+    assert queue.claim(who) is None
+    assert queue.row(job) == before
+    assert gates.reopen(queue.db, kind, now=queue.now, actor="test")
+    assert not gates.reopen(queue.db, kind, now=queue.now, actor="test")
+    assert queue.claim(who).job == job  # type: ignore[union-attr]
+    assert [e["trigger"] for e in queue.history() if e["code"] == kind] == ["gate_shut", "gate_opened"]
+
+
+def test_a_gate_does_not_hide_a_lost_answer(queue: Queue) -> None:
+    who = queue.worker()
+    first = queue.claimed(who)
+    gates.shut(queue.db, GateKind.USER, "paused", now=queue.now, actor="test")
+    again = queue.claim(who)
+    assert again is not None
+    assert token(again) == token(first)
+
+
+# GPU first
+
+
+@pytest.fixture
+def cpu(queue: Queue) -> claims.Claimant:
+    return queue.worker("cpu-0")
+
+
+@pytest.fixture
+def gpu(queue: Queue) -> claims.Claimant:
+    return queue.worker("gpu-0", "gpu")
+
+
+def test_a_gpu_takes_only_what_prefers_it(queue: Queue, gpu: claims.Claimant) -> None:
+    queue.job(priority=9)
+    assert queue.claim(gpu) is None
+    wanted = queue.job(gpu=True)
+    assert queue.claim(gpu).job == wanted  # type: ignore[union-attr]
+
+
+def test_without_an_idle_gpu_a_cpu_takes_the_first_job(queue: Queue, cpu: claims.Claimant) -> None:
+    first = queue.job(gpu=True)
+    queue.job()
+    assert queue.claim(cpu).job == first  # type: ignore[union-attr]
+
+
+def test_an_idle_gpu_keeps_a_cpu_off_its_job_and_no_other(queue: Queue, cpu: claims.Claimant) -> None:
+    queue.job(gpu=True, priority=9)
+    behind = queue.job()
+    assert queue.claim(cpu, idle_gpus=1).job == behind  # type: ignore[union-attr]
+
+
+def test_a_cpu_takes_the_gpu_jobs_behind_those_the_idle_gpus_take(queue: Queue, cpu: claims.Claimant) -> None:
+    for _ in range(2):
+        queue.job(gpu=True, priority=9)
+    third = queue.job(gpu=True, priority=9)
+    queue.job()
+    assert queue.claim(cpu, idle_gpus=2).job == third  # type: ignore[union-attr]
+    other = queue.worker("cpu-1")
+    assert queue.claim(other, idle_gpus=3).job > third  # type: ignore[union-attr]
+
+
+def test_a_gpu_job_is_not_kept_for_ever(queue: Queue, cpu: claims.Claimant) -> None:
+    job = queue.job(gpu=True)
+    queue.wait(59)
+    assert queue.claim(cpu, idle_gpus=1) is None
+    queue.wait(1)
+    assert queue.claim(cpu, idle_gpus=1).job == job  # type: ignore[union-attr]
+
+
+def test_the_wait_for_a_gpu_begins_when_a_job_becomes_claimable(queue: Queue, cpu: claims.Claimant) -> None:
+    job = queue.job(gpu=True, hold=True)
+    queue.wait(3600)
+    queue.do(job, Operation.RESUME)
+    queue.wait(30)
+    assert queue.claim(cpu, idle_gpus=1) is None
+    queue.wait(30)
+    assert queue.claim(cpu, idle_gpus=1).job == job  # type: ignore[union-attr]
+
+
+def test_no_grace_means_no_wait(queue: Queue, cpu: claims.Claimant) -> None:
+    job = queue.job(gpu=True)
+    assert queue.claim(cpu, idle_gpus=1, grace_s=0).job == job  # type: ignore[union-attr]
+
+
+# Leases
+
+
+def test_a_live_lease_is_renewed_from_now(queue: Queue) -> None:
+    lease = queue.claimed()
+    queue.wait(59)
+    assert claims.extend(queue.db, [token(lease)], now=queue.now, lease_us=LEASE) == 1
+    assert queue.row(lease.job)["lease_expires_at"] == queue.now + LEASE
+    assert claims.extend(queue.db, [token(lease)], now=queue.now, lease_us=SECOND) == 1
+    assert queue.row(lease.job)["lease_expires_at"] == queue.now + LEASE, "a lease is never shortened"
+
+
+def test_an_expired_lease_is_not_revived(queue: Queue) -> None:
+    lease = queue.claimed()
+    queue.wait(60)
+    assert claims.extend(queue.db, [token(lease)], now=queue.now, lease_us=LEASE) == 0
+    assert claims.live(queue.db, token(lease), now=queue.now) is None
+    assert queue.row(lease.job)["lease_expires_at"] == queue.now
+    assert not queue.complete(lease)
+    assert queue.fail(lease, ErrorCode.STALLED) is None
+    assert queue.release(lease) is None
+
+
+@pytest.mark.parametrize("wrong", [{"epoch": 2}, {"instance": "another"}, {"job": 4711}])
+def test_only_the_whole_token_counts(queue: Queue, wrong: dict[str, object]) -> None:
+    lease = queue.claimed()
+    good = {"job": lease.job, "epoch": lease.epoch, "instance": lease.instance}
+    assert claims.live(queue.db, Token(**good), now=queue.now) is not None  # type: ignore[arg-type]
+    assert claims.live(queue.db, Token(**(good | wrong)), now=queue.now) is None  # type: ignore[arg-type]
+
+
+def test_leases_that_ran_out_are_found_whatever_the_worker_says(queue: Queue) -> None:
+    first = queue.claimed(queue.worker("cpu-0"))
+    queue.wait(30)
+    second = queue.claimed(queue.worker("cpu-1"))
+    assert claims.expired(queue.db, now=queue.now) == []
+    queue.wait(30)
+    workers.beats(queue.db, [(first.worker_id, queue.now), (second.worker_id, queue.now)])
+    assert [lease.job for lease in claims.expired(queue.db, now=queue.now)] == [first.job]
+    assert [lease.job for lease in claims.running(queue.db)] == [first.job, second.job]
+    assert [lease.job for lease in claims.of_instance(queue.db, second.instance)] == [second.job]
+    assert claims.extend_all(queue.db, now=queue.now, lease_us=LEASE) == 2
+    assert claims.expired(queue.db, now=queue.now) == []
+
+
+# Backoff
+
+
+def test_a_job_in_backoff_waits_for_its_promotion(queue: Queue) -> None:
+    lease = queue.claimed()
+    queue.fail(lease, ErrorCode.ENCODER_EXIT)
+    due = queue.row(lease.job)["not_before"]
+    assert due == queue.now + 30 * SECOND
+    queue.wait(29)
+    assert not jobs.is_any_due(queue.db, now=queue.now)
+    assert jobs.promote_due(queue.db, now=queue.now) == 0
+    queue.wait(1)
+    assert queue.claim() is None, "due, but not promoted"
+    assert jobs.is_any_due(queue.db, now=queue.now)
+    assert jobs.promote_due(queue.db, now=queue.now) == 1
+    assert not jobs.is_any_due(queue.db, now=queue.now)
+    again = queue.claim()
+    assert again is not None
+    assert again.job == lease.job
+    assert again.attempts == 1
+
+
+def test_promotion_goes_by_index(queue: Queue) -> None:
+    for statement in (
+        "SELECT id FROM job INDEXED BY ix_job_backoff WHERE status = 'pending' AND not_before IS NOT NULL"
+        " AND not_before <= 5 ORDER BY not_before LIMIT 9",
+        "SELECT id FROM job INDEXED BY ix_job_lease WHERE status = 'in_progress' AND lease_expires_at <= 5",
+        "SELECT id FROM job INDEXED BY ix_job_instance WHERE status = 'in_progress' AND instance = 'x'",
+    ):
+        [row] = queue.db.execute(text(f"EXPLAIN QUERY PLAN {statement}")).all()
+        assert "SEARCH" in row[3]
+
+
+def test_a_paused_job_leaves_its_backoff(queue: Queue) -> None:
+    lease = queue.claimed()
+    queue.fail(lease, ErrorCode.ENCODER_EXIT)
+    queue.do(lease.job, Operation.PAUSE)
+    queue.do(lease.job, Operation.RESUME)
+    assert queue.claim().job == lease.job  # type: ignore[union-attr]

@@ -1,0 +1,169 @@
+"""The history."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import pytest
+from sqlalchemy import Connection, text
+
+from tqstudio.engine.store import events, supervisors
+from tqstudio.engine.store.database import Database
+from tqstudio.engine.store.events import EventRow
+from tqstudio.lifecycle import Operation
+
+from .conftest import NOW, Queue
+
+
+def note(queue: Queue, number: int) -> None:
+    events.append(queue.db, "noted", now=queue.now, actor="test", detail=str(number))
+
+
+def numbered(queue: Queue, count: int) -> list[int]:
+    for number in range(count):
+        note(queue, number)
+        queue.wait(1)
+    return [event["seq"] for event in queue.history()]
+
+
+def test_pages_of_the_history(queue: Queue) -> None:
+    seqs = numbered(queue, 10)
+    assert [e.seq for e in events.after(queue.db, seqs[3], limit=3)] == seqs[4:7]
+    assert [e.seq for e in events.newest(queue.db, limit=3)] == seqs[:-4:-1]
+    since = events.after(queue.db, 0, limit=99, since=NOW + 8_000_000)
+    assert [e.detail for e in since] == ["8", "9"]
+    assert events.bounds(queue.db) == (seqs[0], seqs[-1])
+
+
+def test_the_history_of_one_job(queue: Queue) -> None:
+    job, _other = queue.job(), queue.job()
+    queue.do(job, Operation.PAUSE)
+    assert [e.trigger for e in events.after(queue.db, 0, limit=9, job=job)] == ["create", "pause"]
+    assert [e.trigger for e in events.newest(queue.db, limit=1, job=job)] == ["pause"]
+
+
+def test_an_empty_history(queue: Queue) -> None:
+    assert events.bounds(queue.db) == (0, 0)
+    assert events.newest(queue.db, limit=5) == []
+    assert events.prune(queue.db, before=NOW, now=NOW) == 0
+    assert queue.history() == []
+
+
+def test_a_long_detail_is_cut(queue: Queue) -> None:
+    events.append(queue.db, "noted", now=NOW, actor="test", detail="x" * 501)
+    assert queue.history()[0]["detail"] == "x" * 499 + "…"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT min(seq) FROM event",
+        "SELECT * FROM event WHERE seq > 5 ORDER BY seq LIMIT 9",
+        "SELECT * FROM event WHERE job_id = 5 ORDER BY seq DESC LIMIT 9",
+        "SELECT 1 FROM event WHERE at < 5 AND trigger <> 'pruned' LIMIT 1",
+    ],
+)
+def test_the_history_is_read_by_index(queue: Queue, statement: str) -> None:
+    plan = " ".join(row[3] for row in queue.db.execute(text(f"EXPLAIN QUERY PLAN {statement}")))
+    assert "SEARCH event" in plan
+    assert "B-TREE" not in plan
+
+
+def test_pruning_leaves_one_event_that_says_so(queue: Queue) -> None:
+    numbered(queue, 10)
+    for rounds, left in ((7, 3), (9, 1)):
+        queue.wait(1)
+        events.prune(queue.db, before=NOW + rounds * 1_000_000, now=queue.now)
+        kept = queue.history()
+        assert [e["detail"] for e in kept if e["trigger"] == "noted"] == [
+            str(n) for n in range(10 - left, 10)
+        ]
+    queue.wait(1)
+    assert events.prune(queue.db, before=queue.now, now=queue.now) > 0
+    kept = queue.history()
+    assert [e["trigger"] for e in kept] == ["pruned"], "it takes the place of the earlier ones"
+    queue.wait(1)
+    assert events.prune(queue.db, before=queue.now, now=queue.now) == 0, "nothing new: no new event either"
+    assert queue.history() == kept
+
+
+def test_the_history_has_no_hole_behind_its_first_event(queue: Queue) -> None:
+    """What a reader takes for the oldest event must be followed by all that came after it."""
+    numbered(queue, 10)
+    events.prune(queue.db, before=NOW + 3_000_000, now=queue.now)
+    numbered(queue, 10)
+    events.prune(queue.db, before=queue.now - 5_000_000, now=queue.now)
+    oldest, newest = events.bounds(queue.db)
+    assert [e["seq"] for e in queue.history()] == list(range(oldest, newest + 1))
+
+
+def test_pruning_goes_in_steps(queue: Queue) -> None:
+    numbered(queue, 10)
+    assert events.prune(queue.db, before=queue.now, now=queue.now, limit=4) == 4
+    assert [e["detail"] for e in queue.history()][:6] == ["4", "5", "6", "7", "8", "9"]
+
+
+def test_answers_are_kept_by_key(queue: Queue) -> None:
+    assert supervisors.remembered(queue.db, "key") is None
+    supervisors.remember(queue.db, "key", "first", now=NOW)
+    supervisors.remember(queue.db, "key", "second", now=NOW + 1)
+    assert supervisors.remembered(queue.db, "key") == "first"
+    supervisors.forget(queue.db, before=NOW)
+    assert supervisors.remembered(queue.db, "key") == "first"
+    supervisors.forget(queue.db, before=NOW + 1)
+    assert supervisors.remembered(queue.db, "key") is None
+
+
+def test_the_store_keeps_its_name(queue: Queue) -> None:
+    first = supervisors.take_over(queue.db, pid=1, version="1", now=NOW)
+    assert supervisors.take_over(queue.db, pid=2, version="2", now=NOW + 1) == first
+
+
+def test_watchers_hear_of_committed_events_alone_and_in_order(database: Path, tmp_path: Path) -> None:
+    path = tmp_path / "tqstudio.db"
+    shutil.copyfile(database, path)
+    db = Database(path)
+    db.open()
+    heard: list[EventRow] = []
+
+    def write(connection: Connection, detail: str, *, fails: bool = False) -> None:
+        for part in "ab":
+            events.append(connection, "noted", now=NOW, actor="test", detail=detail + part)
+        if fails:
+            raise RuntimeError(detail)
+
+    async def main() -> None:
+        db.bind(asyncio.get_running_loop())
+        db.on_events = heard.extend
+        writes = [db.write(write, str(n), fails=n == 1) for n in range(4)]
+        answers = await asyncio.gather(*writes, return_exceptions=True)
+        assert [type(a).__name__ for a in answers] == ["NoneType", "RuntimeError", "NoneType", "NoneType"]
+
+    asyncio.run(main())
+    assert [event.detail for event in heard] == ["0a", "0b", "2a", "2b", "3a", "3b"]
+    stored = db.read_now(lambda c: events.after(c, 0, limit=99))
+    assert stored == heard
+    db.close()
+
+
+def test_a_write_outlives_the_one_who_asked(database: Path, tmp_path: Path) -> None:
+    path = tmp_path / "tqstudio.db"
+    shutil.copyfile(database, path)
+    db = Database(path)
+    db.open()
+
+    async def main() -> None:
+        asked = asyncio.create_task(
+            db.write(lambda c: events.append(c, "noted", now=NOW, actor="test", detail="kept"))
+        )
+        await asyncio.sleep(0)
+        asked.cancel()
+        await asyncio.gather(asked, return_exceptions=True)
+        await db.read(events.bounds)
+        await db.write(events.bounds)
+
+    asyncio.run(main())
+    assert [e.detail for e in db.read_now(lambda c: events.newest(c, limit=9))] == ["kept"]
+    db.close()

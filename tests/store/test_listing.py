@@ -1,0 +1,347 @@
+"""Pages of jobs: complete, in order, without repetition, and never by a sort of the whole table."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import Connection, event, text
+
+from tqstudio.engine.store import jobviews, listing
+from tqstudio.engine.store.listing import Page, Query
+from tqstudio.lifecycle import QUEUE_ORDER, TERMINAL, JobStatus
+
+from .conftest import Queue, rolled_back
+
+JOBS = 3_000
+_WORDS = (
+    "alpha",
+    "beta",
+    "100%",
+    "under_score",
+    'quo"te',
+    "back\\slash",
+    "été",
+    "ALPHA",
+    "it's",
+    "[red]",
+    "*",
+)
+
+
+@pytest.fixture(scope="module")
+def many(database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Queue]:
+    """Thousands of jobs in every status, with equal priorities and equal times among them."""
+    own = tmp_path_factory.mktemp("many") / "tqstudio.db"
+    shutil.copyfile(database, own)
+    with rolled_back(own) as queue:
+        rng = random.Random(7)
+        worker = queue.worker()
+        videos, rows = [], []
+        for number in range(1, JOBS + 1):
+            name = f"{_WORDS[number % len(_WORDS)]} {number}.mp4"
+            videos.append(
+                {"id": number, "name": name, "source": f"/in/{number}".encode(), "slug": f"v{number}"}
+            )
+            status = rng.choice(list(JobStatus))
+            running = status is JobStatus.IN_PROGRESS
+            rows.append(
+                {
+                    "id": number,
+                    "status": status.value,
+                    "priority": rng.choice([-5, 0, 0, 0, 7]),
+                    "created": queue.now + rng.randrange(50),
+                    "completed": queue.now + rng.randrange(50) if status in TERMINAL else None,
+                    "worker": worker.id if running else None,
+                    "instance": f"i{number}" if running else None,
+                    "lease": 1 if running else None,
+                    "deleted": None if running or rng.random() > 0.1 else 5,
+                    "batch": rng.choice([None, "first", "second"]),
+                }
+            )
+        queue.db.execute(
+            text(
+                "INSERT INTO video (id, source, output_root, name, title, slug, size, mtime_ns, created_at)"
+                " VALUES (:id, :source, x'2f6f', :name, '', :slug, 1, 1, 1)"
+            ),
+            videos,
+        )
+        queue.db.execute(
+            text(
+                "INSERT INTO job (id, video_id, profile, profile_json, status, priority, created_at,"
+                " completed_at, worker_id, instance, lease_expires_at, deleted_at, batch)"
+                " VALUES (:id, :id, 'web', '{}', :status, :priority, :created, :completed, :worker,"
+                " :instance, :lease, :deleted, :batch)"
+            ),
+            rows,
+        )
+        yield queue
+
+
+def expected(queue: Queue, query: Query) -> list[int]:
+    """The same list, made in the simplest way."""
+    found = queue.db.execute(
+        text("SELECT j.*, v.name FROM job j JOIN video v ON v.id = j.video_id")
+    ).mappings()
+    rows = [
+        row
+        for row in found
+        if (row["deleted_at"] is not None) == query.deleted
+        and (not query.statuses or JobStatus(row["status"]) in query.statuses)
+        and query.text.lower() in row["name"].lower()
+        and query.batch in (None, row["batch"])
+        and query.video in (None, row["video_id"])
+    ]
+
+    def place(row: Any) -> tuple[int, ...]:
+        status = JobStatus(row["status"])
+        if query.sort == "newest":
+            return (-row["id"],)
+        if query.sort == "oldest":
+            return (row["id"],)
+        if status in TERMINAL:
+            return (QUEUE_ORDER.index(status), -row["completed_at"], -row["id"])
+        return (QUEUE_ORDER.index(status), -row["priority"], row["created_at"], row["id"])
+
+    return [row["id"] for row in sorted(rows, key=place)]
+
+
+def downwards(db: Connection, query: Query, limit: int) -> list[int]:
+    found: list[int] = []
+    page = listing.page(db, query, limit=limit, after="start")
+    assert page.before is None
+    while True:
+        assert len(page.ids) <= limit
+        found += page.ids
+        if page.after is None:
+            return found
+        page = listing.page(db, query, limit=limit, after=page.after)
+        assert page.before is not None
+
+
+def upwards(db: Connection, query: Query, limit: int) -> list[int]:
+    found: list[int] = []
+    page = listing.page(db, query, limit=limit, before="end")
+    assert page.after is None
+    while True:
+        found = page.ids + found
+        if page.before is None:
+            return found
+        page = listing.page(db, query, limit=limit, before=page.before)
+
+
+QUERIES = [
+    Query(),
+    Query(sort="newest"),
+    Query(sort="oldest"),
+    Query(statuses=(JobStatus.PENDING,)),
+    Query(statuses=(JobStatus.DONE, JobStatus.IN_PROGRESS)),
+    Query(statuses=(JobStatus.FAILED, JobStatus.PAUSED), sort="newest"),
+    Query(statuses=(JobStatus.CANCELLED,), sort="oldest"),
+    Query(text="a"),
+    Query(text="%"),
+    Query(text="_"),
+    Query(text="\\"),
+    Query(text='"'),
+    Query(text="12"),
+    Query(text="alpha"),
+    Query(text="ALPHA 1"),
+    Query(text="100%"),
+    Query(text="under_"),
+    Query(text='quo"te'),
+    Query(text="back\\s"),
+    Query(text="été"),
+    Query(text="it's"),
+    Query(text="[red]"),
+    Query(text="mp4"),
+    Query(text="mp4", sort="newest", statuses=(JobStatus.PENDING, JobStatus.DONE)),
+    Query(text="no such name"),
+    Query(batch="first"),
+    Query(batch="second", text="beta", sort="oldest"),
+    Query(batch="none such"),
+    Query(video=17),
+    Query(deleted=True),
+    Query(deleted=True, statuses=(JobStatus.DONE,), sort="newest"),
+]
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=str)
+@pytest.mark.parametrize("limit", [97, 500])
+def test_paging_is_complete_and_ordered(many: Queue, query: Query, limit: int) -> None:
+    wanted = expected(many, query)
+    assert downwards(many.db, query, limit) == wanted
+    assert upwards(many.db, query, limit) == wanted
+
+
+@pytest.mark.parametrize("few", [0, 5])
+def test_many_matches_are_listed_like_few(many: Queue, monkeypatch: pytest.MonkeyPatch, few: int) -> None:
+    monkeypatch.setattr(listing, "FEW", few)
+    for wanted in ("alpha", "100%", 'quo"te', "back\\s", "under_score"):
+        query = Query(text=wanted)
+        assert downwards(many.db, query, 500) == expected(many, query)
+
+
+@pytest.mark.parametrize("query", [QUERIES[0], QUERIES[1], QUERIES[4], QUERIES[13], QUERIES[25]], ids=str)
+@pytest.mark.parametrize("limit", [1, 2, 9, 40])
+def test_pages_around_a_job(many: Queue, query: Query, limit: int) -> None:
+    wanted = expected(many, query)
+    for index in (0, 1, limit // 2, len(wanted) // 2, len(wanted) - 2, len(wanted) - 1):
+        page = listing.page(many.db, query, limit=limit, around=wanted[index])
+        assert wanted[index] in page.ids
+        assert len(page.ids) <= limit
+        start = wanted.index(page.ids[0])
+        assert page.ids == wanted[start : start + len(page.ids)]
+        assert (page.before is None) == (start == 0)
+        assert (page.after is None) == (start + len(page.ids) == len(wanted))
+        assert len(page.ids) == limit or page.after is None
+        if page.before is not None:
+            above = listing.page(many.db, query, limit=limit, before=page.before)
+            assert above.ids == wanted[max(0, start - limit) : start]
+        if page.after is not None:
+            below = listing.page(many.db, query, limit=limit, after=page.after)
+            assert below.ids[0] == wanted[start + len(page.ids)]
+
+
+@pytest.mark.parametrize("around", [0, -1, 4711 * 4711])
+def test_around_a_job_that_is_not_listed_is_the_first_page(many: Queue, around: int) -> None:
+    query = Query(statuses=(JobStatus.PENDING,))
+    assert listing.page(many.db, query, limit=5, around=around) == listing.page(many.db, query, limit=5)
+    done = expected(many, Query(statuses=(JobStatus.DONE,)))[0]
+    assert listing.page(many.db, query, limit=5, around=done) == listing.page(many.db, query, limit=5)
+
+
+def test_a_page_follows_its_cursor_when_its_row_is_gone(many: Queue) -> None:
+    query = Query(statuses=(JobStatus.PENDING,))
+    wanted = expected(many, query)
+    page = listing.page(many.db, query, limit=10)
+    savepoint = many.db.begin_nested()
+    many.db.execute(text("UPDATE job SET deleted_at = 1 WHERE id = :id"), {"id": page.ids[-1]})
+    after = listing.page(many.db, query, limit=10, after=page.after)
+    savepoint.rollback()
+    assert after.ids == wanted[10:20]
+
+
+@pytest.mark.parametrize("sort", listing.SORTS)
+@pytest.mark.parametrize(
+    "cursor",
+    [
+        "x",
+        "",
+        "bm90IGpzb24=",
+        "e30=",
+        "W10=",
+        "WzFd",
+        "WzEsMl0=",
+        "WzEsMiwzLDQsNV0=",
+        "W3RydWVd",
+        "WzEuNV0=",
+        "Wzk5LDEsMSwxXQ==",
+        "Wy0xLDEsMSwxXQ==",
+        "WzEsOTk5OTk5OTk5OTk5OTk5OTk5OTk5LDEsMV0=",
+        "é",
+        "\udcff",
+    ],
+)
+@pytest.mark.parametrize("way", ["after", "before"])
+def test_a_cursor_of_another_list_is_refused(many: Queue, sort: str, cursor: str, way: str) -> None:
+    if sort != "order" and cursor == "WzFd":
+        return
+    with pytest.raises(ValueError):  # noqa: PT011 - which of them says so does not matter
+        listing.page(many.db, Query(sort=sort), limit=5, **{way: cursor})
+
+
+def test_cursors_do_not_fit_another_order(many: Queue) -> None:
+    order = listing.page(many.db, Query(), limit=5).after
+    newest = listing.page(many.db, Query(sort="newest"), limit=5).after
+    for sort, cursor in (("newest", order), ("order", newest)):
+        with pytest.raises(ValueError, match="cursor"):
+            listing.page(many.db, Query(sort=sort), limit=5, after=cursor)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(wanted=st.text(st.sampled_from(list("aAbl%_\\\"'*[]() -^0123é:{}")), min_size=1, max_size=6))
+def test_any_text_finds_what_holds_it(many: Queue, wanted: str) -> None:
+    query = Query(text=wanted)
+    assert sorted(downwards(many.db, query, 500)) == sorted(expected(many, query))
+
+
+# By index
+
+
+@pytest.fixture
+def statements(many: Queue) -> Iterator[list[tuple[str, Any]]]:
+    seen: list[tuple[str, Any]] = []
+
+    def note(_c: object, _cursor: object, statement: str, parameters: Any, *_: object) -> None:
+        seen.append((statement, parameters))
+
+    event.listen(many.db.engine, "before_cursor_execute", note)
+    yield seen
+    event.remove(many.db.engine, "before_cursor_execute", note)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        Query(),
+        Query(sort="newest"),
+        Query(sort="oldest"),
+        Query(text="a"),
+        *(Query(statuses=(status,), sort=sort) for status in JobStatus for sort in listing.SORTS),
+    ],
+    ids=str,
+)
+def test_every_lane_is_read_from_an_index(
+    many: Queue, statements: list[tuple[str, Any]], query: Query
+) -> None:
+    first = listing.page(many.db, query, limit=7)
+    listing.page(many.db, query, limit=7, after=first.after)
+    listing.page(many.db, query, limit=7, before="end")
+    middle = expected(many, query)[7]
+    page = listing.page(many.db, query, limit=7, around=middle)
+    listing.page(many.db, query, limit=7, before=page.before)
+    lanes = [s for s in list(statements) if s[0].startswith("SELECT id, priority") and "ORDER BY" in s[0]]
+    assert len(lanes) >= 5
+    for statement, parameters in lanes:
+        rows = many.db.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters).all()
+        plan = [row[3] for row in rows]
+        assert "INDEX ix_job_" in plan[0], plan
+        assert plan[0].startswith("SEARCH job"), plan
+        assert not [line for line in plan if "B-TREE" in line], plan
+
+
+def test_a_page_reads_a_handful_of_rows(many: Queue) -> None:
+    """The lanes are read lazily: the first page of 3 000 jobs fetches no more than a batch of each."""
+    source = listing._Walked(many.db, Query(), "", {})
+    walked = source.walk(None, backwards=False)
+    first = [next(walked).id for _ in range(5)]
+    assert first == expected(many, Query())[:5]
+
+
+def test_counts_need_no_scan(many: Queue) -> None:
+    real = {status.value: len(expected(many, Query(statuses=(status,)))) for status in JobStatus}
+    assert listing.counts_by_status(many.db) == real
+    assert listing.count(many.db, ()) == sum(real.values())
+    assert listing.count(many.db, (JobStatus.DONE,)) == real["done"]
+
+
+def test_an_empty_queue(queue: Queue) -> None:
+    for query in (Query(), Query(sort="newest"), Query(text="abc"), Query(deleted=True)):
+        assert listing.page(queue.db, query, limit=5) == Page([], None, None)
+        assert listing.page(queue.db, query, limit=5, before="end") == Page([], None, None)
+        assert listing.page(queue.db, query, limit=5, around=1) == Page([], None, None)
+
+
+def test_records_come_in_the_order_asked_for(many: Queue) -> None:
+    records = jobviews.by_ids(many.db, [30, 10, 4_000_000, 20])
+    assert [record.id for record in records] == [30, 10, 20]
+    assert jobviews.one(many.db, 4_000_000) is None
+    counts = jobviews.batch_counts(many.db, "first")
+    assert sum(counts.values()) == len(jobviews.batch_ids(many.db, "first"))
+    assert sorted(jobviews.batch_ids(many.db, "first")) == sorted(expected(many, Query(batch="first")))

@@ -1,0 +1,244 @@
+"""How a lease ends, what is counted, and what a repeated call is answered."""
+
+from __future__ import annotations
+
+import pytest
+
+from tqstudio.engine.store import claims, progress
+from tqstudio.engine.store.claims import Lease
+from tqstudio.engine.store.progress import RenditionRow
+from tqstudio.errors import ErrorClass, ErrorCode, class_of
+from tqstudio.lifecycle import Control, JobStatus, Operation
+
+from .conftest import SECOND, Queue, token
+
+P, D, F = JobStatus.PENDING, JobStatus.DONE, JobStatus.FAILED
+
+
+def first_answer(queue: Queue, lease: Lease) -> JobStatus | None:
+    return claims.first_answer(queue.db, token(lease))
+
+
+def again(queue: Queue) -> Lease:
+    lease = queue.claim()
+    assert lease is not None
+    return lease
+
+
+@pytest.mark.parametrize("code", [code for code in ErrorCode if class_of(code) is ErrorClass.FATAL])
+def test_a_fatal_error_fails_at_once_and_denies_autorestart(queue: Queue, code: ErrorCode) -> None:
+    lease = queue.claimed(autorestart=3)
+    assert queue.fail(lease, code, "no good") is F
+    row = queue.row(lease.job)
+    assert (row["status"], row["attempts"], row["exhausted"], row["autorestart"]) == (F, 0, 0, "denied")
+    assert (row["error_code"], row["error_text"], row["error_hint"]) == (code, "no good", "mend it")
+    assert (row["error_log"], row["completed_at"]) == ("1.log", queue.now)
+
+
+def test_autorestart_that_was_never_on_is_not_denied(queue: Queue) -> None:
+    lease = queue.claimed()
+    queue.fail(lease, ErrorCode.NO_MEDIA)
+    assert queue.row(lease.job)["autorestart"] == "disabled"
+
+
+@pytest.mark.parametrize("code", [ErrorCode.DISK_LOW, ErrorCode.GPU_SESSION])
+def test_a_shortage_costs_nothing(queue: Queue, code: ErrorCode) -> None:
+    lease = queue.claimed(max_attempts=1)
+    for _ in range(5):
+        assert queue.fail(lease, code) is P
+        row = queue.row(lease.job)
+        assert (row["attempts"], row["crashes"], row["error_code"]) == (0, 0, code)
+        assert row["not_before"] > queue.now
+        queue.do(lease.job, Operation.PAUSE)
+        queue.do(lease.job, Operation.RESUME)
+        lease = again(queue)
+
+
+@pytest.mark.parametrize("code", [code for code in ErrorCode if class_of(code) is ErrorClass.RETRYABLE])
+def test_a_retryable_error_is_counted_until_the_attempts_are_used_up(queue: Queue, code: ErrorCode) -> None:
+    lease = queue.claimed(autorestart=1)
+    waits = []
+    for attempts in (1, 2):
+        assert queue.fail(lease, code) is P
+        row = queue.row(lease.job)
+        assert (row["attempts"], row["exhausted"], row["completed_at"]) == (attempts, 0, None)
+        waits.append((row["not_before"] - queue.now) / SECOND)
+        queue.do(lease.job, Operation.PAUSE)
+        queue.do(lease.job, Operation.RESUME)
+        lease = again(queue)
+    assert waits == [30, 60]
+    assert queue.fail(lease, code) is F
+    row = queue.row(lease.job)
+    assert (row["attempts"], row["exhausted"], row["error_code"]) == (3, 1, code)
+    assert row["autorestart"] == "enabled", "only a fatal error denies it"
+    outcomes = [(a["outcome"], a["error_code"], a["answer"]) for a in queue.attempts(lease.job)]
+    assert outcomes == [("failed", code, "pending")] * 2 + [("failed", code, "failed")]
+
+
+def test_a_long_error_is_cut(queue: Queue) -> None:
+    lease = queue.claimed()
+    queue.fail(lease, ErrorCode.NO_MEDIA, "é" * 2000)
+    assert queue.row(lease.job)["error_text"] == "é" * 500
+    assert len(queue.history(lease.job)[-1]["detail"]) <= 500
+
+
+def test_a_job_that_kills_its_workers_is_poison(queue: Queue) -> None:
+    lease = queue.claimed(autorestart=2)
+    for crashes in (1, 2):
+        assert queue.lose(lease, "killed by SIGSEGV") is P
+        row = queue.row(lease.job)
+        assert (row["crashes"], row["attempts"], row["error_code"]) == (crashes, 0, "WORKER_LOST")
+        assert row["not_before"] is None, "another worker goes on at once"
+        lease = again(queue)
+    assert queue.lose(lease) is F
+    row = queue.row(lease.job)
+    assert (row["crashes"], row["error_code"], row["exhausted"]) == (3, "POISON", 1)
+    assert row["autorestart"] == "denied"
+    assert [a["outcome"] for a in queue.attempts(lease.job)] == ["lost"] * 3
+
+
+def test_attempts_and_crashes_are_counted_apart(queue: Queue) -> None:
+    lease = queue.claimed(max_attempts=2, max_crashes=2)
+    queue.lose(lease)
+    lease = again(queue)
+    assert queue.fail(lease, ErrorCode.STALLED) is P
+    row = queue.row(lease.job)
+    assert (row["attempts"], row["crashes"]) == (1, 1)
+
+
+@pytest.mark.parametrize("times", [1, 4])
+def test_a_release_is_not_counted(queue: Queue, times: int) -> None:
+    lease = queue.claimed(max_attempts=1, max_crashes=1)
+    for _ in range(times):
+        assert queue.release(lease) is P
+        row = queue.row(lease.job)
+        assert (row["attempts"], row["crashes"], row["error_code"]) == (0, 0, None)
+        assert queue.history(lease.job)[-1]["trigger"] == "aborted:shutdown"
+        lease = again(queue)
+
+
+def test_a_done_job_forgets_its_earlier_errors(queue: Queue) -> None:
+    lease = queue.claimed()
+    queue.lose(lease)
+    lease = again(queue)
+    queue.wait(5)
+    assert queue.complete(lease)
+    row = queue.row(lease.job)
+    assert (row["status"], row["progress"], row["completed_at"]) == (D, 100, queue.now)
+    assert (row["error_code"], row["error_text"], row["crashes"]) == (None, None, 1)
+    assert (row["processed_by"], row["worker_id"], row["step"]) == ("cpu-0", None, None)
+
+
+# Repeated calls
+
+
+def test_a_repeated_complete_is_answered_as_the_first(queue: Queue) -> None:
+    lease = queue.claimed()
+    assert first_answer(queue, lease) is None
+    queue.complete(lease)
+    before = queue.row(lease.job)
+    assert not queue.complete(lease)
+    assert first_answer(queue, lease) is D
+    assert queue.row(lease.job) == before
+
+
+@pytest.mark.parametrize(("code", "answer"), [(ErrorCode.NO_MEDIA, F), (ErrorCode.STALLED, P)])
+def test_a_repeated_fail_is_answered_as_the_first(queue: Queue, code: ErrorCode, answer: JobStatus) -> None:
+    lease = queue.claimed()
+    assert queue.fail(lease, code) is answer
+    before = queue.row(lease.job)
+    assert queue.fail(lease, code) is None
+    assert first_answer(queue, lease) is answer
+    assert queue.row(lease.job) == before
+
+
+def test_the_first_answer_stands_when_the_job_has_moved_on(queue: Queue) -> None:
+    lease = queue.claimed()
+    queue.fail(lease, ErrorCode.NO_MEDIA)
+    queue.do(lease.job, Operation.RETRY)
+    assert again(queue).job == lease.job
+    assert first_answer(queue, lease) is F
+
+
+def test_what_a_lost_worker_says_late_is_not_heard(queue: Queue) -> None:
+    lease = queue.claimed()
+    queue.lose(lease)
+    heir = again(queue)
+    assert heir.job == lease.job
+    before = queue.row(lease.job)
+    assert not queue.complete(lease)
+    assert queue.fail(lease, ErrorCode.NO_MEDIA) is None
+    assert queue.release(lease, Control.PAUSE) is None
+    assert queue.lose(lease) is None
+    assert first_answer(queue, lease) is None
+    assert not save(queue, lease, progress=99)
+    assert queue.row(lease.job) == before
+
+
+def test_an_instance_cannot_ask_for_the_answer_of_another(queue: Queue) -> None:
+    lease = queue.claimed()
+    queue.complete(lease)
+    other = claims.Token(lease.job, lease.epoch, "another")
+    assert claims.first_answer(queue.db, other) is None
+
+
+# Progress
+
+
+def rendition(name: str = "360p", **changes: object) -> RenditionRow:
+    values: dict[str, object] = dict.fromkeys(RenditionRow.__dataclass_fields__)
+    values |= {"name": name, "status": "in_progress", "required": True, "progress": 50.0, "segments_done": 3}
+    return RenditionRow(**(values | changes))  # type: ignore[arg-type]
+
+
+def save(queue: Queue, lease: Lease, **changes: object) -> bool:
+    values: dict[str, object] = {
+        "step": "transcode",
+        "progress": 10.0,
+        "reported": None,
+        "steps": {},
+        "argv": None,
+        "resumed_from": None,
+        "encoder": None,
+        "at": queue.now,
+        "now": queue.now,
+    }
+    return progress.save(queue.db, token(lease), **(values | changes))  # type: ignore[arg-type]
+
+
+def test_progress_never_goes_back(queue: Queue) -> None:
+    lease = queue.claimed()
+    for reported, stored in ((10.0, 10), (60.5, 60.5), (20.0, 60.5)):
+        assert save(queue, lease, progress=reported)
+        assert queue.row(lease.job)["progress"] == stored
+    assert queue.row(lease.job)["step"] == "transcode"
+
+
+def test_what_a_report_leaves_out_stays(queue: Queue) -> None:
+    lease = queue.claimed()
+    save(queue, lease, argv=[["ffmpeg", "-i", "x"]], resumed_from=4, encoder="libx264", steps={"probe": 1.5})
+    save(queue, lease, steps={"probe": 1.5, "transcode": 2.0})
+    [attempt] = progress.attempts(queue.db, lease.job)
+    assert attempt.argv == [["ffmpeg", "-i", "x"]]
+    assert (attempt.resumed_from, attempt.encoder) == (4, "libx264")
+    assert attempt.steps == {"probe": 1.5, "transcode": 2.0}
+
+
+def test_renditions_in_their_order(queue: Queue) -> None:
+    lease = queue.claimed()
+    save(queue, lease, reported=[rendition("720p"), rendition("360p", required=False)])
+    save(queue, lease, reported=[rendition("360p", progress=80.0), rendition("720p")])
+    found = progress.renditions(queue.db, lease.job)
+    assert [(r.name, r.progress, r.required) for r in found] == [("360p", 80, True), ("720p", 50, True)]
+    progress.settle_renditions(queue.db, lease.job, running_becomes="pending")
+    assert {r.status for r in progress.renditions(queue.db, lease.job)} == {"pending"}
+    progress.reset_renditions(queue.db, lease.job)
+    assert progress.renditions_of(queue.db, [lease.job]) == {}
+
+
+def test_a_restart_begins_at_nothing(queue: Queue) -> None:
+    lease = queue.claimed()
+    save(queue, lease, progress=70.0)
+    queue.do(lease.job, Operation.RESTART)
+    queue.release(lease, Control.RESTART)
+    assert queue.row(lease.job)["progress"] == 0

@@ -1,0 +1,367 @@
+"""What the schema itself forbids and counts, and how a database comes to it."""
+
+from __future__ import annotations
+
+import gc
+import shutil
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic import command
+from alembic.autogenerate import compare_metadata
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import Connection, create_engine, text
+from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlmodel import SQLModel
+
+from tqstudio.engine.store import database as database_module
+from tqstudio.engine.store import jobs, listing, videos
+from tqstudio.engine.store.database import SCHEMA_VERSION, Database, connect, migrate
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.lifecycle import JobStatus, Operation
+
+from .conftest import Queue, rolled_back
+from .test_operations import assert_counts_are_true
+
+
+def alter(db: Connection, job: int, assignment: str) -> None:
+    db.execute(text(f"UPDATE job SET {assignment} WHERE id = :job"), {"job": job})
+
+
+@pytest.mark.parametrize("status", [s for s in JobStatus if s is not JobStatus.IN_PROGRESS])
+@pytest.mark.parametrize("assignment", ["lease_expires_at = 1", "worker_id = 1", "instance = 'x'"])
+def test_only_a_running_job_has_a_lease(queue: Queue, status: JobStatus, assignment: str) -> None:
+    job = queue.in_status(status)
+    queue.worker()
+    with pytest.raises(IntegrityError, match="ck_job_lease"):
+        alter(queue.db, job, assignment)
+
+
+@pytest.mark.parametrize("column", ["lease_expires_at", "worker_id", "instance"])
+def test_a_running_job_has_its_whole_lease(queue: Queue, column: str) -> None:
+    with pytest.raises(IntegrityError, match="ck_job_lease"):
+        alter(queue.db, queue.claimed().job, f"{column} = NULL")
+
+
+@pytest.mark.parametrize(
+    ("assignment", "constraint"),
+    [
+        ("status = 'restart'", "ck_job_status"),
+        ("status = 'in_progress'", "ck_job_lease"),
+        ("kind = 'other'", "ck_job_kind"),
+        ("step = 'upload'", "ck_job_step"),
+        ("control = 'stop'", "ck_job_control"),
+        ("control = 'pause'", "ck_job_control_of_running"),
+        ("autorestart = 'maybe'", "ck_job_autorestart"),
+        ("attempts = max_attempts + 1", "ck_job_counters"),
+        ("crashes = max_crashes + 1", "ck_job_counters"),
+        ("video_id = 4711", "FOREIGN KEY"),
+        ("profile = NULL", "NOT NULL"),
+    ],
+)
+def test_what_a_job_may_not_be(queue: Queue, assignment: str, constraint: str) -> None:
+    with pytest.raises(IntegrityError, match=constraint):
+        alter(queue.db, queue.job(), assignment)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO gate (kind, reason, since) VALUES ('rain', '', 0)",
+        "INSERT INTO worker (name, kind) VALUES ('tpu-0', 'tpu')",
+        "INSERT INTO rendition (job_id, name, status) SELECT id, '360p', 'ready' FROM job",
+        "INSERT INTO supervisor (id, store_uuid) VALUES (2, 'x')",
+        "UPDATE attempt SET outcome = 'ok'",
+        f"INSERT INTO event (at, trigger, actor, detail) VALUES (0, 'x', 'x', '{'x' * 501}')",
+    ],
+)
+def test_what_other_rows_may_not_be(queue: Queue, statement: str) -> None:
+    queue.claimed()
+    with pytest.raises(IntegrityError, match="CHECK"):
+        queue.db.execute(text(statement))
+
+
+def test_a_video_has_one_open_job(queue: Queue) -> None:
+    job = queue.in_status(JobStatus.DONE)
+    other = queue.job(video=queue.row(job)["video_id"])
+    third = queue.job()
+    with pytest.raises(IntegrityError, match="UNIQUE"):
+        alter(queue.db, third, f"video_id = {queue.row(job)['video_id']}")
+    queue.do(other, Operation.CANCEL)
+    alter(queue.db, third, f"video_id = {queue.row(job)['video_id']}")
+
+
+def test_a_source_is_known_once_per_output(queue: Queue) -> None:
+    new = videos.NewVideo(b"/in/a.mp4", b"/out", "a.mp4", "a", "a", 1, 1, None)
+    videos.create(queue.db, new, now=queue.now)
+    with pytest.raises(IntegrityError, match="UNIQUE"):
+        videos.create(queue.db, new, now=queue.now)
+
+
+@pytest.mark.parametrize("table", ["job", "video", "event", "worker", "attempt", "generation", "folder"])
+def test_ids_are_never_reused(queue: Queue, table: str) -> None:
+    sql = queue.db.execute(text("SELECT sql FROM sqlite_master WHERE name = :name"), {"name": table}).scalar()
+    assert "AUTOINCREMENT" in str(sql)
+
+
+def test_the_id_of_a_removed_job_stays_unused(queue: Queue) -> None:
+    job = queue.job()
+    queue.db.execute(text("DELETE FROM job WHERE id = :id"), {"id": job})
+    assert queue.job() > job
+
+
+_steps = st.lists(
+    st.tuples(st.sampled_from(["add", "status", "delete", "undelete", "remove"]), st.integers(0, 5)),
+    max_size=40,
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(steps=_steps)
+def test_counts_follow_any_change_of_rows(database: Path, steps: list[tuple[str, int]]) -> None:
+    with rolled_back(database) as queue:
+        made: list[int] = []
+        for step, number in steps:
+            job = made[number % len(made)] if made else None
+            if step == "add":
+                made.append(queue.job(hold=bool(number % 2)))
+            elif job is None:
+                continue
+            elif step == "status":
+                status = [s for s in JobStatus if s is not JobStatus.IN_PROGRESS][number % 5]
+                alter(queue.db, job, f"status = '{status}'")
+            elif step == "remove":
+                queue.db.execute(text("DELETE FROM job WHERE id = :id"), {"id": job})
+                made.remove(job)
+            else:
+                alter(queue.db, job, f"deleted_at = {'1' if step == 'delete' else 'NULL'}")
+            assert_counts_are_true(queue)
+        assert listing.count(queue.db, ()) == sum(listing.counts_by_status(queue.db).values())
+
+
+# Migration
+
+
+def _objects(path: Path) -> dict[tuple[str, str], str]:
+    with sqlite3.connect(path) as connection:
+        rows = connection.execute(
+            "SELECT type, name, sql FROM sqlite_master WHERE sql IS NOT NULL"
+            " AND name NOT LIKE 'video_name_%' AND name NOT IN ('alembic_version', 'sqlite_sequence')"
+        ).fetchall()
+    connection.close()
+    return {(kind, name): " ".join(str(sql).split()) for kind, name, sql in rows}
+
+
+def test_the_migrated_schema_is_that_of_the_tables(database: Path) -> None:
+    engine = connect(database)
+    with engine.connect() as connection:
+        options = {"compare_server_default": True, "include_object": _can_be_compared}
+        context = MigrationContext.configure(connection, opts=options)
+        assert compare_metadata(context, SQLModel.metadata) == []
+    engine.dispose()
+
+
+def _can_be_compared(_: object, name: str, kind: str, *__: object) -> bool:
+    """Indexes over expressions cannot, see the next test; the tables of the text index are no models."""
+    return kind != "index" and not (kind == "table" and name.startswith("video_name"))
+
+
+def test_indexes_and_checks_are_those_of_the_tables(database: Path, tmp_path: Path) -> None:
+    engine = create_engine(f"sqlite:///{tmp_path / 'models.db'}")
+    SQLModel.metadata.create_all(engine)
+    engine.dispose()
+    migrated, modelled = _objects(database), _objects(tmp_path / "models.db")
+
+    def indexes(found: dict[tuple[str, str], str]) -> dict[str, str]:
+        return {name: sql for (kind, name), sql in found.items() if kind == "index"}
+
+    assert indexes(migrated) == indexes(modelled)
+    assert {"ix_job_ready", "ix_job_waiting", "ix_job_ended"} <= set(indexes(migrated))
+
+    def tables(found: dict[tuple[str, str], str]) -> set[str]:
+        return {name for kind, name in found if kind == "table"} - {"video_name"}
+
+    assert tables(migrated) == tables(modelled)
+    for table in tables(modelled):
+        ours, theirs = migrated["table", table], modelled["table", table]
+        assert sorted(_checks(ours)) == sorted(_checks(theirs))
+        assert ours.count("AUTOINCREMENT") == theirs.count("AUTOINCREMENT")
+
+
+def _checks(sql: str) -> list[str]:
+    return [
+        part.split(" CONSTRAINT")[0].rstrip(" ),") for part in sql.split("CONSTRAINT ") if "CHECK" in part
+    ]
+
+
+def test_the_version_is_the_head_of_the_migrations() -> None:
+    config = Config()
+    folder = Path(database_module.__file__).parent / "migrations"
+    config.set_main_option("script_location", str(folder))
+    assert ScriptDirectory.from_config(config).get_heads() == [SCHEMA_VERSION]
+
+
+_ROWS = """
+INSERT INTO folder (path, output_root, profile, created_at) VALUES (x'2f696e', x'2f6f7574', 'web', 1);
+INSERT INTO worker (name, kind, enabled) VALUES ('cpu-0', 'cpu', 0);
+INSERT INTO video (folder_id, source, output_root, name, title, slug, size, mtime_ns, created_at,
+  generation_id) VALUES (1, x'2f696e2f636166e92e6d7034', x'2f6f7574', 'caf\\xe9.mp4', 'café', 'caf', 10, 20, 1, 1);
+INSERT INTO generation (video_id, number, settings_hash, published_at) VALUES (1, 1, 'h', 5);
+INSERT INTO job (video_id, profile, profile_json, status, created_at, completed_at)
+  VALUES (1, 'web', '{}', 'done', 1, 5);
+INSERT INTO job (video_id, profile, profile_json, status, created_at, epoch, worker_id, instance,
+  lease_expires_at) VALUES (1, 'web', '{}', 'in_progress', 6, 2, 1, 'gone', 9);
+INSERT INTO job (video_id, profile, profile_json, status, created_at, deleted_at)
+  VALUES (1, 'web', '{}', 'failed', 2, 3);
+INSERT INTO attempt (job_id, number, epoch, worker_id, worker, instance, started_at)
+  VALUES (2, 1, 2, 1, 'cpu-0', 'gone', 6);
+INSERT INTO event (at, trigger, actor, job_id) VALUES (1, 'create', 'user', 1);
+INSERT INTO supervisor (id, store_uuid) VALUES (1, 'the-uuid');
+"""
+
+
+def test_a_database_of_the_first_version_keeps_its_rows(tmp_path: Path) -> None:
+    old = tmp_path / "old.db"
+    engine = connect(old)
+    config = Config()
+    config.set_main_option("script_location", str(Path(database_module.__file__).parent / "migrations"))
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0001")
+    engine.dispose()
+    with sqlite3.connect(old) as raw:
+        raw.executescript(_ROWS)
+    raw.close()
+    copy = tmp_path / "copy.db"
+    shutil.copyfile(old, copy)
+
+    db = Database(copy)
+    db.open()
+    try:
+        assert db.read_now(listing.counts_by_status) == {
+            "in_progress": 1,
+            "pending": 0,
+            "paused": 0,
+            "failed": 0,
+            "cancelled": 0,
+            "done": 1,
+        }
+        video = db.read_now(videos.find, b"/in/caf\xe9.mp4", b"/out")
+        assert video is not None
+        assert (video.id, video.slug, video.generation) == (1, "caf", 1)
+        assert db.read_now(jobs.open_job_of, 1) == 2
+        found = db.read_now(lambda c: listing.page(c, listing.Query(text="CAF"), limit=10))
+        assert found.ids == [2, 1]
+        assert db.write_now(lambda c: c.execute(text("PRAGMA quick_check")).scalar()) == "ok"
+        assert db.write_now(lambda c: c.execute(text("PRAGMA foreign_key_check")).all()) == []
+    finally:
+        db.close()
+
+
+@pytest.mark.parametrize("version", ["0002", "9999"])
+def test_a_newer_database_is_refused_and_not_touched(tmp_path: Path, version: str) -> None:
+    path = tmp_path / "newer.db"
+    with sqlite3.connect(path) as raw:
+        raw.execute("CREATE TABLE alembic_version (version_num TEXT)")
+        raw.execute("INSERT INTO alembic_version VALUES (?)", (version,))
+    raw.close()
+    db = Database(path)
+    with pytest.raises(TqError) as caught:
+        db.open()
+    db.close()
+    assert caught.value.code is ErrorCode.NEWER_DATABASE
+    assert version in caught.value.message
+    assert set(_objects(path)) == set()
+
+
+def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "broken.db"
+    path.write_bytes(b"this is no database, and long enough to look at" * 100)
+    db = Database(path)
+    with pytest.raises(TqError) as caught:
+        db.open()
+    db.close()
+    assert caught.value.code is ErrorCode.INTERNAL
+    assert str(path) in caught.value.message
+
+
+def test_opening_again_migrates_nothing(database: Path) -> None:
+    before = database.stat().st_mtime_ns, _objects(database)
+    engine = connect(database)
+    migrate(engine, database)
+    engine.dispose()
+    assert (database.stat().st_mtime_ns, _objects(database)) == before
+
+
+# Connections
+
+
+@pytest.fixture
+def opened(database: Path, tmp_path: Path) -> Any:
+    path = tmp_path / "it's 100%?.db"
+    shutil.copyfile(database, path)
+    db = Database(path)
+    db.open()
+    yield db
+    db.close()
+    db.close()
+
+
+def test_readers_cannot_write(opened: Database) -> None:
+    with pytest.raises(OperationalError, match="readonly"):
+        opened.read_now(lambda c: c.execute(text("DELETE FROM job")))
+
+
+def test_what_is_written_is_durable(opened: Database) -> None:
+    pragmas = {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
+    for name, value in pragmas.items():
+        assert opened.write_now(lambda c, n=name: c.exec_driver_sql(f"PRAGMA {n}").scalar()) == value
+
+
+def test_a_failed_transaction_leaves_nothing(opened: Database) -> None:
+    def half(db: Connection) -> None:
+        Queue(db).job()
+        raise RuntimeError("half way")
+
+    with pytest.raises(RuntimeError, match="half way"):
+        opened.write_now(half)
+    for table in ("video", "job", "event"):
+        assert opened.read_now(lambda c, t=table: c.execute(text(f"SELECT count(*) FROM {t}")).scalar()) == 0
+    opened.write_now(lambda c: Queue(c).job())
+    assert opened.read_now(listing.counts_by_status)["pending"] == 1
+
+
+@pytest.mark.parametrize("sort", listing.SORTS)
+def test_a_page_leaves_no_look_at_the_past_open(opened: Database, sort: str) -> None:
+    """Cursors of half-read lanes must not keep the reader in its old snapshot."""
+
+    def seed(db: Connection) -> None:
+        queue = Queue(db)
+        for _ in range(300):
+            queue.job()
+
+    opened.write_now(seed)
+    gc.disable()
+    try:
+        query = listing.Query(sort=sort)
+        first = opened.read_now(lambda c: listing.page(c, query, limit=10))
+        assert first.after
+        opened.write_now(lambda c: c.execute(text("UPDATE job SET deleted_at = 1")))
+        assert opened.read_now(lambda c: listing.page(c, query, limit=10)).ids == []
+        busy, log, done = _checkpoint(opened.path)
+        assert (busy, log) == (0, done)
+    finally:
+        gc.enable()
+
+
+def _checkpoint(path: Path) -> tuple[int, int, int]:
+    with sqlite3.connect(path) as raw:
+        row: tuple[int, int, int] = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+    raw.close()
+    return row

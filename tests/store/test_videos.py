@@ -1,0 +1,138 @@
+"""Videos: their names on disk, their newest job, what is known of them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import text
+
+from tqstudio.engine.store import generations, jobs, videos
+from tqstudio.errors import ErrorCode
+from tqstudio.lifecycle import JobStatus, Operation
+
+from .conftest import Queue, rolled_back
+
+
+def slug(queue: Queue, video: int) -> str:
+    row = videos.get(queue.db, video)
+    assert row is not None
+    return row.slug
+
+
+def test_a_free_slug_is_taken_as_it_is(queue: Queue) -> None:
+    assert slug(queue, queue.video(slug="holiday")) == "holiday"
+
+
+def test_a_clash_or_nothing_gets_the_id(queue: Queue) -> None:
+    queue.video(slug="holiday")
+    second, nameless = queue.video(slug="holiday"), queue.video(slug="")
+    assert slug(queue, second) == f"holiday-{second}"
+    assert slug(queue, nameless) == f"video-{nameless}"
+
+
+def test_another_output_may_have_the_same_slug(queue: Queue) -> None:
+    assert slug(queue, queue.video(slug="holiday", out=b"/a")) == "holiday"
+    assert slug(queue, queue.video(slug="holiday", out=b"/b")) == "holiday"
+
+
+@pytest.mark.parametrize("wanted", ["holiday", ""])
+def test_even_the_name_with_the_id_may_be_taken(queue: Queue, wanted: str) -> None:
+    first = queue.video(slug="holiday")
+    stem = wanted or "video"
+    for ahead in (1, 2, 3):
+        queue.video(slug=f"{stem}-{first + 4}" if ahead < 3 else f"{stem}-{first + 4}-2")
+    clash = queue.video(slug=wanted)
+    assert clash == first + 4
+    assert slug(queue, clash).startswith(f"{stem}-{clash}-")
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(wanted=st.lists(st.sampled_from(["", "a", "a-2", "a-3", "a-3-2", "video-1", "video-2"]), max_size=12))
+def test_slugs_never_clash(database: object, wanted: list[str]) -> None:
+    with rolled_back(database) as queue:  # type: ignore[arg-type]
+        made = [queue.video(slug=name) for name in wanted]
+        found = [slug(queue, video) for video in made]
+        assert len(set(found)) == len(found)
+        assert all(found)
+
+
+def test_a_folder_that_was_somebody_elses_changes_the_slug(queue: Queue) -> None:
+    first, second = queue.video(slug="a"), queue.video(slug="a-2")
+    videos.set_slug(queue.db, first, "a-2")
+    assert slug(queue, first) == "a-2"
+    assert slug(queue, second) == f"a-2-{second}"
+    videos.set_slug(queue.db, first, "a-2")
+    assert slug(queue, first) == "a-2"
+
+
+def test_the_open_job_counts_before_a_newer_failure(queue: Queue) -> None:
+    old = queue.in_status(JobStatus.FAILED)
+    video = queue.row(old)["video_id"]
+    queue.job(video=video, priority=999)
+    lease = queue.claim()
+    assert lease is not None
+    queue.fail(lease, ErrorCode.NO_MEDIA)
+    assert jobs.newest_job_of(queue.db, video) == (lease.job, JobStatus.FAILED)
+    queue.do(old, Operation.RETRY)
+    assert jobs.newest_job_of(queue.db, video) == (old, JobStatus.PENDING)
+    queue.do(old, Operation.DELETE)
+    assert jobs.newest_job_of(queue.db, video) == (lease.job, JobStatus.FAILED)
+    assert jobs.newest_job_of(queue.db, 4711) is None
+
+
+def test_changed_content_forgets_what_was_found_in_it(queue: Queue) -> None:
+    video = queue.video()
+    videos.set_facts(queue.db, video, {"duration_s": 5}, quick_hash=None)
+    videos.set_full_hash(queue.db, video, "full")
+    videos.set_fingerprint(queue.db, video, size=1, mtime_ns=2, quick_hash=None, changed=False)
+    row = videos.get(queue.db, video)
+    assert row is not None
+    assert (row.facts, row.full_hash, row.quick_hash) == ({"duration_s": 5}, "full", "hash")
+    videos.set_fingerprint(queue.db, video, size=1, mtime_ns=3, quick_hash="other", changed=True)
+    row = videos.get(queue.db, video)
+    assert row is not None
+    assert (row.facts, row.full_hash, row.quick_hash, row.mtime_ns) == (None, None, "other", 3)
+
+
+def test_pages_of_videos(queue: Queue) -> None:
+    made = [queue.video() for _ in range(5)]
+    assert [row.id for row in videos.page(queue.db, after=made[1], limit=2)] == made[2:4]
+
+
+def test_the_duration_of_a_job(queue: Queue) -> None:
+    job = queue.job()
+    assert videos.duration_of_job(queue.db, job) is None
+    videos.set_facts(queue.db, queue.row(job)["video_id"], {"duration_s": 12.5}, quick_hash=None)
+    assert videos.duration_of_job(queue.db, job) == 12.5
+
+
+def test_a_generation_retires_the_one_before(queue: Queue) -> None:
+    video = queue.video()
+    for number in (1, 2):
+        assert generations.next_number(queue.db, video) == number
+        generations.record(
+            queue.db, video, number, settings_hash=f"h{number}", poster=None, renditions=[], now=queue.now
+        )
+        queue.wait(100)
+    current = generations.current(queue.db, video)
+    assert current is not None
+    assert (current.number, current.settings_hash) == (2, "h2")
+    assert generations.retired_before(queue.db, queue.now - 100_000_000) == []
+    [retired] = generations.retired_before(queue.db, queue.now)
+    assert (retired.video, retired.number) == (video, 1)
+    generations.removed(queue.db, retired.id, video, 1, now=queue.now)
+    assert generations.retired_before(queue.db, queue.now) == []
+
+
+def test_names_are_found_by_their_index_after_a_change(queue: Queue) -> None:
+    video = queue.video("summer.mp4")
+    queue.db.execute(text("UPDATE video SET name = 'winter.mp4' WHERE id = :id"), {"id": video})
+
+    def found(name: str) -> list[int]:
+        rows = queue.db.execute(text("SELECT rowid FROM video_name WHERE video_name MATCH :n"), {"n": name})
+        return [row[0] for row in rows]
+
+    assert (found("summer"), found("winter")) == ([], [video])
+    queue.db.execute(text("DELETE FROM video WHERE id = :id"), {"id": video})
+    assert found("winter") == []
