@@ -211,7 +211,8 @@ _ROWS = """
 INSERT INTO folder (path, output_root, profile, created_at) VALUES (x'2f696e', x'2f6f7574', 'web', 1);
 INSERT INTO worker (name, kind, enabled) VALUES ('cpu-0', 'cpu', 0);
 INSERT INTO video (folder_id, source, output_root, name, title, slug, size, mtime_ns, created_at,
-  generation_id) VALUES (1, x'2f696e2f636166e92e6d7034', x'2f6f7574', 'caf\\xe9.mp4', 'café', 'caf', 10, 20, 1, 1);
+  generation_id)
+  VALUES (1, x'2f696e2f636166e92e6d7034', x'2f6f7574', 'caf\\xe9.mp4', 'café', 'caf', 10, 20, 1, 1);
 INSERT INTO generation (video_id, number, settings_hash, published_at) VALUES (1, 1, 'h', 5);
 INSERT INTO job (video_id, profile, profile_json, status, created_at, completed_at)
   VALUES (1, 'web', '{}', 'done', 1, 5);

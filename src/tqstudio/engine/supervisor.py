@@ -102,9 +102,8 @@ def _migrate_apart(home: Home) -> None:
     if database.is_current(home.database):
         return
     # What goes wrong there goes wrong again when the database is opened, and is told then.
-    subprocess.run(
-        [sys.executable, "-P", "-m", "tqstudio.engine.store.database", str(home.database)], check=False
-    )
+    argv = [sys.executable, "-P", "-m", "tqstudio.engine.store.database", str(home.database)]
+    subprocess.run(argv, stderr=subprocess.DEVNULL, check=False)
 
 
 class _Supervisor:
