@@ -1,0 +1,92 @@
+"""Clips made with ffmpeg's own sources, and supervisors to give them to."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from tqstudio.engine.media.ffmpeg import locate
+
+from .studio import Studio
+
+MakeClip = Callable[..., Path]
+MakeStudio = Callable[..., Studio]
+
+
+@pytest.fixture(scope="session")
+def ffmpeg() -> str:
+    return locate(os.environ.get("TQSTUDIO_FFMPEG")).path
+
+
+@pytest.fixture(scope="session")
+def clip(ffmpeg: str, tmp_path_factory: pytest.TempPathFactory) -> MakeClip:
+    """Makes a clip once a session and answers its path; copy it before it is changed."""
+    folder = tmp_path_factory.mktemp("clips")
+
+    def make(
+        *, fps: str = "25", seconds: int = 4, size: str = "320x180", channels: int = 2, video: bool = True
+    ) -> Path:
+        name = f"{size}-{fps.replace('/', '_')}-{seconds}s-{channels}ch{'' if video else '-sound'}.mp4"
+        path = folder / name
+        if path.exists():
+            return path
+        pictures = ("-f", "lavfi", "-i", f"testsrc2=s={size}:r={fps}:d={seconds}")
+        sound = ("-f", "lavfi", "-i", f"sine=r=44100:d={seconds}")
+        subprocess.run(
+            [
+                *(ffmpeg, "-v", "error", "-nostdin", "-y"),
+                *(pictures if video else ()),
+                *(sound if channels else ()),
+                *(("-c:v", "libx264", "-preset", "ultrafast", "-g", "50") if video else ()),
+                *(("-ac", str(channels), "-c:a", "aac") if channels else ()),
+                *("-pix_fmt", "yuv420p", "-movflags", "+faststart"),
+                f"file:{path}",
+            ],
+            check=True,
+            timeout=60,
+        )
+        return path
+
+    return make
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Callable[..., Path]:
+    """Copies a clip into this test's own folder, under any name."""
+    folder = tmp_path / "sources"
+
+    def make(source: Path, name: str) -> Path:
+        folder.mkdir(exist_ok=True)
+        return Path(shutil.copyfile(source, folder / name))
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def shared(ffmpeg: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
+    """A supervisor with one worker for all tests that leave it as they found it."""
+    studio = Studio(tmp_path_factory.mktemp("shared"), ffmpeg).up()
+    yield studio
+    studio.down()
+
+
+@pytest.fixture
+def make_studio(ffmpeg: str, tmp_path: Path) -> Iterator[MakeStudio]:
+    """Makes homes of this test's own; whatever runs in them at the end is stopped, and nothing is left."""
+    made: list[Studio] = []
+
+    def make(
+        *, real_ffmpeg: Path | None = None, before: Sequence[str] = (), **settings: str | float
+    ) -> Studio:
+        root = tmp_path / f"studio-{len(made)}"
+        made.append(Studio(root, str(real_ffmpeg or ffmpeg), before=before, **settings))
+        return made[-1]
+
+    yield make
+    for studio in made:
+        studio.down()

@@ -1,0 +1,416 @@
+"""A real supervisor in a home of its own, as tests hold it: started as people start it, watched through its
+API, and looked for in the process table when it has ended."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import psutil
+
+from tqstudio import client as calls
+from tqstudio.client import StreamEvent
+from tqstudio.connection import Client
+from tqstudio.errors import TqError
+from tqstudio.home import Home
+from tqstudio.sources import encode
+
+T = TypeVar("T")
+WAIT_S = 60.0
+"""Generous: a condition that does not come true in this time never will."""
+_POLL_S = 0.04
+
+QUICK = {
+    "PROFILE": "tiny",
+    "WORKERS": "1",
+    "GPU": "false",
+    "SETTLE_S": "0.3",
+    "RESCAN_S": "2",
+    "HEARTBEAT_S": "1",
+    "LEASE_S": "20",
+    "SCAN_S": "2",
+    "BACKOFF_S": "0.2",
+    "BACKOFF_MAX_S": "1",
+    "DRAIN_S": "0.3",
+    "DISK_RESERVE_BYTES": "1000000",
+}
+
+PROFILE = """
+extends = "web"
+description = "For tests: qualities that small clips have"
+
+[video]
+preset = "ultrafast"
+crf = 30
+segment_s = 2
+gop_s = 1
+rungs = [
+    { short_side = 360, maxrate_kbps = 800 },
+    { short_side = 180, maxrate_kbps = 400 },
+    { short_side = 120, maxrate_kbps = 250 },
+    { short_side = 90, maxrate_kbps = 150 },
+]
+"""
+
+# Stands before the real ffmpeg, and holds it to a multiple of real time while the file `pace` says one.
+_PACED = """#!/bin/sh
+pace=$(cat "{pace}" 2>/dev/null)
+if [ -n "$pace" ]; then
+    for word in "$@"; do
+        shift
+        [ "$word" = "-i" ] && set -- "$@" -readrate "$pace"
+        set -- "$@" "$word"
+    done
+fi
+exec "{ffmpeg}" "$@"
+"""
+
+
+def until(condition: Callable[[], T], what: str, timeout_s: float = WAIT_S) -> T:
+    """Wait until a condition is true and answer its value."""
+    deadline = time.monotonic() + timeout_s
+    while not (value := condition()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {timeout_s:g} s in vain: {what}")
+        time.sleep(_POLL_S)
+    return value
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a command said."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    def last_line(self) -> Any:
+        return json.loads(self.out.splitlines()[-1])
+
+
+class Watch:
+    """Follows the event stream on a thread, as a screen does."""
+
+    def __init__(self, socket: Path, after: int | None = None) -> None:
+        self._client = Client(socket)
+        self.seen: list[StreamEvent] = []
+        self.opened = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(after,), daemon=True)
+        self._thread.start()
+
+    def _run(self, after: int | None) -> None:
+        with contextlib.suppress(TqError):
+            for event in self._client.stream(after):
+                self.seen.append(event)
+
+    @property
+    def ended(self) -> bool:
+        return not self._thread.is_alive()
+
+    def stored(self, job: int | None = None) -> list[dict[str, Any]]:
+        """The stored events so far, of one job or of all."""
+        events = [event.data for event in list(self.seen) if event.name == "event"]
+        return [event for event in events if job is None or event["job"] == job]
+
+    def wait_for(self, what: str, match: Callable[[StreamEvent], bool]) -> StreamEvent:
+        def found() -> StreamEvent | None:
+            return next((event for event in list(self.seen) if match(event)), None)
+
+        event = until(found, f"{what} in the event stream")
+        assert event is not None
+        return event
+
+    def target(self, job: int, status: str) -> dict[str, Any]:
+        """Wait until the stream says that the job has this status."""
+        event = self.wait_for(
+            f"job {job} {status}",
+            lambda e: e.name == "event" and e.data["job"] == job and e.data["target"] == status,
+        )
+        return event.data
+
+
+class Studio:
+    """One home and the supervisor in it.
+
+    Args:
+        real_ffmpeg: the supervisor gets a script that stands before it, see `paced`.
+        settings: by their key in `config.Settings`, in place of the quick ones.
+        before: words before the command, such as a `setpriv`.
+    """
+
+    def __init__(
+        self, root: Path, real_ffmpeg: str, *, before: Sequence[str] = (), **settings: str | float
+    ) -> None:
+        root.mkdir(parents=True, exist_ok=True)
+        self.root = root
+        self.home = Home(root / "home")
+        self.out = root / "out"
+        self._pace = root / "pace"
+        self._before = list(before)
+        self._log = root / "up.log"
+        self.process: subprocess.Popen[bytes] | None = None
+        self.home.create()
+        self.write_profile("tiny", PROFILE)
+        chosen = {**QUICK, "FFMPEG": str(self._paced(real_ffmpeg))}
+        chosen |= {key.upper(): str(value) for key, value in settings.items()}
+        clean = {key: value for key, value in os.environ.items() if not key.startswith(("TQSTUDIO_", "XDG_"))}
+        self.environment: Mapping[str, str] = (
+            clean
+            | {"TQSTUDIO_HOME": str(self.home.root)}
+            | {f"TQSTUDIO_{key}": value for key, value in chosen.items()}
+        )
+        self.client = Client(self.home.socket)
+
+    def _paced(self, ffmpeg: str) -> Path:
+        return write_script(self.root / "ffmpeg", _PACED.format(pace=self._pace, ffmpeg=ffmpeg))
+
+    def write_profile(self, name: str, text: str) -> None:
+        (self.home.profiles / f"{name}.toml").write_text(text)
+
+    # Life
+
+    def __call__(
+        self, *arguments: str | bytes | Path, timeout_s: float = WAIT_S, cwd: Path | None = None
+    ) -> Answer:
+        """Run a command of tqstudio to its end."""
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "tqstudio", *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=timeout_s,
+            env=self.environment,
+            cwd=cwd,
+            check=False,
+        )
+        return Answer(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    def launch(self) -> subprocess.Popen[bytes]:
+        """Start a supervisor in the foreground without waiting for it."""
+        with self._log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [*self._before, sys.executable, "-P", "-m", "tqstudio", "up"],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=self.environment,
+                start_new_session=True,
+            )
+        return self.process
+
+    def up(self) -> Studio:
+        """Start a supervisor and wait until its workers take jobs."""
+        process = self.launch()
+
+        def ready() -> bool:
+            assert process.poll() is None, f"the supervisor ended: {self._log.read_text()}"
+            with contextlib.suppress(TqError):
+                workers = self.status()["workers"]
+                return bool(workers) and all(worker["status"] in ("idle", "busy") for worker in workers)
+            return False
+
+        until(ready, "the supervisor and its workers are up")
+        return self
+
+    def down(self) -> None:
+        """Stop the supervisor through its API; nothing of it may be left."""
+        if self.process is None:
+            return
+        if self.process.poll() is None:
+            with contextlib.suppress(TqError):
+                self.client.send(calls.shutdown())
+            try:
+                self.process.wait(WAIT_S)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                raise
+        self.process = None
+        until(lambda: not self.pids(), f"no process of {self.home.root} is left")
+        assert self.complaints() == []
+
+    def complaints(self) -> list[str]:
+        """What no log may say, whatever a test did."""
+        logs = [self.home.supervisor_log, *self.home.logs.glob("worker-*.log"), self._log]
+        lines = [line for log in logs if log.exists() for line in log.read_text().splitlines()]
+        return [line for line in lines if "level=error" in line or "Traceback" in line]
+
+    def kill_supervisor(self) -> None:
+        assert self.process is not None
+        assert self.status()["supervisor"]["pid"] == self.process.pid
+        self.process.kill()
+        self.process.wait(WAIT_S)
+        self.process = None
+
+    def terminate_supervisor(self) -> int:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(WAIT_S)
+        self.process = None
+        return code
+
+    def pids(self) -> list[int]:
+        """Every process that lives in this home: they all inherit its variable."""
+        wanted = f"TQSTUDIO_HOME={self.home.root}".encode()
+        found = []
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdigit():
+                with contextlib.suppress(OSError):
+                    if wanted in (entry / "environ").read_bytes().split(b"\0"):
+                        found.append(int(entry.name))
+        return found
+
+    # Pace
+
+    @contextlib.contextmanager
+    def paced(self, times_real_time: float) -> Iterator[None]:
+        """Hold every ffmpeg that starts in here to this speed, so that a test can step in."""
+        self._pace.write_text(f"{times_real_time}")
+        try:
+            yield
+        finally:
+            self._pace.unlink(missing_ok=True)
+
+    # Asking
+
+    def status(self) -> Any:
+        return self.client.send(calls.status())
+
+    def job(self, job: int) -> Any:
+        return self.client.send(calls.job(job))
+
+    def video_of(self, job: int) -> Any:
+        return self.job(job)["video_view"]
+
+    def events(self, job: int) -> list[dict[str, Any]]:
+        return self.client.send(calls.events(job_id=job, after=0, limit=500))["events"]  # type: ignore[return-value]
+
+    def watch(self, after: int | None = None) -> Watch:
+        return Watch(self.home.socket, after)
+
+    def last_seq(self) -> int:
+        return int(self.client.send(calls.events(limit=1))["last_seq"])
+
+    def offer(self, *paths: Path | bytes, **wishes: Any) -> list[Any]:
+        """Add files; what became of each."""
+        wishes = {"output_b64": encode(self.out)} | wishes
+        return self.client.send(calls.add([encode(path) for path in paths], **wishes))["results"]  # type: ignore[return-value]
+
+    def add(self, path: Path | bytes, **wishes: Any) -> int:
+        """Add a file that makes a new job."""
+        (result,) = self.offer(path, **wishes)
+        assert result["error"] is None, result
+        assert result["job"] is not None, result
+        return int(result["job"])
+
+    def act(self, operation: str, job: int, **more: Any) -> Any:
+        (result,) = self.client.send(calls.act(operation, [job], **more))["results"]
+        return result
+
+    def do(self, operation: str, job: int, **more: Any) -> Any:
+        """An operation that is not refused."""
+        result = self.act(operation, job, **more)
+        assert result["ok"], result
+        return result
+
+    def wait(self, job: int, *statuses: str) -> Any:
+        """Wait until the job has one of the statuses; ends early when it never will."""
+
+        def there() -> Any:
+            detail = self.job(job)
+            if detail["status"] in statuses:
+                return detail
+            assert detail["status"] not in ("done", "failed", "cancelled"), (
+                f"job {job} is {detail['status']}: {detail['error']}"
+            )
+            return None
+
+        return until(there, f"job {job} is {' or '.join(statuses)}")
+
+    def done(self, job: int) -> Any:
+        return self.wait(job, "done")
+
+    # Processes, as the status names them.
+
+    def worker(self, name: str = "cpu-0") -> Any:
+        return next(worker for worker in self.status()["workers"] if worker["name"] == name)
+
+    def encoders(self, worker: str = "cpu-0") -> list[int]:
+        """The running ffmpegs of a worker."""
+        pid = self.worker(worker)["pid"]
+        if pid is None:
+            return []
+        try:
+            children = psutil.Process(pid).children(recursive=True)
+        except psutil.NoSuchProcess:
+            return []
+        return [child.pid for child in children if lives(child.pid)]
+
+    def running(self, job: int, segments: int = 1) -> list[int]:
+        """Wait until ffmpeg works on the job and has finished some segments; the pids of the ffmpegs."""
+
+        def there() -> list[int]:
+            detail = self.job(job)
+            assert detail["status"] in ("pending", "in_progress"), detail["error"] or detail["status"]
+            made = [row["segments_done"] for row in detail["renditions"] if row["status"] == "in_progress"]
+            if detail["status"] == "in_progress" and made and min(made) >= segments:
+                return self.encoders(detail["worker"])
+            return []
+
+        return until(there, f"job {job} has made {segments} segments")
+
+    def stored_segments(self, video: int) -> list[Path]:
+        """Segments of unfinished work of a video."""
+        return sorted(self.out.glob(f".tqstudio/*/segments/{video}/*/*/*.m4s"))
+
+
+def lives(pid: int) -> bool:
+    """Whether a process runs; one that has ended and that nobody has asked about counts as gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def gone(pids: Sequence[int]) -> None:
+    """Wait until none of the processes runs."""
+    until(lambda: not [pid for pid in pids if lives(pid)], f"the processes {list(pids)} are gone")
+
+
+def video_runs(attempt: Mapping[str, Any]) -> list[list[str]]:
+    """The ffmpeg commands of an attempt that encode video."""
+    return [argv for argv in attempt["argv"] if "hls" in argv and "-c:v" in " ".join(argv)]
+
+
+def audio_runs(attempt: Mapping[str, Any]) -> list[list[str]]:
+    return [argv for argv in attempt["argv"] if "hls" in argv and "-c:a" in " ".join(argv)]
+
+
+def mark(path: Path) -> tuple[int, int]:
+    """What tells this very file from one of the same content that was made later; a hard link has it too."""
+    found = path.stat()
+    return found.st_ino, found.st_mtime_ns
+
+
+def published_marks(job: Mapping[str, Any], rendition: str = "*") -> set[tuple[int, int]]:
+    """The marks of the segments that a job's current generation plays."""
+    generation = job["video_view"]["generation"]
+    folder = Path(generation["master"]).parent / f"v{generation['number']}"
+    return {mark(path) for path in folder.glob(f"{rendition}/*.m4s")}
+
+
+def write_script(path: Path, text: str) -> Path:
+    path.write_text(text)
+    path.chmod(0o755)
+    return path

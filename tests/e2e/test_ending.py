@@ -1,0 +1,142 @@
+"""How a supervisor ends, and that there is one of it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tqstudio import client as calls
+
+from .conftest import MakeClip, MakeStudio
+from .studio import Studio, gone, lives, mark, published_marks, until
+
+_TAKE_OVER = """
+import sys
+from tqstudio.config import load_settings
+from tqstudio.engine import supervisor
+from tqstudio.errors import TqError
+from tqstudio.home import current_home
+try:
+    supervisor.run(current_home(), load_settings(current_home()))
+except TqError as error:
+    sys.exit(f"{error.code}: {error.message}; {error.hint}")
+"""
+
+
+@pytest.fixture
+def long(clip: MakeClip, copy) -> Path:
+    return copy(clip(seconds=12), "long.mp4")
+
+
+def test_sigterm_stops_at_the_segment_and_counts_nothing(make_studio: MakeStudio, long: Path) -> None:
+    studio = make_studio(drain_s=0.2).up()
+    with studio.paced(3):
+        job = studio.add(long)
+        studio.running(job)
+        video = studio.job(job)["video"]
+        assert studio.terminate_supervisor() == 0
+    until(lambda: not studio.pids(), "no process is left")
+    before = {mark(path) for path in studio.stored_segments(video)}
+    assert before
+    studio.up()
+    done = studio.done(job)
+    assert (done["attempts"], done["crashes"]) == (0, 0)
+    assert [attempt["outcome"] for attempt in done["attempts_log"]] == ["released", "done"]
+    assert "aborted:shutdown" in [event["trigger"] for event in done["events"]]
+    assert before <= published_marks(done)
+
+
+def test_sigterm_lets_a_job_end_that_is_nearly_done(make_studio: MakeStudio, long: Path) -> None:
+    studio = make_studio(drain_s=50).up()
+    with studio.paced(4):
+        job = studio.add(long)
+        studio.running(job)
+        waiting = studio.add(long, output_b64=None)
+        assert studio.terminate_supervisor() == 0
+    studio.up()
+    assert studio.job(job)["status"] == "done"
+    assert len(studio.job(job)["attempts_log"]) == 1
+    studio.done(waiting)
+
+
+def test_down_with_a_screen_attached(make_studio: MakeStudio, long: Path) -> None:
+    studio = make_studio().up()
+    watch = studio.watch()
+    with studio.paced(3):
+        job = studio.add(long)
+        watch.target(job, "in_progress")
+        encoders = studio.running(job)
+        pid = studio.status()["supervisor"]["pid"]
+        answer = studio("down", timeout_s=15)
+    assert answer.code == 0, answer.err
+    assert str(pid) in answer.out
+    assert not lives(pid)
+    gone(encoders)
+    until(lambda: watch.ended, "the stream has ended")
+    assert watch.stored(job)[-1]["trigger"] == "aborted:shutdown", "the screen hears of it"
+    until(lambda: not studio.pids(), "no process is left")
+    assert studio("status").code == 3
+
+
+def test_down_with_drain_lets_running_jobs_end(make_studio: MakeStudio, long: Path) -> None:
+    studio = make_studio().up()
+    with studio.paced(4):
+        job = studio.add(long)
+        studio.running(job)
+        answer = studio("down", "--drain")
+    assert answer.code == 0, answer.err
+    assert studio.process is not None
+    assert studio.process.wait(20) == 0
+    studio.up()
+    assert studio.job(job)["status"] == "done"
+
+
+def test_a_second_supervisor_is_refused(shared: Studio) -> None:
+    studio = shared
+    pid = studio.status()["supervisor"]["pid"]
+    again = studio("up")
+    assert again.code == 0
+    assert str(pid) in again.out
+    forced = subprocess.run(
+        [sys.executable, "-P", "-c", _TAKE_OVER],
+        env=studio.environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert forced.returncode == 1
+    assert forced.stderr.startswith("ALREADY_RUNNING: ")
+    assert str(pid) in forced.stderr
+    assert studio.status()["supervisor"]["pid"] == pid, "the first goes on"
+
+
+def test_progress_is_pushed_while_a_job_runs(shared: Studio, long: Path) -> None:
+    studio = shared
+    watch = studio.watch()
+    with studio.paced(4):
+        job = studio.add(long)
+        watch.target(job, "done")
+    shown = [
+        live
+        for event in watch.seen
+        if event.name == "progress"
+        for live in event.data["jobs"]
+        if live["id"] == job
+    ]
+    progress = [live["progress"] for live in shown]
+    assert len(progress) >= 3
+    assert progress == sorted(progress), "it never goes back"
+    assert {live["step"] for live in shown} >= {"transcode"}
+    made = [row["segments_done"] for live in shown for row in live["renditions"] if row["name"] == "180p"]
+    assert made == sorted(made)
+    assert max(made) >= 2
+    # A stream opened later is told what it missed.
+    replayed = studio.watch(after=0)
+    replayed.target(job, "done")
+    seqs = [event.seq for event in replayed.seen if event.seq is not None]
+    assert seqs == sorted(seqs)
+    assert len(studio.client.send(calls.events(job_id=job, after=0))["events"]) >= 3

@@ -1,0 +1,91 @@
+"""GPU workers: found by a real encode through whatever ffmpeg is configured."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import Path
+
+from tqstudio import client as calls
+
+from .conftest import MakeClip, MakeStudio
+from .ladder import check_ladder
+from .studio import Studio, until, video_runs, write_script
+
+# Answers for h264_nvenc by encoding with libx264; options that only the GPU knows are left out.
+_STANDS_IN = """#!/bin/sh
+skip=
+nvenc=
+case " $* " in *" h264_nvenc "*) nvenc=1 ;; esac
+if [ -n "$nvenc" ]; then
+    for word in "$@"; do
+        shift
+        if [ -n "$skip" ]; then skip=; continue; fi
+        case "$word" in
+            -gpu|-rc|-cq|-forced-idr|-no-scenecut|-strict_gop|-preset|-b:v) skip=1; continue ;;
+            h264_nvenc) set -- "$@" libx264 -preset ultrafast -sc_threshold 0 -bf 0; continue ;;
+        esac
+        set -- "$@" "$word"
+    done
+fi
+exec "{ffmpeg}" "$@"
+"""
+
+# Lists the encoder, as a build does that has it, and fails to open a device, as it does without a GPU.
+_NO_DEVICE = """#!/bin/sh
+case " $* " in *" h264_nvenc "*) echo "Cannot load libcuda.so.1" >&2; exit 1 ;; esac
+exec "{ffmpeg}" "$@"
+"""
+
+
+def _with(make_studio: MakeStudio, ffmpeg: str, tmp_path: Path, script: str) -> Studio:
+    wrapper = write_script(tmp_path / "gpu-ffmpeg", script.format(ffmpeg=ffmpeg))
+    return make_studio(gpu="true", real_ffmpeg=wrapper)
+
+
+def test_a_gpu_that_encodes_gets_a_worker_that_finishes_jobs(
+    make_studio: MakeStudio, ffmpeg: str, tmp_path: Path, clip: MakeClip, copy
+) -> None:
+    studio = _with(make_studio, ffmpeg, tmp_path, _STANDS_IN).up()
+    until(lambda: "gpu-0" in [w["name"] for w in studio.status()["workers"]], "gpu-0 is there")
+    until(lambda: studio.worker("gpu-0")["status"] == "idle", "gpu-0 is registered")
+    gpu = studio.worker("gpu-0")
+    assert (gpu["kind"], gpu["encoder"]) == ("gpu", "h264_nvenc")
+    # The CPU worker is off, so that only the GPU can have done it.
+    studio.client.send(calls.worker_action("cpu-0", "disable"))
+    job = studio.add(copy(clip(), "on-the-gpu.mp4"))
+    done = studio.done(job)
+    assert done["processed_by"] == "gpu-0"
+    (attempt,) = done["attempts_log"]
+    assert attempt["encoder"] == "h264_nvenc"
+    assert all("h264_nvenc" in argv for argv in video_runs(attempt))
+    rows = [row for row in done["renditions"] if row["status"] == "completed"]
+    assert {row["encoder"] for row in rows} == {"h264_nvenc"}
+    master = Path(done["video_view"]["generation"]["master"])
+    check_ladder(master, frames=100, fps=Fraction(25), names=("180p", "120p", "90p"))
+    until(lambda: studio.worker("gpu-0")["status"] == "idle", "gpu-0 is idle again")
+
+
+def test_a_gpu_that_fails_its_probe_gets_none(
+    make_studio: MakeStudio, ffmpeg: str, tmp_path: Path, clip: MakeClip, copy
+) -> None:
+    studio = _with(make_studio, ffmpeg, tmp_path, _NO_DEVICE).up()
+    job = studio.add(copy(clip(), "on-the-cpu.mp4"))
+    assert studio.done(job)["processed_by"] == "cpu-0"
+    until(lambda: studio.worker()["status"] == "idle", "the worker is idle")
+    assert [worker["name"] for worker in studio.status()["workers"]] == ["cpu-0"]
+
+
+def test_a_gpu_that_fails_in_the_middle_leaves_the_rest_to_the_cpu(
+    make_studio: MakeStudio, ffmpeg: str, tmp_path: Path, clip: MakeClip, copy
+) -> None:
+    broken = _STANDS_IN.replace("nvenc=1 ;;", 'case " $* " in *hls*) exit 1 ;; esac; nvenc=1 ;;')
+    studio = _with(make_studio, ffmpeg, tmp_path, broken).up()
+    until(lambda: "gpu-0" in [w["name"] for w in studio.status()["workers"]], "gpu-0 is there")
+    until(lambda: studio.worker("gpu-0")["status"] == "idle", "gpu-0 is registered")
+    studio.client.send(calls.worker_action("cpu-0", "disable"))
+    done = studio.done(studio.add(copy(clip(), "falls-back.mp4")))
+    rows = [row for row in done["renditions"] if row["status"] == "completed"]
+    assert {row["encoder"] for row in rows} == {"libx264"}
+    assert all("h264_nvenc" in row["reason"] for row in rows), "it says so"
+    master = Path(done["video_view"]["generation"]["master"])
+    check_ladder(master, frames=100, fps=Fraction(25), names=("180p", "120p", "90p"))

@@ -1,0 +1,153 @@
+"""Processes die by SIGKILL in the middle of their work; nothing is lost and nobody is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from .conftest import MakeClip, MakeStudio
+from .ladder import check_ladder
+from .studio import Studio, audio_runs, gone, mark, published_marks, until, video_runs
+
+RUNGS = ("180p", "120p", "90p")
+
+
+@pytest.fixture
+def long(clip: MakeClip, copy) -> Path:
+    return copy(clip(seconds=12), "long.mp4")
+
+
+def _kill_worker(studio: Studio) -> int:
+    """End the worker as a crash would; its pid is the one the status names."""
+    pid = int(studio.worker()["pid"])
+    os.kill(pid, signal.SIGKILL)
+    return pid
+
+
+def _whole(job: Any) -> None:
+    master = Path(job["video_view"]["generation"]["master"])
+    check_ladder(master, frames=300, fps=Fraction(25), names=RUNGS)
+
+
+def test_a_killed_worker_is_replaced_and_its_job_goes_on(make_studio: MakeStudio, long: Path) -> None:
+    studio = make_studio().up()
+    watch = studio.watch(studio.last_seq())
+    with studio.paced(3):
+        job = studio.add(long)
+        encoders = studio.running(job)
+        before = {mark(path) for path in studio.stored_segments(studio.job(job)["video"])}
+        killed = _kill_worker(studio)
+        gone(encoders)
+        lost = watch.wait_for("the loss", lambda e: e.name == "event" and e.data["trigger"] == "worker_lost")
+        assert (lost.data["job"], lost.data["source"], lost.data["target"]) == (job, "in_progress", "pending")
+        assert lost.data["code"] == "WORKER_LOST"
+        assert "SIGKILL" in lost.data["detail"]
+        again = studio.running(job)
+        assert studio.worker()["pid"] != killed
+        assert not set(again) & set(encoders)
+    done = studio.done(job)
+    assert (done["crashes"], done["attempts"]) == (1, 0)
+    assert [attempt["outcome"] for attempt in done["attempts_log"]] == ["lost", "done"]
+    assert before
+    assert before <= published_marks(done), "no finished segment was replaced"
+    assert done["error"] is None
+    _whole(done)
+    assert not list(studio.out.glob(".tqstudio/*/scratch/*")), "what the killed worker left is gone"
+    until(lambda: not [pid for pid in encoders if psutil.pid_exists(pid)], "the dead were collected")
+
+
+def test_killed_behind_the_encode_no_video_is_encoded_again(make_studio: MakeStudio, long: Path) -> None:
+    """The supervisor is held still, so the worker cannot report its result before it is killed."""
+    studio = make_studio().up()
+    supervisor = psutil.Process(studio.status()["supervisor"]["pid"])
+    with studio.paced(6):
+        job = studio.add(long)
+        encoders = studio.running(job)
+        worker, video = int(studio.worker()["pid"]), studio.job(job)["video"]
+    supervisor.suspend()
+    try:
+        gone(encoders)
+        proofs = f".tqstudio/*/segments/{video}/*/*/complete.json"
+        until(lambda: len(list(studio.out.glob(proofs))) == 4, "three qualities and the sound are whole")
+        before = {mark(path) for path in studio.stored_segments(video)}
+        os.kill(worker, signal.SIGKILL)
+    finally:
+        supervisor.resume()
+    done = studio.done(job)
+    first, second = done["attempts_log"]
+    assert (first["outcome"], second["outcome"]) == ("lost", "done")
+    assert len(video_runs(first)) == 1
+    assert second["argv"] == [], "nothing was left to encode"
+    assert (done["crashes"], done["attempts"]) == (1, 0)
+    assert published_marks(done) == before
+    assert Path(done["video_view"]["generation"]["poster"]).is_file()
+    _whole(done)
+
+
+def test_a_job_that_kills_its_workers_is_poison(
+    make_studio: MakeStudio, long: Path, clip: MakeClip, copy
+) -> None:
+    studio = make_studio().up()
+    with studio.paced(3):
+        job = studio.add(long)
+        for _ in range(3):
+            encoders = studio.running(job)
+            _kill_worker(studio)
+            gone(encoders)
+            until(
+                lambda: studio.worker()["pid"] is None or studio.job(job)["status"] != "in_progress", "seen"
+            )
+        failed = studio.wait(job, "failed")
+    assert failed["crashes"] == 3
+    assert failed["attempts"] == 0
+    assert failed["error"]["code"] == "POISON"
+    assert failed["error"]["exhausted"]
+    assert failed["error"]["hint"]
+    assert [event["code"] for event in failed["events"] if event["target"] == "failed"] == ["POISON"]
+    # The next job has a worker again, and a person may let the poisoned one go again.
+    studio.done(studio.add(copy(clip(), "innocent.mp4")))
+    studio.do("retry", job)
+    done = studio.done(job)
+    assert (done["crashes"], done["attempts"]) == (0, 0)
+
+
+def test_a_killed_supervisor_leaves_nobody_and_the_next_goes_on(
+    make_studio: MakeStudio, long: Path, clip: MakeClip, copy
+) -> None:
+    studio = make_studio().up()
+    finished = studio.add(copy(clip(channels=0), "finished.mp4"))
+    studio.done(finished)
+    held = studio.add(copy(clip(fps="24"), "held.mp4"), hold=True)
+    with studio.paced(3):
+        job = studio.add(long)
+        encoders = studio.running(job)
+        worker = int(studio.worker()["pid"])
+        until(
+            lambda: list(studio.out.glob(".tqstudio/*/segments/*/audio-und/*/complete.json")),
+            "the sound is whole",
+        )
+        video = studio.job(job)["video"]
+        until(lambda: len(studio.stored_segments(video)) >= 4, "segments are stored")
+        studio.kill_supervisor()
+        gone([worker, *encoders])
+        until(lambda: not studio.pids(), "no process of the home is left")
+    before = {mark(path) for path in studio.stored_segments(video)}
+    assert before
+
+    studio.up()
+    done = studio.done(job)
+    assert (done["attempts"], done["crashes"]) == (0, 0), "it was nobody's fault"
+    assert [attempt["outcome"] for attempt in done["attempts_log"]] == ["lost", "done"]
+    assert audio_runs(done["attempts_log"][1]) == [], "the finished sound was not made again"
+    assert before <= published_marks(done)
+    assert "requeued:supervisor" in [event["trigger"] for event in done["events"]]
+    assert studio.job(finished)["status"] == "done"
+    assert len(studio.job(finished)["attempts_log"]) == 1
+    assert studio.job(held)["status"] == "paused"
+    _whole(done)

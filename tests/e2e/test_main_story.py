@@ -1,0 +1,175 @@
+"""A file dropped into a folder becomes a ladder that plays: the whole way, with nothing replaced."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from tqstudio import client as calls
+from tqstudio.sources import encode
+
+from .conftest import MakeClip
+from .ladder import check_ladder, frames_of
+from .studio import Studio, until
+
+
+@dataclass(frozen=True)
+class Expected:
+    fps: Fraction
+    names: tuple[str, ...]
+    audio: bool = True
+
+
+EXPECTED = {
+    "ntsc.mp4": Expected(Fraction(30000, 1001), ("180p", "120p", "90p")),
+    "portrait.mp4": Expected(Fraction(25), ("180p", "120p", "90p")),
+    "silent.mp4": Expected(Fraction(24), ("180p", "120p", "90p"), audio=False),
+    "mono.mp4": Expected(Fraction(25), ("360p", "180p", "120p", "90p")),
+    "slow.mp4": Expected(Fraction(25), ("120p", "90p")),
+    "renamed.mp4": Expected(Fraction(25), ("180p", "120p", "90p")),
+}
+
+
+@dataclass(frozen=True)
+class Story:
+    studio: Studio
+    drop: Path
+    before: dict[str, tuple[str, int, int]]
+    """Hash, size and mtime of every source when it was whole."""
+
+
+def _print(path: Path) -> tuple[str, int, int]:
+    found = path.stat()
+    return hashlib.sha256(path.read_bytes()).hexdigest(), found.st_size, found.st_mtime_ns
+
+
+@pytest.fixture(scope="module")
+def story(shared: Studio, clip: MakeClip, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    """Six clips, each put there in another way; all that can be seen from outside has come true."""
+    drop = tmp_path_factory.mktemp("drop")
+    earlier = drop / "silent.mp4"
+    earlier.write_bytes(clip(fps="24", channels=0).read_bytes())
+
+    watch = shared.watch(shared.last_seq())
+    folder = shared.client.send(
+        calls.add_folder(encode(drop), output_b64=encode(shared.out), settle_s=0.3, profile="tiny")
+    )
+
+    (drop / "ntsc.mp4").write_bytes(clip(fps="30000/1001", seconds=5).read_bytes())
+    (drop / "portrait.mp4").write_bytes(clip(size="180x320").read_bytes())
+    nested = drop / "2026" / "may"
+    nested.mkdir(parents=True)
+    (nested / "mono.mp4").write_bytes(clip(size="640x360", channels=1).read_bytes())
+
+    part = drop / "renamed.mp4.part"
+    part.write_bytes(clip().read_bytes())
+
+    content = clip(size="214x120", seconds=6).read_bytes()
+    with (drop / "slow.mp4").open("wb") as slow:
+        slow.write(content[: len(content) // 2])
+        slow.flush()
+        # All that was complete is done while the copy goes on: the half file was not taken.
+        for name in ("silent.mp4", "ntsc.mp4", "portrait.mp4", "mono.mp4"):
+            _wait_done(shared, watch, name)
+        assert _job_of(shared, "slow.mp4") is None
+        assert _job_of(shared, "renamed.mp4") is None
+        slow.write(content[len(content) // 2 :])
+    part.rename(drop / "renamed.mp4")
+    paths = {path.name: path for path in drop.rglob("*.mp4")}
+    before = {name: _print(path) for name, path in paths.items()}
+    for name in ("slow.mp4", "renamed.mp4"):
+        _wait_done(shared, watch, name)
+    yield Story(shared, drop, before)
+    shared.client.send(calls.remove_folder(folder["id"]))
+
+
+def _job_of(studio: Studio, name: str) -> int | None:
+    rows = studio.client.send(calls.jobs(text=name, sort="newest"))["jobs"]
+    return next((row["id"] for row in rows if row["name"] == name), None)
+
+
+def _wait_done(studio: Studio, watch, name: str) -> None:
+    job = until(lambda: _job_of(studio, name), f"{name} has a job")
+    assert job is not None
+    watch.target(job, "done")
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_every_frame_of_every_quality_is_there(story: Story, name: str) -> None:
+    job = story.studio.job(_job_of(story.studio, name) or 0)
+    video, expected = job["video_view"], EXPECTED[name]
+    master = Path(video["generation"]["master"])
+    source = next(story.drop.rglob(name))
+    frames = frames_of(source)
+    ladder = check_ladder(master, frames=frames, fps=expected.fps, names=expected.names, audio=expected.audio)
+    for quality, stream in ladder.video.items():
+        if name == "portrait.mp4":
+            assert stream.height > stream.width, quality
+        else:
+            assert stream.width > stream.height, quality
+    assert Path(video["generation"]["poster"]).read_bytes()[:3] == b"\xff\xd8\xff", "a JPEG"
+    assert video["status"] == "ready"
+    assert video["slug"] == name.removesuffix(".mp4")
+    assert master == story.studio.out / video["slug"] / "master.m3u8"
+    facts = {row["name"]: row for row in video["generation"]["renditions"]}
+    assert set(facts) == {*ladder.video, *ladder.audio}
+    for quality, stream in ladder.video.items():
+        assert (facts[quality]["width"], facts[quality]["height"]) == (stream.width, stream.height)
+        assert abs(facts[quality]["duration_s"] - stream.duration_s) < 0.01
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_what_is_not_made_says_why(story: Story, name: str) -> None:
+    job = story.studio.job(_job_of(story.studio, name) or 0)
+    rows = {row["name"]: row for row in job["renditions"]}
+    assert list(rows) == ["360p", "180p", "120p", "90p"]
+    for quality, row in rows.items():
+        if quality in EXPECTED[name].names:
+            assert row["status"] == "completed"
+            assert row["reason"] is None
+            assert row["segments_done"] == row["segments_total"] >= 2
+            assert row["progress"] == 100
+            assert row["settings_hash"]
+        else:
+            assert (row["status"], row["reason"]) == ("skipped", "above source")
+
+
+def test_the_sources_are_as_they_were(story: Story) -> None:
+    paths = {path.name: path for path in story.drop.rglob("*") if path.is_file()}
+    assert {name: _print(path) for name, path in paths.items()} == story.before
+
+
+def test_each_file_made_one_job(story: Story) -> None:
+    rows = story.studio.client.send(calls.jobs(limit=500))["jobs"]
+    ours = [row["name"] for row in rows if Path(row["path"]).is_relative_to(story.drop)]
+    assert sorted(ours) == sorted(EXPECTED)
+    folder = story.studio.client.send(calls.folders())["folders"][0]
+    assert folder["settling"] == 0
+    assert folder["skipped"] == []
+
+
+def test_a_job_tells_its_whole_story(story: Story) -> None:
+    job = story.studio.job(_job_of(story.studio, "ntsc.mp4") or 0)
+    assert (job["status"], job["progress"], job["error"]) == ("done", 100, None)
+    assert (job["attempts"], job["crashes"]) == (0, 0)
+    assert job["processed_by"] == "cpu-0"
+    assert job["worker"] is None
+    (attempt,) = job["attempts_log"]
+    assert attempt["outcome"] == "done"
+    assert list(attempt["steps"]) == ["probe", "thumbnail", "transcode", "master_playlist", "finalize"]
+    assert Path(attempt["log"]).read_text().count("done after") == 5
+    moves = [(event["source"], event["target"]) for event in reversed(job["events"]) if event["target"]]
+    assert moves == [(None, "pending"), ("pending", "in_progress"), ("in_progress", "done")]
+    times = [job[key] for key in ("created_at", "started_at", "completed_at")]
+    assert times == sorted(times)
+
+
+def test_no_work_is_left_behind(story: Story) -> None:
+    assert not list(story.studio.out.glob(".tqstudio/*/scratch/*"))
+    assert not list(story.studio.out.glob(".tqstudio/*/segments/*/*"))
+    assert {p.name for p in (story.studio.out / "ntsc").iterdir()} <= {"master.m3u8", "v1", ".owner"}

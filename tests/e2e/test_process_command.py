@@ -1,0 +1,182 @@
+"""`process` as scripts use it: its last line, what it leaves alone, what it makes again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import MakeClip
+from .studio import PROFILE, Answer, Studio, mark, write_script
+
+SUMMARY = {"total", "done", "failed", "cached", "cancelled", "seconds"}
+VIDEO = {"source", "slug", "status", "master", "renditions", "error"}
+RENDITION = {"name", "status", "segments_done", "segments_total"}
+
+_COUNTING = """#!/bin/sh
+echo "$*" >> "{log}"
+exec "{ffmpeg}" "$@"
+"""
+
+
+class Batch:
+    """A home without a supervisor, two clips, and a count of the ffmpegs that encoded something."""
+
+    def __init__(self, studio: Studio, sources: Path, out: Path) -> None:
+        self.studio, self.sources, self.out = studio, sources, out
+        self.log = studio.root.parent / "ran.log"
+
+    def __call__(self, *more: str) -> Answer:
+        self.log.write_text("")
+        return self.studio(
+            *("process", "--input", self.sources, "--output", self.out, "--profile", "tiny"),
+            *("--json", *more),
+        )
+
+    @property
+    def encodes(self) -> int:
+        return sum(" hls " in line for line in self.log.read_text().splitlines())
+
+
+@pytest.fixture(scope="module")
+def counting(ffmpeg: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
+    root = tmp_path_factory.mktemp("counting")
+    wrapper = write_script(root / "count", _COUNTING.format(log=root / "ran.log", ffmpeg=ffmpeg))
+    studio = Studio(root / "studio", str(wrapper))
+    yield studio
+    studio.down()
+
+
+@pytest.fixture
+def batch(counting: Studio, clip: MakeClip, copy, tmp_path: Path) -> Batch:
+    """Two clips of this test's own; no supervisor runs."""
+    counting.down()
+    folder = copy(clip(), "one.mp4").parent
+    copy(clip(fps="30000/1001", channels=0), "two.mp4")
+    counting.write_profile("tiny", PROFILE)
+    return Batch(counting, folder, tmp_path / "out")
+
+
+@pytest.fixture
+def beside(batch: Batch) -> Batch:
+    """The same where a supervisor runs already."""
+    batch.studio.up()
+    return batch
+
+
+def _shape(answer: Answer) -> Any:
+    report = json.loads(answer.out.splitlines()[-1])
+    assert set(report) == {"summary", "videos"}
+    assert set(report["summary"]) == SUMMARY
+    assert report["summary"]["total"] == len(report["videos"])
+    for video in report["videos"]:
+        assert set(video) == VIDEO
+        assert all(set(rendition) == RENDITION for rendition in video["renditions"])
+    return report
+
+
+def _segments(batch: Batch, rung: str) -> dict[str, tuple[int, int]]:
+    """The published segments of a quality, of every video's current generation."""
+    found = {}
+    for master in batch.out.glob("*/master.m3u8"):
+        generation = next(line for line in master.read_text().splitlines() if line.startswith("v"))
+        for path in (master.parent / generation.split("/")[0] / rung).glob("*.m4s"):
+            found[f"{master.parent.name}/{path.name}"] = mark(path)
+    assert found
+    return found
+
+
+def test_new_cached_and_changed(batch: Batch) -> None:
+    first = batch()
+    assert first.code == 0, first.err
+    report = _shape(first)
+    counts = {key: value for key, value in report["summary"].items() if key != "seconds"}
+    assert counts == {"total": 2, "done": 2, "failed": 0, "cached": 0, "cancelled": 0}
+    assert report["summary"]["seconds"] > 0
+    for video in report["videos"]:
+        assert video["status"] == "done"
+        assert video["error"] is None
+        assert Path(video["master"]).is_file()
+        statuses = {r["name"]: r["status"] for r in video["renditions"]}
+        assert statuses == {"360p": "skipped"} | dict.fromkeys(("180p", "120p", "90p"), "completed")
+    assert batch.encodes == 3, "one run for the pictures of each, one for the sound of the first"
+
+    assert batch.studio.pids() == [], "it stops the supervisor that it started"
+
+    again = batch()
+    assert again.code == 0, again.err
+    report = _shape(again)
+    assert report["summary"]["cached"] == 2
+    assert report["summary"]["done"] == 0
+    assert {video["status"] for video in report["videos"]} == {"cached"}
+    assert all(Path(video["master"]).is_file() for video in report["videos"])
+    assert batch.encodes == 0, "nothing was encoded"
+
+
+def test_a_changed_rung_is_made_again_alone(beside: Batch) -> None:
+    assert beside().code == 0
+    made = {rung: _segments(beside, rung) for rung in ("180p", "120p", "90p")}
+    # Words alone dirty nothing.
+    beside.studio.write_profile("tiny", PROFILE.replace("For tests", "In other words"))
+    assert _shape(beside())["summary"]["cached"] == 2
+
+    beside.studio.write_profile("tiny", PROFILE.replace("maxrate_kbps = 250", "maxrate_kbps = 200"))
+    changed = beside()
+    assert changed.code == 0, changed.err
+    assert _shape(changed)["summary"]["done"] == 2
+    assert beside.encodes == 2
+    assert all("120p/index.m3u8" in line for line in beside.log.read_text().splitlines() if " hls " in line)
+    assert _segments(beside, "180p") == made["180p"]
+    assert _segments(beside, "90p") == made["90p"]
+    assert not set(_segments(beside, "120p").values()) & set(made["120p"].values())
+    assert _shape(beside())["summary"]["cached"] == 2
+
+
+def test_a_damaged_ladder_is_mended(beside: Batch) -> None:
+    assert beside().code == 0
+    victim = next(beside.out.glob("one/v1/120p/*.m4s"))
+    victim.unlink()
+    mended = beside()
+    assert mended.code == 0, mended.err
+    assert _shape(mended)["summary"] | {"seconds": 0} == {
+        **dict.fromkeys(("failed", "cancelled", "seconds"), 0),
+        "total": 2,
+        "done": 1,
+        "cached": 1,
+    }
+    assert _shape(beside())["summary"]["cached"] == 2
+
+
+def test_force_makes_everything_again(beside: Batch) -> None:
+    assert beside().code == 0
+    before = _segments(beside, "180p")
+    forced = beside("--force")
+    assert forced.code == 0, forced.err
+    assert _shape(forced)["summary"]["done"] == 2
+    assert not set(_segments(beside, "180p").values()) & set(before.values())
+
+
+def test_one_bad_file_gives_exit_1_and_the_others_are_done(beside: Batch) -> None:
+    (beside.sources / "bad.mp4").write_text("no video")
+    (beside.sources / "zero.mp4").touch()
+    answer = beside()
+    assert answer.code == 1
+    report = _shape(answer)
+    assert (report["summary"]["done"], report["summary"]["failed"]) == (2, 2)
+    errors = {Path(video["source"]).name: video["error"] for video in report["videos"] if video["error"]}
+    assert errors["bad.mp4"]["code"] == "NO_MEDIA"
+    assert errors["zero.mp4"]["code"] == "SOURCE_EMPTY"
+    assert all(error["hint"] for error in errors.values())
+
+
+def test_a_changed_source_gets_a_new_ladder(beside: Batch, clip: MakeClip) -> None:
+    assert beside().code == 0
+    (beside.sources / "one.mp4").write_bytes(clip(fps="24", seconds=2).read_bytes())
+    report = _shape(beside())
+    assert (report["summary"]["done"], report["summary"]["cached"]) == (1, 1)
+    one = next(video for video in report["videos"] if video["slug"] == "one")
+    assert one["renditions"][1]["segments_total"] == 1
+    assert _shape(beside())["summary"]["cached"] == 2

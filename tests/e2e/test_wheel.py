@@ -1,0 +1,108 @@
+"""What is installed from the wheel has everything that the program reads beside its code."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+_LIST = """
+import json
+from pathlib import Path
+import tqstudio
+from tqstudio.engine.media import profiles
+from tqstudio.ui import theme
+print(json.dumps({
+    "package": str(Path(tqstudio.__file__).parent),
+    "profiles": {name: profiles.load(name).description for name in profiles.available()},
+    "themes": sorted(theme.load_themes([theme.shipped_folder()]).by_name),
+    "problems": theme.load_themes([theme.shipped_folder()]).problems,
+}))
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        timeout=120,
+    )
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    target = tmp_path_factory.mktemp("installed")
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"),
+            *("--no-index", "--no-deps", "--no-compile", "--target", str(target), str(wheel)),
+        ],
+        check=True,
+        capture_output=True,
+        timeout=120,
+    )
+    return target
+
+
+def _run(installed: Path, home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run Python outside the checkout, with the installed package before everything else."""
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=home,
+        env={**os.environ, "PYTHONPATH": str(installed), "TQSTUDIO_HOME": str(home / "home")},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_themes_and_profiles_are_in_it(installed: Path, tmp_path: Path) -> None:
+    found = json.loads(_run(installed, tmp_path, "-c", _LIST).stdout)
+    assert Path(found["package"]) == installed / "tqstudio", "it is the installed one that was asked"
+    assert set(found["profiles"]) == {"web", "fast"}
+    assert all(found["profiles"].values())
+    assert found["themes"] == sorted(path.stem for path in (ROOT / "themes").glob("*.toml"))
+    assert len(found["themes"]) >= 2
+    assert not found["problems"]
+
+
+def test_a_database_is_made_by_what_is_in_it(installed: Path, tmp_path: Path) -> None:
+    """The migrations are read as files."""
+    make = (
+        "from pathlib import Path; from tqstudio.engine.store.database import Database;"
+        " db = Database(Path('fresh.db')); db.open(); db.close()"
+    )
+    _run(installed, tmp_path, "-c", make)
+    assert (tmp_path / "fresh.db").stat().st_size > 0
+
+
+def test_the_command_runs(installed: Path, tmp_path: Path) -> None:
+    assert _run(installed, tmp_path, "-m", "tqstudio", "--version").stdout.startswith("tqstudio ")
+    names = _run(installed, tmp_path, "-m", "tqstudio", "profile", "list").stdout
+    assert "web" in names
+    assert "fast" in names
+
+
+def test_nothing_else_is_in_it(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    assert not [name for name in names if not name.startswith("tqstudio")]
+    assert not [name for name in names if "__pycache__" in name or name.endswith((".db", ".log"))]
+    assert any(name.endswith("licenses/LICENSE") for name in names)

@@ -1,0 +1,57 @@
+"""Small ladders for tests: a segment store with a few bytes per file, and the manifest that names them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tqstudio.engine.media.layout import INIT_NAME, segment_name
+from tqstudio.requests import Manifest
+
+
+@dataclass
+class Bench:
+    """A worker's output folder."""
+
+    sink: Path
+    made: list[dict[str, Any]] = field(default_factory=list)
+
+    def rendition(
+        self, name: str, settings_hash: str, *, segments: int = 3, text: str = ""
+    ) -> dict[str, Any]:
+        """Make a rendition's files; `text` goes into each."""
+        folder = self.sink / "segments" / "1" / name / settings_hash
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / INIT_NAME).write_bytes(b"init " + name.encode())
+        files = []
+        for k in range(segments):
+            content = f"{name} {settings_hash} {text} {k}".encode()
+            (folder / segment_name(k)).write_bytes(content)
+            files.append({"name": segment_name(k), "size": len(content), "duration_s": 6.0})
+        audio = name.startswith("audio")
+        made: dict[str, Any] = {
+            "name": name,
+            "kind": "audio" if audio else "video",
+            "folder": str(folder.relative_to(self.sink)),
+            "segments": files,
+            "init_size": (folder / INIT_NAME).stat().st_size,
+            "codecs": "mp4a.40.2" if audio else "avc1.64001f",
+            "width": None if audio else 640,
+            "height": None if audio else 360,
+            "frame_rate": None if audio else 29.97002997,
+            "duration_s": 6.0 * segments,
+            "average_bps": 100_000,
+            "peak_bps": 120_000,
+            "settings_hash": settings_hash,
+            "stream_key": f"key-{settings_hash}",
+            "language": "en" if audio else None,
+            "channels": 2 if audio else None,
+            "default": audio,
+        }
+        self.made.append(made)
+        return made
+
+    def manifest(self, *renditions: dict[str, Any], **more: Any) -> Manifest:
+        values = {"renditions": list(renditions or self.made), "settings_hash": "ladder", "poster": None}
+        return Manifest(**(values | more))

@@ -1,0 +1,444 @@
+"""What becomes of a file that is offered, with real files and really published ladders."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tqstudio.config import Settings
+from tqstudio.engine import publishing
+from tqstudio.engine.admission import Admission, Offer, _slug, _title
+from tqstudio.engine.media.facts import AudioTrack, SourceFacts, VideoTrack
+from tqstudio.engine.media.hashes import audio_settings_hash, settings_hash
+from tqstudio.engine.media.ladder import audio_renditions, build_ladder
+from tqstudio.engine.media.layout import segment_name
+from tqstudio.engine.media.profiles import Profile, override
+from tqstudio.engine.scheduling import RetryRules, now_us
+from tqstudio.engine.store import claims, generations, jobs, operations, outcomes, videos, workers
+from tqstudio.engine.store.claims import Claimant, Lease, Token
+from tqstudio.engine.store.database import Database
+from tqstudio.engine.store.outcomes import Failure
+from tqstudio.engine.views import place_of
+from tqstudio.errors import ErrorCode
+from tqstudio.home import Home
+from tqstudio.lifecycle import JobKind, JobStatus, Operation
+
+from .ladders import Bench
+
+FACTS = SourceFacts(
+    container="mov",
+    duration_s=18.0,
+    start_time_s=0.0,
+    bitrate=1,
+    size=1,
+    video=VideoTrack(
+        index=0,
+        codec="h264",
+        profile="High",
+        width=1280,
+        height=720,
+        coded_width=1280,
+        coded_height=720,
+        rotation=0,
+        pix_fmt="yuv420p",
+        bit_depth=8,
+        fps=Fraction(25),
+        vfr=False,
+        color_primaries=2,
+        color_transfer=2,
+        color_space=2,
+        color_range=0,
+        first_pts_s=Fraction(0),
+        duration_s=18.0,
+        own_duration=True,
+        interlaced=False,
+        bitrate=1,
+    ),
+    audio=(AudioTrack(1, "aac", 2, 48000, "en", "", True),),
+)
+
+
+class House:
+    """Admission with the workers and the publishing played by the test."""
+
+    def __init__(self, home: Home, db: Database, root: Path) -> None:
+        self.db, self.root = db, root
+        self.admission = Admission(home, Settings(), db)
+        self.out = root / "out"
+        self.web = self.admission.profile("web")
+
+    def file(self, name: str = "clip.mp4", content: bytes = b"some video") -> Path:
+        path = self.root / name
+        path.write_bytes(content)
+        return path
+
+    def offer(self, path: Path | bytes, profile: Profile | None = None, **more: Any) -> Any:
+        how = Offer(profile=profile or self.web, output_root=os.fsencode(self.out), **more)
+        return asyncio.run(self.admission.offer(os.fsencode(path), how))
+
+    def decided(self, path: Path, profile: Profile | None = None, **more: Any) -> str:
+        return str(self.offer(path, profile, **more)["decision"])
+
+    def claim(self) -> Lease:
+        def write(db: Any) -> Lease | None:
+            row = workers.ensure(db, "cpu-0", "cpu", device=None, now=now_us())
+            workers.register(
+                db,
+                row.id,
+                instance="instance",
+                pid=1,
+                pid_started=1,
+                encoder=None,
+                capabilities={},
+                metadata={},
+                now=now_us(),
+            )
+            who = Claimant(row.id, "cpu-0", "cpu", "instance")
+            return claims.claim(db, who, now=now_us(), lease_us=60_000_000, idle_gpus=0, gpu_grace_us=0)
+
+        lease = self.db.write_now(write)
+        assert lease is not None
+        return lease
+
+    def fail(self, code: ErrorCode = ErrorCode.NO_MEDIA) -> int:
+        lease = self.claim()
+        token, rules = Token(lease.job, lease.epoch, lease.instance), RetryRules(0, 0, lambda: 0)
+        self.db.write_now(outcomes.fail, token, Failure(code, "no"), now=now_us(), rules=rules, worker="w")
+        return lease.job
+
+    def publish(self, profile: Profile | None = None) -> videos.VideoRow:
+        """Do the next job: a real ladder of a few bytes, with the hashes a worker would find."""
+        profile = profile or self.web
+        lease = self.claim()
+        video = self.db.read_now(videos.get, lease.video)
+        assert video is not None
+        assert video.quick_hash is not None
+        bench = Bench(self.out / ".tqstudio" / "uuid" / str(lease.job))
+        for rung in build_ladder(FACTS, profile):
+            if not rung.skipped:
+                bench.rendition(rung.name, settings_hash(video.quick_hash, profile, rung, FACTS))
+        for audio in audio_renditions(FACTS, profile):
+            bench.rendition(audio.name, audio_settings_hash(video.quick_hash, profile, audio, FACTS))
+        number = self.db.read_now(generations.next_number, video.id)
+        published = publishing.publish(bench.sink, place_of(video), number, bench.manifest(), [], None)
+
+        def record(db: Any) -> None:
+            videos.set_facts(db, lease.video, FACTS.to_json(), quick_hash=None)
+            token = Token(lease.job, lease.epoch, lease.instance)
+            assert outcomes.complete(db, token, now=now_us(), worker="w", detail="generation")
+            generations.record(
+                db,
+                lease.video,
+                published.number,
+                settings_hash="ladder",
+                poster=None,
+                renditions=published.renditions,
+                now=now_us(),
+            )
+
+        self.db.write_now(record)
+        return video
+
+    def status(self, job: int) -> JobStatus:
+        newest = self.db.read_now(lambda db: operations.look(db, job))
+        assert newest is not None
+        return newest.status
+
+
+@pytest.fixture
+def house(home: Home, opened: Database, tmp_path: Path) -> House:
+    return House(home, opened, tmp_path)
+
+
+def test_a_new_file_is_queued(house: House) -> None:
+    result = house.offer(house.file("Käse  und_Brot.mp4"), batch="b", priority=7)
+    assert (result["decision"], result["slug"], result["error"]) == ("queued", "käse-und_brot", None)
+    spec = house.db.read_now(jobs.spec_of, result["job"])
+    assert (spec.kind, spec.profile) == (JobKind.NEW, "web")
+    assert house.status(result["job"]) is JobStatus.PENDING
+
+
+def test_held_it_waits(house: House) -> None:
+    assert house.status(house.offer(house.file(), hold=True)["job"]) is JobStatus.PAUSED
+
+
+@pytest.mark.parametrize("state", ["pending", "paused", "in_progress"])
+def test_an_open_job_is_left_alone(house: House, state: str) -> None:
+    path = house.file()
+    first = house.offer(path, hold=state == "paused")
+    if state == "in_progress":
+        house.claim()
+    again = house.offer(path, priority=9)
+    assert (again["decision"], again["job"]) == ("waiting", first["job"])
+    assert house.status(first["job"]) is JobStatus(state)
+
+
+def test_a_waiting_job_learns_what_its_file_is_now(house: House) -> None:
+    path = house.file()
+    video = house.offer(path)["video"]
+    path.write_bytes(b"another video, longer")
+    assert house.decided(path) == "waiting"
+    row = house.db.read_now(videos.get, video)
+    assert row is not None
+    assert (row.size, row.mtime_ns) == (21, path.stat().st_mtime_ns)
+    os.utime(path, ns=(5, 5))
+    assert house.decided(path) == "waiting"
+    row = house.db.read_now(videos.get, video)
+    assert row is not None
+    assert row.mtime_ns == 5, "the same bytes with another time are no change for the worker to stumble on"
+
+
+def test_what_is_published_and_unchanged_is_cached(house: House) -> None:
+    path = house.file()
+    house.offer(path)
+    video = house.publish()
+    result = house.offer(path)
+    assert (result["decision"], result["master"]) == ("cached", str(place_of(video).master))
+    os.utime(path, ns=(5, 5))
+    assert house.decided(path) == "cached", "another time, the same bytes"
+    assert house.decided(path, replace(house.web, description="another text")) == "cached"
+
+
+def test_changed_content_makes_a_new_job_and_the_old_ladder_stays(house: House) -> None:
+    path = house.file()
+    first = house.offer(path)
+    video = house.publish()
+    path.write_bytes(b"other video")
+    result = house.offer(path)
+    assert (result["decision"], result["video"], result["slug"]) == ("changed", first["video"], first["slug"])
+    assert result["job"] != first["job"]
+    assert house.db.read_now(jobs.spec_of, result["job"]).kind is JobKind.CHANGED
+    row = house.db.read_now(videos.get, first["video"])
+    assert row is not None
+    assert row.facts is None, "what was found in the old content says nothing of the new"
+    assert place_of(video).master.exists()
+    house.publish()
+    assert house.decided(path) == "cached"
+
+
+def test_one_changed_rung_dirties_one_rendition(house: House) -> None:
+    path = house.file()
+    house.offer(path)
+    video = house.publish()
+    assert video.quick_hash is not None
+    rungs = tuple(
+        replace(rung, maxrate_kbps=rung.maxrate_kbps + 1) if rung.short_side == 480 else rung
+        for rung in house.web.rungs
+    )
+    changed = replace(house.web, rungs=rungs)
+    before, after = (
+        {r.name: settings_hash(video.quick_hash, p, r, FACTS) for r in build_ladder(FACTS, p)}
+        for p in (house.web, changed)
+    )
+    assert {name for name in before if before[name] != after[name]} == {"480p"}
+    assert house.decided(path, changed) == "changed"
+
+
+def test_a_changed_setting_makes_a_new_job(house: House) -> None:
+    path = house.file()
+    house.offer(path)
+    house.publish()
+    result = house.offer(path, override(house.web, {"crf": "25"}))
+    assert result["decision"] == "changed"
+    spec = house.db.read_now(jobs.spec_of, result["job"])
+    assert spec.kind is JobKind.CHANGED
+
+
+@pytest.mark.parametrize("harm", ["segment", "master"])
+def test_a_damaged_ladder_is_made_again(house: House, harm: str) -> None:
+    path = house.file()
+    house.offer(path)
+    place = place_of(house.publish())
+    (place.generation(1) / "360p" / segment_name(0) if harm == "segment" else place.master).unlink()
+    assert house.decided(path) == "changed"
+
+
+def test_force_makes_it_again(house: House) -> None:
+    path = house.file()
+    house.offer(path)
+    house.publish()
+    result = house.offer(path, force=True)
+    assert result["decision"] == "changed"
+    assert house.db.read_now(jobs.spec_of, result["job"]).kind is JobKind.RETRANSCODE
+
+
+def test_a_failed_job_goes_again_with_the_profile_of_now(house: House) -> None:
+    path = house.file()
+    first = house.offer(path)
+    house.fail()
+    assert house.decided(path, retry_failed=False) == "failed"
+    assert house.status(first["job"]) is JobStatus.FAILED
+    result = house.offer(path, house.admission.profile("fast"), batch="again")
+    assert (result["decision"], result["job"]) == ("retried", first["job"])
+    assert house.status(first["job"]) is JobStatus.PENDING
+    assert house.db.read_now(jobs.spec_of, first["job"]).profile == "fast"
+
+
+def test_a_cancelled_job_goes_again(house: House) -> None:
+    path = house.file()
+    first = house.offer(path)
+    house.db.write_now(operations.operate, first["job"], Operation.CANCEL, now=now_us(), actor="test")
+    assert house.decided(path) == "retried"
+    assert house.status(first["job"]) is JobStatus.PENDING
+
+
+def test_a_failed_file_that_changed_gets_a_new_job(house: House) -> None:
+    path = house.file()
+    first = house.offer(path)
+    house.fail()
+    path.write_bytes(b"mended video")
+    result = house.offer(path, retry_failed=False)
+    assert result["decision"] == "queued"
+    assert result["job"] != first["job"]
+
+
+def test_an_older_job_that_was_retried_is_the_one_that_waits(house: House) -> None:
+    path = house.file()
+    first = house.offer(path)
+    house.fail()
+    path.write_bytes(b"mended video")
+    second = house.offer(path)
+    house.fail()
+    house.db.write_now(operations.operate, first["job"], Operation.RETRY, now=now_us(), actor="test")
+    again = house.offer(path)
+    assert (again["decision"], again["job"]) == ("waiting", first["job"])
+    assert house.status(second["job"]) is JobStatus.FAILED
+
+
+def test_a_failed_retranscode_leaves_the_ladder_cached(house: House) -> None:
+    path = house.file()
+    house.offer(path)
+    house.publish()
+    house.offer(path, force=True)
+    house.fail()
+    assert house.decided(path) == "cached"
+
+
+def test_one_source_may_have_two_outputs(house: House, tmp_path: Path) -> None:
+    path = house.file()
+    first = house.offer(path)
+    house.out = tmp_path / "elsewhere"
+    second = house.offer(path)
+    assert second["decision"] == "queued"
+    assert second["video"] != first["video"]
+    assert second["slug"] == first["slug"]
+
+
+# What is not taken
+
+
+def rejected(house: House, path: Path | bytes) -> Any:
+    result = house.offer(path)
+    assert result["decision"] == "rejected"
+    assert (result["video"], result["job"]) == (None, None)
+    assert house.db.read_now(lambda db: videos.page(db, after=0, limit=9)) == []
+    return result["error"]
+
+
+def test_a_missing_file(house: House, tmp_path: Path) -> None:
+    error = rejected(house, tmp_path / "none.mp4")
+    assert error["code"] == "SOURCE_MISSING"
+    assert str(tmp_path / "none.mp4") in error["message"]
+
+
+def test_a_broken_link(house: House, tmp_path: Path) -> None:
+    (tmp_path / "link.mp4").symlink_to(tmp_path / "none.mp4")
+    assert rejected(house, tmp_path / "link.mp4")["code"] == "SOURCE_MISSING"
+
+
+def test_an_empty_file(house: House) -> None:
+    assert rejected(house, house.file(content=b""))["code"] == "SOURCE_EMPTY"
+
+
+def test_a_folder(house: House, tmp_path: Path) -> None:
+    error = rejected(house, tmp_path)
+    assert error["code"] == "UNSUPPORTED"
+    assert "tqstudio folder add" in error["hint"]
+
+
+def test_a_fifo_is_not_waited_for(house: House, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo.mp4")
+    assert rejected(house, tmp_path / "fifo.mp4")["code"] == "UNSUPPORTED"
+
+
+def test_a_path_through_a_file(house: House) -> None:
+    assert rejected(house, house.file() / "x.mp4")["code"] == "SOURCE_MISSING"
+
+
+def test_a_relative_path(house: House) -> None:
+    assert rejected(house, b"clip.mp4")["code"] == "BAD_REQUEST"
+
+
+def test_a_name_that_is_too_long(house: House, tmp_path: Path) -> None:
+    assert rejected(house, tmp_path / ("x" * 300))["code"] == "SOURCE_UNREADABLE"
+
+
+def test_a_file_without_permission(house: House) -> None:
+    path = house.file()
+    path.chmod(0)
+    if os.getuid():
+        assert rejected(house, path)["code"] == "PERMISSION"
+        return
+    # Root reads everything; without its capabilities it is as anybody.
+    code = (
+        "import asyncio, os, sys\n"
+        "from pathlib import Path\n"
+        "from tqstudio.config import Settings\n"
+        "from tqstudio.engine.admission import Admission, Offer\n"
+        "from tqstudio.engine.store.database import Database\n"
+        "from tqstudio.home import Home\n"
+        "home = Home(Path(sys.argv[2]))\n"
+        "home.create()\n"
+        "db = Database(home.database)\n"
+        "db.open()\n"
+        "admission = Admission(home, Settings(), db)\n"
+        "how = Offer(admission.profile('web'), b'/out')\n"
+        "print(asyncio.run(admission.offer(os.fsencode(sys.argv[1]), how))['error']['code'])\n"
+        "db.close()\n"
+    )
+    drop = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"]
+    command = [*drop, sys.executable, "-c", code, str(path), str(path.parent / "other")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "PERMISSION\n", done.stderr
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("path", "slug"),
+    [
+        (b"/in/My Holiday 2024.mp4", "my-holiday-2024"),
+        ("/in/Ünïcödé — ﬁn.mkv".encode(), "ünïcödé-fin"),
+        (b"/in/-y.mp4", "y"),
+        (b"/in/%03d.mp4", "03d"),
+        (b"/in/[red]x.mp4", "red-x"),
+        (b"/in/caf\xe9.mp4", "caf"),
+        (b"/in/\xff\xfe.mp4", ""),
+        ("/in/😀.mp4".encode(), ""),
+        ("/in/a℀b.mp4".encode(), "aa-cb"),
+        (b"/in/.tqstudio.mp4", "tqstudio"),
+        (b"/in/..", ""),
+    ],
+)
+def test_slugs(path: bytes, slug: str) -> None:
+    assert _slug(path) == slug
+
+
+def test_a_long_name_makes_a_short_slug() -> None:
+    slug = _slug(b"/in/" + "é".encode() * 200 + b".mp4")
+    assert slug == "é" * 40
+    assert len(slug.encode()) <= 80
+
+
+def test_titles() -> None:
+    assert _title(b"/in/My_Holiday  2024.mp4") == "My Holiday 2024"
+    assert _title(b"/in/\x1b\x07.mp4") == "untitled"

@@ -1,0 +1,654 @@
+"""The API over its real socket, as clients and workers meet it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from conftest import LiveSupervisor, MakeSupervisor, until
+from tqstudio import client, sources
+from tqstudio.errors import ErrorCode, TqError
+
+from .conftest import Desk
+
+BIG = 10**30
+
+
+def error_of(answer: tuple[int, Any], status: int) -> dict[str, str]:
+    assert answer[0] == status, answer
+    error: dict[str, str] = answer[1]["error"]
+    assert set(error) == {"code", "message", "hint"}
+    assert all(error.values()), error
+    return error
+
+
+# Errors have one shape
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "code"),
+    [
+        ("POST", "/v1/videos", b"{not json", 400, "BAD_REQUEST"),
+        ("POST", "/v1/videos", b"\xff\xfe", 400, "BAD_REQUEST"),
+        ("POST", "/v1/videos", b"", 400, "BAD_REQUEST"),
+        ("POST", "/v1/videos", [], 400, "BAD_REQUEST"),
+        ("POST", "/v1/videos", {"paths_b64": []}, 400, "BAD_REQUEST"),
+        ("POST", "/v1/videos", {"paths_b64": ["!"]}, 400, "BAD_REQUEST"),
+        ("POST", "/v1/videos", {"paths_b64": ["L3g="], "prioritaet": 1}, 400, "BAD_REQUEST"),
+        ("POST", "/v1/videos", {"paths_b64": ["L3g="], "profile": "none-such"}, 400, "BAD_CONFIG"),
+        ("POST", "/v1/videos", {"paths_b64": ["L3g="], "overrides": {"none": "1"}}, 400, "BAD_CONFIG"),
+        ("POST", "/v1/videos", {"paths_b64": ["L3g="], "output_b64": "eA=="}, 400, "BAD_REQUEST"),
+        ("GET", "/v1/videos/4711", None, 404, "NOT_FOUND"),
+        ("GET", "/v1/jobs/4711", None, 404, "NOT_FOUND"),
+        ("GET", "/v1/jobs/x", None, 400, "BAD_REQUEST"),
+        ("GET", f"/v1/jobs/{BIG}", None, 404, "NOT_FOUND"),
+        ("GET", f"/v1/videos/{BIG}", None, 400, "BAD_REQUEST"),
+        ("GET", "/v1/jobs/4711/log", None, 404, "NOT_FOUND"),
+        ("GET", "/v1/jobs?after=bm8%3D", None, 400, "BAD_REQUEST"),
+        ("GET", "/v1/jobs?before=WzFd", None, 400, "BAD_REQUEST"),
+        ("GET", "/v1/jobs?limit=0", None, 400, "BAD_REQUEST"),
+        ("GET", "/v1/jobs?limit=501", None, 400, "BAD_REQUEST"),
+        ("GET", "/v1/jobs?sort=size", None, 400, "BAD_REQUEST"),
+        ("GET", "/v1/jobs?status=running", None, 400, "BAD_REQUEST"),
+        ("GET", f"/v1/jobs?around={BIG}", None, 400, "BAD_REQUEST"),
+        ("GET", f"/v1/events?after={BIG}", None, 400, "BAD_REQUEST"),
+        ("GET", "/v1/events?since=yesterday", None, 400, "BAD_REQUEST"),
+        ("POST", "/v1/jobs/actions", {"operation": "explode", "ids": [1]}, 400, "BAD_REQUEST"),
+        ("POST", "/v1/jobs/actions", {"operation": "pause", "ids": [BIG]}, 400, "BAD_REQUEST"),
+        ("POST", "/v1/workers/none/disable", None, 404, "NOT_FOUND"),
+        ("POST", "/v1/workers/cpu-0/explode", None, 404, "NOT_FOUND"),
+        ("POST", "/v1/workers", {"name": "a/b"}, 400, "BAD_REQUEST"),
+        ("POST", "/v1/workers", {"name": "cpu-0"}, 409, "REFUSED"),
+        ("DELETE", "/v1/folders/4711", None, 404, "NOT_FOUND"),
+        ("PATCH", "/v1/folders/4711", {}, 404, "NOT_FOUND"),
+        ("POST", "/v1/folders", {"path_b64": "L25vd2hlcmU="}, 400, "SOURCE_MISSING"),
+        ("GET", "/v1/nothing", None, 404, "NOT_FOUND"),
+        ("GET", "/", None, 404, "NOT_FOUND"),
+        ("DELETE", "/v1/status", None, 405, "BAD_REQUEST"),
+    ],
+)
+def test_errors(standing: LiveSupervisor, method: str, path: str, body: Any, status: int, code: str) -> None:
+    assert error_of(standing.raw(method, path, body), status)["code"] == code
+
+
+@pytest.mark.parametrize("header", [None, "Bearer", "Bearer wrong", "Basic x", "Bearer \xff"])
+@pytest.mark.parametrize("path", ["register", "claim", "heartbeat", "jobs/1/progress", "jobs/1/complete"])
+def test_a_worker_needs_its_token(standing: LiveSupervisor, path: str, header: str | None) -> None:
+    headers = {"Authorization": header} if header else {}
+    answer = standing.raw("POST", f"/v1/worker/{path}", {}, headers=headers)
+    assert error_of(answer, 401)["code"] == "UNAUTHORIZED"
+
+
+def test_a_new_token_ends_the_one_before(standing: LiveSupervisor) -> None:
+    first = standing.worker("twice")
+    first.register()
+    second = standing.worker("twice")
+    assert error_of(first.post("claim", instance=first.instance), 401)["code"] == "UNAUTHORIZED"
+    second.register()
+
+
+def test_too_much_metadata_is_refused(standing: LiveSupervisor) -> None:
+    body = {"instance": "instance", "pid": 1, "pid_started": 1, "metadata": {"x": "y" * 10_001}}
+    assert "metadata" in error_of(standing.worker("fat").post("register", **body), 400)["message"]
+
+
+@pytest.mark.parametrize("number", ["Infinity", "NaN", "1e999"])
+def test_numbers_that_are_none(desk: Desk, number: str) -> None:
+    worker, job = desk.running()
+    body = (
+        f'{{"instance": "{worker.instance}", "epoch": 1, "step": "probe", "progress": 1, "speed": {number}}}'
+    )
+    answer = desk.live.raw(
+        "POST",
+        f"/v1/worker/jobs/{job['job']}/progress",
+        body.encode(),
+        headers={"Authorization": f"Bearer {worker.token}"},
+    )
+    assert error_of(answer, 400)["code"] == "BAD_REQUEST"
+    desk.live.send(client.status())
+
+
+# The door
+
+
+def test_the_socket_is_for_its_owner_alone(standing: LiveSupervisor) -> None:
+    found = standing.home.socket.stat()
+    assert stat.S_ISSOCK(found.st_mode)
+    assert stat.S_IMODE(found.st_mode) == 0o600
+    assert not [path for path in standing.home.root.iterdir() if path.name.startswith(".")]
+
+
+def test_the_schema_is_served(standing: LiveSupervisor) -> None:
+    status, schema = standing.raw("GET", "/openapi.json")
+    assert status == 200
+    described = {(verb.upper(), path) for path, verbs in schema["paths"].items() for verb in verbs}
+    assert {
+        ("POST", "/v1/worker/claim"),
+        ("POST", "/v1/worker/jobs/{job}/complete"),
+        ("GET", "/v1/jobs"),
+        ("POST", "/v1/jobs/actions"),
+        ("GET", "/v1/events/stream"),
+        ("POST", "/v1/shutdown"),
+    } <= described
+
+
+def test_nothing_listens_on_the_network(standing: LiveSupervisor) -> None:
+    for process in standing.processes():
+        assert process.net_connections(kind="inet") == []
+
+
+def test_a_second_supervisor_is_refused_by_the_lock(standing: LiveSupervisor) -> None:
+    """The command says “already up”; the engine itself, when two race, refuses."""
+    code = (
+        "import sys\n"
+        "from tqstudio.config import load_settings\n"
+        "from tqstudio.engine import supervisor\n"
+        "from tqstudio.errors import TqError\n"
+        "from tqstudio.home import current_home\n"
+        "home = current_home()\n"
+        "try:\n"
+        "    supervisor.run(home, load_settings(home))\n"
+        "except TqError as error:\n"
+        "    sys.exit(f'{error.code}: {error.message}')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=standing.environment, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"ALREADY_RUNNING: a supervisor (pid {standing.process.pid}) runs in")
+    standing.send(client.status())
+
+
+def test_up_when_already_up_says_so(standing: LiveSupervisor) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tqstudio", "up"],
+        env=standing.environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0
+    assert f"pid {standing.process.pid}" in done.stdout
+
+
+def test_of_many_that_start_at_once_one_remains(make_supervisor: MakeSupervisor) -> None:
+    first = make_supervisor()
+    first.home.create()
+    racers = [
+        subprocess.Popen(
+            [sys.executable, "-m", "tqstudio", "up"],
+            env=first.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        for _ in range(3)
+    ]
+    try:
+        until(lambda: sum(r.poll() is not None for r in racers) == 2, "all but one have ended", 60)
+        for racer in racers:
+            if racer.poll() is not None:
+                _, said = racer.communicate()
+                assert racer.returncode in (0, 4)
+                assert racer.returncode == 0 or b"ALREADY_RUNNING" in said
+        [left] = [racer for racer in racers if racer.poll() is None]
+        assert until(lambda: _pid_that_answers(first), "one answers") == left.pid
+        first.send(client.shutdown())
+        assert left.wait(30) == 0
+        until(lambda: not first.processes(), "no process is left")
+    finally:
+        for racer in racers:
+            if racer.poll() is None:
+                racer.kill()
+            racer.communicate()
+
+
+def _pid_that_answers(live: LiveSupervisor) -> int | None:
+    try:
+        return live.send(client.status())["supervisor"]["pid"]
+    except TqError:
+        return None
+
+
+def test_the_end_leaves_nothing(make_supervisor: MakeSupervisor) -> None:
+    live = make_supervisor().start()
+    until(lambda: len(live.processes()) == 2, "the worker is there")
+    assert live.stop() == 0
+    assert not live.home.socket.exists()
+    with pytest.raises(TqError) as caught:
+        live.send(client.status())
+    assert caught.value.code is ErrorCode.NO_SUPERVISOR
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_like_a_command(make_supervisor: MakeSupervisor, number: signal.Signals) -> None:
+    live = make_supervisor().start()
+    with socket.socket(socket.AF_UNIX) as idle:
+        # A client that never asks anything must not hold it up.
+        idle.connect(str(live.home.socket))
+        live.process.send_signal(number)
+        assert live.process.wait(30) == 0
+    live.stop()
+
+
+def test_a_killed_supervisor_takes_its_workers_along_and_its_home_goes_on(
+    make_supervisor: MakeSupervisor, tmp_path: Path
+) -> None:
+    live = make_supervisor().start()
+    live.send(client.worker_action("cpu-0", "disable"))
+    desk = Desk(live, tmp_path)
+    worker, job = desk.running()
+    live.kill()
+    until(lambda: not live.processes(), "its worker is gone")
+    assert live.home.socket.exists(), "a stale socket is left"
+    again = make_supervisor().start()
+    row = again.send(client.job(job["job"]))
+    assert (row["status"], row["attempts"], row["crashes"]) == ("pending", 0, 0), "nobody's fault"
+    assert row["events"][0]["trigger"] == "requeued:supervisor"
+    assert (
+        again.raw("POST", "/v1/worker/claim", {}, headers={"Authorization": f"Bearer {worker.token}"})[0]
+        == 401
+    )
+    names = {w["name"]: w for w in again.send(client.workers())["workers"]}
+    assert names["cpu-0"]["enabled"] is False, "intent outlives the supervisor"
+    assert names[worker.name]["status"] == "offline"
+
+
+def test_a_killed_worker_is_replaced(supervisor: LiveSupervisor) -> None:
+    def pid() -> int | None:
+        [row] = supervisor.send(client.workers())["workers"]
+        return row["pid"] if row["status"] == "idle" else None
+
+    first = until(pid, "the worker is idle")
+    psutil.Process(first).kill()
+    second = until(lambda: (now := pid()) != first and now, "another one is idle")
+    assert second != first
+    triggers = [e["trigger"] for e in supervisor.send(client.events())["events"]]
+    assert triggers == ["worker_registered", "worker_ended", "worker_registered"]
+
+
+# Jobs and people
+
+
+def test_status_has_what_a_header_shows(standing: LiveSupervisor) -> None:
+    status = standing.send(client.status())
+    assert set(status["jobs"]) == {"pending", "in_progress", "paused", "done", "failed", "cancelled"}
+    assert status["supervisor"]["pid"] == standing.process.pid
+    assert status["supervisor"]["home"] == str(standing.home.root)
+    worker = next(w for w in status["workers"] if w["name"] == "cpu-0")
+    assert (worker["kind"], worker["status"]) == ("cpu", "disabled")
+    [disk] = status["disk"]
+    assert disk["free"] <= disk["total"]
+    assert disk["reserve"] == 1_000_000
+
+
+def test_the_operations_through_the_door(desk: Desk) -> None:
+    job = desk.job()
+    for operation, status in (
+        ("pause", "paused"),
+        ("resume", "pending"),
+        ("cancel", "cancelled"),
+        ("retry", "pending"),
+        ("delete", "pending"),
+        ("undelete", "pending"),
+    ):
+        [result] = desk.act(operation, job)
+        assert (result["ok"], result["status"], result["error"]) == (True, status, None), operation
+    [refused] = desk.act("retranscode", job)
+    assert not refused["ok"]
+    assert refused["error"]["code"] == "REFUSED"
+    assert refused["error"]["message"] == f"job {job} is still waiting; use cancel to take it back"
+
+
+def test_one_refusal_stops_no_other_job(desk: Desk) -> None:
+    first, second = desk.job(), desk.job()
+    desk.act("cancel", first)
+    results = desk.act("pause", first, 4711, second)
+    assert [result["ok"] for result in results] == [False, False, True]
+    assert results[1]["error"]["code"] == "NOT_FOUND"
+    assert desk.show(second)["status"] == "paused"
+
+
+def test_priority_by_value_and_by_step(desk: Desk) -> None:
+    job = desk.job(priority=3)
+    desk.act("priority", job, delta=4)
+    assert desk.show(job)["priority"] == 7
+    desk.act("priority", job, priority=-2)
+    assert desk.show(job)["priority"] == -2
+
+
+def test_an_action_with_a_key_is_done_once(desk: Desk) -> None:
+    job = desk.job(priority=0)
+    first = desk.act("priority", job, delta=1, idempotency_key=f"up-{job}")
+    second = desk.act("priority", job, delta=1, idempotency_key=f"up-{job}")
+    assert first == second
+    assert desk.show(job)["priority"] == 1
+
+
+def test_an_add_with_a_key_is_done_once(desk: Desk) -> None:
+    path = desk.file()
+    key = f"add-{path}"[-100:]
+    call = client.add([sources.encode(path)], idempotency_key=key)
+    first = desk.live.send(call)
+    assert first["results"][0]["decision"] == "queued"
+    assert desk.live.send(call) == first
+    [again] = desk.add(path)
+    assert again["decision"] == "waiting"
+
+
+def test_a_key_of_an_add_is_not_that_of_an_action(desk: Desk) -> None:
+    path, key = desk.file(), "one key for two"
+    job = desk.live.send(client.add([sources.encode(path)], idempotency_key=key))["results"][0]["job"]
+    [result] = desk.act("pause", job, idempotency_key=key)
+    assert (result["job"], result["status"]) == (job, "paused")
+
+
+def test_an_add_that_is_repeated_while_it_runs_is_done_once(desk: Desk) -> None:
+    paths = [sources.encode(desk.file()) for _ in range(30)]
+    answers: list[Any] = []
+    call = client.add(paths, idempotency_key=f"both-{paths[0]}"[-100:])
+    threads = [threading.Thread(target=lambda: answers.append(desk.live.send(call))) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers[0] == answers[1] == answers[2]
+    assert {result["decision"] for result in answers[0]["results"]} == {"queued"}
+
+
+def test_a_page_of_jobs(desk: Desk) -> None:
+    made = [desk.job(batch="a-page") for _ in range(5)]
+    first = desk.live.send(client.jobs(batch="a-page", limit=2))
+    second = desk.live.send(client.jobs(batch="a-page", limit=2, after=first["after"]))
+    assert [row["id"] for row in first["jobs"] + second["jobs"]] == made[:4]
+    back = desk.live.send(client.jobs(batch="a-page", limit=2, before=second["before"]))
+    assert back["jobs"] == first["jobs"]
+    around = desk.live.send(client.jobs(batch="a-page", limit=3, around=made[2]))
+    assert [row["id"] for row in around["jobs"]] == made[1:4]
+    batch = desk.live.send(client.batch("a-page"))
+    assert batch["counts"] == {"pending": 5}
+
+
+def test_a_name_is_shown_escaped_and_given_exactly(desk: Desk) -> None:
+    path = desk.file(b"caf\xe9\n[red].mp4")
+    [result] = desk.add(path)
+    assert result["path"].endswith("caf\\xe9\\n[red].mp4")
+    assert sources.decode(result["path_b64"]) == os.fsencode(path)
+    row = desk.show(result["job"])
+    assert row["name"] == "caf\\xe9\\n[red].mp4"
+    assert sources.decode(row["video_view"]["path_b64"]) == os.fsencode(path)
+
+
+def test_a_deleted_job_is_off_the_list(desk: Desk) -> None:
+    job = desk.job(batch="deleted ones")
+    desk.act("delete", job)
+    assert desk.live.send(client.jobs(batch="deleted ones"))["jobs"] == []
+    [row] = desk.live.send(client.jobs(batch="deleted ones", deleted=True))["jobs"]
+    assert (row["id"], row["deleted_at"] is not None) == (job, True)
+    [result] = desk.act("retranscode", job)
+    assert "is deleted; undelete it first" in result["error"]["message"]
+
+
+# Gates and intent
+
+
+def test_pausing_the_queue_changes_no_job(desk: Desk) -> None:
+    job, worker = desk.job(priority=1000), desk.worker()
+    before = desk.show(job)
+    gate = desk.live.send(client.pause_queue("for the night"))
+    assert (gate["kind"], gate["reason"]) == ("user", "for the night")
+    desk.live.send(client.pause_queue("again"))
+    assert worker.claim() is None
+    assert desk.show(job) == before
+    assert [g["kind"] for g in desk.live.send(client.status())["gates"]] == ["user"]
+    assert desk.live.send(client.resume_queue()) == {"resumed": True}
+    assert desk.live.send(client.resume_queue()) == {"resumed": False}
+    assert worker.claim()["job"] == job
+
+
+def waiting_claim(worker: Any) -> tuple[threading.Thread, list[Any]]:
+    answers: list[Any] = []
+    thread = threading.Thread(target=lambda: answers.append(worker.claim(wait_s=20)))
+    thread.start()
+    return thread, answers
+
+
+@pytest.mark.parametrize("what", ["add", "resume", "gate", "enable", "release"])
+def test_a_waiting_claim_is_woken(desk: Desk, what: str) -> None:
+    worker = desk.worker()
+    wake: Any
+    if what == "add":
+        wake = desk.job
+    elif what == "resume":
+        job = desk.job(hold=True)
+        wake = lambda: desk.act("resume", job)  # noqa: E731
+    elif what == "gate":
+        desk.live.send(client.pause_queue())
+        desk.job()
+        wake = lambda: desk.live.send(client.resume_queue())  # noqa: E731
+    elif what == "enable":
+        desk.live.send(client.worker_action(worker.name, "disable"))
+        desk.job()
+        wake = lambda: desk.live.send(client.worker_action(worker.name, "enable"))  # noqa: E731
+    else:
+        other, held = desk.running()
+        wake = lambda: other.tell(  # noqa: E731
+            f"jobs/{held['job']}/release", epoch=held["epoch"], reason="shutdown"
+        )
+    thread, answers = waiting_claim(worker)
+    # A claim that already waits is what is woken: its worker is known to the event stream by then or not at
+    # all, so the only sign is that the thread still runs when the queue changes.
+    assert thread.is_alive()
+    wake()
+    thread.join(15)
+    assert not thread.is_alive()
+    assert answers[0] is not None
+
+
+def test_a_disabled_worker_stays_so(desk: Desk) -> None:
+    worker = desk.worker()
+    desk.job(priority=1000)
+    view = desk.live.send(client.worker_action(worker.name, "disable"))
+    assert (view["enabled"], view["status"]) == (False, "disabled")
+    worker.tell("heartbeat", jobs=[])
+    worker.register()
+    assert worker.claim() is None
+    view = desk.live.send(client.worker_action(worker.name, "drain"))
+    view = desk.live.send(client.worker_action(worker.name, "enable"))
+    assert (view["enabled"], view["draining"]) == (True, False)
+    assert worker.claim() is not None
+
+
+def test_a_draining_worker_ends_its_job_and_takes_no_more(desk: Desk) -> None:
+    worker, job = desk.running()
+    desk.job()
+    desk.live.send(client.worker_action(worker.name, "drain"))
+    answer = worker.tell(f"jobs/{job['job']}/fail", epoch=job["epoch"], code="NO_MEDIA", text="no")
+    assert answer["status"] == "failed"
+    assert worker.claim() is None
+
+
+def test_a_worker_that_was_only_announced_is_not_there(desk: Desk) -> None:
+    name = "announced-only"
+    desk.live.worker(name)
+    row = next(w for w in desk.live.send(client.workers())["workers"] if w["name"] == name)
+    assert row["status"] == "offline"
+    assert row["note"]
+
+
+# Workers
+
+
+def test_a_claim_says_all_a_worker_needs(desk: Desk) -> None:
+    path = desk.file(content=b"twelve bytes")
+    [result] = desk.add(path, priority=1000)
+    worker = desk.worker()
+    job = worker.claim()
+    assert (job["job"], job["epoch"], job["attempt"], job["kind"]) == (result["job"], 1, 1, "new")
+    assert sources.decode(job["source"]["path_b64"]) == os.fsencode(path)
+    assert (job["source_size"], job["source_mtime_ns"]) == (12, path.stat().st_mtime_ns)
+    assert job["profile"]["name"] == "web"
+    assert (job["kept"], job["requested"]) == ({}, None)
+    sink = Path(os.fsdecode(sources.decode(job["sink"]["path_b64"])))
+    assert sink.parent.parent == desk.live.home.output
+    assert job["log"] == str(desk.live.home.job_logs(job["job"]) / "1.log")
+
+
+def test_a_claim_whose_answer_was_lost_is_given_again(desk: Desk) -> None:
+    worker, first = desk.running()
+    desk.job(priority=1000)
+    assert worker.claim() == first
+
+
+def test_a_claim_cut_off_after_the_commit_is_given_again(desk: Desk) -> None:
+    """The connection ends when the claim is in the database; the answer never arrives."""
+    worker = desk.worker()
+    job = desk.job(priority=1000)
+    body = f'{{"instance": "{worker.instance}", "wait_s": 5}}'.encode()
+    request = (
+        b"POST /v1/worker/claim HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        b"Authorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s" % (worker.token.encode(), len(body), body)
+    )
+    with socket.socket(socket.AF_UNIX) as line:
+        line.connect(str(desk.live.home.socket))
+        line.sendall(request)
+        until(lambda: desk.show(job)["status"] == "in_progress", "the claim is committed")
+        # Nothing was read: for the worker the answer is lost.
+    again = worker.claim()
+    assert (again["job"], again["epoch"]) == (job, 1)
+    row = desk.show(job)
+    assert [attempt["epoch"] for attempt in row["attempts_log"]] == [1]
+    assert [e["trigger"] for e in row["events"]] == ["claim", "create"]
+
+
+def test_nothing_is_claimed_for_one_who_hung_up(desk: Desk) -> None:
+    gone, there = desk.worker(), desk.worker()
+    body = f'{{"instance": "{gone.instance}", "wait_s": 30}}'.encode()
+    with socket.socket(socket.AF_UNIX) as line:
+        line.connect(str(desk.live.home.socket))
+        line.sendall(
+            b"POST /v1/worker/claim HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            b"Authorization: Bearer %s\r\nContent-Length: %d\r\n\r\n%s"
+            % (gone.token.encode(), len(body), body)
+        )
+        assert there.claim() is None
+    there.tell("heartbeat")
+    job = desk.job(priority=1000)
+    assert there.claim(wait_s=5)["job"] == job
+
+
+def test_a_stale_instance_is_told_that_it_is(desk: Desk) -> None:
+    worker = desk.worker()
+    desk.job(priority=1000)
+    old, worker.instance = worker.instance, "a-new-instance"
+    worker.register()
+    assert error_of(worker.post("claim", instance=old), 409)["code"] == "LOST_LEASE"
+    assert worker.claim() is not None
+
+
+def report(worker: Any, job: Any, progress: float, **more: Any) -> Any:
+    return worker.tell(
+        f"jobs/{job['job']}/progress", epoch=job["epoch"], step="transcode", progress=progress, **more
+    )
+
+
+def test_progress_is_shown_and_answers_with_what_was_asked(desk: Desk) -> None:
+    worker, job = desk.running()
+    rendition = {"name": "360p", "status": "in_progress", "progress": 40.0, "segments_done": 2, "speed": 2.0}
+    answer = report(worker, job, 40.0, speed=2.0, eta_s=9.0, renditions=[rendition], argv=[["ffmpeg"]])
+    assert answer == {"control": "none"}
+    row = desk.show(job["job"])
+    assert (row["word"], row["step"], row["progress"], row["speed"]) == ("running", "transcode", 40, 2)
+    assert row["renditions"][0]["segments_done"] == 2
+    assert row["attempts_log"][0]["argv"] == [["ffmpeg"]]
+    report(worker, job, 30.0)
+    assert desk.show(job["job"])["progress"] == 40, "it never goes back"
+    [result] = desk.act("pause", job["job"])
+    assert (result["status"], result["word"]) == ("in_progress", "pausing…")
+    assert report(worker, job, 41.0) == {"control": "pause"}
+    beat = worker.tell("heartbeat", jobs=[{"job": job["job"], "epoch": job["epoch"]}])
+    assert (beat["controls"], beat["lost"]) == ({str(job["job"]): "pause"}, [])
+    answer = worker.tell(f"jobs/{job['job']}/release", epoch=job["epoch"], reason="pause")
+    assert answer == {"job": job["job"], "status": "paused"}
+    row = desk.show(job["job"])
+    assert (row["status"], row["progress"], row["renditions"][0]["status"]) == ("paused", 41, "pending")
+
+
+def test_outcomes_are_repeated(desk: Desk) -> None:
+    worker, job = desk.running()
+    end = {"epoch": job["epoch"], "code": "NO_MEDIA", "text": "no video in it"}
+    first = worker.tell(f"jobs/{job['job']}/fail", **end)
+    assert worker.tell(f"jobs/{job['job']}/fail", **end) == first
+    row = desk.show(job["job"])
+    assert (row["status"], row["error"]["code"], row["error"]["message"]) == (
+        "failed",
+        "NO_MEDIA",
+        "no video in it",
+    )
+    assert row["error"]["log"] == str(desk.live.home.job_logs(job["job"]) / "1.log")
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("progress", {"step": "probe", "progress": 1}),
+        ("fail", {"code": "NO_MEDIA", "text": "x"}),
+        ("release", {"reason": "shutdown"}),
+        ("complete", {"manifest": {"renditions": [], "settings_hash": "x"}}),
+    ],
+)
+def test_a_wrong_token_changes_nothing(desk: Desk, path: str, body: dict[str, Any]) -> None:
+    worker, job = desk.running()
+    before = desk.show(job["job"])
+    for wrong in ({"epoch": 7}, {"epoch": job["epoch"], "instance": "another-one"}):
+        answer = worker.post(f"jobs/{job['job']}/{path}", **({"instance": worker.instance} | body | wrong))
+        assert error_of(answer, 409)["code"] == "LOST_LEASE"
+    answer = worker.post(f"jobs/4711/{path}", **({"instance": worker.instance, "epoch": 1} | body))
+    assert error_of(answer, 404)["code"] == "NOT_FOUND"
+    assert desk.show(job["job"]) == before
+
+
+def test_a_beat_for_what_is_not_held_says_so(desk: Desk) -> None:
+    worker, job = desk.running()
+    beats = [{"job": job["job"], "epoch": 9}, {"job": 4711, "epoch": 1}]
+    answer = worker.tell("heartbeat", jobs=beats)
+    assert (answer["controls"], answer["lost"]) == ({}, [job["job"], 4711])
+
+
+def test_a_lease_without_beats_runs_out(make_supervisor: MakeSupervisor, tmp_path: Path) -> None:
+    live = make_supervisor(
+        TQSTUDIO_LEASE_S="1.5", TQSTUDIO_SCAN_S="0.2", TQSTUDIO_HEARTBEAT_S="0.2", TQSTUDIO_MAX_CRASHES="2"
+    ).start()
+    live.send(client.worker_action("cpu-0", "disable"))
+    desk = Desk(live, tmp_path)
+    silent, lost = desk.running()
+    beating, kept = desk.running()
+
+    def beat_until_lost() -> bool:
+        beating.tell("heartbeat", jobs=[{"job": kept["job"], "epoch": kept["epoch"]}])
+        return bool(desk.show(lost["job"])["status"] == "pending")
+
+    until(beat_until_lost, "the silent worker's job is taken back")
+    row = desk.show(lost["job"])
+    assert (row["crashes"], row["error"]["code"], row["claim"]) == (1, "WORKER_LOST", "retrying")
+    assert row["events"][0]["trigger"] == "requeued:stale"
+    late = silent.post(
+        f"jobs/{lost['job']}/fail", instance=silent.instance, epoch=1, code="NO_MEDIA", text="x"
+    )
+    assert error_of(late, 409)["code"] == "LOST_LEASE"
+    assert desk.show(kept["job"])["status"] == "in_progress"
+    assert silent.claim()["epoch"] == 2
+    until(lambda: beat_until_lost() or desk.show(lost["job"])["status"] == "failed", "it is poison")
+    row = desk.show(lost["job"])
+    assert (row["status"], row["error"]["code"], row["error"]["exhausted"]) == ("failed", "POISON", True)

@@ -1,0 +1,236 @@
+"""Small parts of the engine by themselves: backoff, the live board, the lock, the pool's patience."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tqstudio.engine import lock, pool
+from tqstudio.engine.live import Beat, LiveBoard, LiveJob
+from tqstudio.engine.maintenance import free_bytes
+from tqstudio.engine.pool import Identities
+from tqstudio.engine.scheduling import RetryRules, judge_failure, judge_loss
+from tqstudio.engine.store.claims import Token
+from tqstudio.engine.store.progress import RenditionRow
+from tqstudio.engine.views import iso, parse_time
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.home import Home
+from tqstudio.lifecycle import Control, Trigger
+
+# When a job runs again
+
+
+@pytest.mark.parametrize(("failures", "seconds"), [(1, 30), (2, 60), (3, 120), (5, 480), (6, 600), (99, 600)])
+def test_the_backoff_doubles_up_to_its_bound(failures: int, seconds: float) -> None:
+    for jitter, factor in ((0.0, 0.9), (0.5, 1.0), (1.0, 1.1)):
+        rules = RetryRules(30, 600, lambda jitter=jitter: jitter)  # type: ignore[misc]
+        assert rules.wait_s(failures) == pytest.approx(seconds * factor)
+
+
+@given(
+    code=st.sampled_from(list(ErrorCode)),
+    maximum=st.integers(1, 5),
+    used=st.integers(0, 4),
+    crashes=st.integers(0, 4),
+)
+def test_a_verdict_keeps_the_counters_in_their_bounds(
+    code: ErrorCode, maximum: int, used: int, crashes: int
+) -> None:
+    used, crashes = min(used, maximum - 1), min(crashes, maximum - 1)
+    failed = judge_failure(
+        code, attempts=used, crashes=crashes, max_attempts=maximum, rules=RetryRules(1, 2, lambda: 0.5)
+    )
+    lost = judge_loss(attempts=used, crashes=crashes, max_crashes=maximum)
+    for verdict in (failed, lost):
+        assert used <= verdict.attempts <= maximum
+        assert crashes <= verdict.crashes <= maximum
+        assert verdict.exhausted <= (verdict.trigger is Trigger.FAIL_FINAL)
+        assert (verdict.wait_s is None) or verdict.trigger is not Trigger.FAIL_FINAL
+    assert lost.exhausted == (lost.crashes == maximum) == (lost.code is ErrorCode.POISON)
+
+
+# The live board
+
+A, B = Token(1, 1, "one"), Token(1, 2, "two")
+
+
+def progress(token: Token = A, **changes: object) -> LiveJob:
+    return replace(LiveJob(token, "cpu-0", step="transcode", progress=10.0, at=5), **changes)  # type: ignore[arg-type]
+
+
+def quality(status: str) -> RenditionRow:
+    values = dict.fromkeys(RenditionRow.__dataclass_fields__)
+    return RenditionRow(**(values | {"name": "360p", "status": status}))  # type: ignore[arg-type]
+
+
+def test_the_board_keeps_what_a_report_leaves_out() -> None:
+    board = LiveBoard()
+    board.begin(A, "cpu-0", 0)
+    full = progress(renditions=(quality("pending"),), argv=(("ffmpeg",),), resumed_from=0, encoder="libx264")
+    board.report(A, full, significant=True)
+    merged = board.report(A, progress(progress=5.0), significant=False)
+    assert (merged.progress, merged.renditions, merged.argv) == (10.0, full.renditions, full.argv)
+    assert (merged.resumed_from, merged.encoder, merged.unsaved) == (0, "libx264", True)
+
+
+def test_another_lease_inherits_nothing() -> None:
+    board = LiveBoard()
+    board.report(A, progress(progress=80.0), significant=False)
+    board.control(1, Control.PAUSE)
+    merged = board.report(B, progress(B, progress=5.0), significant=False)
+    assert (merged.progress, merged.control) == (5.0, Control.NONE)
+
+
+def test_a_wish_outlives_reports() -> None:
+    board = LiveBoard()
+    board.begin(A, "cpu-0", 0)
+    board.control(1, Control.CANCEL)
+    board.control(99, Control.CANCEL)
+    assert board.report(A, progress(), significant=False).control is Control.CANCEL
+
+
+def test_at_most_one_write_per_second() -> None:
+    board = LiveBoard()
+    board.begin(A, "cpu-0", 0)
+    board.report(A, progress(), significant=True)
+    assert board.due(999_999) == []
+    assert [live.token for live in board.due(1_000_000)] == [A]
+    board.saved(1, 1_000_000)
+    board.report(A, progress(at=1_000_001), significant=False)
+    assert board.due(9_000_000) == [], "nothing a database must know"
+    assert [live.token for live in board.due(9_000_000, everything=True)] == [A]
+
+
+def test_what_moved_is_told_once() -> None:
+    board = LiveBoard()
+    board.begin(A, "cpu-0", 0)
+    assert [live.token for live in board.take_touched()] == [A]
+    assert board.take_touched() == []
+    board.report(A, progress(), significant=False)
+    assert board.end(1) is not None
+    assert board.end(1) is None
+    assert board.take_touched() == []
+
+
+def test_renewals_are_taken_once_and_end_with_the_job() -> None:
+    board = LiveBoard()
+    board.begin(A, "cpu-0", 0)
+    board.beat(Beat(7, 5, "one"), [A])
+    assert board.take_renewals() == [A]
+    assert board.take_renewals() == []
+    board.beat(Beat(7, 6, "one"), [A])
+    board.end(1)
+    assert board.take_renewals() == []
+    assert board.beats[7].at == 6
+
+
+# The lock and the socket
+
+
+def test_one_holds_the_lock(home: Home) -> None:
+    first, second = lock.HomeLock(home), lock.HomeLock(home)
+    first.acquire()
+    with pytest.raises(TqError) as caught:
+        second.acquire()
+    assert caught.value.code is ErrorCode.ALREADY_RUNNING
+    assert f"pid {os.getpid()}" in caught.value.message
+    second.release()
+    first.release()
+    first.release()
+    second.acquire()
+    second.release()
+
+
+def test_the_lock_of_a_dead_process_is_free(home: Home) -> None:
+    code = (
+        "import os, sys\nfrom pathlib import Path\nfrom tqstudio.engine.lock import HomeLock\n"
+        "from tqstudio.home import Home\nHomeLock(Home(Path(sys.argv[1]))).acquire()\nos._exit(9)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(home.root)], timeout=60)
+    assert done.returncode == 9
+    assert home.lock.read_text().strip().isdigit()
+    mine = lock.HomeLock(home)
+    mine.acquire()
+    assert home.lock.read_text() == f"{os.getpid()}\n"
+    mine.release()
+
+
+def test_a_stale_socket_is_replaced_in_one_step(tmp_path: Path) -> None:
+    path = tmp_path / "s.sock"
+    stale = lock.bind(path)
+    stale.close()
+    assert path.exists()
+    before = os.umask(0)
+    try:
+        listener = lock.bind(path)
+        assert os.umask(0) == 0, "the umask is put back"
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    with socket.socket(socket.AF_UNIX) as caller:
+        caller.connect(str(path))
+    listener.close()
+    assert [p.name for p in tmp_path.iterdir()] == ["s.sock"]
+
+
+def test_a_socket_that_cannot_be_bound_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No such file"):
+        lock.bind(tmp_path / "none" / "s.sock")
+    assert list(tmp_path.iterdir()) == []
+
+
+# The pool
+
+
+def test_a_worker_that_keeps_dying_waits_longer_and_longer() -> None:
+    assert [pool.restart_wait_s(n) for n in range(1, 10)] == [0, 0, 2, 4, 8, 16, 30, 30, 30]
+
+
+@pytest.mark.parametrize(
+    ("processors", "memory", "workers"),
+    [(1, 1, 1), (2, 64, 1), (8, 64, 1), (16, 64, 2), (64, 8, 2), (64, 64, 8)],
+)
+def test_workers_that_a_machine_carries(processors: int, memory: int, workers: int) -> None:
+    assert pool.default_cpu_workers(processors, memory * 10**9) == workers
+
+
+def test_a_token_is_one_identity() -> None:
+    identities = Identities()
+    first, other = identities.issue(1, "cpu-0", "cpu"), identities.issue(2, "cpu-1", "cpu")
+    assert first != other
+    found = identities.of(first)
+    assert found is not None
+    assert (found.worker, found.name, found.kind) == (1, "cpu-0", "cpu")
+    again = identities.issue(1, "cpu-0", "cpu")
+    assert identities.of(first) is None, "a new life ends the token of the one before"
+    identities.revoke(again)
+    identities.revoke("unknown")
+    assert identities.of(again) is None
+    assert identities.of(other) is not None
+
+
+# Times and places
+
+
+@given(st.integers(0, 4_000_000_000_000))
+def test_times_survive_the_way_to_a_screen_and_back(milliseconds: int) -> None:
+    assert parse_time(str(iso(milliseconds * 1000))) == milliseconds * 1000
+
+
+def test_times_without_a_zone_are_utc() -> None:
+    assert parse_time("2026-01-31T18:00:00") == parse_time("2026-01-31T18:00:00+00:00")
+    assert parse_time("2026-01-31T18:00:00+02:00") == parse_time("2026-01-31T16:00:00Z")
+    assert iso(None) is None
+
+
+def test_free_space_of_a_folder_that_is_not_there_yet(tmp_path: Path) -> None:
+    assert free_bytes(tmp_path / "a" / "b") == free_bytes(tmp_path) or free_bytes(tmp_path / "a") is not None

@@ -1,0 +1,361 @@
+"""Putting ladders in their place, with real files."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import m3u8
+import pytest
+
+from tqstudio.engine import publishing
+from tqstudio.engine.media.layout import INIT_NAME, PLAYLIST_NAME, POSTER_NAME, segment_name
+from tqstudio.engine.publishing import Place, PublishedFiles
+from tqstudio.errors import ErrorCode, TqError
+
+from .ladders import Bench
+
+FULL = Path("/dev/full")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return Place(tmp_path / "out", "holiday")
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Bench:
+    return Bench(tmp_path / "out" / ".tqstudio" / "uuid")
+
+
+def publish(place: Place, bench: Bench, number: int = 1, **more: Any) -> PublishedFiles:
+    return publishing.publish(bench.sink, place, number, bench.manifest(**more), [], None)
+
+
+def first(place: Place, bench: Bench) -> PublishedFiles:
+    for name in ("720p", "360p", "audio-en"):
+        bench.rendition(name, f"one-{name}")
+    published = publish(place, bench)
+    bench.made.clear()
+    return published
+
+
+def tree(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def test_a_ladder_is_published_and_can_be_read(place: Place, bench: Bench) -> None:
+    published = first(place, bench)
+    assert published.number == 1
+    assert [row.name for row in published.renditions] == ["720p", "360p", "audio-en"]
+    master = m3u8.load(str(place.master))
+    assert master.is_variant
+    assert sorted(p.uri for p in master.playlists) == ["v1/360p/index.m3u8", "v1/720p/index.m3u8"]
+    for variant in master.playlists:
+        info = variant.stream_info
+        assert (info.bandwidth >= 120_000, info.average_bandwidth >= 100_000) == (True, True)
+        assert info.resolution == (640, 360)
+        assert info.codecs == "avc1.64001f,mp4a.40.2"
+        assert round(info.frame_rate, 2) == 29.97
+    [audio] = master.media
+    assert (audio.type, audio.uri, audio.language, audio.default) == (
+        "AUDIO",
+        "v1/audio-en/index.m3u8",
+        "en",
+        "YES",
+    )
+    for playlist in [*(p.uri for p in master.playlists), audio.uri]:
+        media = m3u8.load(str(place.folder / playlist))
+        assert media.is_endlist
+        assert [s.uri for s in media.segments] == [segment_name(k) for k in range(3)]
+        assert media.segment_map[0].uri == INIT_NAME
+        for segment in media.segments:
+            assert ((place.folder / playlist).parent / segment.uri).stat().st_size > 0
+    assert publishing.intact(place, 1, published.renditions)
+    assert [p.name for p in place.folder.iterdir() if p.name.startswith(".")] == []
+
+
+def test_segments_are_links_and_what_ffmpeg_may_overwrite_is_not(place: Place, bench: Bench) -> None:
+    made = bench.rendition("360p", "one")
+    publish(place, bench)
+    store, out = bench.sink / made["folder"], place.generation(1) / "360p"
+    assert (store / segment_name(0)).samefile(out / segment_name(0))
+    assert not (store / INIT_NAME).samefile(out / INIT_NAME)
+    (store / INIT_NAME).write_bytes(b"")
+    assert (out / INIT_NAME).read_bytes() == b"init 360p"
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EXDEV, errno.EMLINK, errno.EOPNOTSUPP])
+def test_where_links_are_refused_files_are_copied(
+    place: Place, bench: Bench, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "link", refuse)
+    made = bench.rendition("360p", "one")
+    published = publish(place, bench)
+    store, out = bench.sink / made["folder"], place.generation(1) / "360p"
+    assert (store / segment_name(0)).read_bytes() == (out / segment_name(0)).read_bytes()
+    assert not (store / segment_name(0)).samefile(out / segment_name(0))
+    assert publishing.intact(place, 1, published.renditions)
+
+
+def test_a_second_generation_keeps_what_is_unchanged(place: Place, bench: Bench) -> None:
+    old = first(place, bench)
+    before = tree(place.generation(1))
+    bench.rendition("360p", "two")
+    kept = [row for row in old.renditions if row.name != "360p"]
+    new = publishing.publish(bench.sink, place, 2, bench.manifest(), kept, place.generation(1))
+    assert {row.name: row.settings_hash for row in new.renditions} == {
+        "360p": "two",
+        "720p": "one-720p",
+        "audio-en": "one-audio-en",
+    }
+    assert tree(place.generation(1)) == before, "players in mid-stream go on"
+    for row in kept:
+        for name, _, _ in row.files:
+            old_file, new_file = (place.generation(n) / row.name / name for n in (1, 2))
+            assert old_file.samefile(new_file)
+    assert "v2/" in place.master.read_text()
+    assert "v1/" not in place.master.read_text()
+    assert publishing.intact(place, 2, new.renditions)
+    assert not publishing.intact(place, 1, old.renditions), "the master no longer names it"
+    publishing.remove_generation(place, 1)
+    assert publishing.intact(place, 2, new.renditions)
+
+
+def test_what_is_made_anew_wins_over_what_is_kept(place: Place, bench: Bench) -> None:
+    old = first(place, bench)
+    bench.rendition("360p", "two")
+    new = publishing.publish(bench.sink, place, 2, bench.manifest(), old.renditions, place.generation(1))
+    assert [row.name for row in new.renditions].count("360p") == 1
+    assert {row.name: row.settings_hash for row in new.renditions}["360p"] == "two"
+
+
+@pytest.mark.parametrize("harm", ["gone", "short", "long", "no init", "short init"])
+def test_a_result_that_is_not_whole_is_not_published(place: Place, bench: Bench, harm: str) -> None:
+    first(place, bench)
+    before = tree(place.folder)
+    folder = bench.sink / bench.rendition("360p", "two")["folder"]
+    match harm:
+        case "gone":
+            (folder / segment_name(1)).unlink()
+        case "short":
+            os.truncate(folder / segment_name(1), 3)
+        case "long":
+            with (folder / segment_name(1)).open("ab") as file:
+                file.write(b"more")
+        case "no init":
+            (folder / INIT_NAME).unlink()
+        case _:
+            os.truncate(folder / INIT_NAME, 1)
+    with pytest.raises(TqError) as caught:
+        publish(place, bench, 2)
+    assert caught.value.code is ErrorCode.OUTPUT_INVALID
+    assert "360p/" in caught.value.message
+    assert tree(place.folder) == before, "what plays goes on playing"
+
+
+def test_a_kept_rendition_that_lost_a_file_is_not_published(place: Place, bench: Bench) -> None:
+    old = first(place, bench)
+    (place.generation(1) / "720p" / segment_name(0)).unlink()
+    before = tree(place.folder)
+    bench.rendition("360p", "two")
+    with pytest.raises(TqError):
+        publishing.publish(bench.sink, place, 2, bench.manifest(), old.renditions, place.generation(1))
+    assert tree(place.folder) == before
+
+
+@pytest.mark.parametrize("folder", ["../outside", "/etc", "segments/../../outside", "link"])
+def test_a_folder_outside_the_store_is_refused(place: Place, bench: Bench, folder: str) -> None:
+    made = bench.rendition("360p", "one")
+    outside = bench.sink.parent / "outside"
+    shutil.copytree(bench.sink / made["folder"], outside)
+    (bench.sink / "link").symlink_to(outside)
+    made["folder"] = folder
+    with pytest.raises(TqError) as caught:
+        publish(place, bench)
+    assert caught.value.code is ErrorCode.OUTPUT_INVALID
+    assert not place.master.exists()
+
+
+@pytest.mark.parametrize("harm", ["segment", "init"])
+def test_a_file_that_is_a_link_is_refused(place: Place, bench: Bench, tmp_path: Path, harm: str) -> None:
+    """A link in the store would publish whatever it points to."""
+    made = bench.rendition("360p", "one")
+    file = bench.sink / made["folder"] / (segment_name(0) if harm == "segment" else INIT_NAME)
+    secret = tmp_path / "secret"
+    secret.write_bytes(file.read_bytes())
+    file.unlink()
+    file.symlink_to(secret)
+    with pytest.raises(TqError) as caught:
+        publish(place, bench)
+    assert caught.value.code is ErrorCode.OUTPUT_INVALID
+
+
+@pytest.mark.parametrize("poster", ["../../../secret", "/etc/hostname", "link.jpg"])
+def test_a_poster_outside_the_store_is_not_taken(
+    place: Place, bench: Bench, tmp_path: Path, poster: str
+) -> None:
+    (tmp_path / "secret").write_bytes(b"secret")
+    bench.rendition("360p", "one")
+    (bench.sink / "link.jpg").symlink_to(tmp_path / "secret")
+    published = publish(place, bench, poster=poster)
+    assert published.poster is None
+    assert not (place.generation(1) / POSTER_NAME).exists()
+
+
+def test_the_poster_goes_along(place: Place, bench: Bench) -> None:
+    bench.rendition("360p", "one")
+    (bench.sink / "poster.jpg").write_bytes(b"picture")
+    assert publish(place, bench, poster="poster.jpg").poster == POSTER_NAME
+    again = publishing.publish(bench.sink, place, 2, bench.manifest(), [], place.generation(1))
+    assert again.poster == POSTER_NAME, "that of the generation before"
+    assert (place.generation(2) / POSTER_NAME).read_bytes() == b"picture"
+
+
+def test_what_a_crash_left_is_neither_written_over_nor_in_the_way(place: Place, bench: Bench) -> None:
+    place.generation(1).mkdir(parents=True)
+    (place.generation(1) / "half").write_bytes(b"half")
+    building = place.folder / ".v1-0123"
+    building.mkdir()
+    (building / "part").write_bytes(b"part")
+    (place.folder / ".master.m3u8-0123").write_bytes(b"#EXT")
+    bench.rendition("360p", "one")
+    published = publish(place, bench)
+    assert published.number == 2
+    assert tree(place.generation(1)) == {"half": b"half"}
+    assert "v2/" in place.master.read_text()
+    assert publishing.intact(place, 2, published.renditions)
+
+
+def test_the_master_is_replaced_in_one_step(
+    place: Place, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At every call that changes the folder a player finds a master whose generation is complete."""
+    old = first(place, bench)
+    seen: list[str] = []
+
+    def look() -> None:
+        text = place.master.read_text()
+        number = 1 if "v1/" in text else 2
+        seen.append(f"v{number}")
+        for playlist in m3u8.loads(text).playlists:
+            for segment in m3u8.load(str(place.folder / playlist.uri)).segments:
+                assert ((place.folder / playlist.uri).parent / segment.uri).exists()
+
+    for name in ("rename", "replace"):
+        original = getattr(Path, name)
+
+        def watched(self: Path, target: Path, original: Any = original) -> Any:
+            look()
+            result = original(self, target)
+            look()
+            return result
+
+        monkeypatch.setattr(Path, name, watched)
+    bench.rendition("360p", "two")
+    publishing.publish(bench.sink, place, 2, bench.manifest(), old.renditions, place.generation(1))
+    assert seen == ["v1", "v1", "v1", "v2"]
+
+
+@pytest.mark.parametrize(
+    ("number", "code"),
+    [
+        (errno.ENOSPC, ErrorCode.DISK_LOW),
+        (errno.EDQUOT, ErrorCode.DISK_LOW),
+        (errno.EROFS, ErrorCode.PUBLISH_FAILED),
+        (errno.EACCES, ErrorCode.PUBLISH_FAILED),
+    ],
+)
+def test_an_output_that_cannot_be_written(
+    place: Place, bench: Bench, monkeypatch: pytest.MonkeyPatch, number: int, code: ErrorCode
+) -> None:
+    first(place, bench)
+    before = tree(place.folder)
+
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    bench.rendition("360p", "two")
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(TqError) as caught:
+        publish(place, bench, 2)
+    assert caught.value.code is code
+    assert str(place.folder) in caught.value.message
+    assert tree(place.folder) == before
+
+
+@pytest.mark.parametrize(
+    "harm", ["segment gone", "segment short", "playlist gone", "init empty", "master gone", "master other"]
+)
+def test_what_no_longer_plays_is_not_intact(place: Place, bench: Bench, harm: str) -> None:
+    published = first(place, bench)
+    folder = place.generation(1) / "360p"
+    match harm:
+        case "segment gone":
+            (folder / segment_name(2)).unlink()
+        case "segment short":
+            file = folder / segment_name(2)
+            file.unlink()
+            file.write_bytes(b"x")
+        case "playlist gone":
+            (folder / PLAYLIST_NAME).unlink()
+        case "init empty":
+            os.truncate(folder / INIT_NAME, 0)
+        case "master gone":
+            place.master.unlink()
+        case _:
+            place.master.write_text("#EXTM3U\nv11/360p/index.m3u8\n")
+    assert not publishing.intact(place, 1, published.renditions)
+
+
+def test_nothing_published_is_not_intact(place: Place) -> None:
+    assert not publishing.intact(place, 1, [])
+
+
+# Whose folder it is
+
+
+def test_a_free_folder_becomes_the_owners(place: Place) -> None:
+    assert publishing.own(place, "uuid 1", None) == place
+    assert publishing.own(place, "uuid 1", None) == place
+
+
+def test_a_folder_of_another_is_left_alone(place: Place) -> None:
+    publishing.own(place, "uuid 1", None)
+    second = publishing.own(place, "uuid 2", None)
+    assert second.slug == "holiday-2"
+    assert publishing.own(place, "uuid 3", 1).slug == "holiday-3"
+    assert publishing.own(place, "uuid 2", None) == second
+
+
+def test_a_persons_folder_is_left_alone(place: Place) -> None:
+    place.folder.mkdir(parents=True)
+    (place.folder / "diary.txt").write_text("dear diary")
+    assert publishing.own(place, "uuid 1", None).slug == "holiday-2"
+    assert tree(place.folder) == {"diary.txt": b"dear diary"}
+
+
+def test_a_folder_whose_note_was_lost_is_known_by_its_generation(place: Place) -> None:
+    place.generation(3).mkdir(parents=True)
+    assert publishing.own(place, "uuid 1", 3) == place
+
+
+def test_a_file_in_the_place_of_the_folder(place: Place) -> None:
+    place.output_root.mkdir()
+    place.folder.write_text("a file")
+    assert publishing.own(place, "uuid 1", None).slug == "holiday-2"
+    assert place.folder.read_text() == "a file"
+
+
+@pytest.fixture(autouse=True)
+def _umask() -> Iterator[None]:
+    before = os.umask(0o022)
+    yield
+    os.umask(before)

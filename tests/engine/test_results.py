@@ -1,0 +1,211 @@
+"""From a worker's manifest to a playing ladder, through the real door; and making one again."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import m3u8
+import pytest
+
+from conftest import Worker, until
+from tqstudio import client, sources
+from tqstudio.engine.media.layout import segment_name
+
+from .conftest import Desk
+from .ladders import Bench
+from .test_api import error_of, report
+
+FACTS = {"duration_s": 18.0, "video": {"width": 640, "height": 360, "fps": "30000/1001"}}
+
+
+def bench_of(job: Any) -> Bench:
+    return Bench(Path(os.fsdecode(sources.decode(job["sink"]["path_b64"]))))
+
+
+def complete(worker: Worker, job: Any, bench: Bench, **more: Any) -> Any:
+    body = bench.manifest(**more).model_dump()
+    return worker.post(
+        f"jobs/{job['job']}/complete", instance=worker.instance, epoch=job["epoch"], manifest=body
+    )
+
+
+def ladder(desk: Desk, *names: str, **more: Any) -> tuple[Worker, Any, Any]:
+    """A published ladder of some renditions: the worker, its job, and the video as the API shows it."""
+    worker, job = desk.running(**more)
+    report(worker, job, 1.0, facts=FACTS)
+    bench = bench_of(job)
+    for name in names or ("720p", "360p", "audio-en"):
+        bench.rendition(name, f"one-{name}-{job['video']}")
+    assert complete(worker, job, bench) == (200, {"job": job["job"], "status": "done"})
+    return worker, job, desk.live.send(client.video(job["video"]))
+
+
+def test_a_finished_job(desk: Desk) -> None:
+    worker, job, video = ladder(desk)
+    row = desk.show(job["job"])
+    assert (row["status"], row["progress"], row["claim"], row["error"]) == ("done", 100, "completed", None)
+    assert (row["processed_by"], row["worker"]) == (worker.name, None)
+    assert row["events"][0]["trigger"] == "complete"
+    assert row["source"]["fps"] == pytest.approx(29.97, abs=0.01)
+    assert (video["status"], video["generation"]["number"]) == ("ready", 1)
+    assert [r["name"] for r in video["generation"]["renditions"]] == ["720p", "360p", "audio-en"]
+    assert len(m3u8.load(video["generation"]["master"]).playlists) == 2
+    assert not (bench_of(job).sink / "segments" / str(job["video"])).exists(), "the store is emptied"
+
+
+def test_a_repeated_complete_is_answered_as_the_first(desk: Desk) -> None:
+    worker, job, video = ladder(desk)
+    assert complete(worker, job, bench_of(job)) == (200, {"job": job["job"], "status": "done"})
+    assert desk.live.send(client.video(job["video"])) == video
+
+
+def test_a_result_that_is_not_whole_is_a_failure_of_the_job(desk: Desk) -> None:
+    worker, job = desk.running()
+    bench = bench_of(job)
+    made = bench.rendition("360p", f"torn-{job['video']}")
+    (bench.sink / made["folder"] / segment_name(1)).unlink()
+    assert complete(worker, job, bench) == (200, {"job": job["job"], "status": "pending"})
+    row = desk.show(job["job"])
+    assert (row["attempts"], row["error"]["code"], row["word"]) == (1, "OUTPUT_INVALID", "retry")
+    assert row["retry_in_s"] > 0
+    assert desk.live.send(client.video(job["video"]))["status"] == "pending"
+
+
+def test_a_cancelled_job_can_still_be_overtaken_by_its_end(desk: Desk) -> None:
+    worker, job = desk.running()
+    desk.act("cancel", job["job"])
+    bench = bench_of(job)
+    bench.rendition("360p", f"late-{job['video']}")
+    status, answer = complete(worker, job, bench)
+    assert status == 200
+    assert desk.show(job["job"])["status"] == answer["status"]
+
+
+def test_a_retranscode_plays_on_until_it_is_done(desk: Desk) -> None:
+    _, job, before = ladder(desk)
+    [result] = desk.act("retranscode", job["job"], renditions=["360p"], priority=1000)
+    assert (result["ok"], result["status"]) == (True, "done")
+    made = result["new_job"]
+    assert made not in (None, job["job"])
+    assert desk.live.send(client.video(job["video"]))["status"] == "ready"
+    [refused] = desk.act("retranscode", job["job"])
+    assert f"job {made} has the same video; cancel or restart that" in refused["error"]["message"]
+
+    worker = desk.worker()
+    again = worker.claim()
+    assert (again["job"], again["kind"], again["requested"]) == (made, "retranscode", ["360p"])
+    assert set(again["kept"]) == {"720p", "audio-en"}
+    assert desk.live.send(client.video(job["video"]))["status"] == "ready"
+    bench = bench_of(again)
+    bench.rendition("360p", f"two-{job['video']}")
+    assert complete(worker, again, bench, keep=["720p", "audio-en"])[1]["status"] == "done"
+    after = desk.live.send(client.video(job["video"]))
+    assert after["generation"]["number"] == 2
+    assert after["generation"]["master"] == before["generation"]["master"]
+    hashes = {r["name"]: r["settings_hash"][:3] for r in after["generation"]["renditions"]}
+    assert hashes == {"360p": "two", "720p": "one", "audio-en": "one"}
+    assert (Path(after["generation"]["master"]).parent / "v1" / "360p").is_dir(), "for players in mid-stream"
+
+
+def test_a_retranscode_that_fails_leaves_what_plays(desk: Desk) -> None:
+    _, job, before = ladder(desk)
+    [result] = desk.act("retranscode", job["job"], priority=1000)
+    worker = desk.worker()
+    again = worker.claim()
+    assert again["kept"] == {}, "everything is asked for"
+    worker.tell(f"jobs/{again['job']}/fail", epoch=again["epoch"], code="NO_MEDIA", text="no")
+    after = desk.live.send(client.video(job["video"]))
+    assert (after["status"], after["generation"]) == ("ready", before["generation"])
+    assert desk.show(result["new_job"])["status"] == "failed"
+
+
+def test_a_quality_that_is_not_there_cannot_be_asked_for(desk: Desk) -> None:
+    _, job, _ = ladder(desk)
+    [refused] = desk.act("retranscode", job["job"], renditions=["361p"])
+    assert "has no quality 361p; it has 360p, 720p, audio-en" in refused["error"]["message"]
+
+
+def test_a_quality_can_be_dropped(desk: Desk) -> None:
+    _, job, _ = ladder(desk)
+    desk.act("retranscode", job["job"], renditions=["360p"], drop=["audio-en"], priority=1000)
+    assert set(desk.worker().claim()["kept"]) == {"720p"}
+
+
+def test_what_is_damaged_is_not_kept(desk: Desk) -> None:
+    """A ladder that lost a file is mended by offering its source again, not kept broken for ever."""
+    _, _, video = ladder(desk)
+    place = Path(video["generation"]["master"]).parent
+    (place / "v1" / "720p" / segment_name(1)).unlink()
+    [result] = desk.live.send(client.add([video["path_b64"]], priority=1000))["results"]
+    assert result["decision"] == "changed"
+    again = desk.worker().claim()
+    assert (again["job"], set(again["kept"])) == (result["job"], {"360p", "audio-en"})
+
+
+def test_a_restart_begins_anew(desk: Desk) -> None:
+    worker, job = desk.running()
+    bench = bench_of(job)
+    made = bench.rendition("360p", "some")
+    store = bench.sink / "segments" / str(job["video"])
+    store.mkdir(parents=True, exist_ok=True)
+    (store / "finished").write_bytes(b"segment")
+    report(worker, job, 60.0, renditions=[{"name": "360p", "status": "in_progress", "progress": 60.0}])
+    desk.act("restart", job["job"])
+    assert report(worker, job, 60.0) == {"control": "restart"}
+    assert (
+        worker.tell(f"jobs/{job['job']}/release", epoch=job["epoch"], reason="restart")["status"] == "pending"
+    )
+    row = desk.show(job["job"])
+    assert (row["progress"], row["renditions"], row["attempts"]) == (0, [], 0)
+    assert not store.exists(), "what was finished is forgotten"
+    assert made["name"] == "360p"
+
+
+def test_a_full_disk_shuts_the_gate_and_costs_nothing(desk: Desk) -> None:
+    worker, job = desk.running()
+    answer = worker.tell(
+        f"jobs/{job['job']}/fail", epoch=job["epoch"], code="DISK_LOW", text="3 GB are needed, 1 GB is free"
+    )
+    assert answer["status"] == "pending"
+    row = desk.show(job["job"])
+    assert (row["attempts"], row["error"]["code"]) == (0, "DISK_LOW")
+    triggers = [e["trigger"] for e in desk.live.send(client.events(limit=5))["events"]]
+    assert "gate_shut" in triggers
+    # The disk has its reserve: the gate opens by itself.
+    until(lambda: not desk.live.send(client.status())["gates"], "the gate is open")
+
+
+def test_a_folder_of_a_person_is_not_written_to(desk: Desk) -> None:
+    worker, job = desk.running()
+    slug = desk.show(job["job"])["video_view"]["slug"]
+    theirs = desk.live.home.output / slug
+    theirs.mkdir(parents=True)
+    (theirs / "diary.txt").write_text("dear diary")
+    bench = bench_of(job)
+    bench.rendition("360p", "one")
+    assert complete(worker, job, bench)[1]["status"] == "done"
+    video = desk.live.send(client.video(job["video"]))
+    assert video["slug"] == f"{slug}-2"
+    assert [p.name for p in theirs.iterdir()] == ["diary.txt"]
+
+
+@pytest.mark.parametrize(
+    "change", [{"folder": "../../etc"}, {"name": "../x"}, {"segments": []}, {"init_size": 0}]
+)
+def test_a_manifest_that_leads_astray_is_refused(desk: Desk, change: dict[str, Any]) -> None:
+    worker, job = desk.running()
+    bench = bench_of(job)
+    bench.rendition("360p", f"bad-{job['video']}")
+    body = bench.manifest().model_dump()
+    body["renditions"][0] |= change
+    answer = worker.post(
+        f"jobs/{job['job']}/complete", instance=worker.instance, epoch=job["epoch"], manifest=body
+    )
+    if "folder" in change:
+        assert answer[0] == 200
+        assert desk.show(job["job"])["error"]["code"] == "OUTPUT_INVALID"
+    else:
+        assert error_of(answer, 400)["code"] == "BAD_REQUEST"
+        assert desk.show(job["job"])["status"] == "in_progress"
