@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Callable
 
 import structlog
 from sqlalchemy import Connection
@@ -32,7 +33,7 @@ class Results:
 
     def __init__(self, settings: Settings, db: Database, board: LiveBoard, workspace: Workspace) -> None:
         self._db, self._board, self._workspace = db, board, workspace
-        self._publishing: dict[int, asyncio.Task[JobStatus]] = {}
+        self._publishing: dict[Token, asyncio.Task[JobStatus]] = {}
         self._rules = RetryRules(settings.backoff_s, settings.backoff_max_s, random.random)
         self._log = structlog.get_logger()
 
@@ -42,15 +43,15 @@ class Results:
         Raises:
             TqError: LOST_LEASE, NOT_FOUND; a failed publish is judged like a failure of the job.
         """
-        task = self._publishing.get(job)
+        token = Token(job, request.epoch, request.instance)
+        task = self._publishing.get(token)
         if task is None:
-            token = Token(job, request.epoch, request.instance)
             before = await self._db.read(claims.first_answer, token)
             if before is not None:
                 return before
             task = asyncio.create_task(self._publish(who, token, request))
-            self._publishing[job] = task
-            task.add_done_callback(lambda _: self._publishing.pop(job, None))
+            self._publishing[token] = task
+            task.add_done_callback(lambda _: self._publishing.pop(token, None))
         return await asyncio.shield(task)
 
     async def _publish(self, who: Identity, token: Token, request: CompleteRequest) -> JobStatus:
@@ -75,8 +76,14 @@ class Results:
                 kept,
                 kept_from,
             )
-        except (TqError, OSError) as error:
-            failure = error if isinstance(error, TqError) else publishing.unwritable(place, error)
+        except OSError as error:
+            failure = publishing.unwritable(place, error)
+            return await self._failed(who, token, failure, request.steps_by_name())
+        except TqError as error:
+            return await self._failed(who, token, error, request.steps_by_name())
+        except Exception as error:  # the lease was made long for the publish; it must not outlive a mistake
+            self._log.exception("publish failed", job=token.job)
+            failure = TqError(ErrorCode.INTERNAL, f"the ladder could not be published: {error!r}")
             return await self._failed(who, token, failure, request.steps_by_name())
         done = await self._db.write(self._record, who, token, video.id, place.slug, request, published)
         if not done:
@@ -128,24 +135,20 @@ class Results:
 
         def write(db: Connection) -> JobStatus | None:
             now = now_us()
-            self._save_last(db, token, steps)
-            answer = outcomes.fail(db, token, failure, now=now, rules=self._rules, worker=who.name)
-            if answer is not None:
-                left = RenditionStatus.FAILED if answer is JobStatus.FAILED else RenditionStatus.PENDING
-                progress.settle_renditions(db, token.job, running_becomes=left)
-                if error.code is ErrorCode.DISK_LOW:
-                    video = look(db, token.job)
-                    row = videos.get(db, video.video) if video else None
-                    gates.shut(
-                        db,
-                        GateKind.DISK,
-                        error.message,
-                        now=now,
-                        actor=who.name,
-                        path=row.output_root if row else None,
-                    )
+            answer = self._settle(
+                db,
+                token,
+                steps,
+                lambda: outcomes.fail(db, token, failure, now=now, rules=self._rules, worker=who.name),
+            )
+            if answer is not None and error.code is ErrorCode.DISK_LOW:
+                facts = look(db, token.job)
+                video = videos.get(db, facts.video) if facts else None
+                path = video.output_root if video else None
+                gates.shut(db, GateKind.DISK, error.message, now=now, actor=who.name, path=path)
             return answer
 
+        await self._forget_if_restarting(token)
         answer = await self._ended(token, await self._db.write(write))
         if class_of(error.code) is ErrorClass.FATAL:
             self._log.info("job failed", job=token.job, code=error.code.value, error=error.message)
@@ -157,22 +160,37 @@ class Results:
         reason = request.reason if isinstance(request.reason, Control) else None
         steps = request.steps_by_name()
 
-        def write(db: Connection) -> tuple[JobStatus | None, Control]:
-            self._save_last(db, token, steps)
-            before = look(db, token.job)
-            answer = outcomes.release(db, token, reason, now=now_us(), worker=who.name)
-            wished = before.control if before is not None and answer is not None else Control.NONE
-            if wished is Control.RESTART:
-                progress.reset_renditions(db, token.job)
-            elif answer is not None:
-                progress.settle_renditions(db, token.job, running_becomes=RenditionStatus.PENDING)
-            return answer, wished
+        def write(db: Connection) -> JobStatus | None:
+            return self._settle(
+                db,
+                token,
+                steps,
+                lambda: outcomes.release(db, token, reason, now=now_us(), worker=who.name),
+            )
 
+        await self._forget_if_restarting(token)
+        return await self._ended(token, await self._db.write(write))
+
+    def _settle(
+        self, db: Connection, token: Token, steps: dict[str, float], end: Callable[[], JobStatus | None]
+    ) -> JobStatus | None:
+        """End a lease with `end`, with its last report before and its renditions after it."""
+        self._save_last(db, token, steps)
+        before = look(db, token.job)
+        answer = end()
+        if answer is None:
+            return None
+        if before is not None and before.control is Control.RESTART:
+            progress.reset_renditions(db, token.job)
+        else:
+            left = RenditionStatus.FAILED if answer is JobStatus.FAILED else RenditionStatus.PENDING
+            progress.settle_renditions(db, token.job, running_becomes=left)
+        return answer
+
+    async def _forget_if_restarting(self, token: Token) -> None:
+        """Before the job is claimable again: the next worker must not find what is to be forgotten."""
         if self._board_control(token) is Control.RESTART:
-            # Before the job is claimable again: the next worker must not find what is to be forgotten.
-            await self._workspace.forget(job)
-        answer, _ = await self._db.write(write)
-        return await self._ended(token, answer)
+            await self._workspace.forget(token.job)
 
     def _board_control(self, token: Token) -> Control:
         held = self._board.jobs.get(token.job)
@@ -210,21 +228,20 @@ class Results:
                 await self.take_back(lease, worker, why)
 
     async def take_back(self, lease: Lease, worker: str, why: str, event: str | None = None) -> None:
-        publishing_now = self._publishing.get(lease.job)
+        token = Token(lease.job, lease.epoch, lease.instance)
+        publishing_now = self._publishing.get(token)
         if publishing_now is not None:
             # The worker has done its part; the supervisor finishes the publish without it.
             await asyncio.wait([publishing_now])
-        token = Token(lease.job, lease.epoch, lease.instance)
-        if self._board_control(token) is Control.RESTART:
-            await self._workspace.forget(lease.job)
+        await self._forget_if_restarting(token)
 
         def write(db: Connection) -> JobStatus | None:
-            self._save_last(db, token, {})
-            answer = outcomes.lose(db, lease, now=now_us(), worker=worker, why=why, event=event)
-            if answer is not None:
-                left = RenditionStatus.FAILED if answer is JobStatus.FAILED else RenditionStatus.PENDING
-                progress.settle_renditions(db, lease.job, running_becomes=left)
-            return answer
+            return self._settle(
+                db,
+                token,
+                {},
+                lambda: outcomes.lose(db, lease, now=now_us(), worker=worker, why=why, event=event),
+            )
 
         answer = await self._db.write(write)
         held = self._board.jobs.get(lease.job)
