@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -292,6 +293,12 @@ class Studio:
 
     def video_of(self, job: int) -> Any:
         return self.job(job)["video_view"]
+
+    def stored_status(self, job: int) -> str:
+        """What the database itself says of a job; also when no supervisor runs."""
+        with contextlib.closing(sqlite3.connect(f"file:{self.home.database}?mode=ro", uri=True)) as db:
+            (status,) = db.execute("SELECT status FROM job WHERE id = ?", (job,)).fetchone()
+        return str(status)
 
     def events(self, job: int) -> list[dict[str, Any]]:
         return self.client.send(calls.events(job_id=job, after=0, limit=500))["events"]  # type: ignore[return-value]

@@ -49,17 +49,17 @@ def test_sigterm_stops_at_the_segment_and_counts_nothing(make_studio: MakeStudio
     assert before <= published_marks(done)
 
 
-def test_sigterm_lets_a_job_end_that_is_nearly_done(make_studio: MakeStudio, long: Path) -> None:
+def test_sigterm_lets_a_job_end_that_is_nearly_done(make_studio: MakeStudio, clip: MakeClip, copy) -> None:
     studio = make_studio(drain_s=50).up()
     with studio.paced(4):
-        job = studio.add(long)
+        job = studio.add(copy(clip(seconds=6), "nearly.mp4"))
         studio.running(job)
-        waiting = studio.add(long, output_b64=None)
+        waiting = studio.add(copy(clip(), "waiting.mp4"))
         assert studio.terminate_supervisor() == 0
-    studio.up()
-    assert studio.job(job)["status"] == "done"
-    assert len(studio.job(job)["attempts_log"]) == 1
-    studio.done(waiting)
+    until(lambda: not studio.pids(), "no process is left")
+    assert studio.stored_status(job) == "done"
+    assert studio.stored_status(waiting) == "pending", "no job is begun any more"
+    assert (studio.out / "nearly" / "master.m3u8").is_file()
 
 
 def test_down_with_a_screen_attached(make_studio: MakeStudio, long: Path) -> None:
@@ -81,17 +81,16 @@ def test_down_with_a_screen_attached(make_studio: MakeStudio, long: Path) -> Non
     assert studio("status").code == 3
 
 
-def test_down_with_drain_lets_running_jobs_end(make_studio: MakeStudio, long: Path) -> None:
+def test_down_with_drain_lets_running_jobs_end(make_studio: MakeStudio, clip: MakeClip, copy) -> None:
     studio = make_studio().up()
     with studio.paced(4):
-        job = studio.add(long)
+        job = studio.add(copy(clip(seconds=6), "nearly.mp4"))
         studio.running(job)
         answer = studio("down", "--drain")
     assert answer.code == 0, answer.err
     assert studio.process is not None
     assert studio.process.wait(20) == 0
-    studio.up()
-    assert studio.job(job)["status"] == "done"
+    assert studio.stored_status(job) == "done"
 
 
 def test_a_second_supervisor_is_refused(shared: Studio) -> None:

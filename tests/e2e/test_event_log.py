@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections.abc import Iterable
 from typing import Any
 
@@ -33,19 +32,11 @@ def rebuilt(events: Iterable[dict[str, Any]]) -> list[str]:
     return history
 
 
-def _stored(studio: Studio, job: int) -> str:
-    """What the database itself says."""
-    uri = f"file:{studio.home.database}?mode=ro"
-    with sqlite3.connect(uri, uri=True) as db:
-        (status,) = db.execute("SELECT status FROM job WHERE id = ?", (job,)).fetchone()
-    return str(status)
-
-
 def _agree(studio: Studio, job: int, *expected: str) -> None:
     """Events, database and API say the same while nothing moves."""
     history = rebuilt(studio.events(job))
     assert history == list(expected)
-    assert history[-1] == _stored(studio, job) == studio.job(job)["status"]
+    assert history[-1] == studio.stored_status(job) == studio.job(job)["status"]
 
 
 def test_the_history_of_a_job_from_its_events(make_studio: MakeStudio, clip: MakeClip, copy) -> None:
@@ -60,7 +51,7 @@ def test_the_history_of_a_job_from_its_events(make_studio: MakeStudio, clip: Mak
     studio.do("undelete", job)
     _agree(studio, job, *so_far)
 
-    with studio.paced(4):
+    with studio.paced(5):
         studio.do("resume", job)
         studio.running(job)
         studio.do("pause", job)
@@ -91,7 +82,7 @@ def test_the_history_of_a_job_from_its_events(make_studio: MakeStudio, clip: Mak
         studio.running(job)
         studio.terminate_supervisor()
     until(lambda: not studio.pids(), "no process is left")
-    assert _stored(studio, job) == "pending"
+    assert studio.stored_status(job) == "pending"
 
     studio.up()
     studio.done(job)

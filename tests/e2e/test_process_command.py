@@ -52,8 +52,7 @@ def counting(ffmpeg: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 @pytest.fixture
 def batch(counting: Studio, clip: MakeClip, copy, tmp_path: Path) -> Batch:
-    """Two clips of this test's own; no supervisor runs."""
-    counting.down()
+    """Two clips of this test's own."""
     folder = copy(clip(), "one.mp4").parent
     copy(clip(fps="30000/1001", channels=0), "two.mp4")
     counting.write_profile("tiny", PROFILE)
@@ -63,7 +62,8 @@ def batch(counting: Studio, clip: MakeClip, copy, tmp_path: Path) -> Batch:
 @pytest.fixture
 def beside(batch: Batch) -> Batch:
     """The same where a supervisor runs already."""
-    batch.studio.up()
+    if batch.studio.process is None:
+        batch.studio.up()
     return batch
 
 
@@ -89,7 +89,8 @@ def _segments(batch: Batch, rung: str) -> dict[str, tuple[int, int]]:
     return found
 
 
-def test_new_cached_and_changed(batch: Batch) -> None:
+def test_new_and_cached_without_a_supervisor(batch: Batch) -> None:
+    batch.studio.down()
     first = batch()
     assert first.code == 0, first.err
     report = _shape(first)

@@ -144,6 +144,7 @@ def test_an_ffmpeg_that_goes_away_is_named(brittle: Studio, clip: MakeClip, copy
         error = brittle.wait(job, "failed")["error"]
         assert error["code"] == "FFMPEG_MISSING"
         assert str(program) in error["message"]
+        assert str(program) in Path(error["log"]).read_text()
     finally:
         away.rename(program)
     brittle.do("retry", job)

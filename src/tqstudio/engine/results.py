@@ -213,6 +213,8 @@ class Results:
         live = self._board.jobs.get(token.job)
         if live is None or live.token != token:
             live = LiveJob(token, "", at=now_us())
+        if live.step is None and not steps:
+            return  # it ended before it said anything
         save_report(db, live, {**live.steps, **steps}, now_us())
 
     async def lost(self, instance: str, worker: str, why: str, told_to_end: bool) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
 
 from tqstudio.engine.api.access import TheStudio, TheWorker
 from tqstudio.engine.scheduling import now_us
@@ -12,6 +14,7 @@ from tqstudio.engine.store import workers
 from tqstudio.engine.studio import Studio
 from tqstudio.engine.views import worker_view
 from tqstudio.errors import ErrorCode, TqError
+from tqstudio.lifecycle import JobStatus
 from tqstudio.requests import (
     MAX_METADATA_BYTES,
     ClaimRequest,
@@ -33,6 +36,16 @@ from tqstudio.schemas import (
 )
 
 router = APIRouter()
+
+
+def _says(answer: Any) -> dict[int | str, dict[str, Any]]:
+    """What the schema says of an answer that is sent as it is: checking our own costs 0.5 ms a request."""
+    return {200: {"model": answer}}
+
+
+def _outcome(job: int, status: JobStatus) -> JSONResponse:
+    answer: OutcomeAnswer = {"job": job, "status": status.value}
+    return JSONResponse(answer)
 
 
 @router.post("/worker/register")
@@ -67,38 +80,40 @@ async def register(studio: TheStudio, who: TheWorker, request: RegisterRequest) 
     }
 
 
-@router.post("/worker/claim")
-async def claim(studio: TheStudio, who: TheWorker, body: ClaimRequest, request: Request) -> ClaimAnswer:
-    return {"job": await studio.dispatch.claim(who, body, request.is_disconnected)}
+@router.post("/worker/claim", responses=_says(ClaimAnswer))
+async def claim(studio: TheStudio, who: TheWorker, body: ClaimRequest, request: Request) -> JSONResponse:
+    answer: ClaimAnswer = {"job": await studio.dispatch.claim(who, body, request.is_disconnected)}
+    return JSONResponse(answer)
 
 
-@router.post("/worker/heartbeat")
-async def heartbeat(studio: TheStudio, who: TheWorker, request: HeartbeatRequest) -> HeartbeatAnswer:
-    return await studio.dispatch.heartbeat(who, request)
+@router.post("/worker/heartbeat", responses=_says(HeartbeatAnswer))
+async def heartbeat(studio: TheStudio, who: TheWorker, request: HeartbeatRequest) -> JSONResponse:
+    return JSONResponse(await studio.dispatch.heartbeat(who, request))
 
 
-@router.post("/worker/jobs/{job}/progress")
-async def progress(studio: TheStudio, who: TheWorker, job: int, request: ProgressRequest) -> ProgressAnswer:
+@router.post("/worker/jobs/{job}/progress", responses=_says(ProgressAnswer))
+async def progress(studio: TheStudio, who: TheWorker, job: int, request: ProgressRequest) -> JSONResponse:
     control = await studio.dispatch.progress(who, job, request)
-    return {"control": control.value}
+    answer: ProgressAnswer = {"control": control.value}
+    return JSONResponse(answer)
 
 
-@router.post("/worker/jobs/{job}/complete")
-async def complete(studio: TheStudio, who: TheWorker, job: int, request: CompleteRequest) -> OutcomeAnswer:
+@router.post("/worker/jobs/{job}/complete", responses=_says(OutcomeAnswer))
+async def complete(studio: TheStudio, who: TheWorker, job: int, request: CompleteRequest) -> JSONResponse:
     status = await studio.results.complete(who, job, request)
-    return {"job": job, "status": status.value}
+    return _outcome(job, status)
 
 
-@router.post("/worker/jobs/{job}/fail")
-async def fail(studio: TheStudio, who: TheWorker, job: int, request: FailRequest) -> OutcomeAnswer:
+@router.post("/worker/jobs/{job}/fail", responses=_says(OutcomeAnswer))
+async def fail(studio: TheStudio, who: TheWorker, job: int, request: FailRequest) -> JSONResponse:
     status = await studio.results.fail(who, job, request)
-    return {"job": job, "status": status.value}
+    return _outcome(job, status)
 
 
-@router.post("/worker/jobs/{job}/release")
-async def release(studio: TheStudio, who: TheWorker, job: int, request: ReleaseRequest) -> OutcomeAnswer:
+@router.post("/worker/jobs/{job}/release", responses=_says(OutcomeAnswer))
+async def release(studio: TheStudio, who: TheWorker, job: int, request: ReleaseRequest) -> JSONResponse:
     status = await studio.results.release(who, job, request)
-    return {"job": job, "status": status.value}
+    return _outcome(job, status)
 
 
 # For people.

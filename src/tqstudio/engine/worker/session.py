@@ -21,6 +21,7 @@ from tqstudio.engine.media.ffmpeg import FFmpeg, locate
 from tqstudio.engine.media.hardware import cpu_capabilities
 from tqstudio.engine.media.layout import CPU_ENCODER
 from tqstudio.engine.worker import calls, pipeline, retries
+from tqstudio.engine.worker.attempt_log import AttemptLog
 from tqstudio.engine.worker.ending import Ending
 from tqstudio.engine.worker.failure import describe
 from tqstudio.engine.worker.lease import Lease
@@ -239,9 +240,11 @@ class Session:
                 disk_factor=terms["disk_factor"],
             )
             return pipeline.run(job, bench, lease, report)
+        except TqError as error:  # there is no ffmpeg
+            return _not_begun(job, error)
         except Exception as error:  # a claim that cannot even be read
             _log.exception("job could not be begun", job=lease.job)
-            return describe(error, f"job {lease.job}".encode())
+            return _not_begun(job, error)
 
     def _locate(self, path: str) -> FFmpeg:
         """The ffmpeg, asked for its version again only when the file changed: an upgrade must not go unseen,
@@ -254,3 +257,12 @@ class Session:
         if self._ffmpeg is None or self._ffmpeg[0] != key:
             self._ffmpeg = key, locate(path)
         return self._ffmpeg[1]
+
+
+def _not_begun(job: ClaimedJob, error: Exception) -> Failed:
+    """The failure of a job that no step saw; its log, which people are pointed to, says so too."""
+    failed = describe(error, f"job {job['job']}".encode())
+    if path := job.get("log"):
+        with AttemptLog(Path(path)) as log:
+            log.line(f"could not be begun: {failed.code}: {failed.text} ({failed.hint})")
+    return failed
