@@ -181,7 +181,7 @@ def test_words_of_videos_without_a_ladder() -> None:
         ({}, WorkerStatus.IDLE),
         ({"busy": True}, WorkerStatus.BUSY),
         ({"registered": False}, WorkerStatus.STARTING),
-        ({"draining": True}, WorkerStatus.DRAINING),
+        ({"draining": True}, WorkerStatus.DISABLED),
         ({"draining": True, "busy": True}, WorkerStatus.DRAINING),
         ({"enabled": False}, WorkerStatus.DISABLED),
         ({"enabled": False, "busy": True}, WorkerStatus.DRAINING),

@@ -150,7 +150,9 @@ MEANINGS: MappingProxyType[ErrorCode, Meaning] = MappingProxyType(
             _LOST, "the job killed its workers again and again", "look at the source; retry when it is mended"
         ),
         ErrorCode.NOT_FOUND: Meaning(_REQUEST, "there is no such thing", "list what there is"),
-        ErrorCode.REFUSED: Meaning(_REQUEST, "this cannot be done now", "see the reason"),
+        ErrorCode.REFUSED: Meaning(
+            _REQUEST, "this cannot be done now", "tqstudio job show tells how a job stands"
+        ),
         ErrorCode.LOST_LEASE: Meaning(
             _REQUEST, "the job belongs to another worker now", "stop working on it; touch nothing"
         ),

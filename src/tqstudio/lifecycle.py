@@ -413,5 +413,6 @@ def worker_status(
     if not registered:
         return WorkerStatus.STARTING
     if draining:
-        return WorkerStatus.DRAINING
+        # What it drained for has come: it takes no jobs until it is enabled again.
+        return WorkerStatus.DRAINING if busy else WorkerStatus.DISABLED
     return WorkerStatus.BUSY if busy else WorkerStatus.IDLE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -39,6 +40,7 @@ def test_sigterm_stops_at_the_segment_and_counts_nothing(make_studio: MakeStudio
         video = studio.job(job)["video"]
         assert studio.terminate_supervisor() == 0
     until(lambda: not studio.pids(), "no process is left")
+    assert studio.stored_status(job) == "pending"
     before = {mark(path) for path in studio.stored_segments(video)}
     assert before
     studio.up()
@@ -139,3 +141,19 @@ def test_progress_is_pushed_while_a_job_runs(shared: Studio, long: Path) -> None
     seqs = [event.seq for event in replayed.seen if event.seq is not None]
     assert seqs == sorted(seqs)
     assert len(studio.client.send(calls.events(job_id=job, after=0))["events"]) >= 3
+
+
+def test_a_screen_that_does_not_read_holds_nobody_up(make_studio: MakeStudio, clip: MakeClip, copy) -> None:
+    """A terminal that was suspended, or whose line went dead."""
+    studio = make_studio().up()
+    with socket.socket(socket.AF_UNIX) as screen:
+        screen.connect(str(studio.home.socket))
+        screen.send(b"GET /v1/events/stream HTTP/1.1\r\nHost: tqstudio\r\n\r\n")
+        assert screen.recv(15) == b"HTTP/1.1 200 OK"
+        held = studio.add(copy(clip(), "held.mp4"), hold=True)
+        for priority in range(30):
+            studio.client.send(calls.act("priority", [held] * 100, priority=priority))
+        job = studio.add(copy(clip(fps="24"), "goes-on.mp4"))
+        studio.done(job)
+        assert studio("down", timeout_s=15).code == 0
+    until(lambda: not studio.pids(), "no process is left")

@@ -11,6 +11,8 @@ from typing import Any
 import psutil
 import pytest
 
+from tqstudio import client as calls
+
 from .conftest import MakeClip, MakeStudio
 from .ladder import check_ladder
 from .studio import Studio, audio_runs, gone, mark, published_marks, until, video_runs
@@ -134,6 +136,7 @@ def test_a_killed_supervisor_leaves_nobody_and_the_next_goes_on(
         )
         video = studio.job(job)["video"]
         until(lambda: len(studio.stored_segments(video)) >= 4, "segments are stored")
+        studio.client.send(calls.pause_queue("to look at what the next one finds"))
         studio.kill_supervisor()
         gone([worker, *encoders])
         until(lambda: not studio.pids(), "no process of the home is left")
@@ -141,6 +144,10 @@ def test_a_killed_supervisor_leaves_nobody_and_the_next_goes_on(
     assert before
 
     studio.up()
+    waiting = studio.job(job)
+    assert (waiting["status"], waiting["step"], waiting["worker"]) == ("pending", None, None)
+    assert {row["status"] for row in waiting["renditions"]} == {"pending", "skipped"}
+    studio.client.send(calls.resume_queue())
     done = studio.done(job)
     assert (done["attempts"], done["crashes"]) == (0, 0), "it was nobody's fault"
     assert [attempt["outcome"] for attempt in done["attempts_log"]] == ["lost", "done"]

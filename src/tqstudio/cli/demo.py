@@ -59,7 +59,7 @@ def demo(
         printing.say(f"{len(dropped)} clips are in the drop folder {folder / 'drop'}")
         if has_terminal() and not as_json:
             _wake(at.door, _picked_up(at.door, dropped), again)
-            code = show(home, f"the demo watches {folder / 'drop'}: drop more videos there")
+            code = show(home, f"the demo watches {folder / 'drop'}: drop more videos there", stops=at.started)
         else:
             code = _follow(at, dropped, after, started_at, again=again, as_json=as_json)
     if at.started:

@@ -40,8 +40,12 @@ def open_screen() -> int:
     return code
 
 
-def show(home: Home, notice: str = "") -> int:
-    """Run the UI until it is left. It connects by itself, so it need not be waited for."""
+def show(home: Home, notice: str = "", *, stops: bool = False) -> int:
+    """Run the UI until it is left. It connects by itself, so it need not be waited for.
+
+    Args:
+        stops: the caller stops the supervisor afterwards.
+    """
     from tqstudio import ui
 
     def door() -> AsyncClient:
@@ -49,4 +53,4 @@ def show(home: Home, notice: str = "") -> int:
 
         return AsyncClient(home.socket)
 
-    return ui.run(door, home=home, notice=notice)
+    return ui.run(door, home=home, notice=notice, farewell="" if stops else ui.FAREWELL)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tqstudio.config import Settings
 from tqstudio.engine.actions import Actions
@@ -41,5 +41,3 @@ class Studio:
     request_stop: Callable[[bool], None]
     """Ask the supervisor to end; True lets running jobs end first."""
     draining: bool = False
-    durations: dict[int, float] = field(default_factory=dict)
-    """Job → length of its source in seconds, for the ETA of its qualities while it runs."""

@@ -259,21 +259,9 @@ class _Supervisor:
                 continue
             tick += 1
             if moved:
-                jobs = [job_live(live, await self._duration(live.token.job)) for live in moved]
-                self.studio.broadcast.snapshot("progress", {"jobs": jobs})
+                self.studio.broadcast.snapshot("progress", {"jobs": [job_live(live) for live in moved]})
             if tick % _WORKER_SNAPSHOT_TICKS == 0:
                 self.studio.broadcast.snapshot("worker", {"workers": await worker_views(self.studio)})
-
-    async def _duration(self, job: int) -> float | None:
-        known = self.studio.durations
-        if job not in known:
-            seconds = await self._db.read(videos.duration_of_job, job)
-            if seconds is None:
-                return None
-            if len(known) > 1000:
-                known.clear()
-            known[job] = seconds
-        return known[job]
 
     async def _offer(self, folder: FolderRow, path: bytes) -> None:
         """A file has settled in a drop folder."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -76,8 +76,7 @@ def error_view(error: TqError) -> ErrorView:
     return {"code": error.code.value, "message": error.message, "hint": error.hint}
 
 
-def rendition_view(row: RenditionRow) -> RenditionView:
-    left = None
+def rendition_view(row: RenditionRow, eta_s: float | None) -> RenditionView:
     return {
         "name": row.name,
         "status": row.status,
@@ -90,21 +89,16 @@ def rendition_view(row: RenditionRow) -> RenditionView:
         "segments_done": row.segments_done,
         "segments_total": row.segments_total,
         "speed": row.speed,
-        "eta_s": left,
+        "eta_s": eta_s,
         "settings_hash": row.settings_hash,
         "stream_key": row.stream_key,
         "error": row.error,
     }
 
 
-def _renditions(rows: tuple[RenditionRow, ...], duration_s: float | None) -> list[RenditionView]:
-    views = []
-    for row in rows:
-        view = rendition_view(row)
-        if row.speed and duration_s and row.status == "in_progress":
-            view["eta_s"] = max(0.0, duration_s * (1 - row.progress / 100) / row.speed)
-        views.append(view)
-    return views
+def _renditions(rows: Iterable[RenditionRow], eta_s: float | None) -> list[RenditionView]:
+    """The qualities of a job; those that run end together, when the job says so."""
+    return [rendition_view(row, eta_s if row.status == "in_progress" else None) for row in rows]
 
 
 def source_summary(record: JobRecord) -> SourceSummary:
@@ -168,7 +162,7 @@ def job_row(record: JobRecord, live: LiveJob | None, *, now: int, home: Home) ->
         "worker": record.processed_by if running else None,
         "error": job_error(record, home),
         "source": summary,
-        "renditions": _renditions(tuple(renditions), summary["duration_s"]),
+        "renditions": _renditions(renditions, live.eta_s if live else None),
         "created_at": _iso(record.created_at),
         "started_at": iso(record.started_at),
         "completed_at": iso(record.completed_at),
@@ -191,7 +185,7 @@ def job_error(record: JobRecord, home: Home) -> JobError | None:
     }
 
 
-def job_live(live: LiveJob, duration_s: float | None) -> JobLive:
+def job_live(live: LiveJob) -> JobLive:
     return {
         "id": live.token.job,
         "status": JobStatus.IN_PROGRESS.value,
@@ -202,7 +196,7 @@ def job_live(live: LiveJob, duration_s: float | None) -> JobLive:
         "speed": live.speed,
         "eta_s": live.eta_s,
         "worker": live.worker,
-        "renditions": _renditions(tuple(live.renditions or ()), duration_s),
+        "renditions": _renditions(live.renditions or (), live.eta_s),
     }
 
 
@@ -317,8 +311,8 @@ def worker_view(
         "kind": row.kind,
         "type": row.type,
         "status": status.value,
-        "enabled": row.enabled,
-        "draining": row.draining,
+        "enabled": row.enabled and (live is not None or not row.draining),
+        "draining": row.draining and live is not None,
         "encoder": row.encoder,
         "device": row.device,
         "pid": row.pid,

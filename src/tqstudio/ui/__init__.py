@@ -15,15 +15,24 @@ if TYPE_CHECKING:
 NO_TERMINAL = (
     "The terminal UI needs a terminal; use `tqstudio status`, or any command with --json, without one."
 )
+FAREWELL = "the engine goes on; tqstudio down stops it"
 
 
-def run(door_factory: Callable[[], Door], *, home: Home, notice: str = "", view: str = "queue") -> int:
+def run(
+    door_factory: Callable[[], Door],
+    *,
+    home: Home,
+    notice: str = "",
+    view: str = "queue",
+    farewell: str = FAREWELL,
+) -> int:
     """Show the UI until the person leaves; answers the exit code.
 
     Args:
         door_factory: makes the way to the supervisor; called again after a lost connection.
         notice: a sentence that is shown at first, such as that a supervisor has just been started.
         view: queue, workers, folders or history.
+        farewell: what is printed when the person leaves; nothing when the caller stops the engine.
     """
     # Textual reads stdin and draws on stderr; stdout is asked for because a pipe there wants plain text.
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
@@ -41,6 +50,6 @@ def run(door_factory: Callable[[], Door], *, home: Home, notice: str = "", view:
     gc.freeze()
     gc.enable()
     app.run()
-    if app.return_code == 0:
-        print("the engine goes on; tqstudio down stops it")
+    if app.return_code == 0 and farewell:
+        print(farewell)
     return app.return_code or 0

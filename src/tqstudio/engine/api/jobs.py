@@ -67,8 +67,12 @@ async def page(
     return {"jobs": rows_of(studio, records), "total": total, "before": found.before, "after": found.after}
 
 
+_SPOKEN = {"running": JobStatus.IN_PROGRESS.value}
+
+
 def _statuses(given: str) -> tuple[JobStatus, ...]:
-    names = [name for name in given.split(",") if name]
+    # “running” is what screens say.
+    names = [_SPOKEN.get(name, name) for name in given.split(",") if name]
     unknown = [name for name in names if name not in set(JobStatus)]
     if unknown:
         raise TqError(

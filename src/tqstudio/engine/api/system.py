@@ -21,7 +21,7 @@ from tqstudio.engine.views import gate_view, iso
 from tqstudio.errors import TqError
 from tqstudio.lifecycle import GateKind, JobStatus
 from tqstudio.requests import QueuePause, ShutdownRequest
-from tqstudio.schemas import CheckView, DiskView, GateView, ProfileView, StatusView
+from tqstudio.schemas import CheckView, DiskView, GateView, ProfileView, StatusView, WorkerView
 
 router = APIRouter()
 
@@ -30,6 +30,7 @@ router = APIRouter()
 async def status(studio: TheStudio) -> StatusView:
     counts = await studio.db.read(listing.counts_by_status)
     shut = await studio.db.read(gates.listing)
+    views = await worker_views(studio)
     speeds = [live.speed for live in studio.board.jobs.values() if live.speed]
     etas = [live.eta_s for live in studio.board.jobs.values() if live.eta_s is not None]
     return {
@@ -43,13 +44,27 @@ async def status(studio: TheStudio) -> StatusView:
             "ffmpeg_version": studio.ffmpeg.version,
         },
         "jobs": counts,
-        "workers": await worker_views(studio),
-        "gates": [gate_view(gate) for gate in shut],
+        "workers": views,
+        "gates": [gate_view(gate) for gate in shut] + _no_worker(views, counts, iso(studio.started_at) or ""),
         "disk": await asyncio.to_thread(_disks, studio, await _outputs(studio)),
         "speed": sum(speeds) if speeds else None,
         # What waits cannot be estimated before it was measured; the running jobs can.
         "eta_s": max(etas) if etas and not counts[JobStatus.PENDING.value] else None,
     }
+
+
+def _no_worker(views: list[WorkerView], counts: dict[str, int], since: str) -> list[GateView]:
+    """Jobs wait and nobody is switched on: it holds the queue up like a gate, and is told like one."""
+    if not counts[JobStatus.PENDING.value] or any(w["enabled"] and not w["draining"] for w in views):
+        return []
+    return [
+        {
+            "kind": "workers",
+            "reason": "no worker is switched on",
+            "since": since,
+            "hint": "switch one on with: tqstudio worker enable NAME",
+        }
+    ]
 
 
 async def _outputs(studio: Studio) -> list[Path]:

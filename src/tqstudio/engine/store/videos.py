@@ -182,15 +182,3 @@ def known_sources(db: Connection, folder: int) -> dict[bytes, tuple[int, int, in
         {"folder": folder},
     )
     return {row[0]: (row[1], row[2], row[3]) for row in rows}
-
-
-def duration_of_job(db: Connection, job: int) -> float | None:
-    """Seconds of a job's source; None before it was probed."""
-    row = db.execute(
-        text(
-            "SELECT json_extract(v.facts, '$.duration_s') FROM job j JOIN video v ON v.id = j.video_id"
-            " WHERE j.id = :job"
-        ),
-        {"job": job},
-    ).first()
-    return None if row is None or row[0] is None else float(row[0])

@@ -195,7 +195,7 @@ class _Work:
             scratch.mkdir()
         except OSError as error:
             out = sources.display(os.fsencode(self._sink.parent.parent))
-            raise from_os_error(error, f"the output folder {out} cannot be written to") from error
+            raise _unwritable(error, out) from error
         try:
             yield scratch
         finally:
@@ -237,6 +237,16 @@ class _Work:
             poster if poster.exists() else None,
             encode.warnings,
         )
+
+
+def _unwritable(error: OSError, out: str) -> TqError:
+    """Why there is no scratch directory: unless the disk is full, trying again does not help."""
+    found = from_os_error(error, f"the output folder {out} cannot be written to")
+    if found.code is not ErrorCode.INTERNAL:
+        return found
+    return TqError(
+        ErrorCode.PERMISSION, found.message, "choose another output folder, or make this one writable"
+    )
 
 
 def _profile(job: ClaimedJob) -> Profile:
