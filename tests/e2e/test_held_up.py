@@ -1,0 +1,44 @@
+"""What keeps a queue from moving is said where a person looks, with the way out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tqstudio import client as calls
+from tqstudio.sources import encode
+
+from .conftest import MakeClip, MakeStudio
+from .studio import Studio, until
+
+
+def _reasons(studio: Studio) -> dict[str, str]:
+    return {gate["kind"]: gate["hint"] for gate in studio.status()["gates"]}
+
+
+def test_no_worker_switched_on_is_told_like_a_shut_gate(
+    make_studio: MakeStudio, clip: MakeClip, copy
+) -> None:
+    studio = make_studio().up()
+    until(lambda: studio.status()["workers"], "a worker")
+    names = [worker["name"] for worker in studio.status()["workers"]]
+    for name in names:
+        assert studio.client.send(calls.worker_action(name, "drain"))["status"] == "disabled"
+    assert _reasons(studio) == {}
+    job = studio.add(copy(clip(), "waits.mp4"))
+    assert "worker enable" in _reasons(studio)["workers"]
+    studio.client.send(calls.worker_action(names[0], "enable"))
+    assert "workers" not in _reasons(studio)
+    studio.wait(job, "done")
+
+
+def test_an_output_that_cannot_be_made_fails_at_once(make_studio: MakeStudio, clip: MakeClip, copy) -> None:
+    studio = make_studio().up()
+    in_the_way = studio.root / "a-file"
+    in_the_way.write_text("no folder\n")
+    output = Path(in_the_way) / "ladders"
+    job = studio.add(copy(clip(), "nowhere.mp4"), output_b64=encode(output))
+    detail = studio.wait(job, "failed")
+    assert detail["error"]["code"] == "PERMISSION"
+    assert str(output) in detail["error"]["message"]
+    assert "output" in detail["error"]["hint"]
+    assert len(detail["attempts_log"]) == 1
