@@ -108,7 +108,6 @@ class Watch:
     def __init__(self, socket: Path, after: int | None = None) -> None:
         self._client = Client(socket)
         self.seen: list[StreamEvent] = []
-        self.opened = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(after,), daemon=True)
         self._thread.start()
 

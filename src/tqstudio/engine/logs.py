@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import logging.handlers
 import sys
@@ -27,6 +28,7 @@ def configure(home: Home) -> None:
     # The scheduler announces every run of every job; its warnings are enough.
     logging.getLogger("apscheduler").setLevel(logging.WARNING)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
+    logging.getLogger("uvicorn.error").addFilter(_is_no_cut_stream)
     structlog.configure(
         processors=[
             structlog.stdlib.add_log_level,
@@ -38,3 +40,8 @@ def configure(home: Home) -> None:
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=True,
     )
+
+
+def _is_no_cut_stream(record: logging.LogRecord) -> bool:
+    """Streams that nobody reads any more are cut at the end; that is no error."""
+    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import shutil
 import stat
 import uuid
@@ -30,6 +31,7 @@ from tqstudio.sources import display
 MASTER_NAME = "master.m3u8"
 OWNER_NAME = ".owner"
 """Says whose folder it is: two homes, or a person, may want the same name below one output."""
+_UNFINISHED = re.compile(r"\.(?:v\d+|master\.m3u8)-[0-9a-f]{32}")
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV, errno.EINVAL)
 
 
@@ -117,6 +119,7 @@ def publish(
         # A folder without a record is what a crash left behind; it is not written over.
         while place.generation(number).exists():
             number += 1
+        _remove_unfinished(place)
         building = place.folder / f".v{number}-{uuid.uuid4().hex}"
         building.mkdir()
         try:
@@ -266,6 +269,16 @@ def _fill(source: Path, target: Path, row: PublishedRow, init: Path) -> None:
         [duration for _, _, duration in row.files], names=[name for name, _, _ in row.files]
     )
     _write(target / PLAYLIST_NAME, playlist.encode())
+
+
+def _remove_unfinished(place: Place) -> None:
+    """What a publish that was killed left half made: only one at a time runs for a video."""
+    for entry in place.folder.iterdir():
+        if _UNFINISHED.fullmatch(entry.name):
+            if entry.is_dir():
+                shutil.rmtree(entry, ignore_errors=True)
+            else:
+                entry.unlink(missing_ok=True)
 
 
 def _poster(sink: Path, building: Path, made: str | None, kept_from: Path | None) -> str | None:

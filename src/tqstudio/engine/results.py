@@ -224,10 +224,21 @@ class Results:
         """
         for lease in await self._db.read(claims.of_instance, instance):
             if told_to_end:
-                await self._db.write(outcomes.requeue, lease, now=now_us(), why="the supervisor ended")
-                self._board.end(lease.job)
+                await self.requeue(lease, "the supervisor ended")
             else:
                 await self.take_back(lease, worker, why)
+
+    async def requeue(self, lease: Lease, why: str) -> None:
+        """Take back a job whose worker ended with its supervisor: nobody's fault, so nothing is counted."""
+        token = Token(lease.job, lease.epoch, lease.instance)
+        if lease.control is Control.RESTART:
+            await self._workspace.forget(lease.job)
+
+        def write(db: Connection) -> JobStatus | None:
+            return self._settle(db, token, {}, lambda: outcomes.requeue(db, lease, now=now_us(), why=why))
+
+        await self._db.write(write)
+        self._board.end(lease.job)
 
     async def take_back(self, lease: Lease, worker: str, why: str, event: str | None = None) -> None:
         token = Token(lease.job, lease.epoch, lease.instance)

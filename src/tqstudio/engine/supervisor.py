@@ -38,7 +38,7 @@ from tqstudio.engine.media.ffmpeg import FFmpeg
 from tqstudio.engine.pool import Identities, Slot, WorkerPool, default_cpu_workers
 from tqstudio.engine.results import Results
 from tqstudio.engine.scheduling import now_us
-from tqstudio.engine.store import claims, database, folders, gates, outcomes, supervisors, videos, workers
+from tqstudio.engine.store import claims, database, folders, gates, supervisors, videos, workers
 from tqstudio.engine.store.database import Database
 from tqstudio.engine.store.events import EventRow
 from tqstudio.engine.store.folders import FolderRow
@@ -234,9 +234,7 @@ class _Supervisor:
         # Whether the disk is still full is for the first job to find out.
         await self._db.write(lambda db: gates.reopen(db, GateKind.DISK, now=now_us(), actor="supervisor"))
         for lease in await self._db.read(claims.running):
-            await self._db.write(
-                outcomes.requeue, lease, now=now_us(), why="the supervisor ended while it was running"
-            )
+            await self.studio.results.requeue(lease, "the supervisor ended while it was running")
 
     def _remove_socket(self, listener: socket.socket) -> None:
         listener.close()
