@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 import psutil
 import pytest
+import structlog
 
 from tqstudio import client
 from tqstudio.client import Call
@@ -229,3 +230,10 @@ def make_supervisor(tmp_path: Path) -> Iterator[MakeSupervisor]:
 def supervisor(make_supervisor: MakeSupervisor) -> LiveSupervisor:
     """A running supervisor in an empty home."""
     return make_supervisor().start()
+
+
+@pytest.fixture(autouse=True)
+def logs_go_nowhere_else() -> Iterator[None]:
+    """A test that sets up logging writes into what pytest captures; the next test has another capture."""
+    yield
+    structlog.reset_defaults()

@@ -59,7 +59,7 @@ def error_of(answer: tuple[int, Any], status: int) -> dict[str, str]:
         ("GET", "/v1/jobs?limit=0", None, 400, "BAD_REQUEST"),
         ("GET", "/v1/jobs?limit=501", None, 400, "BAD_REQUEST"),
         ("GET", "/v1/jobs?sort=size", None, 400, "BAD_REQUEST"),
-        ("GET", "/v1/jobs?status=running", None, 400, "BAD_REQUEST"),
+        ("GET", "/v1/jobs?status=walking", None, 400, "BAD_REQUEST"),
         ("GET", f"/v1/jobs?around={BIG}", None, 400, "BAD_REQUEST"),
         ("GET", f"/v1/events?after={BIG}", None, 400, "BAD_REQUEST"),
         ("GET", "/v1/events?since=yesterday", None, 400, "BAD_REQUEST"),

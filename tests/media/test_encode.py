@@ -176,7 +176,7 @@ def test_a_killed_encode_leaves_whole_segments_and_goes_on(
 ) -> None:
     source = clip("long.mp4", seconds=30)
     first = encode(source, poster=False)
-    run_to_end(first, until=lambda: any(state.segments_done >= 2 for state in video_of(first)))
+    run_to_end(first, until=lambda: all(state.segments_done >= 2 for state in video_of(first)))
     pids = first.pids
     before = [state.fraction for state in video_of(first)]
     first.kill()

@@ -100,13 +100,6 @@ def test_pages_of_videos(queue: Queue) -> None:
     assert [row.id for row in videos.page(queue.db, after=made[1], limit=2)] == made[2:4]
 
 
-def test_the_duration_of_a_job(queue: Queue) -> None:
-    job = queue.job()
-    assert videos.duration_of_job(queue.db, job) is None
-    videos.set_facts(queue.db, queue.row(job)["video_id"], {"duration_s": 12.5}, quick_hash=None)
-    assert videos.duration_of_job(queue.db, job) == 12.5
-
-
 def test_a_generation_retires_the_one_before(queue: Queue) -> None:
     video = queue.video()
     for number in (1, 2):
