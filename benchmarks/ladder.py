@@ -157,7 +157,9 @@ def _command(
     ]
     for number, rung in enumerate(rungs):
         command += [
-            *("-map", f"[o{number}]", "-c:v", "libx264", "-preset", profile.preset, "-crf", str(profile.crf)),
+            # Without it ffmpeg repeats the last frame of some clips, and the ladders are not the same.
+            *("-map", f"[o{number}]", "-fps_mode", "passthrough"),
+            *("-c:v", "libx264", "-preset", profile.preset, "-crf", str(profile.crf)),
             *("-profile:v", profile.video_profile, "-maxrate", f"{rung.maxrate_kbps}k"),
             *("-bufsize", f"{round(rung.maxrate_kbps * profile.bufsize_factor)}k"),
             *("-g", str(gop), "-keyint_min", str(gop), "-sc_threshold", "0", "-flags", "+cgop"),
