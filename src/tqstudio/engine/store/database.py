@@ -20,7 +20,7 @@ from sqlalchemy.pool import StaticPool
 from tqstudio.engine.store.events import EventRow
 from tqstudio.errors import ErrorCode, TqError
 
-SCHEMA_VERSION = "0001"
+SCHEMA_VERSION = "0002"
 """Newest migration in `migrations/versions`; a test holds the two together."""
 
 BUSY_TIMEOUT_S = 10

@@ -119,6 +119,9 @@ class Folder(SQLModel, table=True):
     settle_s: float = _float(optional=True)
     priority: int = _int()
     created_at: int | None = _time(optional=False)
+    autorestart_limit: int = _int()
+    """How often a failed job of this folder is started again by itself; 0 is never."""
+    autorestart_delay_s: float = _float()
 
 
 class Video(SQLModel, table=True):
@@ -187,6 +190,26 @@ class Published(SQLModel, table=True):
     """JSON [[name, size, duration_s], …] of the segments, in order."""
 
 
+class Publication(SQLModel, table=True):
+    """A generation that is being put in place; finished or undone when a supervisor starts."""
+
+    job_id: int = Field(sa_column=Column(Integer, ForeignKey("job.id", ondelete="CASCADE"), primary_key=True))
+    epoch: int = _int()
+    video_id: int = _ref("video.id")
+    number: int = _int()
+    manifest: str = _text()
+    begun_at: int | None = _time(optional=False)
+
+
+class Speed(SQLModel, table=True):
+    """A speed measured on this machine, by what was encoded how."""
+
+    key: str = Field(sa_column=Column(Text, primary_key=True))
+    value: float = _float()
+    samples: int = _int()
+    at: int | None = _time(optional=False)
+
+
 class Job(SQLModel, table=True):
     """One piece of work on a video. The lease is set exactly while it is in progress."""
 
@@ -248,6 +271,13 @@ class Job(SQLModel, table=True):
         ),
         Index("ix_job_status", "status", "id", sqlite_where=text("deleted_at IS NULL")),
         Index("ix_job_deleted", "deleted_at", sqlite_where=text("deleted_at IS NOT NULL")),
+        Index(
+            "ix_job_autorestart",
+            "id",
+            sqlite_where=text(
+                "status = 'failed' AND autorestart IN ('enabled', 'in_progress') AND deleted_at IS NULL"
+            ),
+        ),
         AUTOINCREMENT,
     )
     id: int | None = _id()
@@ -295,6 +325,9 @@ class Job(SQLModel, table=True):
     last_progress_at: int | None = _time()
     completed_at: int | None = _time()
     deleted_at: int | None = _time()
+    predicted_s: float = _float(optional=True)
+    """Seconds of work foretold when it was claimed first; with `actual_s` the error of the ETA."""
+    actual_s: float = _float(optional=True)
 
 
 class Rendition(SQLModel, table=True):
@@ -364,6 +397,11 @@ class Worker(SQLModel, table=True):
     metadata_json: str = _text(default="{}")
     registered_at: int | None = _time()
     last_heartbeat_at: int | None = _time()
+    quarantined_at: int | None = _time()
+    """Since when it takes no jobs because it failed too many different ones in a row."""
+    quarantine_reason: str = _text(optional=True)
+    failures_in_row: int = _int()
+    last_failed_job: int = Field(default=None, sa_column=Column(Integer, nullable=True))
 
 
 class Supervisor(SQLModel, table=True):

@@ -1,0 +1,57 @@
+"""What recovery remembers: publications under way, measured speeds, quarantine, autorestart of folders"""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    # Columns are added in place: rebuilding a table would lose its expression indexes and triggers.
+    op.add_column(
+        "folder", sa.Column("autorestart_limit", sa.Integer(), server_default=sa.text("0"), nullable=False)
+    )
+    op.add_column(
+        "folder", sa.Column("autorestart_delay_s", sa.Float(), server_default=sa.text("0"), nullable=False)
+    )
+    op.add_column("worker", sa.Column("quarantined_at", sa.BigInteger(), nullable=True))
+    op.add_column("worker", sa.Column("quarantine_reason", sa.Text(), nullable=True))
+    op.add_column(
+        "worker", sa.Column("failures_in_row", sa.Integer(), server_default=sa.text("0"), nullable=False)
+    )
+    op.add_column("worker", sa.Column("last_failed_job", sa.Integer(), nullable=True))
+    op.add_column("job", sa.Column("predicted_s", sa.Float(), nullable=True))
+    op.add_column("job", sa.Column("actual_s", sa.Float(), nullable=True))
+    op.create_index(
+        "ix_job_autorestart",
+        "job",
+        ["id"],
+        sqlite_where=sa.text(
+            "status = 'failed' AND autorestart IN ('enabled', 'in_progress') AND deleted_at IS NULL"
+        ),
+    )
+    op.create_table(
+        "publication",
+        sa.Column("job_id", sa.Integer(), nullable=False),
+        sa.Column("epoch", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("video_id", sa.Integer(), nullable=False),
+        sa.Column("number", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("manifest", sa.Text(), nullable=False),
+        sa.Column("begun_at", sa.BigInteger(), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["job_id"], ["job.id"], name=op.f("fk_publication_job_id_job"), ondelete="CASCADE"
+        ),
+        sa.ForeignKeyConstraint(["video_id"], ["video.id"], name=op.f("fk_publication_video_id_video")),
+        sa.PrimaryKeyConstraint("job_id", name=op.f("pk_publication")),
+    )
+    op.create_table(
+        "speed",
+        sa.Column("key", sa.Text(), nullable=False),
+        sa.Column("value", sa.Float(), server_default=sa.text("0"), nullable=False),
+        sa.Column("samples", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("key", name=op.f("pk_speed")),
+    )
