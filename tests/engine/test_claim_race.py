@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, text
 
 from conftest import LiveSupervisor, MakeSupervisor
 from tqstudio import client
 from tqstudio.engine.scheduling import now_us
 from tqstudio.engine.store import jobs, videos, workers
+from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.database import Database
 from tqstudio.engine.store.jobs import NewJob
+from tqstudio.engine.store.statements import text
 from tqstudio.engine.store.videos import NewVideo
 
 JOBS = 10_000

@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, text
 
 from tqstudio.engine.scheduling import RetryRules
 from tqstudio.engine.store import claims, jobs, operations, outcomes, videos, workers
 from tqstudio.engine.store.claims import Claimant, Lease, Token
-from tqstudio.engine.store.database import connect, migrate
+from tqstudio.engine.store.connection import Connection, connect
+from tqstudio.engine.store.database import migrate
 from tqstudio.engine.store.jobs import NewJob
 from tqstudio.engine.store.outcomes import Failure
+from tqstudio.engine.store.statements import text
 from tqstudio.engine.store.videos import NewVideo
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import Control, JobKind, JobStatus, Operation
@@ -129,7 +130,7 @@ class Queue:
         return lease.job
 
     def row(self, job: int) -> dict[str, Any]:
-        found = self.db.execute(text("SELECT * FROM job WHERE id = :id"), {"id": job}).mappings().one()
+        found = self.db.execute(text("SELECT * FROM job WHERE id = :id"), {"id": job}).mappings()[0]
         return dict(found)
 
     def status(self, job: int) -> JobStatus:
@@ -153,25 +154,20 @@ def token(lease: Lease) -> Token:
 def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A migrated database; use it through `rolled_back`."""
     path = tmp_path_factory.mktemp("store") / "tqstudio.db"
-    engine = connect(path)
-    migrate(engine, path)
-    engine.dispose()
+    migrate(path)
     return path
 
 
 @contextmanager
 def rolled_back(path: Path) -> Iterator[Queue]:
     """A queue in one transaction that leaves nothing behind."""
-    engine = connect(path)
+    connection = connect(path)
+    connection.begin(immediate=True)
     try:
-        with engine.connect() as connection:
-            transaction = connection.begin()
-            try:
-                yield Queue(connection)
-            finally:
-                transaction.rollback()
+        yield Queue(connection)
     finally:
-        engine.dispose()
+        connection.rollback()
+        connection.close()
 
 
 @pytest.fixture

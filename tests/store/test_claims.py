@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from sqlalchemy import text
 
 from tqstudio.engine.store import claims, gates, jobs, operations, workers
 from tqstudio.engine.store.claims import CANDIDATES_SQL, Token
+from tqstudio.engine.store.statements import text
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import GateKind, JobStatus, Operation
 
@@ -310,7 +310,7 @@ def test_promotion_goes_by_index(queue: Queue) -> None:
         "SELECT id FROM job INDEXED BY ix_job_lease WHERE status = 'in_progress' AND lease_expires_at <= 5",
         "SELECT id FROM job INDEXED BY ix_job_instance WHERE status = 'in_progress' AND instance = 'x'",
     ):
-        [row] = queue.db.execute(text(f"EXPLAIN QUERY PLAN {statement}")).all()
+        [row] = queue.db.execute(text(f"EXPLAIN QUERY PLAN {statement}"))
         assert "SEARCH" in row[3]
 
 

@@ -7,11 +7,12 @@ import shutil
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, text
 
 from tqstudio.engine.store import events, supervisors
+from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.database import Database
 from tqstudio.engine.store.events import EventRow
+from tqstudio.engine.store.statements import text
 from tqstudio.lifecycle import Operation
 
 from .conftest import NOW, Queue

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Connection, event, text
 
 from tqstudio.engine.store import jobviews, listing
+from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.listing import Page, Query
+from tqstudio.engine.store.statements import text
 from tqstudio.lifecycle import QUEUE_ORDER, TERMINAL, JobStatus
 
 from .conftest import Queue, rolled_back
@@ -65,14 +66,14 @@ def many(database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Q
                     "batch": rng.choice([None, "first", "second"]),
                 }
             )
-        queue.db.execute(
+        queue.db.raw.executemany(
             text(
                 "INSERT INTO video (id, source, output_root, name, title, slug, size, mtime_ns, created_at)"
                 " VALUES (:id, :source, x'2f6f', :name, '', :slug, 1, 1, 1)"
             ),
             videos,
         )
-        queue.db.execute(
+        queue.db.raw.executemany(
             text(
                 "INSERT INTO job (id, video_id, profile, profile_json, status, priority, created_at,"
                 " completed_at, worker_id, instance, lease_expires_at, deleted_at, batch)"
@@ -220,10 +221,10 @@ def test_a_page_follows_its_cursor_when_its_row_is_gone(many: Queue) -> None:
     query = Query(statuses=(JobStatus.PENDING,))
     wanted = expected(many, query)
     page = listing.page(many.db, query, limit=10)
-    savepoint = many.db.begin_nested()
+    many.db.execute("SAVEPOINT before")
     many.db.execute(text("UPDATE job SET deleted_at = 1 WHERE id = :id"), {"id": page.ids[-1]})
     after = listing.page(many.db, query, limit=10, after=page.after)
-    savepoint.rollback()
+    many.db.execute("ROLLBACK TO before")
     assert after.ids == wanted[10:20]
 
 
@@ -275,15 +276,12 @@ def test_any_text_finds_what_holds_it(many: Queue, wanted: str) -> None:
 
 
 @pytest.fixture
-def statements(many: Queue) -> Iterator[list[tuple[str, Any]]]:
-    seen: list[tuple[str, Any]] = []
-
-    def note(_c: object, _cursor: object, statement: str, parameters: Any, *_: object) -> None:
-        seen.append((statement, parameters))
-
-    event.listen(many.db.engine, "before_cursor_execute", note)
+def statements(many: Queue) -> Iterator[list[str]]:
+    """Every statement that runs, its values written into it."""
+    seen: list[str] = []
+    many.db.raw.set_trace_callback(seen.append)
     yield seen
-    event.remove(many.db.engine, "before_cursor_execute", note)
+    many.db.raw.set_trace_callback(None)
 
 
 @pytest.mark.parametrize(
@@ -297,20 +295,17 @@ def statements(many: Queue) -> Iterator[list[tuple[str, Any]]]:
     ],
     ids=str,
 )
-def test_every_lane_is_read_from_an_index(
-    many: Queue, statements: list[tuple[str, Any]], query: Query
-) -> None:
+def test_every_lane_is_read_from_an_index(many: Queue, statements: list[str], query: Query) -> None:
     first = listing.page(many.db, query, limit=7)
     listing.page(many.db, query, limit=7, after=first.after)
     listing.page(many.db, query, limit=7, before="end")
     middle = expected(many, query)[7]
     page = listing.page(many.db, query, limit=7, around=middle)
     listing.page(many.db, query, limit=7, before=page.before)
-    lanes = [s for s in list(statements) if s[0].startswith("SELECT id, priority") and "ORDER BY" in s[0]]
+    lanes = [s for s in statements if s.startswith("SELECT id, priority") and "ORDER BY" in s]
     assert len(lanes) >= 5
-    for statement, parameters in lanes:
-        rows = many.db.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters).all()
-        plan = [row[3] for row in rows]
+    for statement in lanes:
+        plan = [row[3] for row in many.db.execute(f"EXPLAIN QUERY PLAN {statement}")]
         assert "INDEX ix_job_" in plan[0], plan
         assert plan[0].startswith("SEARCH job"), plan
         assert not [line for line in plan if "B-TREE" in line], plan

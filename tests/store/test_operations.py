@@ -15,10 +15,10 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from sqlalchemy import text
 
 from tqstudio.engine.store import claims, jobs, operations, outcomes, transitions
 from tqstudio.engine.store.claims import Lease
+from tqstudio.engine.store.statements import text
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import (
     OPEN,

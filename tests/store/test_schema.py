@@ -6,23 +6,24 @@ import gc
 import shutil
 import sqlite3
 from pathlib import Path
+from sqlite3 import IntegrityError, OperationalError
 from typing import Any
 
 import pytest
-from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Connection, create_engine, text
-from sqlalchemy.exc import IntegrityError, OperationalError
+from sqlalchemy import create_engine
 from sqlmodel import SQLModel
 
 from tqstudio.engine.store import database as database_module
 from tqstudio.engine.store import jobs, listing, videos
-from tqstudio.engine.store.database import SCHEMA_VERSION, Database, connect, migrate
+from tqstudio.engine.store.connection import Connection
+from tqstudio.engine.store.database import SCHEMA_VERSION, Database, migrate, upgrade
+from tqstudio.engine.store.statements import text
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import JobStatus, Operation
 
@@ -159,7 +160,7 @@ def _objects(path: Path) -> dict[tuple[str, str], str]:
 
 
 def test_the_migrated_schema_is_that_of_the_tables(database: Path) -> None:
-    engine = connect(database)
+    engine = create_engine(f"sqlite:///{database}")
     with engine.connect() as connection:
         options = {"compare_server_default": True, "include_object": _can_be_compared}
         context = MigrationContext.configure(connection, opts=options)
@@ -229,13 +230,7 @@ INSERT INTO supervisor (id, store_uuid) VALUES (1, 'the-uuid');
 
 def test_a_database_of_the_first_version_keeps_its_rows(tmp_path: Path) -> None:
     old = tmp_path / "old.db"
-    engine = connect(old)
-    config = Config()
-    config.set_main_option("script_location", str(Path(database_module.__file__).parent / "migrations"))
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0001")
-    engine.dispose()
+    upgrade(old, "0001")
     with sqlite3.connect(old) as raw:
         raw.executescript(_ROWS)
     raw.close()
@@ -260,7 +255,7 @@ def test_a_database_of_the_first_version_keeps_its_rows(tmp_path: Path) -> None:
         found = db.read_now(lambda c: listing.page(c, listing.Query(text="CAF"), limit=10))
         assert found.ids == [2, 1]
         assert db.write_now(lambda c: c.execute(text("PRAGMA quick_check")).scalar()) == "ok"
-        assert db.write_now(lambda c: c.execute(text("PRAGMA foreign_key_check")).all()) == []
+        assert db.write_now(lambda c: list(c.execute(text("PRAGMA foreign_key_check")))) == []
     finally:
         db.close()
 
@@ -294,9 +289,7 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
 
 def test_opening_again_migrates_nothing(database: Path) -> None:
     before = database.stat().st_mtime_ns, _objects(database)
-    engine = connect(database)
-    migrate(engine, database)
-    engine.dispose()
+    migrate(database)
     assert (database.stat().st_mtime_ns, _objects(database)) == before
 
 
@@ -322,7 +315,7 @@ def test_readers_cannot_write(opened: Database) -> None:
 def test_what_is_written_is_durable(opened: Database) -> None:
     pragmas = {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
     for name, value in pragmas.items():
-        assert opened.write_now(lambda c, n=name: c.exec_driver_sql(f"PRAGMA {n}").scalar()) == value
+        assert opened.write_now(lambda c, n=name: c.execute(f"PRAGMA {n}").scalar()) == value
 
 
 def test_a_failed_transaction_leaves_nothing(opened: Database) -> None:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 
-from sqlalchemy import Connection
-
 from tqstudio.engine.live import LiveBoard
 from tqstudio.engine.scheduling import now_us
 from tqstudio.engine.store import generations, jobs, operations, supervisors
+from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.database import Database
 from tqstudio.engine.store.operations import Applied
 from tqstudio.engine.store.transitions import look

@@ -22,8 +22,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection
-
 from tqstudio.config import Settings
 from tqstudio.engine import publishing
 from tqstudio.engine.media import profiles
@@ -35,6 +33,7 @@ from tqstudio.engine.media.ladder import audio_renditions, build_ladder
 from tqstudio.engine.media.profiles import Profile
 from tqstudio.engine.scheduling import now_us
 from tqstudio.engine.store import generations, jobs, operations, supervisors, videos
+from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.database import Database
 from tqstudio.engine.store.generations import GenerationRow
 from tqstudio.engine.views import error_view, place_of

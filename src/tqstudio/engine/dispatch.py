@@ -12,14 +12,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from sqlalchemy import Connection
-
 from tqstudio.config import Settings
 from tqstudio.engine.live import Beat, LiveBoard, LiveJob
 from tqstudio.engine.publishing import is_whole
 from tqstudio.engine.scheduling import MICROSECOND, now_us
 from tqstudio.engine.store import claims, generations, jobs, progress, videos, workers
 from tqstudio.engine.store.claims import Claimant, Lease, Token
+from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.database import Database
 from tqstudio.engine.store.events import EventRow
 from tqstudio.engine.store.generations import GenerationRow

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import structlog
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
-from sqlalchemy import Connection
 
 from tqstudio.config import Settings
 from tqstudio.engine import publishing
@@ -20,6 +19,7 @@ from tqstudio.engine.publishing import Place
 from tqstudio.engine.results import Results
 from tqstudio.engine.scheduling import MICROSECOND, now_us
 from tqstudio.engine.store import events, gates, generations, jobs, supervisors
+from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.database import Database
 from tqstudio.lifecycle import GateKind
 

@@ -7,7 +7,6 @@ import random
 from collections.abc import Callable
 
 import structlog
-from sqlalchemy import Connection
 
 from tqstudio.config import Settings
 from tqstudio.engine import publishing
@@ -16,6 +15,7 @@ from tqstudio.engine.live import LiveBoard, LiveJob
 from tqstudio.engine.scheduling import MICROSECOND, RetryRules, now_us
 from tqstudio.engine.store import claims, gates, generations, outcomes, progress, videos, workers
 from tqstudio.engine.store.claims import Lease, Token
+from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.database import Database
 from tqstudio.engine.store.transitions import look
 from tqstudio.engine.views import place_of

@@ -6,11 +6,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Query
 from fastapi.responses import StreamingResponse
-from sqlalchemy import Connection
 
 from tqstudio.engine.api.access import TheStudio
 from tqstudio.engine.broadcast import message, stream
 from tqstudio.engine.store import events
+from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.events import EventRow
 from tqstudio.engine.views import event_view, parse_time
 from tqstudio.errors import ErrorCode, TqError

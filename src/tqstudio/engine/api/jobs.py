@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from sqlalchemy import Connection
 
 from tqstudio.engine.api.access import TheStudio
 from tqstudio.engine.scheduling import now_us
 from tqstudio.engine.store import events, generations, jobs, jobviews, listing, progress, videos
+from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.studio import Studio
 from tqstudio.engine.views import attempt_view, event_view, iso, job_row, video_view
 from tqstudio.errors import ErrorCode, TqError

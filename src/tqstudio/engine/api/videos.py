@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from sqlalchemy import Connection
 
 from tqstudio.engine.admission import Offer, new_batch
 from tqstudio.engine.api.access import TheStudio
 from tqstudio.engine.store import generations, jobs, jobviews, videos
+from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.studio import Studio
 from tqstudio.engine.views import job_error, video_view
 from tqstudio.errors import ErrorCode, TqError

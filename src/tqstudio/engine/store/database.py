@@ -1,72 +1,43 @@
 """Opening, migrating and serialising the one SQLite database of a home.
 
 One thread owns the only connection that writes, a second thread one that reads; on a single thread a deep
-list would hold up a claim for hundreds of milliseconds.
+list would hold up a claim for hundreds of milliseconds. Writes that wait for one another share a commit: the
+disk, not the processor, bounds how many commits there are in a second.
 """
 
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from sqlalchemy import Connection, Engine, create_engine, event
-from sqlalchemy.pool import StaticPool
-
+from tqstudio.engine.store.connection import Connection, connect, open_raw
 from tqstudio.engine.store.events import EventRow
 from tqstudio.errors import ErrorCode, TqError
 
 SCHEMA_VERSION = "0002"
 """Newest migration in `migrations/versions`; a test holds the two together."""
 
-BUSY_TIMEOUT_S = 10
+MAX_SHARING = 64
+"""Writes that share one commit at most: what the first of them waits for the others."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def connect(path: Path, *, read_only: bool = False) -> Engine:
-    """An engine with one connection, set up for durability: WAL with synchronous=FULL.
-
-    WAL with NORMAL lost every acknowledged commit of a measured power cut, FULL none.
-    """
-    uri = f"file:{_quoted(path)}?mode={'ro' if read_only else 'rwc'}"
-
-    def open_connection() -> sqlite3.Connection:
-        # The driver must never begin by itself: a SELECT before the UPDATE of a claim would not lock.
-        connection = sqlite3.connect(
-            uri, uri=True, isolation_level=None, check_same_thread=False, timeout=BUSY_TIMEOUT_S
-        )
-        if not read_only:
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA synchronous=FULL")
-        connection.execute("PRAGMA foreign_keys=ON")
-        connection.execute("PRAGMA temp_store=MEMORY")
-        connection.execute("PRAGMA cache_size=-16000")
-        return connection
-
-    engine = create_engine("sqlite://", creator=open_connection, poolclass=StaticPool)
-    begin = "BEGIN" if read_only else "BEGIN IMMEDIATE"
-
-    @event.listens_for(engine, "begin")
-    def _begin(connection: Connection) -> None:
-        connection.exec_driver_sql(begin)
-
-    return engine
-
-
-def migrate(engine: Engine, path: Path) -> None:
+def migrate(path: Path) -> None:
     """Bring the schema to `SCHEMA_VERSION`.
 
     Raises:
         TqError: NEWER_DATABASE when a newer tqstudio wrote it; INTERNAL when the file is damaged.
     """
     try:
-        version = schema_version(engine)
+        version = schema_version(path)
     except Exception as error:
         raise TqError(
             ErrorCode.INTERNAL,
@@ -80,165 +51,274 @@ def migrate(engine: Engine, path: Path) -> None:
             ErrorCode.NEWER_DATABASE,
             f"{path} has schema {version}; this tqstudio knows up to {SCHEMA_VERSION}",
         )
-    # Only when needed: alembic costs 10 MB and 100 ms.
+    upgrade(path, "head")
+
+
+def upgrade(path: Path, target: str) -> None:
+    """Run the migrations up to `target` in one transaction."""
+    # Only when needed: alembic and SQLAlchemy cost 30 MB and 200 ms.
     from alembic import command
     from alembic.config import Config
+    from sqlalchemy import create_engine, event
+    from sqlalchemy.pool import StaticPool
 
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, "head")
+    engine = create_engine("sqlite://", creator=lambda: open_raw(path), poolclass=StaticPool)
+    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+    try:
+        with engine.begin() as connection:
+            config.attributes["connection"] = connection
+            command.upgrade(config, target)
+    finally:
+        engine.dispose()
 
 
 def is_current(path: Path) -> bool:
     """Whether the database exists and has this program's schema; looks without creating anything."""
     if not path.exists():
         return False
-    engine = connect(path, read_only=True)
     try:
-        return schema_version(engine) == SCHEMA_VERSION
+        return schema_version(path, read_only=True) == SCHEMA_VERSION
     except Exception:
         return False
-    finally:
-        engine.dispose()
 
 
-def schema_version(engine: Engine) -> str | None:
+def schema_version(path: Path, *, read_only: bool = False) -> str | None:
     """The schema's version; None for an empty database."""
-    with engine.connect() as connection:
-        known = connection.exec_driver_sql(
-            "SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'"
-        ).first()
-        if known is None:
+    db = connect(path, read_only=read_only)
+    try:
+        if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").first() is None:
             return None
-        row = connection.exec_driver_sql("SELECT version_num FROM alembic_version").first()
-        return None if row is None else str(row[0])
+        version = db.execute("SELECT version_num FROM alembic_version").scalar()
+        return None if version is None else str(version)
+    finally:
+        db.close()
+
+
+@dataclass(slots=True)
+class _Call:
+    """A function that waits for its turn on a connection, and where its answer goes."""
+
+    fn: Callable[..., Any]
+    args: Any
+    kwargs: Any
+    loop: asyncio.AbstractEventLoop | None
+    """The loop that `answer` belongs to; None when a thread waits for it."""
+    answer: Any
+    result: Any = None
+    error: BaseException | None = None
+    appended: list[EventRow] = field(default_factory=list)
+
+    def deliver(self) -> None:
+        if self.answer.done():
+            return
+        if self.error is not None:
+            self.answer.set_exception(self.error)
+        else:
+            self.answer.set_result(self.result)
 
 
 class Database:
     """The database of a running supervisor.
 
-    `write(fn, *args)` runs `fn(connection, *args)` as one transaction on the writer's thread; `read` on
-    the reader's. Events that the transaction appended are handed to `on_events` on the event loop after
-    the commit, in the order of the commits.
+    `write(fn, *args)` runs `fn(connection, *args)` on the writer's thread, whole or not at all, and returns
+    once it is durable; `read` runs on the reader's. A function that is written may be run again when the
+    commit it shared with others failed, so it touches nothing but the connection. Events that it appended
+    are handed to `on_events` on the event loop after the commit, in the order of the commits.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.on_events: Callable[[list[EventRow]], None] = lambda _events: None
-        self._writer = _ConnectionThread("db-writer")
-        self._reader = _ConnectionThread("db-reader")
+        self._writer = _ConnectionThread("db-writer", self._commit)
+        self._reader = _ConnectionThread("db-reader", self._look)
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def open(self) -> None:
         """Open and, if needed, migrate. Must come before the first `read` or `write`."""
-        self._writer.open(lambda: self._open_for_writing())
+        migrate(self.path)
+        self._writer.open(lambda: connect(self.path))
         self._reader.open(lambda: connect(self.path, read_only=True))
 
     def bind(self, loop: asyncio.AbstractEventLoop) -> None:
         """Name the loop on which `on_events` is called."""
         self._loop = loop
 
-    def _open_for_writing(self) -> Engine:
-        engine = connect(self.path)
-        migrate(engine, self.path)
-        return engine
-
     async def write(
         self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        # Shielded: a client that hangs up must not leave half a decision behind.
-        return await asyncio.shield(asyncio.wrap_future(self._writer.submit(self._commit, fn, args, kwargs)))
+        return await _asked(self._writer, fn, args, kwargs)
 
     async def read(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        return await asyncio.wrap_future(self._reader.submit(self._look, fn, args, kwargs))
+        return await _asked(self._reader, fn, args, kwargs)
 
     def write_now(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """`write` for callers without a loop: start-up, tests, benchmarks."""
-        result: T = self._writer.submit(self._commit, fn, args, kwargs).result()
-        return result
+        return _asked_now(self._writer, fn, args, kwargs)
 
     def read_now(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        result: T = self._reader.submit(self._look, fn, args, kwargs).result()
-        return result
+        return _asked_now(self._reader, fn, args, kwargs)
 
-    def _commit(self, fn: Callable[..., T], args: Any, kwargs: Any) -> T:
-        connection = self._writer.connection
-        appended: list[EventRow] = []
-        connection.info["events"] = appended
-        with connection.begin():
-            result = fn(connection, *args, **kwargs)
-        if appended and self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self.on_events, appended)
-        return result
+    def _commit(self, db: Connection, calls: Sequence[_Call]) -> None:
+        try:
+            _run_sharing(db, calls)
+        except Exception as error:
+            db.rollback()
+            if len(calls) == 1:
+                calls[0].error = error
+            else:
+                # One of them spoilt it for all, or the disk is full: each has a try of its own.
+                for call in calls:
+                    self._commit(db, [call])
+                return
+        self._deliver(calls)
 
-    def _look(self, fn: Callable[..., T], args: Any, kwargs: Any) -> T:
-        connection = self._reader.connection
-        with connection.begin():
-            return fn(connection, *args, **kwargs)
+    def _look(self, db: Connection, calls: Sequence[_Call]) -> None:
+        for call in calls:
+            db.begin(immediate=False)
+            try:
+                call.result = call.fn(db, *call.args, **call.kwargs)
+            except BaseException as error:
+                call.error = error
+            db.rollback()
+            self._deliver([call])
+
+    def _deliver(self, calls: Sequence[_Call]) -> None:
+        """Tell the watchers first: who asked finds the events of its change on their way."""
+        events = [event for call in calls if call.error is None for event in call.appended]
+        if events and self._loop is not None:
+            _soon(self._loop, self.on_events, events)
+        here = [call for call in calls if call.loop is None]
+        for call in here:
+            call.deliver()
+        for loop in {call.loop for call in calls if call.loop is not None}:
+            _soon(loop, _deliver_all, [call for call in calls if call.loop is loop])
 
     def close(self) -> None:
         self._reader.close()
         self._writer.close()
 
 
+def _run_sharing(db: Connection, calls: Sequence[_Call]) -> None:
+    """All calls in one transaction; one that fails is undone by itself, and its error is its answer.
+
+    Raises:
+        Exception: the transaction is gone, and nothing of any call is in the database.
+    """
+    db.begin(immediate=True)
+    try:
+        for call in calls:
+            call.appended.clear()
+            call.error = None
+            db.appended = call.appended
+            db.execute("SAVEPOINT call")
+            try:
+                call.result = call.fn(db, *call.args, **call.kwargs)
+            except BaseException as error:
+                if not db.in_transaction:
+                    raise
+                call.error = error
+                db.execute("ROLLBACK TO call")
+            db.execute("RELEASE call")
+    finally:
+        db.appended = None
+    db.commit()
+
+
+def _soon(loop: asyncio.AbstractEventLoop, fn: Callable[..., object], *args: Any) -> None:
+    try:
+        loop.call_soon_threadsafe(fn, *args)
+    except RuntimeError:
+        return  # the loop has ended; nobody waits any more
+
+
+def _deliver_all(calls: Sequence[_Call]) -> None:
+    for call in calls:
+        call.deliver()
+
+
+async def _asked(thread: _ConnectionThread, fn: Callable[..., T], args: Any, kwargs: Any) -> T:
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[T] = loop.create_future()
+    thread.submit(_Call(fn, args, kwargs, loop, answer))
+    # Shielded: a client that hangs up must not leave half a decision behind.
+    return await asyncio.shield(answer)
+
+
+def _asked_now(thread: _ConnectionThread, fn: Callable[..., T], args: Any, kwargs: Any) -> T:
+    answer: Future[T] = Future()
+    thread.submit(_Call(fn, args, kwargs, None, answer))
+    return answer.result()
+
+
 class _ConnectionThread:
-    """One thread with one connection that no other thread touches."""
+    """One thread with one connection that no other thread touches.
 
-    def __init__(self, name: str) -> None:
-        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
-        self._engine: Engine | None = None
-        self._local = threading.local()
+    Args:
+        serve: runs the calls that wait, in order, and delivers their answers.
+    """
 
-    @property
-    def connection(self) -> Connection:
-        connection: Connection = self._local.connection
-        return connection
+    def __init__(self, name: str, serve: Callable[[Connection, Sequence[_Call]], None]) -> None:
+        self._name, self._serve = name, serve
+        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._closed = threading.Event()
 
-    def open(self, make: Callable[[], Engine]) -> None:
-        def _open() -> None:
-            self._engine = make()
-            self._local.connection = self._engine.connect()
+    def open(self, make: Callable[[], Connection]) -> None:
+        opened: Future[None] = Future()
+        # A daemon: a program that forgets to close its database still ends.
+        self._thread = threading.Thread(target=self._run, args=(make, opened), name=self._name, daemon=True)
+        self._thread.start()
+        opened.result()
 
-        self._executor.submit(_open).result()
+    def _run(self, make: Callable[[], Connection], opened: Future[None]) -> None:
+        try:
+            db = make()
+        except BaseException as error:
+            opened.set_exception(error)
+            return
+        opened.set_result(None)
+        try:
+            while calls := self._waiting():
+                self._serve(db, calls)
+        finally:
+            db.close()
 
-    def submit(self, fn: Callable[..., T], *args: Any) -> Any:
-        return self._executor.submit(fn, *args)
+    def _waiting(self) -> list[_Call]:
+        """The calls that wait, at least one; none at the end."""
+        calls: list[_Call] = []
+        call = self._calls.get()
+        while call is not None:
+            calls.append(call)
+            if len(calls) == MAX_SHARING:
+                return calls
+            try:
+                call = self._calls.get_nowait()
+            except Empty:
+                return calls
+        if calls:
+            self._calls.put(None)
+        return calls
+
+    def submit(self, call: _Call) -> None:
+        if self._thread is None or self._closed.is_set():
+            raise RuntimeError("the database is not open")
+        self._calls.put(call)
 
     def close(self) -> None:
-        def _close() -> None:
-            connection = getattr(self._local, "connection", None)
-            if connection is not None:
-                connection.close()
-                del self._local.connection
-            if self._engine is not None:
-                self._engine.dispose()
-                self._engine = None
-
-        try:
-            self._executor.submit(_close).result()
-        except RuntimeError:
-            return  # closed before
-        self._executor.shutdown()
-
-
-def _quoted(path: Path) -> str:
-    from urllib.parse import quote
-
-    return quote(str(path.absolute()))
+        if self._thread is None or self._closed.is_set():
+            return
+        self._closed.set()
+        self._calls.put(None)
+        self._thread.join()
 
 
 def main() -> None:
     """Migrate the database named on the command line, in a process that ends."""
     import sys
 
-    path = Path(sys.argv[1])
-    engine = connect(path)
-    try:
-        migrate(engine, path)
-    finally:
-        engine.dispose()
+    migrate(Path(sys.argv[1]))
 
 
 if __name__ == "__main__":

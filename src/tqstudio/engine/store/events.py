@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import Connection
-
+from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.statements import text
 
 MAX_DETAIL = 500
@@ -65,8 +64,8 @@ def append(
         "code": code,
         "detail": detail,
     }
-    seq = db.execute(_INSERT, values).scalar_one()
-    pending = db.info.get("events")
+    seq = db.execute(_INSERT, values).scalar()
+    pending = db.appended
     if pending is not None:
         pending.append(EventRow(seq, now, trigger, job, video, worker, source, target, actor, code, detail))
 

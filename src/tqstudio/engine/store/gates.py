@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import Connection
-
 from tqstudio.engine.store import events
+from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.statements import text
 from tqstudio.lifecycle import GateKind
 

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection
-
 from tqstudio.engine.store import events
+from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.statements import text
 
 
@@ -93,7 +92,7 @@ def next_number(db: Connection, video: int) -> int:
     return int(
         db.execute(
             text("SELECT coalesce(max(number), 0) + 1 FROM generation WHERE video_id = :id"), {"id": video}
-        ).scalar_one()
+        ).scalar()
     )
 
 
@@ -119,7 +118,7 @@ def record(
                 " VALUES (:video, :number, :settings_hash, :poster, :now) RETURNING id"
             ),
             {"video": video, "number": number, "settings_hash": settings_hash, "poster": poster, "now": now},
-        ).scalar_one()
+        ).scalar()
     )
     for rendition in renditions:
         db.execute(

@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection
-
 from tqstudio.engine.store import events
+from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.statements import text
 from tqstudio.lifecycle import Autorestart, JobKind, JobStatus, Trigger, target_of
 
@@ -72,7 +71,7 @@ def create(db: Connection, new: NewJob, *, now: int, actor: str) -> int | None:
     }
     if open_job_of(db, new.video) is not None:
         return None
-    job = int(db.execute(_CREATE, values).scalar_one())
+    job = int(db.execute(_CREATE, values).scalar())
     events.append(
         db, trigger, now=now, actor=actor, job=job, video=new.video, target=status, detail=new.kind.value
     )
@@ -175,4 +174,4 @@ def spec_of(db: Connection, job: int) -> JobSpec:
 def outstanding(db: Connection, statuses: Sequence[JobStatus]) -> int:
     """How many jobs have one of these statuses, from the counts that triggers keep."""
     listed = ", ".join(f"'{status.value}'" for status in statuses)
-    return int(db.execute(text(f"SELECT sum(n) FROM job_count WHERE status IN ({listed})")).scalar_one())
+    return int(db.execute(text(f"SELECT sum(n) FROM job_count WHERE status IN ({listed})")).scalar())

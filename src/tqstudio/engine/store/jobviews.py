@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection
-
+from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.progress import RenditionRow, renditions_of
 from tqstudio.engine.store.statements import text
 

@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
-from sqlalchemy import Connection
-
+from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.statements import text
 from tqstudio.lifecycle import QUEUE_ORDER, TERMINAL, JobStatus
 
@@ -172,7 +171,7 @@ class _Walked:
             f" ORDER BY {order}"
         )
         # Read in small batches: a page takes a handful of rows of a lane that may hold a million.
-        return self._db.execution_options(yield_per=64).execute(statement, {**self._values, **values})
+        return self._db.stream(statement, {**self._values, **values})
 
 
 class _Fetched:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Connection
-
 from tqstudio.engine.scheduling import MICROSECOND, RetryRules, judge_failure, judge_loss
 from tqstudio.engine.store import claims
 from tqstudio.engine.store.claims import Lease, Token
+from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.transitions import assignments_of, look, move
 from tqstudio.errors import MAX_ERROR_TEXT, ErrorClass, ErrorCode, class_of
 from tqstudio.lifecycle import AttemptOutcome, Control, JobStatus, Trigger, target_of

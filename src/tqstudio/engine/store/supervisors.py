@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from sqlalchemy import Connection
-
+from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.statements import text
 
 
@@ -19,7 +18,7 @@ def take_over(db: Connection, *, pid: int, version: str, now: int) -> str:
                 " version = :version, started_at = :now, last_heartbeat_at = :now RETURNING store_uuid"
             ),
             {"uuid": str(uuid.uuid4()), "pid": pid, "version": version, "now": now},
-        ).scalar_one()
+        ).scalar()
     )
 
 
@@ -47,5 +46,5 @@ def forget(db: Connection, *, before: int) -> None:
 
 def integrity_problem(db: Connection) -> str | None:
     """What SQLite finds wrong with the file; None when it is sound."""
-    answer = db.execute(text("PRAGMA quick_check(1)")).scalar_one()
+    answer = db.execute(text("PRAGMA quick_check(1)")).scalar()
     return None if answer == "ok" else str(answer)

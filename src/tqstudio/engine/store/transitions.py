@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from sqlite3 import IntegrityError
 from typing import Any
-
-from sqlalchemy import Connection
-from sqlalchemy.exc import IntegrityError
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.claims import LEASE_FREE
+from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.statements import text
 from tqstudio.lifecycle import Control, JobStatus, Trigger, sources_of, target_of
 

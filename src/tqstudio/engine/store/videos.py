@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection
-
+from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.statements import text
 
 
@@ -98,7 +97,7 @@ def create(db: Connection, new: NewVideo, *, now: int) -> int:
         "quick_hash": new.quick_hash,
         "now": now,
     }
-    video = int(db.execute(_INSERT, values).scalar_one())
+    video = int(db.execute(_INSERT, values).scalar())
     if taken:
         _give_free_slug(db, video, new.output_root, f"{new.slug or 'video'}-{video}")
     return video

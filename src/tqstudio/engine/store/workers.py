@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection
-
 from tqstudio.engine.store import events
+from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.statements import text
 
 

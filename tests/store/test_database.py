@@ -1,0 +1,137 @@
+"""Writes that wait for one another share a commit, and none spoils it for the others."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from sqlite3 import OperationalError
+from typing import Any
+
+import pytest
+
+from tqstudio.engine.store import events
+from tqstudio.engine.store.connection import Connection
+from tqstudio.engine.store.database import MAX_SHARING, Database
+
+
+@pytest.fixture
+def opened(database: Path, tmp_path: Path) -> Iterator[Database]:
+    path = tmp_path / "shared.db"
+    shutil.copyfile(database, path)
+    db = Database(path)
+    db.open()
+    yield db
+    db.close()
+
+
+def note(db: Connection, word: str) -> int:
+    events.append(db, word, now=1, actor="test")
+    return len(word)
+
+
+def words(db: Connection) -> list[str]:
+    return [row[0] for row in db.execute("SELECT trigger FROM event ORDER BY seq")]
+
+
+def held_up(opened: Database, writes: Any) -> list[Any]:
+    """What the writes answer when they all wait while the writer is busy."""
+    go, busy = threading.Event(), threading.Event()
+
+    def hold(_: Connection) -> None:
+        busy.set()
+        assert go.wait(60)
+
+    async def run() -> list[Any]:
+        opened.bind(asyncio.get_running_loop())
+        holding = asyncio.create_task(opened.write(hold))
+        await asyncio.to_thread(busy.wait, 60)
+        asked = [asyncio.create_task(opened.write(fn, *args)) for fn, *args in writes]
+        await asyncio.sleep(0)
+        go.set()
+        await holding
+        return await asyncio.gather(*asked, return_exceptions=True)
+
+    return asyncio.run(run())
+
+
+def commits(path: Path) -> int:
+    """Frames of the write-ahead log that end a transaction: their header gives the size of the database."""
+    log = path.with_name(path.name + "-wal").read_bytes()
+    page = int.from_bytes(log[8:12], "big")
+    salts = log[16:24]
+    frames = range(32, len(log), 24 + page)
+    return sum(
+        1 for at in frames if log[at + 8 : at + 16] == salts and int.from_bytes(log[at + 4 : at + 8], "big")
+    )
+
+
+def test_writes_that_wait_share_one_commit(opened: Database) -> None:
+    opened.write_now(note, "first")
+    before = commits(opened.path)
+    answers = held_up(opened, [(note, f"w{number}") for number in range(20)])
+    assert answers == [len(f"w{number}") for number in range(20)]
+    assert opened.read_now(words) == ["first", *(f"w{number}" for number in range(20))]
+    assert commits(opened.path) == before + 1
+
+
+def test_no_more_than_so_many_share(opened: Database) -> None:
+    opened.write_now(note, "first")
+    before = commits(opened.path)
+    held_up(opened, [(note, "w") for _ in range(MAX_SHARING * 2)])
+    assert commits(opened.path) == before + 2
+
+
+def test_one_that_fails_is_undone_alone(opened: Database) -> None:
+    seen: list[str] = []
+    opened.on_events = lambda rows: seen.extend(row.trigger for row in rows)
+
+    def half(db: Connection) -> None:
+        note(db, "half")
+        raise ValueError("half way")
+
+    answers = held_up(opened, [(note, "one"), (half,), (note, "three")])
+    assert [type(answer) for answer in answers] == [int, ValueError, int]
+    assert opened.read_now(words) == ["one", "three"]
+    assert seen == ["one", "three"]
+
+
+def test_one_that_ends_the_transaction_costs_the_others_nothing(opened: Database) -> None:
+    """As a full disk does: SQLite itself rolls everything back."""
+
+    def spoil(db: Connection) -> None:
+        note(db, "spoilt")
+        db.execute("ROLLBACK")
+        db.execute("SELECT no_such_column FROM job")
+
+    answers = held_up(opened, [(note, "one"), (spoil,), (note, "three")])
+    assert [type(answer) for answer in answers] == [int, OperationalError, int]
+    assert opened.read_now(words) == ["one", "three"]
+
+
+def test_who_hangs_up_leaves_a_whole_write(opened: Database) -> None:
+    async def run() -> None:
+        asked = asyncio.create_task(opened.write(note, "whole"))
+        await asyncio.sleep(0)
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+
+    asyncio.run(run())
+    opened.write_now(note, "after")
+    assert opened.read_now(words) == ["whole", "after"]
+
+
+def test_a_closed_database_says_so(opened: Database) -> None:
+    opened.close()
+    with pytest.raises(RuntimeError, match="not open"):
+        opened.write_now(note, "late")
+
+
+def test_what_cannot_be_opened_is_told_by_open(tmp_path: Path) -> None:
+    db = Database(tmp_path / "nowhere" / "tqstudio.db")
+    with pytest.raises(Exception, match=r"nowhere"):
+        db.open()
+    db.close()
