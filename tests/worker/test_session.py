@@ -218,6 +218,6 @@ def test_started_by_hand_it_says_so(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("TQSTUDIO_WORKER_TOKEN", raising=False)
-    monkeypatch.setattr("tqstudio.engine.worker.program._die_with_parent", lambda _: True)
+    monkeypatch.setattr("tqstudio.engine.worker.program.die_with_parent", lambda _: True)
     assert main() == 2
     assert "started by the supervisor" in capfd.readouterr().err

@@ -13,7 +13,7 @@ import structlog
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from tqstudio.config import Settings
-from tqstudio.engine import publishing
+from tqstudio.engine import children, publishing
 from tqstudio.engine.dispatch import Dispatch
 from tqstudio.engine.publishing import Place
 from tqstudio.engine.results import Results
@@ -33,11 +33,8 @@ _ANSWERS_KEPT_S = 86_400.0
 class Maintenance:
     """The supervisor's schedule; `start` and `stop` tolerate any order."""
 
-    def __init__(
-        self, settings: Settings, db: Database, dispatch: Dispatch, results: Results, reap: Callable[[], None]
-    ) -> None:
+    def __init__(self, settings: Settings, db: Database, dispatch: Dispatch, results: Results) -> None:
         self._settings, self._db, self._dispatch, self._results = settings, db, dispatch, results
-        self._reap = reap
         self._scheduler: AsyncIOScheduler | None = None
         self._disk_tries: dict[bytes, tuple[int, float]] = {}
         self._log = structlog.get_logger()
@@ -85,7 +82,7 @@ class Maintenance:
             self._dispatch.wake()
 
     async def recover(self) -> None:
-        self._reap()
+        children.reap_orphans()
         if recovered := await self._results.recover():
             self._log.warning("took back jobs whose lease ran out", jobs=recovered)
 

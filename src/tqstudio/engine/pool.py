@@ -1,26 +1,20 @@
-"""The worker processes: one per slot, started again when they die.
-
-Children are spawned from the event loop's thread only: a parent-death signal fires when the spawning *thread*
-ends. An exit is seen at once through a pidfd.
-"""
+"""The worker processes: one per slot, started again when they die."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import secrets
 import signal
-import subprocess
-import sys
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-import psutil
 import structlog
 
+from tqstudio.engine import children
+from tqstudio.engine.children import Child
 from tqstudio.engine.dispatch import Identity
 from tqstudio.engine.scheduling import now_us
 from tqstudio.engine.store import workers
@@ -52,9 +46,7 @@ class _Running:
     slot: Slot
     worker: int
     token: str
-    process: subprocess.Popen[bytes]
-    pidfd: int
-    exited: asyncio.Event = field(default_factory=asyncio.Event)
+    child: Child
 
 
 Lost = Callable[[str, str, str, bool], Awaitable[None]]
@@ -107,10 +99,6 @@ class WorkerPool:
         """Why a worker is not running; None for one that runs or that the pool does not know."""
         return self.notes.get(name)
 
-    @property
-    def pids(self) -> list[int]:
-        return [running.process.pid for running in self._running.values()]
-
     async def _keep(self, slot: Slot) -> None:
         """Start the slot's process again and again; wait longer when it keeps dying."""
         deaths: deque[float] = deque()
@@ -121,9 +109,9 @@ class WorkerPool:
                 self.notes[slot.name] = f"cannot start: {error.strerror or error}"
                 await self._rest(MAX_RESTART_WAIT_S)
                 continue
-            await running.exited.wait()
-            status = running.process.returncode
-            await self._ended(running, _how(status))
+            await running.child.exited.wait()
+            how = running.child.how
+            await self._ended(running, how)
             if self._stopping.is_set():
                 return
             now = time.monotonic()
@@ -132,7 +120,7 @@ class WorkerPool:
                 deaths.popleft()
             wait_s = restart_wait_s(len(deaths))
             if wait_s:
-                self.notes[slot.name] = f"{_how(status)}; starts again in {wait_s:.0f} s"
+                self.notes[slot.name] = f"{how}; starts again in {wait_s:.0f} s"
                 await self._rest(wait_s)
 
     async def _rest(self, seconds: float) -> None:
@@ -145,7 +133,6 @@ class WorkerPool:
         )
         token = self._identities.issue(row.id, slot.name, slot.kind)
         environment = {
-            **os.environ,
             "TQSTUDIO_HOME": str(self._home.root),
             "TQSTUDIO_WORKER_SOCKET": str(self._home.socket),
             "TQSTUDIO_WORKER_TOKEN": token,
@@ -153,34 +140,15 @@ class WorkerPool:
             "TQSTUDIO_WORKER_KIND": slot.kind,
             "TQSTUDIO_WORKER_ENCODER": slot.encoder or "",
             "TQSTUDIO_WORKER_DEVICE": slot.device or "",
-            "TQSTUDIO_WORKER_PARENT": str(os.getpid()),
         }
         log = self._home.logs / f"worker-{slot.name}.log"
         with log.open("ab") as stderr:
-            process = subprocess.Popen(  # noqa: ASYNC220 - it must be spawned by this very thread
-                # -P: a json.py in the working directory must not become the worker's json.
-                [sys.executable, "-P", "-m", "tqstudio.engine.worker"],
-                stdin=subprocess.DEVNULL,
-                stdout=stderr,
-                stderr=stderr,
-                env=environment,
-                # Its own group: ctrl-c at the supervisor's terminal is for the supervisor to handle.
-                process_group=0,
-            )
-        pidfd = os.pidfd_open(process.pid)
-        running = _Running(slot, row.id, token, process, pidfd)
-        loop = asyncio.get_running_loop()
-        loop.add_reader(pidfd, self._see_exit, running)
+            child = children.spawn("tqstudio.engine.worker", environment=environment, stderr=stderr)
+        running = _Running(slot, row.id, token, child)
         self._running[slot.name] = running
         self.notes.pop(slot.name, None)
-        self._log.info("worker started", worker=slot.name, pid=process.pid)
+        self._log.info("worker started", worker=slot.name, pid=child.pid)
         return running
-
-    def _see_exit(self, running: _Running) -> None:
-        asyncio.get_running_loop().remove_reader(running.pidfd)
-        os.close(running.pidfd)
-        running.process.wait()
-        running.exited.set()
 
     async def _ended(self, running: _Running, how: str) -> None:
         self._identities.revoke(running.token)
@@ -188,32 +156,28 @@ class WorkerPool:
         row = await self._db.read(workers.by_id, running.worker)
         instance = row.instance if row else None
         await self._db.write(workers.ended, running.worker, instance=instance, now=now_us(), why=how)
-        self._log.info("worker ended", worker=running.slot.name, pid=running.process.pid, how=how)
+        self._log.info("worker ended", worker=running.slot.name, pid=running.child.pid, how=how)
         if instance is not None:
             await self._lost(instance, running.slot.name, how, self._stopping.is_set())
         # Its ffmpeg gets the parent-death signal at this moment and is a zombie a moment later.
-        asyncio.get_running_loop().call_later(REAP_AFTER_S, self.reap)
-
-    def reap(self) -> None:
-        """Collect what workers left behind."""
-        reap_orphans(self.pids)
+        asyncio.get_running_loop().call_later(REAP_AFTER_S, children.reap_orphans)
 
     def terminate(self) -> None:
         """Ask every worker to stop at the segment; it releases its job first."""
         self._stopping.set()
         for running in self._running.values():
-            _signal(running, signal.SIGTERM)
+            running.child.signal(signal.SIGTERM)
 
     async def stop(self, *, kill_after_s: float = KILL_AFTER_S) -> None:
         """End every worker: asked first, killed after `kill_after_s`. Idempotent."""
         self.terminate()
-        waiting = [running.exited.wait() for running in self._running.values()]
+        waiting = [running.child.exited.wait() for running in self._running.values()]
         if waiting:
             done = asyncio.gather(*waiting)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(asyncio.shield(done), kill_after_s)
             for running in self._running.values():
-                _signal(running, signal.SIGKILL)
+                running.child.signal(signal.SIGKILL)
             await done
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         self._tasks.clear()
@@ -233,25 +197,3 @@ def default_cpu_workers(processors: int, memory_bytes: int) -> int:
     3.4 GB for 4K at preset medium; 4 GB for each are kept.
     """
     return max(1, min(processors // 8, memory_bytes // 4_000_000_000))
-
-
-def reap_orphans(ours: list[int]) -> None:
-    """Collect dead descendants that were handed to us because their worker died first."""
-    for child in psutil.Process().children():
-        with contextlib.suppress(psutil.Error, ChildProcessError):
-            if child.pid not in ours and child.status() == psutil.STATUS_ZOMBIE:
-                os.waitpid(child.pid, os.WNOHANG)
-
-
-def _signal(running: _Running, number: signal.Signals) -> None:
-    if not running.exited.is_set():
-        with contextlib.suppress(ProcessLookupError, OSError):
-            signal.pidfd_send_signal(running.pidfd, number)
-
-
-def _how(status: int | None) -> str:
-    if status is None:
-        return "it ended"
-    if status < 0:
-        return f"it was killed by {signal.Signals(-status).name}"
-    return "it ended" if status == 0 else f"it ended with status {status}"

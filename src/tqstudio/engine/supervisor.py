@@ -141,7 +141,7 @@ class _Supervisor:
             started_at=now_us(),
             request_stop=lambda drain: self.end(Ending.WHEN_IDLE if drain else Ending.NOW),
         )
-        self._maintenance = Maintenance(settings, db, dispatch, results, self.studio.pool.reap)
+        self._maintenance = Maintenance(settings, db, dispatch, results)
 
     # Life
 

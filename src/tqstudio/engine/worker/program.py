@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import os
-import signal
 import sys
 from collections.abc import MutableMapping
 from pathlib import Path
@@ -13,11 +11,11 @@ from pathlib import Path
 import structlog
 from structlog.typing import EventDict
 
+from tqstudio.engine.parent import die_with_parent
 from tqstudio.engine.worker.session import Identity, Session
 from tqstudio.home import current_home
 from tqstudio.lifecycle import WorkerKind
 
-_PR_SET_PDEATHSIG = 1
 _USAGE = 2
 
 
@@ -26,7 +24,7 @@ def main() -> int:
     supervisor, 2 not started by one."""
     _log_to_stderr(os.environ.get("TQSTUDIO_WORKER_NAME", "?"))
     log = structlog.get_logger()
-    if not _die_with_parent(os.environ):
+    if not die_with_parent(os.environ):
         log.warning("the supervisor is gone")
         return 1
     try:
@@ -52,14 +50,6 @@ def take_identity(environment: MutableMapping[str, str]) -> Identity:
         encoder=environment.get("TQSTUDIO_WORKER_ENCODER") or None,
         device=environment.get("TQSTUDIO_WORKER_DEVICE") or None,
     )
-
-
-def _die_with_parent(environment: MutableMapping[str, str]) -> bool:
-    """Ask the kernel to end this process with its parent; False when the parent is gone already."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    parent = environment.pop("TQSTUDIO_WORKER_PARENT", "")
-    return not parent or os.getppid() == int(parent)
 
 
 def _log_to_stderr(worker: str) -> None:
