@@ -23,7 +23,7 @@ import uvicorn
 
 from tqstudio import __version__
 from tqstudio.config import Settings
-from tqstudio.engine import lock, logs
+from tqstudio.engine import failpoints, lock, logs
 from tqstudio.engine.actions import Actions
 from tqstudio.engine.admission import Admission, Offer
 from tqstudio.engine.api.app import make_app
@@ -73,6 +73,7 @@ def run(home: Home, settings: Settings) -> int:
     Raises:
         TqError: ALREADY_RUNNING, NEWER_DATABASE, FFMPEG_MISSING or PERMISSION; nothing was started.
     """
+    failpoints.arm()
     try:
         home.create()
     except OSError as error:
