@@ -16,7 +16,7 @@ from tqstudio.config import Settings
 from tqstudio.engine import children, publishing
 from tqstudio.engine.dispatch import Dispatch
 from tqstudio.engine.publishing import Place
-from tqstudio.engine.results import Results
+from tqstudio.engine.recovery import Recovery
 from tqstudio.engine.scheduling import MICROSECOND, now_us
 from tqstudio.engine.store import events, gates, generations, jobs, supervisors
 from tqstudio.engine.store.connection import Connection
@@ -33,8 +33,8 @@ _ANSWERS_KEPT_S = 86_400.0
 class Maintenance:
     """The supervisor's schedule; `start` and `stop` tolerate any order."""
 
-    def __init__(self, settings: Settings, db: Database, dispatch: Dispatch, results: Results) -> None:
-        self._settings, self._db, self._dispatch, self._results = settings, db, dispatch, results
+    def __init__(self, settings: Settings, db: Database, dispatch: Dispatch, recovery: Recovery) -> None:
+        self._settings, self._db, self._dispatch, self._recovery = settings, db, dispatch, recovery
         self._scheduler: AsyncIOScheduler | None = None
         self._disk_tries: dict[bytes, tuple[int, float]] = {}
         self._log = structlog.get_logger()
@@ -83,7 +83,7 @@ class Maintenance:
 
     async def recover(self) -> None:
         children.reap_orphans()
-        if recovered := await self._results.recover():
+        if recovered := await self._recovery.scan():
             self._log.warning("took back jobs whose lease ran out", jobs=recovered)
 
     async def reopen_disk_gate(self) -> None:

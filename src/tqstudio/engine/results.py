@@ -1,20 +1,20 @@
-"""Takes what becomes of jobs: results to publish, failures to judge, workers that died."""
+"""Takes what workers say of the end of their jobs: results to publish, failures to judge, releases."""
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
 
 import structlog
 
 from tqstudio.config import Settings
 from tqstudio.engine import publishing
-from tqstudio.engine.dispatch import Identity, require_lease, save_report
-from tqstudio.engine.live import LiveBoard, LiveJob
+from tqstudio.engine.dispatch import Identity, require_lease
+from tqstudio.engine.endings import Endings
+from tqstudio.engine.live import LiveBoard
 from tqstudio.engine.scheduling import MICROSECOND, RetryRules, now_us
-from tqstudio.engine.store import claims, gates, generations, outcomes, progress, videos, workers
-from tqstudio.engine.store.claims import Lease, Token
+from tqstudio.engine.store import claims, gates, generations, outcomes, progress, videos
+from tqstudio.engine.store.claims import Token
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.database import Database
 from tqstudio.engine.store.transitions import look
@@ -29,10 +29,12 @@ _PUBLISH_LEASE_S = 600.0
 
 
 class Results:
-    """Ends leases: by a worker's word, or for it when it died."""
+    """Ends leases by their worker's word."""
 
-    def __init__(self, settings: Settings, db: Database, board: LiveBoard, workspace: Workspace) -> None:
-        self._db, self._board, self._workspace = db, board, workspace
+    def __init__(
+        self, settings: Settings, db: Database, board: LiveBoard, workspace: Workspace, endings: Endings
+    ) -> None:
+        self._db, self._board, self._workspace, self._endings = db, board, workspace, endings
         self._publishing: dict[Token, asyncio.Task[JobStatus]] = {}
         self._rules = RetryRules(settings.backoff_s, settings.backoff_max_s, random.random)
         self._log = structlog.get_logger()
@@ -103,7 +105,7 @@ class Results:
         published: publishing.PublishedFiles,
     ) -> bool:
         now = now_us()
-        self._save_last(db, token, request.steps_by_name())
+        self._endings.save_last(db, token, request.steps_by_name())
         warnings = "; ".join(request.manifest.warnings)
         detail = f"generation {published.number}" + (f"; {warnings}" if warnings else "")
         if not outcomes.complete(db, token, now=now, worker=who.name, detail=detail):
@@ -135,12 +137,7 @@ class Results:
 
         def write(db: Connection) -> JobStatus | None:
             now = now_us()
-            answer = self._settle(
-                db,
-                token,
-                steps,
-                lambda: outcomes.fail(db, token, failure, now=now, rules=self._rules, worker=who.name),
-            )
+            answer = outcomes.fail(db, token, failure, now=now, rules=self._rules, worker=who.name)
             if answer is not None and error.code is ErrorCode.DISK_LOW:
                 facts = look(db, token.job)
                 video = videos.get(db, facts.video) if facts else None
@@ -148,8 +145,7 @@ class Results:
                 gates.shut(db, GateKind.DISK, error.message, now=now, actor=who.name, path=path)
             return answer
 
-        await self._forget_if_restarting(token)
-        answer = await self._ended(token, await self._db.write(write))
+        answer = await self._answer(token, await self._endings.end(token, write, steps))
         if class_of(error.code) is ErrorClass.FATAL:
             self._log.info("job failed", job=token.job, code=error.code.value, error=error.message)
         return answer
@@ -158,117 +154,30 @@ class Results:
         """The worker stopped on request; what a person asked is true now."""
         token = Token(job, request.epoch, request.instance)
         reason = request.reason if isinstance(request.reason, Control) else None
-        steps = request.steps_by_name()
 
         def write(db: Connection) -> JobStatus | None:
-            return self._settle(
-                db,
-                token,
-                steps,
-                lambda: outcomes.release(db, token, reason, now=now_us(), worker=who.name),
-            )
+            return outcomes.release(db, token, reason, now=now_us(), worker=who.name)
 
-        await self._forget_if_restarting(token)
-        return await self._ended(token, await self._db.write(write))
+        return await self._answer(token, await self._endings.end(token, write, request.steps_by_name()))
 
-    def _settle(
-        self, db: Connection, token: Token, steps: dict[str, float], end: Callable[[], JobStatus | None]
-    ) -> JobStatus | None:
-        """End a lease with `end`, with its last report before and its renditions after it."""
-        self._save_last(db, token, steps)
-        before = look(db, token.job)
-        answer = end()
-        if answer is None:
-            return None
-        if before is not None and before.control is Control.RESTART:
-            progress.reset_renditions(db, token.job)
-        else:
-            left = RenditionStatus.FAILED if answer is JobStatus.FAILED else RenditionStatus.PENDING
-            progress.settle_renditions(db, token.job, running_becomes=left)
-        return answer
+    async def _answer(self, token: Token, ended: JobStatus | None) -> JobStatus:
+        """What the worker is told: how the lease ended now, or how it had ended by an earlier such call.
 
-    async def _forget_if_restarting(self, token: Token) -> None:
-        """Before the job is claimable again: the next worker must not find what is to be forgotten."""
-        if self._board_control(token) is Control.RESTART:
-            await self._workspace.forget(token.job)
-
-    def _board_control(self, token: Token) -> Control:
-        held = self._board.jobs.get(token.job)
-        return held.control if held is not None and held.token == token else Control.NONE
-
-    async def _ended(self, token: Token, answer: JobStatus | None) -> JobStatus:
-        if answer is not None:
-            held = self._board.jobs.get(token.job)
-            if held is not None and held.token == token:
-                self._board.end(token.job)
-            return answer
+        Raises:
+            TqError: LOST_LEASE, NOT_FOUND.
+        """
+        if ended is not None:
+            return ended
         first = await self._db.read(claims.first_answer, token)
         if first is not None:
             return first
         await require_lease(self._db, token)
         raise TqError(ErrorCode.LOST_LEASE, f"job {token.job} belongs to another worker now")
 
-    def _save_last(self, db: Connection, token: Token, steps: dict[str, float]) -> None:
-        """Store the last report with the outcome, in its transaction."""
-        live = self._board.jobs.get(token.job)
-        if live is None or live.token != token:
-            live = LiveJob(token, "", at=now_us())
-        if live.step is None and not steps:
-            return  # it ended before it said anything
-        save_report(db, live, {**live.steps, **steps}, now_us())
-
-    async def lost(self, instance: str, worker: str, why: str, told_to_end: bool) -> None:
-        """Take back every job that this life of a worker held; what it finished stays on disk.
-
-        A worker that was told to end, and had been handed a job at that moment, is no crash.
-        """
-        for lease in await self._db.read(claims.of_instance, instance):
-            if told_to_end:
-                await self.requeue(lease, "the supervisor ended")
-            else:
-                await self.take_back(lease, worker, why)
-
-    async def requeue(self, lease: Lease, why: str) -> None:
-        """Take back a job whose worker ended with its supervisor: nobody's fault, so nothing is counted."""
-        token = Token(lease.job, lease.epoch, lease.instance)
-        if lease.control is Control.RESTART:
-            await self._workspace.forget(lease.job)
-
-        def write(db: Connection) -> JobStatus | None:
-            return self._settle(db, token, {}, lambda: outcomes.requeue(db, lease, now=now_us(), why=why))
-
-        await self._db.write(write)
-        self._board.end(lease.job)
-
-    async def take_back(self, lease: Lease, worker: str, why: str, event: str | None = None) -> None:
-        token = Token(lease.job, lease.epoch, lease.instance)
-        publishing_now = self._publishing.get(token)
-        if publishing_now is not None:
-            # The worker has done its part; the supervisor finishes the publish without it.
-            await asyncio.wait([publishing_now])
-        await self._forget_if_restarting(token)
-
-        def write(db: Connection) -> JobStatus | None:
-            return self._settle(
-                db,
-                token,
-                {},
-                lambda: outcomes.lose(db, lease, now=now_us(), worker=worker, why=why, event=event),
-            )
-
-        answer = await self._db.write(write)
-        held = self._board.jobs.get(lease.job)
-        if answer is not None and held is not None and held.token == token:
-            self._board.end(lease.job)
-
-    async def recover(self) -> int:
-        """Take back the jobs whose lease has run out; looks at nothing but the lease."""
-        overdue = await self._db.read(lambda db: claims.expired(db, now=now_us()))
-        for lease in overdue:
-            row = await self._db.read(workers.by_id, lease.worker_id)
-            name = row.name if row else "?"
-            await self.take_back(lease, name, "the lease ran out", event="requeued:stale")
-        return len(overdue)
+    async def publish_ended(self, token: Token) -> None:
+        """Wait until no publish of this lease is under way."""
+        if (task := self._publishing.get(token)) is not None:
+            await asyncio.wait([task])
 
 
 def _publish_facts(db: Connection, job: int) -> tuple[videos.VideoRow, generations.GenerationRow | None, int]:

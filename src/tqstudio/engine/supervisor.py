@@ -30,12 +30,14 @@ from tqstudio.engine.api.app import make_app
 from tqstudio.engine.api.workers import worker_views
 from tqstudio.engine.broadcast import SNAPSHOT_INTERVAL_S, Broadcast
 from tqstudio.engine.dispatch import Dispatch
+from tqstudio.engine.endings import Endings
 from tqstudio.engine.intake import Intake
 from tqstudio.engine.live import LiveBoard
 from tqstudio.engine.maintenance import Maintenance
 from tqstudio.engine.media import ffmpeg, hardware
 from tqstudio.engine.media.ffmpeg import FFmpeg
 from tqstudio.engine.pool import Identities, Slot, WorkerPool, default_cpu_workers
+from tqstudio.engine.recovery import Recovery
 from tqstudio.engine.results import Results
 from tqstudio.engine.scheduling import now_us
 from tqstudio.engine.store import claims, database, folders, gates, supervisors, videos, workers
@@ -116,7 +118,9 @@ class _Supervisor:
         broadcast = Broadcast(event_view)
         workspace = Workspace(db, uuid)
         dispatch = Dispatch(home, settings, db, board, workspace)
-        results = Results(settings, db, board, workspace)
+        endings = Endings(db, board, workspace)
+        results = Results(settings, db, board, workspace, endings)
+        self._recovery = Recovery(db, endings, results, workspace)
         identities = Identities()
         self._ending: Ending | None = None
         self._ending_changed = asyncio.Event()
@@ -136,13 +140,13 @@ class _Supervisor:
                 offer=self._offer,
                 known=self._known,
             ),
-            pool=WorkerPool(home, db, identities, results.lost),
+            pool=WorkerPool(home, db, identities, self._recovery.lost),
             identities=identities,
             ffmpeg=found,
             started_at=now_us(),
             request_stop=lambda drain: self.end(Ending.WHEN_IDLE if drain else Ending.NOW),
         )
-        self._maintenance = Maintenance(settings, db, dispatch, results)
+        self._maintenance = Maintenance(settings, db, dispatch, self._recovery)
 
     # Life
 
@@ -235,7 +239,7 @@ class _Supervisor:
         # Whether the disk is still full is for the first job to find out.
         await self._db.write(lambda db: gates.reopen(db, GateKind.DISK, now=now_us(), actor="supervisor"))
         for lease in await self._db.read(claims.running):
-            await self.studio.results.requeue(lease, "the supervisor ended while it was running")
+            await self._recovery.requeue(lease, "the supervisor ended while it was running")
 
     def _remove_socket(self, listener: socket.socket) -> None:
         listener.close()

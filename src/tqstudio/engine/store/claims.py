@@ -49,6 +49,10 @@ class Lease:
     repeated: bool = False
     """The claim found this lease; it did not make it."""
 
+    @property
+    def token(self) -> Token:
+        return Token(self.job, self.epoch, self.instance)
+
 
 @dataclass(frozen=True, slots=True)
 class Token:

@@ -1,0 +1,67 @@
+"""What every end of a lease has in common, whoever ends it and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from tqstudio.engine.dispatch import save_report
+from tqstudio.engine.live import LiveBoard, LiveJob
+from tqstudio.engine.scheduling import now_us
+from tqstudio.engine.store import progress
+from tqstudio.engine.store.claims import Token
+from tqstudio.engine.store.connection import Connection
+from tqstudio.engine.store.database import Database
+from tqstudio.engine.store.transitions import look
+from tqstudio.engine.workspace import Workspace
+from tqstudio.lifecycle import Control, JobStatus, RenditionStatus
+
+End = Callable[[Connection], JobStatus | None]
+"""Ends a lease in the store; answers the job's status, None when the lease had ended before."""
+
+
+class Endings:
+    """Ends leases with their last report before it and their renditions after it, in one transaction."""
+
+    def __init__(self, db: Database, board: LiveBoard, workspace: Workspace) -> None:
+        self._db, self._board, self._workspace = db, board, workspace
+
+    async def end(self, token: Token, how: End, steps: Mapping[str, float] | None = None) -> JobStatus | None:
+        """End a lease; None when it had ended before.
+
+        Args:
+            steps: seconds spent in each step, as far as the last report does not have them.
+        """
+        if self._control_of(token) is Control.RESTART:
+            # Before the job is claimable again: the next worker must not find what is to be forgotten.
+            await self._workspace.forget(token.job)
+        answer = await self._db.write(self._end, token, dict(steps or {}), how)
+        held = self._board.jobs.get(token.job)
+        if answer is not None and held is not None and held.token == token:
+            self._board.end(token.job)
+        return answer
+
+    def _end(self, db: Connection, token: Token, steps: dict[str, float], how: End) -> JobStatus | None:
+        self.save_last(db, token, steps)
+        before = look(db, token.job)
+        answer = how(db)
+        if answer is None:
+            return None
+        if before is not None and before.control is Control.RESTART:
+            progress.reset_renditions(db, token.job)
+        else:
+            left = RenditionStatus.FAILED if answer is JobStatus.FAILED else RenditionStatus.PENDING
+            progress.settle_renditions(db, token.job, running_becomes=left)
+        return answer
+
+    def save_last(self, db: Connection, token: Token, steps: dict[str, float]) -> None:
+        """Store the last report with the outcome, in its transaction."""
+        live = self._board.jobs.get(token.job)
+        if live is None or live.token != token:
+            live = LiveJob(token, "", at=now_us())
+        if live.step is None and not steps:
+            return  # it ended before it said anything
+        save_report(db, live, {**live.steps, **steps}, now_us())
+
+    def _control_of(self, token: Token) -> Control:
+        held = self._board.jobs.get(token.job)
+        return held.control if held is not None and held.token == token else Control.NONE
