@@ -25,12 +25,10 @@ def test_span(seconds: float | None, text: str) -> None:
     assert printing.span(seconds) == text
 
 
-@pytest.mark.parametrize(
-    ("count", "text"),
-    [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (812_000_000, "812 MB"), (2_500_000_000_000, "2.5 TB")],
-)
-def test_size(count: int, text: str) -> None:
-    assert printing.size(count) == text
+def test_words_and_plurals() -> None:
+    assert [printing.word(status) for status in ("in_progress", "done", "")] == ["running", "done", ""]
+    assert [printing.counted(n, "video") for n in (0, 1, 2)] == ["0 videos", "1 video", "2 videos"]
+    assert printing.counts_line({"in_progress": 1, "done": 0}) in ("▸ 1 running", "1 running")
 
 
 def test_tables_align_wide_letters(capsys: pytest.CaptureFixture[str]) -> None:

@@ -221,8 +221,8 @@ def test_ctrl_c_leaves_the_rest_queued(up: Shell, clips: Path, tmp_path: Path) -
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=WAIT_S)
     assert process.returncode == 130
-    assert b"1 of 1 videos are left in the queue" in err
-    assert json.loads(out.splitlines()[-1])["videos"][0]["status"] in ("pending", "in_progress")
+    assert b"1 of 1 video left in the queue" in err
+    assert json.loads(out.splitlines()[-1])["videos"][0]["status"] == "in_progress"
     (job,) = up("job", "list", "-s", "in_progress", "--json").json()["jobs"]
     _only(up("job", "cancel", str(job["id"]), "--json"))
     until(lambda: _status_of(up, job["id"]) == "cancelled")
@@ -264,6 +264,22 @@ def test_a_job_through_its_life(up: Shell, held: int) -> None:
     until(lambda: _status_of(up, new) == "done")
     said = up("events", "--job", str(new), "--json").out.splitlines()
     assert [json.loads(line)["target"] for line in said if json.loads(line)["target"]][-1] == "done"
+
+
+def test_the_commands_of_a_job_run_in_bash(up: Shell, clips: Path, tmp_path: Path) -> None:
+    source = os.fsencode(tmp_path) + b"/caf\xe9 'one'.mp4"
+    Path(os.fsdecode(source)).write_bytes((clips / "short.mp4").read_bytes())
+    job = _only(up("add", source, "-o", str(tmp_path / "out"), "--json"))["job"]
+    until(lambda: _status_of(up, job) == "done")
+    shown = up("job", "show", str(job)).out
+    assert "running" in shown
+    assert "in_progress" not in shown
+    video = next(line for line in up("job", "command", str(job)).out.splitlines() if "-f hls" in line)
+    (tmp_path / "again").mkdir()
+    for quality in {word.partition("/")[0] for word in video.split() if word.endswith("/index.m3u8")}:
+        (tmp_path / "again" / quality).mkdir()
+    subprocess.run(["bash", "-c", video], cwd=tmp_path / "again", check=True, capture_output=True)
+    assert list((tmp_path / "again").glob("*/*.m4s"))
 
 
 def test_priority_delete_and_undelete(up: Shell, held: int) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tqstudio.engine.media.encode_state import RunRecord
-from tqstudio.engine.worker.attempt_log import AttemptLog, shell_line
+from tqstudio.engine.worker.attempt_log import AttemptLog
 
 
 def test_runs_beside_each_other_do_not_mix(tmp_path: Path) -> None:
@@ -62,12 +60,3 @@ def test_a_log_that_cannot_be_written_fails_nothing(tmp_path: Path) -> None:
     with AttemptLog(blocked / "1.log") as log:
         log.line("hello")
         log.exception(ValueError("x"))
-
-
-@pytest.mark.parametrize(
-    "name", ["plain", "a b'c\"d", "é\n", "$HOME `id`", os.fsdecode(b"caf\xe9"), "back\\slash\n'"]
-)
-def test_a_command_line_can_be_pasted_into_bash(name: str) -> None:
-    line = shell_line(["printf", "%s", name])
-    assert line.isprintable()
-    assert subprocess.run(["bash", "-c", line], capture_output=True, check=True).stdout == os.fsencode(name)

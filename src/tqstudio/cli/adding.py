@@ -13,6 +13,7 @@ from tqstudio.cli.supervisor import session
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tqstudio.cli.interrupt import Interrupt
     from tqstudio.connection import Client
     from tqstudio.schemas import AddResult
 
@@ -63,7 +64,7 @@ def add(
         "force": force,
         "overrides": options.overrides(settings),
     }
-    batch, results = offer(session().door, files, **wishes)
+    batch, results = offer(session().door, files, None, **wishes)
     if as_json:
         printing.out_json({"batch": batch, "results": results})
     for result in results:
@@ -71,13 +72,21 @@ def add(
     return _exit_code(results)
 
 
-def offer(at: Client, files: Sequence[bytes], **wishes: Any) -> tuple[str, list[AddResult]]:
-    """Offer files to the supervisor; answers the batch and what became of each file."""
+def offer(
+    at: Client, files: Sequence[bytes], interrupt: Interrupt | None, **wishes: Any
+) -> tuple[str, list[AddResult]]:
+    """Offer files to the supervisor; answers the batch and what became of each file.
+
+    Args:
+        interrupt: once it is asked for no more files are offered.
+    """
     from tqstudio.sources import encode
 
     results: list[AddResult] = []
     batch = wishes.pop("batch", None)
     for start in range(0, len(files), AT_ONCE):
+        if interrupt is not None and interrupt.asked:
+            break
         paths = [encode(file) for file in files[start : start + AT_ONCE]]
         answer = at.send(calls.add(paths, batch=batch, **wishes), timeout_s=ADD_TIMEOUT_S)
         batch = answer["batch"]

@@ -13,6 +13,7 @@ from tqstudio import client as calls
 from tqstudio.cli import printing
 from tqstudio.cli.clips import CLIPS, drop, make
 from tqstudio.cli.follow import POLL_S, Video, last_seq
+from tqstudio.cli.interrupt import Interrupt
 from tqstudio.cli.options import JsonFlag
 from tqstudio.cli.supervisor import Session, session
 from tqstudio.errors import ErrorCode, TqError
@@ -73,7 +74,7 @@ def _make_clips(home: Home, folder: Path) -> list[Path]:
 
     missing = [clip.name for clip in CLIPS if not (folder / clip.name).is_file()]
     if missing:
-        printing.say(f"making {len(missing)} sample clips")
+        printing.say(f"making {printing.counted(len(missing), 'sample clip')}")
     ffmpeg = locate(load_settings(home).ffmpeg or None)
     return [make(clip, folder, ffmpeg.path) for clip in CLIPS]
 
@@ -154,7 +155,8 @@ def _follow(
         printing.say(
             "the clips were transcoded by an earlier demo; make them again with: tqstudio demo --again"
         )
-    interrupted = follow(at, videos, after=after, to_stderr=as_json)
+    with Interrupt() as interrupt:
+        interrupted = follow(at, videos, interrupt, after=after, to_stderr=as_json)
     report = summary(videos, time.monotonic() - started_at)
     if as_json:
         printing.out_json(report, indent=None)

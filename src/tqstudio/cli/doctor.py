@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tqstudio import client as calls
+from tqstudio import units
 from tqstudio.cli import printing
 from tqstudio.cli.options import JsonFlag
 from tqstudio.cli.supervisor import door
@@ -119,7 +120,7 @@ def _disk(home: Home, settings: Settings) -> CheckView:
     folder = settings.output or str(home.output)
     usage = shutil.disk_usage(_existing(os.path.abspath(folder)))
     reserve = settings.disk_reserve_bytes
-    detail = f"{printing.size(usage.free)} free at {folder}, of which {printing.size(reserve)} stay free"
+    detail = f"{units.size(usage.free)} free at {folder}, of which {units.size(reserve)} stay free"
     hint = "free some space, choose another --output, or lower disk_reserve_bytes"
     return _check("disk", usage.free > reserve, detail, hint)
 

@@ -116,7 +116,8 @@ def _csv_writer() -> Callable[[EventView], None]:
 
 def _line(event: EventView) -> None:
     about = f"job {event['job']}" if event["job"] is not None else event["worker"] or ""
-    change = f"{event['source'] or ''} {printing.arrow()} {event['target']}" if event["target"] else ""
+    before, now = (printing.word(event[key] or "") for key in ("source", "target"))
+    change = f"{before} {printing.arrow()} {now}" if now else ""
     more = " ".join(part for part in (event["code"], event["detail"]) if part)
     columns = f"{about:9} {event['trigger']:14} {change:24} {event['actor']:10}"
     text = f"{printing.clock(event['at'])}  {columns} {more}"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tqstudio import client as calls
 
 if TYPE_CHECKING:
+    from tqstudio.cli.interrupt import Interrupt
     from tqstudio.connection import Client
     from tqstudio.schemas import ErrorView, EventView, JobDetail, JobRow
 
@@ -92,12 +93,17 @@ class Follower:
         self._trouble_at = time.monotonic() + TROUBLE_S
         self._said: set[str] = set()
 
-    def until_all_ended(self) -> None:
-        """Return when no job is left that would still be worked on."""
+    def until_all_ended(self, interrupt: Interrupt) -> bool:
+        """Return when no job is left that would still be worked on, or at an interrupt: answers True then.
+
+        Either way the videos are as their jobs stood then.
+        """
         while True:
+            # Asked first: what happened up to the interrupt is seen by the look that comes after it.
+            interrupted = interrupt.asked
             self.look()
-            if not any(video.waited_for for video in self._videos):
-                return
+            if interrupted or not any(video.waited_for for video in self._videos):
+                return interrupted
             time.sleep(POLL_S)
 
     def look(self) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tqstudio import client as calls
+from tqstudio import units
 from tqstudio.cli import printing
 from tqstudio.cli.options import JobIds, JsonFlag, listed
 from tqstudio.cli.supervisor import door
@@ -142,7 +143,7 @@ def _print(job: JobDetail) -> None:
             (
                 printing.clock(e["at"]),
                 e["trigger"],
-                e["target"] or "",
+                printing.word(e["target"] or ""),
                 e["actor"],
                 e["code"] or "",
                 e["detail"] or "",
@@ -154,7 +155,7 @@ def _print(job: JobDetail) -> None:
 
 def _source(job: JobDetail) -> str:
     source = job["source"]
-    parts = [printing.size(source["size"])]
+    parts = [units.size(source["size"])]
     if source["width"] and source["height"]:
         parts.append(f"{source['width']}×{source['height']}")
     if source["fps"]:
@@ -173,7 +174,7 @@ def _print_renditions(renditions: list[RenditionView]) -> None:
         [
             (
                 r["name"],
-                r["status"],
+                printing.word(r["status"]),
                 f"{r['progress']:.0f} %",
                 "" if r["segments_total"] is None else f"{r['segments_done']}/{r['segments_total']}",
                 printing.speed(r["speed"]),
@@ -212,7 +213,7 @@ def _print_attempts(attempts: list[AttemptView]) -> None:
 
 def command(job_id: JobId, attempt: AttemptNumber = None, as_json: JsonFlag = False) -> int:
     """Print the ffmpeg commands of a job, one per line, ready for a shell."""
-    import shlex
+    from tqstudio import shell
 
     detail = door().send(calls.job(job_id))
     wanted = [a for a in detail["attempts_log"] if attempt in (None, a["number"])]
@@ -225,7 +226,7 @@ def command(job_id: JobId, attempt: AttemptNumber = None, as_json: JsonFlag = Fa
     if as_json:
         printing.out_json({"job": job_id, "argv": argv})
     for arguments in [] if as_json else argv:
-        printing.out(shlex.join(arguments))
+        printing.out(shell.line(arguments))
     if not argv:
         printing.say(f"that attempt of job {job_id} ran no ffmpeg")
     return 0

@@ -1,4 +1,4 @@
-"""What commands print: results on stdout, remarks and errors on stderr, tables, sizes, times.
+"""What commands print: results on stdout, remarks and errors on stderr, tables, words, times.
 
 No rich here: it costs 60 ms, and only progress bars need it.
 """
@@ -56,6 +56,8 @@ _COLOURS: Mapping[str, str] = {
     "paused": "33",
     "disabled": "33",
 }
+
+_WORDS: Mapping[str, str] = {"in_progress": "running"}
 
 _json_wanted = False
 
@@ -132,6 +134,16 @@ def glyph(status: str) -> str:
     """The sign of a job's status, or nothing where the terminal has no such letter."""
     sign = GLYPHS.get(status, "")
     return f"{sign} " if sign and _can_print(sign) else ""
+
+
+def word(status: str) -> str:
+    """A status as people read it; JSON keeps the value."""
+    return _WORDS.get(status, status)
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 video`, `3 videos`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _can_print(text: str) -> bool:
@@ -211,16 +223,6 @@ def _fit(text: str, cells: int, *, left: bool) -> str:
     return text + padding if left else padding + text
 
 
-def size(count: int) -> str:
-    """Bytes for people: `812 MB`."""
-    amount = float(count)
-    for unit in ("B", "kB", "MB", "GB"):
-        if amount < 1000:
-            return f"{amount:.0f} {unit}" if unit == "B" or amount >= 10 else f"{amount:.1f} {unit}"
-        amount /= 1000
-    return f"{amount:.1f} TB"
-
-
 def span(seconds: float | None) -> str:
     """A duration for people: `41 s`, `3:40`, `2:05:00`, `3 d 4 h`; nothing for None."""
     if seconds is None:
@@ -260,10 +262,7 @@ def clock(at: str | None) -> str:
 
 def counts_line(counts: Mapping[str, int]) -> str:
     """`2 running · 14 pending · 318 done`, in the order of the queue, without zeros."""
-    words = {"in_progress": "running"}
     order = ("in_progress", "pending", "paused", "failed", "cancelled", "done")
     given = [status for status in order if counts.get(status)]
-    parts = [
-        painted(f"{glyph(status)}{counts[status]} {words.get(status, status)}", status) for status in given
-    ]
+    parts = [painted(f"{glyph(status)}{counts[status]} {word(status)}", status) for status in given]
     return "   ".join(parts) if parts else "empty"

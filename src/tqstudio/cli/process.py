@@ -13,6 +13,7 @@ from tqstudio import client as calls
 from tqstudio.cli import options, printing
 from tqstudio.cli.adding import describe, offer
 from tqstudio.cli.follow import Display, Follower, Video, last_seq
+from tqstudio.cli.interrupt import Interrupt
 from tqstudio.cli.supervisor import Session, session
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import current_home
@@ -122,7 +123,7 @@ def _session(workers: int | None) -> Session:
 
 def _only_queue(at: Client, files: list[bytes], wishes: dict[str, Any], as_json: bool) -> int:
     started = time.monotonic()
-    _, results = offer(at, files, **wishes)
+    _, results = offer(at, files, None, **wishes)
     for result in results:
         describe(result, quiet=as_json)
     videos = [video_of(at, result) for result in results]
@@ -133,23 +134,39 @@ def _only_queue(at: Client, files: list[bytes], wishes: dict[str, Any], as_json:
 
 def _work(at: Session, files: list[bytes], wishes: dict[str, Any], as_json: bool) -> int:
     started = time.monotonic()
-    after = last_seq(at.door)
-    _, results = offer(at.door, files, **wishes)
-    videos = [video_of(at.door, result) for result in results]
-    interrupted = follow(at, videos, after=after, to_stderr=as_json)
-    if interrupted:
-        left = sum(video.waited_for for video in videos)
-        printing.say(f"stopped: {left} of {len(videos)} videos are left in the queue; run it again to go on")
-    report = summary(videos, time.monotonic() - started)
+    with Interrupt() as interrupt:
+        after = last_seq(at.door)
+        _, results = offer(at.door, files, interrupt, **wishes)
+        videos = [video_of(at.door, result) for result in results]
+        interrupted = follow(at, videos, interrupt, after=after, to_stderr=as_json)
+        if interrupted:
+            _say_what_is_left(videos, len(files))
+        return report(videos, started, interrupted=interrupted, as_json=as_json)
+
+
+def _say_what_is_left(videos: list[Video], files: int) -> None:
+    left = sum(video.waited_for for video in videos)
+    unasked = f", {files - len(videos)} not queued yet" if len(videos) < files else ""
+    of = printing.counted(files, "video")
+    printing.say(f"stopped: {left} of {of} left in the queue{unasked}; run it again to go on")
+
+
+def report(videos: list[Video], started: float, *, interrupted: bool, as_json: bool) -> int:
+    """Sum a run up; answers its exit code.
+
+    Args:
+        started: when it began, on the monotonic clock.
+    """
+    answer = summary(videos, time.monotonic() - started)
     if as_json:
-        printing.out_json(report, indent=None)
+        printing.out_json(answer, indent=None)
     else:
-        print_summary(report["summary"])
+        print_summary(answer["summary"])
     return INTERRUPTED if interrupted else exit_code(videos)
 
 
-def follow(at: Session, videos: list[Video], *, after: int, to_stderr: bool) -> bool:
-    """Show the videos' progress until all have ended; answers whether Ctrl-C came first."""
+def follow(at: Session, videos: list[Video], interrupt: Interrupt, *, after: int, to_stderr: bool) -> bool:
+    """Show the videos' progress until all have ended; answers whether an interrupt came first."""
     shown = display(to_stderr=to_stderr)
     try:
         for video in videos:
@@ -157,12 +174,9 @@ def follow(at: Session, videos: list[Video], *, after: int, to_stderr: bool) -> 
                 shown.ended(video)
             if video.held:
                 shown.note(f"{video.name}: is paused; let it go on with: tqstudio job resume {video.job}")
-        Follower(at.door, videos, shown, after=after).until_all_ended()
-    except KeyboardInterrupt:
-        return True
+        return Follower(at.door, videos, shown, after=after).until_all_ended(interrupt)
     finally:
         shown.close()
-    return False
 
 
 def display(*, to_stderr: bool) -> Display:
@@ -229,7 +243,9 @@ def print_summary(counts: dict[str, Any]) -> None:
     left = counts["total"] - sum(counts[key] for key in ("done", "cached", "failed", "cancelled"))
     if left:
         words.append(f"{left} left")
-    printing.out(f"{counts['total']} videos: {', '.join(words)}, in {printing.span(counts['seconds'])}")
+    total = printing.counted(counts["total"], "video")
+    words.append(f"in {printing.span(counts['seconds'])}")
+    printing.out(f"{total}: {', '.join(words)}")
 
 
 def exit_code(videos: list[Video]) -> int:

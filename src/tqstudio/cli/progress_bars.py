@@ -100,7 +100,6 @@ def _totals(videos: list[Video]) -> Text:
     counts: dict[str, int] = {}
     for video in videos:
         counts[video.status] = counts.get(video.status, 0) + 1
-    words = {"in_progress": "running", "pending": "waiting"}
     order = ("done", "cached", "in_progress", "pending", "paused", "failed", "rejected", "cancelled")
-    parts = [f"{counts[status]} {words.get(status, status)}" for status in order if counts.get(status)]
-    return Text(f"{len(videos)} videos: {', '.join(parts)}", style="bold")
+    parts = [f"{counts[status]} {printing.word(status)}" for status in order if counts.get(status)]
+    return Text(f"{printing.counted(len(videos), 'video')}: {', '.join(parts)}", style="bold")

@@ -31,7 +31,8 @@ def status(as_json: JsonFlag = False) -> int:
         )
         return 0
     for name, count in view["jobs"].items():
-        printing.out(printing.painted(f"{printing.glyph(name)}{name:12} {count:7}", name if count else ""))
+        line = f"{printing.glyph(name)}{printing.word(name):12} {count:7}"
+        printing.out(printing.painted(line, name if count else ""))
     printing.out(f"{'  ' if printing.glyph('done') else ''}{'total':12} {sum(view['jobs'].values()):7}")
     if view["eta_s"] is not None:
         printing.out(f"about {printing.span(view['eta_s'])} left")
@@ -81,20 +82,16 @@ def retry(as_json: JsonFlag = False) -> int:
 def process(as_json: JsonFlag = False) -> int:
     """Work until no job waits or runs; starts a supervisor when none runs and stops it then."""
     from tqstudio.cli.follow import Video, last_seq
-    from tqstudio.cli.process import INTERRUPTED, exit_code, follow, print_summary, summary
+    from tqstudio.cli.interrupt import Interrupt
+    from tqstudio.cli.process import follow, report
 
     started = time.monotonic()
-    with session(for_this_run=True) as at:
+    with session(for_this_run=True) as at, Interrupt() as interrupt:
         after = last_seq(at.door)
         rows = list(every_job(at.door, ("in_progress", "pending")))
         videos = [Video(row["name"], row["path"], row["status"], row["id"]) for row in rows]
-        interrupted = follow(at, videos, after=after, to_stderr=as_json)
-        answer = summary(videos, time.monotonic() - started)
-        if as_json:
-            printing.out_json(answer, indent=None)
-        else:
-            print_summary(answer["summary"])
-        return INTERRUPTED if interrupted else exit_code(videos)
+        interrupted = follow(at, videos, interrupt, after=after, to_stderr=as_json)
+        return report(videos, started, interrupted=interrupted, as_json=as_json)
 
 
 def every_job(at: Client, statuses: Sequence[str]) -> Iterator[JobRow]:

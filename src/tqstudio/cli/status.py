@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tqstudio import client as calls
+from tqstudio import units
 from tqstudio.cli import printing
 from tqstudio.cli.options import JsonFlag
 from tqstudio.cli.supervisor import door
@@ -61,7 +62,7 @@ def _print(view: StatusView) -> None:
         printing.out(printing.painted(f"held up     {gate['reason']} (since {since})", "paused"))
         printing.out(f"            {printing.arrow()} {gate['hint']}")
     for disk in view["disk"]:
-        free, total, reserve = (printing.size(disk[key]) for key in ("free", "total", "reserve"))
+        free, total, reserve = (units.size(disk[key]) for key in ("free", "total", "reserve"))
         printing.out(f"disk        {free} free of {total} at {disk['path']} ({reserve} stay free)")
     printing.out()
     workers = view["workers"]

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from tqstudio import client as calls
+from tqstudio import units
 from tqstudio.cli import printing
 from tqstudio.cli.options import JsonFlag
 from tqstudio.cli.supervisor import door, session
@@ -33,7 +34,7 @@ def list_workers(as_json: JsonFlag = False) -> int:
                 worker["step"] or "",
                 printing.speed(worker["speed"]),
                 "" if worker["cpu_percent"] is None else f"{worker['cpu_percent']:.0f} %",
-                "" if worker["memory_bytes"] is None else printing.size(worker["memory_bytes"]),
+                units.size(worker["memory_bytes"]),
                 printing.age(worker["last_heartbeat_at"]),
                 worker["encoder"] or "",
                 worker["note"] or "",

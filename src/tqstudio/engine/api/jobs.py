@@ -16,7 +16,7 @@ from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.studio import Studio
 from tqstudio.engine.views import attempt_view, event_view, iso, job_row, video_view
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.lifecycle import JobStatus
+from tqstudio.lifecycle import Control, JobStatus, job_word
 from tqstudio.requests import ActionRequest
 from tqstudio.schemas import ActionResult, JobDetail, JobPage, JobRow
 
@@ -67,18 +67,19 @@ async def page(
     return {"jobs": rows_of(studio, records), "total": total, "before": found.before, "after": found.after}
 
 
-_SPOKEN = {"running": JobStatus.IN_PROGRESS.value}
+_STATUS_OF = {job_word(status, Control.NONE): status for status in JobStatus}
+"""By the word that screens say: “running” is in_progress."""
 
 
 def _statuses(given: str) -> tuple[JobStatus, ...]:
-    # “running” is what screens say.
-    names = [_SPOKEN.get(name, name) for name in given.split(",") if name]
-    unknown = [name for name in names if name not in set(JobStatus)]
+    names = [name for name in given.split(",") if name]
+    found = {**_STATUS_OF, JobStatus.IN_PROGRESS.value: JobStatus.IN_PROGRESS}
+    unknown = [name for name in names if name not in found]
     if unknown:
         raise TqError(
-            ErrorCode.BAD_REQUEST, f"there is no status {unknown[0]!r}", f"use {', '.join(JobStatus)}"
+            ErrorCode.BAD_REQUEST, f"there is no status {unknown[0]!r}", f"use {', '.join(_STATUS_OF)}"
         )
-    return tuple(JobStatus(name) for name in names)
+    return tuple(found[name] for name in names)
 
 
 @router.post("/jobs/actions")

@@ -6,7 +6,6 @@ A log that cannot be written never fails a job.
 from __future__ import annotations
 
 import contextlib
-import shlex
 import shutil
 import traceback
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
+from tqstudio import shell
 from tqstudio.engine.media.encode_state import RunRecord
 
 MAX_COPIED_BYTES = 8 * 1024 * 1024
@@ -63,7 +63,7 @@ class AttemptLog:
         for run in runs:
             if run.log_path not in self._copied:
                 self._copied[run.log_path] = 0
-                self.line(f"[{run.label}] $ {shell_line(run.argv)}")
+                self.line(f"[{run.label}] $ {shell.line(map(shell.transportable, run.argv))}")
             while self._copy(run):
                 pass
 
@@ -96,18 +96,3 @@ class AttemptLog:
         with contextlib.suppress(OSError):
             self._file.write(text)
             self._file.flush()
-
-
-def shell_line(argv: Sequence[str]) -> str:
-    """A command on one line that bash runs as it was run, whatever bytes its file names hold."""
-    return " ".join(_quoted(word) for word in argv)
-
-
-def _quoted(word: str) -> str:
-    if word.isprintable():
-        return shlex.quote(word)
-    escaped = "".join(
-        f"\\x{byte:02x}" if byte < 0x20 or byte > 0x7E else chr(byte)
-        for byte in word.encode("utf-8", "surrogateescape").replace(b"\\", b"\\\\").replace(b"'", b"\\'")
-    )
-    return f"$'{escaped}'"

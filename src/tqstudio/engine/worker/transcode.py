@@ -8,16 +8,16 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from tqstudio import sources
+from tqstudio import shell, sources
 from tqstudio.engine.media.encode import LadderEncode
 from tqstudio.engine.media.encode_state import EncodeSpec, RenditionState, look_up_audio, look_up_video
 from tqstudio.engine.media.layout import GPU_ENCODERS
 from tqstudio.engine.worker.attempt_log import AttemptLog
 from tqstudio.engine.worker.choice import Choice, rows
-from tqstudio.engine.worker.failure import printable
 from tqstudio.engine.worker.lease import Lease
 from tqstudio.engine.worker.report import Pace, Report
 from tqstudio.errors import ErrorCode, TqError
+from tqstudio.units import size
 
 TRANSCODE_ENDS_AT = 97.0
 """Percent of a job that its encode is; verifying, hashing and publishing are the rest."""
@@ -38,8 +38,8 @@ def require_space(sink: Path, spec: EncodeSpec, choice: Choice, reserve: int, fa
         where = sources.display(os.fsencode(sink.parent.parent))
         raise TqError(
             ErrorCode.DISK_LOW,
-            f"the disk of {where} has {_size(free)} free, {_size(needed)} are needed"
-            f" ({_size(reserve)} of them stay free)",
+            f"the disk of {where} has {size(free)} free, {size(needed)} are needed"
+            f" ({size(reserve)} of them stay free)",
         )
 
 
@@ -120,7 +120,7 @@ class _Watch:
     def _tell_runs(self, encode: LadderEncode) -> None:
         videos = [run for run in encode.runs if run.label.startswith("video")]
         self._report.tell(
-            argv=[[printable(word) for word in run.argv] for run in encode.runs],
+            argv=[[shell.transportable(word) for word in run.argv] for run in encode.runs],
             resumed_from=min((run.resumed_from for run in videos), default=None),
             encoder=videos[-1].encoder if videos else None,
         )
@@ -134,9 +134,3 @@ def _require_advance(encode: LadderEncode, stall_s: float) -> None:
 def _look_up(spec: EncodeSpec, choice: Choice) -> Iterator[RenditionState]:
     yield from (look_up_video(spec, rung) for rung in choice.make)
     yield from (look_up_audio(spec, sound) for sound in choice.audio)
-
-
-def _size(count: int) -> str:
-    if count < 1_000_000_000:
-        return f"{count / 1_000_000:.0f} MB"
-    return f"{count / 1_000_000_000:.1f} GB"

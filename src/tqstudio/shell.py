@@ -1,0 +1,49 @@
+"""Commands as text that bash runs as they were run, whatever bytes their file names hold.
+
+A message is JSON, which cannot carry every name. A word that is no UTF-8 travels as bash itself writes it,
+`$'caf\\xe9.mp4'`: people can read it, bash can run it, and no byte is lost.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterable
+
+_ANSI_C = re.compile(r"\$'(?:[^'\\]|\\.)*'")
+
+
+def line(argv: Iterable[str]) -> str:
+    """A command on one printable line, ready for bash.
+
+    Args:
+        argv: words as `transportable` made them.
+    """
+    return " ".join(_quoted(word) for word in argv)
+
+
+def transportable(word: str) -> str:
+    """A word as messages carry it: itself, or `$'…'` where it is no UTF-8 or could be taken for such a form.
+
+    Args:
+        word: as Python has it (`os.fsdecode`).
+    """
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return _ansi_c(word)
+    return _ansi_c(word) if word.startswith("$'") else word
+
+
+def _quoted(word: str) -> str:
+    if _ANSI_C.fullmatch(word) and word.isprintable():
+        return word
+    return shlex.quote(word) if word.isprintable() else _ansi_c(word)
+
+
+def _ansi_c(word: str) -> str:
+    escaped = "".join(
+        f"\\x{byte:02x}" if byte < 0x20 or byte > 0x7E else chr(byte)
+        for byte in word.encode("utf-8", "surrogateescape").replace(b"\\", b"\\\\").replace(b"'", b"\\'")
+    )
+    return f"$'{escaped}'"
