@@ -134,7 +134,13 @@ def test_progress_is_told_and_not_stored(desk: Desk) -> None:
     with listening(desk.live) as listener:
         before = last_seq(desk.live)
         report(worker, job, 42.0, speed=2.0)
-        [live] = [j for j in listener.event("progress")["jobs"] if j["id"] == job["job"]]
+        live = until(
+            lambda: next(
+                (j for j in listener.event("progress")["jobs"] if j["id"] == job["job"] and j["progress"]),
+                None,
+            ),
+            "the report is told",
+        )
         assert (live["progress"], live["speed"], live["worker"]) == (42, 2, worker.name)
         desk.act("cancel", job["job"])
         found = until(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -90,7 +90,7 @@ class Dispatch:
         self._work = asyncio.Event()
 
     async def claim(
-        self, who: Identity, request: ClaimRequest, gone: Callable[[], Awaitable[bool]]
+        self, who: Identity, request: ClaimRequest, gone: Callable[[], bool]
     ) -> ClaimedJob | None:
         """The next job for this worker, waiting up to `wait_s` for one; None when there is none.
 
@@ -104,7 +104,7 @@ class Dispatch:
         if gpu:
             self._waiting_gpus[who.worker] = self._waiting_gpus.get(who.worker, 0) + 1
         try:
-            while not self.closed and not await gone():
+            while not self.closed and not gone():
                 work = self._work
                 claimed = await self._db.write(self._claim, claimant, self._idle_gpus())
                 if claimed is not None:
@@ -158,7 +158,7 @@ class Dispatch:
         if video is None:
             raise TqError(ErrorCode.INTERNAL, f"job {lease.job} has no video")
         spec = jobs.spec_of(db, lease.job)
-        generation = generations.current(db, lease.video)
+        generation = generations.current(db, lease.video) if video.generation is not None else None
         kept = {row.name: row.settings_hash for row in generation.renditions} if generation else {}
         if spec.kind is JobKind.RETRANSCODE:
             if spec.requested is None:

@@ -20,6 +20,7 @@ from enum import Enum
 import psutil
 import structlog
 import uvicorn
+from starlette.types import ASGIApp
 
 from tqstudio import __version__
 from tqstudio.config import Settings
@@ -292,14 +293,17 @@ class _Supervisor:
 class _Server(uvicorn.Server):
     """uvicorn without its signal handling: its own closes the listener at once and hangs on open streams."""
 
-    def __init__(self, listener: socket.socket, app: object) -> None:
+    def __init__(self, listener: socket.socket, app: ASGIApp) -> None:
         super().__init__(
             uvicorn.Config(
-                app,  # type: ignore[arg-type]
+                app,
                 fd=listener.fileno(),
                 lifespan="off",
                 log_config=None,
                 access_log=False,
+                proxy_headers=False,
+                server_header=False,
+                date_header=False,
                 timeout_graceful_shutdown=_CLOSE_STREAMS_S,
                 timeout_keep_alive=75,
             )

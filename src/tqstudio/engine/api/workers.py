@@ -1,122 +1,23 @@
-"""For workers: register, claim, report, end. For people: see workers, enable, disable and drain them."""
+"""Workers as people see and steer them; their own calls are in `worker_door`."""
 
 from __future__ import annotations
 
-import json
-from typing import Any
+from fastapi import APIRouter
 
-from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse
-
-from tqstudio.engine.api.access import TheStudio, TheWorker
+from tqstudio.engine.api.access import TheStudio
 from tqstudio.engine.scheduling import now_us
 from tqstudio.engine.store import workers
 from tqstudio.engine.studio import Studio
 from tqstudio.engine.views import worker_view
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.lifecycle import JobStatus
 from tqstudio.requests import (
-    MAX_METADATA_BYTES,
-    ClaimRequest,
-    CompleteRequest,
-    FailRequest,
-    HeartbeatRequest,
     NewWorker,
-    ProgressRequest,
-    RegisterRequest,
-    ReleaseRequest,
 )
 from tqstudio.schemas import (
-    ClaimAnswer,
-    HeartbeatAnswer,
-    OutcomeAnswer,
-    ProgressAnswer,
-    RegisterAnswer,
     WorkerView,
 )
 
 router = APIRouter()
-
-
-def _says(answer: Any) -> dict[int | str, dict[str, Any]]:
-    """What the schema says of an answer that is sent as it is: checking our own costs 0.5 ms a request."""
-    return {200: {"model": answer}}
-
-
-def _outcome(job: int, status: JobStatus) -> JSONResponse:
-    answer: OutcomeAnswer = {"job": job, "status": status.value}
-    return JSONResponse(answer)
-
-
-@router.post("/worker/register")
-async def register(studio: TheStudio, who: TheWorker, request: RegisterRequest) -> RegisterAnswer:
-    for name, value in (("capabilities", request.capabilities), ("metadata", request.metadata)):
-        if len(json.dumps(value)) > MAX_METADATA_BYTES:
-            raise TqError(
-                ErrorCode.BAD_REQUEST, f"{name} is larger than {MAX_METADATA_BYTES} bytes", "send less"
-            )
-    await studio.db.write(
-        workers.register,
-        who.worker,
-        instance=request.instance,
-        pid=request.pid,
-        pid_started=request.pid_started,
-        encoder=request.encoder,
-        capabilities=request.capabilities,
-        metadata=request.metadata,
-        now=now_us(),
-    )
-    settings = studio.settings
-    return {
-        "worker": who.worker,
-        "name": who.name,
-        "heartbeat_s": settings.heartbeat_s,
-        "long_poll_s": settings.long_poll_s,
-        "ffmpeg": studio.ffmpeg.path,
-        "ffmpeg_nice": settings.ffmpeg_nice,
-        "stall_s": settings.stall_s,
-        "disk_reserve_bytes": settings.disk_reserve_bytes,
-        "disk_factor": settings.disk_factor,
-    }
-
-
-@router.post("/worker/claim", responses=_says(ClaimAnswer))
-async def claim(studio: TheStudio, who: TheWorker, body: ClaimRequest, request: Request) -> JSONResponse:
-    answer: ClaimAnswer = {"job": await studio.dispatch.claim(who, body, request.is_disconnected)}
-    return JSONResponse(answer)
-
-
-@router.post("/worker/heartbeat", responses=_says(HeartbeatAnswer))
-async def heartbeat(studio: TheStudio, who: TheWorker, request: HeartbeatRequest) -> JSONResponse:
-    return JSONResponse(await studio.dispatch.heartbeat(who, request))
-
-
-@router.post("/worker/jobs/{job}/progress", responses=_says(ProgressAnswer))
-async def progress(studio: TheStudio, who: TheWorker, job: int, request: ProgressRequest) -> JSONResponse:
-    control = await studio.dispatch.progress(who, job, request)
-    answer: ProgressAnswer = {"control": control.value}
-    return JSONResponse(answer)
-
-
-@router.post("/worker/jobs/{job}/complete", responses=_says(OutcomeAnswer))
-async def complete(studio: TheStudio, who: TheWorker, job: int, request: CompleteRequest) -> JSONResponse:
-    status = await studio.results.complete(who, job, request)
-    return _outcome(job, status)
-
-
-@router.post("/worker/jobs/{job}/fail", responses=_says(OutcomeAnswer))
-async def fail(studio: TheStudio, who: TheWorker, job: int, request: FailRequest) -> JSONResponse:
-    status = await studio.results.fail(who, job, request)
-    return _outcome(job, status)
-
-
-@router.post("/worker/jobs/{job}/release", responses=_says(OutcomeAnswer))
-async def release(studio: TheStudio, who: TheWorker, job: int, request: ReleaseRequest) -> JSONResponse:
-    status = await studio.results.release(who, job, request)
-    return _outcome(job, status)
-
-
-# For people.
 
 
 async def worker_views(studio: Studio) -> list[WorkerView]:

@@ -163,7 +163,7 @@ class Database:
     def _commit(self, db: Connection, calls: Sequence[_Call]) -> None:
         try:
             _run_sharing(db, calls)
-        except Exception as error:
+        except BaseException as error:
             db.rollback()
             if len(calls) == 1:
                 calls[0].error = error
@@ -204,7 +204,7 @@ def _run_sharing(db: Connection, calls: Sequence[_Call]) -> None:
     """All calls in one transaction; one that fails is undone by itself, and its error is its answer.
 
     Raises:
-        Exception: the transaction is gone, and nothing of any call is in the database.
+        BaseException: nothing of any call is in the database.
     """
     db.begin(immediate=True)
     try:
@@ -212,18 +212,25 @@ def _run_sharing(db: Connection, calls: Sequence[_Call]) -> None:
             call.appended.clear()
             call.error = None
             db.appended = call.appended
-            db.execute("SAVEPOINT call")
-            try:
+            if len(calls) == 1:
                 call.result = call.fn(db, *call.args, **call.kwargs)
-            except BaseException as error:
-                if not db.in_transaction:
-                    raise
-                call.error = error
-                db.execute("ROLLBACK TO call")
-            db.execute("RELEASE call")
+            else:
+                _run_in_savepoint(db, call)
     finally:
         db.appended = None
     db.commit()
+
+
+def _run_in_savepoint(db: Connection, call: _Call) -> None:
+    db.execute("SAVEPOINT call")
+    try:
+        call.result = call.fn(db, *call.args, **call.kwargs)
+    except BaseException as error:
+        if not db.in_transaction:
+            raise
+        call.error = error
+        db.execute("ROLLBACK TO call")
+    db.execute("RELEASE call")
 
 
 def _soon(loop: asyncio.AbstractEventLoop, fn: Callable[..., object], *args: Any) -> None:

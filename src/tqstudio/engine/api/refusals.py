@@ -1,0 +1,100 @@
+"""Errors as one shape for every client: `{"error": {"code", "message", "hint"}}` under a fitting status."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException as StarletteHTTPException
+
+from tqstudio.errors import ErrorCode, TqError
+
+STATUS_OF: dict[ErrorCode, int] = {
+    ErrorCode.NOT_FOUND: 404,
+    ErrorCode.REFUSED: 409,
+    ErrorCode.LOST_LEASE: 409,
+    ErrorCode.UNAUTHORIZED: 401,
+    ErrorCode.PERMISSION: 403,
+    ErrorCode.INTERNAL: 500,
+}
+"""HTTP status of an error code; every other code is 400."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What is answered instead of a result."""
+
+    status: int
+    code: str
+    message: str
+    hint: str
+
+    def body(self) -> dict[str, dict[str, str]]:
+        return {"error": {"code": self.code, "message": self.message, "hint": self.hint}}
+
+
+def refusal(error: Exception) -> Refusal:
+    """The answer to a request that ended in this exception."""
+    match error:
+        case TqError():
+            return Refusal(STATUS_OF.get(error.code, 400), error.code.value, error.message, error.hint)
+        case RequestValidationError() | ValidationError():
+            return _bad_request(error.errors())
+        case OverflowError():
+            # Ids and cursors are 64-bit integers in the database; JSON knows no bounds.
+            return Refusal(
+                400, ErrorCode.BAD_REQUEST, "a number in the request is too large", "correct the request"
+            )
+        case _:
+            return Refusal(
+                500,
+                ErrorCode.INTERNAL,
+                f"the supervisor made a mistake: {type(error).__name__}",
+                "please report it with the supervisor's log",
+            )
+
+
+def _bad_request(errors: Sequence[Any]) -> Refusal:
+    first: dict[str, Any] = dict(errors[0])
+    if first["type"] == "json_invalid":
+        return Refusal(
+            400, ErrorCode.BAD_REQUEST, "the body is not valid JSON", "send one JSON object in UTF-8"
+        )
+    where = ".".join(str(part) for part in first["loc"] if part not in ("body", "query", "path"))
+    where = where or "the request"
+    return Refusal(400, ErrorCode.BAD_REQUEST, f"{where}: {first['msg']}", f"correct {where}")
+
+
+def no_such_path(path: str) -> Refusal:
+    return Refusal(404, ErrorCode.NOT_FOUND, f"there is no {path}", _SEE_SCHEMA)
+
+
+def wrong_method(path: str, method: str) -> Refusal:
+    return Refusal(405, ErrorCode.BAD_REQUEST, f"{path} does not answer {method}", _SEE_SCHEMA)
+
+
+_SEE_SCHEMA = "see /openapi.json for what there is"
+
+
+async def answer_refusal(_: Request, error: Exception) -> JSONResponse:
+    refused = refusal(error)
+    return JSONResponse(refused.body(), refused.status)
+
+
+async def answer_http_error(request: Request, error: Exception) -> JSONResponse:
+    """What the framework refuses by itself: addresses, methods, unreadable bodies."""
+    assert isinstance(error, StarletteHTTPException)
+    path = request.url.path
+    match error.status_code:
+        case 404:
+            refused = no_such_path(path)
+        case 405:
+            refused = wrong_method(path, request.method)
+        case status:
+            refused = Refusal(status, ErrorCode.BAD_REQUEST, f"{path}: {error.detail}", "correct the request")
+    return JSONResponse(refused.body(), refused.status)
