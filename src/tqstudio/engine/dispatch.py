@@ -57,10 +57,8 @@ class _Published:
     generation: GenerationRow
 
 
-def _whole(kept: dict[str, str], published: _Published | None) -> dict[str, str]:
+def _whole(kept: dict[str, str], published: _Published) -> dict[str, str]:
     """Of the renditions that may be kept those whose files are all there; the others are made again."""
-    if not kept or published is None:
-        return {}
     rows = [row for row in published.generation.renditions if row.name in kept]
     return {row.name: row.settings_hash for row in rows if is_whole(published.folder, row)}
 
@@ -113,7 +111,8 @@ class Dispatch:
                         token = Token(lease.job, lease.epoch, lease.instance)
                         self._board.begin(token, who.name, now_us())
                         self._board.control(lease.job, lease.control)
-                    job["kept"] = await asyncio.to_thread(_whole, job["kept"], published)
+                    if published is not None:
+                        job["kept"] = await asyncio.to_thread(_whole, job["kept"], published)
                     return job
                 left = deadline - loop.time()
                 if left <= 0:

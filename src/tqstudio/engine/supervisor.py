@@ -14,13 +14,11 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 
 import psutil
 import structlog
-import uvicorn
-from starlette.types import ASGIApp
 
 from tqstudio import __version__
 from tqstudio.config import Settings
@@ -28,6 +26,7 @@ from tqstudio.engine import failpoints, lock, logs
 from tqstudio.engine.actions import Actions
 from tqstudio.engine.admission import Admission, Offer
 from tqstudio.engine.api.app import make_app
+from tqstudio.engine.api.serving import Server
 from tqstudio.engine.api.workers import worker_views
 from tqstudio.engine.broadcast import SNAPSHOT_INTERVAL_S, Broadcast
 from tqstudio.engine.dispatch import Dispatch
@@ -54,7 +53,6 @@ from tqstudio.lifecycle import GateKind
 from tqstudio.sources import display
 
 _PR_SET_CHILD_SUBREAPER = 36
-_CLOSE_STREAMS_S = 2
 _WORKER_SNAPSHOT_TICKS = 8
 """Worker snapshots go out with every eighth progress tick: beats change slowly."""
 
@@ -160,7 +158,7 @@ class _Supervisor:
         _become_subreaper()
         await self._take_back_what_was_running()
         listener = lock.bind(self._home.socket)
-        server = _Server(listener, make_app(self.studio))
+        server = Server(listener, make_app(self.studio))
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         snapshots = asyncio.create_task(self._snapshots())
         starting = asyncio.create_task(self._start_parts())
@@ -288,30 +286,6 @@ class _Supervisor:
     async def _known(self, folder: FolderRow) -> Mapping[bytes, tuple[int, int]]:
         known = await self._db.read(videos.known_sources, folder.id)
         return {path: (size, mtime_ns) for path, (_, size, mtime_ns) in known.items()}
-
-
-class _Server(uvicorn.Server):
-    """uvicorn without its signal handling: its own closes the listener at once and hangs on open streams."""
-
-    def __init__(self, listener: socket.socket, app: ASGIApp) -> None:
-        super().__init__(
-            uvicorn.Config(
-                app,
-                fd=listener.fileno(),
-                lifespan="off",
-                log_config=None,
-                access_log=False,
-                proxy_headers=False,
-                server_header=False,
-                date_header=False,
-                timeout_graceful_shutdown=_CLOSE_STREAMS_S,
-                timeout_keep_alive=75,
-            )
-        )
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
