@@ -45,6 +45,16 @@ class Settings(BaseSettings):
     backoff_max_s: float = Field(600, ge=0, description="upper bound of the backoff")
 
     keep_old_s: float = Field(3600, ge=0, description="how long a replaced generation stays for its players")
+    keep_completed: bool = Field(
+        True, description="what a failed attempt finished is not made again by the next one"
+    )
+    keep_failed_work_s: float = Field(
+        7 * 86400, ge=0, description="how long unfinished work of failed and cancelled jobs is kept"
+    )
+    cleanup_partial: bool = Field(
+        True,
+        description="remove such work after that time, when its job is deleted and when the disk is full",
+    )
     event_retention_s: float = Field(30 * 86400, gt=0, description="how long events are kept")
 
     disk_reserve_bytes: int = Field(2 * GB, ge=0, description="free space that is never used")

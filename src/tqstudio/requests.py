@@ -185,6 +185,15 @@ class ManifestRendition(Message):
     default: bool = False
 
 
+class SourceIdentity(Message):
+    """What tells the file that was transcoded from any other that may bear its name."""
+
+    size: int
+    mtime_ns: int
+    inode: int
+    ctime_ns: int
+
+
 class Manifest(Message):
     """What a worker made and verified, for the supervisor to publish."""
 
@@ -194,6 +203,8 @@ class Manifest(Message):
     poster: Annotated[str, StringConstraints(max_length=400)] | None = None
     """Relative to the sink."""
     settings_hash: ShortText
+    source: SourceIdentity | None = None
+    """The source as it was when work on it began; another file there now stops the publish."""
     warnings: list[ShortText] = Field(default_factory=list)
 
 

@@ -152,8 +152,8 @@ def test_one_that_is_cancelled_leaves_the_old_playing(shared: Studio, ready: int
 
 def test_what_a_killed_publish_left_is_swept(shared: Studio, ready: int) -> None:
     folder = Path(shared.video_of(ready)["generation"]["master"]).parent
-    (folder / f".v2-{'0' * 32}" / "180p").mkdir(parents=True)
-    (folder / f".master.m3u8-{'f' * 32}").write_text("#EXTM3U")
+    (folder / ".v2-building" / "180p").mkdir(parents=True)
+    (folder / ".master.m3u8-next").write_text("#EXTM3U")
     (folder / ".mine").touch()
     shared.done(shared.do("retranscode", ready)["new_job"])
     assert {p.name for p in folder.iterdir()} == {".mine", ".owner", "master.m3u8", "v1", "v2"}

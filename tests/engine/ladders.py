@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tqstudio.engine import publishing
 from tqstudio.engine.media.layout import INIT_NAME, segment_name
+from tqstudio.engine.publishing import Place
+from tqstudio.engine.store.generations import PublishedRow
 from tqstudio.requests import Manifest
 
 
@@ -55,3 +59,24 @@ class Bench:
     def manifest(self, *renditions: dict[str, Any], **more: Any) -> Manifest:
         values = {"renditions": list(renditions or self.made), "settings_hash": "ladder", "poster": None}
         return Manifest(**(values | more))
+
+
+def put_in_place(
+    sink: Path,
+    place: Place,
+    number: int,
+    manifest: Manifest,
+    kept: Sequence[PublishedRow] = (),
+    kept_from: Path | None = None,
+) -> tuple[PublishedRow, ...]:
+    """The steps of a publish that are about files, and the way back when one of them fails."""
+    place.folder.mkdir(parents=True, exist_ok=True)
+    rows = publishing.rows_of(manifest, kept)
+    try:
+        publishing.build(sink, place, number, manifest, rows, kept_from)
+        publishing.name_it(place, number)
+        publishing.point(place, number, rows)
+    except BaseException:
+        publishing.undo(place, number, rows, None)
+        raise
+    return rows

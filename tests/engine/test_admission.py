@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from tqstudio.config import Settings
-from tqstudio.engine import publishing
 from tqstudio.engine.admission import Admission, Offer, _slug, _title
 from tqstudio.engine.media.facts import AudioTrack, SourceFacts, VideoTrack
 from tqstudio.engine.media.hashes import audio_settings_hash, settings_hash
@@ -31,7 +30,7 @@ from tqstudio.errors import ErrorCode
 from tqstudio.home import Home
 from tqstudio.lifecycle import JobKind, JobStatus, Operation
 
-from .ladders import Bench
+from .ladders import Bench, put_in_place
 
 FACTS = SourceFacts(
     container="mov",
@@ -128,7 +127,7 @@ class House:
         for audio in audio_renditions(FACTS, profile):
             bench.rendition(audio.name, audio_settings_hash(video.quick_hash, profile, audio, FACTS))
         number = self.db.read_now(generations.next_number, video.id)
-        published = publishing.publish(bench.sink, place_of(video), number, bench.manifest(), [], None)
+        rows = put_in_place(bench.sink, place_of(video), number, bench.manifest())
 
         def record(db: Any) -> None:
             videos.set_facts(db, lease.video, FACTS.to_json(), quick_hash=None)
@@ -137,10 +136,10 @@ class House:
             generations.record(
                 db,
                 lease.video,
-                published.number,
+                number,
                 settings_hash="ladder",
                 poster=None,
-                renditions=published.renditions,
+                renditions=rows,
                 now=now_us(),
             )
 

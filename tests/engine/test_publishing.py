@@ -14,12 +14,13 @@ import pytest
 
 from tqstudio.engine import publishing
 from tqstudio.engine.media.layout import INIT_NAME, PLAYLIST_NAME, POSTER_NAME, segment_name
-from tqstudio.engine.publishing import Place, PublishedFiles
+from tqstudio.engine.publishing import Place
+from tqstudio.engine.store.generations import GenerationRow, PublishedRow
 from tqstudio.errors import ErrorCode, TqError
 
-from .ladders import Bench
+from .ladders import Bench, put_in_place
 
-FULL = Path("/dev/full")
+Rows = tuple[PublishedRow, ...]
 
 
 @pytest.fixture
@@ -32,16 +33,22 @@ def bench(tmp_path: Path) -> Bench:
     return Bench(tmp_path / "out" / ".tqstudio" / "uuid")
 
 
-def publish(place: Place, bench: Bench, number: int = 1, **more: Any) -> PublishedFiles:
-    return publishing.publish(bench.sink, place, number, bench.manifest(**more), [], None)
+def publish(place: Place, bench: Bench, number: int = 1, **more: Any) -> Rows:
+    return put_in_place(bench.sink, place, number, bench.manifest(**more))
 
 
-def first(place: Place, bench: Bench) -> PublishedFiles:
+def first(place: Place, bench: Bench) -> Rows:
     for name in ("720p", "360p", "audio-en"):
         bench.rendition(name, f"one-{name}")
-    published = publish(place, bench)
+    rows = publish(place, bench)
     bench.made.clear()
-    return published
+    return rows
+
+
+def second(place: Place, bench: Bench, kept: Rows) -> Rows:
+    """The next generation, with the lowest quality made anew."""
+    bench.rendition("360p", "two")
+    return put_in_place(bench.sink, place, 2, bench.manifest(), kept, place.generation(1))
 
 
 def tree(folder: Path) -> dict[str, bytes]:
@@ -49,9 +56,8 @@ def tree(folder: Path) -> dict[str, bytes]:
 
 
 def test_a_ladder_is_published_and_can_be_read(place: Place, bench: Bench) -> None:
-    published = first(place, bench)
-    assert published.number == 1
-    assert [row.name for row in published.renditions] == ["720p", "360p", "audio-en"]
+    rows = first(place, bench)
+    assert [row.name for row in rows] == ["720p", "360p", "audio-en"]
     master = m3u8.load(str(place.master))
     assert master.is_variant
     assert sorted(p.uri for p in master.playlists) == ["v1/360p/index.m3u8", "v1/720p/index.m3u8"]
@@ -75,7 +81,7 @@ def test_a_ladder_is_published_and_can_be_read(place: Place, bench: Bench) -> No
         assert media.segment_map[0].uri == INIT_NAME
         for segment in media.segments:
             assert ((place.folder / playlist).parent / segment.uri).stat().st_size > 0
-    assert publishing.intact(place, 1, published.renditions)
+    assert publishing.intact(place, 1, rows)
     assert [p.name for p in place.folder.iterdir() if p.name.startswith(".")] == []
 
 
@@ -98,20 +104,19 @@ def test_where_links_are_refused_files_are_copied(
 
     monkeypatch.setattr(os, "link", refuse)
     made = bench.rendition("360p", "one")
-    published = publish(place, bench)
+    rows = publish(place, bench)
     store, out = bench.sink / made["folder"], place.generation(1) / "360p"
     assert (store / segment_name(0)).read_bytes() == (out / segment_name(0)).read_bytes()
     assert not (store / segment_name(0)).samefile(out / segment_name(0))
-    assert publishing.intact(place, 1, published.renditions)
+    assert publishing.intact(place, 1, rows)
 
 
 def test_a_second_generation_keeps_what_is_unchanged(place: Place, bench: Bench) -> None:
     old = first(place, bench)
     before = tree(place.generation(1))
-    bench.rendition("360p", "two")
-    kept = [row for row in old.renditions if row.name != "360p"]
-    new = publishing.publish(bench.sink, place, 2, bench.manifest(), kept, place.generation(1))
-    assert {row.name: row.settings_hash for row in new.renditions} == {
+    kept = tuple(row for row in old if row.name != "360p")
+    new = second(place, bench, kept)
+    assert {row.name: row.settings_hash for row in new} == {
         "360p": "two",
         "720p": "one-720p",
         "audio-en": "one-audio-en",
@@ -123,18 +128,17 @@ def test_a_second_generation_keeps_what_is_unchanged(place: Place, bench: Bench)
             assert old_file.samefile(new_file)
     assert "v2/" in place.master.read_text()
     assert "v1/" not in place.master.read_text()
-    assert publishing.intact(place, 2, new.renditions)
-    assert not publishing.intact(place, 1, old.renditions), "the master no longer names it"
-    publishing.remove_generation(place, 1)
-    assert publishing.intact(place, 2, new.renditions)
+    assert publishing.intact(place, 2, new)
+    assert not publishing.intact(place, 1, old), "the master no longer names it"
+    publishing.remove(place, 1)
+    assert publishing.intact(place, 2, new)
+    assert sorted(p.name for p in place.folder.iterdir()) == ["master.m3u8", "v2"]
 
 
 def test_what_is_made_anew_wins_over_what_is_kept(place: Place, bench: Bench) -> None:
-    old = first(place, bench)
-    bench.rendition("360p", "two")
-    new = publishing.publish(bench.sink, place, 2, bench.manifest(), old.renditions, place.generation(1))
-    assert [row.name for row in new.renditions].count("360p") == 1
-    assert {row.name: row.settings_hash for row in new.renditions}["360p"] == "two"
+    new = second(place, bench, first(place, bench))
+    assert [row.name for row in new].count("360p") == 1
+    assert {row.name: row.settings_hash for row in new}["360p"] == "two"
 
 
 @pytest.mark.parametrize("harm", ["gone", "short", "long", "no init", "short init"])
@@ -165,9 +169,9 @@ def test_a_kept_rendition_that_lost_a_file_is_not_published(place: Place, bench:
     old = first(place, bench)
     (place.generation(1) / "720p" / segment_name(0)).unlink()
     before = tree(place.folder)
-    bench.rendition("360p", "two")
-    with pytest.raises(TqError):
-        publishing.publish(bench.sink, place, 2, bench.manifest(), old.renditions, place.generation(1))
+    with pytest.raises(TqError) as caught:
+        second(place, bench, old)
+    assert caught.value.code is ErrorCode.OUTPUT_INVALID
     assert tree(place.folder) == before
 
 
@@ -205,33 +209,87 @@ def test_a_poster_outside_the_store_is_not_taken(
     (tmp_path / "secret").write_bytes(b"secret")
     bench.rendition("360p", "one")
     (bench.sink / "link.jpg").symlink_to(tmp_path / "secret")
-    published = publish(place, bench, poster=poster)
-    assert published.poster is None
+    publish(place, bench, poster=poster)
     assert not (place.generation(1) / POSTER_NAME).exists()
 
 
 def test_the_poster_goes_along(place: Place, bench: Bench) -> None:
     bench.rendition("360p", "one")
     (bench.sink / "poster.jpg").write_bytes(b"picture")
-    assert publish(place, bench, poster="poster.jpg").poster == POSTER_NAME
-    again = publishing.publish(bench.sink, place, 2, bench.manifest(), [], place.generation(1))
-    assert again.poster == POSTER_NAME, "that of the generation before"
-    assert (place.generation(2) / POSTER_NAME).read_bytes() == b"picture"
+    publish(place, bench, poster="poster.jpg")
+    assert (place.generation(1) / POSTER_NAME).read_bytes() == b"picture"
+    put_in_place(bench.sink, place, 2, bench.manifest(), kept_from=place.generation(1))
+    assert (place.generation(2) / POSTER_NAME).read_bytes() == b"picture", "that of the generation before"
 
 
-def test_what_a_crash_left_is_neither_written_over_nor_in_the_way(place: Place, bench: Bench) -> None:
+def test_a_folder_that_is_there_is_not_written_over(place: Place, bench: Bench) -> None:
     place.generation(1).mkdir(parents=True)
-    (place.generation(1) / "half").write_bytes(b"half")
-    building = place.folder / ".v1-0123"
-    building.mkdir()
-    (building / "part").write_bytes(b"part")
-    (place.folder / ".master.m3u8-0123").write_bytes(b"#EXT")
+    (place.generation(1) / "diary").write_bytes(b"dear diary")
+    assert publishing.first_free(place, 1) == 2
     bench.rendition("360p", "one")
-    published = publish(place, bench)
-    assert published.number == 2
-    assert tree(place.generation(1)) == {"half": b"half"}
-    assert "v2/" in place.master.read_text()
-    assert publishing.intact(place, 2, published.renditions)
+    with pytest.raises(OSError, match="not empty"):
+        publish(place, bench)
+    assert tree(place.folder) == {"v1/diary": b"dear diary"}, "nor is it taken for ours and removed"
+
+
+def test_what_a_killed_publish_left_is_swept(place: Place, bench: Bench) -> None:
+    rows = first(place, bench)
+    before = tree(place.folder)
+    for left in (place.building(7), place.building(2)):
+        left.mkdir()
+        (left / "part").write_bytes(b"part")
+    place.next_master.write_bytes(b"#EXT")
+    (place.folder / ".mine").touch()
+    publishing.sweep(place)
+    assert tree(place.folder) == before | {".mine": b""}
+    assert publishing.intact(place, 1, rows)
+
+
+# Taking it back
+
+
+def recorded(rows: Rows) -> GenerationRow:
+    return GenerationRow(1, 1, 1, "ladder", None, 0, rows)
+
+
+@pytest.mark.parametrize("steps", range(4))
+def test_whatever_step_was_the_last_it_is_undone(place: Place, bench: Bench, steps: int) -> None:
+    old = first(place, bench)
+    before = tree(place.folder)
+    bench.rendition("360p", "two")
+    manifest = bench.manifest()
+    rows = publishing.rows_of(manifest, old)
+    if steps > 0:
+        publishing.build(bench.sink, place, 2, manifest, rows, place.generation(1))
+    if steps > 1:
+        publishing.name_it(place, 2)
+    if steps > 2:
+        publishing.point(place, 2, rows)
+    for _ in range(2):
+        publishing.undo(place, 2, rows, recorded(old))
+        assert tree(place.folder) == before
+        assert publishing.intact(place, 1, old)
+
+
+def test_undoing_a_first_ladder_leaves_none(place: Place, bench: Bench) -> None:
+    rows = first(place, bench)
+    publishing.undo(place, 1, rows, None)
+    assert tree(place.folder) == {}
+
+
+@pytest.mark.parametrize("half", ["v1 is gone", "the trash is half gone"])
+def test_a_removal_that_was_ended_goes_on(place: Place, bench: Bench, half: str) -> None:
+    new = second(place, bench, first(place, bench))
+    place.generation(1).rename(place.trash(1))
+    if half == "the trash is half gone":
+        shutil.rmtree(place.trash(1) / "720p")
+    publishing.remove(place, 1)
+    publishing.remove(place, 1)
+    assert sorted(p.name for p in place.folder.iterdir()) == ["master.m3u8", "v2"]
+    assert publishing.intact(place, 2, new)
+
+
+# The master
 
 
 def test_the_master_is_replaced_in_one_step(
@@ -259,8 +317,7 @@ def test_the_master_is_replaced_in_one_step(
             return result
 
         monkeypatch.setattr(Path, name, watched)
-    bench.rendition("360p", "two")
-    publishing.publish(bench.sink, place, 2, bench.manifest(), old.renditions, place.generation(1))
+    second(place, bench, old)
     assert seen == ["v1", "v1", "v1", "v2"]
 
 
@@ -273,29 +330,17 @@ def test_the_master_is_replaced_in_one_step(
         (errno.EACCES, ErrorCode.PUBLISH_FAILED),
     ],
 )
-def test_an_output_that_cannot_be_written(
-    place: Place, bench: Bench, monkeypatch: pytest.MonkeyPatch, number: int, code: ErrorCode
-) -> None:
-    first(place, bench)
-    before = tree(place.folder)
-
-    def refuse(*_: object) -> None:
-        raise OSError(number, os.strerror(number))
-
-    bench.rendition("360p", "two")
-    monkeypatch.setattr(os, "fsync", refuse)
-    with pytest.raises(TqError) as caught:
-        publish(place, bench, 2)
-    assert caught.value.code is code
-    assert str(place.folder) in caught.value.message
-    assert tree(place.folder) == before
+def test_an_output_that_cannot_be_written(place: Place, number: int, code: ErrorCode) -> None:
+    error = publishing.unwritable(place, OSError(number, os.strerror(number)))
+    assert error.code is code
+    assert str(place.folder) in error.message
 
 
 @pytest.mark.parametrize(
     "harm", ["segment gone", "segment short", "playlist gone", "init empty", "master gone", "master other"]
 )
 def test_what_no_longer_plays_is_not_intact(place: Place, bench: Bench, harm: str) -> None:
-    published = first(place, bench)
+    rows = first(place, bench)
     folder = place.generation(1) / "360p"
     match harm:
         case "segment gone":
@@ -312,7 +357,7 @@ def test_what_no_longer_plays_is_not_intact(place: Place, bench: Bench, harm: st
             place.master.unlink()
         case _:
             place.master.write_text("#EXTM3U\nv11/360p/index.m3u8\n")
-    assert not publishing.intact(place, 1, published.renditions)
+    assert not publishing.intact(place, 1, rows)
 
 
 def test_nothing_published_is_not_intact(place: Place) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from tqstudio.engine.live import LiveBoard
+from tqstudio.engine.retention import Retention
 from tqstudio.engine.scheduling import now_us
 from tqstudio.engine.store import generations, jobs, operations, supervisors
 from tqstudio.engine.store.connection import Connection
@@ -21,8 +22,8 @@ from tqstudio.schemas import ActionResult
 class Actions:
     """Applies operations by the lifecycle's table, and lets running workers know."""
 
-    def __init__(self, db: Database, board: LiveBoard, workspace: Workspace) -> None:
-        self._db, self._board, self._workspace = db, board, workspace
+    def __init__(self, db: Database, board: LiveBoard, workspace: Workspace, retention: Retention) -> None:
+        self._db, self._board, self._workspace, self._retention = db, board, workspace, retention
 
     async def apply(self, request: ActionRequest, *, actor: str = "user") -> list[ActionResult]:
         """Do the operation to every job named; a refused one changes nothing and stops no other."""
@@ -38,6 +39,8 @@ class Actions:
                 facts = await self._db.read(look, result["job"])
                 if facts is not None and facts.status is JobStatus.IN_PROGRESS:
                     self._board.control(facts.id, facts.control)
+        if request.operation is Operation.DELETE:
+            await self._retention.jobs_deleted([result["job"] for result in results if result["ok"]])
         return results
 
     def _apply_all(self, db: Connection, request: ActionRequest, actor: str) -> list[ActionResult]:

@@ -28,8 +28,6 @@ from tqstudio.engine.media import profiles
 from tqstudio.engine.media import source as sources
 from tqstudio.engine.media.facts import SourceFacts
 from tqstudio.engine.media.fingerprint import quick_hash
-from tqstudio.engine.media.hashes import audio_settings_hash, settings_hash
-from tqstudio.engine.media.ladder import audio_renditions, build_ladder
 from tqstudio.engine.media.profiles import Profile
 from tqstudio.engine.scheduling import now_us
 from tqstudio.engine.store import generations, jobs, operations, supervisors, videos
@@ -37,6 +35,7 @@ from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.database import Database
 from tqstudio.engine.store.generations import GenerationRow
 from tqstudio.engine.views import error_view, place_of
+from tqstudio.engine.wanted import wanted
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.lifecycle import JobKind, JobStatus, Operation
@@ -251,17 +250,13 @@ def _is_current(video: videos.VideoRow, generation: GenerationRow, look: _Look, 
         facts = SourceFacts.from_json(video.facts)
     except (KeyError, TypeError, ValueError):
         return False
-    wanted = {
-        rung.name: settings_hash(video.quick_hash, profile, rung, facts)
-        for rung in build_ladder(facts, profile)
-        if not rung.skipped
-    } | {
-        audio.name: audio_settings_hash(video.quick_hash, profile, audio, facts)
-        for audio in audio_renditions(facts, profile)
-    }
     published = {row.name: row.settings_hash for row in generation.renditions}
-    return wanted == published and publishing.intact(
-        place_of(video), generation.number, generation.renditions
+    keys = wanted(video.quick_hash, profile, facts)
+    # What was left out on purpose is not made by itself: only other settings, or a person, ask for it again.
+    return (
+        published.keys() <= keys.keys()
+        and all(key in (published.get(name), generation.omitted.get(name)) for name, key in keys.items())
+        and publishing.intact(place_of(video), generation.number, generation.renditions)
     )
 
 

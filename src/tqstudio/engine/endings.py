@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from tqstudio.engine.dispatch import save_report
 from tqstudio.engine.live import LiveBoard, LiveJob
+from tqstudio.engine.publishing.publisher import Publisher
 from tqstudio.engine.scheduling import now_us
 from tqstudio.engine.store import progress
 from tqstudio.engine.store.claims import Token
@@ -22,8 +23,8 @@ End = Callable[[Connection], JobStatus | None]
 class Endings:
     """Ends leases with their last report before it and their renditions after it, in one transaction."""
 
-    def __init__(self, db: Database, board: LiveBoard, workspace: Workspace) -> None:
-        self._db, self._board, self._workspace = db, board, workspace
+    def __init__(self, db: Database, board: LiveBoard, workspace: Workspace, publisher: Publisher) -> None:
+        self._db, self._board, self._workspace, self._publisher = db, board, workspace, publisher
 
     async def end(self, token: Token, how: End, steps: Mapping[str, float] | None = None) -> JobStatus | None:
         """End a lease; None when it had ended before.
@@ -31,6 +32,8 @@ class Endings:
         Args:
             steps: seconds spent in each step, as far as the last report does not have them.
         """
+        if await self._publisher.settle(token):
+            return None
         if self._control_of(token) is Control.RESTART:
             # Before the job is claimable again: the next worker must not find what is to be forgotten.
             await self._workspace.forget(token.job)

@@ -13,12 +13,13 @@ import structlog
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from tqstudio.config import Settings
-from tqstudio.engine import children, publishing
+from tqstudio.engine import children
 from tqstudio.engine.dispatch import Dispatch
-from tqstudio.engine.publishing import Place
+from tqstudio.engine.publishing.publisher import Publisher
 from tqstudio.engine.recovery import Recovery
+from tqstudio.engine.retention import Retention
 from tqstudio.engine.scheduling import MICROSECOND, now_us
-from tqstudio.engine.store import events, gates, generations, jobs, supervisors
+from tqstudio.engine.store import events, gates, jobs, supervisors
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.database import Database
 from tqstudio.lifecycle import GateKind
@@ -26,6 +27,7 @@ from tqstudio.lifecycle import GateKind
 _SAVE_S = 1.0
 _GATE_S = 5.0
 _RETENTION_S = 60.0
+_EXPIRY_S = 600.0
 _DISK_TRY_MAX_S = 600.0
 _ANSWERS_KEPT_S = 86_400.0
 
@@ -33,8 +35,17 @@ _ANSWERS_KEPT_S = 86_400.0
 class Maintenance:
     """The supervisor's schedule; `start` and `stop` tolerate any order."""
 
-    def __init__(self, settings: Settings, db: Database, dispatch: Dispatch, recovery: Recovery) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        db: Database,
+        dispatch: Dispatch,
+        recovery: Recovery,
+        retention: Retention,
+        publisher: Publisher,
+    ) -> None:
         self._settings, self._db, self._dispatch, self._recovery = settings, db, dispatch, recovery
+        self._retention, self._publisher = retention, publisher
         self._scheduler: AsyncIOScheduler | None = None
         self._disk_tries: dict[bytes, tuple[int, float]] = {}
         self._log = structlog.get_logger()
@@ -50,6 +61,7 @@ class Maintenance:
         self._every(0.9 * s.scan_s, self.recover, jitter_s=0.2 * s.scan_s)
         self._every(_GATE_S, self.reopen_disk_gate)
         self._every(_RETENTION_S, self.clean_up)
+        self._every(_EXPIRY_S, self.expire_work)
         self._scheduler.start()
 
     def stop(self) -> None:
@@ -102,6 +114,7 @@ class Maintenance:
             if path is None:
                 continue
             tries, due = self._disk_tries.get(path, (0, now))
+            await self._retention.make_room(path)
             free = await asyncio.to_thread(free_bytes, Path(os.fsdecode(path)))
             if now >= due and free is not None and free > self._settings.disk_reserve_bytes:
                 wait_s = min(_DISK_TRY_MAX_S, _GATE_S * 2.0 ** min(tries, 20))
@@ -110,13 +123,13 @@ class Maintenance:
 
     async def clean_up(self) -> None:
         """Remove replaced generations after their grace, old events and old answers."""
-        now = now_us()
-        before = now - int(self._settings.keep_old_s * MICROSECOND)
-        for retired in await self._db.read(generations.retired_before, before):
-            place = Place(Path(os.fsdecode(retired.output_root)), retired.slug)
-            await asyncio.to_thread(publishing.remove_generation, place, retired.number)
-            await self._db.write(generations.removed, retired.id, retired.video, retired.number, now=now_us())
-        await self._db.write(self._prune, now)
+        await self._publisher.undo_leftovers()
+        await self._retention.remove_retired()
+        await self._db.write(self._prune, now_us())
+
+    async def expire_work(self) -> None:
+        """Remove unfinished work that nobody has gone on with."""
+        await self._retention.expire_work()
 
     def _prune(self, db: Connection, now: int) -> None:
         events.prune(db, before=now - int(self._settings.event_retention_s * MICROSECOND), now=now)

@@ -8,33 +8,29 @@ import random
 import structlog
 
 from tqstudio.config import Settings
-from tqstudio.engine import publishing
 from tqstudio.engine.dispatch import Identity, require_lease
 from tqstudio.engine.endings import Endings
-from tqstudio.engine.live import LiveBoard
-from tqstudio.engine.scheduling import MICROSECOND, RetryRules, now_us
-from tqstudio.engine.store import claims, gates, generations, outcomes, progress, videos
+from tqstudio.engine.publishing.publisher import Publisher
+from tqstudio.engine.scheduling import RetryRules, now_us
+from tqstudio.engine.store import claims, gates, outcomes, videos
 from tqstudio.engine.store.claims import Token
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.database import Database
 from tqstudio.engine.store.transitions import look
-from tqstudio.engine.views import place_of
 from tqstudio.engine.workspace import Workspace
 from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of, code_of
-from tqstudio.lifecycle import Control, GateKind, JobStatus, RenditionStatus
+from tqstudio.lifecycle import Control, GateKind, JobStatus
 from tqstudio.requests import CompleteRequest, FailRequest, ReleaseRequest
-
-_PUBLISH_LEASE_S = 600.0
-"""A publish may wait for a slow disk; the lease must outlast it."""
 
 
 class Results:
     """Ends leases by their worker's word."""
 
     def __init__(
-        self, settings: Settings, db: Database, board: LiveBoard, workspace: Workspace, endings: Endings
+        self, settings: Settings, db: Database, workspace: Workspace, endings: Endings, publisher: Publisher
     ) -> None:
-        self._db, self._board, self._workspace, self._endings = db, board, workspace, endings
+        self._db, self._workspace, self._endings, self._publisher = db, workspace, endings, publisher
+        self._keep_completed = settings.keep_completed
         self._publishing: dict[Token, asyncio.Task[JobStatus]] = {}
         self._rules = RetryRules(settings.backoff_s, settings.backoff_max_s, random.random)
         self._log = structlog.get_logger()
@@ -57,76 +53,22 @@ class Results:
         return await asyncio.shield(task)
 
     async def _publish(self, who: Identity, token: Token, request: CompleteRequest) -> JobStatus:
-        lease_us = int(_PUBLISH_LEASE_S * MICROSECOND)
-        if not await self._db.write(lambda db: claims.extend(db, [token], now=now_us(), lease_us=lease_us)):
-            await require_lease(self._db, token)
-        video, generation, number = await self._db.read(_publish_facts, token.job)
-        place = place_of(video)
-        manifest = request.manifest
-        kept = [row for row in generation.renditions if row.name in manifest.keep] if generation else []
-        kept_from = place.generation(generation.number) if generation else None
+        steps = request.steps_by_name()
+        if await self._publisher.settle(token):
+            return JobStatus.DONE
         try:
-            owner = f"{self._workspace.uuid} {video.id}"
-            current = generation.number if generation else None
-            place = await asyncio.to_thread(publishing.own, place, owner, current)
-            published = await asyncio.to_thread(
-                publishing.publish,
-                self._workspace.sink(video.output_root),
-                place,
-                number,
-                manifest,
-                kept,
-                kept_from,
+            await self._publisher.publish(
+                token, who.name, request, lambda db: self._endings.save_last(db, token, steps)
             )
-        except OSError as error:
-            failure = publishing.unwritable(place, error)
-            return await self._failed(who, token, failure, request.steps_by_name())
         except TqError as error:
-            return await self._failed(who, token, error, request.steps_by_name())
-        except Exception as error:  # the lease was made long for the publish; it must not outlive a mistake
-            self._log.exception("publish failed", job=token.job)
-            failure = TqError(ErrorCode.INTERNAL, f"the ladder could not be published: {error!r}")
-            return await self._failed(who, token, failure, request.steps_by_name())
-        done = await self._db.write(self._record, who, token, video.id, place.slug, request, published)
-        if not done:
-            raise TqError(ErrorCode.LOST_LEASE, f"job {token.job} was taken back while it was published")
-        self._board.end(token.job)
-        await asyncio.to_thread(self._workspace.discard, video.output_root, video.id)
+            if class_of(error.code) is ErrorClass.REQUEST:
+                raise
+            return await self._failed(who, token, error, steps)
         return JobStatus.DONE
-
-    def _record(
-        self,
-        db: Connection,
-        who: Identity,
-        token: Token,
-        video: int,
-        slug: str,
-        request: CompleteRequest,
-        published: publishing.PublishedFiles,
-    ) -> bool:
-        now = now_us()
-        self._endings.save_last(db, token, request.steps_by_name())
-        warnings = "; ".join(request.manifest.warnings)
-        detail = f"generation {published.number}" + (f"; {warnings}" if warnings else "")
-        if not outcomes.complete(db, token, now=now, worker=who.name, detail=detail):
-            return False
-        generations.record(
-            db,
-            video,
-            published.number,
-            settings_hash=request.manifest.settings_hash,
-            poster=published.poster,
-            renditions=published.renditions,
-            now=now,
-        )
-        videos.set_slug(db, video, slug)
-        if request.full_hash:
-            videos.set_full_hash(db, video, request.full_hash)
-        progress.settle_renditions(db, token.job, running_becomes=RenditionStatus.COMPLETED)
-        return True
 
     async def fail(self, who: Identity, job: int, request: FailRequest) -> JobStatus:
         token = Token(job, request.epoch, request.instance)
+        await self.publish_ended(token)
         error = TqError(code_of(request.code), request.text, request.hint)
         return await self._failed(who, token, error, request.steps_by_name())
 
@@ -145,14 +87,22 @@ class Results:
                 gates.shut(db, GateKind.DISK, error.message, now=now, actor=who.name, path=path)
             return answer
 
+        if not self._keep_completed and class_of(error.code) is not ErrorClass.RESOURCE:
+            await self._forget_completed(token)
         answer = await self._answer(token, await self._endings.end(token, write, steps))
         if class_of(error.code) is ErrorClass.FATAL:
             self._log.info("job failed", job=token.job, code=error.code.value, error=error.message)
         return answer
 
+    async def _forget_completed(self, token: Token) -> None:
+        """The next attempt makes everything again. Before this one ends: nobody else works on it yet."""
+        if await self._db.read(lambda db: claims.live(db, token, now=now_us())) is not None:
+            await self._workspace.forget(token.job)
+
     async def release(self, who: Identity, job: int, request: ReleaseRequest) -> JobStatus:
         """The worker stopped on request; what a person asked is true now."""
         token = Token(job, request.epoch, request.instance)
+        await self.publish_ended(token)
         reason = request.reason if isinstance(request.reason, Control) else None
 
         def write(db: Connection) -> JobStatus | None:
@@ -178,11 +128,3 @@ class Results:
         """Wait until no publish of this lease is under way."""
         if (task := self._publishing.get(token)) is not None:
             await asyncio.wait([task])
-
-
-def _publish_facts(db: Connection, job: int) -> tuple[videos.VideoRow, generations.GenerationRow | None, int]:
-    facts = look(db, job)
-    video = videos.get(db, facts.video) if facts else None
-    if video is None:
-        raise TqError(ErrorCode.NOT_FOUND, f"there is no job {job}")
-    return video, generations.current(db, video.id), generations.next_number(db, video.id)

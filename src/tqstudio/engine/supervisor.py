@@ -37,8 +37,10 @@ from tqstudio.engine.maintenance import Maintenance
 from tqstudio.engine.media import ffmpeg, hardware
 from tqstudio.engine.media.ffmpeg import FFmpeg
 from tqstudio.engine.pool import Identities, Slot, WorkerPool, default_cpu_workers
+from tqstudio.engine.publishing.publisher import Publisher
 from tqstudio.engine.recovery import Recovery
 from tqstudio.engine.results import Results
+from tqstudio.engine.retention import Retention
 from tqstudio.engine.scheduling import now_us
 from tqstudio.engine.store import claims, database, folders, gates, supervisors, videos, workers
 from tqstudio.engine.store.database import Database
@@ -117,8 +119,10 @@ class _Supervisor:
         broadcast = Broadcast(event_view)
         workspace = Workspace(db, uuid)
         dispatch = Dispatch(home, settings, db, board, workspace)
-        endings = Endings(db, board, workspace)
-        results = Results(settings, db, board, workspace, endings)
+        self._publisher = Publisher(db, board, workspace)
+        retention = Retention(settings, db, workspace)
+        endings = Endings(db, board, workspace, self._publisher)
+        results = Results(settings, db, workspace, endings, self._publisher)
         self._recovery = Recovery(db, endings, results, workspace)
         identities = Identities()
         self._ending: Ending | None = None
@@ -132,7 +136,7 @@ class _Supervisor:
             dispatch=dispatch,
             results=results,
             admission=Admission(home, settings, db),
-            actions=Actions(db, board, workspace),
+            actions=Actions(db, board, workspace, retention),
             intake=Intake(
                 default_settle_s=settings.settle_s,
                 rescan_s=settings.rescan_s,
@@ -145,7 +149,7 @@ class _Supervisor:
             started_at=now_us(),
             request_stop=lambda drain: self.end(Ending.WHEN_IDLE if drain else Ending.NOW),
         )
-        self._maintenance = Maintenance(settings, db, dispatch, self._recovery)
+        self._maintenance = Maintenance(settings, db, dispatch, self._recovery, retention, self._publisher)
 
     # Life
 
@@ -239,6 +243,7 @@ class _Supervisor:
         await self._db.write(lambda db: gates.reopen(db, GateKind.DISK, now=now_us(), actor="supervisor"))
         for lease in await self._db.read(claims.running):
             await self._recovery.requeue(lease, "the supervisor ended while it was running")
+        await self._publisher.undo_leftovers()
 
     def _remove_socket(self, listener: socket.socket) -> None:
         listener.close()

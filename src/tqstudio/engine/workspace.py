@@ -2,16 +2,24 @@
 
     OUT/.tqstudio/<store uuid>/segments/<video>/<rendition>/<stream_key>/
     OUT/.tqstudio/<store uuid>/scratch/<job>-<epoch>/
+    OUT/.tqstudio/<store uuid>/trash/
 
-Two homes may share an output: the uuid keeps their work apart.
+Two homes may share an output: the uuid keeps their work apart. What is not needed any more loses its name in
+one step, by a rename into the trash, and its space when there is time.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
+import time
+import uuid
+from collections.abc import Iterator
 from pathlib import Path
+
+import structlog
 
 from tqstudio.engine.store import videos
 from tqstudio.engine.store.database import Database
@@ -25,6 +33,7 @@ class Workspace:
 
     def __init__(self, db: Database, store_uuid: str) -> None:
         self._db, self._uuid = db, store_uuid
+        self._log = structlog.get_logger()
 
     @property
     def uuid(self) -> str:
@@ -34,9 +43,48 @@ class Workspace:
         """The folder below an output that workers write to."""
         return Path(os.fsdecode(output_root)) / FOLDER / self._uuid
 
+    def is_there(self, output_root: bytes) -> bool:
+        """Whether the output can be looked at: a disk that is not mounted has no work folder."""
+        return self.sink(output_root).is_dir()
+
+    # A video's segment store
+
+    def stores(self, output_root: bytes) -> Iterator[tuple[int, Path]]:
+        """The segment stores below an output: (video, folder)."""
+        yield from _numbered(self.sink(output_root) / "segments")
+
+    def set_aside(self, output_root: bytes, video: int) -> bool:
+        """Empty a video's segment store at once; `sweep` frees the space. False when it was empty.
+
+        Raises:
+            OSError: it stays as it is.
+        """
+        sink = self.sink(output_root)
+        store, trash = sink / "segments" / str(video), sink / "trash"
+        if not store.exists():
+            return False
+        trash.mkdir(exist_ok=True)
+        store.rename(trash / uuid.uuid4().hex)
+        return True
+
+    def sweep(self, output_root: bytes) -> None:
+        """Remove what was set aside; what resists is tried again the next time."""
+        # The folder itself stays: somebody may be about to rename something into it.
+        with contextlib.suppress(OSError):
+            for entry in list((self.sink(output_root) / "trash").iterdir()):
+                shutil.rmtree(entry, ignore_errors=True)
+
+    def sweep_soon(self, output_root: bytes) -> None:
+        """`sweep` without waiting for it."""
+        asyncio.get_running_loop().run_in_executor(None, self.sweep, output_root)
+
     def discard(self, output_root: bytes, video: int) -> None:
-        """Empty a video's segment store."""
-        shutil.rmtree(self.sink(output_root) / "segments" / str(video), ignore_errors=True)
+        """Empty a video's segment store; one that cannot be emptied is only wasted space."""
+        try:
+            self.set_aside(output_root, video)
+        except OSError as error:
+            self._log.warning("a segment store stays", video=video, error=str(error))
+        self.sweep(output_root)
 
     async def forget(self, job: int) -> None:
         """Remove the finished segments of a job that starts over."""
@@ -44,3 +92,26 @@ class Workspace:
         video = await self._db.read(videos.get, facts.video) if facts else None
         if video is not None:
             await asyncio.to_thread(self.discard, video.output_root, video.id)
+
+    # Scratch directories
+
+    def scratches(self, output_root: bytes, *, idle_s: float) -> Iterator[tuple[int, int, Path]]:
+        """Scratch directories in which nothing was made for so long: (job, epoch, folder)."""
+        before = time.time() - idle_s
+        for job, folder in _numbered(self.sink(output_root) / "scratch"):
+            epoch = folder.name.partition("-")[2]
+            with contextlib.suppress(FileNotFoundError):
+                if epoch.isdigit() and folder.stat().st_mtime < before:
+                    yield job, int(epoch), folder
+
+
+def _numbered(root: Path) -> Iterator[tuple[int, Path]]:
+    """The folders in `root` whose names begin with a number."""
+    try:
+        entries = sorted(root.iterdir())
+    except OSError:
+        return
+    for entry in entries:
+        number = entry.name.partition("-")[0]
+        if number.isdigit() and entry.is_dir():
+            yield int(number), entry

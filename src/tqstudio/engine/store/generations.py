@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from tqstudio.engine.store import events
@@ -44,6 +44,8 @@ class GenerationRow:
     poster: str | None
     published_at: int
     renditions: tuple[PublishedRow, ...]
+    omitted: Mapping[str, str] = field(default_factory=dict)
+    """Renditions left out on purpose (dropped, or optional and failed): name → settings_hash."""
 
 
 _PUBLISHED = (
@@ -62,7 +64,8 @@ def _published(row: Any) -> PublishedRow:
 def get(db: Connection, generation: int) -> GenerationRow | None:
     row = db.execute(
         text(
-            "SELECT id, video_id, number, settings_hash, poster, published_at FROM generation WHERE id = :id"
+            "SELECT id, video_id, number, settings_hash, poster, published_at, omitted FROM generation"
+            " WHERE id = :id"
         ),
         {"id": generation},
     ).first()
@@ -79,6 +82,7 @@ def get(db: Connection, generation: int) -> GenerationRow | None:
         poster=row[4],
         published_at=row[5],
         renditions=tuple(_published(rendition) for rendition in renditions),
+        omitted=json.loads(row[6]),
     )
 
 
@@ -86,6 +90,15 @@ def current(db: Connection, video: int) -> GenerationRow | None:
     """The generation that plays."""
     found = db.execute(text("SELECT generation_id FROM video WHERE id = :id"), {"id": video}).first()
     return None if found is None or found[0] is None else get(db, found[0])
+
+
+def exists(db: Connection, video: int, number: int) -> bool:
+    """Whether a generation of that number was ever recorded."""
+    found = db.execute(
+        text("SELECT 1 FROM generation WHERE video_id = :video AND number = :number"),
+        {"video": video, "number": number},
+    )
+    return found.first() is not None
 
 
 def next_number(db: Connection, video: int) -> int:
@@ -104,6 +117,7 @@ def record(
     settings_hash: str,
     poster: str | None,
     renditions: Sequence[PublishedRow],
+    omitted: Mapping[str, str] | None = None,
     now: int,
 ) -> int:
     """Make a generation, whose files are in place, the current one; the former one retires."""
@@ -114,10 +128,17 @@ def record(
     generation = int(
         db.execute(
             text(
-                "INSERT INTO generation (video_id, number, settings_hash, poster, published_at)"
-                " VALUES (:video, :number, :settings_hash, :poster, :now) RETURNING id"
+                "INSERT INTO generation (video_id, number, settings_hash, omitted, poster, published_at)"
+                " VALUES (:video, :number, :settings_hash, :omitted, :poster, :now) RETURNING id"
             ),
-            {"video": video, "number": number, "settings_hash": settings_hash, "poster": poster, "now": now},
+            {
+                "video": video,
+                "number": number,
+                "settings_hash": settings_hash,
+                "omitted": json.dumps(dict(omitted or {})),
+                "poster": poster,
+                "now": now,
+            },
         ).scalar()
     )
     for rendition in renditions:
@@ -151,15 +172,15 @@ class Retired:
     output_root: bytes
 
 
-def retired_before(db: Connection, before: int, *, limit: int = 20) -> list[Retired]:
-    """Replaced generations whose players have had their time, and whose files are still there."""
+def retired_before(db: Connection, before: int, *, after: int = 0, limit: int = 50) -> list[Retired]:
+    """Replaced generations whose players have had their time, and whose files are still there, by id."""
     rows = db.execute(
         text(
             "SELECT g.id, g.video_id, g.number, v.slug, v.output_root FROM generation g"
-            " JOIN video v ON v.id = g.video_id WHERE g.retired_at < :before AND g.removed_at IS NULL"
-            " AND g.id IS NOT v.generation_id ORDER BY g.retired_at LIMIT :limit"
+            " JOIN video v ON v.id = g.video_id WHERE g.id > :after AND g.retired_at < :before"
+            " AND g.removed_at IS NULL AND g.id IS NOT v.generation_id ORDER BY g.id LIMIT :limit"
         ),
-        {"before": before, "limit": limit},
+        {"before": before, "after": after, "limit": limit},
     )
     return [Retired(*row) for row in rows]
 

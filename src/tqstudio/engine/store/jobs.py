@@ -98,6 +98,22 @@ def newest_job_of(db: Connection, video: int) -> tuple[int, JobStatus] | None:
     return None if row is None else (int(row[0]), JobStatus(row[1]))
 
 
+def work_ended_at(db: Connection, video: int) -> int | None:
+    """When the last of a video's jobs ended or was deleted, µs; None while one can still run.
+
+    A video without jobs ended its work at the beginning of time.
+    """
+    row = db.execute(
+        text(
+            f"SELECT coalesce(max({_IS_OPEN} AND deleted_at IS NULL), 0),"
+            " max(coalesce(deleted_at, completed_at, last_progress_at, created_at))"
+            " FROM job WHERE video_id = :video"
+        ),
+        {"video": video},
+    ).one()
+    return None if row[0] else int(row[1] or 0)
+
+
 def adopt(
     db: Connection, job: int, *, batch: str | None, profile: str, profile_json: str, prefer_gpu: bool
 ) -> None:

@@ -222,9 +222,17 @@ def requeue(db: Connection, lease: Lease, *, now: int, why: str) -> JobStatus:
     return JobStatus.PENDING
 
 
-def complete(db: Connection, token: Token, *, now: int, worker: str, detail: str) -> bool:
-    """Mark a job done whose generation is in place; False when the lease is lost."""
-    lease = claims.live(db, token, now=now)
+def complete(
+    db: Connection, token: Token, *, now: int, worker: str, detail: str, published: bool = False
+) -> bool:
+    """Mark a job done whose generation is in place; False when the lease is lost.
+
+    Args:
+        published: a publication of this lease stands: it was begun with a live lease, and nobody takes the
+            job before it is finished or undone. So the lease may have run out since.
+    """
+    held = claims.of_instance(db, token.instance) if published else [claims.live(db, token, now=now)]
+    lease = next((lease for lease in held if lease is not None and lease.token == token), None)
     if lease is None:
         return False
     moved = move(
@@ -235,7 +243,7 @@ def complete(db: Connection, token: Token, *, now: int, worker: str, detail: str
         actor=worker,
         worker=worker,
         detail=detail,
-        guard=_BY_TOKEN,
+        guard=" AND epoch = :epoch AND instance = :instance",
         assign=(
             "progress = 100, completed_at = :now, last_progress_at = :now, error_code = NULL,"
             " error_text = NULL, error_hint = NULL, error_log = NULL, exhausted = 0, restarts = 0"

@@ -158,6 +158,8 @@ class Generation(SQLModel, table=True):
     video_id: int = _ref("video.id")
     number: int = _int()
     settings_hash: str = _text()
+    omitted: str = _text(default="{}")
+    """JSON {name: settings_hash} of the renditions that belong to it and were left out on purpose."""
     poster: str = _text(optional=True)
     published_at: int | None = _time(optional=False)
     retired_at: int | None = _time()
@@ -197,7 +199,10 @@ class Publication(SQLModel, table=True):
     epoch: int = _int()
     video_id: int = _ref("video.id")
     number: int = _int()
+    slug: str = _text()
+    """The folder below the output, which becomes the video's with the record."""
     manifest: str = _text()
+    full_hash: str = _text(optional=True)
     begun_at: int | None = _time(optional=False)
 
 

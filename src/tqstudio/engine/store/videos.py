@@ -174,6 +174,19 @@ def set_full_hash(db: Connection, video: int, full_hash: str) -> None:
     db.execute(text("UPDATE video SET full_hash = :full WHERE id = :id"), {"full": full_hash, "id": video})
 
 
+def output_roots(db: Connection) -> list[bytes]:
+    """Every output that a video has. One look-up each: DISTINCT would read the index of a million videos."""
+    roots: list[bytes] = []
+    while True:
+        row = db.execute(
+            text("SELECT min(output_root) FROM video WHERE output_root > :after"),
+            {"after": roots[-1] if roots else b""},
+        ).one()
+        if row[0] is None:
+            return roots
+        roots.append(row[0])
+
+
 def known_sources(db: Connection, folder: int) -> dict[bytes, tuple[int, int, int]]:
     """The sources of a drop folder: {path: (video, size, mtime_ns)}."""
     rows = db.execute(

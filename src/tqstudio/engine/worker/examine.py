@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tqstudio.engine.media import fingerprint, source
 from tqstudio.engine.media.facts import SourceFacts
@@ -13,7 +13,14 @@ from tqstudio.engine.media.probe import probe
 if TYPE_CHECKING:
     from tqstudio.schemas import ClaimedJob
 
-Identity = tuple[int, int, int, int]
+
+class Identity(NamedTuple):
+    """What tells a file from any other that may bear its name."""
+
+    size: int
+    mtime_ns: int
+    inode: int
+    ctime_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +29,12 @@ class Source:
 
     path: bytes
     identity: Identity
-    """Size, modification time, inode and change time."""
     content_id: str
     facts: SourceFacts
 
     @property
     def size(self) -> int:
-        return self.identity[0]
+        return self.identity.size
 
     def changed(self) -> bool:
         """Whether the file is another one now.
@@ -40,7 +46,7 @@ class Source:
 
 
 def identity_of(found: os.stat_result) -> Identity:
-    return found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns
+    return Identity(found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns)
 
 
 def examine(job: ClaimedJob, path: bytes) -> Source:

@@ -128,7 +128,7 @@ class _Work:
                     )
                     self._report.advance(TRANSCODE_ENDS_AT)
                 with self._step(Step.MASTER_PLAYLIST):
-                    listed = self._list(spec, choice, encode, poster)
+                    listed = self._list(source, spec, choice, encode, poster)
                     self._report.advance(98)
                 with self._step(Step.FINALIZE):
                     digest = full_hash.wait(self._lease)
@@ -228,8 +228,10 @@ class _Work:
             poster=not choice.nothing_to_make and not poster.exists(),
         )
 
-    def _list(self, spec: EncodeSpec, choice: Choice, encode: LadderEncode, poster: Path) -> dict[str, Any]:
-        return manifest.build(
+    def _list(
+        self, source: Source, spec: EncodeSpec, choice: Choice, encode: LadderEncode, poster: Path
+    ) -> dict[str, Any]:
+        listed = manifest.build(
             self._sink,
             choice,
             encode.renditions,
@@ -237,6 +239,8 @@ class _Work:
             poster if poster.exists() else None,
             encode.warnings,
         )
+        # The supervisor looks at the file once more before players see what was made of it.
+        return listed | {"source": source.identity._asdict()}
 
 
 def _unwritable(error: OSError, out: str) -> TqError:

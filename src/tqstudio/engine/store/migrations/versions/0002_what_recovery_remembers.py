@@ -25,6 +25,9 @@ def upgrade() -> None:
     op.add_column("worker", sa.Column("last_failed_job", sa.Integer(), nullable=True))
     op.add_column("job", sa.Column("predicted_s", sa.Float(), nullable=True))
     op.add_column("job", sa.Column("actual_s", sa.Float(), nullable=True))
+    op.add_column(
+        "generation", sa.Column("omitted", sa.Text(), server_default=sa.text("'{}'"), nullable=False)
+    )
     op.create_index(
         "ix_job_autorestart",
         "job",
@@ -39,7 +42,9 @@ def upgrade() -> None:
         sa.Column("epoch", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("video_id", sa.Integer(), nullable=False),
         sa.Column("number", sa.Integer(), server_default=sa.text("0"), nullable=False),
+        sa.Column("slug", sa.Text(), nullable=False),
         sa.Column("manifest", sa.Text(), nullable=False),
+        sa.Column("full_hash", sa.Text(), nullable=True),
         sa.Column("begun_at", sa.BigInteger(), nullable=False),
         sa.ForeignKeyConstraint(
             ["job_id"], ["job.id"], name=op.f("fk_publication_job_id_job"), ondelete="CASCADE"

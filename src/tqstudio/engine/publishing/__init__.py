@@ -1,0 +1,39 @@
+"""Puts a finished ladder in its place: a whole generation first, then one atomic change of the master.
+
+    OUT/<slug>/master.m3u8                  names the generation that plays
+    OUT/<slug>/v<N>/<rung>/index.m3u8 …     never changed once it is there
+    OUT/<slug>/.v<N>-building               a generation that has no name yet
+    OUT/<slug>/.v<N>-trash                  one that is being removed
+
+Here are files alone; `publisher` leads them and the database through a publish together.
+"""
+
+from tqstudio.engine.publishing.generation import (
+    build,
+    first_free,
+    is_whole,
+    name_it,
+    remove,
+    rows_of,
+    sweep,
+)
+from tqstudio.engine.publishing.master import intact, named, point
+from tqstudio.engine.publishing.place import Place, own, unwritable
+from tqstudio.engine.publishing.undo import undo
+
+__all__ = [
+    "Place",
+    "build",
+    "first_free",
+    "intact",
+    "is_whole",
+    "name_it",
+    "named",
+    "own",
+    "point",
+    "remove",
+    "rows_of",
+    "sweep",
+    "undo",
+    "unwritable",
+]

@@ -1,0 +1,68 @@
+"""Writing that outlives a power cut: a file is synced before it gets its name, a folder after."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+from pathlib import Path
+
+_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV, errno.EINVAL)
+# Some network file systems cannot sync a folder; there is nothing better to ask of them.
+_NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
+
+
+def write(path: Path, content: bytes) -> None:
+    """Write a new file and sync it; its folder is the caller's to sync."""
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def link(source: Path, target: Path) -> None:
+    """A hard link, or a synced copy where the file system refuses links."""
+    try:
+        os.link(source, target)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        shutil.copyfile(source, target)
+        _sync(target)
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names in a folder durable."""
+    try:
+        _sync(path)
+    except OSError as error:
+        if error.errno not in _NO_FOLDER_SYNC:
+            raise
+
+
+def sync_tree(root: Path) -> None:
+    """Sync a folder and those in it; their files were synced when they were written."""
+    for folder in [*(entry for entry in root.iterdir() if entry.is_dir()), root]:
+        sync_folder(folder)
+
+
+def discard(path: Path) -> None:
+    """Remove a file or a folder with all that is in it; one that is not there is no error.
+
+    Raises:
+        OSError: something of it stays.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

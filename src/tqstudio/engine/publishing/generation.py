@@ -1,0 +1,207 @@
+"""One generation's folder: built and verified under a temporary name, named, and removed in the end.
+
+Segments are linked out of the segment store; playlists and `init.mp4` are written, because ffmpeg truncates
+`init.mp4` in place and must never do so where a link lives. Media is not parsed here: a worker has verified
+it, and its manifest says what there is.
+"""
+
+from __future__ import annotations
+
+import re
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+
+from tqstudio.engine import failpoints
+from tqstudio.engine.media.layout import INIT_NAME, PLAYLIST_NAME, POSTER_NAME
+from tqstudio.engine.media.playlists import media_playlist
+from tqstudio.engine.publishing import durable
+from tqstudio.engine.publishing.place import MASTER_NAME, Place
+from tqstudio.engine.store.generations import PublishedRow
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.requests import Manifest, ManifestRendition
+
+_UNNAMED = re.compile(rf"\.v\d+-building|\.{re.escape(MASTER_NAME)}-next")
+
+
+def rows_of(manifest: Manifest, kept: Sequence[PublishedRow]) -> tuple[PublishedRow, ...]:
+    """What a generation holds: what was made, and of what is kept the rest."""
+    made = [_row(rendition) for rendition in manifest.renditions]
+    names = {row.name for row in made}
+    return (*made, *(row for row in kept if row.name not in names))
+
+
+def first_free(place: Place, number: int) -> int:
+    """This number, or the next one no folder bears: what is not ours to judge is not written over."""
+    while place.generation(number).exists():
+        number += 1
+    return number
+
+
+def build(
+    sink: Path,
+    place: Place,
+    number: int,
+    manifest: Manifest,
+    rows: Sequence[PublishedRow],
+    kept_from: Path | None,
+) -> None:
+    """Make a whole generation under its temporary name: every file in it and every folder is synced.
+
+    Args:
+        sink: `OUT/.tqstudio/<uuid>`, to which the manifest's folders are relative.
+        rows: as of `rows_of`; what the manifest does not have is taken from `kept_from`.
+        kept_from: folder of the generation that plays, if there is one.
+
+    Raises:
+        TqError: OUTPUT_INVALID when a file that is listed is missing or has another size.
+        OSError: as of the file system.
+    """
+    building = place.building(number)
+    building.mkdir()
+    made = {rendition.name: rendition for rendition in manifest.renditions}
+    for row in rows:
+        rendition = made.get(row.name)
+        source = _in_store(sink, rendition) if rendition else _in_generation(kept_from, row)
+        _fill(source, building / row.name, row)
+        failpoints.reach("publish.building")
+    _poster(sink, building, manifest.poster, kept_from)
+    durable.sync_tree(building)
+    _verify(building, rows)
+
+
+def name_it(place: Place, number: int) -> None:
+    """Give a built generation its name. A folder that has it already, with anything in it, is an error.
+
+    Raises:
+        OSError: as of the file system.
+    """
+    place.building(number).rename(place.generation(number))
+    durable.sync_folder(place.folder)
+
+
+def is_whole(generation: Path, row: PublishedRow) -> bool:
+    """Whether every file of a published rendition is there and has its size."""
+    folder = generation / row.name
+    try:
+        return bool(
+            (folder / PLAYLIST_NAME).stat().st_size
+            and (folder / INIT_NAME).stat().st_size
+            and all((folder / name).stat().st_size == size for name, size, _ in row.files)
+        )
+    except OSError:
+        return False
+
+
+def remove(place: Place, number: int) -> None:
+    """Remove a generation: it loses its name first, so that under a name there is never a part of one.
+
+    Repeating it goes on where an earlier removal was ended.
+
+    Raises:
+        OSError: something of it stays.
+    """
+    trash = place.trash(number)
+    durable.discard(trash)
+    if place.generation(number).exists():
+        place.generation(number).rename(trash)
+        durable.sync_folder(place.folder)
+        failpoints.reach("remove.renamed")
+        durable.discard(trash)
+
+
+def sweep(place: Place) -> None:
+    """Remove what publishes left that were ended before their generation had a name.
+
+    Raises:
+        OSError: something of it stays.
+    """
+    for entry in [*place.folder.iterdir()]:
+        if _UNNAMED.fullmatch(entry.name):
+            durable.discard(entry)
+
+
+def _row(rendition: ManifestRendition) -> PublishedRow:
+    return PublishedRow(
+        name=rendition.name,
+        kind=rendition.kind,
+        width=rendition.width,
+        height=rendition.height,
+        frame_rate=rendition.frame_rate,
+        codecs=rendition.codecs,
+        duration_s=rendition.duration_s,
+        average_bps=rendition.average_bps,
+        peak_bps=rendition.peak_bps,
+        size=rendition.init_size + sum(segment.size for segment in rendition.segments),
+        settings_hash=rendition.settings_hash,
+        stream_key=rendition.stream_key,
+        language=rendition.language,
+        title=rendition.title,
+        channels=rendition.channels,
+        is_default=rendition.default,
+        files=tuple((segment.name, segment.size, segment.duration_s) for segment in rendition.segments),
+    )
+
+
+def _in_store(sink: Path, rendition: ManifestRendition) -> Path:
+    """The folder of a rendition that was made, with every file of it looked at."""
+    source = (sink / rendition.folder).resolve()
+    if not source.is_relative_to(sink.resolve()):
+        raise TqError(ErrorCode.OUTPUT_INVALID, f"{rendition.name} does not lie in the segment store")
+    segments = [(segment.name, segment.size) for segment in rendition.segments]
+    _require(rendition.name, source, [(INIT_NAME, rendition.init_size), *segments])
+    return source
+
+
+def _in_generation(kept_from: Path | None, row: PublishedRow) -> Path:
+    """The folder of a rendition that goes on as it is."""
+    if kept_from is None:
+        raise TqError(ErrorCode.OUTPUT_INVALID, f"{row.name} is to be kept, and nothing is published")
+    source = kept_from / row.name
+    _require(row.name, source, [(name, size) for name, size, _ in row.files])
+    return source
+
+
+def _require(rendition: str, folder: Path, files: Sequence[tuple[str, int]]) -> None:
+    for name, size in files:
+        try:
+            facts = (folder / name).lstat()
+        except FileNotFoundError:
+            raise TqError(ErrorCode.OUTPUT_INVALID, f"{rendition}/{name} is missing") from None
+        if not stat.S_ISREG(facts.st_mode):
+            raise TqError(ErrorCode.OUTPUT_INVALID, f"{rendition}/{name} is not a regular file")
+        if facts.st_size != size:
+            raise TqError(
+                ErrorCode.OUTPUT_INVALID, f"{rendition}/{name} has {facts.st_size} bytes instead of {size}"
+            )
+
+
+def _fill(source: Path, target: Path, row: PublishedRow) -> None:
+    target.mkdir()
+    for name, _size, _duration in row.files:
+        durable.link(source / name, target / name)
+    durable.write(target / INIT_NAME, (source / INIT_NAME).read_bytes())
+    durable.write(target / PLAYLIST_NAME, _playlist(row))
+
+
+def _playlist(row: PublishedRow) -> bytes:
+    durations = [duration for _, _, duration in row.files]
+    return media_playlist(durations, names=[name for name, _, _ in row.files]).encode()
+
+
+def _poster(sink: Path, building: Path, made: str | None, kept_from: Path | None) -> None:
+    # Only what lies in the store itself: a name that leads elsewhere would publish somebody's file.
+    candidates = [sink / made] if made and (sink / made).resolve().is_relative_to(sink.resolve()) else []
+    if kept_from is not None:
+        candidates.append(kept_from / POSTER_NAME)
+    for candidate in candidates:
+        if candidate.is_file():
+            durable.write(building / POSTER_NAME, candidate.read_bytes())
+            return
+
+
+def _verify(folder: Path, rows: Sequence[PublishedRow]) -> None:
+    """Read back what was written: a generation gets its name only when it is what its rows say."""
+    for row in rows:
+        if not is_whole(folder, row) or (folder / row.name / PLAYLIST_NAME).read_bytes() != _playlist(row):
+            raise TqError(ErrorCode.PUBLISH_FAILED, f"{row.name} is not what was written to {folder}")

@@ -1,0 +1,92 @@
+"""The master playlist: the one file whose replacement lets players see another generation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from fractions import Fraction
+
+from tqstudio.engine.media.layout import PLAYLIST_NAME
+from tqstudio.engine.media.playlists import AudioEntry, Variant, master_playlist
+from tqstudio.engine.publishing import durable
+from tqstudio.engine.publishing.generation import is_whole
+from tqstudio.engine.publishing.place import Place
+from tqstudio.engine.store.generations import PublishedRow
+
+_NAMED = re.compile(r'^(?:#EXT-X-MEDIA:.*URI=")?v(\d+)/', re.MULTILINE)
+
+
+def named(place: Place) -> int | None:
+    """The generation that plays; None when no master names one."""
+    try:
+        found = _NAMED.search(place.master.read_text(encoding="utf-8", errors="replace"))
+    except OSError:
+        return None
+    return int(found[1]) if found else None
+
+
+def write_next(place: Place, number: int, rows: Sequence[PublishedRow]) -> None:
+    """Write the master of a generation beside the one that plays.
+
+    Raises:
+        OSError: as of the file system.
+    """
+    durable.write(place.next_master, _text(number, rows).encode())
+
+
+def replace(place: Place) -> None:
+    """Let the master that was written beside take its place: players see the old one or the new one.
+
+    Raises:
+        OSError: as of the file system.
+    """
+    place.next_master.replace(place.master)
+    durable.sync_folder(place.folder)
+
+
+def point(place: Place, number: int, rows: Sequence[PublishedRow]) -> None:
+    """Let the master name a generation, whatever it named before.
+
+    Raises:
+        OSError: as of the file system.
+    """
+    write_next(place, number, rows)
+    replace(place)
+
+
+def intact(place: Place, number: int, rows: Sequence[PublishedRow]) -> bool:
+    """Whether a generation plays: the master names it, and every file of it has its size."""
+    folder = place.generation(number)
+    return named(place) == number and bool(rows) and all(is_whole(folder, row) for row in rows)
+
+
+def _text(number: int, rows: Sequence[PublishedRow]) -> str:
+    return master_playlist(
+        [
+            Variant(
+                uri=f"v{number}/{row.name}/{PLAYLIST_NAME}",
+                width=row.width or 0,
+                height=row.height or 0,
+                fps=Fraction(row.frame_rate or 0).limit_denominator(1001),
+                codec=row.codecs,
+                peak_bps=row.peak_bps,
+                average_bps=row.average_bps,
+            )
+            for row in rows
+            if row.kind == "video"
+        ],
+        [
+            AudioEntry(
+                uri=f"v{number}/{row.name}/{PLAYLIST_NAME}",
+                language=row.language or "und",
+                name=row.title or row.language or "audio",
+                channels=row.channels or 2,
+                codec=row.codecs,
+                peak_bps=row.peak_bps,
+                average_bps=row.average_bps,
+                default=row.is_default,
+            )
+            for row in rows
+            if row.kind == "audio"
+        ],
+    )

@@ -1,0 +1,90 @@
+"""Where a video's ladder goes, and whose folder that is."""
+
+from __future__ import annotations
+
+import errno
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from tqstudio.engine.publishing import durable
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.sources import display
+
+MASTER_NAME = "master.m3u8"
+OWNER_NAME = ".owner"
+"""Says whose folder it is: two homes, or a person, may want the same name below one output."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A video's folder below its output."""
+
+    output_root: Path
+    slug: str
+
+    @property
+    def folder(self) -> Path:
+        return self.output_root / self.slug
+
+    @property
+    def master(self) -> Path:
+        return self.folder / MASTER_NAME
+
+    @property
+    def next_master(self) -> Path:
+        """The master playlist before it takes the place of the one that plays."""
+        return self.folder / f".{MASTER_NAME}-next"
+
+    def generation(self, number: int) -> Path:
+        return self.folder / f"v{number}"
+
+    def building(self, number: int) -> Path:
+        """A generation before it gets its name; only one publish at a time runs for a video."""
+        return self.folder / f".v{number}-building"
+
+    def trash(self, number: int) -> Path:
+        """A generation that has lost its name and is being removed."""
+        return self.folder / f".v{number}-trash"
+
+
+def own(place: Place, owner: str, current: int | None) -> Place:
+    """The place itself when its folder is free or this owner's, else one with a number behind its slug.
+
+    A folder that somebody else filled, a person or the supervisor of another home, is never written to.
+
+    Args:
+        owner: names the store and the video.
+        current: the video's current generation, which proves the folder its own if the note was lost.
+
+    Raises:
+        OSError: the folder cannot be made.
+    """
+    slug, tries = place.slug, 1
+    while True:
+        candidate = Place(place.output_root, slug)
+        note = candidate.folder / OWNER_NAME
+        try:
+            candidate.folder.mkdir(parents=True, exist_ok=True)
+            if note.read_bytes() == owner.encode():
+                return candidate
+        except (FileExistsError, NotADirectoryError):
+            if not place.output_root.is_dir():
+                raise
+        except FileNotFoundError:
+            ours = slug == place.slug and current is not None and place.generation(current).is_dir()
+            if ours or not any(candidate.folder.iterdir()):
+                durable.write(note, owner.encode())
+                durable.sync_folder(candidate.folder)
+                durable.sync_folder(place.output_root)
+                return candidate
+        tries += 1
+        slug = f"{place.slug}-{tries}"
+
+
+def unwritable(place: Place, error: OSError) -> TqError:
+    """What a failed write below the output means."""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    code = ErrorCode.DISK_LOW if full else ErrorCode.PUBLISH_FAILED
+    shown = display(os.fsencode(place.folder))
+    return TqError(code, f"cannot write to {shown}: {error.strerror or error}")

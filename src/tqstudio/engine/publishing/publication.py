@@ -1,0 +1,143 @@
+"""A publish as the database has it: what it is of, its intent, and its record."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tqstudio.engine.media.facts import SourceFacts
+from tqstudio.engine.media.profiles import Profile
+from tqstudio.engine.publishing.generation import rows_of
+from tqstudio.engine.publishing.place import Place
+from tqstudio.engine.scheduling import MICROSECOND, now_us
+from tqstudio.engine.store import claims, events, generations, jobs, outcomes, progress, publications, videos
+from tqstudio.engine.store.claims import Token
+from tqstudio.engine.store.connection import Connection
+from tqstudio.engine.store.generations import GenerationRow, PublishedRow
+from tqstudio.engine.store.publications import PublicationRow
+from tqstudio.engine.store.transitions import look
+from tqstudio.engine.store.videos import VideoRow
+from tqstudio.engine.wanted import wanted
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.lifecycle import RenditionStatus
+from tqstudio.requests import Manifest
+
+_LEASE_S = 600.0
+"""A publish may wait for a slow disk; the lease must outlast it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """A generation of a video that is being put in place."""
+
+    row: PublicationRow
+    video: VideoRow
+    current: GenerationRow | None
+    """The generation that is to play until this one does."""
+    manifest: Manifest
+
+    @property
+    def token(self) -> Token:
+        return Token(self.row.job, self.row.epoch, self.row.instance or "")
+
+    @property
+    def place(self) -> Place:
+        return Place(Path(os.fsdecode(self.video.output_root)), self.row.slug)
+
+    @property
+    def rows(self) -> tuple[PublishedRow, ...]:
+        """What the generation is to hold."""
+        kept = self.current.renditions if self.current else ()
+        return rows_of(self.manifest, [row for row in kept if row.name in self.manifest.keep])
+
+    @property
+    def kept_from(self) -> Path | None:
+        """The folder that plays now."""
+        if self.current is None:
+            return None
+        return Place(self.place.output_root, self.video.slug).generation(self.current.number)
+
+
+def video_of(db: Connection, job: int) -> tuple[VideoRow, GenerationRow | None, int]:
+    """A job's video, the generation that plays, and the number of the next one.
+
+    Raises:
+        TqError: NOT_FOUND.
+    """
+    facts = look(db, job)
+    video = videos.get(db, facts.video) if facts else None
+    if video is None:
+        raise TqError(ErrorCode.NOT_FOUND, f"there is no job {job}")
+    return video, generations.current(db, video.id), generations.next_number(db, video.id)
+
+
+def load(db: Connection, row: PublicationRow) -> Publication:
+    """A publication that an earlier step, or an earlier supervisor, has recorded."""
+    video, current, _ = video_of(db, row.job)
+    return Publication(row, video, current, Manifest.model_validate_json(row.manifest))
+
+
+def intend(db: Connection, publication: Publication) -> bool:
+    """Record what is about to be done; False when the lease is lost."""
+    now = now_us()
+    if not claims.extend(db, [publication.token], now=now, lease_us=int(_LEASE_S * MICROSECOND)):
+        return False
+    publications.begin(db, publication.row, now=now)
+    return True
+
+
+def record(db: Connection, publication: Publication, *, poster: str | None) -> bool:
+    """Record what players see already, all as one; False when the lease is lost."""
+    now, row, manifest = now_us(), publication.row, publication.manifest
+    detail = "; ".join([f"generation {row.number}", *manifest.warnings])
+    if not outcomes.complete(
+        db, publication.token, now=now, worker=row.worker, detail=detail, published=True
+    ):
+        return False
+    generations.record(
+        db,
+        row.video,
+        row.number,
+        settings_hash=manifest.settings_hash,
+        poster=poster,
+        renditions=publication.rows,
+        omitted=_omitted(db, publication),
+        now=now,
+    )
+    videos.set_slug(db, row.video, row.slug)
+    if row.full_hash:
+        videos.set_full_hash(db, row.video, row.full_hash)
+    progress.settle_renditions(db, row.job, running_becomes=RenditionStatus.COMPLETED)
+    publications.end(db, row.job)
+    return True
+
+
+def forget(db: Connection, publication: Publication, why: str | None) -> None:
+    """Nothing of it is left; `why` goes into the history when no failure of the job says it."""
+    row = publication.row
+    publications.end(db, row.job)
+    if why is not None:
+        events.append(
+            db, "publish_undone", now=now_us(), actor="supervisor", job=row.job, video=row.video, detail=why
+        )
+
+
+def _omitted(db: Connection, publication: Publication) -> Mapping[str, str]:
+    """What belongs to the ladder and is not in it: dropped, not asked for, or optional and failed.
+
+    A required rendition is never among them: without one no worker reports a job as finished.
+    """
+    row = publication.row
+    video = videos.get(db, row.video)
+    if video is None or video.facts is None or video.quick_hash is None:
+        return {}
+    try:
+        facts = SourceFacts.from_json(video.facts)
+        profile = Profile.from_json(json.loads(jobs.spec_of(db, row.job).profile_json))
+    except (KeyError, TypeError, ValueError):
+        return {}
+    there = {published.name for published in publication.rows}
+    return {name: key for name, key in wanted(video.quick_hash, profile, facts).items() if name not in there}

@@ -1,0 +1,285 @@
+"""Leads files and database through a publish, in steps of which any may be the last this process does.
+
+| step | what a kill behind it leaves | what becomes of that |
+|---|---|---|
+| the intent is recorded, the lease being live | nothing | undone |
+| the generation is built, synced and verified | a folder without a name | undone |
+| it gets its name | a folder that no master names | finished |
+| the master playlist is replaced | a generation that plays and is not recorded | finished |
+| the segment store is set aside | the same | finished |
+| job and generation are recorded, the intent ends | nothing | |
+
+Undone means: the video's folder is as it was, its segments are in the store, and its job goes again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+from pathlib import Path
+from weakref import WeakValueDictionary
+
+import structlog
+
+from tqstudio.engine import failpoints, publishing
+from tqstudio.engine.live import LiveBoard
+from tqstudio.engine.media.layout import POSTER_NAME
+from tqstudio.engine.publishing import Place, master
+from tqstudio.engine.publishing.publication import Publication, forget, intend, load, record, video_of
+from tqstudio.engine.store import generations, publications
+from tqstudio.engine.store.claims import Token
+from tqstudio.engine.store.connection import Connection
+from tqstudio.engine.store.database import Database
+from tqstudio.engine.store.generations import GenerationRow
+from tqstudio.engine.store.publications import PublicationRow
+from tqstudio.engine.store.videos import VideoRow
+from tqstudio.engine.workspace import Workspace
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.requests import CompleteRequest, SourceIdentity
+from tqstudio.sources import display
+
+_INTERRUPTED = "the publish was interrupted"
+
+
+class Publisher:
+    """The only one who writes where players read."""
+
+    def __init__(self, db: Database, board: LiveBoard, workspace: Workspace) -> None:
+        self._db, self._board, self._workspace = db, board, workspace
+        self._locks: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
+        self._log = structlog.get_logger()
+
+    async def publish(
+        self, token: Token, worker: str, request: CompleteRequest, before: Callable[[Connection], None]
+    ) -> None:
+        """Put what a worker made in its place and mark its job done.
+
+        Args:
+            before: goes into the transaction of the intent.
+
+        Raises:
+            TqError: LOST_LEASE or NOT_FOUND; else why it cannot be published, and then nothing has changed.
+        """
+        video, _, _ = await self._db.read(video_of, token.job)
+        async with self._alone(video.id):
+            await self._publish(await self._begin(token, worker, request, before))
+
+    async def _publish(self, publication: Publication) -> None:
+        failpoints.reach("publish.intended")
+        try:
+            await asyncio.to_thread(self._put_in_place, publication)
+        except TqError:
+            await self._undo(publication)
+            raise
+        except OSError as error:
+            await self._undo(publication)
+            raise publishing.unwritable(publication.place, error) from error
+        except Exception as error:
+            self._log.exception("publish failed", job=publication.row.job)
+            await self._undo(publication)
+            raise TqError(ErrorCode.INTERNAL, f"the ladder could not be published: {error!r}") from error
+        await self._finish(publication, "publish")
+
+    async def settle(self, token: Token) -> bool:
+        """Finish or undo what stands of a publish under this lease; whether the job is done with that.
+
+        Whoever is about to end a lease asks this first. There is mostly nothing to settle.
+        """
+        row = await self._db.read(publications.of_job, token.job)
+        if row is None or (row.epoch, row.instance) != (token.epoch, token.instance):
+            return False
+        async with self._alone(row.video):
+            return await self._settle(await self._db.read(load, row))
+
+    async def _settle(self, publication: Publication) -> bool:
+        failpoints.reach("settle.begun")
+        try:
+            whole = await asyncio.to_thread(_point_if_whole, publication)
+        except (OSError, TqError) as error:
+            self._log.warning("a publish cannot be finished", job=publication.row.job, error=str(error))
+            whole = False
+        if whole:
+            await self._finish(publication, "settle")
+            return True
+        await self._undo(publication, _INTERRUPTED)
+        return False
+
+    async def undo_leftovers(self) -> None:
+        """Undo publishes whose job went on without them, because their output could not be reached."""
+        for row in await self._db.read(publications.left_over):
+            async with self._alone(row.video):
+                await self._undo(await self._db.read(load, row), _INTERRUPTED)
+
+    def _alone(self, video: int) -> asyncio.Lock:
+        """Held by whoever works in a video's folder."""
+        lock = self._locks.get(video)
+        if lock is None:
+            lock = self._locks[video] = asyncio.Lock()
+        return lock
+
+    async def _begin(
+        self, token: Token, worker: str, request: CompleteRequest, before: Callable[[Connection], None]
+    ) -> Publication:
+        video, current, number = await self._db.read(video_of, token.job)
+        for stale in await self._db.read(publications.of_video, video.id):
+            if not await self._undo(await self._db.read(load, stale), _INTERRUPTED):
+                raise TqError(
+                    ErrorCode.PUBLISH_FAILED,
+                    f"what an earlier publish left in {_shown(_place_of(video))} cannot be removed",
+                )
+        try:
+            place, number = await asyncio.to_thread(self._find_room, video, current, number)
+        except OSError as error:
+            raise publishing.unwritable(_place_of(video), error) from error
+        manifest = request.manifest
+        row = PublicationRow(
+            job=token.job,
+            epoch=token.epoch,
+            instance=token.instance,
+            worker=worker,
+            video=video.id,
+            number=number,
+            slug=place.slug,
+            manifest=manifest.model_dump_json(),
+            full_hash=request.full_hash,
+        )
+        publication = Publication(row, video, current, manifest)
+        _require_something(publication)
+
+        def write(db: Connection) -> bool:
+            before(db)
+            return intend(db, publication)
+
+        if not await self._db.write(write):
+            raise _lost(token)
+        return publication
+
+    def _find_room(self, video: VideoRow, current: GenerationRow | None, number: int) -> tuple[Place, int]:
+        owner = f"{self._workspace.uuid} {video.id}"
+        place = publishing.own(_place_of(video), owner, current.number if current else None)
+        return place, publishing.first_free(place, number)
+
+    def _put_in_place(self, publication: Publication) -> None:
+        place, number, rows = publication.place, publication.row.number, publication.rows
+        publishing.sweep(place)
+        publishing.build(
+            self._workspace.sink(publication.video.output_root),
+            place,
+            number,
+            publication.manifest,
+            rows,
+            publication.kept_from,
+        )
+        failpoints.reach("publish.built")
+        publishing.name_it(place, number)
+        failpoints.reach("publish.renamed")
+        master.write_next(place, number, rows)
+        failpoints.reach("publish.master_written")
+        _require_same_source(publication)
+        master.replace(place)
+        failpoints.reach("publish.pointed")
+
+    async def _finish(self, publication: Publication, phase: str) -> None:
+        """The generation plays: from here on there is no way back but to record it."""
+        video, row = publication.video, publication.row
+        try:
+            # Before the job is done for anybody to see: the next job of this video finds an empty store and
+            # fills it, and nothing of that goes.
+            await asyncio.to_thread(self._workspace.set_aside, video.output_root, video.id)
+        except OSError as error:
+            self._log.warning("a segment store stays", video=video.id, error=str(error))
+        failpoints.reach(f"{phase}.set_aside")
+        poster = publication.place.generation(row.number) / POSTER_NAME
+        name = POSTER_NAME if await asyncio.to_thread(poster.is_file) else None
+
+        def write(db: Connection) -> bool:
+            recorded = record(db, publication, poster=name)
+            failpoints.reach(f"{phase}.recording")
+            return recorded
+
+        if not await self._db.write(write):
+            await self._undo(publication)
+            raise _lost(publication.token)
+        failpoints.reach(f"{phase}.recorded")
+        held = self._board.jobs.get(row.job)
+        if held is not None and held.token == publication.token:
+            self._board.end(row.job)
+        self._workspace.sweep_soon(video.output_root)
+
+    async def _undo(self, publication: Publication, why: str | None = None) -> bool:
+        """Leave no trace. What cannot be undone now stands in the database until it can be: False."""
+        row = publication.row
+        if not await self._db.read(generations.exists, row.video, row.number):
+            try:
+                await asyncio.to_thread(self._undo_files, publication)
+            except OSError as error:
+                self._log.warning("a publish cannot be undone yet", job=row.job, error=str(error))
+                return False
+        failpoints.reach("settle.undone")
+        await self._db.write(forget, publication, why)
+        return True
+
+    def _undo_files(self, publication: Publication) -> None:
+        place = publication.place
+        if not place.folder.is_dir() and not self._workspace.is_there(publication.video.output_root):
+            # Perhaps a disk that is not mounted: then what was made is still on it.
+            raise FileNotFoundError(f"{_shown(place)} is not there")
+        publishing.undo(place, publication.row.number, publication.rows, publication.current)
+
+
+def _place_of(video: VideoRow) -> Place:
+    return Place(Path(os.fsdecode(video.output_root)), video.slug)
+
+
+def _shown(place: Place) -> str:
+    return display(os.fsencode(place.folder))
+
+
+def _point_if_whole(publication: Publication) -> bool:
+    """Let the master name a generation that has its name and all its files; whether it plays now."""
+    place, number, rows = publication.place, publication.row.number, publication.rows
+    folder = place.generation(number)
+    if place.building(number).exists() or not all(publishing.is_whole(folder, row) for row in rows):
+        return False
+    if publishing.named(place) != number:
+        _require_same_source(publication)
+        publishing.point(place, number, rows)
+    failpoints.reach("settle.pointed")
+    return True
+
+
+def _require_something(publication: Publication) -> None:
+    there = {row.name for row in publication.rows}
+    missing = sorted(set(publication.manifest.keep) - there)
+    if missing:
+        raise TqError(ErrorCode.OUTPUT_INVALID, f"{missing[0]} is to be kept, and nothing has it")
+    if not any(row.kind == "video" for row in publication.rows):
+        raise TqError(ErrorCode.OUTPUT_INVALID, "there is no video to publish")
+
+
+def _require_same_source(publication: Publication) -> None:
+    """What was made of a file that is another one now must not take the place of what plays.
+
+    A file that is gone, or cannot be looked at, is no other one: the ladder is still the newest there is.
+
+    Raises:
+        TqError: SOURCE_CHANGED.
+    """
+    source, before = publication.video.source, publication.manifest.source
+    if before is None:
+        return
+    try:
+        found = os.stat(source)
+    except OSError:
+        return
+    now = SourceIdentity(
+        size=found.st_size, mtime_ns=found.st_mtime_ns, inode=found.st_ino, ctime_ns=found.st_ctime_ns
+    )
+    if now != before:
+        name = display(os.path.basename(source))
+        raise TqError(ErrorCode.SOURCE_CHANGED, f"{name} changed while its ladder was being published")
+
+
+def _lost(token: Token) -> TqError:
+    return TqError(ErrorCode.LOST_LEASE, f"job {token.job} belongs to another worker now")

@@ -1,0 +1,37 @@
+"""Takes back a publish that was not recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tqstudio.engine.publishing import durable, generation, master
+from tqstudio.engine.publishing.place import Place
+from tqstudio.engine.store.generations import GenerationRow, PublishedRow
+
+
+def undo(place: Place, number: int, rows: Sequence[PublishedRow], recorded: GenerationRow | None) -> None:
+    """Leave a video's folder as it was before generation `number` was begun. Idempotent.
+
+    Args:
+        rows: what the generation was to hold.
+        recorded: the generation that is to play; None when the video has none.
+
+    Raises:
+        OSError: something of it stays.
+    """
+    if not place.folder.is_dir():
+        return
+    if master.named(place) == number:
+        if recorded is None:
+            durable.discard(place.master)
+        else:
+            master.point(place, recorded.number, recorded.renditions)
+    # While it has its temporary name, a folder under the final one is somebody else's; and so is one that
+    # does not hold what this publish made.
+    made = place.generation(number)
+    named = not place.building(number).exists()
+    if named and rows and all(generation.is_whole(made, row) for row in rows):
+        generation.remove(place, number)
+    durable.discard(place.trash(number))
+    generation.sweep(place)
+    durable.sync_folder(place.folder)

@@ -1,0 +1,125 @@
+"""Removes what nobody needs any more: replaced generations, and unfinished work that nobody goes on with."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+import structlog
+
+from tqstudio.config import Settings
+from tqstudio.engine import publishing
+from tqstudio.engine.publishing import Place
+from tqstudio.engine.scheduling import MICROSECOND, now_us
+from tqstudio.engine.store import claims, events, generations, jobs, videos
+from tqstudio.engine.store.connection import Connection
+from tqstudio.engine.store.database import Database
+from tqstudio.engine.store.generations import Retired
+from tqstudio.engine.store.transitions import look
+from tqstudio.engine.workspace import Workspace
+from tqstudio.lifecycle import JobStatus
+
+_SCRATCH_IDLE_S = 3600.0
+"""Nothing that runs leaves its scratch directory alone for so long."""
+_PAGE = 50
+
+
+class Retention:
+    """Decides by the database, removes on disk, and says so in the history."""
+
+    def __init__(self, settings: Settings, db: Database, workspace: Workspace) -> None:
+        self._db, self._workspace = db, workspace
+        self._keep_old_us = int(settings.keep_old_s * MICROSECOND)
+        self._keep_failed_us = int(settings.keep_failed_work_s * MICROSECOND)
+        self._cleanup_partial = settings.cleanup_partial
+        self._log = structlog.get_logger()
+
+    # Replaced generations
+
+    async def remove_retired(self) -> None:
+        """Remove generations whose players have had their time; never the one that plays."""
+        before, after = now_us() - self._keep_old_us, 0
+        while page := await self._db.read(generations.retired_before, before, after=after, limit=_PAGE):
+            for retired in page:
+                if await asyncio.to_thread(self._remove, retired):
+                    await self._db.write(
+                        generations.removed, retired.id, retired.video, retired.number, now=now_us()
+                    )
+            after = page[-1].id
+
+    def _remove(self, retired: Retired) -> bool:
+        """Whether nothing of it is left."""
+        place = Place(Path(os.fsdecode(retired.output_root)), retired.slug)
+        if not place.folder.is_dir() and not self._workspace.is_there(retired.output_root):
+            return False  # perhaps a disk that is not mounted
+        if publishing.named(place) == retired.number:
+            self._log.warning("a retired generation still plays", folder=str(place.folder))
+            return False
+        try:
+            publishing.remove(place, retired.number)
+        except OSError as error:
+            self._log.warning("a generation stays", folder=str(place.folder), error=str(error))
+            return False
+        return True
+
+    # Unfinished work
+
+    async def expire_work(self) -> None:
+        """Remove the unfinished work of jobs that ended, or were deleted, long ago."""
+        for root in await self._db.read(videos.output_roots):
+            await self._expire(root, now_us() - self._keep_failed_us)
+
+    async def make_room(self, output_root: bytes) -> None:
+        """Remove at once whatever no job that can still run will need: the disk is full."""
+        await self._expire(output_root, now_us())
+
+    async def jobs_deleted(self, deleted: Iterable[int]) -> None:
+        """Remove the unfinished work of failed and cancelled jobs that were taken off the list.
+
+        That of a waiting one stays its time, so that taking it back costs nothing.
+        """
+        for job in deleted:
+            facts = await self._db.read(look, job)
+            if facts is None or facts.status not in (JobStatus.FAILED, JobStatus.CANCELLED):
+                continue
+            video = await self._db.read(videos.get, facts.video)
+            if video is not None and self._cleanup_partial:
+                await self._discard(video.output_root, video.id, now_us())
+                await asyncio.to_thread(self._workspace.sweep, video.output_root)
+
+    async def _expire(self, output_root: bytes, before: int) -> None:
+        stores = await asyncio.to_thread(lambda: list(self._workspace.stores(output_root)))
+        for video, _ in stores if self._cleanup_partial else ():
+            await self._discard(output_root, video, before)
+        scratches = await asyncio.to_thread(
+            lambda: list(self._workspace.scratches(output_root, idle_s=_SCRATCH_IDLE_S))
+        )
+        for job, epoch, folder in scratches:
+            if not await self._db.read(_runs, job, epoch):
+                await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        await asyncio.to_thread(self._workspace.sweep, output_root)
+
+    async def _discard(self, output_root: bytes, video: int, before: int) -> None:
+        """Empty a video's store if no job will go on with it and the last one ended before that time."""
+        # Read anew for each: a job may have come since the folder was listed.
+        ended_at = await self._db.read(jobs.work_ended_at, video)
+        if ended_at is None or ended_at >= before:
+            return
+        try:
+            set_aside = await asyncio.to_thread(self._workspace.set_aside, output_root, video)
+        except OSError as error:
+            self._log.warning("unfinished work stays", video=video, error=str(error))
+            return
+        if set_aside:
+            await self._db.write(_tell, video)
+
+
+def _runs(db: Connection, job: int, epoch: int) -> bool:
+    return any((lease.job, lease.epoch) == (job, epoch) for lease in claims.running(db))
+
+
+def _tell(db: Connection, video: int) -> None:
+    events.append(db, "work_removed", now=now_us(), actor="retention", video=video)

@@ -1,0 +1,72 @@
+"""Publications: generations that are being put in place, one row each from the intent to the record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tqstudio.engine.store.connection import Connection
+from tqstudio.engine.store.statements import text
+
+
+@dataclass(frozen=True, slots=True)
+class PublicationRow:
+    """What a job's worker made, and where it goes. `manifest` is JSON as of `requests.Manifest`."""
+
+    job: int
+    epoch: int
+    instance: str | None
+    """Of the lease under which it was begun; None when that has ended."""
+    worker: str
+    video: int
+    number: int
+    slug: str
+    manifest: str
+    full_hash: str | None
+
+
+_SELECT = (
+    "SELECT p.job_id, p.epoch,"
+    " CASE WHEN j.status = 'in_progress' AND j.epoch = p.epoch THEN j.instance END AS holder,"
+    " coalesce(j.processed_by, '?'), p.video_id, p.number, p.slug, p.manifest, p.full_hash"
+    " FROM publication p JOIN job j ON j.id = p.job_id"
+)
+
+
+def begin(db: Connection, row: PublicationRow, *, now: int) -> None:
+    """Record the intent."""
+    db.execute(
+        text(
+            "INSERT INTO publication (job_id, epoch, video_id, number, slug, manifest, full_hash, begun_at)"
+            " VALUES (:job, :epoch, :video, :number, :slug, :manifest, :full_hash, :now)"
+        ),
+        {
+            "job": row.job,
+            "epoch": row.epoch,
+            "video": row.video,
+            "number": row.number,
+            "slug": row.slug,
+            "manifest": row.manifest,
+            "full_hash": row.full_hash,
+            "now": now,
+        },
+    )
+
+
+def of_job(db: Connection, job: int) -> PublicationRow | None:
+    row = db.execute(text(f"{_SELECT} WHERE p.job_id = :job"), {"job": job}).first()
+    return None if row is None else PublicationRow(*row)
+
+
+def of_video(db: Connection, video: int) -> list[PublicationRow]:
+    rows = db.execute(text(f"{_SELECT} WHERE p.video_id = :video"), {"video": video})
+    return [PublicationRow(*row) for row in rows]
+
+
+def left_over(db: Connection) -> list[PublicationRow]:
+    """Publications whose lease has ended: nobody will finish them."""
+    return [PublicationRow(*row) for row in db.execute(text(f"{_SELECT} WHERE holder IS NULL"))]
+
+
+def end(db: Connection, job: int) -> None:
+    """It is recorded, or nothing of it is left."""
+    db.execute(text("DELETE FROM publication WHERE job_id = :job"), {"job": job})
