@@ -60,6 +60,21 @@ class SourceSummary(TypedDict):
     size: int
 
 
+class EtaView(TypedDict):
+    """Seconds until the end, and between which it lies as likely as not."""
+
+    eta_s: float
+    low_s: float
+    high_s: float
+
+
+class EtaError(TypedDict):
+    """How far estimates were off: the median of |foretold − taken| ÷ taken of the last 50 finished jobs."""
+
+    median: float | None
+    jobs: int
+
+
 class JobRow(TypedDict):
     """A job as lists show it."""
 
@@ -82,6 +97,13 @@ class JobRow(TypedDict):
     progress: float
     speed: float | None
     eta_s: float | None
+    """Until it is done; of a job that waits, how long it will take once it runs."""
+    eta: EtaView | None
+    """The same with its range."""
+    predicted_s: float | None
+    """Seconds foretold of the run that finished it."""
+    actual_s: float | None
+    """Seconds that this run took."""
     attempts: int
     max_attempts: int
     crashes: int
@@ -277,6 +299,10 @@ class StatusView(TypedDict):
     speed: float | None
     """Sum of the running jobs' speeds, multiple of real time."""
     eta_s: float | None
+    """Until everything that waits and runs is done."""
+    eta: EtaView | None
+    """The same with its range."""
+    eta_error: EtaError
 
 
 class JobPage(TypedDict):
@@ -342,6 +368,7 @@ class JobLive(TypedDict):
     progress: float
     speed: float | None
     eta_s: float | None
+    eta: EtaView | None
     worker: str | None
     renditions: list[RenditionView]
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tqstudio.config import Settings
+from tqstudio.engine.forecasts import Forecasts
 from tqstudio.engine.live import Beat, LiveBoard, LiveJob
 from tqstudio.engine.publishing import is_whole
 from tqstudio.engine.scheduling import MICROSECOND, now_us
@@ -67,10 +68,16 @@ class Dispatch:
     """The desk at which workers ask for jobs and report."""
 
     def __init__(
-        self, home: Home, settings: Settings, db: Database, board: LiveBoard, workspace: Workspace
+        self,
+        home: Home,
+        settings: Settings,
+        db: Database,
+        board: LiveBoard,
+        workspace: Workspace,
+        forecasts: Forecasts,
     ) -> None:
         self._home, self._settings, self._db, self._board = home, settings, db, board
-        self._workspace = workspace
+        self._workspace, self._forecasts = workspace, forecasts
         self._work = asyncio.Event()
         self._waiting_gpus: dict[int, int] = {}
         self.closed = False
@@ -243,6 +250,8 @@ class Dispatch:
         merged = self._board.report(token, report, significant=_is_significant(held, report))
         if request.facts is not None:
             await self._db.write(self._facts, token, request.facts, request.content_id)
+        if merged.argv and merged.foretold is None:
+            await self._forecasts.begin(merged)
         if self._board.due(now) and merged.unsaved:
             await self.save_progress()
         return self._board.jobs[job].control if job in self._board.jobs else Control.NONE

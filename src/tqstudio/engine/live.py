@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from tqstudio.engine.estimates import Foretold
 from tqstudio.engine.store.claims import Token
 from tqstudio.engine.store.progress import RenditionRow
 from tqstudio.lifecycle import Control
@@ -36,6 +37,8 @@ class LiveJob:
     saved_at: int = 0
     unsaved: bool = False
     control: Control = Control.NONE
+    foretold: Foretold | None = None
+    """What was expected of this run when its encode began."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,7 @@ class LiveBoard:
             saved_at=before.saved_at,
             unsaved=before.unsaved or significant,
             control=before.control,
+            foretold=before.foretold,
         )
         self.jobs[token.job] = merged
         self._touched_jobs.add(token.job)
@@ -88,6 +92,12 @@ class LiveBoard:
         if (live := self.jobs.get(job)) is not None:
             self.jobs[job] = replace(live, control=control)
             self._touched_jobs.add(job)
+
+    def foretell(self, token: Token, foretold: Foretold) -> None:
+        live = self.jobs.get(token.job)
+        if live is not None and live.token == token:
+            self.jobs[token.job] = replace(live, foretold=foretold)
+            self._touched_jobs.add(token.job)
 
     def end(self, job: int) -> LiveJob | None:
         """The job is no longer running."""

@@ -10,6 +10,7 @@ import structlog
 from tqstudio.config import Settings
 from tqstudio.engine.dispatch import Identity, require_lease
 from tqstudio.engine.endings import Endings
+from tqstudio.engine.forecasts import Forecasts
 from tqstudio.engine.publishing.publisher import Publisher
 from tqstudio.engine.scheduling import RetryRules, now_us
 from tqstudio.engine.store import claims, gates, outcomes, videos
@@ -27,9 +28,16 @@ class Results:
     """Ends leases by their worker's word."""
 
     def __init__(
-        self, settings: Settings, db: Database, workspace: Workspace, endings: Endings, publisher: Publisher
+        self,
+        settings: Settings,
+        db: Database,
+        workspace: Workspace,
+        endings: Endings,
+        publisher: Publisher,
+        forecasts: Forecasts,
     ) -> None:
         self._db, self._workspace, self._endings, self._publisher = db, workspace, endings, publisher
+        self._forecasts = forecasts
         self._keep_completed = settings.keep_completed
         self._publishing: dict[Token, asyncio.Task[JobStatus]] = {}
         self._rules = RetryRules(settings.backoff_s, settings.backoff_max_s, random.random)
@@ -56,6 +64,7 @@ class Results:
         steps = request.steps_by_name()
         if await self._publisher.settle(token):
             return JobStatus.DONE
+        run = self._forecasts.run_of(token)
         try:
             await self._publisher.publish(
                 token, who.name, request, lambda db: self._endings.save_last(db, token, steps)
@@ -64,6 +73,7 @@ class Results:
             if class_of(error.code) is ErrorClass.REQUEST:
                 raise
             return await self._failed(who, token, error, steps)
+        await self._forecasts.finished(run, steps)
         return JobStatus.DONE
 
     async def fail(self, who: Identity, job: int, request: FailRequest) -> JobStatus:

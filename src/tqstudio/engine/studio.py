@@ -10,6 +10,7 @@ from tqstudio.engine.actions import Actions
 from tqstudio.engine.admission import Admission
 from tqstudio.engine.broadcast import Broadcast
 from tqstudio.engine.dispatch import Dispatch
+from tqstudio.engine.forecasts import Forecasts
 from tqstudio.engine.intake import Intake
 from tqstudio.engine.live import LiveBoard
 from tqstudio.engine.media.ffmpeg import FFmpeg
@@ -28,6 +29,7 @@ class Studio:
     db: Database
     board: LiveBoard
     broadcast: Broadcast
+    forecasts: Forecasts
     dispatch: Dispatch
     results: Results
     admission: Admission

@@ -31,6 +31,7 @@ from tqstudio.engine.api.workers import worker_views
 from tqstudio.engine.broadcast import SNAPSHOT_INTERVAL_S, Broadcast
 from tqstudio.engine.dispatch import Dispatch
 from tqstudio.engine.endings import Endings
+from tqstudio.engine.forecasts import Forecasts
 from tqstudio.engine.intake import Intake
 from tqstudio.engine.live import LiveBoard
 from tqstudio.engine.maintenance import Maintenance
@@ -118,11 +119,12 @@ class _Supervisor:
         board = LiveBoard()
         broadcast = Broadcast(event_view)
         workspace = Workspace(db, uuid)
-        dispatch = Dispatch(home, settings, db, board, workspace)
+        forecasts = Forecasts(db, board)
+        dispatch = Dispatch(home, settings, db, board, workspace, forecasts)
         self._publisher = Publisher(db, board, workspace)
         retention = Retention(settings, db, workspace)
         endings = Endings(db, board, workspace, self._publisher)
-        results = Results(settings, db, workspace, endings, self._publisher)
+        results = Results(settings, db, workspace, endings, self._publisher, forecasts)
         self._recovery = Recovery(db, endings, results, workspace)
         identities = Identities()
         self._ending: Ending | None = None
@@ -133,6 +135,7 @@ class _Supervisor:
             db=db,
             board=board,
             broadcast=broadcast,
+            forecasts=forecasts,
             dispatch=dispatch,
             results=results,
             admission=Admission(home, settings, db),
@@ -161,6 +164,7 @@ class _Supervisor:
             loop.add_signal_handler(number, self._on_signal)
         _become_subreaper()
         await self._take_back_what_was_running()
+        await self.studio.forecasts.load()
         listener = lock.bind(self._home.socket)
         server = Server(listener, make_app(self.studio))
         serving = asyncio.create_task(server.serve(sockets=[listener]))
@@ -266,7 +270,8 @@ class _Supervisor:
                 continue
             tick += 1
             if moved:
-                self.studio.broadcast.snapshot("progress", {"jobs": [job_live(live) for live in moved]})
+                rows = [job_live(live, self.studio.forecasts) for live in moved]
+                self.studio.broadcast.snapshot("progress", {"jobs": rows})
             if tick % _WORKER_SNAPSHOT_TICKS == 0:
                 self.studio.broadcast.snapshot("worker", {"workers": await worker_views(self.studio)})
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from tqstudio.engine.forecasts import Forecasts
 from tqstudio.engine.live import Beat, LiveJob
 from tqstudio.engine.publishing import Place
 from tqstudio.engine.scheduling import MICROSECOND
@@ -119,7 +120,7 @@ def _rate(text: str | None) -> float | None:
     return int(numerator) / int(denominator or 1)
 
 
-def job_row(record: JobRecord, live: LiveJob | None, *, now: int, home: Home) -> JobRow:
+def job_row(record: JobRecord, live: LiveJob | None, *, now: int, home: Home, forecasts: Forecasts) -> JobRow:
     """A job for lists; what is live overlays what is stored."""
     control = Control(record.control)
     status = JobStatus(record.status)
@@ -128,6 +129,7 @@ def job_row(record: JobRecord, live: LiveJob | None, *, now: int, home: Home) ->
     summary = source_summary(record)
     renditions = live.renditions if live and live.renditions is not None else record.renditions
     retrying = record.not_before is not None and record.not_before > now
+    eta = forecasts.of_running(live) if live else forecasts.of_waiting(record)
     return {
         "id": record.id,
         "video": record.video,
@@ -153,7 +155,10 @@ def job_row(record: JobRecord, live: LiveJob | None, *, now: int, home: Home) ->
         "priority": record.priority,
         "progress": max(record.progress, live.progress) if live else record.progress,
         "speed": live.speed if live else None,
-        "eta_s": live.eta_s if live else None,
+        "eta_s": eta["eta_s"] if eta else None,
+        "eta": eta,
+        "predicted_s": record.predicted_s,
+        "actual_s": record.actual_s,
         "attempts": record.attempts,
         "max_attempts": record.max_attempts,
         "crashes": record.crashes,
@@ -162,7 +167,7 @@ def job_row(record: JobRecord, live: LiveJob | None, *, now: int, home: Home) ->
         "worker": record.processed_by if running else None,
         "error": job_error(record, home),
         "source": summary,
-        "renditions": _renditions(renditions, live.eta_s if live else None),
+        "renditions": _renditions(renditions, eta["eta_s"] if live and eta else None),
         "created_at": _iso(record.created_at),
         "started_at": iso(record.started_at),
         "completed_at": iso(record.completed_at),
@@ -185,7 +190,9 @@ def job_error(record: JobRecord, home: Home) -> JobError | None:
     }
 
 
-def job_live(live: LiveJob) -> JobLive:
+def job_live(live: LiveJob, forecasts: Forecasts) -> JobLive:
+    eta = forecasts.of_running(live)
+    eta_s = eta["eta_s"] if eta else None
     return {
         "id": live.token.job,
         "status": JobStatus.IN_PROGRESS.value,
@@ -194,9 +201,10 @@ def job_live(live: LiveJob) -> JobLive:
         "step": live.step,
         "progress": live.progress,
         "speed": live.speed,
-        "eta_s": live.eta_s,
+        "eta_s": eta_s,
+        "eta": eta,
         "worker": live.worker,
-        "renditions": _renditions(live.renditions or (), live.eta_s),
+        "renditions": _renditions(live.renditions or (), eta_s),
     }
 
 

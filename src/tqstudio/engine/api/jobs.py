@@ -29,7 +29,10 @@ EVENTS_SHOWN = 200
 def rows_of(studio: Studio, records: list[jobviews.JobRecord]) -> list[JobRow]:
     now = now_us()
     return [
-        job_row(record, studio.board.jobs.get(record.id), now=now, home=studio.home) for record in records
+        job_row(
+            record, studio.board.jobs.get(record.id), now=now, home=studio.home, forecasts=studio.forecasts
+        )
+        for record in records
     ]
 
 

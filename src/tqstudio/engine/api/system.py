@@ -19,11 +19,13 @@ from tqstudio.engine.store import folders, gates, listing, supervisors
 from tqstudio.engine.studio import Studio
 from tqstudio.engine.views import gate_view, iso
 from tqstudio.errors import TqError
-from tqstudio.lifecycle import GateKind, JobStatus
+from tqstudio.lifecycle import GateKind, JobStatus, WorkerStatus
 from tqstudio.requests import QueuePause, ShutdownRequest
 from tqstudio.schemas import CheckView, DiskView, GateView, ProfileView, StatusView, WorkerView
 
 router = APIRouter()
+
+_WORKING = (WorkerStatus.IDLE, WorkerStatus.BUSY)
 
 
 @router.get("/status")
@@ -32,7 +34,10 @@ async def status(studio: TheStudio) -> StatusView:
     shut = await studio.db.read(gates.listing)
     views = await worker_views(studio)
     speeds = [live.speed for live in studio.board.jobs.values() if live.speed]
-    etas = [live.eta_s for live in studio.board.jobs.values() if live.eta_s is not None]
+    eta = await studio.forecasts.of_queue(
+        pending=counts[JobStatus.PENDING.value],
+        workers=sum(1 for worker in views if worker["status"] in _WORKING),
+    )
     return {
         "supervisor": {
             "pid": os.getpid(),
@@ -48,8 +53,12 @@ async def status(studio: TheStudio) -> StatusView:
         "gates": [gate_view(gate) for gate in shut] + _no_worker(views, counts, iso(studio.started_at) or ""),
         "disk": await asyncio.to_thread(_disks, studio, await _outputs(studio)),
         "speed": sum(speeds) if speeds else None,
-        # What waits cannot be estimated before it was measured; the running jobs can.
-        "eta_s": max(etas) if etas and not counts[JobStatus.PENDING.value] else None,
+        "eta_s": eta["eta_s"] if eta else None,
+        "eta": eta,
+        "eta_error": {
+            "median": studio.forecasts.estimates.error,
+            "jobs": studio.forecasts.estimates.judged,
+        },
     }
 
 

@@ -60,6 +60,9 @@ class JobRecord:
     source: bytes
     size: int
     facts: Mapping[str, Any] | None
+    profile_json: str
+    predicted_s: float | None
+    actual_s: float | None
     renditions: tuple[RenditionRow, ...]
 
 
@@ -69,7 +72,8 @@ _SELECT = (
     " j.worker_id, j.instance, j.claimed_at, j.lease_expires_at, j.control, j.error_code, j.error_text,"
     " j.error_hint, j.error_log, j.exhausted, j.autorestart, j.autorestart_limit, j.autorestart_delay_s,"
     " j.restarts, j.last_restart_at, j.processed_by, j.metadata_json, j.ready_at, j.created_at, j.started_at,"
-    " j.last_progress_at, j.completed_at, j.deleted_at, v.name, v.source, v.size, v.facts"
+    " j.last_progress_at, j.completed_at, j.deleted_at, v.name, v.source, v.size, v.facts,"
+    " j.profile_json, j.predicted_s, j.actual_s"
     " FROM job j JOIN video v ON v.id = j.video_id"
 )
 

@@ -1,0 +1,151 @@
+"""When jobs and the queue will be through: asks the estimates, and tells them how it came out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from statistics import fmean
+
+from tqstudio.engine.estimates import Estimates, Foretold, work_of
+from tqstudio.engine.live import LiveBoard, LiveJob
+from tqstudio.engine.media.layout import CPU_ENCODER
+from tqstudio.engine.scheduling import now_us
+from tqstudio.engine.store import speeds
+from tqstudio.engine.store.claims import Token
+from tqstudio.engine.store.database import Database
+from tqstudio.engine.store.jobviews import JobRecord
+from tqstudio.engine.store.progress import RenditionRow
+from tqstudio.lifecycle import JobStatus, RenditionStatus, Step
+from tqstudio.schemas import EtaView
+
+_SAMPLE = 200
+"""Waiting jobs that are estimated one by one; the rest counts as their average."""
+_KEPT_S = 5.0
+"""How long that average stands; the running jobs' part is always new."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """What a waiting job takes on average, in seconds of one worker; None when nothing can be said."""
+
+    mean_s: float | None
+    at: float
+
+
+class Forecasts:
+    """The engine's one place for “how long”."""
+
+    def __init__(self, db: Database, board: LiveBoard) -> None:
+        self._db, self._board = db, board
+        self._waiting = _Waiting(None, -_KEPT_S)
+        self.estimates = Estimates()
+
+    async def load(self) -> None:
+        """Take up what earlier supervisors measured."""
+        measured = await self._db.read(speeds.load)
+        errors = await self._db.read(speeds.last_errors)
+        self.estimates = Estimates(measured, errors)
+
+    # A run
+
+    async def begin(self, live: LiveJob) -> None:
+        """Foretell a run whose first command is known; its work is what its qualities still miss."""
+        outline = await self._db.read(speeds.outline, live.token.job)
+        if outline is None:
+            return
+        renditions = live.renditions or ()
+        work = work_of(
+            outline.facts,
+            outline.profile_json,
+            live.encoder or CPU_ENCODER,
+            requested=outline.requested,
+            kept=[row.name for row in renditions if row.status == RenditionStatus.SKIPPED],
+            done=_done(renditions),
+        )
+        if work is not None:
+            self._board.foretell(live.token, self.estimates.foretell(work))
+
+    def run_of(self, token: Token) -> LiveJob | None:
+        """The run of a lease as it was last reported."""
+        live = self._board.jobs.get(token.job)
+        return live if live is not None and live.token == token else None
+
+    async def finished(self, live: LiveJob | None, steps: Mapping[str, float]) -> None:
+        """Learn from a job that is done.
+
+        Args:
+            live: its last report, from `run_of`.
+            steps: seconds of each step of its last run.
+        """
+        if live is None or live.foretold is None:
+            return
+        foretold, steps = live.foretold, {**live.steps, **steps}
+        if Step.TRANSCODE.value not in steps:
+            return
+        encode_s = steps[Step.TRANSCODE.value]
+        taken = sum(steps.values())
+        self.estimates.came_true(foretold.seconds, taken)
+        learnt = self.estimates.learn(foretold.work, encode_s, taken - encode_s)
+        await self._db.write(speeds.save, learnt, now=now_us())
+        await self._db.write(speeds.record, live.token.job, predicted_s=foretold.seconds, actual_s=taken)
+
+    # For screens
+
+    def of_running(self, live: LiveJob) -> EtaView | None:
+        """Of its pace, which knows how busy the machine is; before there is one, of what was foretold."""
+        if live.eta_s is not None:
+            return self._view(live.eta_s)
+        return self._left(live.foretold, sum(live.steps.values()))
+
+    def _left(self, foretold: Foretold | None, spent_s: float) -> EtaView | None:
+        if foretold is None or foretold.seconds is None:
+            return None
+        return self._view(max(0.0, foretold.seconds - spent_s))
+
+    def of_waiting(self, record: JobRecord) -> EtaView | None:
+        """The time a waiting job will take once it runs."""
+        if record.status not in (JobStatus.PENDING, JobStatus.PAUSED):
+            return None
+        done = _done(record.renditions)
+        work = work_of(record.facts, record.profile_json, CPU_ENCODER, requested=record.requested, done=done)
+        foretold = None if work is None else self.estimates.foretell(work).seconds
+        return None if foretold is None else self._view(foretold)
+
+    def _view(self, eta_s: float) -> EtaView:
+        low, high = self.estimates.range_s(eta_s)
+        return {"eta_s": eta_s, "low_s": low, "high_s": high}
+
+    async def of_queue(self, *, pending: int, workers: int) -> EtaView | None:
+        """When everything that waits and runs will be through.
+
+        Args:
+            pending: jobs that wait.
+            workers: workers that take jobs.
+        """
+        running = [view["eta_s"] for live in self._board.jobs.values() if (view := self.of_running(live))]
+        waiting = await self._of_waiting(pending) if pending else 0.0
+        if waiting is None or (self._board.jobs and not running) or not (running or pending):
+            return None
+        lanes = max(1, workers)
+        return self._view(max((sum(running) + waiting) / lanes, max(running, default=0.0)))
+
+    async def _of_waiting(self, pending: int) -> float | None:
+        if time.monotonic() - self._waiting.at >= _KEPT_S:
+            self._waiting = _Waiting(await self._mean_of_waiting(), time.monotonic())
+        mean_s = self._waiting.mean_s
+        return None if mean_s is None else mean_s * pending
+
+    async def _mean_of_waiting(self) -> float | None:
+        foretold = []
+        for job in await self._db.read(speeds.waiting, limit=_SAMPLE):
+            work = work_of(job.facts, job.profile_json, CPU_ENCODER, requested=job.requested)
+            seconds = None if work is None else self.estimates.foretell(work).seconds
+            if seconds is not None:
+                foretold.append(seconds)
+        return fmean(foretold) if foretold else None
+
+
+def _done(renditions: Iterable[RenditionRow]) -> dict[str, float]:
+    """The share of each quality whose segments are finished."""
+    return {row.name: row.segments_done / row.segments_total for row in renditions if row.segments_total}

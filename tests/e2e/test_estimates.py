@@ -1,0 +1,35 @@
+"""What a job will take is told from what earlier ones took here, and held against the outcome."""
+
+from __future__ import annotations
+
+import pytest
+
+from .conftest import MakeClip, MakeStudio
+from .studio import until
+
+
+def test_the_second_job_is_foretold_by_the_first(make_studio: MakeStudio, clip: MakeClip, copy) -> None:
+    studio = make_studio().up()
+    assert studio.status()["eta_error"] == {"median": None, "jobs": 0}
+    with studio.paced(2):
+        first = studio.done(studio.add(copy(clip(seconds=4), "first.mp4")))
+        assert (first["predicted_s"], first["eta"]) == (None, None)
+        until(lambda: studio.job(first["id"])["actual_s"], "what it took is logged")
+        second = studio.add(copy(clip(seconds=6), "second.mp4"))
+        studio.running(second)
+        eta = until(lambda: studio.job(second)["eta"], "a range is told")
+        assert 0 <= eta["low_s"] <= eta["eta_s"] <= eta["high_s"]
+        studio.done(second)
+    done = until(lambda: (job := studio.job(second))["actual_s"] and job, "what it took is logged")
+    assert done["predicted_s"] > 0
+    error = abs(done["predicted_s"] - done["actual_s"]) / done["actual_s"]
+    assert studio.status()["eta_error"] == {"median": pytest.approx(error), "jobs": 1}
+
+    studio.down()
+    studio.up()
+    assert studio.status()["eta_error"]["jobs"] == 1, "it is remembered"
+    with studio.paced(2):
+        third = studio.add(copy(clip(seconds=5), "third.mp4"))
+        studio.done(third)
+    assert until(lambda: studio.job(third)["actual_s"], "it is logged")
+    assert studio.job(third)["predicted_s"] > 0
