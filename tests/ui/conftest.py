@@ -45,15 +45,18 @@ def door() -> FakeDoor:
 @pytest.fixture
 def make_app(door: FakeDoor, tmp_path: Path) -> MakeApp:
     def make(**more: Any) -> StudioApp:
-        options = {"home": Home(tmp_path), "now": lambda: NOW, "glyphs": UNICODE, "theme": "ink"} | more
+        options = {"home": Home(tmp_path), "now": lambda: NOW, "glyphs": UNICODE, "theme": "ink"}
+        options |= {"patience_s": 0.0} | more
         return StudioApp(options.pop("door_factory", lambda: door), **options)
 
     return make
 
 
-async def until(pilot: Pilot[None], condition: Callable[[], object], what: str = "") -> None:
-    """Wait for a condition, message by message."""
-    for _ in range(400):
+async def until(
+    pilot: Pilot[None], condition: Callable[[], object], what: str = "", *, looks: int = 400
+) -> None:
+    """Wait for a condition, message by message; with more looks where processes have to start or end."""
+    for _ in range(looks):
         if condition():
             await pilot.pause()
             return

@@ -259,23 +259,18 @@ def sample_folders() -> list[Any]:
             "skipped": [],
             "profile": "fast",
         },
-        shared
-        | more
-        | {
-            "id": 3,
-            "path": "/mnt/usb",
-            "watch": "polling",
-            "settling": 0,
-            "done_today": 0,
-            "failed_today": 0,
-            "skipped": [],
-            "problem": {
-                "code": "SOURCE_MISSING",
-                "message": "/mnt/usb is not there",
-                "hint": "mount it again",
-            },
-        },
     ]
+
+
+def missing_folder() -> Any:
+    """A drop folder whose disk is not mounted."""
+    problem = {
+        "code": "SOURCE_MISSING",
+        "message": "the folder /mnt/usb is gone (no such file or directory)",
+        "hint": "mount or create it again; it is then taken up by itself",
+    }
+    there = sample_folders()[1]
+    return there | {"id": 3, "path": "/mnt/usb", "done_today": 0, "profile": "web", "problem": problem}
 
 
 def event(seq: int, trigger: str, job: int, seconds: float, **more: Any) -> Any:
@@ -384,8 +379,44 @@ def job_detail(row: Any) -> Any:
         "deleted_at": None,
         "facts": {
             "container": "mov,mp4",
-            "video": {"codec": "h264", "profile": "High", "pix_fmt": "yuv420p", "bitrate": 8_900_000},
-            "audio": [{"codec": "aac", "channels": 2, "language": "eng"}],
+            "duration_s": 720.041,
+            "start_time_s": 0.0,
+            "bitrate": 9_022_000,
+            "size": row["source"]["size"],
+            "video": {
+                "index": 0,
+                "codec": "h264",
+                "profile": "High",
+                "width": 1920,
+                "height": 1080,
+                "coded_width": 1920,
+                "coded_height": 1080,
+                "rotation": 0,
+                "pix_fmt": "yuv420p",
+                "bit_depth": 8,
+                "fps": "24000/1001",
+                "vfr": False,
+                "color_primaries": 1,
+                "color_transfer": 1,
+                "color_space": 1,
+                "color_range": 1,
+                "first_pts_s": "0",
+                "duration_s": 720.041,
+                "own_duration": True,
+                "interlaced": False,
+                "bitrate": 8_900_000,
+            },
+            "audio": [
+                {
+                    "index": 1,
+                    "codec": "aac",
+                    "channels": 2,
+                    "sample_rate": 48_000,
+                    "language": "eng",
+                    "title": "",
+                    "default": True,
+                }
+            ],
             "subtitles": [],
         },
     }
@@ -491,6 +522,10 @@ class FakeDoor:
                 return {"workers": self.workers}
             case "GET", ["folders"]:
                 return {"folders": self.folders}
+            case "GET", ["profiles"]:
+                return {"profiles": [{"name": name} for name in ("fast", "web")]}
+            case "GET", ["videos", number]:
+                return job_detail(self.job(int(number)))["video_view"]
             case "POST", ["workers", name, verb]:
                 found = next(each for each in self.workers if each["name"] == name)
                 found |= {"enabled": verb == "enable", "status": "idle" if verb == "enable" else "disabled"}

@@ -72,7 +72,7 @@ async def test_it_comes_back_and_goes_on_from_the_last_event(make_app: MakeApp, 
         door.drop()
         await until(pilot, lambda: app.studio.model.connection.link is Link.LOST)
         app._paint_now()
-        await until(pilot, lambda: "tqstudio up --detach starts it" in notice_of(app))
+        await until(pilot, lambda: "S starts one" in notice_of(app))
         assert any("holiday" in line for line in text_of(app))
         door.happened("resume", 319)
         door.down = False
@@ -105,7 +105,7 @@ async def test_a_shut_gate_says_what_to_do(make_app: MakeApp, door: FakeDoor) ->
 async def test_every_view_and_back(make_app: MakeApp) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
-        for key, word in (("2", "gpu-1"), ("3", "/srv/upload"), ("4", "fail retryable")):
+        for key, word in (("2", "gpu-1"), ("3", "/srv/upload"), ("4", "failed, is tried again")):
             await pilot.press(key)
             await until(
                 pilot,

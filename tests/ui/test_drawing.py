@@ -61,13 +61,6 @@ def test_durations(seconds: float | None, text: str) -> None:
     assert fmt.clock_duration(seconds) == text
 
 
-@pytest.mark.parametrize(
-    ("count", "text"), [(0, "0B"), (999, "999B"), (812 << 30, "812G"), (1_500_000_000, "1.4G")]
-)
-def test_sizes(count: int, text: str) -> None:
-    assert fmt.size(count) == text
-
-
 def test_numbers_are_honest() -> None:
     assert fmt.percent(99.97) == "99%"
     assert fmt.percent(100) == "100%"

@@ -8,7 +8,8 @@ from textual.widgets import Input
 
 from tqstudio import sources
 from tqstudio.ui.app import StudioApp
-from tqstudio.ui.screens.dialogs import AskPath
+from tqstudio.ui.screens.ask_path import AskPath
+from tqstudio.ui.screens.dialogs import Problem
 from tqstudio.ui.screens.queue import QueueScreen
 from tqstudio.ui.widgets.job_list import JobList
 
@@ -25,6 +26,12 @@ def queue_of(app: StudioApp) -> QueueScreen:
 def current(app: StudioApp) -> int | None:
     row = queue_of(app).current()
     return row["id"] if row else None
+
+
+def problem_of(app: StudioApp) -> str:
+    """What the dialog on top says is wrong."""
+    problem = app.screen.query_one(Problem)
+    return str(problem.content) if problem.display else ""
 
 
 def text_of(app: StudioApp) -> list[str]:
@@ -74,8 +81,9 @@ async def test_progress_repaints_the_row_without_asking(make_app: MakeApp, door:
         app = await loaded(pilot)
         asked = sum(call.path == "/v1/jobs" for call in door.sent)
         row = door.job(319)
-        keys = ("id", "status", "word", "control", "step", "speed", "eta_s", "worker", "renditions")
-        door.push("progress", {"jobs": [{key: row[key] for key in keys} | {"progress": 77.0}]})
+        keys = ("id", "status", "word", "control", "step", "speed", "eta_s", "worker", "progress")
+        further = [each | {"progress": 77.0} for each in row["renditions"]]
+        door.push("progress", {"jobs": [{key: row[key] for key in keys} | {"renditions": further}]})
         await until(pilot, lambda: any("77%" in line for line in text_of(app)), "the new progress is shown")
         assert sum(call.path == "/v1/jobs" for call in door.sent) == asked
 
@@ -209,8 +217,9 @@ async def test_files_and_folders_are_added(make_app: MakeApp, door: FakeDoor, tm
             b"a.mp4",
             b"b.mp4",
         ]
+        await until(pilot, lambda: not isinstance(app.screen, AskPath))
         await pilot.press("n")
         await until(pilot, lambda: isinstance(app.screen, AskPath))
         app.screen.query_one("#path", Input).value = str(folder / "notes.txt")
         await pilot.press("enter")
-        await until(pilot, lambda: any("holds no video – remove it" in n.message for n in app._notifications))
+        await until(pilot, lambda: "holds no video – remove it" in problem_of(app))

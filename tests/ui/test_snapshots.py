@@ -11,12 +11,18 @@ from typing import Any
 
 import pytest
 from textual.pilot import Pilot
+from textual.widgets import Input
 
 from tqstudio.ui.app import StudioApp
+from tqstudio.ui.model import Link
+from tqstudio.ui.screens.ask_path import AskPath
+from tqstudio.ui.screens.folders import FoldersScreen
+from tqstudio.ui.screens.job import JobScreen
+from tqstudio.ui.screens.text import TextScreen
 from tqstudio.ui.symbols import ASCII
 
 from .conftest import MakeApp, loaded, until
-from .fake_door import FakeDoor
+from .fake_door import FakeDoor, missing_folder
 
 pytestmark = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="golden pictures are of Python 3.11")
 
@@ -37,10 +43,11 @@ def _pressing(*keys: str) -> Any:
 
 
 def _reading(app: StudioApp) -> bool:
-    from tqstudio.ui.screens.folders import FoldersScreen
-    from tqstudio.ui.screens.job import JobScreen
-
     screen = app.screen
+    if isinstance(screen, TextScreen):
+        return screen._text.text == "reading…"
+    if isinstance(screen, AskPath):
+        return "of" not in screen.query_one("#profile", Input).placeholder
     if isinstance(screen, JobScreen):
         return screen.detail is None
     return isinstance(screen, FoldersScreen) and app.studio.model.folders is None
@@ -56,6 +63,8 @@ QUEUE = [
     ("50x12-too-small", (50, 12), {}, ()),
     ("80x24-cancel", (80, 24), {}, ("x",)),
     ("80x24-help", (80, 24), {}, ("question_mark",)),
+    ("80x24-add", (80, 24), {}, ("n",)),
+    ("80x24-facts", (80, 24), {}, ("i",)),
 ]
 
 
@@ -68,7 +77,10 @@ def test_queue(
     keys: tuple[str, ...],
     make_app: MakeApp,
     snap_compare: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    # A dialog begins with the working directory.
+    monkeypatch.chdir("/")
     assert snap_compare(make_app(**options), terminal_size=size, run_before=_pressing(*keys))
 
 
@@ -78,19 +90,34 @@ def test_job(size: tuple[int, int], make_app: MakeApp, snap_compare: Any) -> Non
 
 
 @pytest.mark.parametrize(("view", "theme"), [("workers", "ink"), ("folders", "paper"), ("history", "ink")])
-def test_views(view: str, theme: str, make_app: MakeApp, snap_compare: Any) -> None:
+def test_views(view: str, theme: str, make_app: MakeApp, door: FakeDoor, snap_compare: Any) -> None:
+    if view == "folders":
+        door.folders.append(missing_folder())
     app = make_app(view=view, theme=theme)
     assert snap_compare(app, terminal_size=(120, 40), run_before=_pressing())
 
 
 def test_no_supervisor(make_app: MakeApp, door: FakeDoor, snap_compare: Any) -> None:
     door.down = True
+    assert snap_compare(make_app(), terminal_size=(80, 24), run_before=_once_lost)
 
+
+@pytest.mark.parametrize("theme", ["ink", "paper"])
+def test_a_supervisor_that_went_away(
+    theme: str, make_app: MakeApp, door: FakeDoor, snap_compare: Any
+) -> None:
     async def before(pilot: Pilot[None]) -> None:
-        app = pilot.app
-        assert isinstance(app, StudioApp)
-        await until(pilot, lambda: app.studio.model.connection.retry_at is not None)
-        app._paint_now()
-        await pilot.pause()
+        await loaded(pilot)
+        door.down = True
+        door.drop()
+        await _once_lost(pilot)
 
-    assert snap_compare(make_app(backoff_s=(3,)), terminal_size=(80, 24), run_before=before)
+    assert snap_compare(make_app(theme=theme), terminal_size=(80, 24), run_before=before)
+
+
+async def _once_lost(pilot: Pilot[None]) -> None:
+    app = pilot.app
+    assert isinstance(app, StudioApp)
+    await until(pilot, lambda: app.studio.model.connection.link is Link.LOST)
+    app._paint_now()
+    await pilot.pause()

@@ -65,7 +65,7 @@ ACTIONS: tuple[Action, ...] = (
         "delete", ("D",), "delete", "take the job off the list; U undoes it", JOBS, "Job", 0, Operation.DELETE
     ),
     Action("undelete", ("U",), "undelete", "bring back what was deleted last", JOBS, "Job"),
-    Action("log", ("l",), "log", "read the log of the newest attempt", JOBS, "Job", 21),
+    Action("log", ("l",), "log", "read the log: of the newest attempt, or the chosen one", JOBS, "Job", 21),
     Action("command", ("c",), "command", "show the ffmpeg commands, ready to paste", JOBS, "Job", 22),
     Action("facts", ("i",), "facts", "all that is known about the source", JOBS, "Job", 23),
     Action("pause_all", ("P",), "pause all", "hand out no more jobs, or go on", ("queue",), "Queue", 31),
@@ -76,6 +76,7 @@ ACTIONS: tuple[Action, ...] = (
         *("follow", ("f",), "follow", "stay with what happens: the first job, the newest line"),
         *(("queue", "history", "text"), "Queue"),
     ),
+    Action("next_attempt", ("tab",), "attempt", "choose an earlier attempt, for its log", ("job",), "Job"),
     Action("pane", ("tab",), "pane", "what the pane shows: qualities, facts, nothing", ("queue",), "Queue"),
     Action("open", ("enter",), "details", "show everything about this one", LISTS, "List", 15),
     Action("filter", ("slash",), "filter", "show only some: words, or state:failed", LISTS, "List", 16),
@@ -112,7 +113,8 @@ ACTIONS: tuple[Action, ...] = (
         palette=False,
     ),
     Action("theme", ("t",), "theme", "the next theme", EVERY, "Everywhere"),
-    Action("reconnect", ("ctrl+r",), "reconnect", "read everything anew, now", EVERY, "Everywhere"),
+    Action("start", ("S",), "start it", "start a supervisor when none runs", EVERY, "Everywhere", 1),
+    Action("reconnect", ("ctrl+r",), "try now", "read everything anew, now", EVERY, "Everywhere", 2),
     Action(
         *("palette", ("colon", "ctrl+p"), "palette", "find an action by its name", EVERY, "Everywhere"),
         palette=False,

@@ -16,9 +16,10 @@ from textual.binding import BindingType
 from textual.command import Provider
 from textual.screen import Screen
 
-from tqstudio.errors import TqError
+from tqstudio import launch
+from tqstudio.errors import ErrorCode, TqError
 from tqstudio.ui.actions import BY_NAME
-from tqstudio.ui.feed import Feed
+from tqstudio.ui.feed import BACKOFF_S, PATIENCE_S, Feed
 from tqstudio.ui.model import Model
 from tqstudio.ui.screens.base import StudioScreen
 from tqstudio.ui.screens.queue import QueueScreen
@@ -28,16 +29,24 @@ from tqstudio.ui.theme import Palette, load_themes, shipped_folder
 from tqstudio.ui.widgets.row_list import RowList
 
 if TYPE_CHECKING:
+    from subprocess import Popen
+
+    from textual.notifications import SeverityLevel
+
     from tqstudio.client import Door
     from tqstudio.home import Home
     from tqstudio.ui.symbols import Glyphs
 
 PAINT_S = 0.25
 """Changes that come within this time are painted together."""
+START_LOOK_S = 0.1
+"""A supervisor that is being started is looked at this often."""
 TYPING_S = 0.6
 """For so long after a key press, rows do not change places."""
 CLOCK_S = 1.0
 """Ages and countdowns move at this pace."""
+TOAST_S, PROBLEM_S, READING_S = 4.0, 6.0, 0.04
+"""How long a remark stands, how long a problem, and what each letter of it adds."""
 
 VIEWS: dict[str, str] = {
     "queue": "queue.QueueScreen",
@@ -82,7 +91,8 @@ class StudioApp(App[None]):
         now: Callable[[], datetime] = _utc_now,
         glyphs: Glyphs | None = None,
         theme: str | None = None,
-        backoff_s: tuple[float, ...] = (1, 2, 3, 5, 10),
+        backoff_s: tuple[float, ...] = BACKOFF_S,
+        patience_s: float = PATIENCE_S,
     ) -> None:
         super().__init__()
         themes = load_themes([shipped_folder(), home.themes])
@@ -94,13 +104,24 @@ class StudioApp(App[None]):
         model = Model(now)
         model.notes = list(themes.problems)
         self._notice = notice
-        feed = Feed(model, door_factory, changed=self.paint_soon, anchor=self._anchor, backoff_s=backoff_s)
-        self.studio = Studio(model, feed, glyphs or choose_glyphs(), Palette(self._themes[self.theme]), home)
+        feed = Feed(
+            model,
+            door_factory,
+            changed=self.paint_soon,
+            anchor=self._anchor,
+            listening=self._listening,
+            backoff_s=backoff_s,
+            patience_s=patience_s,
+        )
+        vivid = Palette(self._themes[self.theme])
+        self.studio = Studio(model, feed, glyphs or choose_glyphs(), vivid, vivid, home)
         self._view = view if view in VIEWS else "queue"
         self._views: dict[str, StudioScreen] = {}
         self._painted_at = 0.0
         self._paint_asked = False
         self._key_at = 0.0
+        self._toasts: dict[bool, tuple[str, float]] = {}
+        self._toasting = False
         self._errands: set[asyncio.Task[None]] = set()
 
     # Start and end.
@@ -123,7 +144,7 @@ class StudioApp(App[None]):
             try:
                 await errand
             except TqError as error:
-                self.toast(f"{error.message} – {error.hint}", problem=True)
+                self.complain(error)
 
         task = asyncio.create_task(carry_out())
         self._errands.add(task)
@@ -155,8 +176,22 @@ class StudioApp(App[None]):
     def _paint_now(self) -> None:
         self._paint_asked = False
         self._painted_at = monotonic()
+        self._fade()
         for screen in self._full_screens():
             screen.paint()
+
+    def _fade(self) -> None:
+        """What may be true no more is drawn without colours."""
+        studio = self.studio
+        if studio.model.stale == (studio.palette is not studio.vivid):
+            return
+        studio.palette = Palette(self._themes[self.theme], faded=True) if studio.model.stale else studio.vivid
+        self._redraw()
+
+    def _redraw(self) -> None:
+        for screen in self.screen_stack:
+            if isinstance(screen, StudioScreen):
+                screen.redraw()
 
     def _full_screens(self) -> list[StudioScreen]:
         """The screen on top, and below a dialog the one that shows through."""
@@ -190,14 +225,31 @@ class StudioApp(App[None]):
                 try:
                     await method(argument)
                 except TqError as error:
-                    self.toast(f"{error.message} – {error.hint}", problem=True)
+                    self.complain(error)
                 return
         self.toast(f"{BY_NAME[name].text} is not possible here" if name in BY_NAME else f"no action {name}")
 
     def toast(self, text: str, *, problem: bool = False) -> None:
-        self.notify(
-            text, severity="error" if problem else "information", timeout=6 if problem else 4, markup=False
-        )
+        """At most one remark and one problem stand on the screen; a newer one takes its place."""
+        stands = PROBLEM_S + READING_S * len(text) if problem else TOAST_S
+        self._toasts[problem] = (text, monotonic() + stands)
+        if not self._toasting:
+            self._toasting = True
+            self.call_next(self._show_toasts)
+
+    def _show_toasts(self) -> None:
+        self._toasting = False
+        now = monotonic()
+        self.clear_notifications()
+        for is_problem, (said, until) in self._toasts.items():
+            if until > now:
+                severity: SeverityLevel = "error" if is_problem else "information"
+                self.notify(said, severity=severity, timeout=until - now, markup=False)
+
+    def complain(self, error: TqError) -> None:
+        """Tell what could not be done, and what to do now."""
+        hint = "S starts it" if error.code is ErrorCode.NO_SUPERVISOR else error.hint
+        self.toast(f"{error.message} – {hint}", problem=True)
 
     async def do_leave(self, _: str) -> None:
         self.exit()
@@ -218,6 +270,28 @@ class StudioApp(App[None]):
     async def do_reconnect(self, _: str) -> None:
         self.studio.feed.try_now()
         self.studio.feed.refresh_soon()
+
+    def _listening(self) -> bool:
+        return launch.listening(self.studio.home)
+
+    async def do_start(self, _: str) -> None:
+        """Start a supervisor beside the UI; where one runs already, that is the one that answers."""
+        if self.studio.model.up:
+            self.toast("the supervisor runs")
+            return
+        process = launch.start(self.studio.home)
+        self.studio.feed.expect()
+        self.toast("the supervisor is being started")
+        self.start(self._watch_start(process))
+
+    async def _watch_start(self, process: Popen[bytes]) -> None:
+        """Say why a supervisor that was started here ended."""
+        while not self.studio.model.up:
+            if process.poll() is not None:
+                if not await asyncio.to_thread(self._listening):
+                    raise launch.why_it_ended(self.studio.home, process.returncode)
+                return
+            await asyncio.sleep(START_LOOK_S)
 
     async def do_view_queue(self, _: str) -> None:
         self._show("queue")
@@ -280,10 +354,9 @@ class StudioApp(App[None]):
 
     def use_theme(self, name: str) -> None:
         self.theme = name
-        self.studio.palette = Palette(self._themes[name])
-        for screen in self.screen_stack:
-            if isinstance(screen, StudioScreen):
-                screen.redraw()
+        self.studio.palette = self.studio.vivid = Palette(self._themes[name])
+        self._fade()
+        self._redraw()
         path = self.studio.home.root / "ui.json"
         # A home that cannot be written costs no more than the memory of the theme.
         with suppress(OSError):

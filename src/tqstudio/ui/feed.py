@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from datetime import timedelta
+from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from tqstudio import client as calls
@@ -25,8 +25,16 @@ STATUS_MIN_S = 1.0
 """The status is read this often while jobs run, while none does, and at most."""
 JOBS_MIN_S = 0.5
 """The window of the job list is read again at most this often."""
+FOLDERS_S = 10.0
+"""The drop folders are read this often: one that has gone missing is told in every view."""
 ANSWER_S = 10.0
 """A supervisor that takes longer for its status counts as gone."""
+BACKOFF_S = (1.0, 2.0, 3.0)
+"""Between attempts to reach it; the last one again and again."""
+PATIENCE_S = 6.0
+"""A supervisor that is being started may be silent for so long before that is told."""
+EAGER_S = 0.2
+"""Between attempts meanwhile."""
 
 
 class _StartOver(Exception):
@@ -39,6 +47,8 @@ class Feed:
     Args:
         changed: called after every change of the model.
         anchor: the job that must stay in the window, and whether the reader is typing just now.
+        listening: whether a supervisor accepts connections, answered at once.
+        patience_s: how long the first silence is taken for a start; see `PATIENCE_S`.
     """
 
     def __init__(
@@ -48,7 +58,9 @@ class Feed:
         *,
         changed: Callable[[], None],
         anchor: Callable[[], tuple[int | None, bool]],
-        backoff_s: tuple[float, ...] = (1, 2, 3, 5, 10),
+        listening: Callable[[], bool],
+        backoff_s: tuple[float, ...] = BACKOFF_S,
+        patience_s: float = PATIENCE_S,
     ) -> None:
         self.model = model
         self.pager = Pager(model.jobs, self.send, model.now)
@@ -56,9 +68,13 @@ class Feed:
         self._door: Door | None = None
         self._changed = changed
         self._anchor = anchor
+        self._listening = listening
         self._backoff_s = backoff_s
+        self._patience_s = patience_s
+        self._patient_until = monotonic() + patience_s
         self._status_due = asyncio.Event()
         self._jobs_due = asyncio.Event()
+        self._folders_due = asyncio.Event()
         self._try_now = asyncio.Event()
         self.listeners: list[Callable[[EventView], None]] = []
 
@@ -101,15 +117,29 @@ class Feed:
         self._status_due.set()
         self._jobs_due.set()
 
+    def read_folders_soon(self) -> None:
+        self._folders_due.set()
+
     def try_now(self) -> None:
         self._try_now.set()
 
-    async def _wait(self, reason: str, delay_s: float) -> None:
-        now = self.model.now()
-        self.model.connection = Connection(Link.LOST, reason, now + timedelta(seconds=delay_s))
+    def expect(self) -> None:
+        """A supervisor is being started: try often, and call its silence a start for a while."""
+        self._patient_until = monotonic() + self._patience_s
+        self.model.connection = Connection(Link.CONNECTING)
         self._changed()
-        await self._close()
+        self.try_now()
+
+    async def _wait(self, reason: str, delay_s: float) -> None:
+        """Say that nobody answers, until the next attempt is due or asked for."""
         self._try_now.clear()
+        await self._close()
+        if monotonic() < self._patient_until and not reason:
+            delay_s = EAGER_S
+        else:
+            silent = not reason and await asyncio.to_thread(self._listening)
+            self.model.connection = Connection(Link.LOST, reason, silent)
+            self._changed()
         with suppress(TimeoutError):
             await asyncio.wait_for(self._try_now.wait(), delay_s)
 
@@ -124,25 +154,29 @@ class Feed:
         model = self.model
         missed = model.last_seq is not None and bool(model.events)
         if not missed:
-            page = await self.send(calls.events(limit=200))
+            page = await self._in_time(calls.events(limit=200))
             model.take_events(page["events"], page["last_seq"])
-        model.take_status(await self._status())
+        model.take_status(await self._in_time(calls.status()))
         model.connection = Connection(Link.UP)
+        self._patient_until = 0.0
         self._changed()
         anchor, _ = self._anchor()
         await self.pager.reload(anchor)
         model.changed()
         self._changed()
 
-    async def _status(self) -> Any:
+    async def _in_time(self, call: Call[T]) -> T:
         try:
-            return await asyncio.wait_for(self.send(calls.status()), ANSWER_S)
+            return await asyncio.wait_for(self.send(call), ANSWER_S)
         except TimeoutError:
             raise TqError(ErrorCode.NO_SUPERVISOR, "the supervisor does not answer in time") from None
 
     async def _follow(self) -> None:
         """Take the stream and the polls together; the first that ends or fails ends all."""
-        duties: list[Coroutine[Any, Any, None]] = [self._stream(), self._poll_status(), self._poll_jobs()]
+        duties: list[Coroutine[Any, Any, None]] = [
+            *(self._stream(), self._poll_status()),
+            *(self._poll_jobs(), self._poll_folders()),
+        ]
         tasks = [asyncio.create_task(duty) for duty in duties]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -167,6 +201,7 @@ class Feed:
 
     def _take(self, message: StreamEvent) -> None:
         model = self.model
+        model.heard()
         match message.name:
             case "progress":
                 model.take_progress(cast("list[JobLive]", message.data["jobs"]))
@@ -176,6 +211,8 @@ class Feed:
                 event = cast("EventView", message.data)
                 model.take_event(event)
                 self.refresh_soon()
+                if event["trigger"].startswith("folder_"):
+                    self.read_folders_soon()
                 for listener in list(self.listeners):
                     listener(event)
             case "reset":
@@ -191,9 +228,18 @@ class Feed:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._status_due.wait(), STATUS_BUSY_S if busy else STATUS_IDLE_S)
             self._status_due.clear()
-            self.model.take_status(await self._status())
+            self.model.take_status(await self._in_time(calls.status()))
             self._changed()
             await asyncio.sleep(STATUS_MIN_S)
+
+    async def _poll_folders(self) -> None:
+        while True:
+            self._folders_due.clear()
+            self.model.folders = (await self.send(calls.folders()))["folders"]
+            self.model.changed()
+            self._changed()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._folders_due.wait(), FOLDERS_S)
 
     async def _poll_jobs(self) -> None:
         while True:

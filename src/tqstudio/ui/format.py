@@ -37,16 +37,9 @@ def step_duration(seconds: float) -> str:
     return f"{seconds:.1f}s" if seconds < 60 else clock_duration(seconds)
 
 
-def size(count: float | None) -> str:
-    """Bytes in at most four digits: `812G`, `1.4T`."""
-    if count is None:
-        return ""
-    value = float(count)
-    for unit in ("B", "K", "M", "G", "T", "P"):
-        if value < 999.5 or unit == "P":
-            return f"{value:.1f}{unit}" if value < 9.95 and unit != "B" else f"{value:.0f}{unit}"
-        value /= 1024
-    return ""
+def counted(count: int, one: str, many: str = "") -> str:
+    """`1 job`, `2 jobs`; `many` where the plural is more than an s."""
+    return f"{number(count)} {one if count == 1 else many or one + 's'}"
 
 
 def speed(value: float | None) -> str:
@@ -103,6 +96,15 @@ def moment(text: str | None, now: datetime) -> str:
         return ""
     local, today = at.astimezone(now.tzinfo), now
     return f"{local:%H:%M:%S}" if local.date() == today.date() else f"{local:%m-%d %H:%M}"
+
+
+def full_moment(text: str | None, now: datetime) -> str:
+    """Date and time in the zone of this machine, and how long ago that was."""
+    at = parse_time(text)
+    if at is None:
+        return ""
+    ago = short_duration(max(0.0, (now - at).total_seconds()))
+    return f"{at.astimezone(now.tzinfo):%Y-%m-%d %H:%M:%S}, {ago} ago"
 
 
 def plain(text: str) -> str:

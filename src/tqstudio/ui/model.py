@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any, cast
 from tqstudio.ui.window import JobWindow
 
 if TYPE_CHECKING:
-    from tqstudio.schemas import EventView, FolderView, JobDetail, JobLive, JobRow, StatusView, WorkerView
+    from tqstudio.schemas import (
+        EventView,
+        FolderView,
+        GenerationView,
+        JobDetail,
+        JobLive,
+        JobRow,
+        StatusView,
+        WorkerView,
+    )
 
 MAX_EVENTS = 2_000
 """Lines of history held; older ones are in the supervisor."""
@@ -26,14 +35,15 @@ class Link(Enum):
 
 @dataclass(slots=True)
 class Connection:
-    """How the supervisor is reached; `retry_at` is when the next attempt is made.
+    """How the supervisor is reached.
 
-    `reason` says what is wrong when something answers but cannot be worked with.
+    `reason` says what is wrong when something answers but cannot be worked with; `silent` that a supervisor
+    runs and does not answer.
     """
 
     link: Link = Link.CONNECTING
     reason: str = ""
-    retry_at: datetime | None = None
+    silent: bool = False
 
 
 class Model:
@@ -51,12 +61,22 @@ class Model:
         self.last_seq: int | None = None
         self.detail: JobDetail | None = None
         self.notes: list[str] = []
+        self._hushed: set[tuple[int, str]] = set()
+        self.generations: dict[int, GenerationView | None] = {}
+        """What can be played of a video, as far as it was asked for."""
+        self.heard_at: datetime | None = None
+        """When the supervisor last said anything."""
 
     def changed(self) -> None:
         self.version += 1
 
+    def heard(self) -> None:
+        """The supervisor has just said something."""
+        self.heard_at = self.now()
+
     def take_status(self, status: StatusView) -> None:
         self.status = status
+        self.heard()
         self.workers = {worker["name"]: worker for worker in status["workers"]}
         self.changed()
 
@@ -78,12 +98,15 @@ class Model:
         if self.last_seq is None or seq > self.last_seq:
             self.last_seq = seq
             self.events.append(event)
+            if event["video"] is not None:
+                self.generations.pop(event["video"], None)
             self.changed()
 
     def take_events(self, events: Iterable[EventView], last_seq: int) -> None:
         """Replace the history by what the supervisor holds."""
         self.events.clear()
         self.events.extend(events)
+        self.generations.clear()
         self.last_seq = last_seq
         self.changed()
 
@@ -103,3 +126,35 @@ class Model:
     @property
     def up(self) -> bool:
         return self.connection.link is Link.UP
+
+    @property
+    def stale(self) -> bool:
+        """What is held may be true no more."""
+        return not self.up and self.heard_at is not None
+
+    @property
+    def silence_s(self) -> float:
+        """Seconds since the supervisor last said anything; 0 when it never did."""
+        return (self.now() - self.heard_at).total_seconds() if self.heard_at else 0.0
+
+    @property
+    def folder_problems(self) -> list[FolderView]:
+        """Folders that cannot be watched though they should be."""
+        return [each for each in self.folders or () if each["problem"] and each["enabled"]]
+
+    @property
+    def folder_news(self) -> list[FolderView]:
+        """The folders with problems that the reader has not put aside."""
+        return [each for each in self.folder_problems if _trouble(each) not in self._hushed]
+
+    def hush(self) -> bool:
+        """Put aside the remarks under the header; a folder's comes back when its problem is another."""
+        told = bool(self.notes or self.folder_news)
+        self.notes.clear()
+        self._hushed = {_trouble(each) for each in self.folder_problems}
+        return told
+
+
+def _trouble(folder: FolderView) -> tuple[int, str]:
+    problem = folder["problem"]
+    return folder["id"], problem["message"] if problem else ""

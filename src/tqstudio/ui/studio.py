@@ -19,4 +19,6 @@ class Studio:
     feed: Feed
     glyphs: Glyphs
     palette: Palette
+    vivid: Palette
+    """What `palette` is while the supervisor answers; what is true even then is drawn with it."""
     home: Home

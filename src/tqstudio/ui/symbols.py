@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tqstudio.ui.format import short_duration
+from tqstudio.ui.sentences import status_word
 
 if TYPE_CHECKING:
-    from tqstudio.schemas import JobRow
+    from tqstudio.schemas import JobRow, RenditionView
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ UNICODE = Glyphs(
         "held": "◷",
         "changing": "…",
         "skipped": "–",
+        "stale": "○",
     },
     up="●",
     lost="○",
@@ -85,6 +87,7 @@ ASCII = Glyphs(
         "held": "o",
         "changing": "*",
         "skipped": "-",
+        "stale": "?",
     },
     up="*",
     lost="o",
@@ -140,8 +143,14 @@ def state_of(status: str) -> str:
     return _STATE_OF_STATUS.get(status, "pending")
 
 
-def job_state(row: JobRow) -> str:
-    """The state a job is shown as: its status, or what was asked of it and is not true yet."""
+def job_state(row: JobRow, *, stale: bool = False) -> str:
+    """The state a job is shown as: its status, or what was asked of it and is not true yet.
+
+    Args:
+        stale: the supervisor does not answer, so nobody knows whether what ran still runs.
+    """
+    if stale and row["status"] == "in_progress":
+        return "stale"
     word = row["word"]
     if word.endswith("…"):
         return "changing"
@@ -150,37 +159,30 @@ def job_state(row: JobRow) -> str:
     return state_of(row["status"])
 
 
-def job_word(row: JobRow, age_s: float = 0.0) -> str:
+def job_word(row: JobRow, age_s: float = 0.0, *, stale: bool = False) -> str:
     """The word for a job's state; a retry says when.
 
     Args:
         age_s: seconds since the row was read, which a countdown has lost since.
+        stale: as of `job_state`; nothing is tried again then either.
     """
+    if stale and row["status"] == "in_progress":
+        return "running?"
     wait = row["retry_in_s"]
-    if row["word"] == "retry" and wait is not None:
+    if row["word"] == "retry" and wait is not None and not stale:
         return f"retry {short_duration(max(0.0, wait - age_s))}"
     if row["word"] == "in_progress":
         return "running"
     return row["word"]
 
 
-# What an event of the history is shown as.
-EVENT_STATES = {
-    "create": "pending",
-    "create_held": "held",
-    "claim": "running",
-    "pause": "paused",
-    "resume": "pending",
-    "cancel": "cancelled",
-    "retry": "retry",
-    "restart": "retry",
-    "complete": "done",
-    "published": "done",
-    "fail_retryable": "retry",
-    "fail_final": "failed",
-    "worker_lost": "failed",
-    "release": "pending",
-    "autorestart": "retry",
-    "delete": "cancelled",
-    "deleted": "cancelled",
-}
+def quality_look(rendition: RenditionView, job: str, *, stale: bool = False) -> tuple[str, str]:
+    """State and word of a quality of a job with this status; what is unfinished stands as its job does."""
+    status = rendition["status"]
+    if status == "in_progress" and stale:
+        return "stale", "running?"
+    if status == "pending" and job in ("paused", "cancelled"):
+        return job, job
+    if status == "pending" and job == "failed":
+        return "skipped", "not made"
+    return state_of(status), status_word(status)

@@ -144,7 +144,8 @@ def _theme(name: str, dark: bool, colors: dict[str, str], variables: dict[str, s
         "block-cursor-background": cursor,
         "block-cursor-foreground": variables["part-strong"],
         "block-cursor-text-style": "none",
-        "input-selection-background": cursor,
+        "input-selection-background": _mix(background, colors["primary"], 0.5),
+        "input-selection-foreground": variables["part-strong"],
     }
     theme = Theme(name=name, dark=dark, variables=variables, primary=colors["primary"])
     for key in COLORS:
@@ -163,17 +164,22 @@ def _fallback() -> Theme:
 
 
 class Palette:
-    """Rich styles by role, taken from one theme."""
+    """Rich styles by role, taken from one theme.
 
-    def __init__(self, theme: Theme) -> None:
-        def ink(color: str, *, bold: bool = False) -> Style:
+    Args:
+        faded: without colours and contrast, for what may be true no more. Backgrounds stay.
+    """
+
+    def __init__(self, theme: Theme, *, faded: bool = False) -> None:
+        def ink(color: str, *, bold: bool = False, fades: bool = True) -> Style:
+            if faded and fades:
+                color, bold = part("dim" if color in (theme.foreground, part("strong")) else "faint"), False
             return Style(color=Color.parse(color).rich_color, bold=bold)
 
         def paper(color: str, text: str | None = None) -> Style:
+            text = part("dim") if faded else text or theme.foreground or "#d0d0d0"
             return Style(
-                bgcolor=Color.parse(color).rich_color,
-                color=Color.parse(text or theme.foreground or "#d0d0d0").rich_color,
-                bold=False,
+                bgcolor=Color.parse(color).rich_color, color=Color.parse(text).rich_color, bold=False
             )
 
         def part(key: str) -> str:
@@ -189,8 +195,8 @@ class Palette:
         self.strong = ink(part("strong"), bold=True)
         self.dim = ink(part("dim"))
         self.faint = ink(part("faint"))
-        self.rule = ink(part("rule"))
-        self.track = ink(part("track"))
+        self.rule = ink(part("rule"), fades=False)
+        self.track = ink(part("track"), fades=False)
         self.accent = ink(theme.primary)
         self.mark = ink(part("mark"), bold=True)
         self.key = ink(part("key"))
@@ -198,3 +204,4 @@ class Palette:
         self.warning = ink(theme.warning or "#d7af5f")
         self.error = ink(theme.error or "#ff5f5f")
         self.states = {key: ink(theme.variables[f"state-{key}"]) for key in STATES}
+        self.states["stale"] = self.dim

@@ -11,6 +11,7 @@ from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Static
 
+from tqstudio.errors import TqError
 from tqstudio.ui.actions import View
 from tqstudio.ui.studio import Studio
 from tqstudio.ui.target import Target
@@ -100,6 +101,9 @@ class StudioScreen(Screen[None]):
 
     def toast(self, text: str, *, problem: bool = False) -> None:
         self.studio_app.toast(text, problem=problem)
+
+    def complain(self, error: TqError) -> None:
+        self.studio_app.complain(error)
 
     def find(self, id: str) -> Widget:
         return self.query_one(f"#{id}")

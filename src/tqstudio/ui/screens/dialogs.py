@@ -1,10 +1,8 @@
-"""Questions: whether to lose work, which qualities, what to add, which priority."""
+"""Questions: whether to lose work, which qualities, which priority."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from rich.text import Text
@@ -13,12 +11,14 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.screen import ModalScreen
-from textual.suggester import Suggester
 from textual.widgets import Button, Input, Label
 
 from tqstudio.ui.format import plain
 from tqstudio.ui.symbols import Glyphs
 from tqstudio.ui.widgets.tick import Tick
+
+MIN_PRIORITY, MAX_PRIORITY = -1000, 1000
+"""What the supervisor accepts."""
 
 
 class Confirm(ModalScreen[bool]):
@@ -83,6 +83,7 @@ class ChooseQualities(ModalScreen[list[str] | None]):
             )
             for name in self._names:
                 yield Tick(name, self._glyphs, value=True, name=name)
+            yield Problem()
             yield Label(Text("space chooses · a all or none · enter starts · esc back"), classes="hint")
 
     def action_all(self) -> None:
@@ -96,7 +97,7 @@ class ChooseQualities(ModalScreen[list[str] | None]):
         if chosen:
             self.dismiss(chosen)
         else:
-            self.app.notify("choose at least one quality, or esc to go back", markup=False)
+            self.query_one(Problem).say("choose at least one quality, or esc to go back")
 
 
 class AskPriority(ModalScreen[int | None]):
@@ -112,89 +113,35 @@ class AskPriority(ModalScreen[int | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
             yield Label(Text(plain(self._title)), classes="title")
-            yield Label(Text("Higher is worked on first; -1000 to 1000."), classes="sentence")
-            yield Input(str(self._value), type="integer", compact=True)
+            sentence = f"Higher is worked on first; {MIN_PRIORITY} to {MAX_PRIORITY}."
+            yield Label(Text(sentence), classes="sentence")
+            yield Input(str(self._value), compact=True)
+            yield Problem()
             yield Label(Text("enter sets it · esc back"), classes="hint")
 
     @on(Input.Submitted)
     def _submitted(self, event: Input.Submitted) -> None:
         event.stop()
+        said = event.value.strip()
         try:
-            value = int(event.value)
+            value = int(said)
         except ValueError:
+            self.query_one(Problem).say(f"{said!r} is no whole number" if said else "type a whole number")
             return
-        self.dismiss(max(-1000, min(1000, value)))
+        if MIN_PRIORITY <= value <= MAX_PRIORITY:
+            self.dismiss(value)
+        else:
+            way = f"at most {MAX_PRIORITY}" if value > 0 else f"at least {MIN_PRIORITY}"
+            self.query_one(Problem).say(f"{value} is not possible: {way}")
 
 
-@dataclass(frozen=True, slots=True)
-class PathAnswer:
-    path: str
-    profile: str | None
-    hold: bool = False
+class Problem(Label):
+    """What is wrong with what was typed; takes no room while nothing is."""
 
-    @property
-    def is_folder(self) -> bool:
-        return os.path.isdir(self.path)
+    DEFAULT_CSS = """
+    Problem { display: none; color: $error; margin-top: 1; }
+    """
 
-
-class AskPath(ModalScreen[PathAnswer | None]):
-    """A file or folder on this machine, completed from the disk with the right arrow key."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "back", id="path.back")]
-
-    def __init__(self, title: str, sentence: str, glyphs: Glyphs, *, can_hold: bool = False) -> None:
-        super().__init__()
-        self._glyphs = glyphs
-        self._title = title
-        self._sentence = sentence
-        self._can_hold = can_hold
-
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="dialog wide"):
-            yield Label(Text(self._title), classes="title")
-            yield Label(Text(self._sentence), classes="sentence")
-            yield Label(Text("path"), classes="field")
-            start = os.path.join(os.getcwd(), "")
-            yield Input(start, id="path", compact=True, suggester=_PathSuggester(), select_on_focus=False)
-            yield Label(Text("profile"), classes="field")
-            yield Input(id="profile", placeholder="the default one", compact=True)
-            if self._can_hold:
-                yield Label()
-                yield Tick("hold it: wait until it is resumed", self._glyphs, value=False, id="hold")
-            yield Label(Text("→ completes · tab next field · enter does it · esc back"), classes="hint")
-
-    @on(Input.Submitted)
-    def _submitted(self, event: Input.Submitted) -> None:
-        event.stop()
-        path = self.query_one("#path", Input).value.strip()
-        profile = self.query_one("#profile", Input).value.strip() or None
-        hold = self.query_one("#hold", Tick).value if self._can_hold else False
-        if path:
-            self.dismiss(PathAnswer(os.path.abspath(os.path.expanduser(path)), profile, hold))
-
-
-class _PathSuggester(Suggester):
-    """The first name on disk that begins like what is typed."""
-
-    def __init__(self) -> None:
-        super().__init__(use_cache=False, case_sensitive=True)
-
-    async def get_suggestion(self, value: str) -> str | None:
-        return self._first(value)
-
-    @staticmethod
-    def _first(value: str) -> str | None:
-        folder, start = os.path.split(os.path.expanduser(value))
-        try:
-            with os.scandir(folder or ".") as entries:
-                found = sorted(
-                    (entry.name, entry.is_dir())
-                    for entry in entries
-                    if entry.name.startswith(start) and (start or not entry.name.startswith("."))
-                )
-        except OSError:
-            return None
-        if not found or not start:
-            return None
-        name, is_folder = found[0]
-        return value[: len(value) - len(start)] + name + ("/" if is_folder else "")
+    def say(self, text: str) -> None:
+        self.update(Text(plain(text)))
+        self.display = bool(text)

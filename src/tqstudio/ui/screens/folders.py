@@ -10,10 +10,12 @@ from textual.strip import Strip
 
 from tqstudio import client as calls
 from tqstudio import sources
-from tqstudio.errors import TqError
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.ui import format as fmt
 from tqstudio.ui.actions import View, bindings_of
 from tqstudio.ui.line import fit_name, width_of
-from tqstudio.ui.screens.dialogs import AskPath, Confirm, PathAnswer
+from tqstudio.ui.screens.ask_path import AskPath, PathAnswer
+from tqstudio.ui.screens.dialogs import Confirm
 from tqstudio.ui.screens.list_screen import Facts, ListScreen
 from tqstudio.ui.widgets.row_list import RowList
 
@@ -93,7 +95,6 @@ class FolderList(RowList):
 class FoldersScreen(ListScreen):
     VIEW: ClassVar[View] = "folders"
     BINDINGS = bindings_of("folders")
-    _asked = False
 
     def make_list(self) -> FolderList:
         self.folders = FolderList(self)
@@ -105,27 +106,14 @@ class FoldersScreen(ListScreen):
 
     def on_screen_resume(self) -> None:
         super().on_screen_resume()
-        self.studio_app.start(self._reread())
+        self._reread()
 
-    def paint(self) -> None:
-        super().paint()
-        if self.studio.model.folders is None and self.studio.model.up and not self._asked:
-            self._asked = True
-            self.studio_app.start(self._reread())
-
-    async def _reread(self) -> None:
-        if not self.is_current or not self.studio.model.up:
-            return
-        try:
-            answer = await self.studio.feed.send(calls.folders())
-        except TqError:
-            # The line under the header tells it.
-            return
-        self.studio.model.folders = answer["folders"]
-        self.paint()
+    def _reread(self) -> None:
+        if self.is_current:
+            self.studio.feed.read_folders_soon()
 
     def says(self) -> tuple[str, str]:
-        return self.filter_text, f"{self.folders.count()} folders"
+        return self.filter_text, fmt.counted(self.folders.count(), "folder")
 
     def selected(self) -> FolderView | None:
         self.folders.settle()
@@ -155,27 +143,31 @@ class FoldersScreen(ListScreen):
         await self.studio_app.do_view_queue("")
 
     async def do_folder_add(self, _: str) -> None:
-        def answered(answer: PathAnswer | None) -> None:
-            if answer is not None:
-                self.studio_app.start(self._add(answer))
-
-        sentence = "Videos dropped into it are transcoded."
-        self.app.push_screen(AskPath("Watch a folder", sentence, self.studio.glyphs), answered)
+        sentence = "Videos that are put into it are transcoded."
+        self.app.push_screen(AskPath(self.studio, "Watch a folder", sentence, self._add))
 
     async def _add(self, answer: PathAnswer) -> None:
+        """Watch a folder.
+
+        Raises:
+            TqError: it cannot be.
+        """
         path = os.fsencode(answer.path)
         if not answer.is_folder:
-            self.toast(f"{sources.display(path)} is no folder on this machine", problem=True)
-            return
-        await self.studio.feed.send(calls.add_folder(sources.encode(path), profile=answer.profile))
+            what = f"{sources.display(path)} is no folder on this machine"
+            raise TqError(ErrorCode.SOURCE_MISSING, what, "type the path of a folder that exists")
+        output = sources.encode(answer.output) if answer.output else None
+        await self.studio.feed.send(
+            calls.add_folder(sources.encode(path), profile=answer.profile, output_b64=output)
+        )
         self.toast(f"{sources.display(path)} is watched")
-        await self._reread()
+        self.studio.feed.read_folders_soon()
 
     async def do_folder_switch(self, _: str) -> None:
         folder = self.selected()
         if folder is not None:
             await self.studio.feed.send(calls.edit_folder(folder["id"], enabled=not folder["enabled"]))
-            await self._reread()
+            self.studio.feed.read_folders_soon()
 
     async def do_folder_remove(self, _: str) -> None:
         folder = self.selected()
@@ -196,4 +188,4 @@ class FoldersScreen(ListScreen):
 
     async def _remove(self, folder: int) -> None:
         await self.studio.feed.send(calls.remove_folder(folder))
-        await self._reread()
+        self.studio.feed.read_folders_soon()

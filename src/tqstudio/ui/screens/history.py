@@ -9,13 +9,19 @@ from textual.strip import Strip
 
 from tqstudio.ui import format as fmt
 from tqstudio.ui.actions import View, bindings_of
+from tqstudio.ui.line import fit, fit_name
 from tqstudio.ui.screens.job import JobScreen
 from tqstudio.ui.screens.list_screen import Facts, ListScreen
-from tqstudio.ui.symbols import EVENT_STATES, state_of
+from tqstudio.ui.sentences import actor_words, event_remark, event_sentence, event_state, status_word
 from tqstudio.ui.widgets.row_list import RowList
 
 if TYPE_CHECKING:
     from tqstudio.schemas import EventView
+
+
+WIDE = 100
+"""From this width the name of the job's video is shown too."""
+WHAT_CELLS, NAME_CELLS = 29, 26
 
 
 class EventList(RowList):
@@ -49,30 +55,28 @@ class EventList(RowList):
 
     def head(self, width: int) -> Strip:
         line, faint = self.start(width).gap(2), self.studio.palette.faint
-        line.cell("when", 13, faint).cell("job", 6, faint, right=True).gap(2)
-        line.cell("what", 18, faint)
-        if width >= 76:
-            line.cell("now", 14, faint)
-        return line.cell("worker", 8, faint).gap().add("remark", faint).strip()
+        line.cell("when", 12, faint).cell("job", 5, faint, right=True).gap(2)
+        line.cell("what", WHAT_CELLS, faint).gap()
+        return line.add("video" if width >= WIDE else "", faint).strip()
 
     def row(self, at: int, width: int, *, selected: bool) -> Strip:
         palette, glyphs = self.studio.palette, self.studio.glyphs
         event = self.events[at]
         line = self.start(width, palette.cursor if selected else palette.base)
         line.add(glyphs.cursor if selected else " ", palette.accent).gap()
-        line.cell(fmt.moment(event["at"], self.studio.model.now()), 13, palette.dim)
+        line.cell(fmt.moment(event["at"], self.studio.model.now()), 12, palette.dim)
         job = str(event["job"]) if event["job"] is not None else ""
-        line.cell(job, 6, palette.dim, right=True).gap(2)
-        key = EVENT_STATES.get(event["trigger"], "pending")
-        line.cell(f"{glyphs.states[key]} {event['trigger'].replace('_', ' ')}", 18, palette.states[key])
-        if width >= 76:
-            target = event["target"]
-            state = state_of(target or "")
-            word = "running" if target == "in_progress" else target or ""
-            line.cell(f"{glyphs.arrow} {word}" if target else "", 14, palette.states[state])
-        line.cell(event["worker"] or "", 8, palette.dim).gap()
-        remark = " ".join(filter(None, (event["code"], fmt.plain(event["detail"] or ""))))
-        return line.add(remark, palette.text).strip()
+        line.cell(job, 5, palette.dim, right=True).gap(2)
+        state = event_state(event)
+        what = f"{glyphs.states[state]} {event_sentence(event)}"
+        line.cell(what, WHAT_CELLS, palette.states[state]).gap()
+        if width >= WIDE:
+            # Which video it was tells more than a number, where there is room for both.
+            row = self.studio.model.job(event["job"])
+            name = fit_name(row["name"], NAME_CELLS, glyphs.ellipsis) if row else ""
+            line.cell(name, NAME_CELLS, palette.text).gap(2)
+        remark = fmt.plain(event_remark(event))
+        return line.add(fit(remark, line.room - 1, glyphs.ellipsis), palette.dim).strip()
 
 
 class HistoryScreen(ListScreen):
@@ -85,13 +89,12 @@ class HistoryScreen(ListScreen):
 
     def shows(self, event: EventView) -> bool:
         job = str(event["job"]) if event["job"] is not None else ""
-        return self.matches(
-            job, event["trigger"], event["target"], event["worker"], event["code"], event["detail"]
-        )
+        said = event_sentence(event), event_remark(event)
+        return self.matches(job, event["trigger"], status_word(event["target"] or ""), event["worker"], *said)
 
     def says(self) -> tuple[str, str]:
         following = "following · " if self.events.follow else ""
-        return self.filter_text, f"{following}{fmt.number(self.events.count())} events"
+        return self.filter_text, f"{following}{fmt.counted(self.events.count(), 'event')}"
 
     def selected(self) -> EventView | None:
         self.events.settle()
@@ -103,16 +106,14 @@ class HistoryScreen(ListScreen):
         if event is None:
             return "", []
         row = self.studio.model.job(event["job"])
-        moved = (
-            f"{event['source'] or 'new'} {self.studio.glyphs.arrow} {event['target']}"
-            if event["target"]
-            else ""
-        )
-        return f"event {event['seq']}", [
-            ("at", event["at"]),
+        arrow = self.studio.glyphs.arrow
+        before = status_word(event["source"]) if event["source"] else "new"
+        moved = f"{before} {arrow} {status_word(event['target'])}" if event["target"] else ""
+        return event_sentence(event), [
+            ("at", fmt.full_moment(event["at"], self.studio.model.now())),
             ("job", f"{event['job']} {row['name'] if row else ''}" if event["job"] is not None else ""),
             ("status", moved),
-            ("by", event["actor"]),
+            ("by", actor_words(event)),
             ("code", event["code"] or ""),
             ("remark", event["detail"] or ""),
         ]

@@ -38,6 +38,7 @@ class JobScreen(JobActions):
     def __init__(self, studio: Studio, job: int) -> None:
         super().__init__(studio)
         self.job = job
+        self._chosen: int | None = None
         self._problem = ""
 
     def body(self) -> ComposeResult:
@@ -95,7 +96,8 @@ class JobScreen(JobActions):
         detail = self.detail
         if detail is None:
             return [[self._waiting]]
-        left = (parts.state, parts.qualities, parts.steps, parts.attempts)
+        attempts = partial(parts.attempts, chosen=self.attempt_meant())
+        left: tuple[Part, ...] = (parts.state, parts.qualities, parts.steps, attempts)
         right = (parts.facts, parts.generation, parts.events)
         bind = partial(self._bound, detail)
         if two:
@@ -109,7 +111,28 @@ class JobScreen(JobActions):
         text = self._problem or "reading…"
         return [self.document.start(width).gap(2).add(text, self.studio.palette.dim).strip()]
 
+    def attempt_meant(self) -> int | None:
+        """The attempt that was chosen with tab, else the newest; None before there is any."""
+        numbers = self._numbers()
+        return self._chosen if self._chosen in numbers else max(numbers, default=None)
+
+    def _numbers(self) -> list[int]:
+        return [attempt["number"] for attempt in self.detail["attempts_log"]] if self.detail else []
+
+    async def do_next_attempt(self, _: str) -> None:
+        """Choose the attempt before; after the first one, the newest."""
+        numbers, chosen = self._numbers(), self.attempt_meant()
+        if len(numbers) < 2 or chosen is None:
+            self.toast("there is but one attempt" if numbers else "no attempt was made yet")
+            return
+        self._chosen = max((number for number in numbers if number < chosen), default=max(numbers))
+        self.paint()
+
     async def do_copy(self, _: str) -> None:
+        made = self.detail["video_view"]["generation"] if self.detail else None
+        if self.detail and self.detail["status"] == "done" and made is not None:
+            self.copy(made["master"], "path of the playlist")
+            return
         attempt = parts.newest_attempt(self.detail) if self.detail else None
         if attempt is None or not attempt["argv"]:
             self.toast("no command has run yet")

@@ -10,6 +10,7 @@ from tqstudio import client as calls
 from tqstudio.errors import TqError
 from tqstudio.lifecycle import Control, JobStatus, Operation
 from tqstudio.ui.actions import BY_NAME, operation_for
+from tqstudio.ui.format import counted
 from tqstudio.ui.screens.base import StudioScreen
 from tqstudio.ui.target import CONTROL_OF_WORD, Target, refusal
 
@@ -104,20 +105,26 @@ class JobActions(StudioScreen):
         else:
             answered([])
 
-    async def do_log(self, _: str) -> None:
+    async def do_log(self, attempt: str) -> None:
+        """Open a log: of the attempt that was clicked, else of the one that this screen means."""
         from tqstudio.ui.screens.text import TextScreen
 
         row = self.current()
         if row is None:
             self.toast("no job is selected")
             return
-        job = row["id"]
+        job, number = row["id"], int(attempt) if attempt else self.attempt_meant()
 
         async def read() -> tuple[str, str]:
-            answer = await self.studio.feed.send(calls.job_log(job))
+            answer = await self.studio.feed.send(calls.job_log(job, number))
             return answer["text"], answer["path"] or ""
 
-        self.app.push_screen(TextScreen(self.studio, f"log of job {job}", read, follow=True, wrapped=True))
+        which = f" of job {job}" if number is None else f" of job {job}, attempt {number}"
+        self.app.push_screen(TextScreen(self.studio, f"log{which}", read, follow=True, wrapped=True))
+
+    def attempt_meant(self) -> int | None:
+        """The attempt whose log `l` opens; None for the newest."""
+        return None
 
     async def do_command(self, _: str) -> None:
         from tqstudio.ui.screens.text import TextScreen
@@ -140,7 +147,8 @@ class JobActions(StudioScreen):
         self.app.push_screen(TextScreen(self.studio, f"commands of job {job}", read, wrapped=True))
 
     async def do_facts(self, _: str) -> None:
-        from tqstudio.ui.screens.text import TextScreen, facts_text
+        from tqstudio.ui.screens.facts import NAME_CELLS, facts_text
+        from tqstudio.ui.screens.text import TextScreen
 
         row = self.current()
         if row is None:
@@ -152,7 +160,7 @@ class JobActions(StudioScreen):
             detail = await self.studio.feed.send(calls.job(job))
             return facts_text(detail["video_view"]), detail["video_view"]["path"]
 
-        self.app.push_screen(TextScreen(self.studio, f"source of job {job}", read))
+        self.app.push_screen(TextScreen(self.studio, f"source of job {job}", read, name_cells=NAME_CELLS))
 
     # The way of every operation: decide here, ask when work would be lost, send, say what was refused.
 
@@ -198,7 +206,7 @@ class JobActions(StudioScreen):
         try:
             answer = await self.studio.feed.send(calls.act(operation.value, ids, **more))
         except TqError as error:
-            self.toast(f"{error.message} – {error.hint}", problem=True)
+            self.complain(error)
             return
         results: list[ActionResult] = answer["results"]
         for result in results:
@@ -218,7 +226,7 @@ class JobActions(StudioScreen):
             self.toast(f"new job {', '.join(map(str, made[:5]))}{' …' if len(made) > 5 else ''}")
         elif done and (len(ids) > 1 or operation is Operation.DELETE):
             undo = "; U brings back" if operation is Operation.DELETE else ""
-            self.toast(f"{operation.value}: {done} job{'s' if done > 1 else ''}{undo}")
+            self.toast(f"{operation.value}: {counted(done, 'job')}{undo}")
         self.studio.feed.refresh_soon()
         self.paint()
 
@@ -244,7 +252,7 @@ def _has_work(target: Target) -> bool:
 def _named(targets: Sequence[Target]) -> str:
     if len(targets) == 1:
         return f"job {targets[0].id}, {targets[0].name}"
-    return f"{len(targets)} jobs"
+    return counted(len(targets), "job")
 
 
 def _question(operation: Operation, targets: Sequence[Target]) -> Confirm:
@@ -258,12 +266,13 @@ def _question(operation: Operation, targets: Sequence[Target]) -> Confirm:
         f"Lost: the segment in flight {each}(a few seconds of work)." if running else "Nothing is lost now."
     )
     if operation is Operation.CANCEL:
-        stays = f"{segments} finished segment{'s' if segments != 1 else ''} stay for a later retry."
+        verb = "stays" if segments == 1 else "stay"
+        stays = f"{counted(segments, 'finished segment')} {verb} for a later retry."
         return Confirm(
             f"Cancel {_named(targets)}?",
             [lost, stays],
             keep="Keep it running" if running else "Keep it",
-            go="Cancel the job" if len(targets) == 1 else f"Cancel {len(targets)} jobs",
+            go="Cancel the job" if len(targets) == 1 else f"Cancel {_named(targets)}",
         )
     return Confirm(
         f"Restart {_named(targets)}?",

@@ -5,28 +5,45 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any
 
+from rich.style import Style
 from textual.strip import Strip
 
+from tqstudio import units
 from tqstudio.lifecycle import Step
 from tqstudio.ui import format as fmt
-from tqstudio.ui.line import fit, wrap
-from tqstudio.ui.symbols import EVENT_STATES, job_state, job_word, state_of
+from tqstudio.ui.line import fit, width_of, wrap
+from tqstudio.ui.progress import job_percent, quality_percent
+from tqstudio.ui.sentences import (
+    attempt_words,
+    event_remark,
+    event_sentence,
+    event_state,
+    kind_words,
+    standing,
+    status_word,
+)
+from tqstudio.ui.symbols import job_state, job_word, quality_look
 from tqstudio.ui.widgets.bars import add_segments
-from tqstudio.ui.widgets.job_pane import quality_word
+from tqstudio.ui.widgets.line_view import link
 
 if TYPE_CHECKING:
     from tqstudio.schemas import AttemptView, JobDetail
+    from tqstudio.ui.symbols import Glyphs
+    from tqstudio.ui.theme import Palette
     from tqstudio.ui.widgets.document import Document
 
-OUTCOME_STATES = {
-    "running": "running",
-    "done": "done",
-    "failed": "failed",
-    "lost": "failed",
-    "paused": "paused",
-    "cancelled": "cancelled",
-    "released": "pending",
+OUTCOMES = {
+    "running": ("running", "running"),
+    "done": ("done", "done"),
+    "failed": ("failed", "failed"),
+    "lost": ("failed", "worker died"),
+    "paused": ("paused", "paused"),
+    "cancelled": ("cancelled", "cancelled"),
+    "released": ("pending", "handed back"),
 }
+"""State and words of an attempt's outcome."""
+ERROR_LINES = 2
+"""Of an attempt's error; its log holds all of it."""
 MAX_EVENTS = 30
 COMMAND_LINES = 2
 
@@ -36,45 +53,58 @@ def newest_attempt(job: JobDetail) -> AttemptView | None:
 
 
 def state(doc: Document, job: JobDetail, width: int) -> list[Strip]:
-    palette, glyphs = doc.studio.palette, doc.studio.glyphs
-    key = job_state(job)
-    line = doc.start(width).gap().add(f"{glyphs.states[key]} {job_word(job)}", palette.states[key]).gap(2)
-    about = [f"{job['kind']}", f"profile {job['profile']}", f"priority {job['priority']}"]
+    palette, glyphs, stale = doc.studio.palette, doc.studio.glyphs, doc.studio.model.stale
+    key = job_state(job, stale=stale)
+    word = job_word(job, stale=stale)
+    line = doc.start(width).gap().add(f"{glyphs.states[key]} {word}", palette.states[key]).gap(2)
+    if job["renditions"]:
+        line.add(fmt.percent(job_percent(job)), palette.strong).gap(2)
+    about = [kind_words(job), f"profile {job['profile']}", f"priority {job['priority']}", attempt_words(job)]
     if job["status"] == "in_progress":
-        about = [(job["step"] or "starting").replace("_", " "), job["worker"] or "", fmt.speed(job["speed"])]
-        about += [f"{fmt.clock_duration(job['eta_s'])} left" if job["eta_s"] is not None else ""]
+        step = (job["step"] or "starting").replace("_", " ")
+        about = [step, attempt_words(job), job["worker"] or ""]
+        if not stale:
+            about += [fmt.speed(job["speed"])]
+            about += [f"{fmt.clock_duration(job['eta_s'])} left" if job["eta_s"] is not None else ""]
     line.add(", ".join(part for part in about if part), palette.text)
     lines = [line.strip()]
-    error = job["error"]
-    if error:
-        text = wrap(fmt.plain(f"{error['code']}: {error['message']}"), width - 4)
-        hint = wrap(fmt.plain(f"{glyphs.arrow} {error['hint']}"), width - 4)
-        log = wrap(f"log: {error['log']}", width - 4) if error["log"] else []
-        lines += [doc.start(width).gap(2).add(part, palette.error).strip() for part in text]
-        lines += [doc.start(width).gap(2).add(part, palette.text).strip() for part in hint]
-        lines += [doc.start(width).gap(2).add(part, palette.dim).strip() for part in log]
+    for text, style in (*_error(job, glyphs.arrow, palette), (standing(job), palette.text)):
+        lines += [doc.start(width).gap(2).add(part, style).strip() for part in wrap(text, width - 4)]
     return [*lines, doc.blank(width)]
 
 
+def _error(job: JobDetail, arrow: str, palette: Palette) -> list[tuple[str, Style]]:
+    """Code and sentence, what to do, and where the log is."""
+    error = job["error"]
+    if not error or job["status"] in ("in_progress", "done"):
+        return []
+    log = f"l opens the log: {error['log']}" if error["log"] else ""
+    return [
+        (fmt.plain(f"{error['code']}: {error['message']}"), palette.error),
+        (fmt.plain(f"{arrow} {error['hint']}"), palette.text),
+        (log, palette.dim),
+    ]
+
+
 def qualities(doc: Document, job: JobDetail, width: int) -> list[Strip]:
-    palette, glyphs = doc.studio.palette, doc.studio.glyphs
+    palette, glyphs, stale = doc.studio.palette, doc.studio.glyphs, doc.studio.model.stale
     attempt = newest_attempt(job)
-    kept = attempt["resumed_from"] or 0 if attempt and len(job["attempts_log"]) > 1 else 0
-    lines = [doc.heading("Qualities", width, _legend(doc, kept))]
+    kept = attempt["resumed_from"] or 0 if attempt else 0
+    lines = [doc.heading("Qualities", width, _legend(job, kept, glyphs))]
     for rendition in sorted(job["renditions"], key=lambda each: each["status"] == "skipped"):
-        key = state_of(rendition["status"])
+        key, word = quality_look(rendition, job["status"], stale=stale)
         line = doc.start(width).cell(rendition["name"], 8, palette.strong, right=True).gap(2)
-        word = f"{glyphs.states[key]} {quality_word(rendition)}"
         remark = fmt.plain(rendition["error"] or rendition["reason"] or "")
-        if key == "skipped":
-            lines.append(line.add(f"{word}: {remark}".rstrip(": "), palette.states[key]).strip())
+        if rendition["status"] == "skipped":
+            text = f"{glyphs.states[key]} {word}: {remark}".rstrip(": ")
+            lines.append(line.add(text, palette.states[key]).strip())
             continue
         total = rendition["segments_total"]
         pixels = f"{rendition['width']}×{rendition['height']}" if rendition["width"] else ""
-        line.cell(word, 11, palette.states[key])
-        line.cell(fmt.percent(rendition["progress"]), 5, right=True).gap(2)
+        line.cell(f"{glyphs.states[key]} {word}", 12, palette.states[key])
+        line.cell(fmt.percent(quality_percent(rendition)), 5, right=True).gap(2)
         line.cell(f"{rendition['segments_done']}/{total} seg" if total else "", 13, palette.dim)
-        if rendition["status"] == "in_progress":
+        if key == "running":
             line.cell(fmt.speed(rendition["speed"]), 7, palette.dim)
             line.cell(fmt.clock_duration(rendition["eta_s"]), 7, palette.dim)
         for part in (pixels, rendition["encoder"] or ""):
@@ -83,7 +113,7 @@ def qualities(doc: Document, job: JobDetail, width: int) -> list[Strip]:
         lines.append(line.strip())
         if total:
             strip = doc.start(width).gap(10)
-            add_segments(strip, rendition, strip.room - 2, glyphs, palette, resumed_from=kept)
+            add_segments(strip, rendition, strip.room - 2, glyphs, palette, resumed_from=kept, state=key)
             lines.append(strip.strip())
         if remark:
             style = palette.error if key == "failed" else palette.warning
@@ -94,16 +124,24 @@ def qualities(doc: Document, job: JobDetail, width: int) -> list[Strip]:
     return [*lines, doc.blank(width)]
 
 
-def _legend(doc: Document, kept: int) -> str:
-    glyphs = doc.studio.glyphs
-    return f"{glyphs.kept} kept from before" if kept else ""
+def _legend(job: JobDetail, kept: int, glyphs: Glyphs) -> str:
+    """The signs of the segment strips, as far as they occur."""
+    if not any(each["segments_total"] for each in job["renditions"]):
+        return ""
+    signs = [f"{glyphs.full} made", f"{glyphs.kept} kept from before" if kept else ""]
+    if job["status"] == "in_progress":
+        signs.append(f"{glyphs.states['running']} now")
+    if job["status"] != "done":
+        signs.append(f"{glyphs.states['pending']} missing")
+    return "  ".join(filter(None, signs))
 
 
 def steps(doc: Document, job: JobDetail, width: int) -> list[Strip]:
     palette, glyphs = doc.studio.palette, doc.studio.glyphs
     attempt = newest_attempt(job)
     took = attempt["steps"] if attempt else {}
-    current = job["step"] if job["status"] == "in_progress" else None
+    moving = job["status"] == "in_progress" and not doc.studio.model.stale
+    current = job["step"] if moving else None
     lines = [doc.heading("Steps", width)]
     line = doc.start(width).gap(2)
     for step in Step:
@@ -117,32 +155,62 @@ def steps(doc: Document, job: JobDetail, width: int) -> list[Strip]:
         seconds = took.get(step.value)
         word = step.value.replace("_", " ")
         text = f"{glyphs.states[key]} {word}" + (f" {fmt.step_duration(seconds)}" if seconds else "")
-        if line.room < len(text) + 4:
+        if line.room < len(text) + 1:
             lines.append(line.strip())
             line = doc.start(width).gap(2)
-        line.add(text, palette.states[key]).gap(3)
+        line.add(text, palette.states[key]).gap(2)
     return [*lines, line.strip(), doc.blank(width)]
 
 
-def attempts(doc: Document, job: JobDetail, width: int) -> list[Strip]:
-    palette, glyphs, now = doc.studio.palette, doc.studio.glyphs, doc.studio.model.now()
-    used = f"{job['attempts']} of {job['max_attempts']} used"
-    if job["crashes"]:
-        used += f", {job['crashes']} of {job['max_crashes']} crashes"
-    lines = [doc.heading("Attempts", width, used)]
+def attempts(doc: Document, job: JobDetail, width: int, *, chosen: int | None) -> list[Strip]:
+    """One row per attempt, newest first; the log of the chosen one is opened by `l`."""
+    palette, glyphs = doc.studio.palette, doc.studio.glyphs
+    counts = f"{job['attempts']} of {job['max_attempts']} failed"
+    counts += f", {job['crashes']} of {job['max_crashes']} crashed" if job["crashes"] else ""
+    keys = f"tab chooses, l log {glyphs.bullet} " if len(job["attempts_log"]) > 1 else ""
+    lines = [doc.heading("Attempts", width, f"{keys}{counts}")]
     for attempt in sorted(job["attempts_log"], key=lambda attempt: -attempt["number"]):
-        key = OUTCOME_STATES.get(attempt["outcome"], "pending")
-        line = doc.start(width).cell(str(attempt["number"]), 4, palette.dim, right=True).gap(2)
-        line.cell(f"{glyphs.states[key]} {attempt['outcome']}", 12, palette.states[key])
-        line.cell(attempt["worker"], 8, palette.text).gap()
-        line.cell(fmt.moment(attempt["started_at"], now), 12, palette.dim)
-        from_segment = attempt["resumed_from"]
-        more = [attempt["error_code"] or "", f"from segment {from_segment}" if from_segment else ""]
-        line.add(", ".join(part for part in more if part), palette.states[key])
+        click = link("log", str(attempt["number"]))
+        here = attempt["number"] == chosen and len(job["attempts_log"]) > 1
+        key, words = OUTCOMES.get(attempt["outcome"], ("pending", status_word(attempt["outcome"])))
+        if key == "running" and doc.studio.model.stale:
+            key, words = "stale", "running?"
+        line = doc.start(width).add(glyphs.cursor if here else " ", palette.accent)
+        line.cell(str(attempt["number"]), 3, (palette.strong if here else palette.dim) + click, right=True)
+        line.gap(2).cell(f"{glyphs.states[key]} {words}", 14, palette.states[key] + click)
+        line.cell(attempt["worker"], 8, palette.text + click)
+        for part in _attempt_numbers(attempt, doc):
+            if width_of(part) + 2 <= line.room:
+                line.add(f"{part}  ", palette.dim + click)
         lines.append(line.strip())
+        lines += _attempt_error(doc, attempt, width)
     if not job["attempts_log"]:
         lines.append(doc.start(width).gap(2).add("none yet", palette.faint).strip())
     return [*lines, doc.blank(width)]
+
+
+def _attempt_numbers(attempt: AttemptView, doc: Document) -> list[str]:
+    """How long it took, where it went on from, when it began; the least telling last."""
+    now = doc.studio.model.now()
+    began, ended = fmt.parse_time(attempt["started_at"]), fmt.parse_time(attempt["ended_at"])
+    if ended is None and doc.studio.model.stale:
+        ended = doc.studio.model.heard_at
+    took = ((ended or now) - began).total_seconds() if began else None
+    from_segment = attempt["resumed_from"]
+    return [
+        f"{fmt.clock_duration(took):>5}",
+        f"from segment {from_segment}" if from_segment else "from the start" if attempt["argv"] else "",
+        fmt.moment(attempt["started_at"], now),
+    ]
+
+
+def _attempt_error(doc: Document, attempt: AttemptView, width: int) -> list[Strip]:
+    said = ": ".join(filter(None, (attempt["error_code"], fmt.plain(attempt["error"] or ""))))
+    parts = wrap(said, width - 8)
+    if len(parts) > ERROR_LINES:
+        parts = [*parts[: ERROR_LINES - 1], fit(" ".join(parts[ERROR_LINES - 1 :]), width - 8)]
+    style = doc.studio.palette.dim
+    return [doc.start(width).gap(6).add(part, style).strip() for part in parts]
 
 
 def command(doc: Document, job: JobDetail, width: int) -> list[Strip]:
@@ -170,7 +238,7 @@ def facts(doc: Document, job: JobDetail, width: int) -> list[Strip]:
         ("format", fmt.source_size(source)),
         ("pixels", f"{source['width']}×{source['height']}" if source["width"] else ""),
         ("length", fmt.clock_duration(source["duration_s"])),
-        ("size", fmt.size(source["size"])),
+        ("size", units.size(source["size"])),
         *_streams(video["facts"] or {}),
         ("path", video["path"]),
         ("output", video["output_root"]),
@@ -214,14 +282,16 @@ def generation(doc: Document, job: JobDetail, width: int) -> list[Strip]:
     if made is None:
         return []
     when = fmt.moment(made["published_at"], doc.studio.model.now())
-    lines = [doc.heading("Playable", width, f"v{made['number']}, {when}")]
-    lines += doc.fact("master", made["master"], width)
+    copies = "y copies it, " if job["status"] == "done" else ""
+    lines = [doc.heading("Playable", width, f"{copies}v{made['number']}, {when}")]
+    lines += doc.fact("playlist", made["master"], width)
+    lines += doc.fact("play it", f"mpv {shlex.quote(made['master'])}", width)
     for rendition in made["renditions"]:
         line = doc.start(width).cell(rendition["name"], 14, palette.strong, right=True).gap(2)
         pixels = f"{rendition['width']}×{rendition['height']}" if rendition["width"] else rendition["kind"]
         line.cell(pixels, 11, palette.text)
         line.cell(fmt.bitrate(rendition["average_bps"]), 11, palette.dim, right=True).gap(2)
-        line.cell(fmt.size(rendition["size"]), 5, palette.dim, right=True).gap(2)
+        line.cell(units.size(rendition["size"]), 7, palette.dim, right=True).gap(2)
         lines.append(line.add(rendition["codecs"], palette.faint).strip())
     return [*lines, doc.blank(width)]
 
@@ -230,9 +300,9 @@ def events(doc: Document, job: JobDetail, width: int) -> list[Strip]:
     palette, glyphs, now = doc.studio.palette, doc.studio.glyphs, doc.studio.model.now()
     lines = [doc.heading("Events", width, "newest first")]
     for event in job["events"][:MAX_EVENTS]:
-        key = EVENT_STATES.get(event["trigger"], "pending")
+        key = event_state(event)
         line = doc.start(width).gap().cell(fmt.moment(event["at"], now), 12, palette.dim)
-        line.cell(f"{glyphs.states[key]} {event['trigger'].replace('_', ' ')}", 17, palette.states[key])
-        about = [event["worker"] or "", event["code"] or "", fmt.plain(event["detail"] or "")]
-        lines.append(line.add(" ".join(part for part in about if part), palette.text).strip())
+        line.add(f"{glyphs.states[key]} {event_sentence(event)}", palette.states[key]).gap(2)
+        remark = fmt.plain(event_remark(event))
+        lines.append(line.add(fit(remark, line.room - 1, glyphs.ellipsis), palette.dim).strip())
     return [*lines, doc.blank(width)]

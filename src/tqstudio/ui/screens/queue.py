@@ -8,6 +8,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.containers import Container
 
+from tqstudio import client as calls
 from tqstudio.errors import TqError
 from tqstudio.ui import format as fmt
 from tqstudio.ui.actions import View, bindings_of
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 BESIDE_WIDTH = 120
 """From this width the pane stands beside the list."""
+REST_S = 0.15
+"""A job on which the cursor stays for so long is looked at more closely."""
 
 
 class QueueScreen(QueueActions, JobActions):
@@ -37,6 +40,7 @@ class QueueScreen(QueueActions, JobActions):
         self.pane = JobPane(self.studio, self.current)
         self.filter_line = FilterLine()
         self.frozen = False
+        self._looked_up: int | None = None
         yield self.filter_line
         with Container(id="panes"):
             yield self.list
@@ -76,7 +80,7 @@ class QueueScreen(QueueActions, JobActions):
         everything = sum(status["jobs"].values()) if status else window.total
         complete = window.before is None and window.after is None
         shown = len(window) if complete else window.total
-        count = f"{fmt.number(shown)} jobs"
+        count = fmt.counted(shown, "job")
         if query.text and not complete:
             count = f"matching, of {fmt.number(everything)}"
         elif query.narrowed:
@@ -88,6 +92,25 @@ class QueueScreen(QueueActions, JobActions):
     def paint(self) -> None:
         self.list.sync()
         super().paint()
+        self._look_up()
+
+    def _look_up(self) -> None:
+        """Ask where the ladder of a done job is, once the cursor rests on it."""
+        row = self.current()
+        video = row["video"] if row and row["status"] == "done" else None
+        if video == self._looked_up or video in self.studio.model.generations:
+            return
+        self._looked_up = video
+        if video is not None:
+            self.set_timer(REST_S, lambda: self.studio_app.start(self._read_generation(video)))
+
+    async def _read_generation(self, video: int) -> None:
+        if self._looked_up != video or not self.studio.model.up:
+            return
+        self._looked_up = None
+        found = await self.studio.feed.send(calls.video(video))
+        self.studio.model.generations[video] = found["generation"]
+        self.pane.paint()
 
     def place(self, width: int, height: int) -> None:
         panes = self.find("panes")
@@ -105,6 +128,7 @@ class QueueScreen(QueueActions, JobActions):
     def _moved(self) -> None:
         self.pane.paint()
         self.query_one("#footer", Footer).paint()
+        self._look_up()
 
     @on(RowList.Opened)
     async def _opened(self) -> None:
@@ -154,7 +178,7 @@ class QueueScreen(QueueActions, JobActions):
         try:
             await self.studio.feed.pager.ask(query, keep=row["id"] if row else None)
         except TqError as error:
-            self.toast(f"{error.message} – {error.hint}", problem=True)
+            self.complain(error)
         self.paint()
 
     async def do_sort(self, _: str) -> None:
@@ -219,5 +243,5 @@ class QueueScreen(QueueActions, JobActions):
         elif self.list.follow:
             await self.do_follow("")
         else:
-            self.studio.model.notes.clear()
+            self.studio.model.hush()
             self.paint()

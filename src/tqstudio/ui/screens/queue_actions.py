@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tqstudio import client as calls
 from tqstudio import sources
-from tqstudio.errors import TqError
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.ui.format import counted
 from tqstudio.ui.screens.base import StudioScreen
 from tqstudio.ui.target import Target
 
 if TYPE_CHECKING:
     from tqstudio.schemas import AddResult, JobRow
-    from tqstudio.ui.screens.dialogs import PathAnswer
+    from tqstudio.ui.screens.ask_path import PathAnswer
     from tqstudio.ui.widgets.job_list import JobList
 
 MAX_ADDED = 10_000
-"""Files that one request may name."""
+"""Files that are added from here at once."""
+AT_ONCE = 200
+"""Files per request: each is looked at while the request waits."""
 
 DECISIONS = {
     "queued": "queued",
@@ -49,10 +55,10 @@ class QueueActions(StudioScreen):
         try:
             found = await self.studio.feed.pager.targets()
         except TqError as error:
-            self.toast(f"{error.message} – {error.hint}", problem=True)
+            self.complain(error)
             return
         self.list.marks |= {target.id: target for target in found}
-        self.toast(f"{len(found)} jobs marked; u unmarks")
+        self.toast(f"{counted(len(found), 'job')} marked; u unmarks")
         self.paint()
 
     async def do_unmark(self, _: str) -> None:
@@ -64,8 +70,9 @@ class QueueActions(StudioScreen):
         if row is None:
             self.toast("no job is selected")
             return
-        self.app.copy_to_clipboard(row["path"])
-        self.toast(f"path of job {row['id']} copied")
+        made = self.studio.model.generations.get(row["video"]) if row["status"] == "done" else None
+        self.app.copy_to_clipboard(made["master"] if made else row["path"])
+        self.toast(f"path of the {'playlist' if made else 'source'} of job {row['id']} copied")
 
     async def do_pause_all(self, _: str) -> None:
         status = self.studio.model.status
@@ -78,53 +85,83 @@ class QueueActions(StudioScreen):
                 await self.studio.feed.send(calls.pause_queue())
                 self.toast("the queue is paused: running jobs end, no other starts")
         except TqError as error:
-            self.toast(f"{error.message} – {error.hint}", problem=True)
+            self.complain(error)
         self.studio.feed.refresh_soon()
 
     async def do_add(self, _: str) -> None:
-        from tqstudio.ui.screens.dialogs import AskPath
+        from tqstudio.ui.screens.ask_path import AskPath
 
-        def answered(answer: PathAnswer | None) -> None:
-            if answer is not None:
-                self.studio_app.start(self._add(answer))
-
-        title, sentence = "Add files", "A video, or a folder: all videos in it and below it."
-        self.app.push_screen(AskPath(title, sentence, self.studio.glyphs, can_hold=True), answered)
+        sentence = "A video, or a folder: all videos in it and below it."
+        self.app.push_screen(AskPath(self.studio, "Add files", sentence, self._add, can_hold=True))
 
     async def _add(self, answer: PathAnswer) -> None:
-        path = os.fsencode(answer.path)
-        paths = list(sources.walk(path, recursive=True)) if answer.is_folder else [path]
-        if not paths:
-            self.toast(f"{sources.display(path)} holds no videos", problem=True)
-            return
-        if len(paths) > MAX_ADDED:
-            self.toast(f"{len(paths)} files are more than {MAX_ADDED}; add smaller folders", problem=True)
-            return
-        encoded = [sources.encode(each) for each in paths]
-        try:
-            added = await self.studio.feed.send(
-                calls.add(encoded, profile=answer.profile, hold=answer.hold or None)
-            )
-        except TqError as error:
-            self.toast(f"{error.message} – {error.hint}", problem=True)
-            return
-        problem = any(result["decision"] in ("rejected", "failed") for result in added["results"])
-        self.toast(summary(added["results"]), problem=problem)
+        """Queue what was asked for.
+
+        Raises:
+            TqError: nothing of it could be queued.
+        """
+        results = [
+            result
+            for paths in await asyncio.to_thread(_files, answer)
+            for result in await self._offer(paths, answer)
+        ]
+        refused = [result for result in results if result["decision"] in ("rejected", "failed")]
+        if len(refused) == len(results):
+            error = refused[0]["error"]
+            hint = error["hint"] if error else "r tries a failed job again"
+            raise TqError(error["code"] if error else ErrorCode.REFUSED, _why(results), hint)
+        self.toast(summary(results), problem=bool(refused))
         self.studio.feed.refresh_soon()
 
+    async def _offer(self, paths: Sequence[bytes], answer: PathAnswer) -> Sequence[AddResult]:
+        output = sources.encode(answer.output) if answer.output else None
+        wish = calls.add(
+            [sources.encode(path) for path in paths],
+            profile=answer.profile,
+            output_b64=output,
+            hold=answer.hold or None,
+        )
+        return (await self.studio.feed.send(wish))["results"]
 
-def summary(results: list[AddResult]) -> str:
-    """What became of the files; of one file, why."""
+
+def _files(answer: PathAnswer) -> list[list[bytes]]:
+    """The videos that are meant, in portions of one request.
+
+    Raises:
+        TqError: there are none, or too many.
+    """
+    path = os.fsencode(answer.path)
+    found = list(sources.walk(path, recursive=True)) if answer.is_folder else [path]
+    if not found:
+        raise TqError(ErrorCode.NO_MEDIA, f"{sources.display(path)} holds no videos", "choose another folder")
+    if len(found) > MAX_ADDED:
+        raise TqError(
+            ErrorCode.BAD_REQUEST,
+            f"{sources.display(path)} holds {counted(len(found), 'video')}, more than {MAX_ADDED}",
+            "add smaller folders, or use: tqstudio add",
+        )
+    return [found[at : at + AT_ONCE] for at in range(0, len(found), AT_ONCE)]
+
+
+def summary(results: Sequence[AddResult]) -> str:
+    """What became of the files; of one file, its job."""
     if len(results) == 1:
         result = results[0]
-        name = os.path.basename(result["path"])
-        error = result["error"]
-        why = f": {error['message']} – {error['hint']}" if error else ""
         job = f" as job {result['job']}" if result["decision"] == "queued" else ""
-        return f"{name} is {DECISIONS.get(result['decision'], result['decision'])}{job}{why}"
-    counts: dict[str, int] = {}
-    for result in results:
-        counts[result["decision"]] = counts.get(result["decision"], 0) + 1
-    text = ", ".join(f"{count} {DECISIONS.get(decision, decision)}" for decision, count in counts.items())
+        return f"{os.path.basename(result['path'])} is {_decision(result)}{job}"
+    counts = Counter(_decision(result) for result in results)
+    text = ", ".join(f"{count} {decision}" for decision, count in counts.items())
     error = next((result["error"] for result in results if result["error"]), None)
     return f"{text}; first: {error['message']}" if error else text
+
+
+def _why(results: Sequence[AddResult]) -> str:
+    """Why nothing was queued: the first reason, and for how many files."""
+    first = results[0]
+    error = first["error"]
+    said = error["message"] if error else f"{os.path.basename(first['path'])} has {_decision(first)}"
+    return said if len(results) == 1 else f"none of {counted(len(results), 'file')} is queued; first: {said}"
+
+
+def _decision(result: AddResult) -> str:
+    return DECISIONS.get(result["decision"], result["decision"])

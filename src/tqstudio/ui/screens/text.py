@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Hashable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.strip import Strip
@@ -11,13 +11,10 @@ from textual.strip import Strip
 from tqstudio.errors import TqError
 from tqstudio.ui import format as fmt
 from tqstudio.ui.actions import View, bindings_of
-from tqstudio.ui.line import wrap
+from tqstudio.ui.line import fit, wrap
 from tqstudio.ui.screens.base import StudioScreen
 from tqstudio.ui.studio import Studio
 from tqstudio.ui.widgets.row_list import RowList
-
-if TYPE_CHECKING:
-    from tqstudio.schemas import VideoView
 
 REREAD_S = 1.0
 """A followed text is read again this often."""
@@ -26,9 +23,10 @@ REREAD_S = 1.0
 class TextLines(RowList):
     HEAD = 0
 
-    def __init__(self, studio: Studio, *, wrapped: bool) -> None:
+    def __init__(self, studio: Studio, *, wrapped: bool, name_cells: int) -> None:
         super().__init__(studio, id="text")
         self._wrapped = wrapped
+        self._name_cells = name_cells
         self.text = "reading…"
         self._lines: list[str] = []
         self._for: tuple[str, int] = ("", 0)
@@ -60,16 +58,24 @@ class TextLines(RowList):
         self.scroll_rows(rows)
 
     def row(self, at: int, width: int, *, selected: bool) -> Strip:  # noqa: ARG002
+        palette, text = self.studio.palette, self.lines()[at]
         line = self.start(width).gap()
-        style = self.studio.palette.text
-        text = self.lines()[at]
-        if "error" in text.lower():
-            style = self.studio.palette.error
-        return line.add(text, style).strip()
+        if self._name_cells:
+            heading = not text.startswith(" ")
+            line.add(text[: self._name_cells], palette.accent if heading else palette.faint)
+            return line.add(text[self._name_cells :], palette.accent if heading else palette.text).strip()
+        return line.add(text, palette.error if "error" in text.lower() else palette.text).strip()
 
 
 class TextScreen(StudioScreen):
-    """Args: `read` answers the text and what `y` copies; `follow` reads on while it grows."""
+    """A text.
+
+    Args:
+        read: answers the text and what `y` copies.
+        follow: read on while it grows.
+        wrapped: break long lines instead of cutting them.
+        name_cells: the text is a table: headings, and below them names in so many cells before their values.
+    """
 
     VIEW: ClassVar[View] = "text"
     TAB = "queue"
@@ -83,6 +89,7 @@ class TextScreen(StudioScreen):
         *,
         follow: bool = False,
         wrapped: bool = False,
+        name_cells: int = 0,
     ) -> None:
         super().__init__(studio)
         self._title = title
@@ -90,9 +97,10 @@ class TextScreen(StudioScreen):
         self._copied = ""
         self._follow = follow
         self._wrapped = wrapped
+        self._name_cells = name_cells
 
     def body(self) -> ComposeResult:
-        self._text = TextLines(self.studio, wrapped=self._wrapped)
+        self._text = TextLines(self.studio, wrapped=self._wrapped, name_cells=self._name_cells)
         self._text.follow = self._follow
         yield self._text
 
@@ -121,32 +129,7 @@ class TextScreen(StudioScreen):
 
     async def do_copy(self, _: str) -> None:
         self.app.copy_to_clipboard(self._copied or self._text.text)
-        self.toast("copied")
+        self.toast(f"copied: {fit(self._copied, 200)}" if self._copied else "the text is copied")
 
     async def do_back(self, _: str) -> None:
         self.dismiss()
-
-
-def facts_text(video: VideoView) -> str:
-    """Everything about a source, one fact a line."""
-    lines = [
-        f"title       {video['title']}",
-        f"path        {video['path']}",
-        f"size        {fmt.size(video['size'])}",
-        f"status      {video['status']}",
-        f"slug        {video['slug']}",
-        f"output      {video['output_root']}",
-        "",
-    ]
-    return "\n".join(lines + _fact_lines(video["facts"] or {}, ""))
-
-
-def _fact_lines(value: Any, indent: str) -> list[str]:
-    lines: list[str] = []
-    for key, item in value.items() if isinstance(value, dict) else enumerate(value):
-        if isinstance(item, (dict, list)) and item:
-            lines.append(f"{indent}{key}")
-            lines += _fact_lines(item, indent + "  ")
-        elif item not in (None, "", [], {}):
-            lines.append(f"{indent}{key!s:<12}{item}")
-    return lines

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.strip import Strip
 
 from tqstudio import client as calls
+from tqstudio import units
 from tqstudio.ui import format as fmt
 from tqstudio.ui.actions import View, bindings_of
+from tqstudio.ui.line import fit
 from tqstudio.ui.screens.job import JobScreen
 from tqstudio.ui.screens.list_screen import Facts, ListScreen
 from tqstudio.ui.symbols import state_of
@@ -63,30 +65,36 @@ class WorkerList(RowList):
         worker = self.shown[at]
         line = self.start(width, palette.cursor if selected else palette.base)
         line.add(glyphs.cursor if selected else " ", palette.accent).gap()
-        state = state_of(worker["status"])
-        values = self._values(worker)
+        state, word = self._look(worker)
+        values = self._values(worker, f"{glyphs.states[state]} {word}")
         for title, cells, from_width, right in COLUMNS:
             if width < from_width:
                 continue
             style = palette.states[state] if title == "state" else None if title == "worker" else palette.dim
             line.cell(values[title], cells, style, right=right).gap()
         if worker["note"] and line.room > 20:
-            line.gap().add(fmt.plain(worker["note"]), palette.warning)
+            line.gap().add(fit(fmt.plain(worker["note"]), line.room - 1, glyphs.ellipsis), palette.warning)
         return line.strip()
 
-    def _values(self, worker: WorkerView) -> dict[str, str]:
+    def _look(self, worker: WorkerView) -> tuple[str, str]:
+        """State and word; a worker does not outlive its supervisor for long."""
+        if self.studio.model.stale and worker["status"] in ("busy", "idle", "starting", "draining"):
+            return "stale", f"{worker['status']}?"
+        return state_of(worker["status"]), worker["status"]
+
+    def _values(self, worker: WorkerView, state: str) -> dict[str, str]:
         now, glyphs = self.studio.model.now(), self.studio.glyphs
         beat = fmt.age(worker["last_heartbeat_at"], now)
         since = fmt.age(worker["registered_at"], now)
         return {
             "worker": worker["name"],
             "kind": " ".join(filter(None, (worker["encoder"] or worker["kind"], worker["device"]))),
-            "state": f"{glyphs.states[state_of(worker['status'])]} {worker['status']}",
+            "state": state,
             "job": str(worker["job"]) if worker["job"] is not None else glyphs.states["skipped"],
             "step": (worker["step"] or "").replace("_", " "),
-            "speed": fmt.speed(worker["speed"]),
+            "speed": "" if self.studio.model.stale else fmt.speed(worker["speed"]),
             "cpu": f"{worker['cpu_percent']:.0f}%" if worker["cpu_percent"] is not None else "",
-            "mem": fmt.size(worker["memory_bytes"]),
+            "mem": units.short_size(worker["memory_bytes"]),
             "beat": fmt.short_duration(beat) if beat is not None else "",
             "since": fmt.short_duration(since) if since is not None else "",
         }
@@ -102,7 +110,7 @@ class WorkersScreen(ListScreen):
 
     def says(self) -> tuple[str, str]:
         busy = sum(worker["status"] == "busy" for worker in self.rows.shown)
-        return self.filter_text, f"{len(self.rows.shown)} workers, {busy} busy"
+        return self.filter_text, f"{fmt.counted(len(self.rows.shown), 'worker')}, {busy} busy"
 
     def selected(self) -> WorkerView | None:
         self.rows.settle()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tqstudio.ui.progress import quality_percent
 from tqstudio.ui.symbols import Glyphs, state_of
 
 if TYPE_CHECKING:
@@ -25,9 +26,12 @@ def bar_text(progress: float, width: int, glyphs: Glyphs) -> tuple[str, str]:
     return text, glyphs.track * (width - len(text))
 
 
-def add_bar(line: Line, rendition: RenditionView, width: int, glyphs: Glyphs, palette: Palette) -> None:
-    filled, rest = bar_text(rendition["progress"], width, glyphs)
-    line.add(filled, palette.states[state_of(rendition["status"])]).add(rest, palette.track)
+def add_bar(
+    line: Line, rendition: RenditionView, width: int, state: str, glyphs: Glyphs, palette: Palette
+) -> None:
+    """Args: `state` is how the quality is shown."""
+    filled, rest = bar_text(quality_percent(rendition), width, glyphs)
+    line.add(filled, palette.states[state]).add(rest, palette.track)
 
 
 def add_blocks(
@@ -44,7 +48,7 @@ def add_blocks(
         if state == "failed":
             line.add(glyphs.states["failed"], palette.states["failed"])
             continue
-        progress = rendition["progress"]
+        progress = quality_percent(rendition)
         height = top if progress >= 100 else min(top - 1, int(progress / 100 * top))
         if height == 0:
             # An empty block would be invisible; the lowest one in grey says that it waits.
@@ -61,17 +65,22 @@ def add_segments(
     glyphs: Glyphs,
     palette: Palette,
     *,
-    resumed_from: int = 0,
+    resumed_from: int,
+    state: str,
 ) -> None:
     """A strip in which one cell stands for one segment or a run of them.
 
     `█` made, `▒` kept from an earlier attempt, `▸` being made, `·` missing, `✗` failed.
+
+    Args:
+        resumed_from: the first segment that the newest attempt had to make.
+        state: how the quality is shown.
     """
     total = rendition["segments_total"] or 0
     if not total or width <= 0:
         return
     cells = width // total * total if total <= width else width
-    done, state = rendition["segments_done"], state_of(rendition["status"])
+    done = rendition["segments_done"]
     text: list[tuple[str, str]] = []
     for cell in range(cells):
         # A cell holds several segments of a long video, a segment several cells of a short one.

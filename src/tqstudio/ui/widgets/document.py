@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
+from textual import events
 from textual.strip import Strip
 
 from tqstudio.ui.line import width_of, wrap
 from tqstudio.ui.studio import Studio
+from tqstudio.ui.widgets.line_view import LineView
 from tqstudio.ui.widgets.row_list import RowList
 
 Section = Callable[[int], list[Strip]]
@@ -64,6 +66,10 @@ class Document(RowList):
     def move_by(self, rows: int) -> None:
         """There is no cursor to see: moving scrolls."""
         self.scroll_rows(rows)
+
+    def on_click(self, event: events.Click) -> None:
+        """Nothing is chosen by a click; what can be clicked says what it does."""
+        LineView.on_click(self, event)
 
     def row(self, at: int, width: int, *, selected: bool) -> Strip:  # noqa: ARG002
         return self._lines[at].adjust_cell_length(width, self.studio.palette.base)

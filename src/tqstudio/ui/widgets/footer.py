@@ -8,6 +8,7 @@ from textual.strip import Strip
 
 from tqstudio.ui.actions import JOBS, LISTS, Action, View, actions_of, enabled, key_sign, label
 from tqstudio.ui.line import Line, width_of
+from tqstudio.ui.model import Link
 from tqstudio.ui.studio import Studio
 from tqstudio.ui.target import Target
 from tqstudio.ui.widgets.line_view import LineView, link
@@ -15,6 +16,8 @@ from tqstudio.ui.widgets.line_view import LineView, link
 LAST = ("help", "leave")
 """Always shown, at the right."""
 NEED_JOB = ("open", "copy")
+WHEN_LOST = ("start", "reconnect", "back")
+"""What helps, and all that is offered, while no supervisor answers."""
 
 
 class Footer(LineView):
@@ -27,7 +30,7 @@ class Footer(LineView):
         self._marked = marked
 
     def line(self, y: int, width: int) -> Strip:  # noqa: ARG002
-        palette = self.studio.palette
+        palette = self.studio.vivid
         line = self.start(width, palette.bar).gap()
         target = self._target()
         hints = sorted((a for a in actions_of(self._view) if self._shown_here(a)), key=lambda a: a.footer)
@@ -51,6 +54,10 @@ class Footer(LineView):
         return bool(action.footer) and not (action.name == "back" and self._view in LISTS)
 
     def _possible(self, action: Action, target: Target | None) -> bool:
+        if self.studio.model.connection.link is Link.LOST:
+            return action.name in WHEN_LOST
+        if action.name in ("start", "reconnect"):
+            return False
         if target is None and self._view in JOBS and (action.group == "Job" or action.name in NEED_JOB):
             return False
         return enabled(action, target)
@@ -59,8 +66,7 @@ class Footer(LineView):
         return width_of(_key(action)) + 1 + width_of(label(action, target)) + 2
 
     def _add(self, line: Line, action: Action, target: Target | None) -> None:
-
-        palette, click = self.studio.palette, link(action.name)
+        palette, click = self.studio.vivid, link(action.name)
         line.add(_key(action), palette.key + click).add(f" {label(action, target)}", palette.dim + click).gap(
             2
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.style import Style
 from textual.strip import Strip
 
+from tqstudio import units
 from tqstudio.ui import format as fmt
 from tqstudio.ui.line import width_of
 from tqstudio.ui.model import Link
@@ -21,9 +22,10 @@ COUNTS = (
 
 
 class Header(LineView):
-    """`tqstudio ● up 3d  ▸2 running ·14 pending …  3.2× real time  ETA 41m  disk 812G`.
+    """`tqstudio ● up 3d  ▸2 running ·14 pending …  3.2× real time  ETA 41m  disk 812 GB`.
 
     Counts are filters to click. Words and the least telling parts go first when the line gets narrow.
+    Without a supervisor it says for how long, and nothing that only a running one can know.
     """
 
     def line(self, y: int, width: int) -> Strip:  # noqa: ARG002
@@ -42,7 +44,10 @@ class Header(LineView):
             count = status["jobs"].get(key, 0)
             if not count and key == "cancelled":
                 continue
-            label = f"{studio.glyphs.states[state]}{fmt.number(count)}" + (f" {state}" if words else "")
+            unsure = studio.model.stale and state == "running"
+            sign = studio.glyphs.states["stale" if unsure else state]
+            word = f" {state}{'?' if unsure else ''}" if words else ""
+            label = f"{sign}{fmt.number(count)}{word}"
             shown = palette.states[state] if count else palette.faint
             line.add(label, shown + link("show_state", key)).gap(2 if words else 1)
         line.gap(line.room - sum(width_of(text) for text, _ in right))
@@ -51,12 +56,13 @@ class Header(LineView):
         return line.strip()
 
     def _engine(self) -> tuple[str, str, Style]:
-        model, glyphs, palette = self.studio.model, self.studio.glyphs, self.studio.palette
+        model, glyphs, palette = self.studio.model, self.studio.glyphs, self.studio.vivid
         match model.connection.link:
             case Link.CONNECTING:
                 return glyphs.states["changing"], "connecting…", palette.states["changing"]
             case Link.LOST:
-                return glyphs.lost, "no answer", palette.error
+                ago = f", last seen {fmt.short_duration(model.silence_s)} ago" if model.heard_at else ""
+                return glyphs.lost, f"no answer{ago}", palette.error
         status = model.status
         if status is None:
             return glyphs.up, "up", palette.good
@@ -80,6 +86,8 @@ class Header(LineView):
         status, palette = self.studio.model.status, self.studio.palette
         assert status is not None
         parts: list[tuple[str, Style]] = []
+        if self.studio.model.stale:
+            return parts
         if status["speed"]:
             text = fmt.speed(status["speed"]) + (" real time" if width >= 80 else "")
             parts.append((f"{text}  ", palette.text))
@@ -89,7 +97,7 @@ class Header(LineView):
             disk = min(status["disk"], key=lambda disk: disk["free"] - disk["reserve"])
             low = disk["free"] < 2 * disk["reserve"]
             word = "disk low" if low else "disk"
-            parts.append((f"{word} {fmt.size(disk['free'])} ", palette.warning if low else palette.dim))
+            parts.append((f"{word} {units.size(disk['free'])} ", palette.warning if low else palette.dim))
         if width < 66:
             return parts[:1]
         return parts

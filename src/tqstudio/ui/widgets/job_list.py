@@ -15,6 +15,7 @@ from tqstudio.ui import format as fmt
 from tqstudio.ui.line import Line, fit_name
 from tqstudio.ui.model import Link
 from tqstudio.ui.pager import Edge
+from tqstudio.ui.progress import job_percent
 from tqstudio.ui.studio import Studio
 from tqstudio.ui.symbols import job_state, job_word
 from tqstudio.ui.widgets.bars import add_blocks
@@ -116,7 +117,8 @@ class JobList(RowList):
     def empty(self) -> str:
         model = self.studio.model
         if model.connection.link is not Link.UP and not model.jobs.loaded:
-            return "connecting to the supervisor…" if model.connection.link is Link.CONNECTING else ""
+            connecting = model.connection.link is Link.CONNECTING
+            return "connecting to the supervisor…" if connecting else "nothing has been read yet"
         if model.jobs.query.narrowed:
             return "no job matches the filter – esc shows all"
         return "the queue is empty – n adds files, 3 shows the drop folders"
@@ -133,9 +135,9 @@ class JobList(RowList):
         row = self.studio.model.jobs.rows[at]
         job = row["id"]
         focused = selected and (self.has_focus or not self.screen.is_current)
-        age = self._age(row)
+        clock = self._clock(row)
         thumb = self._thumb(at)
-        look = (width, self.id_width, selected, focused, job in self.marks, age, thumb, self.studio.palette)
+        look = (width, self.id_width, selected, focused, job in self.marks, clock, thumb, self.studio.palette)
         cached = self._drawn.get(job)
         if cached is not None and cached[0] is row and cached[1] == look:
             self._drawn.move_to_end(job)
@@ -143,20 +145,19 @@ class JobList(RowList):
         base = self.studio.palette.base
         if selected:
             base = self.studio.palette.cursor if focused else self.studio.palette.cursor_blur
-        strip = self._draw(
-            row, width, base, selected=selected, marked=job in self.marks, age=age, thumb=thumb
-        )
+        marked = job in self.marks
+        strip = self._draw(row, width, base, selected=selected, marked=marked, clock=clock, thumb=thumb)
         self._drawn[job] = (row, look, strip)
         if len(self._drawn) > CACHED:
             self._drawn.popitem(last=False)
         return strip
 
-    def _age(self, row: JobRow) -> int:
-        """Whole seconds since the window was read, for rows that count down."""
-        if row["retry_in_s"] is None:
-            return 0
-        read_at = self.studio.model.jobs.read_at
-        return int((self.studio.model.now() - read_at).total_seconds()) if read_at else 0
+    def _clock(self, row: JobRow) -> tuple[str, str]:
+        """State and last column as they read now: all of a row that moves while nothing happens."""
+        model = self.studio.model
+        read_at = model.jobs.read_at
+        age_s = (model.now() - read_at).total_seconds() if read_at and row["retry_in_s"] is not None else 0.0
+        return job_word(row, age_s, stale=model.stale), self._eta(row)
 
     def _thumb(self, at: int) -> bool:
         """Whether the mark of the position in the whole list stands at this row."""
@@ -181,36 +182,51 @@ class JobList(RowList):
         return self._columns[1], self._columns[2]
 
     def _draw(
-        self, row: JobRow, width: int, base: Style, *, selected: bool, marked: bool, age: int, thumb: bool
+        self,
+        row: JobRow,
+        width: int,
+        base: Style,
+        *,
+        selected: bool,
+        marked: bool,
+        clock: tuple[str, str],
+        thumb: bool,
     ) -> Strip:
         palette, glyphs = self.studio.palette, self.studio.glyphs
         line = Line(width, base)
         line.add(glyphs.cursor if selected else " ", palette.accent)
         line.add(glyphs.marked if marked else " ", palette.mark)
         columns, name_width = self._layout(width)
-        state = job_state(row)
-        quiet = row["status"] in ("done", "cancelled")
+        state = job_state(row, stale=self.studio.model.stale)
         for column in columns:
             if column.name in TAIL and state in ("failed", "retry") and row["error"]:
                 room = width - 2 - (width - line.room)
                 sign = row["error"]["code"]
                 line.cell(sign, max(0, room), palette.states[state]).gap()
                 break
-            self._cell(line, column, row, state, name_width, age, quiet=quiet)
+            self._cell(line, column, row, state, name_width, clock)
             line.gap()
         line.to(width - 1).add(glyphs.thumb if thumb else " ", palette.rule)
         return line.strip()
 
     def _cell(
-        self, line: Line, column: Column, row: JobRow, state: str, name_width: int, age: int, *, quiet: bool
+        self,
+        line: Line,
+        column: Column,
+        row: JobRow,
+        state: str,
+        name_width: int,
+        clock: tuple[str, str],
     ) -> None:
         palette, glyphs = self.studio.palette, self.studio.glyphs
         width = column.width
+        quiet = row["status"] in ("done", "cancelled")
+        word, eta = clock
         match column.name:
             case "id":
                 line.cell(str(row["id"]), width, palette.dim, right=True)
             case "state":
-                line.cell(f"{glyphs.states[state]} {job_word(row, age)}", width, palette.states[state])
+                line.cell(f"{glyphs.states[state]} {word}", width, palette.states[state])
             case "name":
                 name = fit_name(row["name"], name_width, glyphs.ellipsis)
                 line.cell(name, name_width, palette.dim if quiet else None)
@@ -225,13 +241,15 @@ class JobList(RowList):
             case "quality":
                 add_blocks(line, row["renditions"], width, glyphs, palette)
             case "done":
-                started = row["progress"] > 0 or row["status"] in ("in_progress", "done")
-                text = fmt.percent(row["progress"]) if started else ""
+                progress = job_percent(row)
+                started = progress > 0 or row["status"] in ("in_progress", "done")
+                text = fmt.percent(progress) if started else ""
                 line.cell(text, width, palette.dim if quiet else None, right=True)
             case "speed":
-                line.cell(fmt.speed(row["speed"]), width, palette.dim, right=True)
+                text = "" if state == "stale" else fmt.speed(row["speed"])
+                line.cell(text, width, palette.dim, right=True)
             case "eta":
-                line.cell(self._eta(row), width, palette.dim if quiet else None, right=True)
+                line.cell(eta, width, palette.dim if quiet else None, right=True)
             case "worker":
                 line.cell(row["worker"] or "", width, palette.dim)
 
@@ -239,5 +257,7 @@ class JobList(RowList):
         if row["status"] in ("done", "cancelled"):
             ago = fmt.age(row["completed_at"], self.studio.model.now())
             return f"{fmt.short_duration(ago)} ago" if ago is not None else ""
+        if self.studio.model.stale:
+            return ""
         text = fmt.clock_duration(row["eta_s"])
         return f"~{text}" if text and row["status"] != "in_progress" else text

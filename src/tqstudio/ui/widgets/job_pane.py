@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 from textual.strip import Strip
 
+from tqstudio import units
 from tqstudio.ui import format as fmt
 from tqstudio.ui.line import Line, fit, fit_name, width_of, wrap
+from tqstudio.ui.progress import quality_percent
+from tqstudio.ui.sentences import attempt_words, kind_words, standing
 from tqstudio.ui.studio import Studio
-from tqstudio.ui.symbols import job_state, job_word, state_of
+from tqstudio.ui.symbols import job_state, job_word, quality_look
 from tqstudio.ui.widgets.bars import add_bar
 from tqstudio.ui.widgets.line_view import LineView
 
@@ -21,12 +25,6 @@ Page = Literal["qualities", "facts", "hidden"]
 PAGES: tuple[Page, ...] = ("qualities", "facts", "hidden")
 ROOMY = 72
 """From this width there is room for wide columns."""
-
-QUALITY_WORDS = {"in_progress": "running", "completed": "done"}
-
-
-def quality_word(rendition: RenditionView) -> str:
-    return QUALITY_WORDS.get(rendition["status"], rendition["status"])
 
 
 class JobPane(LineView):
@@ -91,92 +89,125 @@ class JobPane(LineView):
 
     def _summary(self, row: JobRow) -> str:
         """Where the job stands, in a few words."""
+        stale = self.studio.model.stale
         if row["status"] == "in_progress":
-            parts = [(row["step"] or "starting").replace("_", " "), f"attempt {max(1, row['attempts'] + 1)}"]
-            parts += [row["worker"] or "", fmt.speed(row["speed"])]
+            step = (row["step"] or "starting").replace("_", " ")
+            speed = "" if stale else fmt.speed(row["speed"])
+            parts = [f"was in {step}" if stale else step, attempt_words(row), row["worker"] or "", speed]
         else:
-            parts = [row["kind"], f"profile {row['profile']}"]
-            if row["attempts"]:
-                parts.append(f"{row['attempts']} of {row['max_attempts']} attempts used")
-            if row["crashes"]:
-                parts.append(f"{row['crashes']} crashes")
+            parts = [kind_words(row), f"profile {row['profile']}", self._took(row)]
+            if row["attempts"] or row["crashes"]:
+                parts.append(attempt_words(row))
         return ", ".join(part for part in parts if part)
 
+    def _took(self, row: JobRow) -> str:
+        began, ended = fmt.parse_time(row["started_at"]), fmt.parse_time(row["completed_at"])
+        if row["status"] != "done" or began is None or ended is None:
+            return ""
+        return f"took {fmt.clock_duration((ended - began).total_seconds())}"
+
     def _state(self, row: JobRow, width: int) -> list[Strip]:
-        palette, glyphs = self.studio.palette, self.studio.glyphs
-        state = job_state(row)
-        line = self._start(width).add(f"{glyphs.states[state]} {job_word(row)}", palette.states[state])
+        palette, glyphs, stale = self.studio.palette, self.studio.glyphs, self.studio.model.stale
+        state = job_state(row, stale=stale)
+        line = self._start(width).add(f"{glyphs.states[state]} ", palette.states[state])
+        line.add(job_word(row, stale=stale), palette.states[state])
         about = [self._start(width).add(part, palette.dim) for part in wrap(self._summary(row), width - 3)]
         return [each.strip() for each in (line, *about, self._start(width))]
 
     def _short(self, row: JobRow, width: int) -> list[Strip]:
-        """The pane below the list: the error, if any, before the bars."""
-        return [*self._error(row, width, most=2), *self._qualities(row, width)]
+        """The pane below the list: what a person must do or can, then the bars, else what is known."""
+        told = [*self._error(row, width), *self._standing(row, width), *self._play(row, width)]
+        return [*told, *(self._qualities(row, width) or self._facts(row, width))]
 
     def _full(self, row: JobRow, width: int) -> list[Strip]:
         """The pane beside the list."""
         blank = self._start(width).strip()
-        lines = self._error(row, width, most=6)
-        if lines:
-            lines.append(blank)
-        qualities = self._qualities(row, width)
-        return [*lines, *qualities, *([blank] if qualities else []), *self._facts(row, width)]
+        lines: list[Strip] = []
+        for part in (self._error, self._standing, self._play, self._qualities):
+            found = part(row, width)
+            lines += [*found, blank] if found else []
+        return [*lines, *self._facts(row, width)]
 
-    def _error(self, row: JobRow, width: int, *, most: int) -> list[Strip]:
+    def _error(self, row: JobRow, width: int) -> list[Strip]:
+        """What went wrong, what to do, and where the log is."""
         error = row["error"]
-        if not error or row["status"] not in ("failed", "pending"):
+        if not error or row["status"] in ("in_progress", "done"):
+            return []
+        palette, glyphs = self.studio.palette, self.studio.glyphs
+        text = wrap(fmt.plain(f"{error['code']}: {error['message']}"), width - 5)
+        hint = wrap(fmt.plain(f"{glyphs.arrow} {error['hint']}"), width - 5)
+        lines = [self._start(width).gap().add(part, palette.error) for part in text]
+        lines += [self._start(width).gap().add(part, palette.text) for part in hint]
+        if error["log"]:
+            line = self._start(width).gap().add("l", palette.key).add(" log  ", palette.dim)
+            lines.append(line.add(fit_name(error["log"], line.room - 1, glyphs.ellipsis), palette.dim))
+        return [line.strip() for line in lines]
+
+    def _standing(self, row: JobRow, width: int) -> list[Strip]:
+        return [
+            self._start(width).gap().add(part, self.studio.palette.text).strip()
+            for part in wrap(standing(row), width - 5)
+        ]
+
+    def _play(self, row: JobRow, width: int) -> list[Strip]:
+        """Where the finished ladder is, as a command that plays it."""
+        generation = self.studio.model.generations.get(row["video"]) if row["status"] == "done" else None
+        if generation is None:
             return []
         palette = self.studio.palette
-        text = wrap(fmt.plain(f"{error['code']}: {error['message']}"), width - 5)
-        hint = wrap(fmt.plain(f"{self.studio.glyphs.arrow} {error['hint']}"), width - 5)
-        lines = [self._start(width).gap().add(part, palette.error) for part in text[: most - 1]]
-        lines += [self._start(width).gap().add(part, palette.text) for part in hint[: most - len(lines)]]
-        return [line.strip() for line in lines]
+        lines = []
+        for at, part in enumerate(wrap(f"mpv {shlex.quote(generation['master'])}", width - 14)):
+            line = self._start(width).gap().cell("" if at else "play", 9, palette.faint).gap()
+            lines.append(line.add(part, palette.text).strip())
+        return lines
 
     def _qualities(self, row: JobRow, width: int) -> list[Strip]:
         lines: list[Strip] = []
         # What is not made says so last.
         for rendition in sorted(row["renditions"], key=lambda each: each["status"] == "skipped"):
-            lines += self.quality(rendition, width)
-        if not lines and row["status"] in ("pending", "in_progress"):
+            lines += self.quality(rendition, row["status"], width)
+        if not lines and row["status"] == "in_progress":
             text = "qualities are known once the source has been read"
             lines.append(self._start(width).gap().add(text, self.studio.palette.faint).strip())
         return lines
 
-    def quality(self, rendition: RenditionView, width: int) -> list[Strip]:
+    def quality(self, rendition: RenditionView, job: str, width: int) -> list[Strip]:
         """Name, state, bar, segments, speed, time left; beside the list the bar has its own line."""
-        palette, glyphs = self.studio.palette, self.studio.glyphs
-        state = state_of(rendition["status"])
+        palette, glyphs, stale = self.studio.palette, self.studio.glyphs, self.studio.model.stale
+        state, word = quality_look(rendition, job, stale=stale)
         roomy = width >= ROOMY and not self.beside
         line = self._start(width).cell(rendition["name"], 7 if roomy else 6, palette.strong, right=True)
         line.gap(2 if roomy else 1)
-        word = f"{glyphs.states[state]} {quality_word(rendition)}"
+        word = f"{glyphs.states[state]} {word}"
         remark = rendition["error"] or rendition["reason"]
-        if state == "skipped" or (remark and state == "failed"):
+        if rendition["status"] == "skipped" or (remark and state == "failed"):
             line.add(f"{word}: {fmt.plain(remark or '')}".rstrip(": "), palette.states[state])
             return [line.strip()]
-        line.cell(word, 10, palette.states[state])
-        numbers = _numbers(rendition, roomy=roomy)
+        line.cell(word, 11, palette.states[state])
+        numbers = _numbers(rendition, roomy=roomy, moving=not stale)
         if not self.beside:
             size = max(8, line.room - sum(cells for _, cells in numbers) - 2)
-            add_bar(line, rendition, size, glyphs, palette)
+            add_bar(line, rendition, size, state, glyphs, palette)
         for text, cells in numbers:
             line.cell(text, cells, palette.dim if cells != 5 else None, right=True)
         if not self.beside:
             return [line.strip()]
         below = self._start(width).gap(7)
-        add_bar(below, rendition, max(4, below.room - 1), glyphs, palette)
+        add_bar(below, rendition, max(4, below.room - 1), state, glyphs, palette)
         return [line.strip(), below.strip()]
 
     def _facts(self, row: JobRow, width: int) -> list[Strip]:
         palette, now = self.studio.palette, self.studio.model.now()
         source = row["source"]
-        about = [fmt.source_size(source), fmt.clock_duration(source["duration_s"]), fmt.size(source["size"])]
-        crashes = f", {row['crashes']} of {row['max_crashes']} crashes" if row["crashes"] else ""
+        about = [
+            fmt.source_size(source),
+            fmt.clock_duration(source["duration_s"]),
+            units.size(source["size"]),
+        ]
         facts = [
             ("source", ", ".join(part for part in about if part)),
-            ("profile", f"{row['profile']}, {row['kind']}, priority {row['priority']}"),
-            ("attempts", f"{row['attempts']} of {row['max_attempts']}{crashes}"),
+            ("profile", f"{row['profile']}, {kind_words(row)}, priority {row['priority']}"),
+            ("attempts", attempt_words(row)),
             ("added", fmt.moment(row["created_at"], now)),
             ("started", fmt.moment(row["started_at"], now)),
             ("ended", fmt.moment(row["completed_at"], now)),
@@ -191,14 +222,15 @@ class JobPane(LineView):
         return lines
 
 
-def _numbers(rendition: RenditionView, *, roomy: bool) -> list[tuple[str, int]]:
+def _numbers(rendition: RenditionView, *, roomy: bool, moving: bool) -> list[tuple[str, int]]:
     """Percent, segments, speed and time left, each with its width."""
     total = rendition["segments_total"]
     running = rendition["status"] == "in_progress"
+    progress = quality_percent(rendition)
     segments = f"{rendition['segments_done']}/{total}" if total else ""
     return [
-        (fmt.percent(rendition["progress"]) if rendition["progress"] or running else "", 5),
+        (fmt.percent(progress) if progress or running else "", 5),
         (f"{segments} seg" if roomy and segments else segments, 13 if roomy else 9),
-        (fmt.speed(rendition["speed"]) if running else "", 7 if roomy else 6),
-        (fmt.clock_duration(rendition["eta_s"]) if running else "", 7 if roomy else 6),
+        (fmt.speed(rendition["speed"]) if running and moving else "", 7 if roomy else 6),
+        (fmt.clock_duration(rendition["eta_s"]) if running and moving else "", 7 if roomy else 6),
     ]

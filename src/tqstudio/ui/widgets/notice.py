@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from textual.strip import Strip
 
 from tqstudio.ui import format as fmt
-from tqstudio.ui.line import fit
-from tqstudio.ui.model import Link
+from tqstudio.ui.line import fit, width_of
+from tqstudio.ui.model import Link, Model
 from tqstudio.ui.widgets.line_view import LineView
+
+if TYPE_CHECKING:
+    from tqstudio.schemas import FolderView, GateView
 
 MAX_LINES = 3
 
@@ -18,34 +24,29 @@ class Notice(LineView):
     _count = 0
 
     def line(self, y: int, width: int) -> Strip:
-        palette = self.studio.palette
+        palette = self.studio.vivid
         line = self.start(width, palette.notice)
         sentences = self.sentences()
         if y < len(sentences):
-            severity, text = sentences[y]
+            severity, *wordings = sentences[y]
             style = palette.error if severity == "error" else palette.warning
             sign = self.studio.glyphs.states["failed" if severity == "error" else "held"]
-            line.gap().add(sign, style).gap().add(fit(fmt.plain(text), width - 3), palette.strong)
+            said = [fmt.plain(text) for text in wordings]
+            text = next((text for text in said if width_of(text) <= width - 3), said[-1])
+            line.gap().add(sign, style).gap()
+            line.add(fit(text, width - 3, self.studio.glyphs.ellipsis), palette.strong)
         return line.strip()
 
-    def sentences(self) -> list[tuple[str, str]]:
-        """What there is to say, most urgent first, each with its severity."""
+    def sentences(self) -> list[tuple[str, ...]]:
+        """What there is to say, most urgent first: severity, then wordings from long to short."""
         model = self.studio.model
-        found: list[tuple[str, str]] = []
-        connection = model.connection
-        if connection.link is Link.LOST:
-            left = (connection.retry_at - model.now()).total_seconds() if connection.retry_at else 0
-            who = "supervisor does not answer" if self.app.size.width >= 80 else "no answer"
-            retry = f"retrying in {max(0, round(left))} s"
-            what = connection.reason or f"{who} – tqstudio up --detach starts it"
-            found.append(("error", f"{what}; {retry}"))
+        found: list[tuple[str, ...]] = []
+        if model.connection.link is Link.LOST:
+            found.append(("error", *_lost(model)))
         elif model.status is not None:
-            for gate in model.status["gates"]:
-                if gate["kind"] == "user":
-                    why = f" ({gate['reason']})" if gate["reason"] else ""
-                    found.append(("warning", f"the queue is paused{why} – P lets it go on"))
-                else:
-                    found.append(("warning", f"{gate['reason']} – {gate['hint']}"))
+            found += [("warning", _gate(gate)) for gate in model.status["gates"]]
+        if model.folder_news:
+            found.append(("warning", *_folders(model.folder_news)))
         found += [("warning", note) for note in model.notes]
         return found[:MAX_LINES]
 
@@ -56,3 +57,36 @@ class Notice(LineView):
             self.display = bool(count)
             self.styles.height = max(1, count)
         super().paint()
+
+
+def _lost(model: Model) -> list[str]:
+    """What happened, and the key that helps."""
+    ago = f", last seen {fmt.short_duration(model.silence_s)} ago" if model.heard_at else ""
+    if model.connection.reason:
+        return [f"{model.connection.reason} – ctrl+r tries again now"]
+    if model.connection.silent:
+        what = "the supervisor runs but does not answer"
+        return [f"{what}{ago} – ctrl+r tries again now", f"{what}; ctrl+r tries again"]
+    what = "no supervisor runs"
+    return [
+        f"{what}{ago}: nothing below moves – S starts one, ctrl+r tries again now",
+        f"{what}{ago} – S starts one, ctrl+r tries again now",
+        f"{what} – S starts one, ctrl+r tries again",
+    ]
+
+
+def _gate(gate: GateView) -> str:
+    if gate["kind"] == "user":
+        why = f" ({gate['reason']})" if gate["reason"] else ""
+        return f"the queue is paused{why} – P lets it go on"
+    return f"{gate['reason']} – {gate['hint']}"
+
+
+def _folders(folders: Sequence[FolderView]) -> list[str]:
+    problem = folders[0]["problem"]
+    assert problem is not None
+    if len(folders) > 1:
+        names = ", ".join(folder["path"] for folder in folders)
+        return [f"{len(folders)} drop folders cannot be watched: {names} – 3 shows why"]
+    what = problem["message"]
+    return [f"{what} – {problem['hint']} (3 shows it, esc hides this)", f"{what} – 3 shows it", what]

@@ -28,15 +28,18 @@ class Tabs(LineView):
         self._says = says
 
     def line(self, y: int, width: int) -> Strip:  # noqa: ARG002
-        palette, glyphs = self.studio.palette, self.studio.glyphs
+        palette, glyphs = self.studio.vivid, self.studio.glyphs
         line = self.start(width).gap()
         short = width < 76
+        troubles = len(self.studio.model.folder_problems)
         for at, (view, title) in enumerate(VIEWS, 1):
             here = view == self._view
             click = link(f"view_{view}")
             line.add(f"{at}", (palette.key if here else palette.faint) + click)
             if not short or here:
                 line.add(f" {title}", (palette.strong if here else palette.dim) + click)
+            if view == "folders" and troubles:
+                line.add(f" {glyphs.states['failed']}{troubles}", palette.error + click)
             line.gap(2)
         filter_line, remark = self._says()
         remark = fit(remark, max(0, line.room - 1), glyphs.ellipsis)

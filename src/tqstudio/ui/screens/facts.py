@@ -1,0 +1,128 @@
+"""All that is known about a source, as a table to read and to copy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from tqstudio import units
+from tqstudio.ui import format as fmt
+
+if TYPE_CHECKING:
+    from tqstudio.schemas import VideoView
+
+Row = tuple[str, str]
+
+NAME_CELLS = 18
+"""Of a line: its indentation and the name of the fact."""
+
+# Code points of ITU-T H.273, as far as videos use them.
+_PRIMARIES = {1: "BT.709", 5: "BT.601 (625 lines)", 6: "BT.601 (525 lines)", 9: "BT.2020", 12: "Display P3"}
+_TRANSFERS = {1: "BT.709", 4: "gamma 2.2", 6: "BT.601", 13: "sRGB", 14: "BT.2020", 16: "PQ", 18: "HLG"}
+_MATRICES = {0: "RGB", 1: "BT.709", 5: "BT.601", 6: "BT.601", 9: "BT.2020"}
+_RANGES = {1: "limited", 2: "full"}
+_CHANNELS = {1: "mono", 2: "stereo", 6: "5.1", 8: "7.1"}
+
+
+def facts_text(video: VideoView) -> str:
+    """One fact a line, under the headings file, video, audio and subtitles."""
+    facts = video["facts"] or {}
+    parts = [_table("File", _file(video, facts))]
+    if not facts:
+        parts.append("What is in the file is known once it has been read.")
+    if facts.get("video"):
+        parts.append(_table("Video", _video(facts["video"])))
+    for kind, tracks in (("Audio", facts.get("audio")), ("Subtitles", facts.get("subtitles"))):
+        for number, track in enumerate(tracks or (), 1):
+            parts.append(_table(f"{kind} {number}", _track(track)))
+    return "\n\n".join(parts)
+
+
+def _table(title: str, rows: Iterable[Row]) -> str:
+    lines = [f"  {name}".ljust(NAME_CELLS) + value for name, value in rows if value]
+    return "\n".join([title, *lines])
+
+
+def _file(video: VideoView, facts: Mapping[str, Any]) -> list[Row]:
+    start = facts.get("start_time_s")
+    return [
+        ("title", video["title"]),
+        ("path", video["path"]),
+        ("size", f"{units.size(video['size'])} ({fmt.number(video['size'])} bytes)"),
+        ("container", str(facts.get("container") or "")),
+        ("length", _seconds(facts.get("duration_s"))),
+        ("begins at", f"{start:.3f} s" if start else ""),
+        ("bit rate", fmt.bitrate(facts.get("bitrate") or None)),
+        ("status", video["status"]),
+        ("output", f"{video['output_root']}/{video['slug']}"),
+    ]
+
+
+def _video(track: Mapping[str, Any]) -> list[Row]:
+    coded = f"{track.get('coded_width')}×{track.get('coded_height')}"
+    shown = f"{track.get('width')}×{track.get('height')}"
+    depth = f", {track['bit_depth']} bit" if track.get("bit_depth") else ""
+    return [
+        ("codec", _joined(track.get("codec"), track.get("profile"))),
+        ("picture", f"{shown} pixels" + (f", stored as {coded}" if coded != shown else "")),
+        ("turned by", f"{track['rotation']}°" if track.get("rotation") else ""),
+        ("frame rate", _rate(track.get("fps")) + (", variable" if track.get("vfr") else "")),
+        ("scan", "interlaced" if track.get("interlaced") else "progressive"),
+        ("pixel format", f"{track.get('pix_fmt')}{depth}" if track.get("pix_fmt") else ""),
+        ("colour", _colour(track)),
+        ("bit rate", fmt.bitrate(track.get("bitrate") or None)),
+        ("length", _seconds(track.get("duration_s"))),
+        ("stream", _number(track.get("index"))),
+    ]
+
+
+def _colour(track: Mapping[str, Any]) -> str:
+    """Primaries, transfer, matrix and range, where the source declares them."""
+    parts = [
+        ("primaries", _PRIMARIES, track.get("color_primaries")),
+        ("transfer", _TRANSFERS, track.get("color_transfer")),
+        ("matrix", _MATRICES, track.get("color_space")),
+    ]
+    # 2 is H.273's “unspecified”.
+    found = {name: str(names.get(code, code)) for name, names, code in parts if code not in (None, 2)}
+    said = [f"{name} {value}" for name, value in found.items()]
+    if len(found) == len(parts) and len(set(found.values())) == 1:
+        said = [found["primaries"]]
+    scale = _RANGES.get(track.get("color_range") or 0)
+    return ", ".join([*said, *([f"{scale} range"] if scale else [])]) or "not declared"
+
+
+def _track(track: Mapping[str, Any]) -> list[Row]:
+    channels = track.get("channels")
+    rate = track.get("sample_rate")
+    language = track.get("language")
+    return [
+        ("codec", str(track.get("codec") or "not known")),
+        ("channels", _CHANNELS.get(channels, f"{channels} channels") if channels else ""),
+        ("sample rate", f"{rate / 1000:g} kHz" if rate else ""),
+        ("language", "not declared" if language == "und" else str(language or "")),
+        ("title", str(track.get("title") or "")),
+        ("default", "yes" if track.get("default") else ""),
+        ("stream", _number(track.get("index"))),
+    ]
+
+
+def _joined(*parts: Any) -> str:
+    return ", ".join(str(part) for part in parts if part)
+
+
+def _number(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def _seconds(value: float | None) -> str:
+    return f"{fmt.clock_duration(value)} ({value:.3f} s)" if value else ""
+
+
+def _rate(text: Any) -> str:
+    """`30000/1001` as `29.97 frames a second`."""
+    above, _, below = str(text or "").partition("/")
+    try:
+        return f"{float(above) / float(below or 1):.5g} frames a second"
+    except (ValueError, ZeroDivisionError):
+        return str(text or "")

@@ -1,0 +1,128 @@
+"""What happened and how things stand, in words that need no manual."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from tqstudio.ui.format import counted
+
+if TYPE_CHECKING:
+    from tqstudio.schemas import EventView, JobRow
+
+# Trigger of an event → the state it is shown as, and its sentence.
+_EVENTS: dict[str, tuple[str, str]] = {
+    "create": ("pending", "put into the queue"),
+    "create_held": ("held", "put into the queue on hold"),
+    "claim": ("running", "{worker} took it"),
+    "pause_asked": ("changing", "pause was asked for"),
+    "cancel_asked": ("changing", "cancel was asked for"),
+    "restart_asked": ("changing", "restart was asked for"),
+    "resume_asked": ("changing", "pause was taken back"),
+    "pause": ("paused", "paused"),
+    "resume": ("pending", "goes on"),
+    "cancel": ("cancelled", "cancelled"),
+    "retry": ("retry", "sent back to the queue"),
+    "restart": ("retry", "starts over"),
+    "autorestart": ("retry", "tried again by itself"),
+    "complete": ("done", "done"),
+    "published": ("done", "can be played"),
+    "generation_removed": ("skipped", "old version removed"),
+    "fail_retryable": ("retry", "failed, is tried again"),
+    "fail_final": ("failed", "failed for good"),
+    "worker_lost": ("retry", "{worker} died, retried"),
+    "requeued:stale": ("retry", "{worker} fell silent, retried"),
+    "release": ("pending", "handed back to the queue"),
+    "aborted:shutdown": ("pending", "stopped by a shutdown"),
+    "priority": ("pending", "priority changed"),
+    "deleted": ("cancelled", "taken off the list"),
+    "undeleted": ("pending", "back on the list"),
+    "gate_shut": ("paused", "the queue is held up"),
+    "gate_opened": ("pending", "the queue goes on"),
+    "worker_registered": ("running", "{worker} is ready"),
+    "worker_ended": ("skipped", "{worker} ended"),
+    "folder_added": ("running", "a folder is watched"),
+    "folder_changed": ("pending", "a folder has new rules"),
+    "folder_removed": ("cancelled", "a folder is watched no more"),
+    "pruned": ("skipped", "old events were removed"),
+}
+
+_DETAILS = {
+    "new": "",
+    "retranscode": "made again",
+    "changed": "the source or the settings changed",
+    "user": "by a person",
+}
+"""Values of the API that stand for a word or, next to their sentence, for nothing new."""
+
+_ACTORS = {"user": "a person", "intake": "a drop folder", "retention": "the supervisor, tidying up"}
+
+
+def event_state(event: EventView) -> str:
+    return _EVENTS.get(event["trigger"], ("pending", ""))[0]
+
+
+def event_sentence(event: EventView) -> str:
+    """A few words; what this version does not know is shown as it came."""
+    known = _EVENTS.get(event["trigger"])
+    if known is None:
+        return re.sub(r"[_:]+", " ", event["trigger"])
+    return known[1].format(worker=event["worker"] or "a worker")
+
+
+def event_remark(event: EventView) -> str:
+    """What the sentence leaves out: code, detail, and who did it where that is a person."""
+    code, detail = event["code"] or "", event["detail"] or ""
+    by = "by a person" if event["actor"] == "user" else ""
+    remark = ": ".join(filter(None, (_DETAILS.get(code, code), _DETAILS.get(detail, detail))))
+    return ", ".join(filter(None, (remark, by))) if by not in remark else remark
+
+
+def actor_words(event: EventView) -> str:
+    return _ACTORS.get(event["actor"], event["actor"])
+
+
+def status_word(status: str) -> str:
+    """A status of the API as people say it."""
+    return {"in_progress": "running", "completed": "done"}.get(status, status.replace("_", " "))
+
+
+def attempt_words(row: JobRow) -> str:
+    """Which attempt this is, or how many failed; crashes of workers are counted apart."""
+    most = row["max_attempts"]
+    if row["status"] in ("failed", "cancelled", "done"):
+        words = [f"{row['attempts']} of {most} attempts failed"] if row["attempts"] else []
+    else:
+        words = [f"attempt {min(row['attempts'] + 1, most)} of {most}"]
+    if row["crashes"]:
+        words.append(f"{row['crashes']} of {row['max_crashes']} crashes")
+    return ", ".join(words)
+
+
+_KINDS = {"new": "new", "retranscode": "made again", "changed": "made again, as it changed"}
+
+
+def kind_words(row: JobRow) -> str:
+    return _KINDS.get(row["kind"], row["kind"])
+
+
+def standing(row: JobRow) -> str:
+    """What a job that nothing works on waits for, and the key that helps; empty where its error says it."""
+    match row["word"]:
+        case "held":
+            return "on hold since it was added – p lets it start"
+        case "paused":
+            kept = sum(each["segments_done"] for each in row["renditions"])
+            stays = (
+                f"; {counted(kept, 'finished segment')} stay" if kept != 1 else "; 1 finished segment stays"
+            )
+            return f"paused{stays if kept else ''} – p lets it go on"
+        case "pending":
+            return (
+                "waits for a worker"
+                if row["renditions"]
+                else "waits for a worker; its source is not read yet"
+            )
+        case "cancelled":
+            return "cancelled – r tries it again"
+    return ""

@@ -1,0 +1,101 @@
+"""What is asked: a prefill gives way, a mistake is told in place, limits are said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from textual.widgets import Input
+
+from tqstudio import sources
+from tqstudio.ui.screens.ask_path import AskPath
+from tqstudio.ui.screens.dialogs import AskPriority
+from tqstudio.ui.screens.job import JobScreen
+
+from .conftest import MakeApp, loaded, until
+from .fake_door import FakeDoor
+from .test_actions import messages
+from .test_queue import problem_of
+
+
+def pane_of(app: Any) -> str:
+    pane = app.screen.query_one("#pane")
+    return "\n".join(pane.render_line(y).text for y in range(pane.size.height))
+
+
+async def test_typing_replaces_the_prefill_and_an_error_keeps_the_dialog(
+    make_app: MakeApp, door: FakeDoor, tmp_path: Path
+) -> None:
+    video = tmp_path / "new.mp4"
+    video.write_bytes(b"x")
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("n")
+        await until(pilot, lambda: isinstance(app.screen, AskPath))
+        assert app.screen.query_one("#path", Input).value
+        await pilot.press(*"~", "slash", *"nosuch", "full_stop", *"txt", "enter")
+        await until(pilot, lambda: "holds no video" in problem_of(app))
+        assert app.screen.query_one("#path", Input).value == "~/nosuch.txt"
+        app.screen.query_one("#path", Input).value = str(video)
+        app.screen.query_one("#output", Input).value = str(tmp_path / "out")
+        await pilot.press("enter")
+        await until(pilot, lambda: not isinstance(app.screen, AskPath))
+        assert "new.mp4 is queued as job 401" in messages(app)
+        body = [call.body for call in door.sent if call.path == "/v1/videos"][-1]
+        assert sources.decode((body or {})["output_b64"]) == bytes(tmp_path / "out")
+
+
+async def test_a_priority_beyond_the_limits_is_refused(make_app: MakeApp, door: FakeDoor) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("j", "j", "j", "equals_sign")
+        await until(pilot, lambda: isinstance(app.screen, AskPriority))
+        await pilot.press(*"5000", "enter")
+        await until(pilot, lambda: "5000 is not possible: at most 1000" in problem_of(app))
+        await pilot.press("end", "backspace", "enter")
+        await until(pilot, lambda: door.operations())
+        assert door.operations() == [{"operation": "priority", "ids": [322], "priority": 500}]
+
+
+async def test_toasts_do_not_pile_up(make_app: MakeApp) -> None:
+    async with make_app().run_test(size=(80, 24), notifications=True) as pilot:
+        app = await loaded(pilot)
+        for text in ("one", "two", "three"):
+            app.toast(text)
+            app.toast(f"problem {text}", problem=True)
+        await until(pilot, lambda: messages(app).split("\n") == ["three", "problem three"])
+
+
+async def test_a_failed_job_says_what_to_do_and_where_the_log_is(make_app: MakeApp, door: FakeDoor) -> None:
+    long = "upload-17.mp4 says it lasts 60 s and ends after 30 s, " * 3
+    door.job(316)["error"] |= {"message": f"{long}so it was cut off"}
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("G", "k", "k", "k")
+        await until(pilot, lambda: "SOURCE_TRUNCATED" in pane_of(app))
+        for said in ("so it was cut off", "→ copy the whole file again", "l log", "attempt-1.log"):
+            assert said in pane_of(app)
+
+
+async def test_a_held_and_a_done_job_say_what_can_be_done(make_app: MakeApp) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("G")
+        await until(pilot, lambda: "mpv /srv/streams/holiday-2026/master.m3u8" in pane_of(app))
+        await pilot.press("y")
+        assert app.clipboard == "/srv/streams/holiday-2026/master.m3u8"
+        await pilot.press("k", "k", "k", "k")
+        await until(pilot, lambda: "p lets it start" in pane_of(app))
+        assert "/srv/upload/archive-1998.avi" in pane_of(app)
+
+
+async def test_the_log_of_an_earlier_attempt(make_app: MakeApp, door: FakeDoor) -> None:
+    async with make_app().run_test(size=(120, 40)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, JobScreen) and app.screen.detail)
+        await pilot.press("tab", "l")
+        await until(pilot, lambda: any(call.path.endswith("/log") for call in door.sent))
+        asked = [json.dumps(dict(call.params)) for call in door.sent if call.path.endswith("/log")]
+        assert asked[0] == '{"attempt": 1}'

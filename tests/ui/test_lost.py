@@ -1,0 +1,140 @@
+"""Without a supervisor: what was true is shown as such, and one key helps."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tqstudio.connection import AsyncClient
+from tqstudio.home import Home
+from tqstudio.ui.app import StudioApp
+from tqstudio.ui.feed import BACKOFF_S
+from tqstudio.ui.model import Link
+
+from .conftest import MakeApp, loaded, until
+from .fake_door import NOW, FakeDoor, missing_folder
+from .test_app import notice_of
+from .test_queue import text_of
+
+
+class Clock:
+    """Stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.at = NOW
+
+    def __call__(self) -> datetime:
+        return self.at
+
+    def move(self, seconds: float) -> None:
+        self.at += timedelta(seconds=seconds)
+
+
+def line_of(app: StudioApp, name: str) -> str:
+    return str(app.screen.query_one(f"#{name}").render_line(0).text)
+
+
+async def test_ages_tick_and_nothing_else_is_drawn(
+    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    async with make_app(now=clock).run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        before = text_of(app)
+        jobs = app.screen.query_one("#jobs")
+        drawn: list[object] = []
+        monkeypatch.setattr(jobs, "refresh", lambda *regions, **_: drawn.extend(regions))
+        app._tick()
+        await pilot.pause(0.3)
+        assert not drawn
+        clock.move(7)
+        app._tick()
+        await until(pilot, lambda: drawn, "the countdown is drawn")
+        (region,) = drawn
+        assert (region.width, region.height) == (2, 1)  # type: ignore[attr-defined]
+        changed = [(a, b) for a, b in zip(before, text_of(app), strict=True) if a != b]
+        assert len(changed) == 1
+        assert "retry 40s" in changed[0][0]
+        assert "retry 33s" in changed[0][1]
+
+
+async def test_what_may_be_true_no_more_does_not_look_live(make_app: MakeApp, door: FakeDoor) -> None:
+    clock = Clock()
+    async with make_app(now=clock, backoff_s=(0.05,)).run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        door.down = True
+        door.drop()
+        await until(pilot, lambda: app.studio.model.connection.link is Link.LOST)
+        clock.move(42)
+        app._paint_now()
+        await pilot.pause()
+        assert app.studio.palette is not app.studio.vivid
+        assert "no answer, last seen 42s ago" in line_of(app, "header")
+        assert "no supervisor runs, last seen 42s ago – S starts one" in notice_of(app)
+        assert line_of(app, "footer").split()[:3] == ["S", "start", "it"]
+        holiday = next(line for line in text_of(app) if "holiday" in line)
+        assert "running?" in holiday
+        assert "03:40" not in holiday
+        door.down = False
+        await until(pilot, lambda: app.studio.model.up)
+        app._paint_now()
+        await pilot.pause()
+        assert app.studio.palette is app.studio.vivid
+        assert any("▸ running" in line for line in text_of(app))
+
+
+def test_it_is_looked_for_every_three_seconds() -> None:
+    assert max(BACKOFF_S) <= 3
+
+
+async def test_a_start_is_waited_for_before_silence_is_told(make_app: MakeApp, door: FakeDoor) -> None:
+    door.down = True
+    opened: list[FakeDoor] = []
+
+    def open_door() -> FakeDoor:
+        opened.append(door)
+        return door
+
+    async with make_app(door_factory=open_door, patience_s=60.0).run_test(size=(80, 24)) as pilot:
+        app = pilot.app
+        assert isinstance(app, StudioApp)
+        await until(pilot, lambda: len(opened) > 2, "it is looked for again and again")
+        app._paint_now()
+        await pilot.pause()
+        assert "connecting" in line_of(app, "header")
+        assert not notice_of(app)
+        door.down = False
+        await until(pilot, lambda: app.studio.model.up)
+
+
+async def test_a_key_starts_a_supervisor(make_app: MakeApp, tmp_path: Path) -> None:
+    """A real one, in a home of its own."""
+    home = Home(tmp_path / "h")
+    app = make_app(home=home, door_factory=lambda: AsyncClient(home.socket), backoff_s=(0.1,))
+    before = set(psutil.Process().children())
+    async with app.run_test(size=(80, 24)) as pilot:
+        await until(pilot, lambda: "S starts one" in notice_of(app))
+        await pilot.press("S")
+        try:
+            await until(pilot, lambda: app.studio.model.up, "it answers", looks=6000)
+        finally:
+            for supervisor in set(psutil.Process().children()) - before:
+                supervisor.terminate()
+                await asyncio.to_thread(supervisor.wait, 60)
+
+
+async def test_a_missing_folder_is_told_in_every_view(make_app: MakeApp, door: FakeDoor) -> None:
+    door.folders.append(missing_folder())
+    async with make_app().run_test(size=(120, 30)) as pilot:
+        app = await loaded(pilot)
+        for key in "1234":
+            await pilot.press(key)
+            await until(pilot, lambda: "/mnt/usb is gone" in notice_of(app), "the notice is there")
+            assert "Folders ✗1" in line_of(app, "tabs")
+        await pilot.press("1", "escape")
+        await until(pilot, lambda: not notice_of(app), "it can be put aside")
+        assert "Folders ✗1" in line_of(app, "tabs")

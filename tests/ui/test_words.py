@@ -1,0 +1,105 @@
+"""What screens say: how far a job is, what happened, what is known about a source."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tqstudio.lifecycle import Operation, Trigger
+from tqstudio.ui.progress import job_percent, quality_percent
+from tqstudio.ui.screens.facts import facts_text
+from tqstudio.ui.sentences import attempt_words, event_remark, event_sentence
+from tqstudio.ui.symbols import UNICODE, quality_look
+
+from .fake_door import event, job_detail, job_row, rendition, sample_jobs
+
+
+def test_the_segment_in_flight_counts_only_while_it_is_made() -> None:
+    running = rendition("720p", 17, 20, "in_progress", progress=87.4)
+    assert quality_percent(running) == 87.4
+    assert quality_percent(running | {"status": "pending"}) == 85.0
+    assert quality_percent(running | {"progress": 3.0}) == 85.0
+
+
+@pytest.mark.parametrize("status", ["in_progress", "pending", "paused", "failed", "cancelled"])
+def test_a_job_is_as_far_as_its_qualities(status: str) -> None:
+    made = [rendition("720p", 20, 20, "completed"), rendition("480p", 10, 20), rendition("360p", 0, 20)]
+    skipped = rendition("1080p", status="skipped", total=None)
+    row = job_row(1, "a.mp4", status, progress=84.0, renditions=[skipped, *made])
+    assert job_percent(row) == 50.0
+    assert job_percent(row | {"renditions": []}) == 84.0
+
+
+def test_nothing_is_complete_before_the_job_is_done() -> None:
+    made = [rendition("720p", 20, 20, "completed")]
+    assert job_percent(job_row(1, "a.mp4", "in_progress", renditions=made)) < 100
+    assert job_percent(job_row(1, "a.mp4", "done", renditions=made)) == 100
+
+
+@pytest.mark.parametrize(
+    ("status", "more", "words"),
+    [
+        ("in_progress", {}, "attempt 1 of 3"),
+        ("pending", {"attempts": 1}, "attempt 2 of 3"),
+        ("in_progress", {"attempts": 3}, "attempt 3 of 3"),
+        ("failed", {"attempts": 3}, "3 of 3 attempts failed"),
+        ("done", {"attempts": 0}, ""),
+        ("pending", {"crashes": 1}, "attempt 1 of 3, 1 of 3 crashes"),
+    ],
+)
+def test_attempts_have_one_wording(status: str, more: dict[str, Any], words: str) -> None:
+    assert attempt_words(job_row(1, "a.mp4", status, **more)) == words
+
+
+def test_a_quality_stands_as_its_job_does() -> None:
+    unfinished = rendition("720p", 3)
+    assert quality_look(unfinished, "paused") == ("paused", "paused")
+    assert quality_look(unfinished, "cancelled") == ("cancelled", "cancelled")
+    assert quality_look(unfinished, "failed") == ("skipped", "not made")
+    running = rendition("720p", 3, status="in_progress")
+    assert quality_look(running, "in_progress") == ("running", "running")
+    assert quality_look(running, "in_progress", stale=True)[0] == "stale"
+
+
+ASKED = (Operation.PAUSE, Operation.CANCEL, Operation.RESTART, Operation.RESUME)
+
+
+@pytest.mark.parametrize(
+    "trigger", [*(each.value for each in Trigger), *(f"{each.value}_asked" for each in ASKED)]
+)
+def test_every_event_is_a_sentence(trigger: str) -> None:
+    said = event_sentence(event(1, trigger, 7, 0, worker="cpu-0"))
+    assert said != trigger.replace("_", " ") or " " not in said
+    assert "_" not in said
+    assert "{" not in said
+
+
+def test_an_event_of_a_later_version_is_shown_as_it_came() -> None:
+    assert event_sentence(event(1, "requeued:somehow_else", 7, 0)) == "requeued somehow else"
+
+
+def test_a_remark_says_what_the_sentence_leaves_out() -> None:
+    assert event_remark(event(1, "pause", 7, 0, actor="user")) == "by a person"
+    assert event_remark(event(1, "create", 7, 0, detail="new")) == ""
+    failed = event(1, "fail_final", 7, 0, code="NO_MEDIA", detail="notes.mp4 holds no video")
+    assert event_remark(failed) == "NO_MEDIA: notes.mp4 holds no video"
+
+
+def test_facts_are_a_table_with_units() -> None:
+    text = facts_text(job_detail(sample_jobs()[0])["video_view"])
+    said = {line[:18].strip(): line[18:] for line in text.splitlines() if line.startswith(" ")}
+    assert said["size"].startswith("812 MB (812")
+    assert said["frame rate"] == "23.976 frames a second"
+    assert said["colour"] == "BT.709, limited range"
+    assert said["sample rate"] == "48 kHz"
+    assert [line for line in text.splitlines() if line and line[0] != " "] == ["File", "Video", "Audio 1"]
+
+
+def test_facts_of_a_source_that_was_not_read() -> None:
+    video = job_detail(sample_jobs()[0])["video_view"] | {"facts": None}
+    assert "known once it has been read" in facts_text(video)
+
+
+def test_no_state_lacks_a_sign() -> None:
+    assert {"stale", "running", "paused", "done", "failed"} <= set(UNICODE.states)
