@@ -45,7 +45,8 @@ class StreamEvent:
     """One message of the event stream.
 
     `name` is `event` (stored, `seq` set), `progress` ({"jobs": [JobLive]}), `worker`
-    ({"workers": [WorkerView]}) or `reset` (events before `data["oldest"]` are pruned: read everything anew).
+    ({"workers": [WorkerView]}), `sources` ({"jobs": [JobSource]}) or `reset` (events before
+    `data["oldest"]` are pruned: read everything anew).
     """
 
     name: str

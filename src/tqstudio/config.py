@@ -73,6 +73,10 @@ class Settings(BaseSettings):
     settle_s: float = Field(5, ge=0, description="how long a file must stay unchanged to count as complete")
     rescan_s: float = Field(30, gt=0, description="between two looks through the drop folders")
 
+    probe_s: float = Field(30, gt=0, description="how long the background probe may look at one file")
+    probe_memory_bytes: int = Field(GB, gt=0, description="address space that the background probe may use")
+    probe_idle_s: float = Field(30, ge=0, description="how long the background probe stays without work")
+
     sse_keepalive_s: float = Field(30, gt=0, description="between two comments on an idle event stream")
     sse_reconnect_s: float = Field(3, gt=0, description="what an event stream tells clients to wait")
 

@@ -51,6 +51,11 @@ class Home:
         return self.logs / "supervisor.log"
 
     @property
+    def probe_log(self) -> Path:
+        """What the background probe said when it died."""
+        return self.logs / "probe.log"
+
+    @property
     def socket_note(self) -> Path:
         """Names the socket when it cannot live in the home itself."""
         return self.root / "supervisor.socket-path"

@@ -58,6 +58,8 @@ class SourceSummary(TypedDict):
     fps: float | None
     duration_s: float | None
     size: int
+    problem: ErrorView | None
+    """Of a waiting job: what a first look at its file found wrong. The job decides when it runs."""
 
 
 class EtaView(TypedDict):
@@ -371,6 +373,13 @@ class JobLive(TypedDict):
     eta: EtaView | None
     worker: str | None
     renditions: list[RenditionView]
+
+
+class JobSource(TypedDict):
+    """What became known of a waiting job's source, as the event stream's `sources` carries it."""
+
+    id: int
+    source: SourceSummary
 
 
 class ProfileView(TypedDict):

@@ -1,4 +1,5 @@
-"""What the supervisor imports of this package must not bring the media libraries with it."""
+"""What the supervisor imports of this package must not bring the media libraries with it: they parse media,
+and it must never do that itself."""
 
 from __future__ import annotations
 
@@ -13,9 +14,16 @@ import pytest
     ["facts", "grid", "hardware", "hashes", "ladder", "playlists", "profiles", "rendition", "segment_store"],
 )
 def test_light_modules_stay_light(module: str) -> None:
+    assert _libraries_of(f"tqstudio.engine.media.{module}") == "[]\n"
+
+
+def test_the_supervisor_loads_no_parser() -> None:
+    assert "'av'" not in _libraries_of("tqstudio.engine.supervisor")
+
+
+def _libraries_of(module: str) -> str:
     code = (
-        f"import sys, tqstudio.engine.media.{module};"
+        f"import sys, {module};"
         "print([name for name in ('av', 'ffmpeg', 'imageio_ffmpeg', 'm3u8') if name in sys.modules])"
     )
-    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True)
-    assert answer.stdout == "[]\n"
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, check=True, text=True).stdout

@@ -71,7 +71,14 @@ def job_row(job: int, name: str, status: str = "pending", **more: Any) -> Any:
         "retry_in_s": None,
         "worker": "cpu-0" if running else None,
         "error": None,
-        "source": {"width": 1920, "height": 1080, "fps": 24.0, "duration_s": 720.0, "size": 812_000_000},
+        "source": {
+            "width": 1920,
+            "height": 1080,
+            "fps": 24.0,
+            "duration_s": 720.0,
+            "size": 812_000_000,
+            "problem": None,
+        },
         "renditions": [],
         "created_at": ago(3600),
         "started_at": ago(300) if running else None,
@@ -82,7 +89,14 @@ def job_row(job: int, name: str, status: str = "pending", **more: Any) -> Any:
 
 
 def source(width: int, height: int, fps: float, duration_s: float, size: int) -> Any:
-    return {"width": width, "height": height, "fps": fps, "duration_s": duration_s, "size": size}
+    return {
+        "width": width,
+        "height": height,
+        "fps": fps,
+        "duration_s": duration_s,
+        "size": size,
+        "problem": None,
+    }
 
 
 def error(code: str, message: str, hint: str, **more: Any) -> Any:

@@ -116,6 +116,7 @@ def _print(job: JobDetail) -> None:
     fields = [
         ("source", job["path"]),
         ("video", f"{video['id']} ({video['status']}), {_source(job)}"),
+        ("problem", job["source"]["problem"]["message"] if job["source"]["problem"] else ""),
         ("profile", f"{job['profile']}, priority {job['priority']}, {job['kind']}"),
         ("attempts", f"{job['attempts']} of {job['max_attempts']}, crashes {job['crashes']}"),
         ("worker", job["worker"] or job["processed_by"] or ""),

@@ -14,7 +14,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 
 import psutil
@@ -38,6 +38,7 @@ from tqstudio.engine.maintenance import Maintenance
 from tqstudio.engine.media import ffmpeg, hardware
 from tqstudio.engine.media.ffmpeg import FFmpeg
 from tqstudio.engine.pool import Identities, Slot, WorkerPool, default_cpu_workers
+from tqstudio.engine.probing.prober import Looked, Prober
 from tqstudio.engine.publishing.publisher import Publisher
 from tqstudio.engine.recovery import Recovery
 from tqstudio.engine.results import Results
@@ -48,11 +49,12 @@ from tqstudio.engine.store.database import Database
 from tqstudio.engine.store.events import EventRow
 from tqstudio.engine.store.folders import FolderRow
 from tqstudio.engine.studio import Studio
-from tqstudio.engine.views import event_view, job_live
+from tqstudio.engine.views import event_view, job_live, source_summary
 from tqstudio.engine.workspace import Workspace
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.lifecycle import GateKind
+from tqstudio.schemas import JobSource
 from tqstudio.sources import display
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -152,6 +154,7 @@ class _Supervisor:
             started_at=now_us(),
             request_stop=lambda drain: self.end(Ending.WHEN_IDLE if drain else Ending.NOW),
         )
+        self._prober = Prober(home, settings, db, self._on_looked)
         self._maintenance = Maintenance(settings, db, dispatch, self._recovery, retention, self._publisher)
 
     # Life
@@ -186,6 +189,7 @@ class _Supervisor:
 
     async def _start_parts(self) -> None:
         self._maintenance.start()
+        self._prober.start()
         for index in range(self._cpu_workers()):
             self.studio.pool.start(Slot(f"cpu-{index}", "cpu"))
         await self.studio.intake.start()
@@ -210,6 +214,7 @@ class _Supervisor:
         starting.cancel()
         await asyncio.wait([starting])
         await self.studio.intake.stop()
+        await self._prober.stop()
         await self.studio.pool.stop()
         self._maintenance.stop()
         await self.studio.dispatch.save_progress(everything=True)
@@ -259,6 +264,16 @@ class _Supervisor:
     def _on_events(self, events: list[EventRow]) -> None:
         self.studio.broadcast.events(events)
         self.studio.dispatch.hint(events)
+        self._prober.hint(events)
+
+    def _on_looked(self, looked: Sequence[Looked]) -> None:
+        """Waiting files were looked at in the background."""
+        if self.studio.broadcast.watched:
+            jobs: list[JobSource] = [
+                {"id": one.at.job, "source": source_summary(one.at.size, one.facts, one.problem)}
+                for one in looked
+            ]
+            self.studio.broadcast.snapshot("sources", {"jobs": jobs})
 
     async def _snapshots(self) -> None:
         """Push what moves to the watchers, at most four times a second."""
@@ -288,6 +303,8 @@ class _Supervisor:
             actor="intake",
         )
         result = await admission.offer(path, how)
+        # A file that changed while it waits makes no event.
+        self._prober.wake()
         self._log.info("file settled", path=display(path), decision=result["decision"], job=result["job"])
         if result["error"] is not None:
             error = result["error"]

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from tqstudio.engine.forecasts import Forecasts
 from tqstudio.engine.live import Beat, LiveJob
@@ -102,14 +103,15 @@ def _renditions(rows: Iterable[RenditionRow], eta_s: float | None) -> list[Rendi
     return [rendition_view(row, eta_s if row.status == "in_progress" else None) for row in rows]
 
 
-def source_summary(record: JobRecord) -> SourceSummary:
-    video = dict(record.facts["video"]) if record.facts else {}
+def source_summary(size: int, facts: Mapping[str, Any] | None, problem: ErrorView | None) -> SourceSummary:
+    video = dict(facts["video"]) if facts else {}
     return {
         "width": video.get("width"),
         "height": video.get("height"),
         "fps": _rate(video.get("fps")),
-        "duration_s": record.facts.get("duration_s") if record.facts else None,
-        "size": record.size,
+        "duration_s": facts.get("duration_s") if facts else None,
+        "size": size,
+        "problem": problem,
     }
 
 
@@ -126,7 +128,8 @@ def job_row(record: JobRecord, live: LiveJob | None, *, now: int, home: Home, fo
     status = JobStatus(record.status)
     running = status is JobStatus.IN_PROGRESS
     live = live if running and live is not None and live.token.epoch == record.epoch else None
-    summary = source_summary(record)
+    waiting = status in (JobStatus.PENDING, JobStatus.PAUSED)
+    summary = source_summary(record.size, record.facts, record.probe_error if waiting else None)
     renditions = live.renditions if live and live.renditions is not None else record.renditions
     retrying = record.not_before is not None and record.not_before > now
     eta = forecasts.of_running(live) if live else forecasts.of_waiting(record)

@@ -207,6 +207,11 @@ class Feed:
                 model.take_progress(cast("list[JobLive]", message.data["jobs"]))
             case "worker":
                 model.take_workers(cast("list[WorkerView]", message.data["workers"]))
+            case "sources":
+                for known in message.data["jobs"]:
+                    model.patch_job(known["id"], {"source": known["source"]})
+                # With the source known, so is about how long the job will take.
+                self._jobs_due.set()
             case "event":
                 event = cast("EventView", message.data)
                 model.take_event(event)

@@ -37,10 +37,11 @@ class NewJob:
 _CREATE = text(
     "INSERT INTO job (video_id, batch, kind, profile, profile_json, prefer_gpu, requested, dropped, status,"
     " priority, ready_at, max_attempts, max_crashes, autorestart, autorestart_limit, autorestart_delay_s,"
-    " metadata_json, created_at)"
+    " metadata_json, created_at, unprobed)"
     " VALUES (:video, :batch, :kind, :profile, :profile_json, :prefer_gpu, :requested, :dropped, :status,"
     " :priority, :ready, :max_attempts, :max_crashes, :autorestart, :autorestart_limit, :autorestart_delay_s,"
-    " :metadata, :now) RETURNING id"
+    " :metadata, :now, (SELECT facts IS NULL AND probe_error IS NULL FROM video WHERE id = :video))"
+    " RETURNING id"
 )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.progress import RenditionRow, renditions_of
 from tqstudio.engine.store.statements import text
+from tqstudio.schemas import ErrorView
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,7 @@ class JobRecord:
     source: bytes
     size: int
     facts: Mapping[str, Any] | None
+    probe_error: ErrorView | None
     profile_json: str
     predicted_s: float | None
     actual_s: float | None
@@ -72,7 +74,7 @@ _SELECT = (
     " j.worker_id, j.instance, j.claimed_at, j.lease_expires_at, j.control, j.error_code, j.error_text,"
     " j.error_hint, j.error_log, j.exhausted, j.autorestart, j.autorestart_limit, j.autorestart_delay_s,"
     " j.restarts, j.last_restart_at, j.processed_by, j.metadata_json, j.ready_at, j.created_at, j.started_at,"
-    " j.last_progress_at, j.completed_at, j.deleted_at, v.name, v.source, v.size, v.facts,"
+    " j.last_progress_at, j.completed_at, j.deleted_at, v.name, v.source, v.size, v.facts, v.probe_error,"
     " j.profile_json, j.predicted_s, j.actual_s"
     " FROM job j JOIN video v ON v.id = j.video_id"
 )
@@ -100,6 +102,7 @@ def _record(row: Any, renditions: Sequence[RenditionRow]) -> JobRecord:
     values[26] = bool(values[26])
     values[33] = json.loads(values[33])
     values[43] = None if values[43] is None else json.loads(values[43])
+    values[44] = None if values[44] is None else json.loads(values[44])
     values.append(tuple(renditions))
     return JobRecord(*values)
 

@@ -145,6 +145,8 @@ class Video(SQLModel, table=True):
     quick_hash: str = _text(optional=True)
     full_hash: str = _text(optional=True)
     facts: str = _text(optional=True)
+    probe_error: str = _text(optional=True)
+    """JSON of what the background probe found wrong with the source as it is now."""
     generation_id: int = Field(default=None, sa_column=Column(Integer, nullable=True))
     created_at: int | None = _time(optional=False)
     deleted_at: int | None = _time()
@@ -246,6 +248,13 @@ class Job(SQLModel, table=True):
             "not_before",
             sqlite_where=text("status = 'pending' AND not_before IS NOT NULL"),
         ),
+        Index(
+            "ix_job_unprobed",
+            text("priority DESC"),
+            "created_at",
+            "id",
+            sqlite_where=text("unprobed = 1 AND status IN ('pending', 'paused') AND deleted_at IS NULL"),
+        ),
         Index("ix_job_lease", "lease_expires_at", sqlite_where=text("status = 'in_progress'")),
         Index("ix_job_instance", "instance", sqlite_where=text("status = 'in_progress'")),
         Index(
@@ -292,6 +301,8 @@ class Job(SQLModel, table=True):
     profile: str = _text()
     profile_json: str = _text()
     """The resolved profile: what a later edit of the profile's file does not change."""
+    unprobed: int = _int()
+    """Whether the video has neither facts nor a probe's error: the key of the probe's work list."""
     prefer_gpu: int = _int()
     requested: str = _text(optional=True)
     dropped: str = _text(default="[]")

@@ -9,6 +9,7 @@ from typing import Any
 
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.statements import text
+from tqstudio.schemas import ErrorView
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,19 +133,80 @@ def set_fingerprint(
     db.execute(
         text(
             "UPDATE video SET size = :size, mtime_ns = :mtime_ns,"
+            " probe_error = iif(size = :size AND mtime_ns = :mtime_ns, probe_error, NULL),"
             f" quick_hash = coalesce(:quick_hash, quick_hash), deleted_at = NULL{forget} WHERE id = :id"
         ),
         {"size": size, "mtime_ns": mtime_ns, "quick_hash": quick_hash, "id": video},
     )
+    _mark_jobs(db, video)
 
 
 def set_facts(db: Connection, video: int, facts: Mapping[str, Any], *, quick_hash: str | None) -> None:
     """Record what a worker's probe found."""
     db.execute(
         text(
-            "UPDATE video SET facts = :facts, quick_hash = coalesce(:quick_hash, quick_hash) WHERE id = :id"
+            "UPDATE video SET facts = :facts, probe_error = NULL,"
+            " quick_hash = coalesce(:quick_hash, quick_hash) WHERE id = :id"
         ),
         {"facts": json.dumps(dict(facts)), "quick_hash": quick_hash, "id": video},
+    )
+    _mark_jobs(db, video)
+
+
+@dataclass(frozen=True, slots=True)
+class Unprobed:
+    """The source of a waiting job, of which nothing is known yet but its size in bytes and its time."""
+
+    job: int
+    video: int
+    path: bytes
+    size: int
+    mtime_ns: int
+
+
+UNPROBED_SQL = (
+    "SELECT job.id, video.id, video.source, video.size, video.mtime_ns"
+    " FROM job INDEXED BY ix_job_unprobed CROSS JOIN video ON video.id = job.video_id"
+    " WHERE job.unprobed = 1 AND job.status IN ('pending', 'paused') AND job.deleted_at IS NULL"
+    " ORDER BY job.priority DESC, job.created_at, job.id LIMIT :limit"
+)
+
+
+def unprobed(db: Connection, *, limit: int) -> list[Unprobed]:
+    """The work list of the background probe, in the order of the queue; costs the same at any length."""
+    return [Unprobed(*row) for row in db.execute(UNPROBED_SQL, {"limit": limit})]
+
+
+def set_probed(
+    db: Connection, seen: Unprobed, *, facts: Mapping[str, Any] | None, error: ErrorView | None
+) -> bool:
+    """Record what the background probe found: facts or an error.
+
+    False, and nothing is recorded, when the video has another size or time by now; then its jobs are on the
+    work list again. What a worker found meanwhile stays.
+    """
+    values = {
+        "facts": None if facts is None else json.dumps(dict(facts)),
+        "error": None if error is None else json.dumps(error),
+        "id": seen.video,
+        "size": seen.size,
+        "mtime_ns": seen.mtime_ns,
+    }
+    taken = db.execute(
+        "UPDATE video SET facts = coalesce(facts, :facts), probe_error = iif(facts IS NULL, :error, NULL)"
+        " WHERE id = :id AND size = :size AND mtime_ns = :mtime_ns",
+        values,
+    )
+    _mark_jobs(db, seen.video)
+    return taken.rowcount == 1
+
+
+def _mark_jobs(db: Connection, video: int) -> None:
+    """Take the video's jobs off the work list of the background probe, or put them on it."""
+    db.execute(
+        "UPDATE job SET unprobed = 1 - unprobed WHERE video_id = :id"
+        " AND unprobed <> (SELECT facts IS NULL AND probe_error IS NULL FROM video WHERE id = :id)",
+        {"id": video},
     )
 
 

@@ -119,7 +119,8 @@ def qualities(doc: Document, job: JobDetail, width: int) -> list[Strip]:
             style = palette.error if key == "failed" else palette.warning
             lines += [doc.start(width).gap(10).add(part, style).strip() for part in wrap(remark, width - 12)]
     if not job["renditions"]:
-        text = "known once the source has been read"
+        problem = job["source"]["problem"]
+        text = fmt.plain(problem["message"]) if problem else "known once the source has been read"
         lines.append(doc.start(width).gap(2).add(text, palette.faint).strip())
     return [*lines, doc.blank(width)]
 

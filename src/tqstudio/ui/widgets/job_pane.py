@@ -206,6 +206,7 @@ class JobPane(LineView):
         ]
         facts = [
             ("source", ", ".join(part for part in about if part)),
+            ("problem", fmt.plain(source["problem"]["message"]) if source["problem"] else ""),
             ("profile", f"{row['profile']}, {kind_words(row)}, priority {row['priority']}"),
             ("attempts", attempt_words(row)),
             ("added", fmt.moment(row["created_at"], now)),

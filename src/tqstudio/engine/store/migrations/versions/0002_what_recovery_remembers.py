@@ -1,4 +1,5 @@
-"""What recovery remembers: publications under way, measured speeds, quarantine, autorestart of folders"""
+"""What recovery remembers: publications under way, measured speeds, quarantine, autorestart of folders;
+and which sources the background probe has still to look at"""
 
 import sqlalchemy as sa
 from alembic import op
@@ -27,6 +28,13 @@ def upgrade() -> None:
     op.add_column("job", sa.Column("actual_s", sa.Float(), nullable=True))
     op.add_column(
         "generation", sa.Column("omitted", sa.Text(), server_default=sa.text("'{}'"), nullable=False)
+    )
+    op.add_column("video", sa.Column("probe_error", sa.Text(), nullable=True))
+    op.add_column("job", sa.Column("unprobed", sa.Integer(), server_default=sa.text("0"), nullable=False))
+    op.execute("UPDATE job SET unprobed = 1 WHERE video_id IN (SELECT id FROM video WHERE facts IS NULL)")
+    op.execute(
+        "CREATE INDEX ix_job_unprobed ON job (priority DESC, created_at, id)"
+        " WHERE unprobed = 1 AND status IN ('pending', 'paused') AND deleted_at IS NULL"
     )
     op.create_index(
         "ix_job_autorestart",
