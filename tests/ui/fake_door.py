@@ -584,6 +584,8 @@ class FakeDoor:
             "disk": [{"path": "/srv", "free": 812 << 30, "total": 2 << 40, "reserve": 10 << 30}],
             "speed": 2.7 if running else None,
             "eta_s": 2460.0 if running else None,
+            "eta": {"eta_s": 2460.0, "low_s": 2230.0, "high_s": 2710.0} if running else None,
+            "eta_error": {"median": 0.1, "jobs": 50},
         }
 
     def _page(self, params: Any) -> Any:

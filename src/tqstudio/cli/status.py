@@ -14,7 +14,7 @@ from tqstudio.cli.options import JsonFlag
 from tqstudio.cli.supervisor import door
 
 if TYPE_CHECKING:
-    from tqstudio.schemas import StatusView
+    from tqstudio.schemas import EtaView, StatusView
 
 WATCH_S = 1.0
 _CLEAR = "\x1b[H\x1b[2J"
@@ -54,9 +54,14 @@ def _print(view: StatusView) -> None:
     queue = f"queue       {printing.counts_line(view['jobs'])}"
     if view["speed"]:
         queue += f"   {printing.speed(view['speed'])} real time"
-    if view["eta_s"] is not None:
-        queue += f"   about {printing.span(view['eta_s'])} left"
     printing.out(queue)
+    if view["eta"] is not None:
+        printing.out(f"            {_eta(view['eta'])}")
+    error = view["eta_error"]
+    if error["median"] is not None:
+        printing.out(
+            f"estimates   off by {error['median']:.0%}, the median of the last {printing.counted(error['jobs'], 'job')}"
+        )
     for gate in view["gates"]:
         since = printing.age(gate["since"])
         printing.out(printing.painted(f"held up     {gate['reason']} (since {since})", "paused"))
@@ -84,6 +89,11 @@ def _print(view: StatusView) -> None:
         elastic=5,
         statuses=[worker["status"] for worker in workers],
     )
+
+
+def _eta(eta: EtaView) -> str:
+    low, high = printing.span(eta["low_s"]), printing.span(eta["high_s"])
+    return f"about {printing.span(eta['eta_s'])} left, between {low} and {high}"
 
 
 def _print_plain(view: StatusView) -> None:

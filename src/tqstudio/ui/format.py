@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tqstudio.schemas import SourceSummary
+    from tqstudio.schemas import EtaView, SourceSummary
 
 
 def clock_duration(seconds: float | None) -> str:
@@ -31,6 +31,14 @@ def short_duration(seconds: float) -> str:
     if whole < 172_800:
         return f"{round(whole / 3600)}h"
     return f"{round(whole / 86400)}d"
+
+
+def with_range(eta: EtaView) -> str:
+    """A time left and how far off it may be, in the unit of both: `41m ±4`, `90s ±20`."""
+    left, off = round(eta["eta_s"]), (eta["high_s"] - eta["low_s"]) / 2
+    unit_s, unit = (1, "s") if left < 100 else (60, "m") if left < 6000 else (3600, "h")
+    whole = round(off / unit_s)
+    return f"{round(left / unit_s)}{unit} ±{whole}" if whole else f"{round(left / unit_s)}{unit}"
 
 
 def step_duration(seconds: float) -> str:

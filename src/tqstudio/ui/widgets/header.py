@@ -91,8 +91,8 @@ class Header(LineView):
         if status["speed"]:
             text = fmt.speed(status["speed"]) + (" real time" if width >= 80 else "")
             parts.append((f"{text}  ", palette.text))
-        if status["eta_s"] is not None:
-            parts.append((f"ETA {fmt.short_duration(status['eta_s'])}  ", palette.text))
+        if status["eta"] is not None:
+            parts.append((f"ETA {fmt.with_range(status['eta'])}  ", palette.text))
         if status["disk"]:
             disk = min(status["disk"], key=lambda disk: disk["free"] - disk["reserve"])
             low = disk["free"] < 2 * disk["reserve"]

@@ -1,0 +1,21 @@
+"""Numbers in narrow columns say what they can."""
+
+from __future__ import annotations
+
+import pytest
+
+from tqstudio.ui import format as fmt
+
+
+@pytest.mark.parametrize(
+    ("eta_s", "low_s", "high_s", "said"),
+    [
+        (30, 20, 45, "30s ±12"),
+        (2460, 2230, 2710, "41m ±4"),
+        (36_000, 30_000, 43_200, "10h ±2"),
+        (40, 39.9, 40.1, "40s"),
+        (0, 0, 0, "0s"),
+    ],
+)
+def test_a_time_left_owns_up_to_its_range(eta_s: float, low_s: float, high_s: float, said: str) -> None:
+    assert fmt.with_range({"eta_s": eta_s, "low_s": low_s, "high_s": high_s}) == said
