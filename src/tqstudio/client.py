@@ -83,7 +83,8 @@ def jobs(
 ) -> Call[JobPage]:
     """A page of jobs. `sort` is order (queue order), newest or oldest.
 
-    `after` and `before` take the cursors of an earlier page; `before="end"` is the last page.
+    `text` is words that must be in the name. `after` and `before` take the cursors of an earlier page, which
+    may have been short, or empty, and yet have one; `before="end"` is the last page.
     """
     params: dict[str, Any] = {"sort": sort, "limit": limit}
     optional = {

@@ -308,9 +308,13 @@ class StatusView(TypedDict):
 
 
 class JobPage(TypedDict):
+    """Some jobs of a list. A search may answer few or none and still have a cursor: it goes on from there."""
+
     jobs: list[JobRow]
-    total: int
-    """Jobs with the asked statuses, before any text filter."""
+    total: int | None
+    """Jobs on all pages together; None where counting them would take a walk."""
+    searching: bool
+    """The time for a search was up before the page was full."""
     before: str | None
     """Cursor for the page above; None at the top."""
     after: str | None

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tqstudio.engine.store import jobviews, listing
+from tqstudio.engine.store import finding, jobviews, listing, sql_functions, walking
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.listing import Page, Query
 from tqstudio.engine.store.statements import text
@@ -33,6 +33,9 @@ _WORDS = (
     "it's",
     "[red]",
     "*",
+    "ÉTÉ",
+    "Фильм",
+    "ФИЛЬМ",
 )
 
 
@@ -85,6 +88,12 @@ def many(database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Q
         yield queue
 
 
+@pytest.fixture(autouse=True)
+def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However busy the machine is, no search stops early."""
+    monkeypatch.setattr(listing, "SEARCH_S", 3600)
+
+
 def expected(queue: Queue, query: Query) -> list[int]:
     """The same list, made in the simplest way."""
     found = queue.db.execute(
@@ -95,7 +104,7 @@ def expected(queue: Queue, query: Query) -> list[int]:
         for row in found
         if (row["deleted_at"] is not None) == query.deleted
         and (not query.statuses or JobStatus(row["status"]) in query.statuses)
-        and query.text.lower() in row["name"].lower()
+        and all(word in row["name"].lower() for word in query.text.lower().split())
         and query.batch in (None, row["batch"])
         and query.video in (None, row["video_id"])
     ]
@@ -119,22 +128,27 @@ def downwards(db: Connection, query: Query, limit: int) -> list[int]:
     assert page.before is None
     while True:
         assert len(page.ids) <= limit
+        assert page.searching == (len(page.ids) < limit and page.after is not None)
         found += page.ids
         if page.after is None:
+            assert page.total in (None, len(found))
             return found
         page = listing.page(db, query, limit=limit, after=page.after)
         assert page.before is not None
 
 
-def upwards(db: Connection, query: Query, limit: int) -> list[int]:
+def upwards(db: Connection, query: Query, limit: int, before: str = "end") -> list[int]:
     found: list[int] = []
-    page = listing.page(db, query, limit=limit, before="end")
-    assert page.after is None
+    page = listing.page(db, query, limit=limit, before=before)
+    assert before != "end" or page.after is None
     while True:
+        assert len(page.ids) <= limit
+        assert page.searching == (len(page.ids) < limit and page.before is not None)
         found = page.ids + found
         if page.before is None:
             return found
         page = listing.page(db, query, limit=limit, before=page.before)
+        assert page.after is not None
 
 
 QUERIES = [
@@ -163,12 +177,21 @@ QUERIES = [
     Query(text="mp4"),
     Query(text="mp4", sort="newest", statuses=(JobStatus.PENDING, JobStatus.DONE)),
     Query(text="no such name"),
+    Query(text="4 be MP4"),
+    Query(text=" \t "),
+    Query(text="ét"),
+    Query(text="Été 1"),
+    Query(text="фильм"),
+    Query(text="ФИЛЬМ 2", sort="oldest"),
     Query(batch="first"),
     Query(batch="second", text="beta", sort="oldest"),
     Query(batch="none such"),
     Query(video=17),
+    Query(video=17, text="no such name"),
     Query(deleted=True),
     Query(deleted=True, statuses=(JobStatus.DONE,), sort="newest"),
+    Query(deleted=True, text="a", sort="oldest"),
+    Query(deleted=True, batch="first"),
 ]
 
 
@@ -180,12 +203,31 @@ def test_paging_is_complete_and_ordered(many: Queue, query: Query, limit: int) -
     assert upwards(many.db, query, limit) == wanted
 
 
-@pytest.mark.parametrize("few", [0, 5])
-def test_many_matches_are_listed_like_few(many: Queue, monkeypatch: pytest.MonkeyPatch, few: int) -> None:
-    monkeypatch.setattr(listing, "FEW", few)
-    for wanted in ("alpha", "100%", 'quo"te', "back\\s", "under_score"):
-        query = Query(text=wanted)
-        assert downwards(many.db, query, 500) == expected(many, query)
+@pytest.fixture
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is looked up, and every search stops after one short stretch."""
+    monkeypatch.setattr(listing, "SEARCH_S", 0)
+    monkeypatch.setattr(walking, "STRETCH", 150)
+    monkeypatch.setattr(finding, "FEW", 0)
+
+
+@pytest.mark.usefixtures("hurried")
+@pytest.mark.parametrize("query", QUERIES, ids=str)
+@pytest.mark.parametrize("limit", [3, 500])
+def test_a_search_in_short_stretches_finds_the_same(many: Queue, query: Query, limit: int) -> None:
+    if limit == 3 and not query.text:
+        return
+    wanted = expected(many, query)
+    assert downwards(many.db, query, limit) == wanted
+    assert upwards(many.db, query, limit) == wanted
+
+
+def test_few_matches_are_listed_like_many(many: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    for few in (0, 5, 300, 5_000):
+        monkeypatch.setattr(finding, "FEW", few)
+        for wanted in ("alpha", "100%", 'quo"te', "back\\s", "under_score", "été", "ФИЛЬМ", "alpha 12"):
+            query = Query(text=wanted)
+            assert downwards(many.db, query, 500) == expected(many, query)
 
 
 @pytest.mark.parametrize("query", [QUERIES[0], QUERIES[1], QUERIES[4], QUERIES[13], QUERIES[25]], ids=str)
@@ -266,10 +308,100 @@ def test_cursors_do_not_fit_another_order(many: Queue) -> None:
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(wanted=st.text(st.sampled_from(list("aAbl%_\\\"'*[]() -^0123é:{}")), min_size=1, max_size=6))
+@given(wanted=st.text(st.sampled_from(list("aAbl%_\\\"'*[]() -^0123éÉйЙ:{}\0")), min_size=1, max_size=6))
 def test_any_text_finds_what_holds_it(many: Queue, wanted: str) -> None:
     query = Query(text=wanted)
     assert sorted(downwards(many.db, query, 500)) == sorted(expected(many, query))
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    query=st.builds(
+        Query,
+        statuses=st.sets(st.sampled_from(list(JobStatus))).map(tuple),
+        text=st.sampled_from(["a", "1", "12", "99", "alpha", "ét", "zq", "mp4", "no such name", "9.mp"]),
+        sort=st.sampled_from(listing.SORTS),
+        batch=st.sampled_from([None, None, "first"]),
+        deleted=st.booleans(),
+    ),
+    limit=st.integers(1, 200),
+    stretch=st.integers(100, 1500),
+    few=st.sampled_from([0, 50, 5_000]),
+    at=st.floats(0, 1),
+)
+def test_every_walk_shows_the_same_list(
+    many: Queue, query: Query, limit: int, stretch: int, few: int, at: float
+) -> None:
+    wanted = expected(many, query)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(listing, "SEARCH_S", 0)
+        patch.setattr(walking, "STRETCH", stretch)
+        patch.setattr(finding, "FEW", few)
+        limit = max(limit, len(wanted) // 20)
+        assert downwards(many.db, query, limit) == wanted
+        assert upwards(many.db, query, limit) == wanted
+        if wanted:
+            middle = wanted[int(at * (len(wanted) - 1))]
+            assert around(many.db, query, limit, middle) == wanted
+
+
+def around(db: Connection, query: Query, limit: int, middle: int) -> list[int]:
+    """The whole list, from the page around a job to both ends."""
+    page = listing.page(db, query, limit=limit, around=middle)
+    assert middle in page.ids
+    found, before, after = list(page.ids), page.before, page.after
+    while before is not None:
+        page = listing.page(db, query, limit=limit, before=before)
+        found, before = page.ids + found, page.before
+    while after is not None:
+        page = listing.page(db, query, limit=limit, after=after)
+        found, after = found + page.ids, page.after
+    return found
+
+
+@pytest.mark.usefixtures("hurried")
+@pytest.mark.parametrize("sort", listing.SORTS)
+def test_the_way_back_from_an_empty_page_misses_nothing(many: Queue, sort: str) -> None:
+    query, passed = Query(text="777", sort=sort), list[int]()
+    page = listing.page(many.db, query, limit=400, after="start")
+    pages = [page]
+    while page.after is not None:
+        passed += page.ids
+        page = listing.page(many.db, query, limit=400, after=page.after)
+        pages.append(page)
+        assert page.before is not None
+        assert upwards(many.db, query, 400, page.before) == passed
+    assert not all(page.ids for page in pages)
+    nothing = Query(text="zq", sort=sort)
+    page = listing.page(many.db, nothing, limit=5)
+    assert (page.ids, page.before, page.searching) == ([], None, True)
+    beyond = listing.page(many.db, nothing, limit=5, after=page.after)
+    assert (beyond.ids, beyond.searching) == ([], True)
+    assert beyond.before == beyond.after
+
+
+@pytest.mark.usefixtures("hurried")
+@pytest.mark.parametrize("sort", listing.SORTS)
+@pytest.mark.parametrize("statuses", [(), (JobStatus.DONE,)])
+def test_a_page_tries_no_more_names_than_a_stretch(
+    many: Queue, sort: str, statuses: tuple[JobStatus, ...]
+) -> None:
+    tried = 0
+
+    def count(_name: str, _wanted: str) -> bool:
+        nonlocal tried
+        tried += 1
+        return False
+
+    raw = many.db.raw
+    raw.create_function("name_holds", 2, count, deterministic=True)
+    try:
+        query = Query(statuses, "ñá", sort)
+        page = listing.page(many.db, query, limit=5)
+        assert page.searching
+        assert 0 < tried <= walking.STRETCH * (len(JobStatus) if sort != "order" and not statuses else 1)
+    finally:
+        sql_functions.add(raw)
 
 
 # By index
@@ -291,6 +423,9 @@ def statements(many: Queue) -> Iterator[list[str]]:
         Query(sort="newest"),
         Query(sort="oldest"),
         Query(text="a"),
+        Query(text="a", sort="newest"),
+        Query(deleted=True),
+        Query(deleted=True, text="1", sort="oldest"),
         *(Query(statuses=(status,), sort=sort) for status in JobStatus for sort in listing.SORTS),
     ],
     ids=str,
@@ -302,21 +437,16 @@ def test_every_lane_is_read_from_an_index(many: Queue, statements: list[str], qu
     middle = expected(many, query)[7]
     page = listing.page(many.db, query, limit=7, around=middle)
     listing.page(many.db, query, limit=7, before=page.before)
-    lanes = [s for s in statements if s.startswith("SELECT id, priority") and "ORDER BY" in s]
-    assert len(lanes) >= 5
-    for statement in lanes:
+    read = [statement for statement in list(statements) if "FROM job INDEXED BY" in statement]
+    assert len(read) >= 5
+    for statement in read:
         plan = [row[3] for row in many.db.execute(f"EXPLAIN QUERY PLAN {statement}")]
-        assert "INDEX ix_job_" in plan[0], plan
-        assert plan[0].startswith("SEARCH job"), plan
-        assert not [line for line in plan if "B-TREE" in line], plan
-
-
-def test_a_page_reads_a_handful_of_rows(many: Queue) -> None:
-    """The lanes are read lazily: the first page of 3 000 jobs fetches no more than a batch of each."""
-    source = listing._Walked(many.db, Query(), "", {})
-    walked = source.walk(None, backwards=False)
-    first = [next(walked).id for _ in range(5)]
-    assert first == expected(many, Query())[:5]
+        jobs = [line for line in plan if " job " in line]
+        assert jobs
+        assert all(line.startswith("SEARCH job") and "INDEX ix_job_" in line for line in jobs), plan
+        if query.sort == "order":
+            assert not [line for line in plan if "B-TREE" in line], plan
+        assert all("COVERING INDEX ix_video_name" in line for line in plan if " v " in line), plan
 
 
 def test_counts_need_no_scan(many: Queue) -> None:
@@ -328,7 +458,7 @@ def test_counts_need_no_scan(many: Queue) -> None:
 
 def test_an_empty_queue(queue: Queue) -> None:
     for query in (Query(), Query(sort="newest"), Query(text="abc"), Query(deleted=True)):
-        assert listing.page(queue.db, query, limit=5) == Page([], None, None)
+        assert listing.page(queue.db, query, limit=5) == Page([], None, None, total=0)
         assert listing.page(queue.db, query, limit=5, before="end") == Page([], None, None)
         assert listing.page(queue.db, query, limit=5, around=1) == Page([], None, None)
 

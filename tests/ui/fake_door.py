@@ -460,6 +460,10 @@ class FakeDoor:
         self.sent: list[Call[Any]] = []
         self.asked_after: list[int | None] = []
         self.down = False
+        self.stretch: int | None = None
+        """Rows that one request tries when it searches; all by default."""
+        self.pages: asyncio.Semaphore | None = None
+        """How many more pages of jobs are answered, where a test counts them out."""
         self._streams: list[asyncio.Queue[StreamEvent | None]] = []
         self._counts: dict[str, int] | None = None
 
@@ -493,6 +497,8 @@ class FakeDoor:
             raise TqError(ErrorCode.NO_SUPERVISOR, "no supervisor answers in this home")
         self.sent.append(call)
         await asyncio.sleep(0)
+        if self.pages is not None and call.path == "/v1/jobs":
+            await self.pages.acquire()
         return self._answer(call)
 
     async def stream(self, after: int | None = None) -> AsyncIterator[StreamEvent]:
@@ -593,32 +599,43 @@ class FakeDoor:
         statuses = [word for word in params.get("status", "").split(",") if word]
         if statuses:
             rows = [row for row in rows if row["status"] in statuses]
-        total = len(rows)
-        words = params.get("text", "").lower().split()
-        if words:
-            rows = [row for row in rows if all(word in row["name"].lower() for word in words)]
         if params["sort"] in ("newest", "oldest"):
             rows = sorted(rows, key=lambda row: row["id"], reverse=params["sort"] == "newest")
-        limit = params["limit"]
-        start = 0
-        if "after" in params:
-            start = int(params["after"])
-        elif params.get("before") == "end":
-            start = max(0, len(rows) - limit)
-        elif "before" in params:
-            start = max(0, int(params["before"]) - limit)
-            limit = int(params["before"]) - start
-        elif "around" in params:
-            at = next((at for at, row in enumerate(rows) if row["id"] == params["around"]), None)
-            if at is None:
-                raise TqError(ErrorCode.NOT_FOUND, f"job {params['around']} is not in this list")
-            start = max(0, at - limit // 2)
-        end = min(len(rows), start + limit)
+        wanted, limit = params.get("text", "").lower().split(), params["limit"]
+
+        def walk(places: range, limit: int) -> tuple[list[int], str | None, bool]:
+            """Where what is wanted stands, the cursor that goes on, and whether the walk stopped early."""
+            found: list[int] = []
+            for tried, place in enumerate(places):
+                early = bool(wanted) and tried == self.stretch
+                if early or len(found) == limit:
+                    return found, str(place), early and len(found) < limit
+                if all(word in rows[place]["name"].lower() for word in wanted):
+                    found.append(place)
+            return found, None, False
+
+        around = [at for at, row in enumerate(rows) if row["id"] == params.get("around")]
+        after, searching = None, False
+        if around or "before" in params:
+            last = "end" if around else params["before"]
+            end = around[0] if around else len(rows) if last == "end" else int(last) + 1
+            found, before, searching = walk(range(end - 1, -1, -1), limit // 2 if around else limit)
+            found.reverse()
+            after = str(end) if end < len(rows) else None
+        else:
+            start = int(params.get("after", 0))
+            found, after, searching = walk(range(start, len(rows)), limit)
+            before = str(start - 1) if start else None
+        if around:
+            more, after, early = walk(range(around[0], len(rows)), limit - len(found))
+            found, searching = found + more, searching or early
+        whole = before is None and after is None
         return {
-            "jobs": rows[start:end],
-            "total": total,
-            "before": str(start) if start > 0 else None,
-            "after": str(end) if end < len(rows) else None,
+            "jobs": [rows[place] for place in found],
+            "total": len(found) if whole else None if wanted else len(rows),
+            "searching": searching,
+            "before": before,
+            "after": after,
         }
 
     def _act(self, number: int, body: Any) -> Any:

@@ -195,9 +195,8 @@ async def test_a_job_that_slips_under_the_cursor_is_not_hit(make_app: MakeApp, d
         app = await loaded(pilot)
         await pilot.press("j", "j", "j")
         window = app.studio.model.jobs
-        window.show(
-            {"jobs": [r for r in door.jobs if r["id"] != 322], "total": 13, "before": None, "after": None}
-        )
+        left = [row for row in door.jobs if row["id"] != 322]
+        window.show({"jobs": left, "total": 13, "searching": False, "before": None, "after": None})
         await app.perform("pause")
         await until(pilot, lambda: "look, and press again" in messages(app))
         assert not door.operations()

@@ -32,7 +32,9 @@ def list_jobs(
         list[str] | None,
         typer.Option("--status", "-s", metavar="STATUS", help="Only these, such as pending,failed."),
     ] = None,
-    text: Annotated[str, typer.Option("--text", metavar="TEXT", help="Only names that contain it.")] = "",
+    text: Annotated[
+        str, typer.Option("--text", metavar="TEXT", help="Only names with these words in them.")
+    ] = "",
     batch: Annotated[str | None, typer.Option("--batch", help="Only jobs of this batch.")] = None,
     sort: Annotated[
         str, typer.Option("--sort", metavar="order|newest|oldest", help="In which order.")
@@ -44,7 +46,8 @@ def list_jobs(
     """List jobs, running ones first."""
     at = door()
     rows: list[JobRow] = []
-    after, total = None, 0
+    after: str | None = None
+    total: int | None = None
     while len(rows) < limit:
         page = at.send(
             calls.jobs(
@@ -59,7 +62,8 @@ def list_jobs(
         )
         rows += page["jobs"]
         after, total = page["after"], page["total"]
-        if after is None or not page["jobs"]:
+        if after is None:
+            total = len(rows)
             break
     if as_json:
         printing.out_json({"jobs": rows, "total": total})
@@ -75,7 +79,8 @@ def list_jobs(
         statuses=[row["status"] for row in rows],
     )
     if after is not None:
-        printing.say(f"{len(rows)} of {total} shown; more with --limit")
+        shown = f"the first {len(rows)} are" if total is None else f"{len(rows)} of {total}"
+        printing.say(f"{shown} shown; more with --limit")
     return 0
 
 

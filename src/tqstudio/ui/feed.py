@@ -24,7 +24,9 @@ STATUS_IDLE_S = 10.0
 STATUS_MIN_S = 1.0
 """The status is read this often while jobs run, while none does, and at most."""
 JOBS_MIN_S = 0.5
-"""The window of the job list is read again at most this often."""
+"""The window of the job list is read again at most this often,"""
+JOBS_SHARE = 0.2
+"""and for at most this share of the time: what took a long search is not searched for without a pause."""
 FOLDERS_S = 10.0
 """The drop folders are read this often: one that has gone missing is told in every view."""
 ANSWER_S = 10.0
@@ -255,7 +257,9 @@ class Feed:
                 await asyncio.sleep(JOBS_MIN_S / 2)
                 continue
             self._jobs_due.clear()
+            began = monotonic()
             await self.pager.reload(anchor)
             self.model.changed()
             self._changed()
-            await asyncio.sleep(JOBS_MIN_S)
+            took = monotonic() - began
+            await asyncio.sleep(max(JOBS_MIN_S, took / JOBS_SHARE - took))

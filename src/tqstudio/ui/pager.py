@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -11,7 +12,7 @@ from tqstudio import client as calls
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.ui.query import Query
 from tqstudio.ui.target import Target
-from tqstudio.ui.window import KEEP, PAGE, JobWindow
+from tqstudio.ui.window import AHEAD, KEEP, PAGE, JobWindow
 
 if TYPE_CHECKING:
     from tqstudio.schemas import JobPage
@@ -25,6 +26,7 @@ class Pager:
     """Moves the window over the list.
 
     Every read carries the query it was asked for; an answer to a question that is no longer asked is dropped.
+    A long search is many requests: it ends as soon as the person asks for something else.
     """
 
     def __init__(
@@ -37,6 +39,8 @@ class Pager:
         self._send = send
         self._now = now
         self._lock = asyncio.Lock()
+        self._waiting = 0
+        """Questions of the person that wait for the one in hand."""
 
     async def ask(self, query: Query, *, keep: int | None = None) -> None:
         """Show another query, around job `keep` when it is part of the answer, else from the top.
@@ -45,7 +49,7 @@ class Pager:
             TqError: it cannot be answered; the query before stays in force.
         """
         before, self.window.query = self.window.query, query
-        async with self._lock:
+        async with self._at_once():
             if query != self.window.query:
                 return
             try:
@@ -62,8 +66,8 @@ class Pager:
     async def go(self, edge: Edge) -> None:
         """Hold the first or the last page."""
         query = self.window.query
-        async with self._lock:
-            page = await self._page(query, before="end") if edge == "end" else await self._page(query)
+        async with self._at_once():
+            page = await self._on(query, "top", "end") if edge == "end" else await self._page(query)
             if query == self.window.query:
                 self.window.show(page, from_end=edge == "end")
 
@@ -76,10 +80,7 @@ class Pager:
             cursor = window.before if edge == "top" else window.after
             if cursor is None:
                 return
-            if edge == "top":
-                page = await self._page(query, before=cursor)
-            else:
-                page = await self._page(query, after=cursor)
+            page = await self._on(query, edge, cursor)
             if query != window.query:
                 return
             if edge == "top":
@@ -90,7 +91,10 @@ class Pager:
             await self.reload(near)
 
     async def reload(self, anchor: int | None) -> None:
-        """Read the window anew; job `anchor` stays in it wherever it has moved to."""
+        """Read the window anew; job `anchor` stays in it wherever it has moved to.
+
+        It is shown when it reaches as far as the eye: rows that stay must not vanish while a search goes on.
+        """
         window, query = self.window, self.window.query
         async with self._lock:
             page: JobPage | None = None
@@ -102,7 +106,7 @@ class Pager:
                 page = await self._around(query, anchor)
             if page is None:
                 page = await self._page(query)
-            if query == window.query:
+            if await self._stock(query, page, anchor):
                 window.show(page, anchor=anchor)
 
     async def targets(self) -> list[Target]:
@@ -115,6 +119,54 @@ class Pager:
             if after is None:
                 break
         return found[:MAX_MARKED]
+
+    @asynccontextmanager
+    async def _at_once(self) -> AsyncIterator[None]:
+        """The lock, for what a person waits for: a search that has it gives it up."""
+        self._waiting += 1
+        try:
+            await self._lock.acquire()
+        finally:
+            self._waiting -= 1
+        try:
+            yield
+        finally:
+            self._lock.release()
+
+    def _goes_on(self, query: Query) -> bool:
+        return query == self.window.query and not self._waiting
+
+    async def _on(self, query: Query, edge: Edge, cursor: str) -> JobPage:
+        """The next page in this direction that holds a job, if there is one."""
+        while True:
+            page = await self._beyond(query, edge, cursor)
+            on = page["before"] if edge == "top" else page["after"]
+            if page["jobs"] or on is None or not self._goes_on(query):
+                return page
+            cursor = on
+
+    async def _beyond(self, query: Query, edge: Edge, cursor: str) -> JobPage:
+        if edge == "top":
+            return await self._page(query, before=cursor)
+        return await self._page(query, after=cursor)
+
+    async def _stock(self, query: Query, page: JobPage, anchor: int | None) -> bool:
+        """Add jobs on both sides of one until enough are there; False when that is no longer wanted."""
+        while self._goes_on(query):
+            ids = [row["id"] for row in page["jobs"]]
+            at = ids.index(anchor) if anchor in ids else 0
+            if page["after"] is not None and len(ids) - at <= AHEAD:
+                more = await self._beyond(query, "end", page["after"])
+                page["jobs"] += [row for row in more["jobs"] if row["id"] not in ids]
+                page["after"] = more["after"]
+            elif page["before"] is not None and at < AHEAD:
+                more = await self._beyond(query, "top", page["before"])
+                page["jobs"][:0] = [row for row in more["jobs"] if row["id"] not in ids]
+                page["before"] = more["before"]
+            else:
+                return True
+            page["total"], page["searching"] = more["total"], more["searching"]
+        return False
 
     async def _page(self, query: Query, *, after: str | None = None, before: str | None = None) -> JobPage:
         page: JobPage = await self._send(

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 PAGE = 200
 """Rows asked for at a time."""
+AHEAD = 60
+"""Rows held beyond the reader on either side, if the list has so many; pages are read to keep it so."""
 KEEP = 600
 """Rows held; what lies farther from the reader is dropped and read again when it is needed."""
 
@@ -25,17 +27,24 @@ class JobWindow:
         self.rows: list[JobRow] = []
         self.before: str | None = None
         self.after: str | None = None
-        self.total = 0
+        self.searching = False
+        """The supervisor answered before a page was full; there may be more beyond the cursors."""
         self.offset: int | None = 0
         """Rows above the window; None when it is not known."""
         self.loaded = False
         self.read_at: datetime | None = None
         """When the newest page was read; countdowns go on from there."""
         self.version = 0
+        self._total: int | None = 0
         self._index: dict[int, int] | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    @property
+    def total(self) -> int | None:
+        """Rows in the whole list; None when that is not known."""
+        return len(self.rows) if self.before is None and self.after is None else self._total
 
     def index_of(self, job: int | None) -> int | None:
         if job is None:
@@ -59,13 +68,13 @@ class JobWindow:
         known = None if place is None or self.offset is None else self.offset + place
         self.rows = list(page["jobs"])
         self.before, self.after = page["before"], page["after"]
-        self.total = page["total"]
+        self._total, self.searching = page["total"], page["searching"]
         self.loaded = True
         self._changed()
         now_at = self.index_of(anchor)
         if self.before is None:
             self.offset = 0
-        elif from_end and not self.query.text:
+        elif from_end and self.total is not None:
             self.offset = max(0, self.total - len(self.rows))
         else:
             self.offset = None if known is None or now_at is None else max(0, known - now_at)
@@ -74,7 +83,7 @@ class JobWindow:
         """Append the page below; drop rows above when too many are held."""
         known = {row["id"] for row in self.rows}
         self.rows += [row for row in page["jobs"] if row["id"] not in known]
-        self.after, self.total = page["after"], page["total"]
+        self.after, self._total, self.searching = page["after"], page["total"], page["searching"]
         self._changed()
 
     def prepend(self, page: JobPage) -> None:
@@ -82,7 +91,7 @@ class JobWindow:
         known = {row["id"] for row in self.rows}
         new = [row for row in page["jobs"] if row["id"] not in known]
         self.rows = new + self.rows
-        self.before, self.total = page["before"], page["total"]
+        self.before, self._total, self.searching = page["before"], page["total"], page["searching"]
         if self.before is None:
             self.offset = 0
         elif self.offset is not None:

@@ -50,24 +50,34 @@ async def page(
     video: int | None = None,
     deleted: bool = False,
 ) -> JobPage:
-    """A page of jobs. Cursors come from an earlier page; `start` and `end` name the two ends."""
+    """A page of jobs. Cursors come from an earlier page; `start` and `end` name the two ends.
+
+    A text that many names might hold is searched for a moment only: such a page may be short and yet have a
+    cursor to go on from.
+    """
     if sort not in listing.SORTS:
         raise TqError(
             ErrorCode.BAD_REQUEST, f"jobs cannot be sorted by {sort!r}", f"use {', '.join(listing.SORTS)}"
         )
     query = listing.Query(_statuses(status), text, sort, batch, video, deleted)
 
-    def read(db: Connection) -> tuple[listing.Page, list[jobviews.JobRecord], int]:
+    def read(db: Connection) -> tuple[listing.Page, list[jobviews.JobRecord]]:
         found = listing.page(db, query, limit=limit, after=after, before=before, around=around)
-        return found, jobviews.by_ids(db, found.ids), listing.count(db, query.statuses)
+        return found, jobviews.by_ids(db, found.ids)
 
     try:
-        found, records, total = await studio.db.read(read)
+        found, records = await studio.db.read(read)
     except ValueError:
         raise TqError(
             ErrorCode.BAD_REQUEST, "the cursor does not belong to this list", "begin without one"
         ) from None
-    return {"jobs": rows_of(studio, records), "total": total, "before": found.before, "after": found.after}
+    return {
+        "jobs": rows_of(studio, records),
+        "total": found.total,
+        "searching": found.searching,
+        "before": found.before,
+        "after": found.after,
+    }
 
 
 _STATUS_OF = {job_word(status, Control.NONE): status for status in JobStatus}

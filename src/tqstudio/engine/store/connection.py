@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from tqstudio.engine.store import sql_functions
+
 BUSY_TIMEOUT_S = 10
 _CACHED_STATEMENTS = 512
 
@@ -60,11 +62,10 @@ class Rows(Sequence[Row]):
 class Connection:
     """One connection of one thread; its transactions are begun and ended by hand."""
 
-    __slots__ = ("_raw", "_streams", "appended")
+    __slots__ = ("_raw", "appended")
 
     def __init__(self, raw: sqlite3.Connection) -> None:
         self._raw = raw
-        self._streams: list[sqlite3.Cursor] = []
         self.appended: list[Any] | None = None
         """Events of the running transaction, for those who watch; None where nobody does."""
 
@@ -76,12 +77,6 @@ class Connection:
             return Rows([], cursor.rowcount, None)
         rows = cursor.fetchall()
         return Rows(rows, cursor.rowcount, columns)
-
-    def stream(self, sql: str, values: Mapping[str, Any] | None = None) -> Iterator[Row]:
-        """Rows one by one, for a list that may be long and is seldom read to its end."""
-        cursor = self._raw.execute(sql, values or {})
-        self._streams.append(cursor)
-        return cursor
 
     @property
     def raw(self) -> sqlite3.Connection:
@@ -96,23 +91,14 @@ class Connection:
         self._raw.execute("BEGIN IMMEDIATE" if immediate else "BEGIN")
 
     def commit(self) -> None:
-        self._end_streams()
         self._raw.execute("COMMIT")
 
     def rollback(self) -> None:
-        self._end_streams()
         # A full disk ends the transaction by itself.
         if self._raw.in_transaction:
             self._raw.execute("ROLLBACK")
 
-    def _end_streams(self) -> None:
-        """A cursor that was not read to its end would keep the connection's old look at the database."""
-        for cursor in self._streams:
-            cursor.close()
-        self._streams.clear()
-
     def close(self) -> None:
-        self._end_streams()
         self._raw.close()
 
 
@@ -137,6 +123,7 @@ def open_raw(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
     raw.execute("PRAGMA foreign_keys=ON")
     raw.execute("PRAGMA temp_store=MEMORY")
     raw.execute("PRAGMA cache_size=-16000")
+    sql_functions.add(raw)
     return raw
 
 

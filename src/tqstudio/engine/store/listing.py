@@ -1,56 +1,43 @@
-"""Pages of jobs by key: as fast at a million rows as at ten, never by offset.
-
-A list is made of lanes, one per status, each with an order that an index gives. “Queue order” reads lane
-after lane (`lifecycle.QUEUE_ORDER`); by age, the lanes are merged.
-"""
+"""Pages of jobs by key: as fast at a million rows as at ten, never by offset."""
 
 from __future__ import annotations
 
 import base64
-import heapq
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import chain, islice
-from typing import Any
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
+from tqstudio.engine.store import finding
 from tqstudio.engine.store.connection import Connection
+from tqstudio.engine.store.finding import Source
+from tqstudio.engine.store.lanes import SORTS as SORTS
+from tqstudio.engine.store.lanes import Key, is_key
+from tqstudio.engine.store.lanes import Query as Query
 from tqstudio.engine.store.statements import text
-from tqstudio.lifecycle import QUEUE_ORDER, TERMINAL, JobStatus
+from tqstudio.engine.store.walking import Entry, Found
+from tqstudio.lifecycle import QUEUE_ORDER, JobStatus
 
-SORTS = ("order", "newest", "oldest")
-FEW = 8_000
-"""Up to so many matches are fetched and sorted; beyond, the lanes are walked and each row is tested."""
-
-Key = tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Query:
-    """Which jobs, in which order. Empty `statuses` means all."""
-
-    statuses: tuple[JobStatus, ...] = ()
-    text: str = ""
-    sort: str = "order"
-    batch: str | None = None
-    video: int | None = None
-    deleted: bool = False
+SEARCH_S = 0.01
+"""For so long, a page looks for what no index tells; then it says how far it came."""
+COUNTED = 20_000
+"""Up to so many deleted jobs are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Job ids in order, and cursors for what lies above and below; None where nothing does."""
+    """Job ids in order, and cursors for what lies above and below; None where nothing does.
+
+    A page of a search may have fewer ids than were asked for, or none, while there is more beyond its cursor.
+    """
 
     ids: list[int]
     before: str | None
     after: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    key: Key
-    """Rank of the lane (for queue order) and the place in it; greater is further down."""
-    id: int
+    total: int | None = 0
+    """Ids on all pages together; None where counting them would take a walk."""
+    searching: bool = False
+    """The time for the search was up before the page was full; its cursors go on."""
 
 
 def page(
@@ -69,32 +56,54 @@ def page(
     Raises:
         ValueError: the cursor was not made by this query's order.
     """
-    source = _source(db, query)
-    if around is not None and (key := source.key_of(around)) is not None:
-        above = list(islice(source.walk(key, backwards=True), limit // 2 + 1))
-        below = list(islice(source.walk(key, backwards=False), limit + 1))
-        more_above = len(above) > limit // 2
-        above = above[: limit // 2][::-1]
-        room = limit - len(above) - 1
-        entries = [*above, _Entry(key, around), *below[: max(0, room)]]
-        return _page(entries, more_above, len(below) > room)
-    if before is not None:
-        key = None if before == "end" else _decode(before, query.sort)
-        found = list(islice(source.walk(key, backwards=True), limit + 1))
-        return _page(found[:limit][::-1], len(found) > limit, key is not None)
-    key = None if after in (None, "start") else _decode(str(after), query.sort)
-    found = list(islice(source.walk(key, backwards=False), limit + 1))
-    return _page(found[:limit], key is not None, len(found) > limit)
+    source = finding.source(db, query)
+    if around is not None and (place := source.key_of(around)) is not None:
+        made = _around(source, Entry(place, around), limit)
+    elif before is not None:
+        made = _beyond(
+            source, None if before == "end" else _decode(before, query.sort), limit, backwards=True
+        )
+    else:
+        start = None if after in (None, "start") else _decode(str(after), query.sort)
+        made = _beyond(source, start, limit, backwards=False)
+    return replace(made, total=_total(db, query, source, made))
 
 
-def _page(entries: list[_Entry], more_above: bool, more_below: bool) -> Page:
-    if not entries:
-        return Page([], None, None)
-    return Page(
-        [entry.id for entry in entries],
-        _encode(entries[0].key) if more_above else None,
-        _encode(entries[-1].key) if more_below else None,
-    )
+def _beyond(source: Source, key: Key | None, limit: int, *, backwards: bool) -> Page:
+    found = source.read(key, backwards=backwards, limit=limit + 1, until=time.monotonic() + SEARCH_S)
+    entries, on = _cut(found, limit, key)
+    back: str | None = None
+    if key is not None and entries:
+        back = _encode(entries[0].key)
+    elif key is not None:
+        # Nothing was found on the way: the way back begins where it ended.
+        back = _encode(found.stop) if found.stop else "start" if backwards else "end"
+    ids = [entry.id for entry in entries]
+    searching = len(entries) < limit and on is not None
+    if backwards:
+        return Page(ids[::-1], on, back, searching=searching)
+    return Page(ids, back, on, searching=searching)
+
+
+def _around(source: Source, middle: Entry, limit: int) -> Page:
+    began, half = time.monotonic(), limit // 2
+    found = source.read(middle.key, backwards=True, limit=half + 1, until=began + SEARCH_S / 2)
+    above, before = _cut(found, half, middle.key)
+    room = limit - len(above) - 1
+    found = source.read(middle.key, backwards=False, limit=room + 1, until=began + SEARCH_S)
+    below, after = _cut(found, room, middle.key)
+    ids = [entry.id for entry in (*above[::-1], middle, *below)]
+    searching = bool((before and len(above) < half) or (after and len(below) < room))
+    return Page(ids, before, after, searching=searching)
+
+
+def _cut(found: Found, room: int, key: Key | None) -> tuple[list[Entry], str | None]:
+    """The entries of a page, and the cursor that goes on behind them; `key` is what they were read from."""
+    if len(found.entries) <= room:
+        return found.entries, _encode(found.stop) if found.stop else None
+    shown = found.entries[:room]
+    last = shown[-1].key if shown else key
+    return shown, _encode(last) if last else None
 
 
 def _encode(key: Key) -> str:
@@ -105,185 +114,29 @@ def _decode(cursor: str, sort: str) -> Key:
     key = json.loads(base64.urlsafe_b64decode(cursor.encode()))
     if not isinstance(key, list) or not all(type(part) is int and abs(part) < 2**63 for part in key):
         raise ValueError("not a cursor")
-    if sort != "order":
-        parts = 1
-    elif not key or not 0 <= key[0] < len(QUEUE_ORDER):
-        raise ValueError("not a cursor of the queue's order")
-    else:
-        parts = 3 if QUEUE_ORDER[key[0]] in TERMINAL else 4
-    if len(key) != parts:
+    if not is_key(sort, tuple(key)):
         raise ValueError("a cursor of another order")
     return tuple(key)
 
 
-class _Walked:
-    """The lanes, read from their indexes."""
-
-    def __init__(self, db: Connection, query: Query, condition: str, values: dict[str, Any]) -> None:
-        self._db, self._query, self._condition, self._values = db, query, condition, values
-        self._statuses = [s for s in QUEUE_ORDER if not query.statuses or s in query.statuses]
-
-    def key_of(self, job: int) -> Key | None:
-        row = self._db.execute(
-            text(
-                "SELECT status, priority, created_at, coalesce(completed_at, 0), id FROM job"
-                f" WHERE id = :job AND {_visible(self._query)}{self._condition}"
-            ),
-            {**self._values, "job": job},
-        ).first()
-        if row is None or JobStatus(row[0]) not in self._statuses:
-            return None
-        return _key(self._query.sort, JobStatus(row[0]), row[1], row[2], row[3], row[4])
-
-    def walk(self, key: Key | None, *, backwards: bool) -> Iterator[_Entry]:
-        if self._query.sort != "order":
-            lanes = [self._by_id(status, key, backwards) for status in self._statuses]
-            return heapq.merge(*lanes, key=lambda e: e.key, reverse=backwards)
-        statuses = self._statuses[::-1] if backwards else self._statuses
-        lanes = []
-        for status in statuses:
-            rank = QUEUE_ORDER.index(status)
-            if key is not None and (rank > key[0] if backwards else rank < key[0]):
-                continue
-            start = key if key is not None and rank == key[0] else None
-            lanes.append(self._lane(status, start, backwards))
-        return chain.from_iterable(lanes)
-
-    def _lane(self, status: JobStatus, key: Key | None, backwards: bool) -> Iterator[_Entry]:
-        for where, values, order in _branches(status, key, backwards):
-            rows = self._select(status, where, values, order)
-            for row in rows:
-                yield _Entry(_key("order", status, row[1], row[2], row[3], row[0]), row[0])
-
-    def _by_id(self, status: JobStatus, key: Key | None, backwards: bool) -> Iterator[_Entry]:
-        newest = self._query.sort == "newest"
-        downwards = newest != backwards
-        sign = -1 if newest else 1
-        where = "" if key is None else f" AND id {'<' if downwards else '>'} :from"
-        values = {} if key is None else {"from": sign * key[0]}
-        for row in self._select(status, where, values, f"id {'DESC' if downwards else ''}"):
-            yield _Entry((sign * row[0],), row[0])
-
-    def _select(self, status: JobStatus, where: str, values: dict[str, Any], order: str) -> Iterable[Any]:
-        statement = text(
-            "SELECT id, priority, created_at, coalesce(completed_at, 0) FROM job"
-            f" WHERE status = '{status.value}' AND {_visible(self._query)}{self._condition}{where}"
-            f" ORDER BY {order}"
-        )
-        # Read in small batches: a page takes a handful of rows of a lane that may hold a million.
-        return self._db.stream(statement, {**self._values, **values})
-
-
-class _Fetched:
-    """A few jobs, sorted here."""
-
-    def __init__(self, db: Connection, query: Query, condition: str, values: dict[str, Any]) -> None:
-        rows = db.execute(
-            text(
-                "SELECT id, status, priority, created_at, coalesce(completed_at, 0) FROM job"
-                f" WHERE {_visible(query)}{condition}"
-            ),
-            values,
-        )
-        self._entries = sorted(
-            (
-                _Entry(_key(query.sort, JobStatus(row[1]), row[2], row[3], row[4], row[0]), row[0])
-                for row in rows
-                if not query.statuses or JobStatus(row[1]) in query.statuses
-            ),
-            key=lambda entry: entry.key,
-        )
-
-    def key_of(self, job: int) -> Key | None:
-        return next((entry.key for entry in self._entries if entry.id == job), None)
-
-    def walk(self, key: Key | None, *, backwards: bool) -> Iterator[_Entry]:
-        if backwards:
-            return (e for e in reversed(self._entries) if key is None or e.key < key)
-        return (e for e in self._entries if key is None or e.key > key)
-
-
-def _source(db: Connection, query: Query) -> _Walked | _Fetched:
-    condition, values, few = "", dict[str, Any](), query.deleted
-    if query.video is not None:
-        condition, values, few = " AND video_id = :video", {"video": query.video}, True
-    if query.batch is not None:
-        condition, values, few = f"{condition} AND batch = :batch", {**values, "batch": query.batch}, True
-    if query.text:
-        matching = _matching_videos(db, query.text)
-        if matching is not None:
-            condition += " AND video_id IN (SELECT value FROM json_each(:videos))"
-            values["videos"] = json.dumps(matching)
-            few = True
-        else:
-            condition += (
-                " AND EXISTS (SELECT 1 FROM video v WHERE v.id = video_id AND v.name LIKE :like ESCAPE '\\')"
-            )
-            values["like"] = _like(query.text)
-    return (_Fetched if few else _Walked)(db, query, condition, values)
-
-
-def _matching_videos(db: Connection, wanted: str) -> list[int] | None:
-    """The videos whose name holds the text; None when there are more than a few.
-
-    Trigrams answer for three and more characters; shorter texts match so much that walking is quick.
-    """
-    if len(wanted) < 3:
+def _total(db: Connection, query: Query, source: Source, page: Page) -> int | None:
+    if source.total is not None:
+        return source.total
+    if page.before is None and page.after is None:
+        return len(page.ids)
+    if query.text.strip() or query.batch is not None:
         return None
-    phrase = '"' + wanted.replace('"', '""') + '"'
-    found = db.execute(
-        text("SELECT rowid FROM video_name WHERE video_name MATCH :phrase LIMIT :limit"),
-        {"phrase": phrase, "limit": FEW + 1},
+    return _count_deleted(db, query.statuses) if query.deleted else count(db, query.statuses)
+
+
+def _count_deleted(db: Connection, statuses: Sequence[JobStatus]) -> int | None:
+    listed = ", ".join(f"'{status.value}'" for status in statuses or JobStatus)
+    counted = text(
+        "SELECT count(*) FROM (SELECT 1 FROM job INDEXED BY ix_job_deleted_status"
+        f" WHERE deleted_at IS NOT NULL AND status IN ({listed}) LIMIT :most)"
     )
-    ids = [int(row[0]) for row in found]
-    return None if len(ids) > FEW else ids
-
-
-def _like(wanted: str) -> str:
-    escaped = wanted.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-    return f"%{escaped}%"
-
-
-def _visible(query: Query) -> str:
-    return "deleted_at IS NOT NULL" if query.deleted else "deleted_at IS NULL"
-
-
-def _key(sort: str, status: JobStatus, priority: int, created_at: int, completed_at: int, job: int) -> Key:
-    if sort == "newest":
-        return (-job,)
-    if sort == "oldest":
-        return (job,)
-    rank = QUEUE_ORDER.index(status)
-    if status in TERMINAL:
-        return (rank, -completed_at, -job)
-    return (rank, -priority, created_at, job)
-
-
-def _branches(status: JobStatus, key: Key | None, backwards: bool) -> list[tuple[str, dict[str, Any], str]]:
-    """WHERE, values and ORDER BY of the index ranges that continue a lane from a key, in turn.
-
-    One range per leading column: a single OR over all of them would scan the lane from its start.
-    """
-    if status in TERMINAL:
-        order = "completed_at, id" if backwards else "completed_at DESC, id DESC"
-        if key is None:
-            return [("", {}, order)]
-        than = ">" if backwards else "<"
-        values = {"completed": -key[1], "job": -key[2]}
-        return [(f" AND (completed_at, id) {than} (:completed, :job)", values, order)]
-    order = "priority, created_at DESC, id DESC" if backwards else "priority DESC, created_at, id"
-    if key is None:
-        return [("", {}, order)]
-    priority, created, job = -key[1], key[2], key[3]
-    than, other = ("<", ">") if backwards else (">", "<")
-    return [
-        (
-            f" AND priority = :priority AND (created_at, id) {than} (:created, :job)",
-            {"priority": priority, "created": created, "job": job},
-            order,
-        ),
-        (f" AND priority {other} :priority", {"priority": priority}, order),
-    ]
+    found = int(db.execute(counted, {"most": COUNTED + 1}).scalar())
+    return found if found <= COUNTED else None
 
 
 def count(db: Connection, statuses: Sequence[JobStatus]) -> int:

@@ -77,15 +77,16 @@ class QueueScreen(QueueActions, JobActions):
     def says(self) -> tuple[str, str]:
         window, status = self.studio.model.jobs, self.studio.model.status
         query = window.query
-        everything = sum(status["jobs"].values()) if status else window.total
-        complete = window.before is None and window.after is None
-        shown = len(window) if complete else window.total
-        count = fmt.counted(shown, "job")
-        if query.text and not complete:
-            count = f"matching, of {fmt.number(everything)}"
-        elif query.narrowed:
-            count = f"{fmt.number(shown)} of {fmt.number(everything)}"
-        flags = [word for word, on in (("frozen", self.frozen), ("following", self.list.follow)) if on]
+        count = fmt.counted(len(window) if window.total is None else window.total, "job")
+        if query.narrowed and status:
+            shown = f"{fmt.number(len(window))}+" if window.total is None else fmt.number(window.total)
+            count = f"{shown} of {fmt.number(sum(status['jobs'].values()))}"
+        states = (
+            ("frozen", self.frozen),
+            ("following", self.list.follow),
+            ("searching…", self.list.searching),
+        )
+        flags = [word for word, on in states if on]
         remark = f" {self.studio.glyphs.bullet} ".join([*flags, count, f"sort {query.sort}"])
         return query.line(), remark
 
@@ -221,7 +222,8 @@ class QueueScreen(QueueActions, JobActions):
         await self._go("top")
 
     async def do_end(self, _: str) -> None:
-        await self._go("end")
+        # A search may have to go far for the last job; keys do not wait for that.
+        self.studio_app.start(self._go("end"))
 
     async def _go(self, edge: str) -> None:
         window = self.studio.model.jobs

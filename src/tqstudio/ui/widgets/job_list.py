@@ -20,13 +20,12 @@ from tqstudio.ui.studio import Studio
 from tqstudio.ui.symbols import job_state, job_word
 from tqstudio.ui.widgets.bars import add_blocks
 from tqstudio.ui.widgets.row_list import RowList
+from tqstudio.ui.window import AHEAD
 
 if TYPE_CHECKING:
     from tqstudio.schemas import JobRow
     from tqstudio.ui.target import Target
 
-AHEAD = 60
-"""Rows left below or above the cursor at which the next page is asked for."""
 CACHED = 512
 """Drawn rows that are kept."""
 
@@ -107,18 +106,32 @@ class JobList(RowList):
         super().move_to(at, tell=tell)
         self._look_ahead()
 
-    def _look_ahead(self) -> None:
+    @property
+    def lacks(self) -> Edge | None:
+        """At which end rows are wanted and there are more."""
         window = self.studio.model.jobs
         if window.after is not None and self.cursor + AHEAD > len(window):
-            self.post_message(self.NeedMore("end"))
-        elif window.before is not None and self.cursor < AHEAD:
-            self.post_message(self.NeedMore("top"))
+            return "end"
+        if window.before is not None and self.cursor < AHEAD:
+            return "top"
+        return None
+
+    @property
+    def searching(self) -> bool:
+        """Whether more rows may come that the supervisor has to look for."""
+        return self.studio.model.jobs.searching and self.lacks is not None
+
+    def _look_ahead(self) -> None:
+        if edge := self.lacks:
+            self.post_message(self.NeedMore(edge))
 
     def empty(self) -> str:
         model = self.studio.model
         if model.connection.link is not Link.UP and not model.jobs.loaded:
             connecting = model.connection.link is Link.CONNECTING
             return "connecting to the supervisor…" if connecting else "nothing has been read yet"
+        if self.searching:
+            return "searching…"
         if model.jobs.query.narrowed:
             return "no job matches the filter – esc shows all"
         return "the queue is empty – n adds files, 3 shows the drop folders"
@@ -162,8 +175,8 @@ class JobList(RowList):
     def _thumb(self, at: int) -> bool:
         """Whether the mark of the position in the whole list stands at this row."""
         window = self.studio.model.jobs
-        total, page = max(window.total, len(window)), self.page
-        if window.offset is None or window.query.text or total <= page:
+        total, page = window.total, self.page
+        if window.offset is None or total is None or total <= page:
             return False
         height = max(1, page * page // total)
         start = (window.offset + self.top) * (page - height) // max(1, total - page)

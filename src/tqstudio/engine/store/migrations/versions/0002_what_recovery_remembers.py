@@ -68,3 +68,14 @@ def upgrade() -> None:
         sa.Column("at", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("key", name=op.f("pk_speed")),
     )
+    # Lists: every order also of what is deleted, and searches read narrow indexes alone.
+    for name in ("waiting", "ended", "status", "deleted"):
+        op.drop_index(f"ix_job_{name}", table_name="job")
+    for prefix, where in (("ix_job", "deleted_at IS NULL"), ("ix_job_deleted", "deleted_at IS NOT NULL")):
+        for name, columns in (
+            ("waiting", "priority DESC, created_at, id"),
+            ("ended", "completed_at DESC, id DESC"),
+            ("status", "id"),
+        ):
+            op.execute(f"CREATE INDEX {prefix}_{name} ON job (status, {columns}, video_id) WHERE {where}")
+    op.create_index("ix_video_name", "video", ["id", "name"])

@@ -1,0 +1,76 @@
+"""`job list` over more jobs than one request looks through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tqstudio.engine.store.connection import Connection
+from tqstudio.engine.store.database import Database
+from tqstudio.engine.store.statements import text
+from tqstudio.home import Home
+
+from .conftest import Shell
+
+JOBS = 40_000
+FOUND = (39_990, 20_000, 11)
+"""Jobs with a word in their names that is too short to be looked up; the latest comes first."""
+
+
+@pytest.fixture(scope="module")
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+    """A supervisor with a long history and nothing to do."""
+    home = Home(tmp_path_factory.mktemp("long") / "home")
+    home.create()
+    database = Database(home.database)
+    database.open()
+    database.write_now(_fill)
+    database.close()
+    shell = Shell(home.root, TQSTUDIO_GPU="false", TQSTUDIO_WORKERS="1", TQSTUDIO_DISK_RESERVE_BYTES="0")
+    started = shell("up", "--detach")
+    assert started.code == 0, started.err
+    yield shell
+    assert shell("down").code == 0
+
+
+def _fill(db: Connection) -> None:
+    numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :jobs)"
+    listed = ", ".join(map(str, FOUND))
+    db.execute(
+        text(
+            f"{numbers} INSERT INTO video (id, source, output_root, name, title, slug, size, mtime_ns,"
+            " created_at) SELECT i, CAST(i AS BLOB), x'2f6f',"
+            f" iif(i IN ({listed}), 'Zq', 'clip') || '.mp4', '', i, 1, 1, 1 FROM n"
+        ),
+        {"jobs": JOBS},
+    )
+    db.execute(
+        text(
+            f"{numbers} INSERT INTO job (id, video_id, profile, profile_json, status, created_at,"
+            " completed_at) SELECT i, i, 'web', '{}', 'done', i, i FROM n"
+        ),
+        {"jobs": JOBS},
+    )
+
+
+@pytest.mark.parametrize(("sort", "ids"), [("order", FOUND), ("newest", FOUND), ("oldest", FOUND[::-1])])
+def test_a_search_goes_on_to_the_end(up: Shell, sort: str, ids: tuple[int, ...]) -> None:
+    answer = up("job", "list", "--text", "zq", "--sort", sort, "--json").json()
+    assert [row["id"] for row in answer["jobs"]] == list(ids)
+    assert answer["total"] == len(ids)
+
+
+def test_a_search_stops_at_the_limit(up: Shell) -> None:
+    answer = up("job", "list", "--text", "zq", "--limit", "2")
+    assert answer.out.count("Zq.mp4") == 2
+    assert answer.err.strip() == "the first 2 are shown; more with --limit"
+
+
+def test_a_search_in_vain_says_so(up: Shell) -> None:
+    assert up("job", "list", "--text", "zq no").out.strip() == "no such jobs"
+
+
+def test_a_list_says_how_many_there_are(up: Shell) -> None:
+    answer = up("job", "list", "--limit", "1")
+    assert answer.err.strip() == f"1 of {JOBS} shown; more with --limit"
