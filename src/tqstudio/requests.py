@@ -27,10 +27,13 @@ class AddRequest(Message):
     paths_b64: list[PathB64] = Field(min_length=1, max_length=10_000)
     output_b64: PathB64 | None = None
     profile: Name | None = None
-    priority: int = Field(0, ge=-1000, le=1000)
+    priority: int | None = Field(None, ge=-1000, le=1000)
+    """0 for new jobs where none is given; a waiting job keeps its own then."""
     hold: bool = False
     force: bool = False
     """Make a finished ladder again even when nothing changed."""
+    verify_full: bool = False
+    """Read every byte to see whether a file has changed, even where its time has not."""
     retry_failed: bool = True
     batch: Annotated[str, StringConstraints(max_length=64)] | None = None
     metadata: dict[str, Any] = Field(default_factory=dict)
@@ -46,6 +49,8 @@ class ActionRequest(Message):
     delta: int | None = Field(None, ge=-1000, le=1000)
     """Added to each job's priority instead of setting it."""
     renditions: list[str] | None = None
+    profile: Name | None = None
+    """Of a retranscode; the job's own otherwise."""
     drop: list[str] = Field(default_factory=list)
     idempotency_key: Annotated[str, StringConstraints(max_length=100)] | None = None
 

@@ -355,6 +355,12 @@ class AddResult(TypedDict):
     job: int | None
     slug: str | None
     master: str | None
+    status: str | None
+    """Of its open job, now."""
+    applied: dict[str, Any]
+    """What a job that was there already took over of profile, priority, force and hold: name → value."""
+    other_job: int | None
+    """An open job that makes the same file for another output."""
     error: ErrorView | None
 
 

@@ -228,6 +228,94 @@ def test_ctrl_c_leaves_the_rest_queued(up: Shell, clips: Path, tmp_path: Path) -
     until(lambda: _status_of(up, job["id"]) == "cancelled")
 
 
+# Adding what is there already
+
+
+def _shown(shell: Shell, job: int) -> Any:
+    return shell("job", "show", str(job), "--json").json()
+
+
+def test_adding_again_changes_a_waiting_job(up: Shell, held: int, tmp_path: Path) -> None:
+    source, out = str(tmp_path / "held.mp4"), str(tmp_path / "out")
+    plain = up("add", source, "-o", out)
+    assert plain.code == 0
+    assert f"is paused as job {held}; let it go on with: tqstudio job resume {held}" in plain.out
+    assert "now with" not in plain.out
+
+    changed = up("add", source, "-o", out, "--profile", "web", "--priority", "-5")
+    assert changed.code == 0, changed.err
+    assert "now with profile web and priority -5" in changed.out
+    job = _shown(up, held)
+    assert (job["profile"], job["priority"], job["status"]) == ("web", -5, "paused")
+    assert [event["detail"] for event in job["events"] if event["trigger"] == "profile"] == ["profile web"]
+    assert _only(up("add", source, "-o", out, "--profile", "web", "--json"))["applied"] == {}
+
+    other = up("add", source, "-o", str(tmp_path / "other"), "--hold")
+    assert f"(job {held} makes the same file for another output)" in other.out
+    (row,) = up("job", "list", "--text", "held.mp4", "--limit", "1", "--sort", "newest", "--json").json()[
+        "jobs"
+    ]
+    assert up("job", "delete", str(row["id"])).code == 0
+
+
+def test_adding_again_holds_a_job_that_waits(up: Shell, held: int, tmp_path: Path) -> None:
+    assert up("queue", "pause").code == 0
+    assert up("job", "resume", str(held)).code == 0
+    answer = up("add", str(tmp_path / "held.mp4"), "-o", str(tmp_path / "out"), "--hold")
+    assert "it is held now" in answer.out
+    assert _status_of(up, held) == "paused"
+    assert up("queue", "resume").code == 0
+
+
+def test_adding_again_cannot_change_a_running_job(up: Shell, clips: Path, tmp_path: Path) -> None:
+    source = tmp_path / "long.mp4"
+    source.write_bytes((clips / "long.mp4").read_bytes())
+    arguments = ("add", str(source), "-o", str(tmp_path / "out"))
+    job = _only(up(*arguments, "--json"))["job"]
+    until(lambda: _status_of(up, job) == "in_progress")
+    assert f"is being made by job {job}" in up(*arguments, "--profile", "fast", "--priority", "9").out
+    for more, way_out in (
+        (("--profile", "web"), f"tqstudio job retranscode {job} --profile web"),
+        (("--set", "video.crf=30"), "add it again when"),
+        (("--hold",), f"tqstudio job pause {job}"),
+    ):
+        refused = up(*arguments, *more)
+        assert refused.code == 4, refused.out
+        assert refused.err.startswith("error: REFUSED: long.mp4 is being made by job ")
+        assert way_out in refused.err
+    run = up("process", "-i", str(source), "-o", str(tmp_path / "out"), "--profile", "web", "--json")
+    assert run.code == 4, run.err
+    (video,) = run.last_line()["videos"]
+    assert (video["status"], video["error"]["code"]) == ("rejected", "REFUSED")
+    assert _shown(up, job)["profile"] == "fast"
+    _only(up("job", "cancel", str(job), "--json"))
+    until(lambda: _status_of(up, job) == "cancelled")
+
+
+def test_retranscode_with_another_profile(up: Shell, held: int) -> None:
+    assert _only(up("job", "resume", str(held), "--json"))["ok"] is True
+    until(lambda: _status_of(up, held) == "done")
+
+    unknown = up("job", "retranscode", str(held), "--profile", "nonsense")
+    assert unknown.code == 2
+    assert unknown.err.startswith("error: BAD_CONFIG: there is no profile 'nonsense'")
+    assert "fast, web" in unknown.err
+    missing = up("job", "retranscode", str(held), "--profile", "fast", "--quality", "1080p")
+    assert missing.code == 4
+    assert "no quality 1080p with the profile fast" in missing.err
+
+    assert up("queue", "pause").code == 0
+    made = up("job", "retranscode", str(held), "--profile", "web", "--priority", "7")
+    assert made.code == 0, made.err
+    assert f"makes the ladder of job {held} again, with the profile web" in made.out
+    new = int(made.out.split()[1])
+    job = _shown(up, new)
+    assert (job["kind"], job["profile"], job["priority"]) == ("retranscode", "web", 7)
+    assert up("queue", "resume").code == 0
+    until(lambda: _status_of(up, new) == "done")
+    assert _shown(up, new)["video_view"]["generation"]["number"] == 2
+
+
 # Jobs
 
 
@@ -365,6 +453,7 @@ def test_commands_start_a_supervisor_and_say_so(fresh: Shell, clips: Path, tmp_p
     assert fresh("status").code == 0
 
 
+@pytest.mark.timeout(600)
 def test_the_demo_publishes_its_clips_and_stops(fresh: Shell) -> None:
     done = fresh("demo")
     assert done.code == 0, done.err

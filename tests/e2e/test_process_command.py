@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tqstudio import client as calls
 
 from .conftest import MakeClip
 from .studio import PROFILE, Answer, Studio, mark, write_script
@@ -117,6 +120,44 @@ def test_new_and_cached_without_a_supervisor(batch: Batch) -> None:
     assert batch.encodes == 0, "nothing was encoded"
 
 
+def test_flags_choose_the_files_and_only_queue_them(batch: Batch) -> None:
+    deep = batch.sources / "deep"
+    deep.mkdir()
+    for name, size in (("large.mov", 300), ("small.MKV", 100), ("middle.mov", 200), ("other.mp4", 1)):
+        (deep / name).write_bytes(bytes(size))
+    wanted = ("--ext", "mov,.mkv", "--order", "size", "--no-process")
+    flat = batch(*wanted)
+    assert flat.code == 2
+    assert "holds no videos (sub-folders are looked into with -r)" in flat.err
+
+    queued = batch(*wanted, "-r", "--limit", "2", "--priority", "3")
+    assert queued.code == 0, queued.err
+    report = _shape(queued)
+    assert [Path(video["source"]).name for video in report["videos"]] == ["small.MKV", "middle.mov"]
+    assert {video["status"] for video in report["videos"]} == {"pending"}
+    assert batch.encodes == 0
+    batch.studio.up()
+    rows = batch.studio.client.send(calls.jobs(text="m", limit=9))["jobs"]
+    assert {row["priority"] for row in rows if row["path"].startswith(str(deep))} == {3}
+    for row in rows:
+        batch.studio.client.send(calls.act("cancel", [row["id"]]))
+    batch.studio.down()
+
+
+def test_set_and_workers_hold_for_one_run(batch: Batch) -> None:
+    batch.studio.down()
+    done = batch("--set", "video.crf=41", "--set", "preset=superfast", "--workers", "2")
+    assert done.code == 0, done.err
+    assert _shape(done)["summary"]["done"] == 2
+    videos = [line for line in batch.log.read_text().splitlines() if "libx264" in line and " hls " in line]
+    assert len(videos) == 2
+    assert all("-crf 41" in line and "-preset superfast" in line for line in videos)
+    assert (batch.studio.home.logs / "worker-cpu-1.log").exists()
+    batch.studio.up()
+    names = [worker["name"] for worker in batch.studio.status()["workers"]]
+    assert names == ["cpu-0"], "a worker of a larger pool is not missed in a smaller one"
+
+
 def test_a_changed_rung_is_made_again_alone(beside: Batch) -> None:
     assert beside().code == 0
     made = {rung: _segments(beside, rung) for rung in ("180p", "120p", "90p")}
@@ -171,6 +212,27 @@ def test_one_bad_file_gives_exit_1_and_the_others_are_done(beside: Batch) -> Non
     assert errors["bad.mp4"]["code"] == "NO_MEDIA"
     assert errors["zero.mp4"]["code"] == "SOURCE_EMPTY"
     assert all(error["hint"] for error in errors.values())
+
+
+def test_verify_full_reads_what_lies_between_the_samples(beside: Batch) -> None:
+    (beside.sources / "two.mp4").unlink()
+    source = beside.sources / "one.mp4"
+    # A box that players skip makes room between the samples.
+    padding = bytearray(8_000_000)
+    padding[:8] = len(padding).to_bytes(4, "big") + b"free"
+    content = source.read_bytes()
+    source.write_bytes(content + padding)
+    assert beside().code == 0
+    before = source.stat()
+    padding[1_500_000] = 1
+    source.write_bytes(content + padding)
+    os.utime(source, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    assert _shape(beside())["summary"]["cached"] == 1, "size and time are the same"
+    assert _shape(beside("--verify-full"))["summary"]["done"] == 1
+    assert beside.encodes == 2
+    assert _shape(beside("--verify-full"))["summary"]["cached"] == 1
+    assert beside.encodes == 0
 
 
 def test_a_changed_source_gets_a_new_ladder(beside: Batch, clip: MakeClip) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -15,20 +16,32 @@ import pytest
 
 from tqstudio.config import Settings
 from tqstudio.engine.admission import Admission, Offer, _slug, _title
+from tqstudio.engine.media import fingerprint
 from tqstudio.engine.media.facts import AudioTrack, SourceFacts, VideoTrack
 from tqstudio.engine.media.hashes import audio_settings_hash, settings_hash
 from tqstudio.engine.media.ladder import audio_renditions, build_ladder
 from tqstudio.engine.media.layout import segment_name
 from tqstudio.engine.media.profiles import Profile, override
+from tqstudio.engine.recognition import Certainty
 from tqstudio.engine.scheduling import RetryRules, now_us
-from tqstudio.engine.store import claims, generations, jobs, operations, outcomes, videos, workers
+from tqstudio.engine.store import (
+    claims,
+    events,
+    generations,
+    jobs,
+    operations,
+    outcomes,
+    progress,
+    videos,
+    workers,
+)
 from tqstudio.engine.store.claims import Claimant, Lease, Token
 from tqstudio.engine.store.database import Database
 from tqstudio.engine.store.outcomes import Failure
 from tqstudio.engine.views import place_of
 from tqstudio.errors import ErrorCode
 from tqstudio.home import Home
-from tqstudio.lifecycle import JobKind, JobStatus, Operation
+from tqstudio.lifecycle import Control, JobKind, JobStatus, Operation
 
 from .ladders import Bench, put_in_place
 
@@ -113,7 +126,7 @@ class House:
         self.db.write_now(outcomes.fail, token, Failure(code, "no"), now=now_us(), rules=rules, worker="w")
         return lease.job
 
-    def publish(self, profile: Profile | None = None) -> videos.VideoRow:
+    def publish(self, profile: Profile | None = None, *, full_hash: str | None = None) -> videos.VideoRow:
         """Do the next job: a real ladder of a few bytes, with the hashes a worker would find."""
         profile = profile or self.web
         lease = self.claim()
@@ -131,6 +144,8 @@ class House:
 
         def record(db: Any) -> None:
             videos.set_facts(db, lease.video, FACTS.to_json(), quick_hash=None)
+            if full_hash is not None:
+                videos.set_full_hash(db, lease.video, full_hash)
             token = Token(lease.job, lease.epoch, lease.instance)
             assert outcomes.complete(db, token, now=now_us(), worker="w", detail="generation")
             generations.record(
@@ -178,6 +193,145 @@ def test_an_open_job_is_left_alone(house: House, state: str) -> None:
     again = house.offer(path, priority=9)
     assert (again["decision"], again["job"]) == ("waiting", first["job"])
     assert house.status(first["job"]) is JobStatus(state)
+
+
+def _job(house: House, job: int) -> Any:
+    return house.db.read_now(jobs.spec_of, job)
+
+
+@pytest.mark.parametrize("hold", [False, True])
+def test_a_waiting_job_takes_over_what_is_asked_by_name(house: House, hold: bool) -> None:
+    path = house.file()
+    job = house.offer(path, hold=hold)["job"]
+    fast = house.admission.profile("fast")
+    unnamed = house.offer(path, fast, priority=9)
+    assert (unnamed["decision"], unnamed["applied"]) == ("waiting", {})
+    assert (_job(house, job).profile, _job(house, job).priority) == ("web", 0)
+
+    named = house.offer(path, fast, priority=9, named=frozenset({"profile", "priority"}))
+    assert (named["decision"], named["job"]) == ("waiting", job)
+    assert named["applied"] == {"profile": "fast", "priority": 9}
+    assert named["status"] == ("paused" if hold else "pending")
+    spec = _job(house, job)
+    assert (spec.profile, spec.priority) == ("fast", 9)
+    assert Profile.from_json(json.loads(spec.profile_json)) == fast
+    said = [event.trigger for event in house.db.read_now(events.newest, limit=9, job=job)]
+    assert said.count("profile") == said.count("priority") == 1
+    again = house.offer(path, fast, priority=9, named=frozenset({"profile", "priority"}))
+    assert again["applied"] == {}
+
+
+def test_a_waiting_job_is_held_when_that_is_asked(house: House) -> None:
+    path = house.file()
+    house.offer(path)
+    first = house.offer(path, hold=True, named=frozenset({"hold"}))
+    assert (first["decision"], first["status"], first["applied"]) == ("waiting", "paused", {"hold": True})
+    assert house.offer(path, hold=True, named=frozenset({"hold"}))["applied"] == {}
+
+
+def test_what_a_paused_job_had_made_of_the_old_profile_is_forgotten(house: House) -> None:
+    path = house.file()
+    job = house.offer(path)["job"]
+    lease = house.claim()
+    row = progress.RenditionRow("1080p", "in_progress", None, True, *[None] * 3, 50.0, 1, 2, *[None] * 4)
+
+    def run_a_little(db: Any) -> None:
+        token = Token(lease.job, lease.epoch, lease.instance)
+        step = dict.fromkeys(("argv", "resumed_from", "encoder"))
+        assert progress.save(
+            db, token, step="transcode", progress=50, reported=[row], steps={}, at=1, now=now_us(), **step
+        )
+        operations.operate(db, job, Operation.PAUSE, now=now_us(), actor="test")
+        outcomes.release(db, token, Control.PAUSE, now=now_us(), worker="w")
+
+    house.db.write_now(run_a_little)
+    result = house.offer(path, house.admission.profile("fast"), named=frozenset({"profile"}))
+    assert (result["status"], result["applied"]) == ("paused", {"profile": "fast"})
+    assert house.db.read_now(progress.renditions, job) == []
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"named": frozenset({"profile"})}, "the profile web"),
+        ({"hold": True, "named": frozenset({"hold"})}, "only what waits can be held"),
+    ],
+)
+def test_a_running_job_refuses_what_it_cannot_be(house: House, more: Any, said: str) -> None:
+    path = house.file()
+    job = house.offer(path)["job"]
+    house.claim()
+    result = house.offer(path, house.admission.profile("fast"), **more)
+    assert (result["decision"], result["job"], result["status"]) == ("rejected", job, "in_progress")
+    assert result["error"]["code"] == "REFUSED"
+    assert said in result["error"]["message"]
+    assert f"tqstudio job {'pause' if 'hold' in more else 'retranscode'} {job}" in result["error"]["hint"]
+    assert _job(house, job).profile == "web"
+
+
+def test_a_running_job_is_as_good_with_the_same_profile_or_another_priority(house: House) -> None:
+    path = house.file()
+    house.offer(path)
+    house.claim()
+    words = replace(house.web, description="in other words")
+    assert house.decided(path, words, priority=5, named=frozenset({"profile", "priority"})) == "waiting"
+
+
+def test_force_makes_a_waiting_change_make_everything(house: House) -> None:
+    path = house.file()
+    house.offer(path)
+    house.publish()
+    job = house.offer(path, override(house.web, {"crf": "25"}))["job"]
+    assert _job(house, job).kind is JobKind.CHANGED
+    assert house.offer(path, force=True)["applied"] == {"force": True}
+    assert _job(house, job).kind is JobKind.RETRANSCODE
+    assert house.offer(path, force=True)["applied"] == {}
+
+
+def test_a_retried_job_takes_priority_and_hold_too(house: House) -> None:
+    path = house.file()
+    job = house.offer(path)["job"]
+    house.fail()
+    result = house.offer(path, priority=5, hold=True, named=frozenset({"priority", "hold"}))
+    assert (result["decision"], result["job"], result["status"]) == ("retried", job, "paused")
+    assert result["applied"] == {"priority": 5, "hold": True}
+
+
+def test_bytes_between_the_samples_count_when_they_are_looked_at(house: House) -> None:
+    content = bytearray(os.urandom(8_000_000))
+    path = house.file(content=bytes(content))
+    house.offer(path)
+    video = house.publish(full_hash=fingerprint.full_hash(os.fsencode(path)))
+    mtime_ns = path.stat().st_mtime_ns
+    content[1_500_000] ^= 1
+    path.write_bytes(content)
+    os.utime(path, ns=(mtime_ns, mtime_ns))
+    assert house.decided(path, certainty=Certainty.SETTLED) == "cached", "nothing casts a doubt"
+    os.utime(path, ns=(5, 5))
+    assert house.decided(path) == "cached", "the samples are the same"
+    os.utime(path, ns=(6, 6))
+    assert house.decided(path, certainty=Certainty.SETTLED) == "changed"
+    after = house.db.read_now(videos.get, video.id)
+    assert after is not None
+    assert after.quick_hash != video.quick_hash, "no rendition of the old content may count for the new"
+
+    house.publish(full_hash=fingerprint.full_hash(os.fsencode(path)))
+    for certainty in Certainty:
+        assert house.decided(path, certainty=certainty) == "cached"
+    os.utime(path, ns=(7, 7))
+    assert house.decided(path, certainty=Certainty.SETTLED) == "cached", "another time, the same bytes"
+
+
+def test_every_byte_is_read_when_that_is_asked(house: House) -> None:
+    content = bytearray(8_000_000)
+    path = house.file(content=bytes(content))
+    house.offer(path)
+    house.publish(full_hash=fingerprint.full_hash(os.fsencode(path)))
+    mtime_ns = path.stat().st_mtime_ns
+    content[1_500_000] ^= 1
+    path.write_bytes(content)
+    os.utime(path, ns=(mtime_ns, mtime_ns))
+    assert house.decided(path, certainty=Certainty.WHOLE) == "changed"
 
 
 def test_a_waiting_job_learns_what_its_file_is_now(house: House) -> None:
@@ -329,6 +483,7 @@ def test_one_source_may_have_two_outputs(house: House, tmp_path: Path) -> None:
     assert second["decision"] == "queued"
     assert second["video"] != first["video"]
     assert second["slug"] == first["slug"]
+    assert (first["other_job"], second["other_job"]) == (None, first["job"]), "and that is said"
 
 
 # What is not taken

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -11,7 +12,7 @@ from tqstudio.cli import options, printing
 from tqstudio.cli.supervisor import session
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from tqstudio.cli.interrupt import Interrupt
     from tqstudio.connection import Client
@@ -19,15 +20,25 @@ if TYPE_CHECKING:
 
 AT_ONCE = 500
 """Files per request: each is looked at while the request waits."""
+BYTES_AT_ONCE = 20_000_000_000
+"""The same in bytes: a file in doubt is read to its end."""
 ADD_TIMEOUT_S = 300.0
+SLOW_DISK_BPS = 10_000_000
 
 _SAID = {
     "queued": "queued as job {job}",
-    "changed": "changed since its ladder was made: queued as job {job}",
+    "changed": "queued as job {job} to make its ladder anew; the one it has plays on meanwhile",
     "cached": "its ladder is complete: {master}",
-    "retried": "had failed: job {job} goes again",
-    "waiting": "is in the queue already as job {job}",
+    "retried": "job {job} goes again",
     "failed": "has failed as job {job}; let it go again with: tqstudio job retry {job}",
+}
+
+
+# A file that has an open job, by how that stands.
+_OPEN = {
+    "pending": "waits in the queue as job {job}",
+    "in_progress": "is being made by job {job}",
+    "paused": "is paused as job {job}; let it go on with: tqstudio job resume {job}",
 }
 
 
@@ -37,11 +48,12 @@ def add(
     ],
     output: options.OutputDir = None,
     profile: options.ProfileName = None,
-    priority: options.Priority = 0,
+    priority: options.Priority = None,
     hold: Annotated[bool, typer.Option("--hold", help="Queue them paused.")] = False,
     force: Annotated[bool, typer.Option("--force", "-f", help="Make finished ladders again.")] = False,
     recursive: options.Recursive = False,
     ext: options.Extensions = None,
+    verify_full: options.VerifyFull = False,
     limit: options.Limit = None,
     order: options.Order = "name",
     settings: options.Settings = None,
@@ -62,6 +74,7 @@ def add(
         "priority": priority,
         "hold": hold,
         "force": force,
+        "verify_full": verify_full,
         "overrides": options.overrides(settings),
     }
     batch, results = offer(session().door, files, None, **wishes)
@@ -84,14 +97,33 @@ def offer(
 
     results: list[AddResult] = []
     batch = wishes.pop("batch", None)
-    for start in range(0, len(files), AT_ONCE):
+    for portion, size in _portions(files):
         if interrupt is not None and interrupt.asked:
             break
-        paths = [encode(file) for file in files[start : start + AT_ONCE]]
-        answer = at.send(calls.add(paths, batch=batch, **wishes), timeout_s=ADD_TIMEOUT_S)
+        paths = [encode(file) for file in portion]
+        timeout_s = ADD_TIMEOUT_S + size / SLOW_DISK_BPS
+        answer = at.send(calls.add(paths, batch=batch, **wishes), timeout_s=timeout_s)
         batch = answer["batch"]
         results += answer["results"]
     return batch or "", results
+
+
+def _portions(files: Sequence[bytes]) -> Iterator[tuple[list[bytes], int]]:
+    """The files of each request, and their bytes."""
+    portion: list[bytes] = []
+    total = 0
+    for file in files:
+        try:
+            size = os.stat(file).st_size
+        except OSError:
+            size = 0
+        if portion and (len(portion) == AT_ONCE or total + size > BYTES_AT_ONCE):
+            yield portion, total
+            portion, total = [], 0
+        portion.append(file)
+        total += size
+    if portion:
+        yield portion, total
 
 
 def describe(result: AddResult, *, quiet: bool = False) -> None:
@@ -103,8 +135,24 @@ def describe(result: AddResult, *, quiet: bool = False) -> None:
     if error := result["error"]:
         printing.say(printing.error_lines(error["code"], error["message"], error["hint"]))
     elif not quiet:
-        said = _SAID.get(result["decision"], result["decision"])
-        printing.out(f"{result['path']}: {said.format(job=result['job'], master=result['master'])}")
+        printing.out(f"{result['path']}: {sentence(result)}")
+
+
+def sentence(result: AddResult) -> str:
+    """What became of a file that was not rejected."""
+    decision, status, applied = result["decision"], result["status"] or "pending", dict(result["applied"])
+    said = _OPEN[status] if decision == "waiting" else _SAID.get(decision, decision)
+    said = said.format(job=result["job"], master=result["master"])
+    if applied.pop("hold", False):
+        said += "; it is held now"
+    changes = [f"{name} {value}" for name, value in applied.items() if name != "force"]
+    if applied.get("force"):
+        changes.append("everything made again")
+    if changes:
+        said += f"; now with {' and '.join(changes)}"
+    if result["other_job"] is not None:
+        said += f" (job {result['other_job']} makes the same file for another output)"
+    return said
 
 
 def _exit_code(results: Sequence[AddResult]) -> int:

@@ -8,7 +8,7 @@ import typer
 
 from tqstudio import client as calls
 from tqstudio.cli import printing
-from tqstudio.cli.options import JobIds, JsonFlag, listed
+from tqstudio.cli.options import JobIds, JsonFlag, Priority, ProfileName, listed
 from tqstudio.cli.supervisor import Session, session
 from tqstudio.errors import ErrorCode, TqError
 
@@ -73,10 +73,14 @@ def retranscode(
         list[str] | None,
         typer.Option("--quality", "-q", metavar="720p", help="Only these qualities; all otherwise."),
     ] = None,
+    profile: ProfileName = None,
+    priority: Priority = None,
     as_json: JsonFlag = False,
 ) -> int:
     """Make finished ladders again, as new jobs; the old ones stay playable meanwhile."""
-    return _do("retranscode", ids, as_json, renditions=listed(quality) or None)
+    wishes = {"renditions": listed(quality) or None, "profile": profile, "priority": priority}
+    results = act(session(), "retranscode", ids, **wishes)
+    return report(results, "retranscode", as_json, how=f", with the profile {profile}" if profile else "")
 
 
 def priority(
@@ -115,15 +119,19 @@ def act(at: Session, operation: str, ids: Sequence[int], **more: Any) -> list[Ac
     return results
 
 
-def report(results: list[ActionResult], operation: str, as_json: bool) -> int:
-    """Print what became of each job; answers 4 when any was refused."""
+def report(results: list[ActionResult], operation: str, as_json: bool, *, how: str = "") -> int:
+    """Print what became of each job; answers 4 when any was refused.
+
+    Args:
+        how: more to say of new jobs.
+    """
     if as_json:
         printing.out_json({"results": results})
     for result in results:
         if error := result["error"]:
             printing.say(printing.error_lines(error["code"], error["message"], error["hint"]))
         elif not as_json and result["new_job"] is not None:
-            printing.out(f"job {result['new_job']} makes the ladder of job {result['job']} again")
+            printing.out(f"job {result['new_job']} makes the ladder of job {result['job']} again{how}")
         elif not as_json:
             printing.out(_SAID[operation].format(job=result["job"], word=result["word"] or result["status"]))
     return 0 if all(result["ok"] for result in results) else 4

@@ -19,7 +19,8 @@ ProfileName = Annotated[
     str | None, typer.Option("--profile", metavar="NAME", help="How to encode; see: tqstudio profile list")
 ]
 Priority = Annotated[
-    int, typer.Option("--priority", min=-1000, max=1000, metavar="N", help="Higher goes first; 0 is usual.")
+    int | None,
+    typer.Option("--priority", min=-1000, max=1000, metavar="N", help="Higher goes first; 0 is usual."),
 ]
 Recursive = Annotated[bool, typer.Option("--recursive", "-r", help="Look into sub-folders too.")]
 Extensions = Annotated[
@@ -27,6 +28,10 @@ Extensions = Annotated[
     typer.Option("--ext", metavar="mp4,mkv", help="Take only these files from folders."),
 ]
 Limit = Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="Take at most N files.")]
+VerifyFull = Annotated[
+    bool,
+    typer.Option("--verify-full", help="Read every byte to see whether a file has changed."),
+]
 Order = Annotated[str, typer.Option("--order", metavar="name|size|mtime", help="Which files go first.")]
 Settings = Annotated[
     list[str] | None,

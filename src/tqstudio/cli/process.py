@@ -11,7 +11,7 @@ import typer
 
 from tqstudio import client as calls
 from tqstudio.cli import options, printing
-from tqstudio.cli.adding import describe, offer
+from tqstudio.cli.adding import describe, offer, sentence
 from tqstudio.cli.follow import Display, Follower, Video, last_seq
 from tqstudio.cli.interrupt import Interrupt
 from tqstudio.cli.supervisor import Session, session
@@ -54,10 +54,11 @@ def process(
     no_process: Annotated[bool, typer.Option("--no-process", help="Only put them into the queue.")] = False,
     recursive: options.Recursive = False,
     ext: options.Extensions = None,
+    verify_full: options.VerifyFull = False,
     limit: options.Limit = None,
     order: options.Order = "name",
     settings: options.Settings = None,
-    priority: options.Priority = 0,
+    priority: options.Priority = None,
     resume: Annotated[
         bool,
         typer.Option(
@@ -94,6 +95,7 @@ def process(
         "output_b64": options.output_b64(output),
         "profile": profile,
         "force": force,
+        "verify_full": verify_full,
         "priority": priority,
         "overrides": options.overrides(settings),
         "batch": f"process-{uuid.uuid4().hex[:12]}",
@@ -137,6 +139,9 @@ def _work(at: Session, files: list[bytes], wishes: dict[str, Any], as_json: bool
     with Interrupt() as interrupt:
         after = last_seq(at.door)
         _, results = offer(at.door, files, interrupt, **wishes)
+        for result in results:
+            if result["applied"]:
+                printing.say(f"{result['path']}: {sentence(result)}")
         videos = [video_of(at.door, result) for result in results]
         interrupted = follow(at, videos, interrupt, after=after, to_stderr=as_json)
         if interrupted:
@@ -200,7 +205,8 @@ def video_of(at: Client, result: AddResult) -> Video:
         name=result["path"].rpartition("/")[2],
         source=result["path"],
         status=_STATUS_OF.get(decision, "pending"),
-        job=result["job"],
+        # The job of a rejected file makes something else; this run does not follow it.
+        job=None if decision == "rejected" else result["job"],
         slug=result["slug"],
         master=result["master"],
         error=result["error"],

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 from tqstudio.engine.live import LiveBoard
+from tqstudio.engine.media.profiles import Profile
 from tqstudio.engine.retention import Retention
 from tqstudio.engine.scheduling import now_us
 from tqstudio.engine.store import generations, jobs, operations, supervisors
@@ -25,15 +27,21 @@ class Actions:
     def __init__(self, db: Database, board: LiveBoard, workspace: Workspace, retention: Retention) -> None:
         self._db, self._board, self._workspace, self._retention = db, board, workspace, retention
 
-    async def apply(self, request: ActionRequest, *, actor: str = "user") -> list[ActionResult]:
-        """Do the operation to every job named; a refused one changes nothing and stops no other."""
+    async def apply(
+        self, request: ActionRequest, *, profile: Profile | None = None, actor: str = "user"
+    ) -> list[ActionResult]:
+        """Do the operation to every job named; a refused one changes nothing and stops no other.
+
+        Args:
+            profile: of a retranscode; each job's own otherwise.
+        """
         if request.operation is Operation.RESTART:
             # Finished segments go before the job is claimable again.
             for job in request.ids:
                 facts = await self._db.read(look, job)
                 if facts and decide(facts.status, Operation.RESTART).effect is Effect.NOW:
                     await self._workspace.forget(job)
-        results = await self._db.write(self._apply_all, request, actor)
+        results = await self._db.write(self._apply_all, request, profile, actor)
         for result in results:
             if result["ok"]:
                 facts = await self._db.read(look, result["job"])
@@ -43,20 +51,24 @@ class Actions:
             await self._retention.jobs_deleted([result["job"] for result in results if result["ok"]])
         return results
 
-    def _apply_all(self, db: Connection, request: ActionRequest, actor: str) -> list[ActionResult]:
+    def _apply_all(
+        self, db: Connection, request: ActionRequest, profile: Profile | None, actor: str
+    ) -> list[ActionResult]:
         key = None if request.idempotency_key is None else f"act:{request.idempotency_key}"
         if key is not None and (answer := supervisors.remembered(db, key)) is not None:
             remembered: list[ActionResult] = json.loads(answer)
             return remembered
-        results = [self._one(db, job, request, actor) for job in request.ids]
+        results = [self._one(db, job, request, profile, actor) for job in request.ids]
         if key is not None:
             supervisors.remember(db, key, json.dumps(results), now=now_us())
         return results
 
-    def _one(self, db: Connection, job: int, request: ActionRequest, actor: str) -> ActionResult:
+    def _one(
+        self, db: Connection, job: int, request: ActionRequest, profile: Profile | None, actor: str
+    ) -> ActionResult:
         now = now_us()
         if request.operation is Operation.RETRANSCODE:
-            return self._retranscode(db, job, request, actor, now)
+            return self._retranscode(db, job, request, profile, actor, now)
         if request.operation is Operation.PRIORITY:
             applied = operations.set_priority(
                 db, job, value=request.priority, delta=request.delta, now=now, actor=actor
@@ -66,7 +78,13 @@ class Actions:
         return _result(job, applied)
 
     def _retranscode(
-        self, db: Connection, job: int, request: ActionRequest, actor: str, now: int
+        self,
+        db: Connection,
+        job: int,
+        request: ActionRequest,
+        profile: Profile | None,
+        actor: str,
+        now: int,
     ) -> ActionResult:
         facts = look(db, job)
         if facts is None:
@@ -83,12 +101,21 @@ class Actions:
             return _refused(job, facts.status, reason)
         if generation is None:
             return _refused(job, facts.status, "has no published ladder; add its source again")
-        names = {row.name for row in generation.renditions}
-        unknown = sorted(set(request.renditions or ()) - names)
         spec = jobs.spec_of(db, job)
-        if unknown and not _in_profile(unknown, spec.profile_json):
-            reason = f"has no quality {unknown[0]}; it has {', '.join(sorted(names))}"
-            return _refused(job, facts.status, reason)
+        there = {row.name for row in generation.renditions}
+        possible = there | _rungs(spec.profile_json)
+        if profile is not None:
+            # What is there by no rung, sound and a source's own size, is there in every profile.
+            possible = (there - _rungs(spec.profile_json)) | _rungs(json.dumps(profile.to_json()))
+            spec = replace(
+                spec,
+                profile=profile.name,
+                profile_json=json.dumps(profile.to_json()),
+                prefer_gpu=profile.prefer_gpu,
+            )
+        if unknown := sorted(set(request.renditions or ()) - possible):
+            reason = f"has no quality {unknown[0]} with the profile {spec.profile}"
+            return _refused(job, facts.status, f"{reason}; it has {', '.join(sorted(possible))}")
         made = jobs.create(
             db,
             jobs.NewJob(
@@ -111,9 +138,8 @@ class Actions:
         return answer
 
 
-def _in_profile(names: list[str], profile_json: str) -> bool:
-    rungs = {f"{rung['short_side']}p" for rung in json.loads(profile_json).get("rungs", [])}
-    return set(names) <= rungs
+def _rungs(profile_json: str) -> set[str]:
+    return {f"{rung['short_side']}p" for rung in json.loads(profile_json).get("rungs", [])}
 
 
 def _refused(job: int, status: JobStatus, reason: str) -> ActionResult:

@@ -6,7 +6,8 @@
 | a complete ladder, same content and settings | cached |
 | a complete ladder, other content or settings | changed: a new job, the old ladder plays on |
 | a failed or cancelled job | retried, if that is allowed |
-| an open job | waiting: left alone |
+| a job that waits | waiting: it takes over the profile, priority and hold that were asked for by name |
+| a job that runs | waiting: left alone; rejected where it cannot be what was asked for |
 """
 
 from __future__ import annotations
@@ -23,22 +24,20 @@ from pathlib import Path
 from typing import Any
 
 from tqstudio.config import Settings
-from tqstudio.engine import publishing
+from tqstudio.engine import wishes
 from tqstudio.engine.media import profiles
-from tqstudio.engine.media import source as sources
-from tqstudio.engine.media.facts import SourceFacts
-from tqstudio.engine.media.fingerprint import quick_hash
 from tqstudio.engine.media.profiles import Profile
+from tqstudio.engine.recognition import Certainty, Look, is_current, look_at
 from tqstudio.engine.scheduling import now_us
 from tqstudio.engine.store import generations, jobs, operations, supervisors, videos
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.database import Database
-from tqstudio.engine.store.generations import GenerationRow
+from tqstudio.engine.store.transitions import look
 from tqstudio.engine.views import error_view, place_of
-from tqstudio.engine.wanted import wanted
+from tqstudio.engine.wishes import Wishes
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
-from tqstudio.lifecycle import JobKind, JobStatus, Operation
+from tqstudio.lifecycle import OPEN, JobKind, JobStatus, Operation
 from tqstudio.schemas import AddAnswer, AddResult
 from tqstudio.sources import display, encode
 
@@ -59,15 +58,22 @@ class Offer:
     folder: int | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
     actor: str = "user"
+    named: frozenset[str] = frozenset()
+    """Which of profile, priority and hold were asked for by name: a job that waits takes those over."""
+    certainty: Certainty = Certainty.SAMPLES
 
+    def wishes(self, *, follow_profile: bool) -> Wishes:
+        """What is asked of a job that the file has already.
 
-@dataclass(frozen=True, slots=True)
-class _Look:
-    """What the file system says of a source now."""
-
-    size: int
-    mtime_ns: int
-    quick_hash: str | None
+        Args:
+            follow_profile: the job takes the profile even when nobody named one.
+        """
+        return Wishes(
+            profile=self.profile if follow_profile or "profile" in self.named else None,
+            priority=self.priority if "priority" in self.named else None,
+            hold="hold" in self.named,
+            force=self.force,
+        )
 
 
 class Admission:
@@ -132,17 +138,17 @@ class Admission:
         if not path.startswith(b"/"):
             raise TqError(ErrorCode.BAD_REQUEST, f"{display(path)} is not an absolute path")
         known = await self._db.read(videos.find, path, how.output_root)
-        look = await asyncio.to_thread(_look_at, path, known)
+        found = await asyncio.to_thread(look_at, path, known, how.certainty)
         generation = await self._db.read(generations.current, known.id) if known else None
         current = (
             known is not None
             and generation is not None
             and not how.force
-            and await asyncio.to_thread(_is_current, known, generation, look, how.profile)
+            and await asyncio.to_thread(is_current, known, generation, found, how.profile)
         )
-        return await self._db.write(self._decide, path, how, look, current)
+        return await self._db.write(self._decide, path, how, found, current)
 
-    def _decide(self, db: Connection, path: bytes, how: Offer, look: _Look, current: bool) -> AddResult:
+    def _decide(self, db: Connection, path: bytes, how: Offer, found: Look, current: bool) -> AddResult:
         now = now_us()
         known = videos.find(db, path, how.output_root)
         if known is None:
@@ -154,31 +160,31 @@ class Admission:
                     name=display(os.path.basename(path)),
                     title=_title(path),
                     slug=_slug(path),
-                    size=look.size,
-                    mtime_ns=look.mtime_ns,
-                    quick_hash=look.quick_hash,
+                    size=found.size,
+                    mtime_ns=found.mtime_ns,
+                    quick_hash=found.content_id,
                     folder=how.folder,
                 ),
                 now=now,
             )
             return self._new_job(db, path, how, video, JobKind.NEW, "queued", now)
-        changed = look.quick_hash is not None and look.quick_hash != known.quick_hash
+        changed = found.shows_change(known)
         if how.folder is not None and known.folder != how.folder:
             videos.adopt(db, known.id, how.folder)
         generation = generations.current(db, known.id)
         newest = jobs.newest_job_of(db, known.id)
-        if newest is not None and newest[1] in (JobStatus.PENDING, JobStatus.IN_PROGRESS, JobStatus.PAUSED):
+        if newest is not None and newest[1] in OPEN:
             if newest[1] is not JobStatus.IN_PROGRESS:
-                _refresh(db, known.id, look, changed=changed)
-            return _answer(path, "waiting", video=known.id, job=newest[0], slug=known.slug)
+                _refresh(db, known.id, found, changed=changed)
+            return _open_already(db, path, how, known, *newest, now)
         if current and generation is not None:
-            _refresh(db, known.id, look, changed=False)
+            _refresh(db, known.id, found, changed=False)
             answer = _answer(
                 path, "cached", video=known.id, job=newest[0] if newest else None, slug=known.slug
             )
             answer["master"] = display(os.fsencode(place_of(known).master))
             return answer
-        _refresh(db, known.id, look, changed=changed)
+        _refresh(db, known.id, found, changed=changed)
         if generation is not None:
             kind = JobKind.RETRANSCODE if how.force and not changed else JobKind.CHANGED
             if newest is None or newest[1] is JobStatus.DONE or changed or how.force:
@@ -187,15 +193,11 @@ class Admission:
             if not how.retry_failed:
                 return _answer(path, "failed", video=known.id, job=newest[0], slug=known.slug)
             operations.operate(db, newest[0], Operation.RETRY, now=now, actor=how.actor)
-            jobs.adopt(
-                db,
-                newest[0],
-                batch=how.batch,
-                profile=how.profile.name,
-                profile_json=json.dumps(how.profile.to_json()),
-                prefer_gpu=how.profile.prefer_gpu,
-            )
-            return _answer(path, "retried", video=known.id, job=newest[0], slug=known.slug)
+            if how.batch is not None:
+                jobs.join_batch(db, newest[0], how.batch)
+            applied = wishes.grant(db, newest[0], how.wishes(follow_profile=True), now=now, actor=how.actor)
+            answer = _answer(path, "retried", video=known.id, job=newest[0], slug=known.slug)
+            return {**answer, "status": _status(db, newest[0]), "applied": applied}
         kind = JobKind.NEW if generation is None else JobKind.CHANGED
         return self._new_job(
             db, path, how, known.id, kind, "queued" if generation is None else "changed", now
@@ -223,7 +225,29 @@ class Admission:
             actor=how.actor,
         )
         row = videos.get(db, video)
-        return _answer(path, decision, video=video, job=job, slug=row.slug if row else None)
+        answer = _answer(path, decision, video=video, job=job, slug=row.slug if row else None)
+        other = jobs.elsewhere(db, path, how.output_root)
+        return {**answer, "status": _status(db, job), "other_job": other}
+
+
+def _open_already(
+    db: Connection, path: bytes, how: Offer, known: videos.VideoRow, job: int, status: JobStatus, now: int
+) -> AddResult:
+    """The file has an open job: one that waits takes over what was asked for by name."""
+    answer = _answer(path, "waiting", video=known.id, job=job, slug=known.slug)
+    wanted = how.wishes(follow_profile=False)
+    if status is JobStatus.IN_PROGRESS:
+        error = wishes.refusal(db, job, known.name, wanted)
+        if error is not None:
+            answer = {**answer, "decision": "rejected", "error": error_view(error)}
+        return {**answer, "status": status.value}
+    applied = wishes.grant(db, job, wanted, now=now, actor=how.actor)
+    return {**answer, "status": _status(db, job), "applied": applied}
+
+
+def _status(db: Connection, job: int | None) -> str | None:
+    facts = look(db, job) if job is not None else None
+    return facts.status.value if facts else None
 
 
 def new_batch() -> str:
@@ -231,38 +255,9 @@ def new_batch() -> str:
     return uuid.uuid4().hex[:12]
 
 
-def _look_at(path: bytes, known: videos.VideoRow | None) -> _Look:
-    found = sources.check(path)
-    unchanged = known is not None and (known.size, known.mtime_ns) == (found.st_size, found.st_mtime_ns)
-    if unchanged and known is not None and known.quick_hash is not None:
-        # Equal size and mtime are trusted; hashing 5 MB of each of a million files is not free.
-        return _Look(found.st_size, found.st_mtime_ns, None)
-    return _Look(found.st_size, found.st_mtime_ns, quick_hash(path))
-
-
-def _is_current(video: videos.VideoRow, generation: GenerationRow, look: _Look, profile: Profile) -> bool:
-    """Whether the published ladder is what this profile makes of this content, and every file is there."""
-    if look.quick_hash is not None and look.quick_hash != video.quick_hash:
-        return False
-    if video.facts is None or video.quick_hash is None:
-        return False
-    try:
-        facts = SourceFacts.from_json(video.facts)
-    except (KeyError, TypeError, ValueError):
-        return False
-    published = {row.name: row.settings_hash for row in generation.renditions}
-    keys = wanted(video.quick_hash, profile, facts)
-    # What was left out on purpose is not made by itself: only other settings, or a person, ask for it again.
-    return (
-        published.keys() <= keys.keys()
-        and all(key in (published.get(name), generation.omitted.get(name)) for name, key in keys.items())
-        and publishing.intact(place_of(video), generation.number, generation.renditions)
-    )
-
-
-def _refresh(db: Connection, video: int, look: _Look, *, changed: bool) -> None:
+def _refresh(db: Connection, video: int, found: Look, *, changed: bool) -> None:
     videos.set_fingerprint(
-        db, video, size=look.size, mtime_ns=look.mtime_ns, quick_hash=look.quick_hash, changed=changed
+        db, video, size=found.size, mtime_ns=found.mtime_ns, quick_hash=found.content_id, changed=changed
     )
 
 
@@ -277,6 +272,9 @@ def _answer(
         "job": job,
         "slug": slug,
         "master": None,
+        "status": None,
+        "applied": {},
+        "other_job": None,
         "error": None,
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import secrets
 import signal
 import time
@@ -28,6 +29,7 @@ MAX_RESTART_WAIT_S = 30.0
 REAP_AFTER_S = 0.5
 KILL_AFTER_S = 1.5
 """A worker that was asked to stop has so long; its ffmpeg ends within milliseconds."""
+_CPU_SLOT = re.compile(r"cpu-\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,10 @@ class WorkerPool:
     def has(self, name: str) -> bool:
         """Whether the pool fills a slot of that name."""
         return name in self._tasks
+
+    def left_over(self, name: str) -> bool:
+        """Whether it is a CPU worker of an earlier, larger pool. A GPU that is gone is missed."""
+        return _CPU_SLOT.fullmatch(name) is not None and not self.has(name)
 
     def note_of(self, name: str) -> str | None:
         """Why a worker is not running; None for one that runs or that the pool does not know."""

@@ -16,7 +16,7 @@ from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.studio import Studio
 from tqstudio.engine.views import attempt_view, event_view, iso, job_row, video_view
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.lifecycle import Control, JobStatus, job_word
+from tqstudio.lifecycle import Control, JobStatus, Operation, job_word
 from tqstudio.requests import ActionRequest
 from tqstudio.schemas import ActionResult, JobDetail, JobPage, JobRow
 
@@ -97,7 +97,17 @@ def _statuses(given: str) -> tuple[JobStatus, ...]:
 
 @router.post("/jobs/actions")
 async def act(studio: TheStudio, request: ActionRequest) -> dict[str, list[ActionResult]]:
-    return {"results": await studio.actions.apply(request)}
+    """Do an operation to jobs; a refused one changes nothing and stops no other."""
+    if request.profile is None:
+        return {"results": await studio.actions.apply(request)}
+    if request.operation is not Operation.RETRANSCODE:
+        raise TqError(
+            ErrorCode.BAD_REQUEST,
+            f"{request.operation} goes on with the job's own profile",
+            "leave the profile out; a retranscode takes one",
+        )
+    profile = studio.admission.profile(request.profile)
+    return {"results": await studio.actions.apply(request, profile=profile)}
 
 
 def read_detail(

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Query
 
 from tqstudio.engine.admission import Offer, new_batch
 from tqstudio.engine.api.access import TheStudio
+from tqstudio.engine.recognition import Certainty
 from tqstudio.engine.store import generations, jobs, jobviews, videos
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.studio import Studio
@@ -33,15 +34,26 @@ async def _add(studio: Studio, request: AddRequest) -> AddAnswer:
     how = Offer(
         profile=studio.admission.profile(request.profile, request.overrides),
         output_root=studio.admission.output_root(_path(request.output_b64) if request.output_b64 else None),
-        priority=request.priority,
+        priority=request.priority or 0,
         hold=request.hold,
         force=request.force,
+        named=_named(request),
+        certainty=Certainty.WHOLE if request.verify_full else Certainty.SETTLED,
         retry_failed=request.retry_failed,
         batch=request.batch or new_batch(),
         metadata=request.metadata,
     )
     results = [await studio.admission.offer(path, how) for path in paths]
     return {"batch": str(how.batch), "results": results}
+
+
+def _named(request: AddRequest) -> frozenset[str]:
+    given = {
+        "profile": bool(request.profile or request.overrides),
+        "priority": request.priority is not None,
+        "hold": request.hold,
+    }
+    return frozenset(name for name, is_given in given.items() if is_given)
 
 
 def _path(text: str) -> bytes:

@@ -21,8 +21,9 @@ router = APIRouter()
 
 
 async def worker_views(studio: Studio) -> list[WorkerView]:
+    """The workers that there are or should be."""
     rows = await studio.db.read(workers.listing)
-    return [view_of(studio, row) for row in rows]
+    return [view_of(studio, row) for row in rows if not studio.pool.left_over(row.name)]
 
 
 def view_of(studio: Studio, row: workers.WorkerRow) -> WorkerView:

@@ -9,6 +9,7 @@ from typing import Any
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.connection import Connection
+from tqstudio.engine.store.progress import reset_renditions
 from tqstudio.engine.store.statements import text
 from tqstudio.lifecycle import Autorestart, JobKind, JobStatus, Trigger, target_of
 
@@ -115,23 +116,61 @@ def work_ended_at(db: Connection, video: int) -> int | None:
     return None if row[0] else int(row[1] or 0)
 
 
-def adopt(
-    db: Connection, job: int, *, batch: str | None, profile: str, profile_json: str, prefer_gpu: bool
-) -> None:
-    """A waiting job that was asked for again belongs to the newer batch and follows its profile."""
-    db.execute(
+def elsewhere(db: Connection, source: bytes, output_root: bytes) -> int | None:
+    """An open job of the same file for another output."""
+    row = db.execute(
         text(
-            "UPDATE job SET batch = coalesce(:batch, batch), profile = :profile,"
-            " profile_json = :profile_json, prefer_gpu = :prefer_gpu WHERE id = :job AND status = 'pending'"
+            f"SELECT id FROM job WHERE {_IS_OPEN} AND deleted_at IS NULL AND video_id IN"
+            " (SELECT id FROM video WHERE source = :source AND output_root <> :output_root) LIMIT 1"
         ),
-        {
-            "batch": batch,
-            "profile": profile,
-            "profile_json": profile_json,
-            "prefer_gpu": int(prefer_gpu),
-            "job": job,
-        },
+        {"source": source, "output_root": output_root},
+    ).first()
+    return None if row is None else int(row[0])
+
+
+def join_batch(db: Connection, job: int, batch: str) -> None:
+    """A waiting job that was asked for again belongs to the newer batch."""
+    db.execute(
+        text("UPDATE job SET batch = :batch WHERE id = :job AND status = 'pending'"),
+        {"batch": batch, "job": job},
     )
+
+
+_WAITS = "status IN ('pending', 'paused') AND deleted_at IS NULL"
+
+
+def set_profile(
+    db: Connection, job: int, *, profile: str, profile_json: str, prefer_gpu: bool, now: int, actor: str
+) -> bool:
+    """A waiting job is to be made otherwise; how far it was with the old profile says nothing any more."""
+    row = db.execute(
+        text(
+            "UPDATE job SET profile = :profile, profile_json = :profile_json, prefer_gpu = :prefer_gpu,"
+            f" progress = 0 WHERE id = :job AND {_WAITS} RETURNING video_id"
+        ),
+        {"profile": profile, "profile_json": profile_json, "prefer_gpu": int(prefer_gpu), "job": job},
+    ).first()
+    if row is None:
+        return False
+    reset_renditions(db, job)
+    events.append(db, "profile", now=now, actor=actor, job=job, video=row[0], detail=f"profile {profile}")
+    return True
+
+
+def make_all_again(db: Connection, job: int, *, now: int, actor: str) -> bool:
+    """A waiting job that would make only what differs is to make everything; False when it does already."""
+    row = db.execute(
+        text(
+            "UPDATE job SET kind = 'retranscode', requested = NULL"
+            f" WHERE id = :job AND {_WAITS} AND (kind = 'changed' OR requested IS NOT NULL)"
+            " RETURNING video_id"
+        ),
+        {"job": job},
+    ).first()
+    if row is None:
+        return False
+    events.append(db, "forced", now=now, actor=actor, job=job, video=row[0], detail="makes everything again")
+    return True
 
 
 def is_any_due(db: Connection, *, now: int) -> bool:
@@ -172,19 +211,32 @@ class JobSpec:
     dropped: tuple[str, ...]
     max_attempts: int
     max_crashes: int
+    priority: int
+
+    @property
+    def makes_all(self) -> bool:
+        """Whether nothing of the current generation goes on."""
+        return self.kind is not JobKind.CHANGED and self.requested is None
 
 
 def spec_of(db: Connection, job: int) -> JobSpec:
     row = db.execute(
         text(
-            "SELECT kind, profile, profile_json, prefer_gpu, requested, dropped, max_attempts, max_crashes"
-            " FROM job WHERE id = :job"
+            "SELECT kind, profile, profile_json, prefer_gpu, requested, dropped, max_attempts, max_crashes,"
+            " priority FROM job WHERE id = :job"
         ),
         {"job": job},
     ).one()
-    requested = None if row[4] is None else tuple(json.loads(row[4]))
     return JobSpec(
-        JobKind(row[0]), row[1], row[2], bool(row[3]), requested, tuple(json.loads(row[5])), row[6], row[7]
+        kind=JobKind(row[0]),
+        profile=row[1],
+        profile_json=row[2],
+        prefer_gpu=bool(row[3]),
+        requested=None if row[4] is None else tuple(json.loads(row[4])),
+        dropped=tuple(json.loads(row[5])),
+        max_attempts=row[6],
+        max_crashes=row[7],
+        priority=row[8],
     )
 
 
