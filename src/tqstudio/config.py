@@ -36,6 +36,11 @@ class Settings(BaseSettings):
     scan_s: float = Field(15, gt=0, description="between two scans for expired leases, ±10 %")
     offline_s: float = Field(60, gt=0, description="without a heartbeat after which a worker is offline")
     stall_s: float = Field(120, gt=0, description="without progress after which ffmpeg is killed")
+    time_limit_factor: float = Field(
+        20, gt=0, description="length of a source × this is the time an attempt at 720p may take"
+    )
+    time_limit_min_s: float = Field(300, gt=0, description="lower bound of that time, for every size")
+    time_limit_max_s: float = Field(12 * 3600, gt=0, description="upper bound of that time, for every size")
     long_poll_s: float = Field(20, gt=0, le=60, description="how long a claim waits for a job")
     gpu_grace_s: float = Field(60, ge=0, description="how long a job waits for an idle GPU before any CPU")
 

@@ -454,6 +454,9 @@ class RegisterAnswer(TypedDict):
     ffmpeg: str
     ffmpeg_nice: int
     stall_s: float
+    time_limit_factor: float
+    time_limit_min_s: float
+    time_limit_max_s: float
     disk_reserve_bytes: int
     disk_factor: float
 

@@ -32,6 +32,11 @@ def _kill_worker(studio: Studio) -> int:
     return pid
 
 
+def _video_segments(studio: Studio, job: int) -> set[tuple[int, int]]:
+    stored = studio.stored_segments(studio.job(job)["video"])
+    return {mark(path) for path in stored if "audio" not in str(path)}
+
+
 def _whole(job: Any) -> None:
     master = Path(job["video_view"]["generation"]["master"])
     check_ladder(master, frames=300, fps=Fraction(25), names=RUNGS)
@@ -43,9 +48,9 @@ def test_a_killed_worker_is_replaced_and_its_job_goes_on(make_studio: MakeStudio
     with studio.paced(3):
         job = studio.add(long)
         encoders = studio.running(job)
-        before = {mark(path) for path in studio.stored_segments(studio.job(job)["video"])}
         killed = _kill_worker(studio)
         gone(encoders)
+        before = _video_segments(studio, job)
         lost = watch.wait_for("the loss", lambda e: e.name == "event" and e.data["trigger"] == "worker_lost")
         assert (lost.data["job"], lost.data["source"], lost.data["target"]) == (job, "in_progress", "pending")
         assert lost.data["code"] == "WORKER_LOST"
@@ -58,6 +63,8 @@ def test_a_killed_worker_is_replaced_and_its_job_goes_on(make_studio: MakeStudio
     assert [attempt["outcome"] for attempt in done["attempts_log"]] == ["lost", "done"]
     assert before
     assert before <= published_marks(done), "no finished segment was replaced"
+    first, second = done["attempts_log"]
+    assert (first["resumed_from"], second["resumed_from"]) == (0, len(before) // len(RUNGS))
     assert done["error"] is None
     _whole(done)
     assert not list(studio.out.glob(".tqstudio/*/scratch/*")), "what the killed worker left is gone"

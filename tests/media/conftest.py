@@ -18,6 +18,7 @@ from tqstudio.engine.media.grid import make_grid
 from tqstudio.engine.media.ladder import build_ladder
 from tqstudio.engine.media.probe import probe
 from tqstudio.engine.media.profiles import Profile, RungSpec
+from tqstudio.engine.media.source import identity_of
 from tqstudio.engine.media.stream import NewSegment
 
 MakeClip = Callable[..., Path]
@@ -85,6 +86,7 @@ def encode(ffmpeg: FFmpeg, small: Profile, tmp_path: Path) -> Iterator[MakeEncod
         values: dict[str, object] = {
             "ffmpeg": ffmpeg,
             "source": path,
+            "identity": identity_of(os.stat(path)),
             "facts": facts,
             "grid": make_grid(facts, profile),
             "profile": profile,

@@ -74,7 +74,7 @@ def test_a_run_from_the_start_does_not_seek() -> None:
 
 
 def test_a_resumed_run_seeks_early_and_cuts_at_the_frame() -> None:
-    argv = video_command(FFMPEG, b"/media/a.mp4", FACTS, GRID, WEB, RUNGS, start_segment=5)
+    argv = video_command(FFMPEG, b"/media/a.mp4", FACTS, GRID, WEB, RUNGS, start=5)
     assert after(argv, "-ss") == "20.030000"
     assert argv.index("-noaccurate_seek") < argv.index("-i")
     assert f"start_pts={GRID.g0 + 5 * 180}" in after(argv, "-filter_complex")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from fractions import Fraction
 from itertools import pairwise
@@ -187,7 +188,7 @@ def test_a_killed_encode_leaves_whole_segments_and_goes_on(
     init = stored.init_path.read_bytes()
     assert len(kept) >= 2
 
-    second = encode(source, poster=False, resume_segments=True)
+    second = encode(source, poster=False)
     second.start()
     assert [state.fraction >= 0.06 for state in video_of(second)] == [True, True]
     assert before
@@ -203,23 +204,147 @@ def test_a_killed_encode_leaves_whole_segments_and_goes_on(
         assert decoded(state, tmp_path)[:2] == (750, {Fraction(1, 25)})
 
 
+def unfinish(state: RenditionState, segments: int) -> dict[Path, int]:
+    """Leave of a finished stream what a kill after so many segments would have left: path → inode."""
+    for path in [state.directory / "complete.json", *sorted(state.directory.glob("*.m4s"))[segments:]]:
+        path.unlink()
+    return {path: path.stat().st_ino for path in state.directory.glob("*.m4s")}
+
+
+def inodes(paths: Iterable[Path]) -> dict[Path, int]:
+    return {path: path.stat().st_ino for path in paths}
+
+
+def video_runs(encode: LadderEncode) -> list[tuple[str, int]]:
+    return [(run.label, run.resumed_from) for run in encode.runs if run.label.startswith("video")]
+
+
 def test_a_stream_that_cannot_be_continued_starts_again(clip: MakeClip, encode: MakeEncode) -> None:
     source = clip("24.mp4", fps="24", seconds=5)
     first = encode(source, poster=False)
     run_to_end(first)
-    for state in video_of(first):
-        (state.directory / "complete.json").unlink()
-        (state.directory / "seg_00002.m4s").unlink()
-        # As an encoder with other parameter sets would have written it: longer by a free box, and still
-        # whole.
-        init = state.directory / "init.mp4"
-        init.write_bytes(init.read_bytes() + b"\0\0\0\x08free")
-    second = encode(source, poster=False, resume_segments=True)
+    large, small = video_of(first)
+    unfinish(large, 2)
+    kept = unfinish(small, 2)
+    # As an encoder with other parameter sets would have written it: longer by a free box, and still whole.
+    init = large.directory / "init.mp4"
+    init.write_bytes(init.read_bytes() + b"\0\0\0\x08free")
+    second = encode(source, poster=False)
     run_to_end(second)
     assert (second.state, second.error) == ("done", None)
-    assert [run.resumed_from for run in second.runs] == [2, 0, 0][: len(second.runs)]
-    assert len(second.warnings) >= 1
+    assert video_runs(second) == [("video", 2), ("video-90p", 2), ("video-144p", 0)]
+    assert ["144p" in warning for warning in second.warnings] == [True]
+    assert inodes(kept) == kept
     assert [state.check.frames for state in video_of(second) if state.check] == [120, 120]
+
+
+def test_what_lags_behind_catches_up_alone(clip: MakeClip, encode: MakeEncode, tmp_path: Path) -> None:
+    source = clip("long.mp4", seconds=30)
+    first = encode(source, poster=False)
+    run_to_end(first)
+    kept = unfinish(video_of(first)[0], 12) | unfinish(video_of(first)[1], 3)
+    second = encode(source, poster=False)
+    second.look_up()
+    assert [state.segments_done for state in video_of(second)] == [12, 3]
+    run_to_end(second)
+    assert (second.state, second.error, second.warnings) == ("done", None, [])
+    assert video_runs(second) == [("video-90p", 3), ("video", 12)]
+    assert inodes(kept) == kept
+    for state in video_of(second):
+        assert decoded(state, tmp_path)[:2] == (750, {Fraction(1, 25)})
+
+
+def test_a_whole_stream_is_adopted_without_its_proof(clip: MakeClip, encode: MakeEncode) -> None:
+    """Killed between its last segment and the record that it is whole: the short last one tells."""
+    source = clip("24.mp4", fps="24", seconds=5)
+    first = encode(source, poster=False)
+    run_to_end(first)
+    for state in video_of(first):
+        unfinish(state, 3)
+    second = encode(source, poster=False)
+    second.start()
+    assert (second.state, second.runs) == ("done", ())
+    assert [state.check for state in video_of(second)] == [state.check for state in video_of(first)]
+
+
+def test_where_no_frame_is_left_the_segment_before_proves_the_end(
+    clip: MakeClip, encode: MakeEncode, tmp_path: Path
+) -> None:
+    source = clip("six.mp4", seconds=6)
+    first = encode(source, poster=False)
+    run_to_end(first)
+    kept: dict[Path, int] = {}
+    for state in video_of(first):
+        kept |= unfinish(state, 3)
+    # The source says that it is longer than it is.
+    longer = replace(first._spec.grid, total_frames=160)
+    second = encode(source, poster=False, grid=longer)
+    run_to_end(second)
+    assert (second.state, second.error) == ("done", None)
+    assert video_runs(second) == [("video", 3), ("video", 2)]
+    assert inodes(kept) == kept
+    assert decoded(video_of(second)[0], tmp_path)[:2] == (150, {Fraction(1, 25)})
+
+
+def test_a_seek_that_misses_is_made_good_and_remembered(
+    clip: MakeClip, encode: MakeEncode, ffmpeg: FFmpeg, tmp_path: Path
+) -> None:
+    source = clip("long.mp4", seconds=30)
+    first = encode(source, poster=False)
+    run_to_end(first)
+    kept: dict[Path, int] = {}
+    for state in video_of(first):
+        kept |= unfinish(state, 10)
+    # Reads on from a later place than it was told, as some demuxers do.
+    astray = tmp_path / "ffmpeg"
+    astray.write_text(
+        f"""#!/bin/sh
+for word in "$@"; do
+  shift
+  [ "$last" = -ss ] && word=25
+  set -- "$@" "$word"
+  last=$word
+done
+exec "{ffmpeg.path}" "$@"
+"""
+    )
+    astray.chmod(0o755)
+    stray = replace(ffmpeg, path=str(astray))
+    second = encode(source, poster=False, ffmpeg=stray)
+    assert second.mode == "seek"
+    run_to_end(second)
+    assert (second.state, second.error, second.mode) == ("done", None, "linear")
+    assert [(run.resumed_from, run.mode) for run in second.runs] == [(10, "seek"), (10, "linear")]
+    assert inodes(kept) == kept
+    for state in video_of(second):
+        assert decoded(state, tmp_path)[:2] == (750, {Fraction(1, 25)})
+    # Known from the start, it is not tried again.
+    for state in video_of(second):
+        unfinish(state, 10)
+    third = encode(source, poster=False, ffmpeg=stray, facts=replace(second._spec.facts, linear=True))
+    run_to_end(third)
+    assert [(run.resumed_from, run.mode) for run in third.runs] == [(10, "linear")]
+
+
+def test_nothing_is_stored_of_a_source_that_changed(
+    clip: MakeClip, encode: MakeEncode, tmp_path: Path
+) -> None:
+    source = tmp_path / "growing.mp4"
+    shutil.copy(clip("long.mp4", seconds=30), source)
+    made = encode(source, poster=False)
+    made.start()
+    for pid in made.pids:
+        os.kill(pid, signal.SIGSTOP)
+    with source.open("ab") as file:
+        file.write(b"more")
+    for pid in made.pids:
+        os.kill(pid, signal.SIGCONT)
+    run_to_end(made)
+    assert made.state == "failed"
+    assert made.error is not None
+    assert made.error.code is ErrorCode.SOURCE_CHANGED
+    assert "growing.mp4" in made.error.message
+    assert not list((tmp_path / "store").glob("*/*/*.m4s"))
 
 
 def test_a_truncated_source_is_named(clip: MakeClip, encode: MakeEncode, tmp_path: Path) -> None:
@@ -331,9 +456,9 @@ def test_a_full_disk_is_no_broken_encode(clip: MakeClip, encode: MakeEncode, sma
     assert made.error.code == ErrorCode.DISK_LOW
 
 
-@pytest.mark.parametrize("resume", [False, True])
+@pytest.mark.parametrize("torn", [True, False])
 def test_a_stored_segment_that_the_disk_lost_is_made_again(
-    clip: MakeClip, encode: MakeEncode, resume: bool
+    clip: MakeClip, encode: MakeEncode, torn: bool
 ) -> None:
     source = clip("24.mp4", fps="24", seconds=5)
     first = encode(source, poster=False)
@@ -341,12 +466,11 @@ def test_a_stored_segment_that_the_disk_lost_is_made_again(
     damaged = video_of(first)[0].directory
     (damaged / "complete.json").unlink()
     content = (damaged / "seg_00001.m4s").read_bytes()
-    (damaged / "seg_00001.m4s").write_bytes(content[:-100] if resume else bytes(len(content)))
-    second = encode(source, poster=False, resume_segments=resume)
+    (damaged / "seg_00001.m4s").write_bytes(content[:-100] if torn else bytes(len(content)))
+    second = encode(source, poster=False)
     run_to_end(second)
     assert (second.state, second.error) == ("done", None)
-    assert [run.label for run in second.runs] == ["video-144p"]
-    assert second.runs[0].resumed_from == (1 if resume else 0)
+    assert video_runs(second) == [("video-144p", 1)]
 
 
 def test_a_wrapper_that_encodes_for_nvenc_makes_the_ladder(

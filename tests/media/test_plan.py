@@ -3,55 +3,101 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tqstudio.engine.media.grid import Grid
-from tqstudio.engine.media.ladder import ABOVE_SOURCE, Rung
-from tqstudio.engine.media.plan import plan
+from tqstudio.engine.media.plan import Stored, VideoRun, plan
 
-GRID = Grid(Fraction(25), 50, 150, 0, 1500, "5.999999", Fraction(0))
-RUNGS = (Rung("720p", 1280, 720, 3500), Rung("480p", 854, 480, 1600), Rung("360p", 640, 360, 800))
-
-
-def test_nothing_on_disk_means_everything_from_the_start() -> None:
-    todo = plan(GRID, RUNGS, {}, frozenset())
-    assert (todo.resume_at, todo.rungs, todo.finished) == (0, RUNGS, ())
+# 100 segments, as far as anyone knows.
+GRID = Grid(Fraction(25), 50, 150, 0, 15_000, "5.999999", Fraction(0))
+WANTED = {"720p": "key-720", "480p": "key-480", "360p": "key-360"}
+END = None
 
 
-def test_unfinished_renditions_resume_together_at_the_smallest_prefix() -> None:
-    todo = plan(GRID, RUNGS, {"720p": 4, "480p": 5, "360p": 9}, frozenset({"360p"}))
-    assert todo.resume_at == 4
-    assert [rung.name for rung in todo.rungs] == ["720p", "480p"]
-    assert [rung.name for rung in todo.finished] == ["360p"]
+def stored(**full: int) -> dict[str, Stored]:
+    return {f"{name[1:]}p": Stored(f"key-{name[1:]}", count) for name, count in full.items()}
 
 
-def test_whole_renditions_only() -> None:
-    todo = plan(GRID, RUNGS, {"720p": 4, "480p": 5}, frozenset({"360p"}), resume_segments=False)
-    assert todo.resume_at == 0
-    assert len(todo.rungs) == 2
+@pytest.mark.parametrize(
+    ("disk", "runs"),
+    [
+        ({}, [(0, END, "720p 480p 360p")]),
+        (stored(_720=0, _480=0, _360=0), [(0, END, "720p 480p 360p")]),
+        (stored(_720=7, _480=7, _360=7), [(7, END, "720p 480p 360p")]),
+        # Killed between two of them: the one segment is made again, and dropped.
+        (stored(_720=7, _480=8, _360=8), [(7, END, "720p 480p 360p")]),
+        # A segment that the disk lost: what lags behind makes up for it alone.
+        (stored(_720=40, _480=3, _360=41), [(3, 40, "480p"), (40, END, "720p 480p 360p")]),
+        (stored(_720=40, _480=40), [(0, 40, "360p"), (40, END, "720p 480p 360p")]),
+        (
+            stored(_720=40, _480=20, _360=3),
+            [(3, 20, "360p"), (20, 40, "480p 360p"), (40, END, "720p 480p 360p")],
+        ),
+        (stored(_720=4, _480=5, _360=6), [(4, 6, "720p 480p"), (6, END, "720p 480p 360p")]),
+    ],
+)
+def test_what_is_made(disk: dict[str, Stored], runs: list[tuple[int, int | None, str]]) -> None:
+    todo = plan(GRID, WANTED, disk)
+    assert todo.runs == tuple(VideoRun(a, b, tuple(names.split()), "seek") for a, b, names in runs)
+    assert todo.whole == ()
+    assert todo.kept == {name: disk[name].full if name in disk else 0 for name in WANTED}
+
+
+def test_what_ends_on_disk_is_not_made() -> None:
+    disk = stored(_720=7, _480=7) | {"360p": Stored("key-360", 80, ended=True)}
+    todo = plan(GRID, WANTED, disk)
+    assert (todo.whole, todo.runs) == (("360p",), (VideoRun(7, None, ("720p", "480p"), "seek"),))
+    everything = {name: Stored(key, 80, ended=True) for name, key in WANTED.items()}
+    assert plan(GRID, WANTED, everything).runs == ()
+    assert plan(GRID, WANTED, everything).whole == tuple(WANTED)
+
+
+def test_segments_of_another_key_are_not_continued() -> None:
+    disk = stored(_720=7, _480=7) | {"360p": Stored("older", 7, ended=True)}
+    todo = plan(GRID, WANTED, disk)
+    assert todo.kept == {"720p": 7, "480p": 7, "360p": 0}
+    assert [(run.start, run.stop, run.names) for run in todo.runs] == [
+        (0, 7, ("360p",)),
+        (7, None, tuple(WANTED)),
+    ]
 
 
 def test_a_run_always_has_a_frame_to_make() -> None:
-    # All ten estimated segments are there, but nothing proves that the source ends there.
-    assert plan(GRID, RUNGS[:1], {"720p": 10}, frozenset()).resume_at == 9
+    # All the estimated segments are there, but nothing proves that the source ends there.
+    (run,) = plan(GRID, {"720p": "key-720"}, stored(_720=100)).runs
+    assert run.start == 99
+    (run,) = plan(GRID, {"720p": "key-720"}, stored(_720=100), latest=55).runs
+    assert run.start == 55
 
 
-def test_skipped_rungs_and_finished_ladders_need_nothing() -> None:
-    skipped = Rung("1080p", 0, 0, 6000, skipped_reason=ABOVE_SOURCE)
-    todo = plan(GRID, (skipped, *RUNGS), {}, frozenset({"720p", "480p", "360p"}))
-    assert todo.nothing_to_do
+def test_linear_is_a_matter_of_how_not_of_what() -> None:
+    disk = stored(_720=40, _480=3, _360=41)
+    seeking, linear = plan(GRID, WANTED, disk), plan(GRID, WANTED, disk, "linear")
+    assert {run.mode for run in linear.runs} == {"linear"}
+    assert [(r.start, r.stop, r.names) for r in seeking.runs] == [
+        (r.start, r.stop, r.names) for r in linear.runs
+    ]
 
 
 @given(
-    prefixes=st.dictionaries(st.sampled_from([rung.name for rung in RUNGS]), st.integers(0, 10)),
-    complete=st.frozensets(st.sampled_from([rung.name for rung in RUNGS])),
+    full=st.dictionaries(st.sampled_from(list(WANTED)), st.integers(0, 99)),
+    ended=st.frozensets(st.sampled_from(list(WANTED))),
 )
-def test_no_segment_is_left_out_and_no_finished_rendition_is_made(
-    prefixes: dict[str, int], complete: frozenset[str]
-) -> None:
-    todo = plan(GRID, RUNGS, prefixes, complete)
-    assert {rung.name for rung in todo.rungs} | complete == {rung.name for rung in RUNGS}
-    assert not {rung.name for rung in todo.rungs} & complete
-    assert all(todo.resume_at <= prefixes.get(rung.name, 0) for rung in todo.rungs)
+def test_everything_is_made_once(full: dict[str, int], ended: frozenset[str]) -> None:
+    disk = {name: Stored(WANTED[name], count, name in ended) for name, count in full.items()}
+    todo = plan(GRID, WANTED, disk)
+    assert set(todo.whole) == {name for name in full if name in ended}
+    assert all(earlier.stop == later.start for earlier, later in pairwise(todo.runs))
+    for name in WANTED:
+        runs = [run for run in todo.runs if name in run.names]
+        if name in todo.whole:
+            assert not runs
+            continue
+        have = full.get(name, 0)
+        assert have - 1 <= runs[0].start <= have
+        assert runs[-1].stop is None
+        assert all(earlier.stop == later.start for earlier, later in pairwise(runs))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tqstudio.engine.media.ffmpeg import FFmpeg
 from tqstudio.engine.media.grid import Grid
 from tqstudio.engine.media.segments import (
     Init,
+    Prefix,
     Segment,
     Torn,
     inspect_init,
@@ -57,6 +59,9 @@ def test_a_whole_stream(stream: Path) -> None:
     assert all(segment.keyframe for segment in segments)
     assert [segment.tfdt for segment in segments] == [GRID.tfdt(k, init.timescale) for k in range(3)]
     assert segments[0].tfdt + segments[0].duration == segments[1].tfdt
+    assert segments[1].follows(segments[0])
+    assert segments[2].follows(segments[1])
+    assert not segments[2].follows(segments[0])
     assert segments[0].size == (stream / "seg_00000.m4s").stat().st_size
 
 
@@ -102,25 +107,35 @@ def test_damage_is_torn(stream: Path, tmp_path: Path, damage: object) -> None:
 
 
 def test_the_prefix_counts_full_segments(copy: Path) -> None:
-    assert verified_prefix(copy, GRID) == 2
-    assert verified_prefix(copy, GRID, total_frames=60) == 3
-    assert verified_prefix(copy, GRID, total_frames=61) == 2
+    # The short one at its end is stored only after ffmpeg ended with 0.
+    assert verified_prefix(copy, GRID) == Prefix(2, ended=True)
+    (copy / "seg_00002.m4s").unlink()
+    assert verified_prefix(copy, GRID) == Prefix(2)
 
 
 def test_the_prefix_ends_at_the_first_that_is_wrong(copy: Path) -> None:
     last = (copy / "seg_00001.m4s").read_bytes()
     (copy / "seg_00001.m4s").write_bytes(last[:-1])
-    assert verified_prefix(copy, GRID) == 1
+    assert verified_prefix(copy, GRID) == Prefix(1)
     # Whole and full, but of another place.
     (copy / "seg_00001.m4s").write_bytes((copy / "seg_00000.m4s").read_bytes())
-    assert verified_prefix(copy, GRID) == 1
+    assert verified_prefix(copy, GRID) == Prefix(1)
+    # Whole and short, as SIGTERM leaves one; more behind it shows that it is no end.
+    (copy / "seg_00001.m4s").write_bytes((copy / "seg_00002.m4s").read_bytes())
+    assert verified_prefix(copy, GRID) == Prefix(1)
     (copy / "seg_00000.m4s").unlink()
-    assert verified_prefix(copy, GRID) == 0
+    assert verified_prefix(copy, GRID) == Prefix(0)
+
+
+def test_segments_of_another_grid_are_no_prefix(copy: Path) -> None:
+    assert verified_prefix(copy, replace(GRID, g0=1)) == Prefix()
+    assert verified_prefix(copy, replace(GRID, seg_frames=50)) == Prefix()
+    assert verified_prefix(copy, replace(GRID, seg_frames=20)) == Prefix()
 
 
 def test_without_its_init_nothing_counts(copy: Path) -> None:
     (copy / "init.mp4").write_bytes((copy / "init.mp4").read_bytes()[:-20])
-    assert verified_prefix(copy, GRID) == 0
+    assert verified_prefix(copy, GRID) == Prefix()
     (copy / "init.mp4").unlink()
-    assert verified_prefix(copy, GRID) == 0
-    assert verified_prefix(copy / "missing", GRID) == 0
+    assert verified_prefix(copy, GRID) == Prefix()
+    assert verified_prefix(copy / "missing", GRID) == Prefix()

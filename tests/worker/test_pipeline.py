@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 import threading
 import time
@@ -9,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tqstudio.engine.media.facts import SourceFacts
+from tqstudio.engine.media.ffmpeg import FFmpeg
 from tqstudio.engine.media.profiles import Profile
 from tqstudio.engine.worker.outcome import Done, Lost, Stopped
 from tqstudio.engine.worker.pipeline import Bench
@@ -104,7 +107,9 @@ def test_ffmpeg_is_dead_at_once(
     assert list(report.steps) == ["probe", "thumbnail", "transcode"]
 
 
-def test_a_paused_job_goes_on(long_clip: Path, make_job: MakeJob, bench: Bench, sink: Path) -> None:
+def test_a_paused_job_goes_on_at_the_segment(
+    long_clip: Path, make_job: MakeJob, bench: Bench, sink: Path
+) -> None:
     job = make_job(long_clip)
     lease = lease_of(job)
 
@@ -114,12 +119,63 @@ def test_a_paused_job_goes_on(long_clip: Path, make_job: MakeJob, bench: Bench, 
 
     assert run(job, bench, RecordingReport(pause), lease) == Stopped("pause")
     stored = {path: path.stat().st_ino for path in sink.glob("segments/3/*/*/*.m4s")}
-    assert stored
+    kept = {name: len(list(sink.glob(f"segments/3/{name}/*/*.m4s"))) for name in ("144p", "90p")}
+    assert max(kept.values()) > 1
+    assert f"144p {kept['144p']} of 30 segments" in Path(job["log"]).read_text()
+
     again = RecordingReport()
-    outcome = run(make_job(long_clip, epoch=2), bench, again)
+    next_job = make_job(long_clip, epoch=2)
+    outcome = run(next_job, bench, again)
     assert isinstance(outcome, Done)
     assert {path: path.stat().st_ino for path in stored} == stored
     assert "poster.jpg" not in again.commands
+    assert again.seen[-1].resumed_from == min(kept.values())
+    log = Path(next_job["log"]).read_text()
+    assert f"found: 144p {kept['144p']} of 30 segments" in log
+    assert f"[video] goes on at segment {min(kept.values())}" in log
+    # Every quality is shown from what is kept, and none goes back.
+    shown = [{r.name: r for r in state.renditions} for state in again.seen if state.renditions]
+    for name, segments in kept.items():
+        assert shown[0][name].segments_done == segments
+        progress = [rows[name].progress for rows in shown]
+        assert progress[0] == pytest.approx(segments / 30 * 100, abs=0.1)
+        assert progress == sorted(progress)
+
+
+def test_a_seek_that_missed_is_known_to_the_next_attempt(
+    long_clip: Path, make_job: MakeJob, bench: Bench, ffmpeg: FFmpeg, tmp_path: Path
+) -> None:
+    job = make_job(long_clip)
+    lease = lease_of(job)
+
+    def stop(report: RecordingReport) -> None:
+        if any(r.segments_done > 9 for r in report.seen[-1].renditions or []):
+            lease.control("pause")
+
+    run(job, bench, RecordingReport(stop), lease)
+    astray = tmp_path / "ffmpeg"
+    astray.write_text(
+        f"""#!/bin/sh
+for word in "$@"; do
+  shift
+  [ "$last" = -ss ] && word=55
+  set -- "$@" "$word"
+  last=$word
+done
+exec "{ffmpeg.path}" "$@"
+"""
+    )
+    astray.chmod(0o755)
+    second = RecordingReport()
+    next_job = make_job(long_clip, epoch=2)
+    stray = dataclasses.replace(bench, ffmpeg=dataclasses.replace(ffmpeg, path=str(astray)))
+    assert isinstance(run(next_job, stray, second), Done)
+    told = [state.facts for state in second.seen if state.facts]
+    assert (told[0]["linear"], told[-1]["linear"]) == (False, True)
+    # The next attempt is handed these.
+    assert SourceFacts.from_json(told[-1]).linear
+    assert second.seen[-1].content_id == second.seen[1].content_id
+    assert "decoding from the start of the source" in Path(next_job["log"]).read_text()
 
 
 def test_kept_renditions_are_not_made(clip: Path, make_job: MakeJob, bench: Bench) -> None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import dataclasses
 import os
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tqstudio.engine.media.ffmpeg import FFmpeg
 from tqstudio.engine.media.profiles import Profile
+from tqstudio.engine.worker.limits import TimeLimit
 from tqstudio.engine.worker.outcome import Done, Failed
 from tqstudio.engine.worker.pipeline import Bench
 from tqstudio.errors import ErrorCode
@@ -33,6 +36,41 @@ def test_a_source_that_changes_meanwhile(clip: Path, make_job: MakeJob, bench: B
     assert isinstance(outcome, Failed)
     assert outcome.code is ErrorCode.SOURCE_CHANGED
     assert "changing.mp4" in outcome.text
+
+
+def test_a_source_that_grows_meanwhile_is_made_anew(
+    long_clip: Path, make_job: MakeJob, bench: Bench, sink: Path, tmp_path: Path
+) -> None:
+    source = tmp_path / "growing.mkv"
+    shutil.copy(long_clip, source)
+    job = make_job(source)
+
+    def grow(report: RecordingReport) -> None:
+        if source.stat().st_size == job["source_size"] and _segments(report):
+            with source.open("ab") as file:
+                file.write(b"more")
+
+    first = RecordingReport(grow)
+    outcome = run(job, bench, first)
+    assert isinstance(outcome, Failed)
+    assert outcome.code is ErrorCode.SOURCE_CHANGED
+    assert "growing.mkv" in outcome.text
+    stale = {path.parent for path in sink.glob("segments/3/*/*/*.m4s")}
+    assert stale
+    # The next attempt is handed what is recorded of the old content, and uses none of it.
+    known = next(state for state in first.seen if state.facts)
+    again = RecordingReport()
+    outcome = run(job | {"epoch": 2, "facts": known.facts, "content_id": known.content_id}, bench, again)
+    assert isinstance(outcome, Done)
+    assert not {sink / rendition["folder"] for rendition in outcome.manifest["renditions"]} & stale
+    anew = next(state for state in again.seen if state.facts)
+    assert anew.content_id != known.content_id
+    assert anew.facts["size"] == source.stat().st_size
+    assert again.seen[-1].resumed_from == 0
+
+
+def _segments(report: RecordingReport) -> int:
+    return max((r.segments_done for r in report.seen[-1].renditions or []), default=0)
 
 
 def test_a_source_that_is_cut_meanwhile_is_not_called_broken(
@@ -111,6 +149,40 @@ def test_an_ffmpeg_that_hangs(clip: Path, make_job: MakeJob, bench: Bench, tmp_p
     outcome = run(make_job(clip), stuck, RecordingReport())
     assert isinstance(outcome, Failed)
     assert outcome.code is ErrorCode.STALLED
+
+
+def test_a_stopped_ffmpeg_is_a_stall(long_clip: Path, make_job: MakeJob, bench: Bench, sink: Path) -> None:
+    """As one is that waits for a disk which never answers."""
+    stopped: list[int] = []
+
+    def stop(report: RecordingReport) -> None:
+        if _segments(report) and not stopped:
+            stopped.extend(child.pid for child in psutil.Process().children() if "ffmpeg" in child.name())
+            for pid in stopped:
+                os.kill(pid, signal.SIGSTOP)
+
+    outcome = run(make_job(long_clip), dataclasses.replace(bench, stall_s=1), RecordingReport(stop))
+    assert isinstance(outcome, Failed)
+    assert outcome.code is ErrorCode.STALLED
+    assert stopped
+    assert not [pid for pid in stopped if psutil.pid_exists(pid)]
+    kept = {path: path.stat().st_ino for path in sink.glob("segments/3/*/*/*.m4s")}
+    assert kept
+    again = RecordingReport()
+    assert isinstance(run(make_job(long_clip, epoch=2), bench, again), Done)
+    assert {path: path.stat().st_ino for path in kept} == kept
+    assert (again.seen[-1].resumed_from or 0) > 0
+
+
+def test_what_takes_too_long_is_ended(
+    long_clip: Path, make_job: MakeJob, bench: Bench, slow: Profile
+) -> None:
+    impatient = dataclasses.replace(bench, time_limit=TimeLimit(least_s=0, most_s=0))
+    job = make_job(long_clip, profile=slow.to_json())
+    outcome = run(job, impatient, RecordingReport())
+    assert isinstance(outcome, Failed)
+    assert outcome.code is ErrorCode.TIMEOUT
+    assert "time_limit_factor" in outcome.hint
 
 
 def test_a_mistake_of_ours_is_told(

@@ -34,6 +34,9 @@ TERMS = {
     "ffmpeg": "ffmpeg",
     "ffmpeg_nice": 10,
     "stall_s": 120.0,
+    "time_limit_factor": 20.0,
+    "time_limit_min_s": 300.0,
+    "time_limit_max_s": 43200.0,
     "disk_reserve_bytes": 0,
     "disk_factor": 1.5,
 }

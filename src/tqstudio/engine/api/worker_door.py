@@ -86,6 +86,9 @@ async def register(asked: Asked) -> RegisterAnswer:
         "ffmpeg": studio.ffmpeg.path,
         "ffmpeg_nice": settings.ffmpeg_nice,
         "stall_s": settings.stall_s,
+        "time_limit_factor": settings.time_limit_factor,
+        "time_limit_min_s": settings.time_limit_min_s,
+        "time_limit_max_s": settings.time_limit_max_s,
         "disk_reserve_bytes": settings.disk_reserve_bytes,
         "disk_factor": settings.disk_factor,
     }

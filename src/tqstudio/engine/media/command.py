@@ -17,7 +17,7 @@ import ffmpeg as compiler
 from tqstudio.engine.media import source as sources
 from tqstudio.engine.media.facts import SourceFacts
 from tqstudio.engine.media.ffmpeg import FFmpeg
-from tqstudio.engine.media.grid import Grid
+from tqstudio.engine.media.grid import TIMELINE_START_S, Grid
 from tqstudio.engine.media.ladder import AudioRendition, Rung
 from tqstudio.engine.media.layout import CPU_ENCODER, INIT_NAME, PLAYLIST_NAME, POSTER_NAME, SEGMENT_PATTERN
 from tqstudio.engine.media.profiles import Profile
@@ -51,28 +51,38 @@ def video_command(
     profile: Profile,
     rungs: Sequence[Rung],
     encoder: str = CPU_ENCODER,
-    start_segment: int = 0,
+    start: int = 0,
+    stop: int | None = None,
     threads: int = 0,
     device: str | None = None,
 ) -> list[str]:
-    """The command that decodes once and writes segments `start_segment` … of every rung given.
+    """The command that decodes once and writes segments `start` … `stop` − 1 of every rung given.
 
-    Its output directories, `<rung>/`, must exist. Progress goes to stdout.
+    Its output directories, `<rung>/`, must exist. Progress goes to stdout. Linear facts make it decode from
+    the start of the source; the frames and their timestamps are the same.
 
     Args:
         encoder: `libx264` or `h264_nvenc`.
+        stop: None goes on to the end of the source.
         threads: cap on the threads of the decoder and of each encoder; 0 leaves it to ffmpeg.
         device: index of the GPU for a GPU encoder.
     """
-    first = grid.g0 + start_segment * grid.seg_frames
-    stream: Any = _input(threads, _seek(grid, start_segment))[str(facts.video.index)]
+    first = start * grid.seg_frames
+    end = _cap_frames(facts, grid, start) if stop is None else stop * grid.seg_frames
+    seek = Fraction(0) if facts.linear else _seek(grid, start)
+    stream: Any = _input(threads, facts.linear, seek)[str(facts.video.index)]
     if facts.video.interlaced:
         stream = stream.filter("bwdif", mode="send_frame", deint="interlaced")
     stream = stream.filter("fps", fps=_rate(grid.fps))
+    if facts.linear:
+        # Where ffmpeg corrects jumps, time begins at zero: back onto the grid, exactly.
+        stream = stream.filter(
+            "setpts", f"PTS-STARTPTS+{grid.g0}" if grid.g0 >= 0 else f"PTS-STARTPTS{grid.g0}"
+        )
     # Integers on the 1/fps clock of the fps filter: a time in seconds is rounded and comes out one frame
     # wrong.
-    ends = {"start_pts": first} if start_segment else {}
-    stream = stream.filter("trim", end_pts=grid.g0 + _cap_frames(facts, grid), **ends)
+    begins = {"start_pts": grid.g0 + first} if start else {}
+    stream = stream.filter("trim", end_pts=grid.g0 + end, **begins)
     branches = stream.filter_multi_output("split", len(rungs))
     outputs = [
         branches[number]
@@ -83,7 +93,11 @@ def video_command(
             str(PurePosixPath(rung.name, PLAYLIST_NAME)),
             **_encoder_options(profile, rung, grid, encoder, device),
             **({"threads": threads} if threads else {}),
-            **_hls_options(rung.name, grid.hls_time, grid.output_offset, start_segment),
+            # `trim` ends the run; this holds whatever it lets through.
+            **{"frames:v": end - first},
+            # Without -copyts ffmpeg would fill the time before the first frame with copies of it.
+            **({"fps_mode": "passthrough"} if facts.linear else {}),
+            **_hls_options(rung.name, grid.hls_time, grid.output_offset, start),
         )
         for number, rung in enumerate(rungs)
     ]
@@ -104,8 +118,10 @@ def audio_command(
     Its output directory must exist. Same timeline as the video.
     """
     limit_s = facts.duration_s * _CAP_FACTOR + _CAP_MARGIN_S if facts.duration_s else _CAP_UNDECLARED_S
+    # Without -copyts, time begins at zero by itself.
+    offset = Fraction(TIMELINE_START_S) if facts.linear else grid.output_offset
     # Holes in a recording become silence, so that sound and picture stay together.
-    stream = _input(1, 0)[str(rendition.track.index)].filter("aresample", **{"async": 1})
+    stream = _input(1, facts.linear)[str(rendition.track.index)].filter("aresample", **{"async": 1})
     output = stream.output(
         str(PurePosixPath(rendition.name, PLAYLIST_NAME)),
         **{
@@ -115,7 +131,7 @@ def audio_command(
             "ar": profile.audio_sample_rate,
             "t": f"{limit_s:.3f}",
         },
-        **_hls_options(rendition.name, str(profile.segment_s), grid.output_offset, 0),
+        **_hls_options(rendition.name, str(profile.segment_s), offset, 0),
     )
     return _compile(ffmpeg, source, [output], progress=True, threads=1)
 
@@ -141,12 +157,13 @@ def poster_command(
     return _compile(ffmpeg, source, [stream], progress=False, threads=1)
 
 
-def _input(threads: int, seek_s: Fraction | int) -> Any:
+def _input(threads: int, linear: bool, seek_s: Fraction | int = 0) -> Any:
+    # Source time is kept, so that a run that starts later writes the timestamps of one that starts at zero.
+    # Where source time jumps it cannot be kept: ffmpeg corrects the jumps, and only in time of its own.
+    clock = {} if linear else {"copyts": None}
     return compiler.input(
         _SOURCE,
-        # Source time is kept, so that a run that starts later writes the timestamps of one that starts at
-        # zero.
-        copyts=None,
+        **clock,
         **_input_options(threads),
         # An accurate seek resumes at the wrong frame where the rate of the source varies.
         **({"noaccurate_seek": None} | _at(seek_s) if seek_s else {}),
@@ -165,15 +182,19 @@ def _at(seconds: Fraction | float) -> dict[str, str]:
     return {"ss": f"{float(seconds):.6f}"} if seconds else {}
 
 
-def _seek(grid: Grid, start_segment: int) -> Fraction:
-    return max(Fraction(0), start_segment * grid.segment_s - _SEEK_MARGIN_S)
+def _seek(grid: Grid, start: int) -> Fraction:
+    return max(Fraction(0), start * grid.segment_s - _SEEK_MARGIN_S)
 
 
-def _cap_frames(facts: SourceFacts, grid: Grid) -> int:
+def _cap_frames(facts: SourceFacts, grid: Grid, start: int) -> int:
+    """The frame of the source, counted from its first, at which a run ends that has no other end."""
     declared = facts.video.duration_s or facts.duration_s
-    if not declared:
-        return int(_CAP_UNDECLARED_S * grid.fps)
-    return int(grid.total_frames * _CAP_FACTOR + _CAP_MARGIN_S * grid.fps)
+    cap = (
+        int(grid.total_frames * _CAP_FACTOR + _CAP_MARGIN_S * grid.fps)
+        if declared
+        else int(_CAP_UNDECLARED_S * grid.fps)
+    )
+    return max(cap, (start + 1) * grid.seg_frames)
 
 
 def _encoder_options(

@@ -9,38 +9,25 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from tqstudio.engine.media.encode_runs import Launcher, Task
-from tqstudio.engine.media.encode_state import (
-    ALMOST,
-    EncodeSpec,
-    RenditionState,
-    RunRecord,
-    State,
-    look_up_audio,
-    look_up_video,
-)
-from tqstudio.engine.media.ladder import AudioRendition, audio_renditions
+from tqstudio.engine.media import source
+from tqstudio.engine.media.encode_board import Board
+from tqstudio.engine.media.encode_finish import finish
+from tqstudio.engine.media.encode_runs import Batch, Launcher, Task
+from tqstudio.engine.media.encode_state import EncodeSpec, RenditionState, RunRecord, State
 from tqstudio.engine.media.layout import CPU_ENCODER, GPU_ENCODERS, POSTER_NAME
-from tqstudio.engine.media.plan import plan
+from tqstudio.engine.media.plan import Mode, plan
 from tqstudio.engine.media.process import classify_exit, from_os_error
-from tqstudio.engine.media.rendition import RenditionCheck
 from tqstudio.engine.media.segment_store import SegmentStore
-from tqstudio.engine.media.segments import verified_prefix
-from tqstudio.engine.media.stream import InitDiffersError, NewSegment, StreamOutput
-from tqstudio.engine.media.verify import check_end
+from tqstudio.engine.media.stream import InitDiffersError, NewSegment, SeamError, StreamOutput
 from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of
 
-
-@dataclass
-class _Batch:
-    """A video run to be made."""
-
-    names: list[str]
-    encoder: str
+# What an ffmpeg may read without a frame coming out: a source whose streams lie far apart is read to and fro.
+_READS = 4
+_READS_BESIDE = 64 * 1024 * 1024
 
 
 class LadderEncode:
@@ -54,16 +41,14 @@ class LadderEncode:
         """What a person should know though it is done: fallbacks, optional renditions that failed."""
         self.poster: Path | None = None
         """The poster in the scratch directory, once made."""
+        self.mode: Mode = "linear" if spec.facts.linear else "seek"
+        """How runs reach their first segment. Once it became linear, it should stay so for this source."""
         self.last_advance = clock()
         """Clock time at which something was last seen to move; the caller decides what a stall is."""
         self._spec = spec
         self._clock = clock
-        self._rungs = {rung.name: rung for rung in spec.rungs if not rung.skipped}
-        self._audio: dict[str, AudioRendition] = {
-            rendition.name: rendition for rendition in audio_renditions(spec.facts, spec.profile)
-        }
-        self._states: dict[str, RenditionState] = {}
-        self._batches: deque[_Batch] = deque()
+        self._board = Board(spec)
+        self._batches: deque[Batch] = deque()
         self._tasks: list[Task] = []
         self._launcher = Launcher(spec)
         self._poster_at_start = False
@@ -75,37 +60,38 @@ class LadderEncode:
 
     @property
     def renditions(self) -> tuple[RenditionState, ...]:
-        """Every rendition that is to exist: video largest first, then audio."""
-        return tuple(self._states.values())
+        """Every rendition that is to exist: video largest first, then audio. Empty before `look_up`."""
+        return self._board.states
 
     @property
     def fraction(self) -> float:
         """Progress of the video, weighted by pixels: 0 … 1."""
-        video = [state for state in self._states.values() if state.kind == "video"]
-        pixels = sum(state.pixels for state in video)
-        return sum(state.fraction * state.pixels for state in video) / pixels if pixels else 0.0
+        return self._board.fraction
 
     @property
     def pids(self) -> tuple[int, ...]:
         """Process ids of the running ffmpegs."""
         return tuple(task.run.pid for task in self._tasks)
 
+    def look_up(self) -> None:
+        """See what the store has; `start` does it otherwise. 0.1 s for two hours of video."""
+        self._board.look_up()
+
     def start(self) -> None:
-        """Look at what the store has, and start what is missing. Finished renditions are not made again."""
-        spec = self._spec
+        """Start what is missing. Finished segments are not made again."""
+        if not self.renditions:
+            self.look_up()
         self.state = "running"
-        for rung in self._rungs.values():
-            self._states[rung.name] = look_up_video(spec, rung)
-        for rendition in self._audio.values():
-            self._states[rendition.name] = look_up_audio(spec, rendition)
-        missing = [name for name in self._rungs if self._states[name].status != "completed"]
-        if missing:
-            self._batches.append(_Batch(missing, spec.encoder))
+        missing = [state for state in self._board.video if state.status != "completed"]
+        for encoder in dict.fromkeys(state.encoder for state in missing):
+            names = tuple(state.name for state in missing if state.encoder == encoder)
+            self._batches.append(Batch(names, encoder))
         try:
-            for name, rendition in self._audio.items():
-                if self._states[name].status != "completed":
-                    self._start_audio(rendition)
-            if spec.poster:
+            for name, rendition in self._board.audio.items():
+                if self._board[name].status != "completed":
+                    store = SegmentStore(self._board[name].directory)
+                    self._watch(self._launcher.audio(rendition, store, self.mode))
+            if self._spec.poster:
                 self._watch(self._launcher.poster(None))
             self._next()
         except TqError as error:
@@ -122,9 +108,9 @@ class LadderEncode:
             try:
                 self._advance(task, new)
             except InitDiffersError as differs:
-                self._end_task(task)
-                self.warnings.append(f"{differs}: its finished segments cannot be continued; it starts again")
-                self._batches.appendleft(_Batch(task.names, task.encoder))
+                self._start_over(task, differs)
+            except SeamError as miss:
+                self._miss(task, miss)
             except (TqError, OSError) as error:
                 self._end_task(task)
                 self._task_failed(
@@ -140,14 +126,22 @@ class LadderEncode:
             self._give_up(error)
         return new
 
-    def kill(self) -> None:
-        """End every ffmpeg now. What is stored stays. May be called at any time, again and again."""
+    def kill(self, store: bool = True) -> None:
+        """End every ffmpeg now. What is stored stays. May be called at any time, again and again.
+
+        Args:
+            store: also store what they finished since the last step.
+        """
         for task in list(self._tasks):
+            task.run.kill()
+            if store:
+                for output in task.outputs:
+                    with contextlib.suppress(TqError, OSError, InitDiffersError, SeamError):
+                        output.collect([])
+                        self._show_progress(task, output)
             self._end_task(task)
         self._batches.clear()
-        for state in self.renditions:
-            if state.status == "in_progress":
-                self._update(state.name, status="pending", speed=None)
+        self._board.rest()
         if self.state in ("idle", "running"):
             self.state = "killed"
 
@@ -155,42 +149,40 @@ class LadderEncode:
 
     def _next(self) -> None:
         """Start the next video run when none is under way; conclude when nothing is left."""
-        if self.state != "running":
-            return
-        if not any(task.kind == "video" for task in self._tasks) and self._batches:
+        while self.state == "running" and self._batches and not any(t.kind == "video" for t in self._tasks):
             self._start_video(self._batches.popleft())
-        if not self._tasks and not self._batches:
-            self._conclude()
+        if self.state == "running" and not self._tasks and not self._batches:
+            for name, error in self._board.drop_shorter().items():
+                self._rendition_failed(name, error)
+            self.error = self._board.verdict()
+            self.state = "failed" if self.error else "done"
 
-    def _start_video(self, batch: _Batch) -> None:
-        spec = self._spec
+    def _start_video(self, batch: Batch) -> None:
+        """Start the first of the runs that a batch still needs; the others follow when it has ended."""
         for name in batch.names:
-            if self._states[name].encoder != batch.encoder:
-                self._change_encoder(name, batch.encoder)
-        stores = {name: SegmentStore(self._states[name].directory) for name in batch.names}
-        prefixes = (
-            {name: verified_prefix(stores[name].root, spec.grid) for name in batch.names}
-            if spec.resume_segments
-            else {}
-        )
+            if self.runs:
+                self._board.look_again(name, batch.encoder)
+        states = [self._board[name] for name in batch.names]
         todo = plan(
-            spec.grid,
-            [self._rungs[name] for name in batch.names],
-            prefixes,
-            frozenset(),
-            spec.resume_segments,
+            self._spec.grid,
+            {state.name: state.stream_key for state in states},
+            {} if batch.fresh else {state.name: state.stored for state in states},
+            self.mode,
+            batch.latest,
         )
-        self._watch(self._launcher.video(todo.rungs, stores, batch.encoder, todo.resume_at))
-        for name in batch.names:
-            self._update(name, status="in_progress")
-
-    def _start_audio(self, rendition: AudioRendition) -> None:
-        store = SegmentStore(self._states[rendition.name].directory)
-        self._watch(self._launcher.audio(rendition, store))
-        self._update(rendition.name, status="in_progress")
+        if todo.whole:
+            self._batches.extend(Batch((name,), batch.encoder) for name in self._finish(todo.whole))
+            batch = batch.without(todo.whole)
+        if todo.runs and self.state == "running":
+            stores = {state.name: SegmentStore(state.directory) for state in states}
+            self._watch(self._launcher.video(todo.runs[0], stores, batch))
+            for name in todo.runs[0].names:
+                self._board.update(name, status="in_progress")
 
     def _watch(self, task: Task) -> None:
         self._tasks.append(task)
+        if task.kind == "audio":
+            self._board.update(task.names[0], status="in_progress")
         self.last_advance = self._clock()
 
     # Watching runs
@@ -201,9 +193,10 @@ class LadderEncode:
         status = task.run.poll()
         if status is not None:
             task.run.wait()
+        self._see_movement(task)
         for output in task.outputs:
             output.collect(new, ended=status == 0)
-            self._update_progress(task, output)
+            self._show_progress(task, output)
         if status is None:
             return
         if status != 0:
@@ -214,65 +207,82 @@ class LadderEncode:
             self._streams_made(task)
         self._end_task(task)
 
-    def _update_progress(self, task: Task, output: StreamOutput) -> None:
-        spec, state = self._spec, self._states[output.name]
+    def _see_movement(self, task: Task) -> None:
         frame = task.run.progress.frame or 0
         if frame > task.last_frame:
             task.last_frame = frame
             self.last_advance = self._clock()
-        done = max(state.segments_done, output.next_segment)
-        total = max(state.segments_total, done)
-        fraction = done / total
-        speed = task.run.progress.speed
+        elif not task.last_frame:
+            # Nothing comes out while it decodes its way to its first segment; but it reads, and not for ever.
+            task.idle_until = time.monotonic()
+            read = min(task.run.bytes_read, _READS * self._spec.identity.size + _READS_BESIDE)
+            if read > task.bytes_read:
+                task.bytes_read = read
+                self.last_advance = self._clock()
+
+    def _show_progress(self, task: Task, output: StreamOutput) -> None:
+        grid, frames = self._spec.grid, task.last_frame
+        fraction, speed = 0.0, task.run.progress.speed
         if task.kind == "video":
-            made = task.resumed_from * spec.grid.seg_frames + task.last_frame
-            fraction = max(fraction, made / spec.grid.total_frames)
-            elapsed = time.monotonic() - task.run.started
-            speed = task.last_frame / float(spec.grid.fps) / elapsed if task.last_frame else None
-        self._update(
-            output.name,
-            segments_done=done,
-            segments_total=total,
-            fraction=max(state.fraction, min(ALMOST, fraction)),
-            speed=speed,
-        )
+            fraction = (task.start * grid.seg_frames + frames) / grid.total_frames
+            elapsed = time.monotonic() - (task.idle_until or task.run.started)
+            speed = frames / float(grid.fps) / elapsed if frames else None
+        self._board.advance(output.name, output.next_segment, fraction, speed)
 
     def _streams_made(self, task: Task) -> None:
-        """Verify what a run made that ended with 0. A rendition that does not pass fails alone."""
-        failures: dict[str, TqError] = {}
-        passed: list[tuple[StreamOutput, RenditionCheck]] = []
-        for output in task.outputs:
-            try:
-                passed.append((output, output.check()))
-            except TqError as error:
-                # Whatever is wrong with it must not be found again by the next run.
-                output.store.discard()
-                failures[output.name] = error
-        if task.kind == "video":
-            try:
-                for frames in {check.frames for _, check in passed}:
-                    check_end(self._spec.source, self._spec.facts, self._spec.grid, frames)
-            except TqError as error:
-                # It concerns the source, so every rendition alike: making them one by one shows nothing new.
-                self._give_up(error)
+        """A run ended with 0: verify what is whole, go on with what is not."""
+        batch, planned = task.batch, task.planned
+        if batch is not None and planned is not None:
+            if planned.start and any(output.made_nothing for output in task.outputs):
+                self._no_frame_left(task, batch)
                 return
-        for output, check in passed:
-            output.mark_complete(check, task.encoder)
-            self._update(
-                output.name,
-                status="completed",
-                check=check,
-                segments_done=len(check.segments),
-                segments_total=len(check.segments),
-                fraction=1.0,
-                speed=None,
-            )
-        self.last_advance = self._clock()
-        for name, failure in failures.items():
-            if len(task.outputs) > 1:
-                self._batches.append(_Batch([name], task.encoder))
+            if planned.stop is not None:
+                self._range_made(task, batch, planned.stop)
+                return
+        for name, failure in self._finish(task.names).items():
+            if batch is not None and len(task.names) > 1:
+                self._batches.append(Batch((name,), task.encoder))
             else:
                 self._rendition_failed(name, failure)
+
+    def _range_made(self, task: Task, batch: Batch, stop: int) -> None:
+        """Renditions that lagged behind have caught up with the others."""
+        short = [output.name for output in task.outputs if output.next_segment < stop]
+        for name in short:
+            error = TqError(
+                ErrorCode.OUTPUT_INVALID, f"{name} ended before segment {stop}, where others go on"
+            )
+            self._rendition_failed(name, error)
+        self._batches.appendleft(batch.without(tuple(short)))
+
+    def _no_frame_left(self, task: Task, batch: Batch) -> None:
+        """The source seems to end before this run began. The segment before it has frames: it proves the end,
+        or shows that the seek went astray."""
+        if batch.latest is None:
+            self._batches.appendleft(replace(batch, latest=task.start - 1))
+        elif self.mode == "seek":
+            self.mode = "linear"
+            self._batches.appendleft(batch)
+        else:
+            self._task_failed(
+                task, TqError(ErrorCode.OUTPUT_EMPTY, f"no frame came from segment {task.start} on")
+            )
+
+    def _finish(self, names: Sequence[str]) -> dict[str, TqError]:
+        """Verify renditions whose segments are all stored.
+
+        Returns:
+            Those that did not pass, and why. None of them when the encode was given up.
+        """
+        end = finish(self._spec, [self._board[name] for name in names])
+        if end.misfit is not None:
+            # It concerns the source, so every rendition alike: making them one by one shows nothing new.
+            self._give_up(end.misfit)
+            return {}
+        for name, check in end.passed.items():
+            self._board.complete(name, check)
+        self.last_advance = self._clock()
+        return dict(end.failures)
 
     def _poster_made(self, task: Task) -> None:
         made = task.directory / POSTER_NAME
@@ -288,76 +298,72 @@ class LadderEncode:
 
     # When something fails
 
+    def _start_over(self, task: Task, differs: InitDiffersError) -> None:
+        """One rendition cannot be continued: the others go on, then it is made from its start."""
+        self._end_task(task)
+        if task.batch is None:
+            return
+        self.warnings.append(f"{differs}: its finished segments cannot be continued; it starts again")
+        if others := task.batch.without((differs.name,)).names:
+            self._batches.append(replace(task.batch, names=others))
+        self._batches.append(Batch((differs.name,), task.encoder, fresh=True))
+
+    def _miss(self, task: Task, miss: SeamError) -> None:
+        """The first segment of a resumed run does not fit: decoding from the start is sure to find it."""
+        self._end_task(task)
+        if self.mode == "seek" and task.batch is not None:
+            self.mode = "linear"
+            self._batches.appendleft(task.batch)
+        else:
+            self._task_failed(task, TqError(ErrorCode.OUTPUT_INVALID, str(miss)))
+
     def _task_failed(self, task: Task, error: TqError) -> None:
         """Decide what follows: give up, fall back to the CPU, try one by one, or fail one rendition."""
         names = task.names
         if task.kind == "poster":
-            if not self._poster_at_start and self._spec.profile.poster_position > 0:
-                # Behind the last picture there is nothing to be had; the first is always there.
-                self._poster_at_start = True
-                with contextlib.suppress(TqError):
-                    self._watch(self._launcher.poster(0.0))
-            else:
-                self.warnings.append(f"no poster was made: {error.message}")
-        elif class_of(error.code) in (ErrorClass.FATAL, ErrorClass.RESOURCE):
+            self._poster_failed(error)
+            return
+        error = self._cause(error)
+        if class_of(error.code) in (ErrorClass.FATAL, ErrorClass.RESOURCE) or (
+            error.code is ErrorCode.SOURCE_CHANGED
+        ):
             # Neither another encoder nor another order helps.
             self._give_up(error)
-        elif task.encoder in GPU_ENCODERS:
+        elif task.batch is not None and task.encoder in GPU_ENCODERS:
             self.warnings.append(f"{task.encoder} failed, {CPU_ENCODER} goes on: {error.message}")
-            self._batches.append(_Batch(names, CPU_ENCODER))
-        elif len(names) > 1:
+            self._batches.append(Batch(task.batch.names, CPU_ENCODER))
+        elif task.batch is not None and len(names) > 1:
             # One failing output ends its siblings. One by one, the culprit fails alone.
             self.warnings.append(f"the qualities are made one by one: {error.message}")
-            self._batches.extend(_Batch([name], task.encoder) for name in names)
+            self._batches.extend(Batch((name,), task.encoder) for name in task.batch.names)
         else:
             self._rendition_failed(names[0], error)
+            if task.batch is not None and (others := task.batch.without(names).names):
+                self._batches.append(replace(task.batch, names=others))
+
+    def _cause(self, error: TqError) -> TqError:
+        """Whatever went wrong, a source that is not the same any more is the reason for it."""
+        try:
+            source.require_same(self._spec.source, self._spec.identity)
+        except TqError as cause:
+            return cause
+        return error
+
+    def _poster_failed(self, error: TqError) -> None:
+        if self._poster_at_start or not self._spec.profile.poster_position > 0:
+            self.warnings.append(f"no poster was made: {error.message}")
+            return
+        # Behind the last picture there is nothing to be had; the first is always there.
+        self._poster_at_start = True
+        with contextlib.suppress(TqError):
+            self._watch(self._launcher.poster(0.0))
 
     def _rendition_failed(self, name: str, error: TqError) -> None:
-        self._update(name, status="failed", error=error, speed=None)
-        if not self._states[name].required:
+        self._board.fail(name, error)
+        if not self._board[name].required:
             self.warnings.append(f"{name} was left out: {error.message}")
 
     def _give_up(self, error: TqError) -> None:
         self.kill()
         self.state = "failed"
         self.error = error
-
-    def _conclude(self) -> None:
-        """Nothing runs and nothing is left to start: is this the whole ladder?"""
-        self._require_same_length()
-        failed = [state for state in self._states.values() if state.status == "failed"]
-        required = next((state for state in failed if state.required), None)
-        made = any(state.status == "completed" and state.kind == "video" for state in self._states.values())
-        if required is None and (made or not failed):
-            self.state = "done"
-            return
-        culprit = required or failed[0]
-        cause = culprit.error or TqError(ErrorCode.INTERNAL, "it failed without a reason")
-        self.state = "failed"
-        self.error = TqError(cause.code, f"{culprit.name}: {cause.message}", cause.hint)
-
-    def _require_same_length(self) -> None:
-        """Renditions of several runs must agree too. A shorter one is dropped; the next attempt makes it."""
-        frames = {
-            name: state.check.frames
-            for name, state in self._states.items()
-            if state.check is not None and state.kind == "video"
-        }
-        if len(set(frames.values())) <= 1:
-            return
-        longest = max(frames.values())
-        for name, count in frames.items():
-            if count != longest:
-                SegmentStore(self._states[name].directory).discard()
-                self._rendition_failed(
-                    name,
-                    TqError(ErrorCode.OUTPUT_INVALID, f"{count} frames where its siblings have {longest}"),
-                )
-
-    def _change_encoder(self, name: str, encoder: str) -> None:
-        old = self._states[name]
-        new = look_up_video(self._spec, self._rungs[name], encoder)
-        self._states[name] = replace(new, fraction=max(old.fraction, new.fraction))
-
-    def _update(self, name: str, **changes: object) -> None:
-        self._states[name] = replace(self._states[name], **changes)  # type: ignore[arg-type]

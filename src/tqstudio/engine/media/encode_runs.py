@@ -3,20 +3,38 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from tqstudio.engine.media import command
+from tqstudio.engine.media import command, source
 from tqstudio.engine.media.encode_state import EncodeSpec, RunRecord
-from tqstudio.engine.media.ladder import AudioRendition, Rung
+from tqstudio.engine.media.facts import SourceFacts
+from tqstudio.engine.media.ladder import AudioRendition
 from tqstudio.engine.media.layout import GPU_ENCODERS
+from tqstudio.engine.media.plan import Mode, VideoRun
 from tqstudio.engine.media.process import Run, from_os_error, start
 from tqstudio.engine.media.segment_store import SegmentStore
 from tqstudio.engine.media.stream import StreamOutput
 
 Kind = Literal["video", "audio", "poster"]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Video renditions that are to be made together."""
+
+    names: tuple[str, ...]
+    encoder: str
+    fresh: bool = False
+    """From their first segment in one run, whatever the disk has: what is there cannot be continued."""
+    latest: int | None = None
+    """No run may start behind this segment: the source was found to have no frame there."""
+
+    def without(self, names: tuple[str, ...]) -> Batch:
+        """The others of them."""
+        return replace(self, names=tuple(name for name in self.names if name not in names))
 
 
 @dataclass
@@ -28,16 +46,27 @@ class Task:
     directory: Path
     encoder: str
     outputs: list[StreamOutput]
-    resumed_from: int
     number: int
     """Index of its `RunRecord`."""
+    batch: Batch | None = None
+    """Of a video run: what it is a part of."""
+    planned: VideoRun | None = None
     last_frame: int = 0
     """Of its progress, never going back."""
+    idle_until: float = 0.0
+    """Clock time at which it had not made a frame yet: it decodes its way to its first segment."""
+    bytes_read: int = 0
+    """By ffmpeg, so far."""
 
     @property
-    def names(self) -> list[str]:
+    def names(self) -> tuple[str, ...]:
         """The renditions it writes."""
-        return [output.name for output in self.outputs]
+        return tuple(output.name for output in self.outputs)
+
+    @property
+    def start(self) -> int:
+        """Its first segment."""
+        return self.planned.start if self.planned is not None else 0
 
 
 class Launcher:
@@ -46,39 +75,41 @@ class Launcher:
     def __init__(self, spec: EncodeSpec) -> None:
         self.records: list[RunRecord] = []
         self._spec = spec
+        self._rungs = {rung.name: rung for rung in spec.rungs}
 
-    def video(
-        self, rungs: Sequence[Rung], stores: Mapping[str, SegmentStore], encoder: str, resume_at: int
-    ) -> Task:
-        """One decode for all the rungs."""
-        spec = self._spec
+    def video(self, planned: VideoRun, stores: Mapping[str, SegmentStore], batch: Batch) -> Task:
+        """One decode for all the renditions of a planned run."""
+        spec, encoder = self._spec, batch.encoder
         argv = command.video_command(
             spec.ffmpeg,
             spec.source,
-            spec.facts,
+            _facts(spec.facts, planned.mode),
             spec.grid,
             spec.profile,
-            rungs,
+            [self._rungs[name] for name in planned.names],
             encoder,
-            resume_at,
+            planned.start,
+            planned.stop,
             spec.threads,
             spec.device if encoder in GPU_ENCODERS else None,
         )
-        label = "video" if len(rungs) > 1 else f"video-{rungs[0].name}"
-        return self._launch(label, "video", argv, encoder, stores, resume_at)
+        label = "video" if len(planned.names) > 1 else f"video-{planned.names[0]}"
+        mine = {name: stores[name] for name in planned.names}
+        return self._launch(label, "video", argv, encoder, mine, planned.mode, planned, batch)
 
-    def audio(self, rendition: AudioRendition, store: SegmentStore) -> Task:
+    def audio(self, rendition: AudioRendition, store: SegmentStore, mode: Mode) -> Task:
         """One audio rendition, always from its start."""
         spec = self._spec
-        argv = command.audio_command(spec.ffmpeg, spec.source, spec.facts, spec.grid, spec.profile, rendition)
+        facts = _facts(spec.facts, mode)
+        argv = command.audio_command(spec.ffmpeg, spec.source, facts, spec.grid, spec.profile, rendition)
         stores = {rendition.name: store}
-        return self._launch(rendition.name, "audio", argv, spec.profile.audio_codec, stores, 0)
+        return self._launch(rendition.name, "audio", argv, spec.profile.audio_codec, stores, mode)
 
     def poster(self, position: float | None) -> Task:
         """The poster, at a share of the duration or where the profile wants it."""
         spec = self._spec
         argv = command.poster_command(spec.ffmpeg, spec.source, spec.facts, spec.profile, position)
-        return self._launch("poster", "poster", argv, "mjpeg", {}, 0)
+        return self._launch("poster", "poster", argv, "mjpeg", {})
 
     def end(self, task: Task) -> None:
         """End a run if it lives, note its exit status and remove its directory. May be repeated."""
@@ -93,7 +124,9 @@ class Launcher:
         argv: list[str],
         encoder: str,
         stores: Mapping[str, SegmentStore],
-        resumed_from: int,
+        mode: Mode = "seek",
+        planned: VideoRun | None = None,
+        batch: Batch | None = None,
     ) -> Task:
         spec, number = self._spec, len(self.records)
         directory = spec.scratch / f"run-{number}"
@@ -105,11 +138,18 @@ class Launcher:
         except OSError as error:
             raise from_os_error(error, f"no directory could be made for the {label} run") from error
         log_path = spec.log_dir / f"{number:02d}-{label}.log"
-        limit = spec.memory_limit if kind == "video" else None
-        run = start(argv, directory, log_path, kind != "poster", spec.nice, limit)
-        grid = spec.grid if kind == "video" else None
+        run = start(argv, directory, log_path, kind != "poster", spec.nice, spec.memory_limit)
+        grid, first = (spec.grid, planned.start) if planned is not None else (None, 0)
         outputs = [
-            StreamOutput(name, directory / name, store, grid, resumed_from) for name, store in stores.items()
+            StreamOutput(name, directory / name, store, grid, first, self._require_same_source)
+            for name, store in stores.items()
         ]
-        self.records.append(RunRecord(label, run.argv, log_path, encoder, resumed_from, None))
-        return Task(kind, run, directory, encoder, outputs, resumed_from, number)
+        self.records.append(RunRecord(label, run.argv, log_path, encoder, first, None, mode))
+        return Task(kind, run, directory, encoder, outputs, number, batch, planned)
+
+    def _require_same_source(self) -> None:
+        source.require_same(self._spec.source, self._spec.identity)
+
+
+def _facts(facts: SourceFacts, mode: Mode) -> SourceFacts:
+    return replace(facts, linear=mode == "linear")

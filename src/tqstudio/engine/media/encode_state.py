@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -13,9 +13,12 @@ from tqstudio.engine.media.grid import Grid
 from tqstudio.engine.media.hashes import audio_settings_hash, settings_hash, stream_key
 from tqstudio.engine.media.ladder import AudioRendition, Rung
 from tqstudio.engine.media.layout import CPU_ENCODER
+from tqstudio.engine.media.plan import Mode, Stored
 from tqstudio.engine.media.profiles import Profile
 from tqstudio.engine.media.rendition import RenditionCheck
 from tqstudio.engine.media.segment_store import SegmentStore
+from tqstudio.engine.media.segments import Prefix, verified_prefix
+from tqstudio.engine.media.source import Identity
 from tqstudio.errors import TqError
 
 State = Literal["idle", "running", "done", "failed", "killed"]
@@ -28,6 +31,8 @@ class EncodeSpec:
 
     ffmpeg: FFmpeg
     source: bytes
+    identity: Identity
+    """The source as it was when it was examined. Nothing is stored of one that changed since."""
     facts: SourceFacts
     grid: Grid
     profile: Profile
@@ -47,11 +52,9 @@ class EncodeSpec:
     threads: int = 0
     """Cap per decoder and encoder; 0 leaves it to ffmpeg."""
     memory_limit: int | None = None
-    """Bytes the video run may have."""
+    """Bytes each ffmpeg may have."""
     nice: int = 10
     poster: bool = True
-    resume_segments: bool = False
-    """Start an unfinished rendition behind its verified segments instead of at its first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +82,13 @@ class RenditionState:
     """What it turned out to be, once completed."""
     pixels: int
     """Its weight; 0 for audio."""
+    prefix: Prefix = field(default_factory=Prefix)
+    """Of a video that is not completed: what the store had when it was looked up."""
+
+    @property
+    def stored(self) -> Stored:
+        """The same for the plan."""
+        return Stored(self.stream_key, self.prefix.full, self.prefix.ended)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +103,8 @@ class RunRecord:
     """First segment of the run."""
     returncode: int | None
     """None while it runs."""
+    mode: Mode = "seek"
+    """How it got to its first segment."""
 
 
 ALMOST = 0.999
@@ -103,8 +115,8 @@ def look_up_video(spec: EncodeSpec, rung: Rung, encoder: str | None = None) -> R
     """What the store has of a video rendition.
 
     Args:
-        encoder: the one whose stream is meant; by default that of `spec`, or the CPU's if only that is whole:
-            a GPU encode that fell back was finished there.
+        encoder: the one whose stream is meant; by default that of `spec`, or the CPU's if that is further: a
+            GPU encode that fell back went on there.
     """
     key = settings_hash(spec.content_id, spec.profile, rung, spec.facts)
     candidates = [encoder] if encoder else list(dict.fromkeys((spec.encoder, CPU_ENCODER)))
@@ -112,7 +124,7 @@ def look_up_video(spec: EncodeSpec, rung: Rung, encoder: str | None = None) -> R
         _look_up(spec, rung.name, "video", rung.required, candidate, key, rung.pixels)
         for candidate in candidates
     ]
-    return next((state for state in states if state.status == "completed"), states[0])
+    return max(states, key=lambda state: (state.status == "completed", state.segments_done))
 
 
 def look_up_audio(spec: EncodeSpec, rendition: AudioRendition) -> RenditionState:
@@ -130,10 +142,11 @@ def _look_up(
     key: str,
     pixels: int,
 ) -> RenditionState:
-    joint = stream_key(key, encoder, spec.ffmpeg.build)
+    joint = stream_key(key, encoder, spec.ffmpeg.build, spec.identity.mtime_ns)
     store = SegmentStore(spec.store_root / name / joint)
     complete = store.completed()
-    done = len(complete.check.segments) if complete else len(store.listing())
+    prefix = Prefix() if complete or kind == "audio" else verified_prefix(store.root, spec.grid)
+    done = len(complete.check.segments) if complete else prefix.segments
     total = done if complete else max(done, _expected_segments(spec, kind))
     return RenditionState(
         name=name,
@@ -151,6 +164,7 @@ def _look_up(
         error=None,
         check=complete.check if complete else None,
         pixels=pixels,
+        prefix=prefix,
     )
 
 

@@ -101,6 +101,8 @@ class SourceFacts:
     video: VideoTrack
     audio: tuple[AudioTrack, ...] = ()
     subtitles: tuple[SubtitleTrack, ...] = ()
+    linear: bool = False
+    """It has to be decoded from its start: its timestamps jump, or a seek was found to miss."""
 
     def to_json(self) -> dict[str, Any]:
         """A dict of JSON values. Fractions are text, such as "30000/1001"."""

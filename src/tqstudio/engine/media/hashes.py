@@ -1,8 +1,9 @@
 """The two keys of a rendition: what it should be, and what its segments may be joined with.
 
 `settings_hash` covers the content of the source and the settings that change the result. It decides cached,
-changed and dirty. `stream_key` adds the encoder and the ffmpeg build. It decides only whether segments may be
-joined: neither an ffmpeg upgrade nor a move from CPU to GPU encodes a library again.
+changed and dirty. `stream_key` adds the encoder, the ffmpeg build and the source's modification time. It
+decides only whether segments may be joined: neither an ffmpeg upgrade, nor a move from CPU to GPU, nor a
+`touch` encodes a library again.
 """
 
 from __future__ import annotations
@@ -74,14 +75,18 @@ def audio_settings_hash(
     )
 
 
-def stream_key(settings_hash: str, encoder: str, ffmpeg_build: str) -> str:
+def stream_key(settings_hash: str, encoder: str, ffmpeg_build: str, mtime_ns: int) -> str:
     """The key of segments that may be joined: 32 hex digits; a folder of the segment store.
 
     Args:
         encoder: as ffmpeg names it, such as `libx264` or `aac`.
         ffmpeg_build: `FFmpeg.build`.
+        mtime_ns: of the source. A quick hash reads samples; what was changed between them must not be joined
+            with what was made before.
     """
-    return _digest({"settings": settings_hash, "encoder": encoder, "build": ffmpeg_build})
+    return _digest(
+        {"settings": settings_hash, "encoder": encoder, "build": ffmpeg_build, "mtime_ns": mtime_ns}
+    )
 
 
 def _digest(values: Mapping[str, object]) -> str:

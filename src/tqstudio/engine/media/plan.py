@@ -1,58 +1,105 @@
-"""The difference between what must exist and what the disk has. Pure."""
+"""The difference between what must exist and what the disk has: which video runs are to be made. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from tqstudio.engine.media.grid import Grid
-from tqstudio.engine.media.ladder import Rung
+
+Mode = Literal["seek", "linear"]
+"""How a run reaches its first segment: by seeking in the source, or by decoding all of it from the start."""
+
+# Renditions of one run differ by a segment when it is killed. To make that one again costs less than another
+# ffmpeg that decodes the same seconds.
+_TOGETHER = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What the disk has of one rendition."""
+
+    stream_key: str
+    """Of the segments; those of another key cannot be continued."""
+    full: int
+    """Verified full segments from 0 on."""
+    ended: bool = False
+    """The end of the stream is there too."""
+
+
+@dataclass(frozen=True, slots=True)
+class VideoRun:
+    """One ffmpeg: a range of segments of some renditions."""
+
+    start: int
+    """First segment to be made."""
+    stop: int | None
+    """First segment not to be made; None goes on to the end of the source."""
+    names: tuple[str, ...]
+    """Renditions, largest first."""
+    mode: Mode
 
 
 @dataclass(frozen=True, slots=True)
 class EncodePlan:
-    """What one video run has to make."""
+    """What there is to keep and what there is to make."""
 
-    resume_at: int
-    """The first segment of the run: the smallest finished prefix of its rungs."""
-    rungs: tuple[Rung, ...]
-    """Renditions that are not finished, largest first. Empty: there is nothing to do."""
-    finished: tuple[Rung, ...]
-    """Renditions that are complete on disk; never made again."""
-
-    @property
-    def nothing_to_do(self) -> bool:
-        """Everything that must exist does."""
-        return not self.rungs
+    kept: Mapping[str, int]
+    """Rendition → full segments that stay as they are."""
+    whole: tuple[str, ...]
+    """Renditions of which every segment is there."""
+    runs: tuple[VideoRun, ...]
+    """One after another, they make the rest. The last one has no `stop` and proves where the source ends."""
 
 
 def plan(
     grid: Grid,
-    rungs: Sequence[Rung],
-    prefixes: Mapping[str, int],
-    complete: Set[str],
-    resume_segments: bool = True,
+    wanted: Mapping[str, str],
+    stored: Mapping[str, Stored],
+    mode: Mode = "seek",
+    latest: int | None = None,
 ) -> EncodePlan:
-    """Work out the next run.
+    """Work out the runs that are missing.
 
-    Several unfinished renditions resume together, at the smallest prefix: in one run they differ by one
-    segment at most, and one decode feeds them all. Segments that are there already are dropped by the store,
-    not replaced.
+    Renditions that are as far as each other go on together: one decode feeds them all. One that is further
+    behind first makes up its arrears alone, so that no finished segment is made again.
 
     Args:
-        rungs: the ladder; skipped rungs are left out.
-        prefixes: rendition name → verified segments from 0 on; a missing name has none.
-        complete: names of the renditions whose end is proved by a complete marker.
-        resume_segments: False makes unfinished renditions from their first segment.
+        wanted: the ladder: rendition → stream_key, largest first.
+        stored: rendition → what the disk has.
+        latest: start no run behind this segment; by default the last one of the grid's estimate.
     """
-    wanted = [rung for rung in rungs if not rung.skipped]
-    missing = tuple(rung for rung in wanted if rung.name not in complete)
-    resume_at = min((prefixes.get(rung.name, 0) for rung in missing), default=0) if resume_segments else 0
+    usable = {
+        name: found for name, key in wanted.items() if (found := stored.get(name)) and found.stream_key == key
+    }
+    whole = tuple(name for name in wanted if name in usable and usable[name].ended)
     # The estimated end may lie before the real one. A run has to start where at least a frame is left:
     # without one, ffmpeg writes nothing and the end stays unproved.
-    resume_at = min(resume_at, max(0, grid.segment_count - 1))
+    bound = max(0, grid.segment_count - 1) if latest is None else max(0, latest)
+    starts = {
+        name: min(usable[name].full, bound) if name in usable else 0 for name in wanted if name not in whole
+    }
     return EncodePlan(
-        resume_at=max(0, resume_at),
-        rungs=missing,
-        finished=tuple(rung for rung in wanted if rung.name in complete),
+        kept={name: usable[name].full if name in usable else 0 for name in wanted},
+        whole=whole,
+        runs=_runs(starts, mode),
+    )
+
+
+def _runs(starts: Mapping[str, int], mode: Mode) -> tuple[VideoRun, ...]:
+    """From each place where renditions stand to the next one, all that stand there or were brought there."""
+    places: list[int] = []
+    for start in sorted(set(starts.values())):
+        if not places or start > places[-1] + _TOGETHER:
+            places.append(start)
+    ends: list[int | None] = [*places[1:], None]
+    return tuple(
+        VideoRun(
+            place,
+            end,
+            tuple(name for name, start in starts.items() if start <= place + _TOGETHER),
+            mode,
+        )
+        for place, end in zip(places, ends, strict=False)
     )

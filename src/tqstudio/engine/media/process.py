@@ -72,6 +72,15 @@ class Run:
         """The argv quoted for a shell."""
         return shlex.join(self.argv)
 
+    @property
+    def bytes_read(self) -> int:
+        """Bytes it has read so far; 0 where the system does not tell."""
+        try:
+            counters = Path(f"/proc/{self._process.pid}/io").read_bytes()
+        except OSError:
+            return 0
+        return int(counters.split(b"\n", 1)[0].removeprefix(b"rchar: "))
+
     def poll(self) -> int | None:
         """The exit status (negative: the signal that ended it), or None while it runs."""
         return self._process.poll()

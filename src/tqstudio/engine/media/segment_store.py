@@ -122,6 +122,11 @@ class SegmentStore:
             return None
         return complete if whole and complete.check.segments else None
 
+    def remove(self, name: str) -> None:
+        """Remove one segment, and with it the proof that the stream is whole."""
+        for path in (self.root / COMPLETE_NAME, self.root / name):
+            path.unlink(missing_ok=True)
+
     def discard(self) -> None:
         """Remove everything of this stream."""
         # The proof goes first: a crash between leaves segments without it, not it without segments.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from typing import NamedTuple
 
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.sources import display
@@ -13,6 +14,15 @@ from tqstudio.sources import display
 # either: they have no timestamps, on which everything after rests.
 FORMATS = "mov,matroska,mpegts,mpeg,avi,flv,asf,ogg,mxf,gxf,wtv,nut,ivf,dv,rm,yuv4mpegpipe"
 PROTOCOLS = "file"
+
+
+class Identity(NamedTuple):
+    """What tells a file from any other that may bear its name; equal while nobody touches it."""
+
+    size: int
+    mtime_ns: int
+    inode: int
+    ctime_ns: int
 
 
 def url(path: bytes) -> str:
@@ -51,6 +61,24 @@ def check(path: bytes) -> os.stat_result:
     if facts.st_size == 0:
         raise TqError(ErrorCode.SOURCE_EMPTY, f"{name} is empty")
     return facts
+
+
+def identity_of(found: os.stat_result) -> Identity:
+    return Identity(found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns)
+
+
+def require_same(path: bytes, identity: Identity) -> None:
+    """Make sure that the file is still the one it was. One stat call.
+
+    Raises:
+        TqError: SOURCE_CHANGED; SOURCE_MISSING and such when it is gone.
+    """
+    try:
+        same = identity_of(os.stat(path)) == identity
+    except OSError as error:
+        raise unreadable(path, error) from error
+    if not same:
+        raise TqError(ErrorCode.SOURCE_CHANGED, f"{display(path)} changed while it was being transcoded")
 
 
 def unreadable(path: bytes, error: OSError) -> TqError:

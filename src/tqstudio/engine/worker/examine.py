@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tqstudio.engine.media import fingerprint, source
 from tqstudio.engine.media.facts import SourceFacts
 from tqstudio.engine.media.probe import probe
+from tqstudio.engine.media.source import Identity
 
 if TYPE_CHECKING:
     from tqstudio.schemas import ClaimedJob
-
-
-class Identity(NamedTuple):
-    """What tells a file from any other that may bear its name."""
-
-    size: int
-    mtime_ns: int
-    inode: int
-    ctime_ns: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,21 +23,12 @@ class Source:
     content_id: str
     facts: SourceFacts
 
-    @property
-    def size(self) -> int:
-        return self.identity.size
-
-    def changed(self) -> bool:
-        """Whether the file is another one now.
-
-        Raises:
-            TqError: it is gone or may no longer be read.
+    def require_same(self) -> None:
         """
-        return identity_of(source.check(self.path)) != self.identity
-
-
-def identity_of(found: os.stat_result) -> Identity:
-    return Identity(found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns)
+        Raises:
+            TqError: SOURCE_CHANGED when the file is another one now, or why it cannot be looked at.
+        """
+        source.require_same(self.path, self.identity)
 
 
 def examine(job: ClaimedJob, path: bytes) -> Source:
@@ -61,7 +43,7 @@ def examine(job: ClaimedJob, path: bytes) -> Source:
     if facts is None:
         facts = probe(path)
     content_id = job["content_id"] if unchanged else None
-    return Source(path, identity_of(found), content_id or fingerprint.quick_hash(path), facts)
+    return Source(path, source.identity_of(found), content_id or fingerprint.quick_hash(path), facts)
 
 
 def _known_facts(job: ClaimedJob, size: int) -> SourceFacts | None:

@@ -32,10 +32,6 @@ def describe(error: Exception, path: bytes) -> Failed:
     return Failed(code, _naming(path, known.message), printable(known.hint)[:MAX_ERROR_TEXT])
 
 
-def changed_meanwhile(path: bytes) -> TqError:
-    return TqError(ErrorCode.SOURCE_CHANGED, f"{short_name(path)} changed while it was being transcoded")
-
-
 def short_name(path: bytes) -> str:
     """The file name for a sentence: escaped, and cut in its middle when it would fill the sentence alone."""
     name = sources.display(os.path.basename(path))

@@ -11,7 +11,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,19 +23,20 @@ from tqstudio.engine.media.encode import LadderEncode
 from tqstudio.engine.media.encode_state import EncodeSpec
 from tqstudio.engine.media.ffmpeg import FFmpeg
 from tqstudio.engine.media.grid import make_grid
-from tqstudio.engine.media.layout import CPU_ENCODER
+from tqstudio.engine.media.layout import CPU_ENCODER, GPU_ENCODERS
 from tqstudio.engine.media.process import from_os_error
 from tqstudio.engine.media.profiles import Profile
 from tqstudio.engine.worker import manifest
 from tqstudio.engine.worker.attempt_log import AttemptLog
 from tqstudio.engine.worker.choice import Choice, choose, rows, without_sound
 from tqstudio.engine.worker.examine import Source, examine
-from tqstudio.engine.worker.failure import changed_meanwhile, describe
+from tqstudio.engine.worker.failure import describe
 from tqstudio.engine.worker.lease import Lease, StopWork
-from tqstudio.engine.worker.outcome import Done, Failed, Outcome
+from tqstudio.engine.worker.limits import Deadline, TimeLimit, memory_limit
+from tqstudio.engine.worker.outcome import Done, Failed, Outcome, Stopped
 from tqstudio.engine.worker.report import Report
 from tqstudio.engine.worker.source_hash import SourceHash
-from tqstudio.engine.worker.transcode import TRANSCODE_ENDS_AT, require_space, transcode
+from tqstudio.engine.worker.transcode import TRANSCODE_ENDS_AT, Watch, inventory, require_space, transcode
 from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of
 from tqstudio.lifecycle import Step
 
@@ -55,6 +56,7 @@ class Bench:
     device: str | None = None
     nice: int = 10
     stall_s: float = 120
+    time_limit: TimeLimit = field(default_factory=TimeLimit)
     disk_reserve_bytes: int = 0
     disk_factor: float = 1.5
 
@@ -77,7 +79,7 @@ def run(job: ClaimedJob, bench: Bench, lease: Lease, report: Report) -> Outcome:
             outcome = stop.outcome
         except Exception as error:  # whatever it is, the job must not die without a word
             outcome = work.failed(error)
-        log.line(_last_words(outcome))
+        work.say_last_words(outcome)
         return outcome
 
 
@@ -102,7 +104,9 @@ class _Work:
         self._path = path
         self._sink = sink
         self._video_store = sink / "segments" / str(job["video"])
+        self._scratch_dir = sink / "scratch" / f"{job['job']}-{job['epoch']}"
         self._source: Source | None = None
+        self._encode: LadderEncode | None = None
 
     def run(self) -> Done:
         with self._step(Step.PROBE):
@@ -111,29 +115,28 @@ class _Work:
             choice = choose(
                 source.facts, profile, source.content_id, self._job["requested"], self._job["kept"]
             )
+            poster = self._poster_path(source, profile)
+            spec = self._spec(source, profile, choice, poster)
+            encode = self._encode = LadderEncode(spec)
+            encode.look_up()
+            self._log.line(f"found: {inventory(encode.renditions)}")
             self._report.tell(facts=source.facts.to_json(), content_id=source.content_id)
-            self._report.show(rows(choice, {}))
-        with self._scratch() as scratch:
+            self._report.show(rows(choice, {state.name: state for state in encode.renditions}))
+        with self._scratch():
             with self._step(Step.THUMBNAIL):
-                poster = self._poster_path(source, profile)
-                spec = self._spec(source, profile, choice, scratch, poster)
+                # It is made beside the video: in front of it, the job would wait for one picture.
+                self._log.line("the poster is there already" if poster.exists() else "a poster will be made")
+            deadline = Deadline(self._bench.time_limit.of(source.facts, choice.make, spec.encoder))
             full_hash = SourceHash(self._path)
             try:
                 with self._step(Step.TRANSCODE):
-                    require_space(
-                        self._sink, spec, choice, self._bench.disk_reserve_bytes, self._bench.disk_factor
-                    )
-                    encode = transcode(
-                        spec, choice, poster, self._lease, self._report, self._log, self._bench.stall_s
-                    )
-                    self._report.advance(TRANSCODE_ENDS_AT)
+                    self._transcode(source, choice, spec, encode, poster, deadline)
                 with self._step(Step.MASTER_PLAYLIST):
                     listed = self._list(source, spec, choice, encode, poster)
                     self._report.advance(98)
                 with self._step(Step.FINALIZE):
-                    digest = full_hash.wait(self._lease)
-                    if source.changed():
-                        raise changed_meanwhile(self._path)
+                    digest = full_hash.wait(self._lease, deadline)
+                    source.require_same()
                     self._report.advance(99)
             finally:
                 full_hash.stop()
@@ -145,19 +148,45 @@ class _Work:
         if not isinstance(error, TqError):
             self._log.exception(error)
         cause = None if class_of(failed.code) is ErrorClass.RESOURCE else self._trouble_with_source()
-        if cause is not None:
+        if cause is not None and cause.code is not failed.code:
             # Whatever went wrong, it went wrong with bytes that are no longer there.
             self._log.line(f"{failed.code}: {failed.text}")
             failed = describe(cause, self._path)
         return failed
 
+    def say_last_words(self, outcome: Outcome) -> None:
+        """How it ended, and what is made of the ladder."""
+        self._log.line(_last_words(outcome))
+        made = inventory(self._encode.renditions) if self._encode is not None else "nothing"
+        if not isinstance(outcome, Done):
+            self._log.line(f"made so far: {made}; it is not made again")
+        if isinstance(outcome, Stopped):
+            _log.info("stopped at the segment", job=self._job["job"], reason=outcome.reason, made=made)
+
     def _trouble_with_source(self) -> TqError | None:
         """Whether the file was changed or taken away since work on it began."""
         try:
-            changed = self._source is not None and self._source.changed()
+            if self._source is not None:
+                self._source.require_same()
         except TqError as error:
-            return error if error.code is ErrorCode.SOURCE_MISSING else None
-        return changed_meanwhile(self._path) if changed else None
+            return error if error.code in (ErrorCode.SOURCE_CHANGED, ErrorCode.SOURCE_MISSING) else None
+        return None
+
+    def _transcode(
+        self,
+        source: Source,
+        choice: Choice,
+        spec: EncodeSpec,
+        encode: LadderEncode,
+        poster: Path,
+        deadline: Deadline,
+    ) -> None:
+        bench = self._bench
+        require_space(self._sink, source, encode, bench.disk_reserve_bytes, bench.disk_factor)
+        gpu = spec.encoder if spec.encoder in GPU_ENCODERS else None
+        watch = Watch(encode, source, choice, self._report, self._log, gpu)
+        transcode(encode, poster, self._lease, watch, bench.stall_s, deadline)
+        self._report.advance(TRANSCODE_ENDS_AT)
 
     @contextlib.contextmanager
     def _step(self, step: Step) -> Iterator[None]:
@@ -180,11 +209,10 @@ class _Work:
             _log.info("step", job=self._job["job"], step=step.value, ended=how, seconds=round(seconds, 3))
 
     @contextlib.contextmanager
-    def _scratch(self) -> Iterator[Path]:
+    def _scratch(self) -> Iterator[None]:
         """A new empty directory beside the segment store, removed in the end. Nobody else uses it."""
-        root = self._sink / "scratch"
+        root, scratch = self._scratch_dir.parent, self._scratch_dir
         job, epoch = self._job["job"], self._job["epoch"]
-        scratch = root / f"{job}-{epoch}"
         try:
             self._video_store.mkdir(parents=True, exist_ok=True)
             root.mkdir(exist_ok=True)
@@ -197,7 +225,7 @@ class _Work:
             out = sources.display(os.fsencode(self._sink.parent.parent))
             raise _unwritable(error, out) from error
         try:
-            yield scratch
+            yield
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
 
@@ -206,25 +234,24 @@ class _Work:
         settings = f"{source.content_id}:{profile.poster_position}:{profile.poster_height}"
         return self._video_store / f"poster-{blake3(settings.encode()).hexdigest()[:12]}.jpg"
 
-    def _spec(
-        self, source: Source, profile: Profile, choice: Choice, scratch: Path, poster: Path
-    ) -> EncodeSpec:
+    def _spec(self, source: Source, profile: Profile, choice: Choice, poster: Path) -> EncodeSpec:
         bench = self._bench
         return EncodeSpec(
             ffmpeg=bench.ffmpeg,
             source=self._path,
+            identity=source.identity,
             facts=source.facts if choice.audio else without_sound(source.facts),
             grid=make_grid(source.facts, profile),
             profile=profile,
             rungs=choice.make,
             content_id=source.content_id,
             store_root=self._video_store,
-            scratch=scratch,
+            scratch=self._scratch_dir,
             log_dir=self._log.run_dir,
             encoder=CPU_ENCODER if profile.encoder == "cpu" else bench.encoder,
             device=bench.device,
+            memory_limit=memory_limit(source.facts, choice.make, os.cpu_count() or 1),
             nice=bench.nice,
-            # It is made beside the video: in front of it, the job would wait for one picture.
             poster=not choice.nothing_to_make and not poster.exists(),
         )
 

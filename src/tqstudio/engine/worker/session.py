@@ -25,6 +25,7 @@ from tqstudio.engine.worker.attempt_log import AttemptLog
 from tqstudio.engine.worker.ending import Ending
 from tqstudio.engine.worker.failure import describe
 from tqstudio.engine.worker.lease import Lease
+from tqstudio.engine.worker.limits import TimeLimit
 from tqstudio.engine.worker.outcome import Failed, Lost, Outcome
 from tqstudio.engine.worker.pulse import Line, Pulse
 from tqstudio.engine.worker.report import Report
@@ -236,6 +237,9 @@ class Session:
                 device=self._identity.device,
                 nice=terms["ffmpeg_nice"],
                 stall_s=terms["stall_s"],
+                time_limit=TimeLimit(
+                    terms["time_limit_factor"], terms["time_limit_min_s"], terms["time_limit_max_s"]
+                ),
                 disk_reserve_bytes=terms["disk_reserve_bytes"],
                 disk_factor=terms["disk_factor"],
             )

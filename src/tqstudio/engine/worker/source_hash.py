@@ -9,6 +9,7 @@ import threading
 
 from tqstudio.engine.media import fingerprint
 from tqstudio.engine.worker.lease import Lease
+from tqstudio.engine.worker.limits import Deadline
 
 _NICENESS = 10
 _LOOK_S = 0.1
@@ -28,15 +29,16 @@ class SourceHash:
         self._thread = threading.Thread(target=self._compute, name="source-hash", daemon=True)
         self._thread.start()
 
-    def wait(self, lease: Lease) -> str:
+    def wait(self, lease: Lease, deadline: Deadline) -> str:
         """The digest, 64 hex digits.
 
         Raises:
             StopWork: the lease ended meanwhile.
-            TqError: as of `full_hash`.
+            TqError: as of `full_hash`; TIMEOUT.
         """
         while self._thread.is_alive():
             lease.check()
+            deadline.check()
             self._thread.join(_LOOK_S)
         if self._error is not None:
             raise self._error

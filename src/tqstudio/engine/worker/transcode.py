@@ -5,16 +5,19 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tqstudio import shell, sources
 from tqstudio.engine.media.encode import LadderEncode
-from tqstudio.engine.media.encode_state import EncodeSpec, RenditionState, look_up_audio, look_up_video
-from tqstudio.engine.media.layout import GPU_ENCODERS
+from tqstudio.engine.media.encode_state import RenditionState
 from tqstudio.engine.worker.attempt_log import AttemptLog
 from tqstudio.engine.worker.choice import Choice, rows
-from tqstudio.engine.worker.lease import Lease
+from tqstudio.engine.worker.examine import Source
+from tqstudio.engine.worker.lease import Lease, StopWork
+from tqstudio.engine.worker.limits import Deadline
+from tqstudio.engine.worker.outcome import Lost
 from tqstudio.engine.worker.report import Pace, Report
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.units import size
@@ -24,16 +27,16 @@ TRANSCODE_ENDS_AT = 97.0
 _LOOK_S = 0.1
 
 
-def require_space(sink: Path, spec: EncodeSpec, choice: Choice, reserve: int, factor: float) -> None:
+def require_space(sink: Path, source: Source, encode: LadderEncode, reserve: int, factor: float) -> None:
     """Make sure that the ladder fits, unless the store has all of it.
 
     Raises:
         TqError: DISK_LOW.
     """
-    if all(state.status == "completed" for state in _look_up(spec, choice)):
+    if all(state.status == "completed" for state in encode.renditions):
         return
     free = shutil.disk_usage(sink).free
-    needed = reserve + int(factor * spec.facts.size)
+    needed = reserve + int(factor * source.facts.size)
     if free < needed:
         where = sources.display(os.fsencode(sink.parent.parent))
         raise TqError(
@@ -44,14 +47,8 @@ def require_space(sink: Path, spec: EncodeSpec, choice: Choice, reserve: int, fa
 
 
 def transcode(
-    spec: EncodeSpec,
-    choice: Choice,
-    poster: Path,
-    lease: Lease,
-    report: Report,
-    log: AttemptLog,
-    stall_s: float,
-) -> LadderEncode:
+    encode: LadderEncode, poster: Path, lease: Lease, watch: Watch, stall_s: float, deadline: Deadline
+) -> None:
     """Make what is missing. ffmpeg is dead when this returns or raises. Call it from the main thread.
 
     Args:
@@ -60,27 +57,30 @@ def transcode(
 
     Raises:
         StopWork: the lease ended.
-        TqError: why the encode failed; STALLED when nothing moved for `stall_s`.
+        TqError: why the encode failed; STALLED when nothing moved for `stall_s`, TIMEOUT behind the deadline.
     """
-    encode = LadderEncode(spec)
-    watch = _Watch(spec, choice, report, log)
+    lost = False
     try:
         encode.start()
-        watch.look(encode)
+        watch.look()
         while encode.state == "running":
             lease.check()
+            deadline.check()
             encode.step()
             _keep_poster(encode, poster)
-            watch.look(encode)
+            watch.look()
             _require_advance(encode, stall_s)
             if encode.state == "running":
                 time.sleep(_LOOK_S)
+    except StopWork as stop:
+        lost = isinstance(stop.outcome, Lost)
+        raise
     finally:
-        encode.kill()
-        watch.look(encode)
+        # Who lost the job touches nothing any more.
+        encode.kill(store=not lost)
+        watch.look()
     if encode.error is not None:
         raise encode.error
-    return encode
 
 
 def _keep_poster(encode: LadderEncode, poster: Path) -> None:
@@ -88,19 +88,36 @@ def _keep_poster(encode: LadderEncode, poster: Path) -> None:
         encode.poster = encode.poster.replace(poster)
 
 
-class _Watch:
-    """Carries what an encode shows into the report and the log."""
+class Watch:
+    """Carries what an encode shows into the report and the log.
 
-    def __init__(self, spec: EncodeSpec, choice: Choice, report: Report, log: AttemptLog) -> None:
+    Args:
+        gpu: the GPU encoder that was to make it.
+    """
+
+    def __init__(
+        self,
+        encode: LadderEncode,
+        source: Source,
+        choice: Choice,
+        report: Report,
+        log: AttemptLog,
+        gpu: str | None,
+    ) -> None:
+        self._encode = encode
+        self._source = source
         self._choice = choice
         self._report = report
         self._log = log
-        self._gpu = spec.encoder if spec.encoder in GPU_ENCODERS else None
+        self._gpu = gpu
+        self._mode = encode.mode
         self._pace = Pace()
         self._runs = 0
         self._warnings = 0
 
-    def look(self, encode: LadderEncode) -> None:
+    def look(self) -> None:
+        """Tell what is new."""
+        encode = self._encode
         states = encode.renditions
         speeds = [s.speed for s in states if s.kind == "video" and s.status == "in_progress" and s.speed]
         self._report.advance(
@@ -109,28 +126,50 @@ class _Watch:
             self._pace.eta_s(encode.fraction),
         )
         self._report.show(rows(self._choice, {state.name: state for state in states}, self._gpu))
-        self._log.follow(encode.runs)
         for warning in encode.warnings[self._warnings :]:
             self._log.line(f"warning: {warning}")
         self._warnings = len(encode.warnings)
+        if encode.mode != self._mode:
+            self._mode = encode.mode
+            self._tell_mode()
         if len(encode.runs) > self._runs:
-            self._runs = len(encode.runs)
-            self._tell_runs(encode)
+            self._tell_runs()
+        self._log.follow(encode.runs)
 
-    def _tell_runs(self, encode: LadderEncode) -> None:
-        videos = [run for run in encode.runs if run.label.startswith("video")]
+    def _tell_mode(self) -> None:
+        """Every later attempt has to know it: the source is the same."""
+        self._log.line("seeking in the source missed the segment; from now on it is decoded from its start")
+        facts = replace(self._source.facts, linear=True)
+        self._report.tell(facts=facts.to_json(), content_id=self._source.content_id)
+
+    def _tell_runs(self) -> None:
+        runs = self._encode.runs
+        for run in runs[self._runs :]:
+            if run.resumed_from:
+                how = ", decoding from the start of the source" if run.mode == "linear" else ""
+                self._log.line(f"[{run.label}] goes on at segment {run.resumed_from}{how}")
+        self._runs = len(runs)
+        videos = [run for run in runs if run.label.startswith("video")]
         self._report.tell(
-            argv=[[shell.transportable(word) for word in run.argv] for run in encode.runs],
-            resumed_from=min((run.resumed_from for run in videos), default=None),
+            argv=[[shell.transportable(word) for word in run.argv] for run in runs],
+            resumed_from=videos[0].resumed_from if videos else None,
             encoder=videos[-1].encoder if videos else None,
         )
+
+
+def inventory(states: Sequence[RenditionState]) -> str:
+    """What of a ladder is made: `720p 4 of 6 segments, 480p whole, audio-en not begun`."""
+    return ", ".join(f"{state.name} {_made(state)}" for state in states) or "nothing"
+
+
+def _made(state: RenditionState) -> str:
+    if state.status == "completed":
+        return "whole"
+    if not state.segments_done:
+        return "not begun"
+    return f"{state.segments_done} of {state.segments_total} segments"
 
 
 def _require_advance(encode: LadderEncode, stall_s: float) -> None:
     if encode.state == "running" and time.monotonic() - encode.last_advance > stall_s:
         raise TqError(ErrorCode.STALLED, f"ffmpeg made no progress for {stall_s:g} s and was ended")
-
-
-def _look_up(spec: EncodeSpec, choice: Choice) -> Iterator[RenditionState]:
-    yield from (look_up_video(spec, rung) for rung in choice.make)
-    yield from (look_up_audio(spec, sound) for sound in choice.audio)

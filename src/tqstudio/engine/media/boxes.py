@@ -1,0 +1,197 @@
+"""The boxes of fragmented MP4 (ISO/IEC 14496-12), as far as segments need them. Pure but for reading a file.
+
+Everything raises `Damage`, `struct.error` or `IndexError` for what does not add up.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import BinaryIO
+
+# Metadata boxes are a few kB; a size beyond this is damage, not a box to load.
+_LARGEST_META = 64 * 1024 * 1024
+_NON_SYNC = 0x00010000
+_AAC_OBJECT_TYPE = 0x40
+# Per-sample fields of a trun, in the order of the specification.
+_DURATION, _SIZE, _FLAGS, _COMPOSITION = 0x100, 0x200, 0x400, 0x800
+
+
+class Damage(Exception):
+    """A box does not add up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Samples:
+    """What a `moof` says of its one run of samples. Times are in units of the track's timescale."""
+
+    count: int
+    tfdt: int
+    """Decode time of the first."""
+    duration: int
+    """Sum of all durations."""
+    bytes: int
+    keyframe: bool
+    """The first is a sync sample."""
+    first_pts: int
+    """Smallest presentation time."""
+    end_pts: int
+    """Largest presentation time, and the duration of that sample more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """What a `moov` says of its first track."""
+
+    timescale: int
+    codec: str
+    width: int
+    height: int
+
+
+def top_level(file: BinaryIO, size: int) -> list[tuple[bytes, int, int]]:
+    """(type, offset of the payload, bytes of the payload) of every box; they must fill the file exactly."""
+    boxes = []
+    offset = 0
+    while offset < size:
+        file.seek(offset)
+        length, kind = struct.unpack(">I4s", file.read(8))
+        header = 8
+        if length == 1:
+            (length,) = struct.unpack(">Q", file.read(8))
+            header = 16
+        if length < header or offset + length > size:
+            raise Damage(f"box {kind!r} at {offset} declares {length} of {size - offset} bytes")
+        boxes.append((kind, offset + header, length - header))
+        offset += length
+    return boxes
+
+
+def load(file: BinaryIO, offset: int, length: int) -> bytes:
+    """The payload of a metadata box."""
+    if length > _LARGEST_META:
+        raise Damage(f"{length} bytes of metadata")
+    file.seek(offset)
+    return file.read(length)
+
+
+def fragment(moof: bytes) -> Samples:
+    """Read a `moof` with one track and one run of samples, as the hls muxer writes it."""
+    traf = _children(_child(_children(moof), b"traf"))
+    defaults = _fragment_defaults(_child(traf, b"tfhd"))
+    tfdt = _child(traf, b"tfdt")
+    (decode_time,) = struct.unpack_from(">Q" if tfdt[0] == 1 else ">I", tfdt, 4)
+    trun = _child(traf, b"trun")
+    flags = int.from_bytes(trun[1:4], "big")
+    (count,) = struct.unpack_from(">I", trun, 4)
+    offset = 8 + (4 if flags & 0x001 else 0)
+    first_flags = defaults.flags
+    if flags & 0x004:
+        (first_flags,) = struct.unpack_from(">I", trun, offset)
+        offset += 4
+    fields = [bit for bit in (_DURATION, _SIZE, _FLAGS, _COMPOSITION) if flags & bit]
+    entries = struct.unpack_from(f">{len(fields) * count}I", trun, offset)
+    columns = {bit: entries[number :: len(fields)] for number, bit in enumerate(fields)}
+    durations = columns.get(_DURATION, (defaults.duration,) * count)
+    if _FLAGS in columns and count and not flags & 0x004:
+        first_flags = columns[_FLAGS][0]
+    # Decode time of each sample, then its presentation time; offsets are signed from version 1 on.
+    starts = list(accumulate(durations, initial=decode_time))
+    shifts = columns.get(_COMPOSITION, (0,) * count)
+    shown = [at + _signed(shift) for at, shift in zip(starts, shifts, strict=False)]
+    return Samples(
+        count,
+        decode_time,
+        starts[-1] - decode_time,
+        sum(columns[_SIZE]) if _SIZE in columns else defaults.size * count,
+        not first_flags & _NON_SYNC,
+        first_pts=min(shown, default=decode_time),
+        end_pts=max(map(sum, zip(shown, durations, strict=True)), default=decode_time),
+    )
+
+
+def track(moov: bytes) -> Track:
+    """Read the first track of a `moov`: H.264 video or AAC audio."""
+    mdia = _children(_child(_children(_child(_children(moov), b"trak")), b"mdia"))
+    mdhd = _child(mdia, b"mdhd")
+    (timescale,) = struct.unpack_from(">I", mdhd, 20 if mdhd[0] == 1 else 12)
+    stsd = _child(_children(_child(_children(_child(mdia, b"minf")), b"stbl")), b"stsd")
+    entry_kind, entry = next(iter(_children(stsd, 8).items()), (b"", b""))
+    if entry_kind == b"avc1":
+        width, height = struct.unpack_from(">HH", entry, 24)
+        avcc = _child(_children(entry, 78), b"avcC")
+        return Track(timescale, f"avc1.{avcc[1]:02X}{avcc[2]:02X}{avcc[3]:02X}", width, height)
+    if entry_kind == b"mp4a":
+        return Track(timescale, _aac_codec(_child(_children(entry, 28), b"esds")), 0, 0)
+    raise Damage(f"a track of type {entry_kind!r}")
+
+
+def _signed(value: int) -> int:
+    """A composition offset: 32 bits, and nothing sane is as far ahead as the upper half would say."""
+    return value - (1 << 32) if value & 0x80000000 else value
+
+
+def _children(data: bytes, start: int = 0) -> dict[bytes, bytes]:
+    """Payloads of the boxes in a container box by type; of several alike, the first."""
+    found: dict[bytes, bytes] = {}
+    offset = start
+    while offset + 8 <= len(data):
+        length, kind = struct.unpack_from(">I4s", data, offset)
+        if length < 8 or offset + length > len(data):
+            raise Damage(f"box {kind!r} does not fit its container")
+        found.setdefault(kind, data[offset + 8 : offset + length])
+        offset += length
+    return found
+
+
+def _child(boxes: dict[bytes, bytes], kind: bytes) -> bytes:
+    if kind not in boxes:
+        raise Damage(f"no {kind.decode()} box")
+    return boxes[kind]
+
+
+@dataclass(frozen=True, slots=True)
+class _Defaults:
+    duration: int
+    size: int
+    flags: int
+
+
+def _fragment_defaults(tfhd: bytes) -> _Defaults:
+    present = int.from_bytes(tfhd[1:4], "big")
+    offset = 8 + (8 if present & 0x01 else 0) + (4 if present & 0x02 else 0)
+    values = []
+    for bit in (0x08, 0x10, 0x20):
+        value = 0
+        if present & bit:
+            (value,) = struct.unpack_from(">I", tfhd, offset)
+            offset += 4
+        values.append(value)
+    return _Defaults(*values)
+
+
+def _aac_codec(esds: bytes) -> str:
+    """RFC 6381: object type of the decoder configuration, then AAC's own, from the nested descriptors."""
+    offset = 4
+    while offset < len(esds):
+        tag = esds[offset]
+        offset += 1
+        length = 0
+        while True:  # seven bits a byte, the top bit says that another follows
+            byte = esds[offset]
+            offset += 1
+            length = length << 7 | byte & 0x7F
+            if not byte & 0x80:
+                break
+        if tag == 0x03:
+            offset += 3
+        elif tag == 0x04:
+            if esds[offset] != _AAC_OBJECT_TYPE:
+                return f"mp4a.{esds[offset]:02x}"
+            offset += 13
+        elif tag == 0x05:
+            return f"mp4a.{_AAC_OBJECT_TYPE:x}.{esds[offset] >> 3}"
+        else:
+            offset += length
+    raise Damage("no decoder configuration in esds")
