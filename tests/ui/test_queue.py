@@ -73,6 +73,17 @@ async def test_the_cursor_follows_a_job_that_moves(make_app: MakeApp, door: Fake
         assert any("holiday" in line for line in text_of(app))
 
 
+async def test_a_source_that_becomes_known_is_shown_at_once(make_app: MakeApp, door: FakeDoor) -> None:
+    async with make_app().run_test(size=(100, 24)) as pilot:
+        app = await loaded(pilot)
+        assert not any("1440p48" in line for line in text_of(app))
+        at = next(at for at, row in enumerate(door.jobs) if row["status"] == "pending")
+        known = {**door.jobs[at]["source"], "height": 1440, "fps": 48.0}
+        door.jobs[at] = door.jobs[at] | {"source": known}
+        door.push("sources", {"jobs": [{"id": door.jobs[at]["id"], "source": known}]})
+        await until(pilot, lambda: any("1440p48" in line for line in text_of(app)), "the row says so")
+
+
 async def test_a_row_that_goes_leaves_the_cursor_in_its_place(make_app: MakeApp, door: FakeDoor) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
