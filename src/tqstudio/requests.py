@@ -14,6 +14,8 @@ from tqstudio.lifecycle import Control, Operation, RenditionStatus, Step, Worker
 ShortText = Annotated[str, StringConstraints(max_length=500)]
 PathB64 = Annotated[str, StringConstraints(min_length=1, max_length=8192)]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9._-]+$")]
+ProfileName = Annotated[str, StringConstraints(min_length=1, max_length=100)]
+"""Only looked up among the files there are, so it may be any name."""
 MAX_METADATA_BYTES = 10_000
 
 
@@ -26,7 +28,7 @@ class AddRequest(Message):
 
     paths_b64: list[PathB64] = Field(min_length=1, max_length=10_000)
     output_b64: PathB64 | None = None
-    profile: Name | None = None
+    profile: ProfileName | None = None
     priority: int | None = Field(None, ge=-1000, le=1000)
     """0 for new jobs where none is given; a waiting job keeps its own then."""
     hold: bool = False
@@ -49,7 +51,7 @@ class ActionRequest(Message):
     delta: int | None = Field(None, ge=-1000, le=1000)
     """Added to each job's priority instead of setting it."""
     renditions: list[str] | None = None
-    profile: Name | None = None
+    profile: ProfileName | None = None
     """Of a retranscode; the job's own otherwise."""
     drop: list[str] = Field(default_factory=list)
     idempotency_key: Annotated[str, StringConstraints(max_length=100)] | None = None
@@ -58,7 +60,7 @@ class ActionRequest(Message):
 class FolderRequest(Message):
     path_b64: PathB64
     output_b64: PathB64 | None = None
-    profile: Name | None = None
+    profile: ProfileName | None = None
     recursive: bool = True
     patterns: list[Annotated[str, StringConstraints(max_length=200)]] = Field(default_factory=list)
     settle_s: float | None = Field(None, ge=0)
@@ -68,7 +70,7 @@ class FolderRequest(Message):
 
 class FolderChange(Message):
     output_b64: PathB64 | None = None
-    profile: Name | None = None
+    profile: ProfileName | None = None
     recursive: bool | None = None
     patterns: list[Annotated[str, StringConstraints(max_length=200)]] | None = None
     settle_s: float | None = Field(None, ge=0)

@@ -398,6 +398,13 @@ class ProfileView(TypedDict):
     origin: str
     """shipped, or the path of the user's file."""
     rungs: list[str]
+    """Largest first; none where it is broken."""
+    codec: str
+    """How it encodes, for people: `h264 medium crf 22, aac`."""
+    default: bool
+    """Taken where no profile is named."""
+    error: ErrorView | None
+    """Why it cannot be used."""
 
 
 class CheckView(TypedDict):

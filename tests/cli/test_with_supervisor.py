@@ -446,6 +446,26 @@ def test_doctor_asks_the_supervisor_too(up: Shell) -> None:
     assert answer.code == 0, answer.out
 
 
+def test_profiles_are_read_by_the_supervisor_too(up: Shell) -> None:
+    folder = up.home / "profiles"
+    own = folder / "my own.toml"
+    broken = Path(os.fsdecode(os.fsencode(folder) + b"/caf\xe9.toml"))
+    own.write_text('extends = "fast"\ndescription = "mine"\n')
+    broken.write_text("[video]\ncrf = 99\n")
+    try:
+        answer = up("profile", "list", "--json")
+        assert answer.code == 2
+        profiles = {p["name"]: p for p in json.loads(answer.out)["profiles"]}
+        assert [name for name in profiles if profiles[name]["default"]] == ["fast"]
+        assert profiles["my own"]["origin"] == str(own)
+        assert profiles["caf\\xe9"]["error"]["code"] == "BAD_CONFIG"
+        assert "caf\\xe9.toml: video.crf: 99" in answer.err
+        assert up("doctor").code == 1
+    finally:
+        own.unlink()
+        broken.unlink()
+
+
 def test_commands_start_a_supervisor_and_say_so(fresh: Shell, clips: Path, tmp_path: Path) -> None:
     answer = fresh("add", f"{clips}/short.mp4", "-o", str(tmp_path / "out"), "--hold")
     assert answer.code == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -212,11 +213,41 @@ def test_doctor_names_what_is_wrong(
     assert wrong[0]["hint"]
 
 
+def test_doctor_reads_every_profile(here: Here, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "home" / "profiles"
+    folder.mkdir(parents=True)
+    (folder / "my own.toml").write_text('extends = "web"\n[video]\ncrf = 30\n')
+    assert here("doctor", "--json") == 0
+    checks = {check["name"]: check for check in json.loads(capsys.readouterr().out)["checks"]}
+    assert checks["profiles"]["detail"] == "fast, my own, web (default)"
+
+    (folder / "bad.toml").write_text('extends = "web"\n[video]\ncrf = 99\n')
+    (folder / "lost.toml").write_text('extends = "nothing"\n')
+    Path(os.fsdecode(os.fsencode(folder) + b"/caf\xe9.toml")).write_text("crf =\n")
+    (tmp_path / "home" / "config.toml").write_text('profile = "gone"\n')
+    assert here("doctor", "--json") == 1
+    checks = {check["name"]: check for check in json.loads(capsys.readouterr().out)["checks"]}
+    wrong = {name: check for name, check in checks.items() if not check["ok"]}
+    assert set(wrong) == {"profiles", "profile bad", "profile lost", "profile caf\\xe9"}
+    assert f"{folder}/bad.toml: video.crf: 99" in wrong["profile bad"]["detail"]
+    assert "there is no profile 'nothing'" in wrong["profile lost"]["detail"]
+    assert "'gone' is none of them" in wrong["profiles"]["detail"]
+    assert all(check["hint"] for check in wrong.values())
+    assert here("doctor") == 1
+    said = capsys.readouterr().out
+    assert "FAIL  profile bad" in said
+    assert "a whole number from 1 to 51" in said
+
+
 def test_profiles_are_listed(here: Here, capsys: pytest.CaptureFixture[str]) -> None:
     assert here("profile", "list", "--json") == 0
     profiles = {p["name"]: p for p in json.loads(capsys.readouterr().out)["profiles"]}
     assert profiles["fast"]["rungs"] == ["720p", "480p", "360p"]
     assert profiles["web"]["origin"] == "shipped"
+    assert profiles["web"]["codec"] == "h264 medium crf 22, aac"
+    assert [name for name in profiles if profiles[name]["default"]] == ["web"]
+    assert here("profile", "list") == 0
+    assert "web (default)" in capsys.readouterr().out
 
 
 def test_a_broken_profile_does_not_hide_the_others(
@@ -227,7 +258,8 @@ def test_a_broken_profile_does_not_hide_the_others(
     assert here("profile", "list") == 2
     said = capsys.readouterr()
     assert "web" in said.out
-    assert "mine.toml" in said.err
+    assert re.search(r"^mine +broken, see below", said.out, re.MULTILINE)
+    assert f"{tmp_path}/home/profiles/mine.toml: crf: no such key" in said.err
     assert said.err.startswith("error: BAD_CONFIG: ")
 
 

@@ -71,6 +71,7 @@ def _local(home: Home) -> Iterator[CheckView]:
         yield _check("settings", False, error.message, error.hint)
         return
     yield _check("settings", True, str(home.config) if home.config.is_file() else "all as shipped")
+    yield from _profiles(home, settings)
     yield from _ffmpeg(settings)
     yield _disk(home, settings)
     yield _sqlite()
@@ -96,6 +97,23 @@ def _existing(path: str) -> str:
     while not os.path.isdir(path):
         path = os.path.dirname(path)
     return path
+
+
+def _profiles(home: Home, settings: Settings) -> Iterator[CheckView]:
+    from tqstudio.engine.catalogue import catalogue
+
+    found = catalogue(home.profiles, settings.profile)
+    good = [profile for profile in found if not profile["error"]]
+    names = [f"{p['name']} (default)" if p["default"] else p["name"] for p in good]
+    default = any(profile["default"] for profile in found)
+    hint = (
+        f"set profile to one of these in {home.config}, or put {settings.profile}.toml into {home.profiles}"
+    )
+    missing = "" if default else f"; the default profile {settings.profile!r} is none of them"
+    yield _check("profiles", default, ", ".join(names) + missing, hint)
+    for profile in found:
+        if error := profile["error"]:
+            yield _check(f"profile {profile['name']}", False, error["message"], error["hint"])
 
 
 def _ffmpeg(settings: Settings) -> Iterator[CheckView]:

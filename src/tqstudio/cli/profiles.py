@@ -17,45 +17,45 @@ if TYPE_CHECKING:
 
 
 def list_profiles(as_json: JsonFlag = False) -> int:
-    """List the profiles, shipped ones and those in the home."""
-    at = door()
-    broken: list[TqError] = []
+    """List the profiles, shipped ones and those in the home, and what is wrong with them."""
     try:
-        profiles = at.send(calls.profiles())["profiles"]
+        profiles = door().send(calls.profiles())["profiles"]
     except TqError as error:
         if error.code is not ErrorCode.NO_SUPERVISOR:
             raise
         # Profiles are files; nobody has to run for them to be read.
-        profiles = _read(current_home(), broken)
+        profiles = _read(current_home())
     if as_json:
         printing.out_json({"profiles": profiles})
     else:
         printing.table(
-            ("PROFILE", "QUALITIES", "FROM", "DESCRIPTION"),
-            [(p["name"], " ".join(p["rungs"]), p["origin"], p["description"]) for p in profiles],
-            elastic=3,
+            ("PROFILE", "QUALITIES", "ENCODED", "FROM", "DESCRIPTION"),
+            [_line(profile) for profile in profiles],
+            elastic=4,
+            statuses=["failed" if profile["error"] else "" for profile in profiles],
         )
-    for one in broken:
-        printing.say(printing.error_lines(one.code, one.message, one.hint))
-    return printing.exit_code(broken[0].code) if broken else 0
+    broken = [profile["error"] for profile in profiles if profile["error"]]
+    for why in broken:
+        printing.say(printing.error_lines(why["code"], why["message"], why["hint"]))
+    return printing.exit_code(broken[0]["code"]) if broken else 0
 
 
-def _read(home: Home, broken: list[TqError]) -> list[ProfileView]:
-    from tqstudio.engine.media.profiles import SHIPPED_DIR, available, load
+def _line(profile: ProfileView) -> tuple[str, ...]:
+    return (
+        f"{profile['name']} (default)" if profile["default"] else profile["name"],
+        "broken, see below" if profile["error"] else " ".join(profile["rungs"]),
+        profile["codec"],
+        profile["origin"],
+        profile["description"],
+    )
 
-    found: list[ProfileView] = []
-    for name, path in sorted(available(home.profiles).items()):
-        try:
-            profile = load(name, home.profiles)
-        except TqError as error:
-            broken.append(error)
-            continue
-        found.append(
-            {
-                "name": name,
-                "description": profile.description,
-                "origin": "shipped" if path.parent == SHIPPED_DIR else str(path),
-                "rungs": [f"{rung.short_side}p" for rung in profile.rungs],
-            }
-        )
-    return found
+
+def _read(home: Home) -> list[ProfileView]:
+    from tqstudio.config import load_settings
+    from tqstudio.engine.catalogue import catalogue
+
+    try:
+        default = load_settings(home).profile
+    except TqError:
+        default = None
+    return catalogue(home.profiles, default)

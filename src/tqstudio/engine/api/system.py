@@ -13,12 +13,11 @@ from fastapi import APIRouter
 from tqstudio import __version__
 from tqstudio.engine.api.access import TheStudio
 from tqstudio.engine.api.workers import worker_views
-from tqstudio.engine.media import profiles
+from tqstudio.engine.catalogue import catalogue
 from tqstudio.engine.scheduling import now_us
 from tqstudio.engine.store import folders, gates, listing, supervisors
 from tqstudio.engine.studio import Studio
 from tqstudio.engine.views import gate_view, iso
-from tqstudio.errors import TqError
 from tqstudio.lifecycle import GateKind, JobStatus, WorkerStatus
 from tqstudio.requests import QueuePause, ShutdownRequest
 from tqstudio.schemas import CheckView, DiskView, GateView, ProfileView, StatusView, WorkerView
@@ -117,17 +116,7 @@ async def resume(studio: TheStudio) -> dict[str, bool]:
 
 @router.get("/profiles")
 async def profile_list(studio: TheStudio) -> dict[str, list[ProfileView]]:
-    views: list[ProfileView] = []
-    for name, path in sorted(profiles.available(studio.home.profiles).items()):
-        try:
-            profile = profiles.load(name, studio.home.profiles)
-        except TqError as error:
-            views.append({"name": name, "description": error.message, "origin": str(path), "rungs": []})
-            continue
-        origin = "shipped" if path.parent == profiles.SHIPPED_DIR else str(path)
-        rungs = [f"{rung.short_side}p" for rung in profile.rungs]
-        views.append({"name": name, "description": profile.description, "origin": origin, "rungs": rungs})
-    return {"profiles": views}
+    return {"profiles": catalogue(studio.home.profiles, studio.settings.profile)}
 
 
 @router.get("/doctor")
