@@ -185,6 +185,8 @@ QUERIES = [
     Query(text="ФИЛЬМ 2", sort="oldest"),
     Query(batch="first"),
     Query(batch="second", text="beta", sort="oldest"),
+    Query(batch="second", sort="newest"),
+    Query(batch="first", statuses=(JobStatus.FAILED, JobStatus.DONE), sort="newest"),
     Query(batch="none such"),
     Query(video=17),
     Query(video=17, text="no such name"),
@@ -447,6 +449,21 @@ def test_every_lane_is_read_from_an_index(many: Queue, statements: list[str], qu
         if query.sort == "order":
             assert not [line for line in plan if "B-TREE" in line], plan
         assert all("COVERING INDEX ix_video_name" in line for line in plan if " v " in line), plan
+
+
+@pytest.mark.parametrize("query", QUERIES, ids=str)
+@pytest.mark.parametrize("few", [0, 5_000])
+def test_a_total_is_exact_or_unknown(
+    many: Queue, monkeypatch: pytest.MonkeyPatch, query: Query, few: int
+) -> None:
+    monkeypatch.setattr(finding, "FEW", few)
+    page = listing.page(many.db, query, limit=1)
+    assert page.total in (len(expected(many, query)), None)
+    looked_up = query.batch is not None or any(len(word) > 2 for word in query.text.split())
+    walked = bool(query.text.strip() or query.batch) and query.video is None and not (few and looked_up)
+    assert page.total is not None or walked
+    monkeypatch.setattr(listing, "COUNTED", 10)
+    assert listing.page(many.db, Query(deleted=True), limit=1).total is None
 
 
 def test_counts_need_no_scan(many: Queue) -> None:

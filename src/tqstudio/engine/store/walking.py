@@ -7,8 +7,9 @@ from where it stopped.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.lanes import Key, Lane, Query, Range, key_of, lanes_from
@@ -41,6 +42,8 @@ class Walk:
 
     def __init__(self, db: Connection, query: Query, tried: Condition) -> None:
         self._db, self._query, self._tried = db, query, tried
+        # The batch of a job stands in the table alone, whose scattered rows cost ten times as much.
+        self._rows = STRETCH if query.batch is None else max(1, STRETCH // 5)
 
     def key_of(self, job: int) -> Key | None:
         """The place of a job; None when the query does not show it."""
@@ -93,22 +96,21 @@ class QueueOrder(Walk):
     def _select(self, lane: Lane, part: Range, limit: int) -> list[Entry]:
         values = {**part.values, "limit": limit}
         if self._tried.sql:
-            # A batch stands in no index of the lanes: it is read from the table.
             columns = ", video_id, batch" if self._query.batch is not None else ", video_id"
-            rows = f"{self._rows(lane, part, columns)} LIMIT :rows"
+            rows = f"{self._read(lane, part, columns)} LIMIT :rows"
             statement = f"SELECT id, p, c, e FROM ({rows}) AS job WHERE TRUE{self._tried.sql} LIMIT :limit"
-            values |= {**self._tried.values, "rows": STRETCH}
+            values |= {**self._tried.values, "rows": self._rows}
         else:
-            statement = f"{self._rows(lane, part)} LIMIT :limit"
+            statement = f"{self._read(lane, part)} LIMIT :limit"
         return [Entry(lane.key(*row), row[0]) for row in self._db.execute(text(statement), values)]
 
     def _last(self, lane: Lane, part: Range) -> Key | None:
         """The last row of a stretch, whether it was found or not; None when the range ends before."""
-        statement = text(f"{self._rows(lane, part)} LIMIT 1 OFFSET :before")
-        row = self._db.execute(statement, {**part.values, "before": STRETCH - 1}).first()
+        statement = text(f"{self._read(lane, part)} LIMIT 1 OFFSET :before")
+        row = self._db.execute(statement, {**part.values, "before": self._rows - 1}).first()
         return None if row is None else lane.key(*row)
 
-    def _rows(self, lane: Lane, part: Range, columns: str = "") -> str:
+    def _read(self, lane: Lane, part: Range, columns: str = "") -> str:
         return (
             f"SELECT {lane.COLUMNS}{columns} FROM job INDEXED BY {self._query.indexes}_{lane.INDEX}"
             f" WHERE status = '{lane.status.value}' AND {self._query.visible}{part.where}"
@@ -119,41 +121,44 @@ class QueueOrder(Walk):
 class ByAge(Walk):
     """All statuses together, in the order of their ids."""
 
+    def __init__(self, db: Connection, query: Query, tried: Condition) -> None:
+        statuses = [f"'{status.value}'" for status in query.statuses or QUEUE_ORDER]
+        wanted = f"status IN ({', '.join(statuses)}) AND {query.visible}"
+        if query.batch is None:
+            index = f"job INDEXED BY {query.indexes}_status WHERE"
+            self._lanes = [f"{index} status = {status} AND {query.visible}" for status in statuses]
+            self._all = f"{index} {wanted}"
+        else:
+            # A batch has an index of its own, which knows no status.
+            self._all = "job INDEXED BY ix_job_batch WHERE batch = :batch"
+            self._lanes = [self._all]
+            tried = Condition(f" AND {wanted}") & tried
+        super().__init__(db, query, tried)
+
     def _stretch(self, key: Key | None, backwards: bool, limit: int) -> Found:
         sign = -1 if self._query.sort == "newest" else 1
         upwards = (sign > 0) != backwards
         order, beyond, within = ("id", ">", "<=") if upwards else ("id DESC", "<", ">=")
-        where, values = "", dict[str, int]()
+        where, values = "", dict(self._tried.values)
         if key is not None:
-            where, values = f" AND id {beyond} :from", {"from": sign * key[0]}
-        stop = self._stop(where, values, upwards, STRETCH if self._tried.sql else limit)
+            where, values["from"] = f" AND id {beyond} :from", sign * key[0]
+        stop = self._stop(where, values, upwards, self._rows if self._tried.sql else limit)
         if stop is not None:
-            where, values = f"{where} AND id {within} :stop", {**values, "stop": stop}
+            where, values["stop"] = f"{where} AND id {within} :stop", stop
         rows = self._db.execute(
-            text(f"{self._rows(self._statuses)}{where}{self._tried.sql} ORDER BY {order} LIMIT :limit"),
-            {**values, **self._tried.values, "limit": limit},
+            text(f"SELECT id FROM {self._all}{where}{self._tried.sql} ORDER BY {order} LIMIT :limit"),
+            {**values, "limit": limit},
         )
         found = [Entry((sign * row[0],), row[0]) for row in rows]
         return Found(found, None if stop is None else (sign * stop,))
 
-    def _stop(self, where: str, values: Mapping[str, int], upwards: bool, rows: int) -> int | None:
-        """The nearest job at which some status has had so many rows; None when all of them end before."""
+    def _stop(self, where: str, values: Mapping[str, Any], upwards: bool, rows: int) -> int | None:
+        """The nearest job at which some lane has had so many rows; None when all of them end before."""
         pick, order = ("min", "id") if upwards else ("max", "id DESC")
         each = (
-            f"SELECT id FROM ({self._rows([status])}{where} ORDER BY {order} LIMIT 1 OFFSET :before)"
-            for status in self._statuses
+            f"SELECT id FROM (SELECT id FROM {lane}{where} ORDER BY {order} LIMIT 1 OFFSET :before)"
+            for lane in self._lanes
         )
         statement = text(f"SELECT {pick}(id) FROM ({' UNION ALL '.join(each)})")
         found: int | None = self._db.execute(statement, {**values, "before": rows - 1}).scalar()
         return found
-
-    @property
-    def _statuses(self) -> Sequence[JobStatus]:
-        return self._query.statuses or QUEUE_ORDER
-
-    def _rows(self, statuses: Sequence[JobStatus]) -> str:
-        listed = ", ".join(f"'{status.value}'" for status in statuses)
-        return (
-            f"SELECT id FROM job INDEXED BY {self._query.indexes}_status"
-            f" WHERE status IN ({listed}) AND {self._query.visible}"
-        )
