@@ -91,6 +91,12 @@ class LiveSupervisor:
 
     def start(self) -> LiveSupervisor:
         """Start it and wait until it answers."""
+        self.launch()
+        until(self._answers, "the supervisor answers", START_TIMEOUT_S)
+        return self
+
+    def launch(self) -> None:
+        """Start it and wait for nothing."""
         self.home.create()
         with self.output.open("wb") as output:
             self._process = subprocess.Popen(
@@ -102,8 +108,6 @@ class LiveSupervisor:
                 # Ctrl-C at the tests is not for the supervisor.
                 start_new_session=True,
             )
-        until(self._answers, "the supervisor answers", START_TIMEOUT_S)
-        return self
 
     def _answers(self) -> bool:
         if self.process.poll() is not None:

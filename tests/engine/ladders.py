@@ -19,13 +19,14 @@ class Bench:
     """A worker's output folder."""
 
     sink: Path
+    video: int = 1
     made: list[dict[str, Any]] = field(default_factory=list)
 
     def rendition(
         self, name: str, settings_hash: str, *, segments: int = 3, text: str = ""
     ) -> dict[str, Any]:
         """Make a rendition's files; `text` goes into each."""
-        folder = self.sink / "segments" / "1" / name / settings_hash
+        folder = self.sink / "segments" / str(self.video) / name / settings_hash
         folder.mkdir(parents=True, exist_ok=True)
         (folder / INIT_NAME).write_bytes(b"init " + name.encode())
         files = []

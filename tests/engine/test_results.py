@@ -12,16 +12,19 @@ import pytest
 from conftest import Worker, until
 from tqstudio import client, sources
 from tqstudio.engine.media.layout import segment_name
+from tqstudio.engine.media.profiles import Profile
+from tqstudio.engine.wanted import wanted
 
 from .conftest import Desk
 from .ladders import Bench
+from .test_admission import FACTS as REAL_FACTS
 from .test_api import error_of, report
 
 FACTS = {"duration_s": 18.0, "video": {"width": 640, "height": 360, "fps": "30000/1001"}}
 
 
 def bench_of(job: Any) -> Bench:
-    return Bench(Path(os.fsdecode(sources.decode(job["sink"]["path_b64"]))))
+    return Bench(Path(os.fsdecode(sources.decode(job["sink"]["path_b64"]))), job["video"])
 
 
 def complete(worker: Worker, job: Any, bench: Bench, **more: Any) -> Any:
@@ -142,6 +145,86 @@ def test_what_is_damaged_is_not_kept(desk: Desk) -> None:
     assert result["decision"] == "changed"
     again = desk.worker().claim()
     assert (again["job"], set(again["kept"])) == (result["job"], {"360p", "audio-en"})
+
+
+def test_what_was_left_out_on_purpose_is_not_asked_for_again(desk: Desk) -> None:
+    """An optional quality that failed, or one that was dropped: the ladder counts as complete without it."""
+    path = desk.file()
+    [added] = desk.add(path, priority=1000)
+    worker = desk.worker()
+    job = worker.claim()
+    assert job["job"] == added["job"]
+    report(worker, job, 1.0, facts=REAL_FACTS.to_json(), content_id=job["content_id"])
+    bench = bench_of(job)
+    keys = wanted(job["content_id"], Profile.from_json(job["profile"]), REAL_FACTS)
+    for name, key in keys.items():
+        if name != "360p":
+            bench.rendition(name, key)
+    assert complete(worker, job, bench, warnings=["360p was left out"])[1]["status"] == "done"
+    [again] = desk.add(path)
+    assert (again["decision"], again["job"]) == ("cached", job["job"])
+    [other] = desk.add(path, overrides={"crf": "25"})
+    assert other["decision"] == "changed", "other settings ask for all of it"
+
+
+def identity(path: Path) -> dict[str, int]:
+    found = path.stat()
+    return {
+        "size": found.st_size,
+        "mtime_ns": found.st_mtime_ns,
+        "inode": found.st_ino,
+        "ctime_ns": found.st_ctime_ns,
+    }
+
+
+@pytest.mark.parametrize(
+    ("became", "answer"), [("the same", "done"), ("another", "pending"), ("gone", "done")]
+)
+def test_the_source_is_looked_at_before_players_see_its_ladder(desk: Desk, became: str, answer: str) -> None:
+    path = desk.file()
+    [added] = desk.add(path, priority=1000)
+    worker = desk.worker()
+    job = worker.claim()
+    bench = bench_of(job)
+    bench.rendition("360p", f"of-{job['video']}")
+    before = identity(path)
+    if became == "another":
+        path.write_bytes(b"another video")
+    elif became == "gone":
+        path.unlink()
+    assert complete(worker, job, bench, source=before)[1]["status"] == answer
+    row, video = desk.show(added["job"]), desk.live.send(client.video(job["video"]))
+    folder = desk.live.home.output / video["slug"]
+    if answer == "done":
+        assert (folder / "master.m3u8").exists()
+    else:
+        assert (row["error"]["code"], row["attempts"]) == ("SOURCE_CHANGED", 1)
+        assert path.name in row["error"]["message"]
+        assert [entry.name for entry in folder.iterdir()] == [".owner"]
+        assert (bench.sink / bench.made[0]["folder"]).is_dir(), "what was made may serve the next attempt"
+
+
+@pytest.mark.parametrize("keep", [["720p"], []])
+def test_a_manifest_without_what_it_names_is_not_published(desk: Desk, keep: list[str]) -> None:
+    worker, job = desk.running()
+    bench = bench_of(job)
+    if keep:
+        bench.rendition("360p", f"of-{job['video']}")
+    assert complete(worker, job, bench, keep=keep)[1]["status"] == "pending"
+    assert desk.show(job["job"])["error"]["code"] == "OUTPUT_INVALID"
+
+
+@pytest.mark.parametrize("operation", ["delete", "keep"])
+def test_unfinished_work_goes_with_its_job(desk: Desk, operation: str) -> None:
+    worker, job = desk.running()
+    bench = bench_of(job)
+    folder = bench.sink / bench.rendition("360p", f"of-{job['video']}")["folder"]
+    worker.tell(f"jobs/{job['job']}/fail", epoch=job["epoch"], code="NO_MEDIA", text="no")
+    assert folder.is_dir(), "a retry goes on with it"
+    if operation == "delete":
+        desk.act("delete", job["job"])
+        assert not (bench.sink / "segments" / str(job["video"])).exists()
+        assert not list((bench.sink / "trash").iterdir())
 
 
 def test_a_restart_begins_anew(desk: Desk) -> None:

@@ -7,6 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import structlog
@@ -61,7 +62,7 @@ class Maintenance:
         self._every(0.9 * s.scan_s, self.recover, jitter_s=0.2 * s.scan_s)
         self._every(_GATE_S, self.reopen_disk_gate)
         self._every(_RETENTION_S, self.clean_up)
-        self._every(_EXPIRY_S, self.expire_work)
+        self._every(_EXPIRY_S, self.expire_work, at_once=True)
         self._scheduler.start()
 
     def stop(self) -> None:
@@ -70,7 +71,12 @@ class Maintenance:
             self._scheduler = None
 
     def _every(
-        self, seconds: float, what: Callable[[], Awaitable[None]], *, jitter_s: float | None = None
+        self,
+        seconds: float,
+        what: Callable[[], Awaitable[None]],
+        *,
+        jitter_s: float | None = None,
+        at_once: bool = False,
     ) -> None:
         async def run() -> None:
             try:
@@ -79,7 +85,8 @@ class Maintenance:
                 self._log.exception("maintenance failed", task=what.__name__)
 
         assert self._scheduler is not None
-        self._scheduler.add_job(run, "interval", seconds=seconds, jitter=jitter_s)
+        first = {"next_run_time": datetime.now(UTC)} if at_once else {}
+        self._scheduler.add_job(run, "interval", seconds=seconds, jitter=jitter_s, **first)
 
     async def flush_beats(self) -> None:
         await self._dispatch.flush_beats()

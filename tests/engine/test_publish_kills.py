@@ -1,0 +1,234 @@
+"""The supervisor dies by SIGKILL between any two steps of a publish; somebody watches all the while.
+
+The test plays the worker, so that nothing is encoded; supervisors, their database and the files are real.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import signal
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from http.client import HTTPException
+from pathlib import Path
+
+import m3u8
+import pytest
+
+from conftest import STOP_TIMEOUT_S, MakeSupervisor, until
+from tqstudio import client, sources
+from tqstudio.engine.failpoints import VARIABLE
+
+from .test_results import bench_of, complete
+
+UNDONE = ("publish.intended", "publish.building", "publish.built")
+"""A kill here leaves a publish that is undone; the job goes again."""
+FINISHED = (
+    "publish.renamed",
+    "publish.master_written",
+    "publish.pointed",
+    "publish.set_aside",
+    "publish.recording",
+    "publish.recorded",
+)
+"""A kill here leaves one that is finished."""
+NAMES = ("720p", "360p", "audio-en")
+
+
+class Player:
+    """Plays the beginning and the end of every quality that the master names, again and again."""
+
+    def __init__(self, master: Path, *, plays: bool) -> None:
+        self.master = master
+        self.rounds = 0
+        self.seen: list[int] = []
+        """Numbers of the generations, each when it was first seen."""
+        self.trouble: str | None = None
+        self._plays = plays
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stop.wait(0.001):
+            try:
+                self._play()
+            except Exception as error:
+                self.trouble = f"{type(error).__name__}: {error}"
+                return
+            self.rounds += 1
+
+    def _play(self) -> None:
+        if not self._plays and not self.master.exists():
+            return
+        self._plays = True
+        master = m3u8.loads(self.master.read_text())
+        uris = [entry.uri for entry in (*master.playlists, *master.media)]
+        [number] = {int(uri.partition("/")[0][1:]) for uri in uris}
+        assert len(uris) == len(NAMES), uris
+        for uri in uris:
+            index = self.master.parent / uri
+            playlist = m3u8.loads(index.read_text())
+            ends = (playlist.segment_map[0], playlist.segments[0], playlist.segments[-1])
+            assert all((index.parent / end.uri).stat().st_size for end in ends)
+        if number not in self.seen:
+            self.seen.append(number)
+
+    def end(self) -> None:
+        """Look twice more, and stop."""
+        rounds = self.rounds
+        until(lambda: self.rounds > rounds + 1 or self.trouble, "the player has looked")
+        self._stop.set()
+        self._thread.join()
+        assert self.trouble is None, self.trouble
+        assert self.seen == sorted(self.seen), "players never go back to what was replaced"
+
+
+@dataclass
+class Work:
+    """A job whose publish is killed."""
+
+    job: int
+    video: int
+    published: int = 0
+    """Generations of the video that were published before."""
+
+
+class House:
+    """One home through many lives of its supervisor."""
+
+    def __init__(self, root: Path, make: MakeSupervisor) -> None:
+        self.root, self._make = root, make
+        self._files = itertools.count(1)
+
+    def start(self, point: str = "") -> None:
+        """The next life, which ends at a fail point if one is named."""
+        self.live = self._make(self.root, **{VARIABLE: point}).start()
+        # Its own worker would take the jobs.
+        self.live.send(client.worker_action("cpu-0", "disable"))
+
+    def dies(self) -> None:
+        assert self.live.process.wait(STOP_TIMEOUT_S) == -signal.SIGKILL
+
+    def dies_at_start(self, point: str) -> None:
+        self.live = self._make(self.root, **{VARIABLE: point})
+        self.live.launch()
+        self.dies()
+
+    def first(self) -> Work:
+        """A file that is new."""
+        path = self.root / f"clip-{next(self._files)}.mp4"
+        path.write_bytes(path.name.encode())
+        [result] = self.live.send(client.add([sources.encode(path)]))["results"]
+        return Work(result["job"], result["video"])
+
+    def again(self, before: Work) -> Work:
+        """A retranscode of one quality of a ladder that plays."""
+        call = client.act("retranscode", [before.job], renditions=["360p"])
+        [result] = self.live.send(call)["results"]
+        assert result["error"] is None
+        return Work(result["new_job"], before.video, before.published + 1)
+
+    def hand_in(self, work: Work) -> None:
+        """Do the waiting job and report its end; nobody may live to answer that."""
+        worker = self.live.worker("by-hand").register()
+        job = worker.claim()
+        assert job["job"] == work.job
+        bench = bench_of(job)
+        kept = sorted(set(NAMES) - {"360p"}) if work.published else []
+        assert sorted(job["kept"]) == kept
+        for name in set(NAMES) - set(kept):
+            bench.rendition(name, f"{name}-of-{job['job']}")
+        self.player = Player(self._folder(work.video) / "master.m3u8", plays=bool(work.published))
+        with contextlib.suppress(OSError, HTTPException):
+            complete(worker, job, bench, keep=kept)
+
+    def _folder(self, video: int) -> Path:
+        return self.live.home.output / str(self.live.send(client.video(video))["slug"])
+
+    def store_is_empty(self, work: Work) -> bool:
+        return not list(self.live.home.output.glob(f".tqstudio/*/segments/{work.video}"))
+
+    def check(self, work: Work, *, done: bool) -> None:
+        """What must be so whenever a supervisor has started; the player has played through it all."""
+        row = self.live.send(client.job(work.job))
+        events = self.live.send(client.events(job_id=work.job, after=0, limit=500))["events"]
+        assert row["word"] == ("done" if done else "pending")
+        assert (row["attempts"], row["crashes"], row["error"]) == (0, 0, None), "it was nobody's fault"
+        assert [event["trigger"] for event in events].count("complete") == done
+        self._check_files(work.video, work.published + done)
+        assert self.store_is_empty(work) is done, "segments wait for the next attempt, and for nothing else"
+        output = self.live.home.output
+        until(lambda: not list(output.glob(".tqstudio/*/trash/*")), "the trash is emptied")
+        self.player.end()
+        assert self.player.seen == sorted({work.published, work.published + done} - {0})
+
+    def _check_files(self, video: int, current: int) -> None:
+        generation = self.live.send(client.video(video))["generation"]
+        assert (generation["number"] if generation else 0) == current
+        folder = self._folder(video)
+        named = {"master.m3u8", *(f"v{number}" for number in range(1, current + 1))} if current else set()
+        assert {entry.name for entry in folder.iterdir()} == {".owner"} | named
+        if current:
+            assert f"v{current}/" in (folder / "master.m3u8").read_text()
+
+
+@pytest.fixture
+def house(tmp_path: Path, make_supervisor: MakeSupervisor) -> House:
+    return House(tmp_path / "home", make_supervisor)
+
+
+def kill_at_each(house: House, begin: Callable[[Work | None], Work], work: Work | None) -> None:
+    """Publish and be killed at each point; every life finishes or undoes what the one before it left."""
+    done = True
+    for point in UNDONE + FINISHED:
+        house.start(point)
+        if point is not UNDONE[0]:
+            house.check(work, done=done)
+        if done:
+            work = begin(work)
+        house.hand_in(work)
+        house.dies()
+        done = point in FINISHED
+        # A next job of the video fills the store: it must be empty before this one is done for it to see.
+        assert house.store_is_empty(work) is (point in FINISHED[3:]), point
+    house.start()
+    house.check(work, done=True)
+
+
+def test_a_first_ladder(house: House) -> None:
+    kill_at_each(house, lambda _: house.first(), None)
+
+
+def test_a_ladder_that_plays(house: House) -> None:
+    house.start()
+    work = house.first()
+    house.hand_in(work)
+    house.check(work, done=True)
+    house.live.stop()
+    kill_at_each(house, house.again, work)
+
+
+def test_killed_again_while_it_recovers(house: House) -> None:
+    house.start("publish.built")
+    work = house.first()
+    house.hand_in(work)
+    house.dies()
+    for point in ("settle.begun", "settle.undone"):
+        house.dies_at_start(point)
+    house.start("publish.renamed")
+    house.check(work, done=False)
+    house.hand_in(work)
+    house.dies()
+    for point in (
+        "settle.begun",
+        "settle.pointed",
+        "settle.set_aside",
+        "settle.recording",
+        "settle.recorded",
+    ):
+        house.dies_at_start(point)
+    house.start()
+    house.check(work, done=True)
