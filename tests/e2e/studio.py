@@ -22,6 +22,7 @@ import psutil
 from tqstudio import client as calls
 from tqstudio.client import StreamEvent
 from tqstudio.connection import Client
+from tqstudio.engine import failpoints
 from tqstudio.errors import TqError
 from tqstudio.home import Home
 from tqstudio.sources import encode
@@ -162,6 +163,8 @@ class Studio:
         self._before = list(before)
         self._log = root / "up.log"
         self.process: subprocess.Popen[bytes] | None = None
+        self.fail_point = ""
+        """Where the next supervisor ends itself, see `tqstudio.engine.failpoints`."""
         self.home.create()
         self.write_profile("tiny", PROFILE)
         chosen = {**QUICK, "FFMPEG": str(self._paced(real_ffmpeg))}
@@ -205,7 +208,7 @@ class Studio:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env=self.environment,
+                env={**self.environment, failpoints.VARIABLE: self.fail_point},
                 start_new_session=True,
             )
         return self.process
@@ -252,6 +255,13 @@ class Studio:
         self.process.kill()
         self.process.wait(WAIT_S)
         self.process = None
+
+    def died(self) -> None:
+        """Wait until the supervisor has ended itself at its fail point, and its worker with it."""
+        assert self.process is not None
+        assert self.process.wait(WAIT_S) == -signal.SIGKILL
+        self.process, self.fail_point = None, ""
+        until(lambda: not self.pids(), f"no process of {self.home.root} is left")
 
     def terminate_supervisor(self) -> int:
         assert self.process is not None

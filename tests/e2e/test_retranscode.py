@@ -11,7 +11,7 @@ from pathlib import Path
 import m3u8
 import pytest
 
-from .conftest import MakeClip
+from .conftest import MakeClip, MakeStudio
 from .ladder import check_ladder
 from .studio import Studio, audio_runs, published_marks, until, video_runs
 
@@ -165,3 +165,35 @@ def test_an_unknown_quality_is_refused(shared: Studio, ready: int) -> None:
     assert "4711p" in refused["error"]["message"]
     assert "120p" in refused["error"]["message"]
     assert refused["new_job"] is None
+
+
+def test_killed_in_mid_publish_it_plays_on_and_nothing_is_encoded_again(
+    make_studio: MakeStudio, clip: MakeClip, copy
+) -> None:
+    studio = make_studio().up()
+    first = studio.add(copy(clip(), "plays.mp4"))
+    player = Player(Path(studio.done(first)["video_view"]["generation"]["master"]))
+    studio.down()
+
+    studio.fail_point = "publish.built"
+    second = studio.up().do("retranscode", first)["new_job"]
+    studio.died()
+    done = studio.up().done(second)
+    assert [attempt["outcome"] for attempt in done["attempts_log"]] == ["lost", "done"]
+    assert done["attempts_log"][1]["argv"] == [], "its segments were where they were"
+    assert (done["attempts"], done["crashes"]) == (0, 0)
+    studio.down()
+
+    studio.fail_point = "publish.pointed"
+    third = studio.up().do("retranscode", second)["new_job"]
+    studio.died()
+    done = studio.up().done(third)
+    assert [attempt["outcome"] for attempt in done["attempts_log"]] == ["done"], "it had been published"
+    assert done["video_view"]["generation"]["number"] == 3
+    rounds = player.rounds
+    until(lambda: player.rounds >= rounds + 2 or player.trouble, "the player plays the last one")
+    player.end()
+    assert player.generations == {"v1", "v2", "v3"}
+    check_ladder(player.master, frames=100, fps=Fraction(25), names=RUNGS)
+    names = {entry.name for entry in player.master.parent.iterdir()}
+    assert names == {".owner", "master.m3u8", "v1", "v2", "v3"}
