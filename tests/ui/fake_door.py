@@ -64,6 +64,9 @@ def job_row(job: int, name: str, status: str = "pending", **more: Any) -> Any:
         "progress": 0.0,
         "speed": None,
         "eta_s": None,
+        "eta": None,
+        "predicted_s": None,
+        "actual_s": 310.0 if status == "done" else None,
         "attempts": 0,
         "max_attempts": 3,
         "crashes": 0,
@@ -134,7 +137,12 @@ def sample_jobs() -> list[Any]:
     upright = source(720, 1280, 30.0, 62.0, 48_000_000)
     return [
         job_row(
-            319, "holiday-2026.mp4", "in_progress", progress=62.0, speed=2.1, eta_s=220.0, renditions=running
+            *(319, "holiday-2026.mp4", "in_progress"),
+            progress=62.0,
+            speed=2.1,
+            eta_s=220.0,
+            eta={"eta_s": 220.0, "low_s": 190.0, "high_s": 270.0},
+            renditions=running,
         ),
         job_row(
             *(320, "interview-raw.mkv", "in_progress"),

@@ -41,15 +41,19 @@ def run(
     if os.environ.get("SSH_CONNECTION"):
         # Animations cost bandwidth and show nothing that a still picture does not.
         os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
-    # Loading makes many objects and no garbage; not looking for it brings the first picture sooner.
+    # Until the first picture many objects are made and no garbage; not looking for it brings that sooner.
     gc.disable()
     # Textual is loaded only here: a missing terminal is told at once.
     from tqstudio.ui.app import StudioApp
 
-    app = StudioApp(door_factory, home=home, notice=notice, view=view)
-    gc.freeze()
-    gc.enable()
+    app = StudioApp(door_factory, home=home, notice=notice, view=view, painted=_collect_garbage)
     app.run()
     if app.return_code == 0 and farewell:
         print(farewell)
     return app.return_code or 0
+
+
+def _collect_garbage() -> None:
+    """From now on; what the start has made stays."""
+    gc.freeze()
+    gc.enable()

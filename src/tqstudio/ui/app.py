@@ -93,7 +93,9 @@ class StudioApp(App[None]):
         theme: str | None = None,
         backoff_s: tuple[float, ...] = BACKOFF_S,
         patience_s: float = PATIENCE_S,
+        painted: Callable[[], None] = lambda: None,
     ) -> None:
+        """Args: `painted` is called once the first picture stands."""
         super().__init__()
         themes = load_themes([shipped_folder(), home.themes])
         self._themes = themes.by_name
@@ -104,6 +106,7 @@ class StudioApp(App[None]):
         model = Model(now)
         model.notes = list(themes.problems)
         self._notice = notice
+        self._painted = painted
         feed = Feed(
             model,
             door_factory,
@@ -123,6 +126,8 @@ class StudioApp(App[None]):
         self._toasts: dict[bool, tuple[str, float]] = {}
         self._toasting = False
         self._errands: set[asyncio.Task[None]] = set()
+        self._colours = self.get_css_variables()
+        self.stylesheet.set_variables(self._colours)
 
     # Start and end.
 
@@ -135,6 +140,7 @@ class StudioApp(App[None]):
         self.call_after_refresh(self._begin)
 
     def _begin(self) -> None:
+        self._painted()
         self.start(self.studio.feed.run())
 
     def start(self, errand: Coroutine[Any, Any, Any]) -> None:
@@ -368,6 +374,13 @@ class StudioApp(App[None]):
             name = json.loads((home.root / "ui.json").read_text()).get("theme")
             return name if isinstance(name, str) else None
         return None
+
+    def refresh_css(self, animate: bool = True) -> None:
+        """Parse the style anew when colours changed; the start asks for it too, having just parsed it."""
+        colours = self.get_css_variables()
+        if colours != self._colours:
+            self._colours = colours
+            super().refresh_css(animate=animate)
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:  # noqa: ARG002
         """Textual's own commands are left out; the palette shows the registry and the themes."""

@@ -33,7 +33,7 @@ ANSWER_S = 10.0
 """A supervisor that takes longer for its status counts as gone."""
 BACKOFF_S = (1.0, 2.0, 3.0)
 """Between attempts to reach it; the last one again and again."""
-PATIENCE_S = 6.0
+PATIENCE_S = 10.0
 """A supervisor that is being started may be silent for so long before that is told."""
 EAGER_S = 0.2
 """Between attempts meanwhile."""

@@ -138,6 +138,12 @@ class Model:
         return (self.now() - self.heard_at).total_seconds() if self.heard_at else 0.0
 
     @property
+    def rows_age_s(self) -> float:
+        """Seconds since the job list was read: what a countdown in it has lost since."""
+        read_at = self.jobs.read_at
+        return (self.now() - read_at).total_seconds() if read_at else 0.0
+
+    @property
     def folder_problems(self) -> list[FolderView]:
         """Folders that cannot be watched though they should be."""
         return [each for each in self.folders or () if each["problem"] and each["enabled"]]

@@ -11,13 +11,12 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
-from textual.screen import ModalScreen
 from textual.suggester import Suggester, SuggestFromList
 from textual.widgets import Input, Label
 
 from tqstudio import client as calls
 from tqstudio.errors import TqError
-from tqstudio.ui.screens.dialogs import Problem
+from tqstudio.ui.screens.dialogs import Dialog, Problem
 from tqstudio.ui.studio import Studio
 from tqstudio.ui.widgets.tick import Tick
 
@@ -36,7 +35,7 @@ class PathAnswer:
         return os.path.isdir(self.path)
 
 
-class AskPath(ModalScreen[None]):
+class AskPath(Dialog[None]):
     """A file or folder on this machine, completed from the disk with the right arrow key.
 
     Args:

@@ -10,7 +10,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
-from textual.screen import ModalScreen
+from textual.screen import ModalScreen, ScreenResultType
 from textual.widgets import Button, Input, Label
 
 from tqstudio.ui.format import plain
@@ -21,7 +21,13 @@ MIN_PRIORITY, MAX_PRIORITY = -1000, 1000
 """What the supervisor accepts."""
 
 
-class Confirm(ModalScreen[bool]):
+class Dialog(ModalScreen[ScreenResultType]):
+    """A box in the middle. Its style is read with the first one: the first picture needs it not."""
+
+    CSS_PATH = "dialogs.tcss"
+
+
+class Confirm(Dialog[bool]):
     """Asks before work is lost. The harmless answer is the default, and what escape means."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -57,7 +63,7 @@ class Confirm(ModalScreen[bool]):
         self.dismiss(event.button.id == "go")
 
 
-class ChooseQualities(ModalScreen[list[str] | None]):
+class ChooseQualities(Dialog[list[str] | None]):
     """Which qualities to make again; all are chosen at first."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -100,7 +106,7 @@ class ChooseQualities(ModalScreen[list[str] | None]):
             self.query_one(Problem).say("choose at least one quality, or esc to go back")
 
 
-class AskPriority(ModalScreen[int | None]):
+class AskPriority(Dialog[int | None]):
     """A number; a higher one is worked on first."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "back", id="priority.back")]

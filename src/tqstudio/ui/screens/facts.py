@@ -93,18 +93,26 @@ def _colour(track: Mapping[str, Any]) -> str:
 
 
 def _track(track: Mapping[str, Any]) -> list[Row]:
-    channels = track.get("channels")
     rate = track.get("sample_rate")
-    language = track.get("language")
     return [
         ("codec", str(track.get("codec") or "not known")),
-        ("channels", _CHANNELS.get(channels, f"{channels} channels") if channels else ""),
+        ("channels", channels_word(track.get("channels"))),
         ("sample rate", f"{rate / 1000:g} kHz" if rate else ""),
-        ("language", "not declared" if language == "und" else str(language or "")),
+        ("language", language_word(track, "not declared")),
         ("title", str(track.get("title") or "")),
         ("default", "yes" if track.get("default") else ""),
         ("stream", _number(track.get("index"))),
     ]
+
+
+def channels_word(count: int | None) -> str:
+    return _CHANNELS.get(count, f"{count} channels") if count else ""
+
+
+def language_word(track: Mapping[str, Any], unknown: str) -> str:
+    """The language of a track; `unknown` when none is declared."""
+    language = track.get("language")
+    return str(language) if language and language != "und" else unknown
 
 
 def _joined(*parts: Any) -> str:

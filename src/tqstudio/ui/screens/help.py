@@ -8,18 +8,18 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
-from textual.screen import ModalScreen
 from textual.widgets import Label
 
 from tqstudio.ui.actions import Action, View, actions_of, key_sign
 from tqstudio.ui.line import wrap
+from tqstudio.ui.screens.dialogs import Dialog
 
 KEYS_WIDTH = 13
 TEXT_WIDTH = 38
 TWO_COLUMNS = 118
 
 
-class HelpScreen(ModalScreen[None]):
+class HelpScreen(Dialog[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,question_mark,q,enter", "dismiss(None)", "close", id="help.close"),
         Binding("j", "scroll_by(1)", show=False, id="help.down"),

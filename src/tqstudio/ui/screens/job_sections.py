@@ -13,6 +13,7 @@ from tqstudio.lifecycle import Step
 from tqstudio.ui import format as fmt
 from tqstudio.ui.line import fit, width_of, wrap
 from tqstudio.ui.progress import job_percent, quality_percent
+from tqstudio.ui.screens.facts import channels_word, language_word
 from tqstudio.ui.sentences import (
     attempt_words,
     event_remark,
@@ -65,9 +66,12 @@ def state(doc: Document, job: JobDetail, width: int) -> list[Strip]:
         about = [step, attempt_words(job), job["worker"] or ""]
         if not stale:
             about += [fmt.speed(job["speed"])]
-            about += [f"{fmt.clock_duration(job['eta_s'])} left" if job["eta_s"] is not None else ""]
-    line.add(", ".join(part for part in about if part), palette.text)
-    lines = [line.strip()]
+            about += [f"{fmt.with_range(job['eta'])} left" if job["eta"] else ""]
+    # What does not fit beside the state goes on below it.
+    said = ", ".join(part for part in about if part)
+    first, *rest = wrap(said, line.room - 1)
+    lines = [line.add(first, palette.text).strip()]
+    lines += [doc.start(width).gap(2).add(part, palette.text).strip() for part in rest]
     for text, style in (*_error(job, glyphs.arrow, palette), (standing(job), palette.text)):
         lines += [doc.start(width).gap(2).add(part, style).strip() for part in wrap(text, width - 4)]
     return [*lines, doc.blank(width)]
@@ -143,16 +147,19 @@ def steps(doc: Document, job: JobDetail, width: int) -> list[Strip]:
     took = attempt["steps"] if attempt else {}
     moving = job["status"] == "in_progress" and not doc.studio.model.stale
     current = job["step"] if moving else None
+    # The time of a step that was broken off is kept too.
+    last = next((step.value for step in reversed(Step) if step.value in took), None)
+    broken_off = last if attempt and attempt["outcome"] not in ("done", "running") else None
     lines = [doc.heading("Steps", width)]
     line = doc.start(width).gap(2)
     for step in Step:
         key = "pending"
         if step.value == current:
             key = "running"
+        elif step.value == broken_off and attempt:
+            key, _ = OUTCOMES.get(attempt["outcome"], ("failed", ""))
         elif step.value in took or job["status"] == "done":
             key = "done"
-        elif job["status"] == "failed" and job["step"] == step.value:
-            key = "failed"
         seconds = took.get(step.value)
         word = step.value.replace("_", " ")
         text = f"{glyphs.states[key]} {word}" + (f" {fmt.step_duration(seconds)}" if seconds else "")
@@ -246,7 +253,7 @@ def facts(doc: Document, job: JobDetail, width: int) -> list[Strip]:
         ("added", fmt.moment(job["created_at"], now)),
         ("started", fmt.moment(job["started_at"], now)),
         ("ended", fmt.moment(job["completed_at"], now)),
-        ("by", job["processed_by"] or ""),
+        ("worker", job["processed_by"] or ""),
     ]
     lines = [doc.heading("Source", width)]
     for name, value in known:
@@ -265,10 +272,10 @@ def _streams(facts: dict[str, Any]) -> list[tuple[str, str]]:
     ]
     picture += ["interlaced" if video.get("interlaced") else "", "variable rate" if video.get("vfr") else ""]
     sound = [
-        " ".join(str(part) for part in (a.get("codec"), f"{a.get('channels')} ch", a.get("language")) if part)
+        " ".join(filter(None, (a.get("codec"), channels_word(a.get("channels")), language_word(a, ""))))
         for a in facts.get("audio") or []
     ]
-    subtitles = [str(each.get("language") or each.get("codec")) for each in facts.get("subtitles") or []]
+    subtitles = [language_word(each, each.get("codec") or "") for each in facts.get("subtitles") or []]
     return [
         ("container", str(facts.get("container") or "")),
         ("video", ", ".join(str(part) for part in picture if part)),

@@ -168,9 +168,7 @@ class JobList(RowList):
     def _clock(self, row: JobRow) -> tuple[str, str]:
         """State and last column as they read now: all of a row that moves while nothing happens."""
         model = self.studio.model
-        read_at = model.jobs.read_at
-        age_s = (model.now() - read_at).total_seconds() if read_at and row["retry_in_s"] is not None else 0.0
-        return job_word(row, age_s, stale=model.stale), self._eta(row)
+        return job_word(row, model.rows_age_s, stale=model.stale), self._eta(row)
 
     def _thumb(self, at: int) -> bool:
         """Whether the mark of the position in the whole list stands at this row."""

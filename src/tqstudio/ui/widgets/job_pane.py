@@ -101,16 +101,14 @@ class JobPane(LineView):
         return ", ".join(part for part in parts if part)
 
     def _took(self, row: JobRow) -> str:
-        began, ended = fmt.parse_time(row["started_at"]), fmt.parse_time(row["completed_at"])
-        if row["status"] != "done" or began is None or ended is None:
-            return ""
-        return f"took {fmt.clock_duration((ended - began).total_seconds())}"
+        took = row["actual_s"] if row["status"] == "done" else None
+        return f"took {fmt.clock_duration(took)}" if took is not None else ""
 
     def _state(self, row: JobRow, width: int) -> list[Strip]:
         palette, glyphs, stale = self.studio.palette, self.studio.glyphs, self.studio.model.stale
         state = job_state(row, stale=stale)
         line = self._start(width).add(f"{glyphs.states[state]} ", palette.states[state])
-        line.add(job_word(row, stale=stale), palette.states[state])
+        line.add(job_word(row, self.studio.model.rows_age_s, stale=stale), palette.states[state])
         about = [self._start(width).add(part, palette.dim) for part in wrap(self._summary(row), width - 3)]
         return [each.strip() for each in (line, *about, self._start(width))]
 
