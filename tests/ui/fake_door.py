@@ -65,7 +65,7 @@ def job_row(job: int, name: str, status: str = "pending", **more: Any) -> Any:
         "speed": None,
         "eta_s": None,
         "eta": None,
-        "predicted_s": None,
+        "predicted_s": 290.0 if status == "done" else None,
         "actual_s": 310.0 if status == "done" else None,
         "attempts": 0,
         "max_attempts": 3,
@@ -353,14 +353,15 @@ def job_detail(row: Any) -> Any:
         "error_code": "WORKER_LOST",
         "error": "the worker died",
     }
+    ended = {"done": "done", "failed": "failed", "cancelled": "cancelled"}.get(row["status"], "paused")
     second = attempt | {
         "number": 2,
         "epoch": 2,
         "started_at": ago(300),
-        "ended_at": None,
-        "outcome": "running",
-        "error_code": None,
-        "error": None,
+        "ended_at": None if row["status"] == "in_progress" else ago(20),
+        "outcome": "running" if row["status"] == "in_progress" else ended,
+        "error_code": row["error"]["code"] if row["error"] else None,
+        "error": row["error"]["message"] if row["error"] else None,
         "resumed_from": 30,
     }
     published = [

@@ -12,7 +12,10 @@ from tqstudio.ui import format as fmt
 from tqstudio.ui.line import Line, changed_spans, fit, fit_name, wrap
 from tqstudio.ui.query import FilterError, Query, parse
 from tqstudio.ui.symbols import ASCII, UNICODE, choose_glyphs
-from tqstudio.ui.widgets.bars import bar_text
+from tqstudio.ui.theme import Palette, load_themes, shipped_folder
+from tqstudio.ui.widgets.bars import add_segments, bar_text
+
+from .fake_door import rendition
 
 NAMES = st.text(st.sampled_from("abc ._-é夏の旅\u0301[]/"), max_size=60)
 RED, BLUE = Style(color="red"), Style(color="blue")
@@ -106,3 +109,14 @@ def test_ascii_is_ascii_and_no_state_shares_a_sign() -> None:
         assert len(signs) == len(set(signs))
         assert all(cell_len(sign) == 1 for sign in signs)
     assert all(sign.isascii() for sign in ASCII.states.values())
+
+
+@pytest.mark.parametrize(
+    ("state", "strip"), [("running", "▒▒▒███▸···"), ("paused", "▒▒▒███····"), ("failed", "▒▒▒███✗···")]
+)
+def test_a_strip_tells_what_is_made_kept_and_missing(state: str, strip: str) -> None:
+    palette = Palette(load_themes([shipped_folder()]).by_name["ink"])
+    for width, text in ((10, strip), (20, "".join(sign * 2 for sign in strip))):
+        line = Line(width, Style())
+        add_segments(line, rendition("720p", 6, 10), width, UNICODE, palette, resumed_from=3, state=state)
+        assert line.strip().text == text

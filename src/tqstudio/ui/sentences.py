@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from tqstudio.ui.format import counted
+from tqstudio.ui.format import clock_duration, counted
 
 if TYPE_CHECKING:
     from tqstudio.schemas import EventView, JobRow
@@ -110,7 +110,10 @@ def kind_words(row: JobRow) -> str:
 
 
 def standing(row: JobRow) -> str:
-    """What a job that nothing works on waits for, and the key that helps; empty where its error says it."""
+    """What a job that nothing works on waits for, and the key that helps; how long a done one took.
+
+    Empty where its error says it.
+    """
     match row["word"]:
         case "held":
             return "on hold since it was added – p lets it start"
@@ -126,6 +129,10 @@ def standing(row: JobRow) -> str:
                 if row["renditions"]
                 else "waits for a worker; its source is not read yet"
             )
+        case "done" if row["actual_s"] is not None:
+            foretold = row["predicted_s"]
+            guess = f"; {clock_duration(foretold)} was foretold" if foretold is not None else ""
+            return f"took {clock_duration(row['actual_s'])}{guess}"
         case "cancelled":
             return "cancelled – r tries it again"
     return ""

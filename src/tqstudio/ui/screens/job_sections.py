@@ -60,19 +60,17 @@ def state(doc: Document, job: JobDetail, width: int) -> list[Strip]:
     line = doc.start(width).gap().add(f"{glyphs.states[key]} {word}", palette.states[key]).gap(2)
     if job["renditions"]:
         line.add(fmt.percent(job_percent(job)), palette.strong).gap(2)
-    about = [kind_words(job), f"profile {job['profile']}", f"priority {job['priority']}", attempt_words(job)]
+    now, about = standing(job), [kind_words(job), f"profile {job['profile']}", f"priority {job['priority']}"]
     if job["status"] == "in_progress":
-        step = (job["step"] or "starting").replace("_", " ")
-        about = [step, attempt_words(job), job["worker"] or ""]
-        if not stale:
-            about += [fmt.speed(job["speed"])]
-            about += [f"{fmt.with_range(job['eta'])} left" if job["eta"] else ""]
-    # What does not fit beside the state goes on below it.
-    said = ", ".join(part for part in about if part)
-    first, *rest = wrap(said, line.room - 1)
+        eta = f"{fmt.with_range(job['eta'])} left" if job["eta"] and not stale else ""
+        speed = "" if stale else fmt.speed(job["speed"])
+        now = ", ".join(filter(None, ((job["step"] or "starting").replace("_", " "), speed, eta)))
+        about = [f"on {job['worker']}" if job["worker"] else "", *about]
+    first, *rest = wrap(now, line.room - 1) or [""]
     lines = [line.add(first, palette.text).strip()]
-    lines += [doc.start(width).gap(2).add(part, palette.text).strip() for part in rest]
-    for text, style in (*_error(job, glyphs.arrow, palette), (standing(job), palette.text)):
+    below = [(" ".join(rest), palette.text), *_error(job, glyphs.arrow, palette)]
+    below.append((", ".join(filter(None, (attempt_words(job), *about))), palette.dim))
+    for text, style in below:
         lines += [doc.start(width).gap(2).add(part, style).strip() for part in wrap(text, width - 4)]
     return [*lines, doc.blank(width)]
 
@@ -226,7 +224,8 @@ def command(doc: Document, job: JobDetail, width: int) -> list[Strip]:
     if attempt is None or not attempt["argv"]:
         return []
     palette = doc.studio.palette
-    lines = [doc.heading("Commands", width, "y copies, c shows all")]
+    copies = "" if job["status"] == "done" and job["video_view"]["generation"] else "y copies, "
+    lines = [doc.heading("Commands", width, f"{copies}c shows all")]
     for argv in attempt["argv"]:
         short = [argv[0].rpartition("/")[2], *argv[1:]]
         parts = wrap(fmt.plain(shlex.join(short)), width - 4)

@@ -119,7 +119,7 @@ class QueueScreen(QueueActions, JobActions):
         self.pane.display = self.pane.page != "hidden"
         panes.styles.layout = "horizontal" if self.pane.beside else "vertical"
         if self.pane.beside:
-            self.pane.styles.width = max(46, width * 36 // 100)
+            self.pane.styles.width = max(47, width * 36 // 100)
             self.pane.styles.height = "1fr"
         else:
             self.pane.styles.width = "1fr"

@@ -95,14 +95,10 @@ class JobPane(LineView):
             speed = "" if stale else fmt.speed(row["speed"])
             parts = [f"was in {step}" if stale else step, attempt_words(row), row["worker"] or "", speed]
         else:
-            parts = [kind_words(row), f"profile {row['profile']}", self._took(row)]
+            parts = [kind_words(row), f"profile {row['profile']}"]
             if row["attempts"] or row["crashes"]:
                 parts.append(attempt_words(row))
         return ", ".join(part for part in parts if part)
-
-    def _took(self, row: JobRow) -> str:
-        took = row["actual_s"] if row["status"] == "done" else None
-        return f"took {fmt.clock_duration(took)}" if took is not None else ""
 
     def _state(self, row: JobRow, width: int) -> list[Strip]:
         palette, glyphs, stale = self.studio.palette, self.studio.glyphs, self.studio.model.stale
@@ -114,14 +110,14 @@ class JobPane(LineView):
 
     def _short(self, row: JobRow, width: int) -> list[Strip]:
         """The pane below the list: what a person must do or can, then the bars, else what is known."""
-        told = [*self._error(row, width), *self._standing(row, width), *self._play(row, width)]
+        told = [*self._error(row, width), *self._play(row, width), *self._standing(row, width)]
         return [*told, *(self._qualities(row, width) or self._facts(row, width))]
 
     def _full(self, row: JobRow, width: int) -> list[Strip]:
         """The pane beside the list."""
         blank = self._start(width).strip()
         lines: list[Strip] = []
-        for part in (self._error, self._standing, self._play, self._qualities):
+        for part in (self._error, self._play, self._standing, self._qualities):
             found = part(row, width)
             lines += [*found, blank] if found else []
         return [*lines, *self._facts(row, width)]
