@@ -34,7 +34,12 @@ class Settings(BaseSettings):
     heartbeat_s: float = Field(10, gt=0, description="between two heartbeats of a worker, and their flush")
     lease_s: float = Field(60, gt=0, description="how long a claim holds without a heartbeat")
     scan_s: float = Field(15, gt=0, description="between two scans for expired leases, ±10 %")
-    offline_s: float = Field(60, gt=0, description="without a heartbeat after which a worker is offline")
+    offline_s: float = Field(
+        60,
+        gt=0,
+        description="without a heartbeat after which a worker is offline, and replaced if it is local",
+    )
+    grace_s: float = Field(60, ge=0, description="how long remote workers have to find a new supervisor")
     stall_s: float = Field(120, gt=0, description="without progress after which ffmpeg is killed")
     time_limit_factor: float = Field(
         20, gt=0, description="length of a source × this is the time an attempt at 720p may take"
@@ -117,7 +122,9 @@ def load_settings(home: Home, **flags: Any) -> Settings:
     try:
         if _toml_file is not None:
             _refuse_unknown(_toml_file)
-        return Settings(**given)
+        settings = Settings(**given)
+        _require_beats_in_a_lease(settings)
+        return settings
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
@@ -137,6 +144,16 @@ def load_settings(home: Home, **flags: Any) -> Settings:
         ) from None
     finally:
         _toml_file = None
+
+
+def _require_beats_in_a_lease(settings: Settings) -> None:
+    if settings.lease_s < 2 * settings.heartbeat_s:
+        raise TqError(
+            ErrorCode.BAD_CONFIG,
+            f"the setting lease_s is too short: {settings.lease_s:g} s with a heartbeat every"
+            f" {settings.heartbeat_s:g} s",
+            "make lease_s at least twice heartbeat_s",
+        )
 
 
 def _refuse_unknown(path: Path) -> None:

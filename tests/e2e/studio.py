@@ -241,13 +241,19 @@ class Studio:
                 raise
         self.process = None
         until(lambda: not self.pids(), f"no process of {self.home.root} is left")
-        assert self.complaints() == []
+        said = self.complaints()
+        assert not said, "\n".join(said)
 
     def complaints(self) -> list[str]:
-        """What no log may say, whatever a test did."""
+        """What no log may say, whatever a test did; with the lines behind it."""
         logs = [self.home.supervisor_log, *self.home.logs.glob("worker-*.log"), self._log]
-        lines = [line for log in logs if log.exists() for line in log.read_text().splitlines()]
-        return [line for line in lines if "level=error" in line or "Traceback" in line]
+        complaints = []
+        for log in logs:
+            lines = log.read_text().splitlines() if log.exists() else []
+            for number, line in enumerate(lines):
+                if "level=error" in line or "Traceback" in line:
+                    complaints += [f"{log.name}:", *lines[number : number + 30]]
+        return complaints
 
     def kill_supervisor(self) -> None:
         assert self.process is not None

@@ -81,6 +81,30 @@ def test_a_worker_that_hangs_loses_its_job_to_another(brittle: Studio, long: Pat
     assert not list(studio.out.glob(".tqstudio/*/scratch/*"))
 
 
+def test_a_supervisor_that_hangs_costs_its_workers_nothing(brittle: Studio, long: Path) -> None:
+    """Longer than a lease nobody answers: the worker gives up by itself, and is not blamed for it."""
+    studio = brittle
+    watch = studio.watch(studio.last_seq())
+    supervisor = psutil.Process(studio.status()["supervisor"]["pid"])
+    with studio.paced(2):
+        job = studio.add(long)
+        encoders = studio.running(job)
+        before = {mark(path) for path in studio.stored_segments(studio.job(job)["video"])}
+        supervisor.suspend()
+        try:
+            gone(encoders)
+        finally:
+            supervisor.resume()
+        watch.wait_for(
+            "the leases",
+            lambda e: e.name == "event" and e.data["trigger"] == "leases_extended",
+        )
+    done = studio.done(job)
+    assert (done["crashes"], done["attempts"]) == (0, 0)
+    assert "requeued:stale" not in [event["trigger"] for event in done["events"]]
+    assert before <= published_marks(done), "finished segments are not made again"
+
+
 def test_an_ffmpeg_that_hangs_is_ended(brittle: Studio, long: Path) -> None:
     studio = brittle
     with studio.paced(3):

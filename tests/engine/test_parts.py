@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tqstudio.engine import lock, pool
+from tqstudio.engine.leases import Leases
 from tqstudio.engine.live import Beat, LiveBoard, LiveJob
 from tqstudio.engine.maintenance import free_bytes
 from tqstudio.engine.pool import Identities
@@ -72,9 +73,13 @@ def quality(status: str) -> RenditionRow:
     return RenditionRow(**(values | {"name": "360p", "status": status}))  # type: ignore[arg-type]
 
 
+def new_board() -> LiveBoard:
+    return LiveBoard(Leases(60, 10))
+
+
 def test_the_board_keeps_what_a_report_leaves_out() -> None:
-    board = LiveBoard()
-    board.begin(A, "cpu-0", 0)
+    board = new_board()
+    board.begin(A, "cpu-0", 0, 60)
     full = progress(renditions=(quality("pending"),), argv=(("ffmpeg",),), resumed_from=0, encoder="libx264")
     board.report(A, full, significant=True)
     merged = board.report(A, progress(progress=5.0), significant=False)
@@ -83,7 +88,7 @@ def test_the_board_keeps_what_a_report_leaves_out() -> None:
 
 
 def test_another_lease_inherits_nothing() -> None:
-    board = LiveBoard()
+    board = new_board()
     board.report(A, progress(progress=80.0), significant=False)
     board.control(1, Control.PAUSE)
     merged = board.report(B, progress(B, progress=5.0), significant=False)
@@ -91,16 +96,16 @@ def test_another_lease_inherits_nothing() -> None:
 
 
 def test_a_wish_outlives_reports() -> None:
-    board = LiveBoard()
-    board.begin(A, "cpu-0", 0)
+    board = new_board()
+    board.begin(A, "cpu-0", 0, 60)
     board.control(1, Control.CANCEL)
     board.control(99, Control.CANCEL)
     assert board.report(A, progress(), significant=False).control is Control.CANCEL
 
 
 def test_at_most_one_write_per_second() -> None:
-    board = LiveBoard()
-    board.begin(A, "cpu-0", 0)
+    board = new_board()
+    board.begin(A, "cpu-0", 0, 60)
     board.report(A, progress(), significant=True)
     assert board.due(999_999) == []
     assert [live.token for live in board.due(1_000_000)] == [A]
@@ -111,8 +116,8 @@ def test_at_most_one_write_per_second() -> None:
 
 
 def test_what_moved_is_told_once() -> None:
-    board = LiveBoard()
-    board.begin(A, "cpu-0", 0)
+    board = new_board()
+    board.begin(A, "cpu-0", 0, 60)
     assert [live.token for live in board.take_touched()] == [A]
     assert board.take_touched() == []
     board.report(A, progress(), significant=False)
@@ -121,15 +126,21 @@ def test_what_moved_is_told_once() -> None:
     assert board.take_touched() == []
 
 
-def test_renewals_are_taken_once_and_end_with_the_job() -> None:
-    board = LiveBoard()
-    board.begin(A, "cpu-0", 0)
-    board.beat(Beat(7, 5, "one"), [A])
-    assert board.take_renewals() == [A]
-    assert board.take_renewals() == []
-    board.beat(Beat(7, 6, "one"), [A])
-    board.end(1)
-    assert board.take_renewals() == []
+def test_reports_without_an_advance_do_not_count_as_movement() -> None:
+    board = new_board()
+    board.begin(A, "cpu-0", 0, 60)
+    for at, progressed, moved_at in ((5, 10.0, 5), (6, 10.0, 5), (7, 9.0, 5), (8, 10.1, 8)):
+        merged = board.report(A, progress(at=at, progress=progressed), significant=False)
+        assert (merged.at, merged.moved_at) == (at, moved_at)
+    assert board.report(A, progress(at=9, step="finalize"), significant=False).moved_at == 9
+
+
+def test_a_beat_is_stored_once() -> None:
+    board = new_board()
+    board.beat(Beat(7, 5, "one"))
+    board.beat(Beat(7, 6, "one"))
+    assert [beat.at for beat in board.take_beats()] == [6]
+    assert board.take_beats() == []
     assert board.beats[7].at == 6
 
 

@@ -141,7 +141,7 @@ def test_who_shall_not_work_gets_nothing(queue: Queue, intent: dict[str, bool]) 
 def test_intent_outlives_a_process_and_beats(queue: Queue) -> None:
     who = queue.worker()
     workers.set_intent(queue.db, who.name, enabled=False, now=queue.now)
-    workers.beats(queue.db, [(who.id, queue.now)])
+    workers.beats(queue.db, [(who.id, who.instance, queue.now)])
     reborn = queue.worker(instance="a new life")
     row = workers.by_id(queue.db, reborn.id)
     assert row is not None
@@ -273,12 +273,29 @@ def test_leases_that_ran_out_are_found_whatever_the_worker_says(queue: Queue) ->
     second = queue.claimed(queue.worker("cpu-1"))
     assert claims.expired(queue.db, now=queue.now) == []
     queue.wait(30)
-    workers.beats(queue.db, [(first.worker_id, queue.now), (second.worker_id, queue.now)])
+    workers.beats(queue.db, [(lease.worker_id, lease.instance, queue.now) for lease in (first, second)])
     assert [lease.job for lease in claims.expired(queue.db, now=queue.now)] == [first.job]
     assert [lease.job for lease in claims.running(queue.db)] == [first.job, second.job]
     assert [lease.job for lease in claims.of_instance(queue.db, second.instance)] == [second.job]
-    assert claims.extend_all(queue.db, now=queue.now, lease_us=LEASE) == 2
-    assert claims.expired(queue.db, now=queue.now) == []
+
+
+@pytest.mark.parametrize("jump_s", [7200, -7200, 61])
+def test_after_a_jump_live_leases_begin_anew_and_dead_ones_stay_dead(queue: Queue, jump_s: int) -> None:
+    dead = queue.claimed(queue.worker("cpu-0"))
+    queue.wait(30)
+    live = queue.claimed(queue.worker("cpu-1"))
+    queue.wait(30)
+    before, now = queue.now, queue.now + jump_s * SECOND
+    assert claims.begin_anew(queue.db, now=now, before=before, lease_us=LEASE) == 2
+    assert [lease.job for lease in claims.expired(queue.db, now=now)] == [dead.job]
+    assert queue.row(live.job)["lease_expires_at"] == now + LEASE
+
+
+def test_a_grace_never_shortens_a_lease(queue: Queue) -> None:
+    lease = queue.claimed()
+    for grace, until in ((10, 60), (90, 90)):
+        claims.grant(queue.db, now=queue.now, grace_us=grace * SECOND)
+        assert queue.row(lease.job)["lease_expires_at"] == queue.now + until * SECOND
 
 
 # Backoff
@@ -307,10 +324,10 @@ def test_promotion_goes_by_index(queue: Queue) -> None:
     for statement in (
         "SELECT id FROM job INDEXED BY ix_job_backoff WHERE status = 'pending' AND not_before IS NOT NULL"
         " AND not_before <= 5 ORDER BY not_before LIMIT 9",
-        "SELECT id FROM job INDEXED BY ix_job_lease WHERE status = 'in_progress' AND lease_expires_at <= 5",
+        claims.EXPIRED_SQL,
         "SELECT id FROM job INDEXED BY ix_job_instance WHERE status = 'in_progress' AND instance = 'x'",
     ):
-        [row] = queue.db.execute(text(f"EXPLAIN QUERY PLAN {statement}"))
+        [row] = queue.db.execute(text(f"EXPLAIN QUERY PLAN {statement}"), {"now": 5, "limit": 9})
         assert "SEARCH" in row[3]
 
 

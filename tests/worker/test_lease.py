@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
+from tqstudio.engine.clock import since_boot
 from tqstudio.engine.worker.lease import Lease, StopWork
 from tqstudio.engine.worker.outcome import Lost, Stopped
 
@@ -22,7 +25,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def lease(clock: Clock) -> Lease:
-    return Lease(7, 1, 60, clock)
+    return Lease(7, 1, 60, clock=clock)
 
 
 def test_a_silent_supervisor_ends_it(lease: Lease, clock: Clock) -> None:
@@ -41,6 +44,18 @@ def test_an_answer_counts_from_when_it_was_asked_for(lease: Lease, clock: Clock)
     assert lease.ended is None
     clock.now = 170
     assert isinstance(lease.ended, Lost)
+
+
+def test_it_counts_from_when_the_claim_was_sent(clock: Clock) -> None:
+    """The answer may have lain in the socket while this process was stopped."""
+    assert isinstance(Lease(7, 1, 60, asked_at=40, clock=clock).ended, Lost)
+    assert Lease(7, 1, 60, asked_at=41, clock=clock).ended is None
+
+
+@pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="the system cannot tell how long it slept")
+def test_a_suspend_counts() -> None:
+    before = time.clock_gettime(time.CLOCK_BOOTTIME)
+    assert before <= since_boot() <= time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 @pytest.mark.parametrize("word", ["pause", "cancel", "restart"])

@@ -23,7 +23,7 @@ class Setup:
         self.line = RecordingLine(
             {"heartbeat": [{"controls": {}, "lost": [], "enabled": True}], "progress": [{"control": "none"}]}
         )
-        self.lease = Lease(7, 2, 60, lambda: self.now)
+        self.lease = Lease(7, 2, 60, clock=lambda: self.now)
         self.report = Report()
         self.pulse = Pulse(self.line, "instance-1", 10, lambda: (12.5, 1000), self.refuse)
 
@@ -84,18 +84,30 @@ def test_what_was_not_heard_is_told_again(setup: Setup) -> None:
     assert [body.get("content_id") for _, body in setup.line.sent] == ["abc", "abc", None]
 
 
-def test_only_answers_renew_the_lease(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tqstudio.engine.worker.pulse.time.monotonic", lambda: setup.now)
+def test_only_answered_beats_renew_the_lease(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tqstudio.engine.worker.pulse.since_boot", lambda: setup.now)
     setup.pulse.take_up(setup.lease, setup.report)
+    setup.now = 30
+    setup.pulse.beat()
     setup.now = 50
     setup.pulse.post()
-    setup.now = 100
-    setup.line.answers = {"heartbeat": [AWAY], "progress": [AWAY]}
-    setup.pulse.post()
+    setup.line.answers["heartbeat"] = [AWAY]
     setup.pulse.beat()
+    setup.now = 89
     assert setup.lease.ended is None
-    setup.now = 110
+    setup.now = 90
     assert isinstance(setup.lease.ended, Lost)
+
+
+def test_an_outage_is_logged_once_and_warned_of_once(
+    setup: Setup, capsys: pytest.CaptureFixture[str]
+) -> None:
+    setup.line.answers["heartbeat"] = [AWAY] * 9 + [{"controls": {}, "lost": [], "enabled": True}]
+    for _ in range(12):
+        setup.pulse.beat()
+    said = capsys.readouterr().out
+    assert said.count("does not take reports") == said.count("still takes no reports") == 1
+    assert said.count("answers again") == 1
 
 
 def test_a_token_that_is_no_longer_good(setup: Setup) -> None:
@@ -120,5 +132,7 @@ def test_the_thread_posts_at_once_what_is_nudged(setup: Setup) -> None:
         setup.pulse.take_up(setup.lease, setup.report)
         with setup.line.changed:
             assert setup.line.changed.wait_for(lambda: "progress" in setup.line.verbs(), 5)
+        # The lease has run since the claim was sent.
+        assert setup.line.verbs()[:2] == ["heartbeat", "heartbeat"]
     finally:
         setup.pulse.stop()

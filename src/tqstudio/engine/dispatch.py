@@ -115,9 +115,12 @@ class Dispatch:
                 if claimed is not None:
                     lease, job, published = claimed
                     if not lease.repeated or lease.job not in self._board.jobs:
-                        token = Token(lease.job, lease.epoch, lease.instance)
-                        self._board.begin(token, who.name, now_us())
+                        self._board.begin(lease.token, who.name, now_us(), lease.lease_expires_at)
                         self._board.control(lease.job, lease.control)
+                    else:
+                        # It counts from this claim: the worker has not seen the answer of the first.
+                        self._board.leases.hear(request.instance, [lease.token], now_us())
+                        await self.flush_beats()
                     if published is not None:
                         job["kept"] = await asyncio.to_thread(_whole, job["kept"], published)
                     return job
@@ -202,17 +205,10 @@ class Dispatch:
         """A sign of life; renews the leases it names and tells what was asked of their jobs."""
         now = now_us()
         named = [Token(beat.job, beat.epoch, request.instance) for beat in request.jobs]
-        held = {
-            live.token.job: live
-            for live in self._board.jobs.values()
-            if live.token.instance == request.instance
-        }
-        ours = [token for token in named if token.job in held and held[token.job].token == token]
-        self._board.beat(
-            Beat(who.worker, now, request.instance, request.cpu_percent, request.memory_bytes), ours
-        )
+        self._board.beat(Beat(who.worker, now, request.instance, request.cpu_percent, request.memory_bytes))
+        ours = self._board.leases.hear(request.instance, named, now)
         return {
-            "controls": {str(token.job): held[token.job].control.value for token in ours},
+            "controls": {str(token.job): self._board.jobs[token.job].control.value for token in ours},
             "lost": [token.job for token in named if token not in ours],
             "enabled": True,
         }
@@ -224,10 +220,10 @@ class Dispatch:
             TqError: LOST_LEASE, NOT_FOUND.
         """
         token = Token(job, request.epoch, request.instance)
-        held = self._board.jobs.get(job)
-        if held is None or held.token != token:
-            held = await self._adopt(who, token)
         now = now_us()
+        held = self._board.jobs.get(job)
+        if held is None or not self._board.leases.is_live(token, now):
+            held = await self._adopt(who, token)
         reported = None
         if request.renditions is not None:
             reported = tuple(
@@ -258,11 +254,9 @@ class Dispatch:
 
     async def _adopt(self, who: Identity, token: Token) -> LiveJob:
         """A report of a job that this supervisor has not seen yet: believed if the lease is live."""
-        await require_lease(self._db, token)
-        facts = await self._db.read(look, token.job)
-        self._board.begin(token, who.name, now_us())
-        if facts is not None:
-            self._board.control(token.job, facts.control)
+        lease = await require_lease(self._db, token)
+        self._board.begin(token, who.name, now_us(), lease.lease_expires_at)
+        self._board.control(token.job, lease.control)
         return self._board.jobs[token.job]
 
     def _facts(self, db: Connection, token: Token, facts: dict[str, object], content: str | None) -> None:
@@ -281,8 +275,8 @@ class Dispatch:
 
     async def flush_beats(self) -> None:
         """One transaction for all beats and lease renewals since the last tick."""
-        renewals = self._board.take_renewals()
-        beats = [(beat.worker, beat.at) for beat in self._board.beats.values()]
+        renewals = self._board.leases.take_renewals()
+        beats = [(beat.worker, beat.instance, beat.at) for beat in self._board.take_beats()]
         now = now_us()
         due = self._board.due(now, everything=True)
         if not renewals and not beats and not due:
@@ -292,12 +286,18 @@ class Dispatch:
             self._board.saved(live.token.job, now)
 
 
-async def require_lease(db: Database, token: Token) -> None:
-    """Raise NOT_FOUND or LOST_LEASE unless the token's lease is live."""
+async def require_lease(db: Database, token: Token) -> Lease:
+    """The live lease of a token.
+
+    Raises:
+        TqError: NOT_FOUND or LOST_LEASE.
+    """
     if await db.read(look, token.job) is None:
         raise TqError(ErrorCode.NOT_FOUND, f"there is no job {token.job}")
-    if await db.read(lambda c: claims.live(c, token, now=now_us())) is None:
+    lease = await db.read(claims.live, token, now=now_us())
+    if lease is None:
         raise TqError(ErrorCode.LOST_LEASE, f"job {token.job} belongs to another worker now")
+    return lease
 
 
 def _is_significant(before: LiveJob, now: LiveJob) -> bool:
@@ -321,7 +321,7 @@ def save_report(db: Connection, live: LiveJob, steps: dict[str, float], now: int
         argv=live.argv,
         resumed_from=live.resumed_from,
         encoder=live.encoder,
-        at=live.at,
+        at=live.moved_at,
         now=now,
     )
 
@@ -333,12 +333,13 @@ def _save_all(db: Connection, due: list[LiveJob], now: int) -> None:
 
 def _flush(
     db: Connection,
-    renewals: list[Token],
-    beats: list[tuple[int, int]],
+    renewals: list[tuple[Token, int]],
+    beats: list[tuple[int, str, int]],
     due: list[LiveJob],
     now: int,
     lease_us: int,
 ) -> None:
-    claims.extend(db, renewals, now=now, lease_us=lease_us)
+    for token, heard_at in renewals:
+        claims.extend(db, [token], now=heard_at, lease_us=lease_us)
     workers.beats(db, beats)
     _save_all(db, due, now)

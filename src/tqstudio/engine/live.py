@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from tqstudio.engine.estimates import Foretold
+from tqstudio.engine.leases import Leases
 from tqstudio.engine.store.claims import Token
 from tqstudio.engine.store.progress import RenditionRow
 from tqstudio.lifecycle import Control
@@ -34,6 +35,9 @@ class LiveJob:
     resumed_from: int | None = None
     encoder: str | None = None
     at: int = 0
+    """When it was reported."""
+    moved_at: int = 0
+    """When the work last moved: reports alone show only that the worker lives."""
     saved_at: int = 0
     unsaved: bool = False
     control: Control = Control.NONE
@@ -55,22 +59,25 @@ class Beat:
 class LiveBoard:
     """Running jobs and beating workers, by id."""
 
-    def __init__(self) -> None:
+    def __init__(self, leases: Leases) -> None:
         self.jobs: dict[int, LiveJob] = {}
         self.beats: dict[int, Beat] = {}
+        self.leases = leases
         self._touched_jobs: set[int] = set()
-        self._renewals: dict[int, Token] = {}
+        self._fresh_beats: dict[int, Beat] = {}
 
-    def begin(self, token: Token, worker: str, now: int) -> None:
-        """A job was claimed."""
-        self.jobs[token.job] = LiveJob(token, worker, at=now, saved_at=now)
+    def begin(self, token: Token, worker: str, now: int, until: int) -> None:
+        """A job was claimed; its lease ends at `until` unless it is renewed."""
+        self.jobs[token.job] = LiveJob(token, worker, at=now, moved_at=now, saved_at=now)
+        self.leases.begin(token, now, until)
         self._touched_jobs.add(token.job)
 
     def report(self, token: Token, report: LiveJob, *, significant: bool) -> LiveJob:
         """Take a worker's report; progress never goes back, and what it leaves out stays."""
         before = self.jobs.get(token.job)
         if before is None or before.token != token:
-            before = LiveJob(token, report.worker)
+            before = LiveJob(token, report.worker, moved_at=report.at)
+        moved = report.progress > before.progress or report.step != before.step
         merged = replace(
             report,
             progress=max(before.progress, report.progress),
@@ -78,6 +85,7 @@ class LiveBoard:
             argv=report.argv or before.argv,
             resumed_from=before.resumed_from if report.resumed_from is None else report.resumed_from,
             encoder=report.encoder or before.encoder,
+            moved_at=report.at if moved else before.moved_at,
             saved_at=before.saved_at,
             unsaved=before.unsaved or significant,
             control=before.control,
@@ -101,7 +109,7 @@ class LiveBoard:
 
     def end(self, job: int) -> LiveJob | None:
         """The job is no longer running."""
-        self._renewals.pop(job, None)
+        self.leases.end(job)
         self._touched_jobs.discard(job)
         return self.jobs.pop(job, None)
 
@@ -118,22 +126,16 @@ class LiveBoard:
             or (everything and live.at > live.saved_at)
         ]
 
-    def beat(self, beat: Beat, tokens: list[Token]) -> None:
-        """A worker lives, and names the leases it holds."""
-        self.beats[beat.worker] = beat
-        for token in tokens:
-            self._renewals[token.job] = token
+    def beat(self, beat: Beat) -> None:
+        """A worker lives."""
+        self.beats[beat.worker] = self._fresh_beats[beat.worker] = beat
 
-    def take_renewals(self) -> list[Token]:
-        """The leases named since the last call."""
-        renewals, self._renewals = list(self._renewals.values()), {}
-        return renewals
+    def take_beats(self) -> list[Beat]:
+        """The newest beat of every worker that was heard since the last call."""
+        beats, self._fresh_beats = list(self._fresh_beats.values()), {}
+        return beats
 
     def take_touched(self) -> list[LiveJob]:
         """Jobs that moved since the last call."""
         touched, self._touched_jobs = self._touched_jobs, set()
         return [self.jobs[job] for job in touched if job in self.jobs]
-
-    def silence(self, worker: int) -> None:
-        """The worker's process has ended."""
-        self.beats.pop(worker, None)

@@ -16,6 +16,7 @@ from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from tqstudio.config import Settings
 from tqstudio.engine import children
 from tqstudio.engine.dispatch import Dispatch
+from tqstudio.engine.pool import WorkerPool
 from tqstudio.engine.publishing.publisher import Publisher
 from tqstudio.engine.recovery import Recovery
 from tqstudio.engine.retention import Retention
@@ -44,9 +45,10 @@ class Maintenance:
         recovery: Recovery,
         retention: Retention,
         publisher: Publisher,
+        pool: WorkerPool,
     ) -> None:
         self._settings, self._db, self._dispatch, self._recovery = settings, db, dispatch, recovery
-        self._retention, self._publisher = retention, publisher
+        self._retention, self._publisher, self._pool = retention, publisher, pool
         self._scheduler: AsyncIOScheduler | None = None
         self._disk_tries: dict[bytes, tuple[int, float]] = {}
         self._log = structlog.get_logger()
@@ -89,11 +91,14 @@ class Maintenance:
         self._scheduler.add_job(run, "interval", seconds=seconds, jitter=jitter_s, **first)
 
     async def flush_beats(self) -> None:
-        await self._dispatch.flush_beats()
-        await self._db.write(lambda db: supervisors.beat(db, now=now_us()))
+        """All beats of the workers and the supervisor's own: begun together they share a commit."""
+        await asyncio.gather(
+            self._dispatch.flush_beats(), self._db.write(lambda db: supervisors.beat(db, now=now_us()))
+        )
 
     async def save_and_promote(self) -> None:
-        """Store fresh progress, and make jobs claimable whose backoff has passed."""
+        """Keep the time, store fresh progress, and make jobs claimable whose backoff has passed."""
+        await self._recovery.keep_time()
         await self._dispatch.save_progress()
         now = now_us()
         if await self._db.read(jobs.is_any_due, now=now):
@@ -101,9 +106,13 @@ class Maintenance:
             self._dispatch.wake()
 
     async def recover(self) -> None:
+        """Take back what nobody works on any more, and replace workers that say nothing."""
         children.reap_orphans()
+        await self._dispatch.flush_beats()
         if recovered := await self._recovery.scan():
             self._log.warning("took back jobs whose lease ran out", jobs=recovered)
+        for name in await self._recovery.silent_workers():
+            self._pool.end_silent(name)
 
     async def reopen_disk_gate(self) -> None:
         """Open the disk gate once its volume has the reserve again.

@@ -168,6 +168,12 @@ class WorkerPool:
         # Its ffmpeg gets the parent-death signal at this moment and is a zombie a moment later.
         asyncio.get_running_loop().call_later(REAP_AFTER_S, children.reap_orphans)
 
+    def end_silent(self, name: str) -> None:
+        """End a process that says nothing any more, if it is one of ours: another takes its place."""
+        if (running := self._running.get(name)) is not None:
+            self._log.warning("worker is silent", worker=name, pid=running.child.pid)
+            running.child.signal(signal.SIGKILL)
+
     def terminate(self) -> None:
         """Ask every worker to stop at the segment; it releases its job first."""
         self._stopping.set()

@@ -1,55 +1,212 @@
-"""Takes jobs back from workers that died, fell silent, or ended with their supervisor."""
+"""Takes jobs back from workers that died, fell silent, dropped them, or ended with their supervisor."""
 
 from __future__ import annotations
 
+import asyncio
+
+import structlog
+
+from tqstudio.config import Settings
+from tqstudio.engine.clock import WALL, Drift, SteadyClock
 from tqstudio.engine.endings import Endings
+from tqstudio.engine.live import LiveBoard
 from tqstudio.engine.results import Results
-from tqstudio.engine.scheduling import now_us
-from tqstudio.engine.store import claims, outcomes, workers
+from tqstudio.engine.scheduling import MICROSECOND
+from tqstudio.engine.store import claims, events, jobs, outcomes, workers
 from tqstudio.engine.store.claims import Lease
+from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.database import Database
 from tqstudio.engine.workspace import Workspace
 from tqstudio.lifecycle import Control
 
+_LEAST_PATIENCE_S = 1.5
+
 
 class Recovery:
-    """Ends the leases of workers that cannot do it themselves. What they finished stays on disk."""
+    """Ends the leases of workers that cannot do it themselves. What they finished stays on disk.
 
-    def __init__(self, db: Database, endings: Endings, results: Results, workspace: Workspace) -> None:
-        self._db, self._endings, self._results, self._workspace = db, endings, results, workspace
+    Args:
+        clock: the one that all leases are measured by.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        db: Database,
+        board: LiveBoard,
+        endings: Endings,
+        results: Results,
+        workspace: Workspace,
+        clock: SteadyClock = WALL,
+    ) -> None:
+        self._settings, self._db, self._board = settings, db, board
+        self._endings, self._results, self._workspace = endings, results, workspace
+        self._clock = clock
+        self._under_way: set[asyncio.Task[None]] = set()
+        self._log = structlog.get_logger()
+
+    async def begin(self) -> None:
+        """Settle what an earlier supervisor left; the lock proves that it is gone.
+
+        Its own workers died with it: their jobs go again at once, and nothing is counted. Remote workers may
+        live on: they have `grace_s` to be heard.
+        """
+        # A longer silence than this is the supervisor's own; beats and patience together fit into a lease.
+        self._clock.watch(int(max(_LEAST_PATIENCE_S, self._settings.lease_s / 4) * MICROSECOND))
+        await self._db.write(self._grant_grace)
+        now = self._clock.now_us()
+        leases = await self._db.read(claims.running)
+        remote = {row.id: row for row in await self._db.read(workers.listing) if row.type == "remote"}
+        for lease in leases:
+            if lease.worker_id in remote:
+                name = remote[lease.worker_id].name
+                self._board.begin(lease.token, name, now, lease.lease_expires_at)
+        why = "the supervisor ended while it was running"
+        await asyncio.gather(*(self.requeue(lease, why) for lease in leases if lease.worker_id not in remote))
+
+    def _grant_grace(self, db: Connection) -> None:
+        now = self._clock.now_us()
+        workers.forget_processes(db, now=now)
+        claims.grant(db, now=now, grace_us=int(self._settings.grace_s * MICROSECOND))
 
     async def lost(self, instance: str, worker: str, why: str, told_to_end: bool) -> None:
-        """Take back every job that this life of a worker held.
+        """Take back every job that this life of a worker held: its process has ended.
 
         A worker that was told to end, and had been handed a job at that moment, is no crash.
         """
         for lease in await self._db.read(claims.of_instance, instance):
-            if told_to_end:
-                await self.requeue(lease, "the supervisor ended")
+            task = asyncio.create_task(self._end_lost(lease, worker, None if told_to_end else why))
+            if self._results.is_publishing(lease.token):
+                # It waits for the publish; the worker's successor need not.
+                self._under_way.add(task)
+                task.add_done_callback(self._under_way.discard)
             else:
-                await self.take_back(lease, worker, why)
+                await task
 
-    async def requeue(self, lease: Lease, why: str) -> None:
-        """Take back a job whose worker ended with its supervisor: nobody's fault, so nothing is counted."""
+    async def _end_lost(self, lease: Lease, worker: str, crash: str | None) -> None:
+        if crash is None:
+            await self.requeue(lease, "the supervisor ended")
+        else:
+            await self.take_back(lease, worker, crash)
+
+    async def settled(self) -> None:
+        """Wait for what `lost` left to be done behind a publish."""
+        await asyncio.gather(*self._under_way, return_exceptions=True)
+
+    async def requeue(self, lease: Lease, why: str, event: str = "requeued:supervisor") -> None:
+        """Take back a job that is not run any more through nobody's fault: nothing is counted."""
         await self._results.publish_ended(lease.token)
         if lease.control is Control.RESTART:
             await self._workspace.forget(lease.job)
-        await self._endings.end(lease.token, lambda db: outcomes.requeue(db, lease, now=now_us(), why=why))
-
-    async def take_back(self, lease: Lease, worker: str, why: str, event: str | None = None) -> None:
-        """Take back a job from a worker that is lost; that is counted as a crash."""
-        # The worker may have done its part; the supervisor finishes the publish without it.
-        await self._results.publish_ended(lease.token)
         await self._endings.end(
             lease.token,
-            lambda db: outcomes.lose(db, lease, now=now_us(), worker=worker, why=why, event=event),
+            lambda db: outcomes.requeue(db, lease, now=self._clock.now_us(), why=why, event=event),
         )
 
+    async def take_back(
+        self, lease: Lease, worker: str, why: str, event: str | None = None, *, only_expired: bool = False
+    ) -> bool:
+        """Take back a job from a worker that is lost; that is counted as a crash.
+
+        Args:
+            only_expired: not when a heartbeat has renewed the lease meanwhile.
+        """
+        # The worker may have done its part; the supervisor finishes the publish without it.
+        await self._results.publish_ended(lease.token)
+        ended = await self._endings.end(
+            lease.token,
+            lambda db: outcomes.lose(
+                db,
+                lease,
+                now=self._clock.now_us(),
+                worker=worker,
+                why=why,
+                event=event,
+                only_expired=only_expired,
+            ),
+        )
+        return ended is not None
+
     async def scan(self) -> int:
-        """Take back the jobs whose lease has run out; looks at nothing but the lease."""
-        overdue = await self._db.read(lambda db: claims.expired(db, now=now_us()))
+        """Take back the jobs whose lease ran out, and those that their worker dropped; answers how many.
+
+        Looks at leases alone, never at workers. All beats must have been flushed before.
+        """
+        overdue = await self._db.read(lambda db: claims.expired(db, now=self._clock.now_us()))
+        names = {row.id: row.name for row in await self._db.read(workers.listing)} if overdue else {}
+        taken = 0
         for lease in overdue:
-            row = await self._db.read(workers.by_id, lease.worker_id)
-            name = row.name if row else "?"
-            await self.take_back(lease, name, "the lease ran out", event="requeued:stale")
-        return len(overdue)
+            if not self._results.is_publishing(lease.token):
+                taken += await self.take_back(
+                    lease,
+                    names.get(lease.worker_id, "?"),
+                    "the lease ran out",
+                    "requeued:stale",
+                    only_expired=True,
+                )
+        return taken + await self._take_abandoned()
+
+    async def _take_abandoned(self) -> int:
+        """Jobs that a living worker no longer names. It says so by its beats; nothing waits for the lease."""
+        dropped = self._board.leases.abandoned(self._clock.now_us())
+        for abandoned in dropped:
+            token = abandoned.token
+            live = self._board.jobs.get(token.job)
+            lease = await self._db.read(claims.live, token, now=self._clock.now_us())
+            if lease is None or self._results.is_publishing(token):
+                continue
+            if abandoned.excused:
+                why = "its worker could not reach the supervisor for a while"
+                await self.requeue(lease, why, "requeued:abandoned")
+            else:
+                name = live.worker if live else "?"
+                await self.take_back(lease, name, "its worker dropped the job", "requeued:abandoned")
+        return len(dropped)
+
+    async def silent_workers(self) -> list[str]:
+        """Take note of workers that have not been heard for `offline_s`; the names of those that are new.
+
+        All beats must have been flushed before: a beat that comes in between wins.
+        """
+        now = self._clock.now_us()
+        before = now - int(self._settings.offline_s * MICROSECOND)
+        silent = await self._db.write(lambda db: workers.find_silent(db, before=before, now=now))
+        beats = self._board.beats
+        return [name for worker, name in silent if worker not in beats or beats[worker].at <= before]
+
+    async def keep_time(self) -> None:
+        """Catch up with the wall clock when it was set, or nobody looked at it for a while.
+
+        Nobody could be heard in that time, or the expiries are meaningless by the clock as it is now: every
+        lease that was live gets a whole term, once.
+        """
+        drift = self._clock.drift()
+        if not drift.noticeable:
+            return
+        before = self._clock.now_us()
+        now = before + drift.total_us
+        if drift.total_us < 0:
+            # In this order no lease looks expired in between; forward it is the other way round.
+            self._clock.catch_up(drift)
+        self._board.leases.begin_anew(now, before)
+        await self._db.write(self._begin_anew, drift, before=before, now=now)
+        if drift.total_us > 0:
+            self._clock.catch_up(drift)
+
+    def _begin_anew(self, db: Connection, drift: Drift, *, before: int, now: int) -> None:
+        lease_us = int(self._settings.lease_s * MICROSECOND)
+        running = claims.begin_anew(db, now=now, before=before, lease_us=lease_us)
+        jobs.shift_backoff(db, drift.set_us)
+        workers.hear_all(db, now=now)
+        detail = f"{_why(drift)}; leases of running jobs: {running}"
+        events.append(db, "leases_extended", now=now, actor="supervisor", detail=detail)
+        self._log.warning("leases extended", why=_why(drift), running=running)
+
+
+def _why(drift: Drift) -> str:
+    seconds = drift.set_us / MICROSECOND
+    was_set = f"the clock was set {'forward' if seconds > 0 else 'back'} by {abs(seconds):.1f} s"
+    if not drift.missed_us:
+        return was_set
+    stopped = f"the supervisor or the machine was stopped for {drift.missed_us / MICROSECOND:.1f} s"
+    return f"{stopped}, and {was_set}" if abs(drift.set_us) > MICROSECOND else stopped

@@ -134,6 +134,10 @@ class Results:
         await require_lease(self._db, token)
         raise TqError(ErrorCode.LOST_LEASE, f"job {token.job} belongs to another worker now")
 
+    def is_publishing(self, token: Token) -> bool:
+        """Whether the result of this lease is being published."""
+        return token in self._publishing
+
     async def publish_ended(self, token: Token) -> None:
         """Wait until no publish of this lease is under way."""
         if (task := self._publishing.get(token)) is not None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tqstudio.engine import clock
 from tqstudio.errors import ErrorClass, ErrorCode, class_of
 from tqstudio.lifecycle import Trigger
 
@@ -17,8 +17,8 @@ RESOURCE_WAIT_S = 15.0
 
 
 def now_us() -> int:
-    """The wall clock, in microseconds since 1970 in UTC."""
-    return time.time_ns() // 1000
+    """The time, in microseconds since 1970 in UTC; it goes on evenly, see `clock.SteadyClock`."""
+    return clock.WALL.now_us()
 
 
 @dataclass(frozen=True, slots=True)

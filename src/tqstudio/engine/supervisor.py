@@ -33,6 +33,7 @@ from tqstudio.engine.dispatch import Dispatch
 from tqstudio.engine.endings import Endings
 from tqstudio.engine.forecasts import Forecasts
 from tqstudio.engine.intake import Intake
+from tqstudio.engine.leases import Leases
 from tqstudio.engine.live import LiveBoard
 from tqstudio.engine.maintenance import Maintenance
 from tqstudio.engine.media import ffmpeg, hardware
@@ -43,8 +44,8 @@ from tqstudio.engine.publishing.publisher import Publisher
 from tqstudio.engine.recovery import Recovery
 from tqstudio.engine.results import Results
 from tqstudio.engine.retention import Retention
-from tqstudio.engine.scheduling import now_us
-from tqstudio.engine.store import claims, database, folders, gates, supervisors, videos, workers
+from tqstudio.engine.scheduling import MICROSECOND, now_us
+from tqstudio.engine.store import database, folders, gates, supervisors, videos
 from tqstudio.engine.store.database import Database
 from tqstudio.engine.store.events import EventRow
 from tqstudio.engine.store.folders import FolderRow
@@ -118,7 +119,9 @@ class _Supervisor:
         self._home, self._settings, self._db = home, settings, db
         self._log = structlog.get_logger()
         uuid = db.write_now(supervisors.take_over, pid=os.getpid(), version=__version__, now=now_us())
-        board = LiveBoard()
+        board = LiveBoard(
+            Leases(int(settings.lease_s * MICROSECOND), int(settings.heartbeat_s * MICROSECOND))
+        )
         broadcast = Broadcast(event_view)
         workspace = Workspace(db, uuid)
         forecasts = Forecasts(db, board)
@@ -127,7 +130,7 @@ class _Supervisor:
         retention = Retention(settings, db, workspace)
         endings = Endings(db, board, workspace, self._publisher)
         results = Results(settings, db, workspace, endings, self._publisher, forecasts)
-        self._recovery = Recovery(db, endings, results, workspace)
+        self._recovery = Recovery(settings, db, board, endings, results, workspace)
         identities = Identities()
         self._ending: Ending | None = None
         self._ending_changed = asyncio.Event()
@@ -155,7 +158,9 @@ class _Supervisor:
             request_stop=lambda drain: self.end(Ending.WHEN_IDLE if drain else Ending.NOW),
         )
         self._prober = Prober(home, settings, db, self._on_looked)
-        self._maintenance = Maintenance(settings, db, dispatch, self._recovery, retention, self._publisher)
+        self._maintenance = Maintenance(
+            settings, db, dispatch, self._recovery, retention, self._publisher, self.studio.pool
+        )
 
     # Life
 
@@ -166,7 +171,10 @@ class _Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal)
         _become_subreaper()
-        await self._take_back_what_was_running()
+        await self._recovery.begin()
+        # Whether the disk is still full is for the first job to find out.
+        await self._db.write(lambda db: gates.reopen(db, GateKind.DISK, now=now_us(), actor="supervisor"))
+        await self._publisher.undo_leftovers()
         await self.studio.forecasts.load()
         listener = lock.bind(self._home.socket)
         server = Server(listener, make_app(self.studio))
@@ -216,6 +224,7 @@ class _Supervisor:
         await self.studio.intake.stop()
         await self._prober.stop()
         await self.studio.pool.stop()
+        await self._recovery.settled()
         self._maintenance.stop()
         await self.studio.dispatch.save_progress(everything=True)
         snapshots.cancel()
@@ -244,15 +253,6 @@ class _Supervisor:
             self._ending_changed.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._ending_changed.wait(), 0.2)
-
-    async def _take_back_what_was_running(self) -> None:
-        """Jobs of workers that died with an earlier supervisor; the lock proves that it is gone."""
-        await self._db.write(workers.forget_processes)
-        # Whether the disk is still full is for the first job to find out.
-        await self._db.write(lambda db: gates.reopen(db, GateKind.DISK, now=now_us(), actor="supervisor"))
-        for lease in await self._db.read(claims.running):
-            await self._recovery.requeue(lease, "the supervisor ended while it was running")
-        await self._publisher.undo_leftovers()
 
     def _remove_socket(self, listener: socket.socket) -> None:
         listener.close()

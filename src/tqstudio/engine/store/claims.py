@@ -211,18 +211,34 @@ def extend(db: Connection, tokens: Iterable[Token], *, now: int, lease_us: int) 
     return renewed
 
 
-_SET_LEASE = text("UPDATE job SET lease_expires_at = :expires WHERE status = 'in_progress'")
+_BEGIN_ANEW = text(
+    "UPDATE job SET lease_expires_at = CASE WHEN lease_expires_at > :before THEN :expires ELSE :now END"
+    " WHERE status = 'in_progress'"
+)
 
 
-def extend_all(db: Connection, *, now: int, lease_us: int) -> int:
-    """Give every running job a whole lease from now: after a clock jump or a suspend, once."""
-    return db.execute(_SET_LEASE, {"expires": now + lease_us}).rowcount
+def begin_anew(db: Connection, *, now: int, before: int, lease_us: int) -> int:
+    """Give a whole lease from `now` to every job whose lease was live at `before`; returns how many run.
+
+    For when the clock went on from `before` to `now` (or back) and nobody could be heard in between. A lease
+    that had run out before that stays so.
+    """
+    return db.execute(_BEGIN_ANEW, {"now": now, "before": before, "expires": now + lease_us}).rowcount
 
 
-_EXPIRED = text(
+def grant(db: Connection, *, now: int, grace_us: int) -> None:
+    """Let no running lease end before `grace_us` from now: its worker may not have found us yet."""
+    db.execute(
+        text("UPDATE job SET lease_expires_at = max(lease_expires_at, :until) WHERE status = 'in_progress'"),
+        {"until": now + grace_us},
+    )
+
+
+EXPIRED_SQL = (
     f"SELECT {_LEASE_COLUMNS} FROM job INDEXED BY ix_job_lease"
     " WHERE status = 'in_progress' AND lease_expires_at <= :now LIMIT :limit"
 )
+_EXPIRED = text(EXPIRED_SQL)
 
 
 def expired(db: Connection, *, now: int, limit: int = 100) -> list[Lease]:

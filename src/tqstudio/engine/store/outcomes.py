@@ -143,20 +143,39 @@ def _wish(
     return answer
 
 
-def lose(
-    db: Connection, lease: Lease, *, now: int, worker: str, why: str, event: str | None = None
-) -> JobStatus | None:
-    """Take a job back from a worker that died or fell silent. None: it was ended meanwhile."""
+def _still(db: Connection, lease: Lease) -> Lease | None:
+    """The lease as it stands now, for it was read in an earlier transaction; None when it has ended."""
     current = look(db, lease.job)
     if (
         current is None
         or current.status is not JobStatus.IN_PROGRESS
         or current.epoch != lease.epoch
         or current.instance != lease.instance
+        or current.lease_expires_at is None
     ):
         return None
-    # The lease was read in an earlier transaction; a person may have asked for something since.
-    lease = replace(lease, control=current.control)
+    return replace(lease, control=current.control, lease_expires_at=current.lease_expires_at)
+
+
+def lose(
+    db: Connection,
+    lease: Lease,
+    *,
+    now: int,
+    worker: str,
+    why: str,
+    event: str | None = None,
+    only_expired: bool = False,
+) -> JobStatus | None:
+    """Take a job back from a worker that died or fell silent. None: it was ended meanwhile.
+
+    Args:
+        only_expired: leave it alone when a heartbeat has renewed it.
+    """
+    current = _still(db, lease)
+    if current is None or (only_expired and current.lease_expires_at > now):
+        return None
+    lease = current
     wished = _wish(db, lease, now=now, actor="supervisor", detail=why)
     if wished is not None:
         return wished
@@ -194,8 +213,14 @@ def lose(
     return answer
 
 
-def requeue(db: Connection, lease: Lease, *, now: int, why: str) -> JobStatus:
-    """Take a job back from a worker that died with its supervisor; nobody's fault, so nothing is counted."""
+def requeue(
+    db: Connection, lease: Lease, *, now: int, why: str, event: str = "requeued:supervisor"
+) -> JobStatus | None:
+    """Take a job back through nobody's fault: nothing is counted. None: it was ended meanwhile."""
+    current = _still(db, lease)
+    if current is None:
+        return None
+    lease = current
     wished = _wish(db, lease, now=now, actor="supervisor", detail=why)
     if wished is not None:
         return wished
@@ -206,7 +231,7 @@ def requeue(db: Connection, lease: Lease, *, now: int, why: str) -> JobStatus:
         now=now,
         actor="supervisor",
         detail=why,
-        event="requeued:supervisor",
+        event=event,
         guard=" AND epoch = :epoch",
         values={"epoch": lease.epoch},
     )

@@ -417,11 +417,13 @@ class Worker(SQLModel, table=True):
     metadata_json: str = _text(default="{}")
     registered_at: int | None = _time()
     last_heartbeat_at: int | None = _time()
+    offline_at: int | None = _time()
+    """Since when it is known to be silent; a beat clears it."""
     quarantined_at: int | None = _time()
     """Since when it takes no jobs because it failed too many different ones in a row."""
     quarantine_reason: str = _text(optional=True)
-    failures_in_row: int = _int()
-    last_failed_job: int = Field(default=None, sa_column=Column(Integer, nullable=True))
+    failed_jobs: str = _text(default="[]")
+    """JSON list of the different jobs it failed since it did one."""
 
 
 class Supervisor(SQLModel, table=True):

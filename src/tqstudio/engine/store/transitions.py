@@ -28,19 +28,20 @@ class Facts:
     deleted: bool
     epoch: int
     instance: str | None
+    lease_expires_at: int | None
 
 
 def look(db: Connection, job: int) -> Facts | None:
     row = db.execute(
         text(
-            "SELECT id, video_id, status, control, deleted_at IS NOT NULL, epoch, instance"
+            "SELECT id, video_id, status, control, deleted_at IS NOT NULL, epoch, instance, lease_expires_at"
             " FROM job WHERE id = :job"
         ),
         {"job": job},
     ).first()
     if row is None:
         return None
-    return Facts(row[0], row[1], JobStatus(row[2]), Control(row[3]), bool(row[4]), row[5], row[6])
+    return Facts(row[0], row[1], JobStatus(row[2]), Control(row[3]), bool(row[4]), *row[5:])
 
 
 def move(

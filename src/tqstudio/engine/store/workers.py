@@ -55,7 +55,8 @@ def ensure(db: Connection, name: str, kind: str, *, device: str | None, now: int
         text(
             "INSERT INTO worker (name, kind, device, registered_at) VALUES (:name, :kind, :device, NULL)"
             " ON CONFLICT (name) DO UPDATE SET kind = :kind, device = :device, draining = 0,"
-            " instance = NULL, pid = NULL, registered_at = NULL, last_heartbeat_at = NULL"
+            " instance = NULL, pid = NULL, registered_at = NULL, last_heartbeat_at = NULL,"
+            " offline_at = NULL"
             f" RETURNING {_COLUMNS}"
         ),
         {"name": name, "kind": kind, "device": device, "now": now},
@@ -80,7 +81,8 @@ def register(
         text(
             "UPDATE worker SET instance = :instance, pid = :pid, pid_started = :pid_started,"
             " encoder = :encoder, capabilities = :capabilities, metadata_json = :metadata,"
-            f" registered_at = :now, last_heartbeat_at = :now WHERE id = :worker RETURNING {_COLUMNS}"
+            " registered_at = :now, last_heartbeat_at = NULL, offline_at = NULL"
+            f" WHERE id = :worker RETURNING {_COLUMNS}"
         ),
         {
             "worker": worker,
@@ -100,20 +102,57 @@ def register(
     return registered
 
 
-def beats(db: Connection, seen: Sequence[tuple[int, int]]) -> None:
-    """Store when each worker was last heard of: (worker, µs)."""
-    for worker, at in seen:
+def beats(db: Connection, seen: Sequence[tuple[int, str, int]]) -> None:
+    """Store when each worker was last heard of: (worker, instance, µs). An earlier life is not heard."""
+    for worker, instance, at in seen:
+        who = {"worker": worker, "instance": instance, "at": at}
         db.execute(
-            text("UPDATE worker SET last_heartbeat_at = :at WHERE id = :worker"), {"at": at, "worker": worker}
+            text("UPDATE worker SET last_heartbeat_at = :at WHERE id = :worker AND instance = :instance"), who
         )
+        back = db.execute(
+            text(
+                "UPDATE worker SET offline_at = NULL WHERE id = :worker AND instance = :instance"
+                " AND offline_at < :at RETURNING name"
+            ),
+            who,
+        ).first()
+        if back is not None:
+            events.append(db, "worker_online", now=at, actor=back[0], worker=back[0])
+
+
+def find_silent(db: Connection, *, before: int, now: int) -> list[tuple[int, str]]:
+    """Take note of workers that were not heard since `before`, counted from their registration when they
+    never beat; answers (id, name) of those of which nobody knew yet. A later beat takes it back."""
+    gone = db.execute(
+        text(
+            "UPDATE worker SET offline_at = :now WHERE offline_at IS NULL AND registered_at IS NOT NULL"
+            " AND coalesce(last_heartbeat_at, registered_at) <= :before RETURNING id, name"
+        ),
+        {"before": before, "now": now},
+    )
+    for _, name in gone:
+        events.append(db, "worker_offline", now=now, actor="supervisor", worker=name)
+    return [(worker, name) for worker, name in gone]
+
+
+def hear_all(db: Connection, *, now: int) -> None:
+    """Count every worker that is not offline as heard now: nobody could be heard for a while."""
+    db.execute(
+        text(
+            "UPDATE worker SET last_heartbeat_at = :now"
+            " WHERE registered_at IS NOT NULL AND offline_at IS NULL"
+        ),
+        {"now": now},
+    )
 
 
 def ended(db: Connection, worker: int, *, instance: str | None, now: int, why: str) -> None:
     """The worker's process is gone: no claim of that instance is answered any more."""
     gone = db.execute(
         text(
-            "UPDATE worker SET instance = NULL, pid = NULL, pid_started = NULL, registered_at = NULL"
-            " WHERE id = :worker AND (instance IS :instance OR instance IS NULL) RETURNING name"
+            "UPDATE worker SET instance = NULL, pid = NULL, pid_started = NULL, registered_at = NULL,"
+            " offline_at = NULL WHERE id = :worker AND (instance IS :instance OR instance IS NULL)"
+            " RETURNING name"
         ),
         {"worker": worker, "instance": instance},
     ).first()
@@ -154,9 +193,16 @@ def by_name(db: Connection, name: str) -> WorkerRow | None:
     return None if row is None else _row(row)
 
 
-def forget_processes(db: Connection) -> None:
-    """At the start of a supervisor no worker of an earlier one counts as registered."""
-    db.execute(text("UPDATE worker SET instance = NULL, pid = NULL, registered_at = NULL, draining = 0"))
+def forget_processes(db: Connection, *, now: int) -> None:
+    """At the start of a supervisor no local worker of an earlier one counts as registered; a remote one
+    counts as heard now."""
+    db.execute(
+        text(
+            "UPDATE worker SET instance = NULL, pid = NULL, registered_at = NULL, draining = 0,"
+            " offline_at = NULL WHERE type = 'local'"
+        )
+    )
+    hear_all(db, now=now)
 
 
 def listing(db: Connection) -> list[WorkerRow]:

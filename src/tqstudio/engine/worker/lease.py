@@ -6,9 +6,9 @@ takes no lock: a signal handler runs in the middle of the main thread, which may
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
+from tqstudio.engine.clock import since_boot
 from tqstudio.engine.worker.outcome import Lost, Stopped, StopReason
 from tqstudio.lifecycle import Control
 
@@ -32,25 +32,33 @@ class Lease:
     """One job in this worker's hands.
 
     Args:
-        lease_s: seconds it holds after the last answer of the supervisor. Then another worker may have it, so
-            this one stops by itself, also when nobody can be reached who would say so.
-        clock: seconds, never going back.
+        lease_s: seconds it holds after the claim, and after every heartbeat that was answered. Then another
+            worker may have the job, so this one stops by itself, also when nobody can be reached who would
+            say so.
+        asked_at: when the claim was sent. It may have been answered long before this process could read
+            the answer.
+        clock: seconds, never going back, with those of a suspend.
     """
 
     def __init__(
-        self, job: int, epoch: int, lease_s: float, clock: Callable[[], float] = time.monotonic
+        self,
+        job: int,
+        epoch: int,
+        lease_s: float,
+        asked_at: float | None = None,
+        clock: Callable[[], float] = since_boot,
     ) -> None:
         self.job = job
         self.epoch = epoch
         self.lease_s = lease_s
         self._clock = clock
-        self._until = clock() + lease_s
+        self._until = (clock() if asked_at is None else asked_at) + lease_s
         self._control: StopReason | None = None
         self._shutdown = False
         self._lost: str | None = None
 
     def renew(self, asked_at: float) -> None:
-        """The supervisor confirmed it in answer to a request sent at this time of the clock."""
+        """The supervisor took a heartbeat that was sent at this time of the clock."""
         self._until = max(self._until, asked_at + self.lease_s)
 
     def control(self, word: str) -> None:
@@ -71,7 +79,7 @@ class Lease:
         if self._lost is not None:
             return Lost(self._lost)
         if self._clock() >= self._until:
-            return Lost(f"the supervisor did not answer for {self.lease_s:g} s")
+            return Lost(f"no heartbeat was answered for {self.lease_s:g} s")
         if self._control is not None:
             return Stopped(self._control)
         if self._shutdown:

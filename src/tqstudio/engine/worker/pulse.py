@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -11,7 +10,8 @@ from typing import Protocol, TypeVar
 import structlog
 
 from tqstudio.client import Call
-from tqstudio.engine.worker import calls
+from tqstudio.engine.clock import since_boot
+from tqstudio.engine.worker import calls, retries
 from tqstudio.engine.worker.lease import Lease
 from tqstudio.engine.worker.report import Report
 from tqstudio.errors import ErrorCode, TqError
@@ -43,6 +43,8 @@ class _Assignment:
 class Pulse:
     """Beats every `heartbeat_s`, and posts the progress of the current job twice a second.
 
+    Only beats renew the lease: progress shows that the work moves, not that it is still ours.
+
     Args:
         measure: answers (CPU percent, bytes of memory) for a beat.
         on_refused: called when the token is no longer good.
@@ -67,7 +69,8 @@ class Pulse:
         self._wake = threading.Event()
         self._ended = False
         self._failures = 0
-        self._next_beat = time.monotonic()
+        self._retry_s = 0.0
+        self._next_beat = since_boot()
         self._thread = threading.Thread(target=self._run, name="pulse", daemon=True)
 
     def start(self) -> None:
@@ -83,8 +86,9 @@ class Pulse:
         self._wake.set()
 
     def take_up(self, lease: Lease, report: Report) -> None:
-        """From now on beats renew this lease, and its progress is posted."""
+        """From now on beats renew this lease, the first at once, and its progress is posted."""
         self._current = _Assignment(lease, report)
+        self._next_beat = since_boot()
         self._wake.set()
 
     def conclude(self) -> None:
@@ -99,7 +103,7 @@ class Pulse:
 
     def beat(self) -> None:
         """Send one heartbeat."""
-        current, sent_at = self._current, time.monotonic()
+        current, sent_at = self._current, since_boot()
         self._next_beat = sent_at + self._heartbeat_s
         jobs = [] if current is None else [(current.lease.job, current.lease.epoch)]
         try:
@@ -108,6 +112,7 @@ class Pulse:
             )
         except TqError as error:
             self._not_heard(error)
+            self._next_beat = since_boot() + min(self._retry_s or self._heartbeat_s, self._heartbeat_s)
             return
         self._heard()
         if current is None:
@@ -126,7 +131,7 @@ class Pulse:
             self._post()
 
     def _post(self) -> None:
-        current, sent_at = self._current, time.monotonic()
+        current = self._current
         if current is None or not current.reports:
             return
         lease, request = current.lease, current.report.request()
@@ -140,21 +145,20 @@ class Pulse:
             self._not_heard(error)
             return
         self._heard()
-        lease.renew(sent_at)
         lease.control(answer["control"])
         current.report.delivered(request)
 
     def _run(self) -> None:
         while not self._ended:
             try:
-                if time.monotonic() >= self._next_beat:
+                if since_boot() >= self._next_beat:
                     self.beat()
                 self.post()
             except Exception:  # without its pulse a worker loses every job: it has to go on
                 _log.exception("pulse failed")
-            busy = self._current is not None
-            until_beat = max(0.0, self._next_beat - time.monotonic())
-            self._wake.wait(min(PROGRESS_S, until_beat) if busy else until_beat)
+            until_beat = max(0.0, self._next_beat - since_boot())
+            until_post = max(PROGRESS_S, self._retry_s) if self._current is not None else until_beat
+            self._wake.wait(min(until_post, until_beat))
             self._wake.clear()
 
     def _timeout_s(self, current: _Assignment | None) -> float:
@@ -165,13 +169,14 @@ class Pulse:
     def _heard(self) -> None:
         if self._failures:
             _log.info("the supervisor answers again", failures=self._failures)
-        self._failures = 0
+        self._failures, self._retry_s = 0, 0.0
 
     def _not_heard(self, error: TqError) -> None:
         if error.code is ErrorCode.UNAUTHORIZED:
             self._on_refused()
             return
         self._failures += 1
+        self._retry_s = retries.after(self._retry_s) if self._retry_s else retries.FIRST_S
         if self._failures == 1:
             _log.info("the supervisor does not take reports", code=error.code.value, error=error.message)
         elif self._failures == _WARN_AFTER:

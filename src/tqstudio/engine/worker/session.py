@@ -17,6 +17,7 @@ import structlog
 
 from tqstudio import __version__
 from tqstudio.connection import Client
+from tqstudio.engine.clock import since_boot
 from tqstudio.engine.media.ffmpeg import FFmpeg, locate
 from tqstudio.engine.media.hardware import cpu_capabilities
 from tqstudio.engine.media.layout import CPU_ENCODER
@@ -106,8 +107,8 @@ class Session:
         pulse.start()
         try:
             while not self._stopping and not self._refused:
-                if (job := self._claim(terms)) is not None:
-                    self._work(job, terms, pulse)
+                if (claimed := self._claim(terms)) is not None:
+                    self._work(*claimed, terms, pulse)
         finally:
             pulse.stop()
         _log.info("worker ends", refused=self._refused)
@@ -170,12 +171,15 @@ class Session:
             retry_s = retries.after(retry_s)
         return None
 
-    def _claim(self, terms: RegisterAnswer) -> ClaimedJob | None:
-        """Wait for a job. None: there was none, or the waiting was broken off."""
+    def _claim(self, terms: RegisterAnswer) -> tuple[ClaimedJob, float] | None:
+        """Wait for a job; answers it with the time at which it was asked for.
+
+        None: there was none, or the waiting was broken off.
+        """
         wait_s = terms["long_poll_s"]
         retry_s = retries.FIRST_S
         while not self._stopping and not self._refused:
-            asked_at = time.monotonic()
+            asked_at = since_boot()
             with self._interruptible():
                 try:
                     job = self._line.send(
@@ -183,8 +187,8 @@ class Session:
                     )["job"]
                     self._waiting = False
                     if job is not None:
-                        return job
-                    if time.monotonic() - asked_at < min(_QUICK_ANSWER_S, wait_s / 2):
+                        return job, asked_at
+                    if since_boot() - asked_at < min(_QUICK_ANSWER_S, wait_s / 2):
                         self._pause(_QUICK_PAUSE_S)
                     return None
                 except TqError as error:
@@ -199,8 +203,8 @@ class Session:
 
     # Working
 
-    def _work(self, job: ClaimedJob, terms: RegisterAnswer, pulse: Pulse) -> None:
-        lease = Lease(job["job"], job["epoch"], job["lease_s"])
+    def _work(self, job: ClaimedJob, asked_at: float, terms: RegisterAnswer, pulse: Pulse) -> None:
+        lease = Lease(job["job"], job["epoch"], job["lease_s"], asked_at)
         report = Report(on_step=pulse.nudge)
         began = time.monotonic()
         _log.info("job begins", job=lease.job, epoch=lease.epoch, attempt=job["attempt"])

@@ -21,9 +21,9 @@ def upgrade() -> None:
     op.add_column("worker", sa.Column("quarantined_at", sa.BigInteger(), nullable=True))
     op.add_column("worker", sa.Column("quarantine_reason", sa.Text(), nullable=True))
     op.add_column(
-        "worker", sa.Column("failures_in_row", sa.Integer(), server_default=sa.text("0"), nullable=False)
+        "worker", sa.Column("failed_jobs", sa.Text(), server_default=sa.text("'[]'"), nullable=False)
     )
-    op.add_column("worker", sa.Column("last_failed_job", sa.Integer(), nullable=True))
+    op.add_column("worker", sa.Column("offline_at", sa.BigInteger(), nullable=True))
     op.add_column("job", sa.Column("predicted_s", sa.Float(), nullable=True))
     op.add_column("job", sa.Column("actual_s", sa.Float(), nullable=True))
     op.add_column(

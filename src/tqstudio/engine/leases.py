@@ -1,0 +1,93 @@
+"""The running leases as heartbeats keep them; the database follows with every flush.
+
+Three signals are kept apart: a heartbeat shows that a process lives, the lease says who owns a job, progress
+that the work moves. Only a heartbeat that names a lease renews it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from tqstudio.engine.store.claims import Token
+
+_UNNAMED_BEATS = 2
+"""A single beat may have been on its way when the claim was answered; the next one cannot."""
+
+
+@dataclass(slots=True)
+class _Held:
+    token: Token
+    since: int
+    until: int
+    unnamed: int = 0
+    excused: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Abandoned:
+    """A lease whose worker lives, beats, and does not name it: it has dropped the job."""
+
+    token: Token
+    excused: bool
+    """For a while it could not be heard, so it had to drop it."""
+
+
+class Leases:
+    """Which leases are live, on the event loop alone. Times are µs of the supervisor's clock.
+
+    Args:
+        lease_us: how long a lease holds after a beat that named it.
+        heartbeat_us: between two beats of a worker.
+    """
+
+    def __init__(self, lease_us: int, heartbeat_us: int) -> None:
+        self._lease_us, self._heartbeat_us = lease_us, heartbeat_us
+        self._held: dict[int, _Held] = {}
+        self._renewals: dict[int, tuple[Token, int]] = {}
+
+    def begin(self, token: Token, now: int, until: int) -> None:
+        """A job was claimed; the database says until when."""
+        self._held[token.job] = _Held(token, now, until)
+
+    def end(self, job: int) -> None:
+        self._renewals.pop(job, None)
+        self._held.pop(job, None)
+
+    def is_live(self, token: Token, now: int) -> bool:
+        """Whether the token's lease is live; one that ran out is so even before it was taken back."""
+        held = self._held.get(token.job)
+        return held is not None and held.token == token and held.until > now
+
+    def hear(self, instance: str, named: Collection[Token], now: int) -> list[Token]:
+        """Take the beat of one life of a worker; the leases that it renewed."""
+        renewed = [token for token in named if self.is_live(token, now)]
+        for token in renewed:
+            held = self._held[token.job]
+            held.until, held.unnamed = now + self._lease_us, 0
+            self._renewals[token.job] = (token, now)
+        for held in self._held.values():
+            if held.token.instance == instance and held.token not in named:
+                held.unnamed += 1
+        return renewed
+
+    def abandoned(self, now: int) -> list[Abandoned]:
+        """Leases that their workers dropped; none that is younger than a heartbeat."""
+        return [
+            Abandoned(held.token, held.excused)
+            for held in self._held.values()
+            if held.unnamed >= _UNNAMED_BEATS and now - held.since > self._heartbeat_us
+        ]
+
+    def take_renewals(self) -> list[tuple[Token, int]]:
+        """Leases that were renewed since the last call, and when."""
+        renewals, self._renewals = list(self._renewals.values()), {}
+        return renewals
+
+    def begin_anew(self, now: int, before: int) -> None:
+        """Give a whole term from `now` to every lease that was live at `before`: after a time in which no
+        beat could be heard. Renewals that the database does not have yet are part of that."""
+        self._renewals = {}
+        for held in self._held.values():
+            if held.until > before:
+                held.until, held.excused = now + self._lease_us, True

@@ -1,0 +1,286 @@
+"""Who owns a job: leases, what renews them, and what becomes of those that nobody renews."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from conftest import LiveSupervisor, MakeSupervisor, Worker, until
+from store.conftest import SECOND, Queue, token
+from tqstudio import client
+from tqstudio.config import Settings
+from tqstudio.engine.clock import since_boot
+from tqstudio.engine.dispatch import Dispatch, Identity
+from tqstudio.engine.forecasts import Forecasts
+from tqstudio.engine.leases import Abandoned, Leases
+from tqstudio.engine.live import LiveBoard
+from tqstudio.engine.scheduling import now_us
+from tqstudio.engine.store import claims
+from tqstudio.engine.store.claims import Claimant, Token
+from tqstudio.engine.store.connection import Connection
+from tqstudio.engine.store.database import Database
+from tqstudio.engine.workspace import Workspace
+from tqstudio.home import Home
+from tqstudio.requests import HeartbeatRequest
+
+from .conftest import Desk
+from .test_api import error_of, report
+
+A, B = Token(1, 1, "one"), Token(2, 1, "one")
+
+
+@pytest.fixture
+def leases() -> Leases:
+    return Leases(lease_us=60, heartbeat_us=10)
+
+
+def test_a_beat_renews_what_it_names(leases: Leases) -> None:
+    leases.begin(A, 0, 60)
+    leases.begin(B, 0, 60)
+    assert leases.hear("one", [A], 59) == [A]
+    assert leases.is_live(A, 118)
+    assert not leases.is_live(A, 119)
+    assert not leases.is_live(B, 60)
+    assert leases.take_renewals() == [(A, 59)]
+    assert leases.take_renewals() == []
+
+
+def test_what_ran_out_is_not_revived(leases: Leases) -> None:
+    leases.begin(A, 0, 60)
+    assert leases.hear("one", [A], 60) == []
+    assert leases.take_renewals() == []
+
+
+def test_only_the_whole_token_renews(leases: Leases) -> None:
+    leases.begin(A, 0, 60)
+    for wrong in (Token(1, 2, "one"), Token(1, 1, "two"), Token(2, 1, "one")):
+        assert leases.hear(wrong.instance, [wrong], 1) == []
+
+
+def test_what_two_beats_do_not_name_was_dropped(leases: Leases) -> None:
+    leases.begin(A, 0, 60)
+    leases.hear("one", [], 1)
+    leases.hear("another", [], 11)
+    assert leases.abandoned(11) == [], "the beat may have been on its way when the claim was answered"
+    leases.hear("one", [], 10)
+    assert leases.abandoned(10) == [], "it is younger than a heartbeat"
+    assert leases.abandoned(11) == [Abandoned(A, excused=False)]
+    leases.hear("one", [A], 12)
+    assert leases.abandoned(12) == []
+
+
+def test_after_a_silence_live_leases_begin_anew(leases: Leases) -> None:
+    leases.begin(A, 0, 60)
+    leases.begin(B, 50, 110)
+    leases.hear("one", [B], 55)
+    leases.begin_anew(1000, before=70)
+    assert leases.take_renewals() == [], "what was not stored yet is part of that"
+    assert not leases.is_live(A, 70)
+    assert leases.is_live(B, 1059)
+    leases.hear("one", [], 1001)
+    leases.hear("one", [], 1002)
+    assert Abandoned(B, excused=True) in leases.abandoned(1002)
+
+
+def test_a_lease_that_ended_is_forgotten(leases: Leases) -> None:
+    leases.begin(A, 0, 60)
+    leases.hear("one", [A], 5)
+    leases.end(1)
+    leases.end(1)
+    assert leases.take_renewals() == []
+    assert not leases.is_live(A, 5)
+
+
+# Through the door
+
+QUICK = {"TQSTUDIO_HEARTBEAT_S": "0.3", "TQSTUDIO_SCAN_S": "0.2", "TQSTUDIO_OFFLINE_S": "1"}
+
+
+@contextlib.contextmanager
+def quick(make: MakeSupervisor, folder: Path, **settings: str) -> Iterator[Desk]:
+    """A desk at a supervisor with short terms, whose own worker takes no jobs."""
+    live = make(**(QUICK | settings)).start()
+    live.send(client.worker_action("cpu-0", "disable"))
+    yield Desk(live, folder)
+
+
+def beat(worker: Worker, *jobs: Any) -> Any:
+    return worker.tell("heartbeat", jobs=[{"job": job["job"], "epoch": job["epoch"]} for job in jobs])
+
+
+def triggers(live: LiveSupervisor) -> list[str]:
+    return [event["trigger"] for event in live.send(client.events(limit=100))["events"]]
+
+
+def pass_time(seconds: float) -> None:
+    end = since_boot() + seconds
+    until(lambda: since_boot() >= end, "time has passed")
+
+
+def view(live: LiveSupervisor, name: str) -> Any:
+    return next(w for w in live.send(client.workers())["workers"] if w["name"] == name)
+
+
+def test_a_late_worker_is_refused_before_anybody_takes_the_job_back(
+    make_supervisor: MakeSupervisor, tmp_path: Path
+) -> None:
+    settings = {"TQSTUDIO_LEASE_S": "0.6", "TQSTUDIO_SCAN_S": "600"}
+    with quick(make_supervisor, tmp_path, **settings) as desk:
+        worker, job = desk.running()
+        until(lambda: desk.show(job["job"])["claim"] == "expired", "the lease has run out")
+        before = desk.show(job["job"])
+        for path, body in (
+            ("progress", {"step": "probe", "progress": 50}),
+            ("fail", {"code": "NO_MEDIA", "text": "x"}),
+            ("release", {"reason": "shutdown"}),
+            ("complete", {"manifest": {"renditions": [], "settings_hash": "x"}}),
+        ):
+            answer = worker.post(
+                f"jobs/{job['job']}/{path}", instance=worker.instance, epoch=job["epoch"], **body
+            )
+            assert error_of(answer, 409)["code"] == "LOST_LEASE"
+        assert beat(worker, job)["lost"] == [job["job"]]
+        assert desk.show(job["job"]) == before, "nothing is revived"
+
+
+def test_a_job_that_its_worker_drops_goes_again_at_once(
+    make_supervisor: MakeSupervisor, tmp_path: Path
+) -> None:
+    with quick(make_supervisor, tmp_path, TQSTUDIO_LEASE_S="600") as desk:
+        worker, job = desk.running()
+        beat(worker)
+        beat(worker, job)
+
+        def dropped() -> Any:
+            beat(worker)
+            row = desk.show(job["job"])
+            return row if row["status"] == "pending" else None
+
+        row = until(dropped, "the job is taken back")
+        assert row["crashes"] == 1
+        assert row["events"][0]["trigger"] == "requeued:abandoned"
+
+
+def test_a_supervisor_that_was_stopped_takes_no_job_away(
+    make_supervisor: MakeSupervisor, tmp_path: Path
+) -> None:
+    """Longer than a lease, it could hear nobody. That is not the workers' fault."""
+    with quick(make_supervisor, tmp_path, TQSTUDIO_LEASE_S="2") as desk:
+        worker, job = desk.running()
+        supervisor = psutil.Process(desk.live.process.pid)
+        supervisor.suspend()
+        try:
+            pass_time(3)
+        finally:
+            supervisor.resume()
+        report(worker, job, 10.0)
+        assert beat(worker, job)["lost"] == []
+        until(lambda: "leases_extended" in triggers(desk.live), "it is written down")
+        row = desk.show(job["job"])
+        assert (row["status"], row["crashes"], row["claim"]) == ("in_progress", 0, "claimed")
+        [event] = [
+            e for e in desk.live.send(client.events(limit=100))["events"] if e["trigger"] == "leases_extended"
+        ]
+        assert "was stopped for" in event["detail"]
+        # A worker that gave up meanwhile is excused.
+        until(lambda: beat(worker) and desk.show(job["job"])["status"] == "pending", "it goes again")
+        row = desk.show(job["job"])
+        assert (row["crashes"], row["attempts"]) == (0, 0)
+
+
+def test_a_silent_worker_is_offline_until_it_is_heard(
+    make_supervisor: MakeSupervisor, tmp_path: Path
+) -> None:
+    with quick(make_supervisor, tmp_path, TQSTUDIO_LEASE_S="600", TQSTUDIO_OFFLINE_S="3") as desk:
+        worker, job = desk.running()
+        never = desk.worker()
+        desk.live.send(client.worker_action(never.name, "disable"))
+
+        def offline(name: str) -> list[Any]:
+            events = desk.live.send(client.events(limit=100))["events"]
+            return [e["trigger"] for e in events if e["worker"] == name and e["trigger"].endswith("line")]
+
+        until(lambda: offline(worker.name) and offline(never.name), "both are missed")
+        assert view(desk.live, worker.name)["status"] == "offline"
+        assert view(desk.live, never.name)["status"] == "disabled"
+        beat(worker, job)
+        assert view(desk.live, worker.name)["status"] == "busy"
+        beat(never)
+        until(lambda: offline(never.name)[:2] == ["worker_offline", "worker_online"], "it is told once")
+        assert view(desk.live, never.name)["status"] == "disabled", "no beat changes what a person wants"
+        assert desk.show(job["job"])["status"] == "in_progress", "the lease has its own time"
+
+
+def test_a_worker_process_that_hangs_is_replaced(make_supervisor: MakeSupervisor) -> None:
+    live = make_supervisor(**QUICK, TQSTUDIO_LEASE_S="3").start()
+    first = until(lambda: view(live, "cpu-0")["pid"], "the worker is there")
+    os.kill(first, signal.SIGSTOP)
+    until(lambda: view(live, "cpu-0")["pid"] not in (None, first), "another has its place")
+    until(lambda: view(live, "cpu-0")["status"] == "idle", "it works")
+    until(lambda: not psutil.pid_exists(first), "the one that hung is gone")
+    assert "worker_offline" in triggers(live)
+
+
+def test_a_remote_worker_has_time_to_find_a_new_supervisor(
+    make_supervisor: MakeSupervisor, tmp_path: Path
+) -> None:
+    """Nothing issues lasting tokens yet, so the database is told by hand that the worker is remote."""
+    with quick(make_supervisor, tmp_path, TQSTUDIO_LEASE_S="1", TQSTUDIO_SCAN_S="600") as desk:
+        remote, job = desk.running()
+        _, local_job = desk.running()
+        desk.live.kill()
+        with contextlib.closing(sqlite3.connect(desk.live.home.database)) as db, db:
+            db.execute("UPDATE worker SET type = 'remote' WHERE name = ?", (remote.name,))
+        again = make_supervisor(desk.live.home.root, **QUICK, TQSTUDIO_LEASE_S="1", TQSTUDIO_GRACE_S="4")
+        again.start()
+        assert again.send(client.job(local_job["job"]))["status"] != "in_progress", "its worker died with it"
+        assert again.send(client.job(job["job"]))["claim"] == "claimed"
+        until(lambda: again.send(client.job(job["job"]))["crashes"] == 1, "nobody came")
+        assert "requeued:stale" in triggers(again)
+
+
+def test_the_beats_of_64_workers_are_one_transaction(
+    home: Home, opened: Database, settings: Settings
+) -> None:
+    board = LiveBoard(Leases(60 * SECOND, 10 * SECOND))
+    dispatch = Dispatch(home, settings, opened, board, Workspace(opened, "uuid"), Forecasts(opened, board))
+    held = opened.write_now(sixty_four_running)
+    for held_token, worker in held:
+        board.begin(held_token, worker.name, now_us(), now_us() + 30 * SECOND)
+    statements: list[str] = []
+    opened.write_now(lambda db: db.raw.set_trace_callback(statements.append))
+    statements.clear()
+
+    async def beat_and_flush() -> None:
+        for held_token, worker in held:
+            beat = HeartbeatRequest(
+                instance=worker.instance, jobs=[{"job": held_token.job, "epoch": held_token.epoch}]
+            )
+            answer = await dispatch.heartbeat(Identity(worker.id, worker.name, worker.kind), beat)
+            assert answer["lost"] == []
+        await dispatch.flush_beats()
+
+    asyncio.run(beat_and_flush())
+    assert statements.count("COMMIT") == 1
+    assert len([s for s in statements if s.startswith("UPDATE job SET lease_expires_at")]) == 64
+    before = now_us()
+    opened.write_now(lambda db: db.raw.set_trace_callback(None))
+    assert opened.read_now(claims.expired, now=before + 59 * SECOND) == []
+
+
+def sixty_four_running(db: Connection) -> list[tuple[Token, Claimant]]:
+    queue, held = Queue(db), []
+    queue.now = now_us() - 30 * SECOND
+    for number in range(64):
+        worker = queue.worker(f"w-{number}")
+        held.append((token(queue.claimed(worker)), worker))
+    return held
