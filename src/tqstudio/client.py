@@ -15,12 +15,14 @@ if TYPE_CHECKING:
         ActionResult,
         AddAnswer,
         CheckView,
+        ClearAnswer,
         EventPage,
         FolderView,
         GateView,
         JobDetail,
         JobPage,
         ProfileView,
+        RetryAnswer,
         StatusView,
         VideoPage,
         VideoView,
@@ -174,6 +176,16 @@ def pause_queue(reason: str = "") -> Call[GateView]:
 
 def resume_queue() -> Call[dict[str, Any]]:
     return Call("POST", "/v1/queue/resume", body={})
+
+
+def retry_failed(batch: str | None = None) -> Call[RetryAnswer]:
+    """Let every failed job go again, of a batch or of all."""
+    return Call("POST", "/v1/queue/retry", body={} if batch is None else {"batch": batch})
+
+
+def clear_queue(*, history: bool = False) -> Call[ClearAnswer]:
+    """Take every ended job off the list, and forget the history too."""
+    return Call("POST", "/v1/queue/clear", body={"history": history})
 
 
 def events(

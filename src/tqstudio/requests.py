@@ -83,6 +83,16 @@ class QueuePause(Message):
     reason: ShortText = ""
 
 
+class QueueRetry(Message):
+    batch: Annotated[str, StringConstraints(max_length=64)] | None = None
+    """Only the failed jobs of this batch."""
+
+
+class QueueClear(Message):
+    history: bool = False
+    """Also forget every event."""
+
+
 class ShutdownRequest(Message):
     drain: bool = False
 

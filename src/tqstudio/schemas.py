@@ -340,6 +340,18 @@ class ActionResult(TypedDict):
     error: ErrorView | None
 
 
+class RetryAnswer(TypedDict):
+    retried: int
+    refused: list[ActionResult]
+
+
+class ClearAnswer(TypedDict):
+    deleted: int
+    """Jobs taken off the list."""
+    pruned: int
+    """Events forgotten."""
+
+
 class AddResult(TypedDict):
     """What became of one file that was offered.
 

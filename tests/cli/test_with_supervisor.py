@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
 import os
+import pty
 import signal
 import subprocess
 import time
@@ -403,6 +405,131 @@ def test_pausing_the_queue_changes_no_job(up: Shell) -> None:
     assert "held up" in up("status").out
     assert up("queue", "resume").code == 0
     assert up("queue", "status", "--json").json()["gates"] == []
+
+
+def _no_video(folder: Path, name: str) -> str:
+    path = folder / name
+    path.write_text(f"no video {name}")
+    return str(path)
+
+
+def test_queue_retry(up: Shell, tmp_path: Path) -> None:
+    out = str(tmp_path / "out")
+    paths = [_no_video(tmp_path, f"{number}.mp4") for number in range(3)]
+    answers = [up("add", *some, "-o", out, "--json").json() for some in (paths[:2], paths[2:])]
+    ids = [[result["job"] for result in answer["results"]] for answer in answers]
+    until(lambda: all(_status_of(up, job) == "failed" for job in [*ids[0], *ids[1]]))
+
+    def retries(job: int) -> int:
+        return [event["trigger"] for event in _shown(up, job)["events"]].count("retry")
+
+    one = up("queue", "retry", "--batch", answers[1]["batch"])
+    assert one.code == 0, one.err
+    assert one.out == "1 failed job goes again\n"
+    assert [retries(job) for job in [*ids[0], *ids[1]]] == [0, 0, 1]
+    until(lambda: _status_of(up, ids[1][0]) == "failed")
+
+    everything = up("queue", "retry", "--json").json()
+    assert everything["retried"] >= 3
+    assert everything["refused"] == []
+    assert [retries(job) for job in [*ids[0], *ids[1]]] == [1, 1, 2]
+    until(lambda: all(_status_of(up, job) == "failed" for job in [*ids[0], *ids[1]]))
+
+
+def _asked(shell: Shell, answer: str, *arguments: str) -> tuple[int, str]:
+    """Run a command on a terminal and answer its question."""
+    mine, its = pty.openpty()
+    with subprocess.Popen(
+        shell.command(*arguments), stdin=its, stdout=its, stderr=its, env=shell.environment
+    ) as process:
+        os.close(its)
+        said = b""
+        while b"[y/N]" not in said:
+            said += os.read(mine, 1000)
+        os.write(mine, f"{answer}\n".encode())
+        with contextlib.suppress(OSError):  # the terminal is gone with its last user
+            while chunk := os.read(mine, 1000):
+                said += chunk
+        code = process.wait(timeout=WAIT_S)
+    os.close(mine)
+    return code, said.decode()
+
+
+def test_queue_clear(fresh: Shell, clips: Path, tmp_path: Path) -> None:
+    out = str(tmp_path / "out")
+    assert fresh("up", "--detach").code == 0
+    assert "nothing to clear" in fresh("queue", "clear").out
+    done = _only(fresh("add", f"{clips}/short.mp4", "-o", out, "--json"))["job"]
+    failed = _only(fresh("add", _no_video(tmp_path, "x.mp4"), "-o", out, "--json"))["job"]
+    held = _only(fresh("add", _no_video(tmp_path, "y.mp4"), "-o", out, "--hold", "--json"))["job"]
+    until(lambda: (_status_of(fresh, done), _status_of(fresh, failed)) == ("done", "failed"))
+
+    unasked = fresh("queue", "clear")
+    assert unasked.code == 2
+    assert "take 2 ended jobs off the list, and nobody can be asked" in unasked.err
+    assert "--yes" in unasked.err
+    code, said = _asked(fresh, "n", "queue", "clear")
+    assert code == 4
+    assert "nothing was changed" in said
+    assert len(fresh("job", "list", "--json").json()["jobs"]) == 3
+
+    code, said = _asked(fresh, "y", "queue", "clear")
+    assert code == 0
+    assert "2 jobs off the list, the ladders stay" in said
+    assert [job["id"] for job in fresh("job", "list", "--json").json()["jobs"]] == [held]
+    deleted = fresh("job", "list", "--deleted", "--json").json()["jobs"]
+    assert sorted(job["id"] for job in deleted) == [done, failed]
+    assert Path(_shown(fresh, done)["video_view"]["generation"]["master"]).is_file()
+    assert up_again(fresh, done) == "done"
+
+    answer = fresh("queue", "clear", "--history", "--yes", "--json").json()
+    assert answer["deleted"] == 1
+    assert answer["pruned"] > 10
+    (left,) = [json.loads(line) for line in fresh("events", "--since", "1h", "--json").out.splitlines()]
+    assert (left["trigger"], left["actor"]) == ("pruned", "user")
+    assert str(answer["pruned"]) in left["detail"]
+    assert _status_of(fresh, held) == "paused"
+
+
+def up_again(shell: Shell, job: int) -> str:
+    assert shell("job", "undelete", str(job)).code == 0
+    return _status_of(shell, job)
+
+
+def test_queue_process_works_until_nothing_is_left(fresh: Shell, clips: Path, tmp_path: Path) -> None:
+    folder, out = tmp_path / "in", str(tmp_path / "out")
+    folder.mkdir()
+    for name in ("a", "b"):
+        (folder / f"{name}.mp4").write_bytes((clips / "short.mp4").read_bytes())
+    assert fresh("process", "-i", str(folder), "-o", out, "--no-process").code == 0
+    done = fresh("queue", "process")
+    assert done.code == 0, done.err
+    assert "2 videos: 2 done, in " in done.out
+    assert "started one for this run" in done.err
+    assert fresh("status").code == 3
+    assert fresh("queue", "process", "--workers", "2").out == "there is nothing to do\n"
+
+
+def test_queue_process_stops_after_so_many_jobs(fresh: Shell, clips: Path, tmp_path: Path) -> None:
+    folder, out = tmp_path / "in", str(tmp_path / "out")
+    folder.mkdir()
+    for name in ("short", "long"):
+        (folder / f"{name}.mp4").write_bytes((clips / f"{name}.mp4").read_bytes())
+    assert fresh("process", "-i", str(folder), "-o", out, "--no-process", "--order", "size").code == 0
+    some = fresh("queue", "process", "--max-jobs", "1", "--json")
+    assert some.code == 0, some.err
+    report = some.last_line()
+    assert (report["summary"]["total"], report["summary"]["done"]) == (2, 1)
+    assert {Path(video["source"]).name: video["status"] == "done" for video in report["videos"]} == {
+        "short.mp4": True,
+        "long.mp4": False,
+    }
+    assert fresh("status").code == 3
+    assert fresh("up", "--detach").code == 0
+    assert "running" in fresh("queue", "status").out
+    refused = fresh("queue", "process", "--workers", "2")
+    assert refused.code == 4
+    assert refused.err.startswith("error: REFUSED: ")
 
 
 def test_a_drop_folder(up: Shell, clips: Path, tmp_path: Path) -> None:

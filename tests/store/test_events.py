@@ -106,6 +106,14 @@ def test_pruning_goes_in_steps(queue: Queue) -> None:
     assert [e["detail"] for e in queue.history()][:6] == ["4", "5", "6", "7", "8", "9"]
 
 
+def test_forgetting_goes_in_steps_up_to_an_event(queue: Queue) -> None:
+    seqs = numbered(queue, 10)
+    assert events.forget(queue.db, through=seqs[6], limit=4) == 4
+    assert events.forget(queue.db, through=seqs[6], limit=4) == 3
+    assert events.forget(queue.db, through=seqs[6], limit=4) == 0
+    assert [e["detail"] for e in queue.history()] == ["7", "8", "9"]
+
+
 def test_answers_are_kept_by_key(queue: Queue) -> None:
     assert supervisors.remembered(queue.db, "key") is None
     supervisors.remember(queue.db, "key", "first", now=NOW)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -44,6 +45,34 @@ R, P, H, D, F, C = (
     JobStatus.FAILED,
     JobStatus.CANCELLED,
 )
+
+
+def test_failures_that_nothing_came_after(queue: Queue) -> None:
+    alone = queue.in_status(F)
+    videos = [queue.video() for _ in range(3)]
+    made_up, twice, given_up = (queue.job(video=video) for video in videos)
+    for job in (made_up, twice, given_up):
+        lease = queue.claim()
+        assert lease is not None
+        assert lease.job == job
+        queue.fail(lease, ErrorCode.NO_MEDIA)
+    later = [queue.job(video=video) for video in videos]
+    queue.do(later[2], Operation.CANCEL)
+    for end in (queue.complete, lambda lease: queue.fail(lease, ErrorCode.NO_MEDIA)):
+        lease = queue.claim()
+        assert lease is not None
+        end(lease)
+    deleted = queue.in_status(F)
+    queue.do(deleted, Operation.DELETE)
+
+    def failed(**more: Any) -> list[int]:
+        return jobs.failed(queue.db, **{"after": 0, "batch": None, "limit": 9} | more)
+
+    assert failed() == [alone, given_up, later[1]], "nothing made up for these, and each video has one"
+    assert failed(after=alone, limit=1) == [given_up]
+    assert failed(batch="none") == []
+    assert jobs.with_status(queue.db, D, after=0, limit=9) == [later[0]]
+    assert jobs.with_status(queue.db, F, after=made_up, limit=1) == [twice]
 
 
 @pytest.mark.parametrize(("operation", "status"), list(MATRIX))

@@ -43,6 +43,11 @@ class Video:
     def waited_for(self) -> bool:
         return self.status in ("pending", "in_progress") or (self.status == "paused" and not self.held)
 
+    @property
+    def settled(self) -> bool:
+        """Its job has ended."""
+        return self.status in _SETTLED
+
     def take(self, detail: JobDetail) -> None:
         """Fill in what its job says."""
         view = detail["video_view"]
@@ -93,10 +98,13 @@ class Follower:
         self._trouble_at = time.monotonic() + TROUBLE_S
         self._said: set[str] = set()
 
-    def until_all_ended(self, interrupt: Interrupt) -> bool:
+    def until_all_ended(self, interrupt: Interrupt, at_most: int | None = None) -> bool:
         """Return when no job is left that would still be worked on, or at an interrupt: answers True then.
 
         Either way the videos are as their jobs stood then.
+
+        Args:
+            at_most: so many that have ended are enough.
         """
         while True:
             # Asked first: what happened up to the interrupt is seen by the look that comes after it.
@@ -104,6 +112,8 @@ class Follower:
             self.look()
             if interrupted or not any(video.waited_for for video in self._videos):
                 return interrupted
+            if at_most is not None and sum(video.settled for video in self._videos) >= at_most:
+                return False
             time.sleep(POLL_S)
 
     def look(self) -> None:

@@ -22,6 +22,12 @@ Priority = Annotated[
     int | None,
     typer.Option("--priority", min=-1000, max=1000, metavar="N", help="Higher goes first; 0 is usual."),
 ]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        "--workers", "-w", min=1, max=256, metavar="N", help="CPU workers of the supervisor it starts."
+    ),
+]
 Recursive = Annotated[bool, typer.Option("--recursive", "-r", help="Look into sub-folders too.")]
 Extensions = Annotated[
     list[str] | None,

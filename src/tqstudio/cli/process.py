@@ -44,12 +44,7 @@ def process(
     ] = None,
     output: options.OutputDir = None,
     profile: options.ProfileName = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(
-            "--workers", "-w", min=1, max=256, metavar="N", help="CPU workers of the supervisor it starts."
-        ),
-    ] = None,
+    workers: options.Workers = None,
     force: Annotated[bool, typer.Option("--force", "-f", help="Make finished ladders again.")] = False,
     no_process: Annotated[bool, typer.Option("--no-process", help="Only put them into the queue.")] = False,
     recursive: options.Recursive = False,
@@ -100,13 +95,18 @@ def process(
         "overrides": options.overrides(settings),
         "batch": f"process-{uuid.uuid4().hex[:12]}",
     }
-    with _session(workers) as at:
+    with working_session(workers) as at:
         if no_process:
             return _only_queue(at.door, files, wishes, as_json)
         return _work(at, files, wishes, as_json)
 
 
-def _session(workers: int | None) -> Session:
+def working_session(workers: int | None) -> Session:
+    """The supervisor for a run that waits for jobs.
+
+    Raises:
+        TqError: REFUSED when workers were asked for and one runs already.
+    """
     if workers is None:
         return session(for_this_run=True)
     from tqstudio import launch
@@ -170,8 +170,20 @@ def report(videos: list[Video], started: float, *, interrupted: bool, as_json: b
     return INTERRUPTED if interrupted else exit_code(videos)
 
 
-def follow(at: Session, videos: list[Video], interrupt: Interrupt, *, after: int, to_stderr: bool) -> bool:
-    """Show the videos' progress until all have ended; answers whether an interrupt came first."""
+def follow(
+    at: Session,
+    videos: list[Video],
+    interrupt: Interrupt,
+    *,
+    after: int,
+    to_stderr: bool,
+    at_most: int | None = None,
+) -> bool:
+    """Show the videos' progress until all have ended; answers whether an interrupt came first.
+
+    Args:
+        at_most: so many that have ended are enough.
+    """
     shown = display(to_stderr=to_stderr)
     try:
         for video in videos:
@@ -179,7 +191,7 @@ def follow(at: Session, videos: list[Video], interrupt: Interrupt, *, after: int
                 shown.ended(video)
             if video.held:
                 shown.note(f"{video.name}: is paused; let it go on with: tqstudio job resume {video.job}")
-        return Follower(at.door, videos, shown, after=after).until_all_ended(interrupt)
+        return Follower(at.door, videos, shown, after=after).until_all_ended(interrupt, at_most)
     finally:
         shown.close()
 
@@ -245,6 +257,9 @@ def summary(videos: list[Video], seconds: float) -> dict[str, Any]:
 
 
 def print_summary(counts: dict[str, Any]) -> None:
+    if not counts["total"]:
+        printing.out("there is nothing to do")
+        return
     words = [f"{counts[key]} {key}" for key in ("done", "cached", "failed", "cancelled") if counts[key]]
     left = counts["total"] - sum(counts[key] for key in ("done", "cached", "failed", "cancelled"))
     if left:

@@ -1,7 +1,8 @@
-"""The queue as a whole: `queue status|process|retry|pause|resume`."""
+"""The queue as a whole: `queue status|process|retry|clear|pause|resume`."""
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,8 +10,9 @@ import typer
 
 from tqstudio import client as calls
 from tqstudio.cli import printing
-from tqstudio.cli.options import JsonFlag
-from tqstudio.cli.supervisor import door, session
+from tqstudio.cli.options import JsonFlag, Workers
+from tqstudio.cli.supervisor import door, listening, session
+from tqstudio.errors import ErrorCode, TqError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from tqstudio.schemas import JobRow
 
 PAGE = 200
+ALL_TIMEOUT_S = 600.0
+ENDED = ("done", "failed", "cancelled")
 
 
 def status(as_json: JsonFlag = False) -> int:
@@ -64,34 +68,108 @@ def resume(as_json: JsonFlag = False) -> int:
     return 0
 
 
-def retry(as_json: JsonFlag = False) -> int:
+def retry(
+    batch: Annotated[
+        str | None, typer.Option("--batch", metavar="BATCH", help="Only the failed jobs of this batch.")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> int:
     """Let every failed job go again, with all its attempts."""
-    from tqstudio.cli.job_acting import act, report
+    answer = session().door.send(calls.retry_failed(batch), timeout_s=ALL_TIMEOUT_S)
+    if as_json:
+        printing.out_json(answer)
+    elif answer["retried"]:
+        goes = "goes" if answer["retried"] == 1 else "go"
+        printing.out(f"{printing.counted(answer['retried'], 'failed job')} {goes} again")
+    elif not answer["refused"]:
+        printing.out("no job has failed; nothing to retry")
+    for result in answer["refused"]:
+        if error := result["error"]:
+            printing.say(printing.error_lines(error["code"], error["message"], error["hint"]))
+    return 4 if answer["refused"] else 0
 
-    at = session()
-    ids = [row["id"] for row in every_job(at.door, ("failed",))]
-    if not ids:
+
+def clear(
+    history: Annotated[
+        bool, typer.Option("--history", "--manifest", help="Forget what happened too; this cannot be undone.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: JsonFlag = False,
+) -> int:
+    """Take every ended job off the list; the ladders stay."""
+    at = session().door
+    counts = at.send(calls.status())["jobs"]
+    ended = sum(counts[status] for status in ENDED)
+    if not ended and not history:
         if as_json:
-            printing.out_json({"results": []})
+            printing.out_json({"deleted": 0, "pruned": 0})
         else:
-            printing.out("no job has failed; nothing to retry")
+            printing.out("no job has ended; nothing to clear")
         return 0
-    return report(act(at, "retry", ids), "retry", as_json)
+    question = f"take {printing.counted(ended, 'ended job')} off the list"
+    if history:
+        question += ", and forget the whole history for good"
+    if not yes and not _agreed(question, as_json):
+        printing.out("nothing was changed")
+        return printing.exit_code(ErrorCode.REFUSED)
+    answer = at.send(calls.clear_queue(history=history), timeout_s=ALL_TIMEOUT_S)
+    if as_json:
+        printing.out_json(answer)
+        return 0
+    printing.out(
+        f"{printing.counted(answer['deleted'], 'job')} off the list, the ladders stay;"
+        " see them with: tqstudio job list --deleted"
+    )
+    if history:
+        printing.out(f"{printing.counted(answer['pruned'], 'event')} forgotten")
+    return 0
 
 
-def process(as_json: JsonFlag = False) -> int:
+def _agreed(question: str, as_json: bool) -> bool:
+    """Ask on a terminal.
+
+    Raises:
+        TqError: BAD_REQUEST where there is none.
+    """
+    if as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise TqError(
+            ErrorCode.BAD_REQUEST, f"this would {question}, and nobody can be asked", "say so with --yes"
+        )
+    return typer.confirm(f"{question[:1].upper()}{question[1:]}?")
+
+
+def process(
+    max_jobs: Annotated[
+        int | None, typer.Option("--max-jobs", min=1, metavar="N", help="Stop when N jobs have ended.")
+    ] = None,
+    workers: Workers = None,
+    as_json: JsonFlag = False,
+) -> int:
     """Work until no job waits or runs; starts a supervisor when none runs and stops it then."""
     from tqstudio.cli.follow import Video, last_seq
     from tqstudio.cli.interrupt import Interrupt
-    from tqstudio.cli.process import follow, report
+    from tqstudio.cli.process import follow, report, working_session
 
     started = time.monotonic()
-    with session(for_this_run=True) as at, Interrupt() as interrupt:
-        after = last_seq(at.door)
-        rows = list(every_job(at.door, ("in_progress", "pending")))
-        videos = [Video(row["name"], row["path"], row["status"], row["id"]) for row in rows]
-        interrupted = follow(at, videos, interrupt, after=after, to_stderr=as_json)
-        return report(videos, started, interrupted=interrupted, as_json=as_json)
+    if max_jobs == 1 and workers is None and not listening():
+        # Any other worker would only begin what is then broken off.
+        workers = 1
+    videos: dict[int, Video] = {}
+    interrupted = False
+    with working_session(workers) as at, Interrupt() as interrupt:
+        while not interrupted:
+            after = last_seq(at.door)
+            more = [
+                Video(row["name"], row["path"], row["status"], row["id"])
+                for row in every_job(at.door, ("in_progress", "pending"))
+                if row["id"] not in videos
+            ]
+            left = None if max_jobs is None else max_jobs - sum(v.settled for v in videos.values())
+            if not more or left == 0:
+                break
+            videos |= {video.job or 0: video for video in more}
+            interrupted = follow(at, more, interrupt, after=after, to_stderr=as_json, at_most=left)
+        return report(list(videos.values()), started, interrupted=interrupted, as_json=as_json)
 
 
 def every_job(at: Client, statuses: Sequence[str]) -> Iterator[JobRow]:

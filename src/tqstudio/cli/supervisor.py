@@ -63,6 +63,13 @@ def door() -> Client:
     return Client(current_home().socket)
 
 
+def listening() -> bool:
+    """Whether a supervisor runs in the current home."""
+    from tqstudio import launch
+
+    return launch.listening(current_home())
+
+
 def session(flags: Sequence[str] = (), *, for_this_run: bool = False, quiet: bool = False) -> Session:
     """The running supervisor; one is started in the background when none runs, and that is said.
 

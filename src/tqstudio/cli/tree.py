@@ -23,11 +23,12 @@ VERBS: Verbs = {
     "add": "adding:add",
     "process": "process:process",
     "queue": (
-        "Look at, pause and resume the whole queue.",
+        "The whole queue: look at it, work it empty, retry, clear, pause.",
         {
             "status": "queue:status",
             "process": "queue:process",
             "retry": "queue:retry",
+            "clear": "queue:clear",
             "pause": "queue:pause",
             "resume": "queue:resume",
         },
@@ -71,6 +72,7 @@ VERBS: Verbs = {
         },
     ),
     "profile": ("What ladders may look like.", {"list": "profiles:list_profiles"}),
+    "verify": "verifying:verify",
     "doctor": "doctor:doctor",
 }
 

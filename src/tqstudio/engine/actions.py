@@ -75,7 +75,7 @@ class Actions:
             )
         else:
             applied = operations.operate(db, job, request.operation, now=now, actor=actor)
-        return _result(job, applied)
+        return result_of(job, applied)
 
     def _retranscode(
         self,
@@ -88,12 +88,12 @@ class Actions:
     ) -> ActionResult:
         facts = look(db, job)
         if facts is None:
-            return _result(job, None)
+            return result_of(job, None)
         if facts.deleted:
             return _refused(job, facts.status, "is deleted; undelete it first")
         decision = decide(facts.status, Operation.RETRANSCODE)
         if not decision.allowed:
-            return _result(job, Applied(decision, facts.status, facts.control))
+            return result_of(job, Applied(decision, facts.status, facts.control))
         generation = generations.current(db, facts.video)
         other = jobs.open_job_of(db, facts.video)
         if other is not None:
@@ -133,7 +133,7 @@ class Actions:
             now=now,
             actor=actor,
         )
-        answer = _result(job, Applied(decision, facts.status, facts.control))
+        answer = result_of(job, Applied(decision, facts.status, facts.control))
         answer["new_job"] = made
         return answer
 
@@ -143,10 +143,11 @@ def _rungs(profile_json: str) -> set[str]:
 
 
 def _refused(job: int, status: JobStatus, reason: str) -> ActionResult:
-    return _result(job, Applied(Decision(None, reason), status, Control.NONE))
+    return result_of(job, Applied(Decision(None, reason), status, Control.NONE))
 
 
-def _result(job: int, applied: Applied | None) -> ActionResult:
+def result_of(job: int, applied: Applied | None) -> ActionResult:
+    """What a person is told of an operation; None means that there is no such job."""
     if applied is None:
         code = ErrorCode.NOT_FOUND
         return {

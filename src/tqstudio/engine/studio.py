@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tqstudio.config import Settings
 from tqstudio.engine.actions import Actions
 from tqstudio.engine.admission import Admission
+from tqstudio.engine.all_jobs import AllJobs
 from tqstudio.engine.broadcast import Broadcast
 from tqstudio.engine.dispatch import Dispatch
 from tqstudio.engine.forecasts import Forecasts
@@ -34,6 +35,7 @@ class Studio:
     results: Results
     admission: Admission
     actions: Actions
+    all_jobs: AllJobs
     intake: Intake
     pool: WorkerPool
     identities: Identities

@@ -25,6 +25,7 @@ from tqstudio.config import Settings
 from tqstudio.engine import failpoints, lock, logs
 from tqstudio.engine.actions import Actions
 from tqstudio.engine.admission import Admission, Offer
+from tqstudio.engine.all_jobs import AllJobs
 from tqstudio.engine.api.app import make_app
 from tqstudio.engine.api.serving import Server
 from tqstudio.engine.api.workers import worker_views
@@ -145,6 +146,7 @@ class _Supervisor:
             results=results,
             admission=Admission(home, settings, db),
             actions=Actions(db, board, workspace, retention),
+            all_jobs=AllJobs(db, retention),
             intake=Intake(
                 default_settle_s=settings.settle_s,
                 rescan_s=settings.rescan_s,

@@ -8,7 +8,7 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.types import ASGIApp
 
 from tqstudio import __version__
-from tqstudio.engine.api import events, folders, jobs, system, videos, worker_door, workers
+from tqstudio.engine.api import events, folders, jobs, queue, system, videos, worker_door, workers
 from tqstudio.engine.api.refusals import answer_http_error, answer_refusal
 from tqstudio.engine.studio import Studio
 from tqstudio.errors import TqError
@@ -18,7 +18,7 @@ def make_app(studio: Studio) -> ASGIApp:
     """The API of a supervisor. Its schema is at `/openapi.json`; nothing is fetched from elsewhere."""
     app = FastAPI(title="tqstudio", version=__version__, docs_url=None, redoc_url=None)
     app.state.studio = studio
-    for module in (workers, jobs, videos, folders, events, system):
+    for module in (workers, jobs, queue, videos, folders, events, system):
         app.include_router(module.router, prefix="/v1")
     app.include_router(worker_door.described(), prefix="/v1/worker")
     for mistake in (TqError, RequestValidationError, OverflowError, Exception):

@@ -14,12 +14,11 @@ from tqstudio import __version__
 from tqstudio.engine.api.access import TheStudio
 from tqstudio.engine.api.workers import worker_views
 from tqstudio.engine.catalogue import catalogue
-from tqstudio.engine.scheduling import now_us
 from tqstudio.engine.store import folders, gates, listing, supervisors
 from tqstudio.engine.studio import Studio
 from tqstudio.engine.views import gate_view, iso
-from tqstudio.lifecycle import GateKind, JobStatus, WorkerStatus
-from tqstudio.requests import QueuePause, ShutdownRequest
+from tqstudio.lifecycle import JobStatus, WorkerStatus
+from tqstudio.requests import ShutdownRequest
 from tqstudio.schemas import CheckView, DiskView, GateView, ProfileView, StatusView, WorkerView
 
 router = APIRouter()
@@ -97,21 +96,6 @@ def _disks(studio: Studio, outputs: list[Path]) -> list[DiskView]:
                 },
             )
     return list(found.values())
-
-
-@router.post("/queue/pause")
-async def pause(studio: TheStudio, request: QueuePause) -> GateView:
-    """Hand out no more jobs; running ones go on and no job changes."""
-    reason = request.reason or "paused by user"
-    await studio.db.write(lambda db: gates.shut(db, GateKind.USER, reason, now=now_us(), actor="user"))
-    shut = await studio.db.read(gates.listing)
-    return next(gate_view(gate) for gate in shut if gate.kind is GateKind.USER)
-
-
-@router.post("/queue/resume")
-async def resume(studio: TheStudio) -> dict[str, bool]:
-    opened = await studio.db.write(lambda db: gates.reopen(db, GateKind.USER, now=now_us(), actor="user"))
-    return {"resumed": opened}
 
 
 @router.get("/profiles")

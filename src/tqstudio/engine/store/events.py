@@ -104,6 +104,17 @@ def bounds(db: Connection) -> tuple[int, int]:
     return int(row[0]), int(row[1])
 
 
+def forget(db: Connection, *, through: int, limit: int) -> int:
+    """Remove up to `limit` of the oldest events, none later than `through`; answers how many went."""
+    return db.execute(
+        text(
+            "DELETE FROM event WHERE seq IN"
+            " (SELECT seq FROM event WHERE seq <= :through ORDER BY seq LIMIT :limit)"
+        ),
+        {"through": through, "limit": limit},
+    ).rowcount
+
+
 def prune(db: Connection, *, before: int, now: int, limit: int = 10_000) -> int:
     """Remove up to `limit` events older than `before`; one `pruned` event says how many went.
 

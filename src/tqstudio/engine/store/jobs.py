@@ -116,6 +116,33 @@ def work_ended_at(db: Connection, video: int) -> int | None:
     return None if row[0] else int(row[1] or 0)
 
 
+def with_status(db: Connection, status: JobStatus, *, after: int, limit: int) -> list[int]:
+    """The next jobs of this status on the list, by id."""
+    rows = db.execute(
+        text(
+            "SELECT id FROM job INDEXED BY ix_job_status WHERE status = :status AND deleted_at IS NULL"
+            " AND id > :after ORDER BY id LIMIT :limit"
+        ),
+        {"status": status.value, "after": after, "limit": limit},
+    )
+    return [int(row[0]) for row in rows]
+
+
+def failed(db: Connection, *, after: int, batch: str | None, limit: int) -> list[int]:
+    """The next failed jobs, by id, that no later job of their video has made up for or failed again."""
+    rows = db.execute(
+        text(
+            "SELECT id FROM job WHERE status = 'failed' AND deleted_at IS NULL AND id > :after"
+            f"{'' if batch is None else ' AND batch = :batch'}"
+            " AND NOT EXISTS (SELECT 1 FROM job later WHERE later.video_id = job.video_id"
+            " AND later.id > job.id AND later.status <> 'cancelled' AND later.deleted_at IS NULL)"
+            " ORDER BY id LIMIT :limit"
+        ),
+        {"after": after, "batch": batch, "limit": limit},
+    )
+    return [int(row[0]) for row in rows]
+
+
 def elsewhere(db: Connection, source: bytes, output_root: bytes) -> int | None:
     """An open job of the same file for another output."""
     row = db.execute(

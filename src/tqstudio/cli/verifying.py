@@ -1,0 +1,135 @@
+"""`verify`: whether published ladders are whole. A local check that needs no supervisor."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tqstudio import units
+from tqstudio.cli import options, printing
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.sources import display
+
+if TYPE_CHECKING:
+    from tqstudio.engine.media.published import Finding, LadderReport
+
+MASTER_NAME = "master.m3u8"
+
+
+def verify(
+    paths: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PATH...",
+            help="A ladder's folder, its master playlist, or a folder of ladders.",
+            show_default=False,
+        ),
+    ],
+    as_json: options.JsonFlag = False,
+) -> int:
+    """Check published ladders: their playlists, and every segment of every quality.
+
+    Nothing is decoded. Ends with 1 when something is broken.
+    """
+    masters = list(dict.fromkeys(master for path in paths for master in _masters(path)))
+    from tqstudio.engine.media.published import verify_ladder
+
+    reports = []
+    for master in masters:
+        reports.append(verify_ladder(master))
+        if not as_json:
+            _print(reports[-1])
+    well = all(report.ok for report in reports)
+    if as_json:
+        printing.out_json({"ok": well, "ladders": [_view(report) for report in reports]})
+    elif len(reports) > 1:
+        broken = sum(not report.ok for report in reports)
+        printing.out(f"{printing.counted(len(reports), 'ladder')}: {broken or 'none'} broken")
+    return 0 if well else 1
+
+
+def _masters(path: str) -> Iterator[Path]:
+    given = Path(options.absolute(path))
+    if not given.is_dir():
+        yield given
+        return
+    if (given / MASTER_NAME).exists():
+        yield given / MASTER_NAME
+        return
+    found = sorted(master for master in given.glob(f"*/{MASTER_NAME}") if master.parent.name[0] != ".")
+    if not found:
+        raise TqError(
+            ErrorCode.SOURCE_MISSING,
+            f"there is no ladder in {display(os.fsencode(given))}",
+            f"name a folder that holds a {MASTER_NAME}, or whose folders do",
+        )
+    yield from found
+
+
+def _print(report: LadderReport) -> None:
+    printing.out(f"{_verdict(report.ok)}  {display(os.fsencode(report.master))}")
+    for finding in report.findings:
+        if finding.error is None:
+            printing.out(f"      {finding.name:10} {_about(finding)}")
+        else:
+            _print_error(f"{finding.name:10} ", finding.error)
+    if report.error is not None:
+        _print_error("", report.error)
+
+
+def _verdict(ok: bool) -> str:
+    return printing.painted("ok  " if ok else "FAIL", "done" if ok else "failed")
+
+
+def _print_error(of: str, error: TqError) -> None:
+    printing.out(printing.painted(f"      {of}{error.code}: {error.message}", "failed"))
+    printing.out(f"      {printing.arrow()} {error.hint}")
+
+
+def _about(finding: Finding) -> str:
+    check = finding.check
+    assert check is not None
+    size = sum(segment.size for segment in check.segments)
+    parts = [
+        f"{check.width}×{check.height}" if finding.kind == "video" else "sound",
+        printing.counted(len(check.segments), "segment"),
+        printing.span(check.duration_s),
+        units.size(size),
+    ]
+    return ", ".join(parts)
+
+
+def _view(report: LadderReport) -> dict[str, Any]:
+    return {
+        "master": display(os.fsencode(report.master)),
+        "ok": report.ok,
+        "error": _error(report.error),
+        "renditions": [_rendition(finding) for finding in report.findings],
+    }
+
+
+def _rendition(finding: Finding) -> dict[str, Any]:
+    check = finding.check
+    return {
+        "name": finding.name,
+        "kind": finding.kind,
+        "ok": finding.error is None,
+        "width": check.width or None if check else None,
+        "height": check.height or None if check else None,
+        "codecs": check.codecs if check else None,
+        "segments": len(check.segments) if check else None,
+        "frames": check.frames if check else None,
+        "duration_s": round(check.duration_s, 6) if check else None,
+        "size": sum(segment.size for segment in check.segments) if check else None,
+        "error": _error(finding.error),
+    }
+
+
+def _error(error: TqError | None) -> dict[str, str] | None:
+    if error is None:
+        return None
+    return {"code": str(error.code), "message": error.message, "hint": error.hint}

@@ -1,0 +1,69 @@
+"""What is asked of all jobs at once. It is done in steps, so that no claim waits behind a million of them."""
+
+from __future__ import annotations
+
+from tqstudio.engine.actions import result_of
+from tqstudio.engine.retention import Retention
+from tqstudio.engine.scheduling import now_us
+from tqstudio.engine.store import events, jobs, operations
+from tqstudio.engine.store.connection import Connection
+from tqstudio.engine.store.database import Database
+from tqstudio.lifecycle import TERMINAL, JobStatus, Operation
+from tqstudio.schemas import ActionResult, RetryAnswer
+
+_STEP = 200
+_FORGOTTEN_AT_ONCE = 5_000
+
+
+class AllJobs:
+    def __init__(self, db: Database, retention: Retention) -> None:
+        self._db, self._retention = db, retention
+
+    async def retry_failed(self, batch: str | None, *, actor: str = "user") -> RetryAnswer:
+        """Let failed jobs go again; one whose video has a newer job is left alone.
+
+        Args:
+            batch: only those of this batch.
+        """
+        answer: RetryAnswer = {"retried": 0, "refused": []}
+        after = 0
+        while ids := await self._db.read(jobs.failed, after=after, batch=batch, limit=_STEP):
+            for result in await self._db.write(_operate_all, ids, Operation.RETRY, actor):
+                if result["ok"]:
+                    answer["retried"] += 1
+                else:
+                    answer["refused"].append(result)
+            after = ids[-1]
+        return answer
+
+    async def clear_ended(self, *, actor: str = "user") -> int:
+        """Take every ended job off the list; answers how many. Their ladders stay."""
+        deleted = 0
+        for status in sorted(TERMINAL):
+            after = 0
+            while ids := await self._db.read(jobs.with_status, status, after=after, limit=_STEP):
+                results = await self._db.write(_operate_all, ids, Operation.DELETE, actor)
+                deleted += sum(result["ok"] for result in results)
+                if status is not JobStatus.DONE:
+                    await self._retention.jobs_deleted(ids)
+                after = ids[-1]
+        return deleted
+
+    async def forget_history(self, *, actor: str = "user") -> int:
+        """Remove every event up to now, also those of jobs that run; one `pruned` event is left to say so."""
+        _, last = await self._db.read(events.bounds)
+        forgotten = 0
+        while step := await self._db.write(events.forget, through=last, limit=_FORGOTTEN_AT_ONCE):
+            forgotten += step
+        if forgotten:
+            await self._db.write(_tell_forgotten, forgotten, actor)
+        return forgotten
+
+
+def _operate_all(db: Connection, ids: list[int], operation: Operation, actor: str) -> list[ActionResult]:
+    now = now_us()
+    return [result_of(job, operations.operate(db, job, operation, now=now, actor=actor)) for job in ids]
+
+
+def _tell_forgotten(db: Connection, count: int, actor: str) -> None:
+    events.append(db, "pruned", now=now_us(), actor=actor, detail=f"{count} events, the whole history")

@@ -1,0 +1,43 @@
+"""The queue as a whole: paused, let go on, its failures retried, its ended jobs taken off the list."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from tqstudio.engine.api.access import TheStudio
+from tqstudio.engine.scheduling import now_us
+from tqstudio.engine.store import gates
+from tqstudio.engine.views import gate_view
+from tqstudio.lifecycle import GateKind
+from tqstudio.requests import QueueClear, QueuePause, QueueRetry
+from tqstudio.schemas import ClearAnswer, GateView, RetryAnswer
+
+router = APIRouter(prefix="/queue")
+
+
+@router.post("/pause")
+async def pause(studio: TheStudio, request: QueuePause) -> GateView:
+    """Hand out no more jobs; running ones go on and no job changes."""
+    reason = request.reason or "paused by user"
+    await studio.db.write(lambda db: gates.shut(db, GateKind.USER, reason, now=now_us(), actor="user"))
+    shut = await studio.db.read(gates.listing)
+    return next(gate_view(gate) for gate in shut if gate.kind is GateKind.USER)
+
+
+@router.post("/resume")
+async def resume(studio: TheStudio) -> dict[str, bool]:
+    opened = await studio.db.write(lambda db: gates.reopen(db, GateKind.USER, now=now_us(), actor="user"))
+    return {"resumed": opened}
+
+
+@router.post("/retry")
+async def retry(studio: TheStudio, request: QueueRetry) -> RetryAnswer:
+    """Let every failed job go again, of a batch or of all."""
+    return await studio.all_jobs.retry_failed(request.batch)
+
+
+@router.post("/clear")
+async def clear(studio: TheStudio, request: QueueClear) -> ClearAnswer:
+    """Take every ended job off the list, and on request forget the history."""
+    deleted = await studio.all_jobs.clear_ended()
+    return {"deleted": deleted, "pruned": await studio.all_jobs.forget_history() if request.history else 0}

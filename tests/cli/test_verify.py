@@ -1,0 +1,201 @@
+"""`verify`: whole ladders pass, and every kind of damage is named."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import Shell
+from .test_with_supervisor import QUICK
+
+LADDER = (
+    *("--set", "video.segment_s=2", "--set", "video.gop_s=1", "--set", "video.preset=ultrafast"),
+    "--set",
+    "video.rungs=[{short_side=180,maxrate_kbps=400},{short_side=120,maxrate_kbps=250}]",
+)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An output with one real ladder: two qualities and sound, three segments and a short one."""
+    from tqstudio.engine.media.ffmpeg import locate
+
+    root = tmp_path_factory.mktemp("made")
+    picture = ("-f", "lavfi", "-i", "testsrc2=size=320x180:rate=30000/1001:duration=7")
+    sound = ("-f", "lavfi", "-i", "sine=r=48000:d=7", "-shortest")
+    codecs = ("-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-c:a", "aac")
+    command = [locate().path, "-v", "error", "-y", *picture, *sound, *codecs, f"file:{root}/clip.mp4"]
+    subprocess.run(command, check=True)
+    shell = Shell(root / "home", **QUICK)
+    done = shell("process", "-i", f"{root}/clip.mp4", "-o", f"{root}/out", *LADDER)
+    assert done.code == 0, done.err
+    return root / "out"
+
+
+@pytest.fixture
+def ladder(made: Path, tmp_path: Path) -> Path:
+    """A copy that a test may damage."""
+    return shutil.copytree(made / "clip", tmp_path / "out" / "clip")
+
+
+Verify = Callable[..., tuple[int, Any]]
+
+
+@pytest.fixture
+def verify(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Verify:
+    monkeypatch.setenv("TQSTUDIO_HOME", str(tmp_path / "home"))
+    from tqstudio.cli import main
+
+    def run(path: Path) -> tuple[int, Any]:
+        code = main(["verify", str(path), "--json"])
+        return code, json.loads(capsys.readouterr().out)
+
+    return run
+
+
+def test_a_whole_ladder(verify: Verify, ladder: Path, tmp_path: Path) -> None:
+    for path in (ladder, ladder / "master.m3u8", ladder.parent):
+        code, answer = verify(path)
+        assert code == 0, answer
+        assert answer["ok"] is True
+        (found,) = answer["ladders"]
+        assert found["master"] == str(ladder / "master.m3u8")
+        assert [(r["name"], r["kind"], r["ok"]) for r in found["renditions"]] == [
+            ("180p", "video", True),
+            ("120p", "video", True),
+            ("audio-und", "audio", True),
+        ]
+        assert [r["segments"] for r in found["renditions"][:2]] == [4, 4]
+        assert found["renditions"][0]["frames"] == found["renditions"][1]["frames"] > 200
+        assert (found["renditions"][1]["width"], found["renditions"][1]["height"]) == (214, 120)
+    assert not (tmp_path / "home").exists(), "nothing is started for it"
+
+
+def _in(ladder: Path, name: str) -> Path:
+    return ladder / "v1" / name
+
+
+def _change(path: Path, pattern: str, new: str) -> None:
+    text, changes = re.subn(pattern, new, path.read_text(), count=1)
+    assert changes == 1
+    path.write_text(text)
+
+
+def _drop_last(folder: Path) -> None:
+    (folder / "seg_00003.m4s").unlink()
+    _change(folder / "index.m3u8", r"#EXTINF:[0-9.]+,\nseg_00003.m4s\n", "")
+
+
+DAMAGES: dict[str, tuple[Callable[[Path], Any], str, str]] = {
+    "missing segment": (
+        lambda at: _in(at, "120p/seg_00001.m4s").unlink(),
+        "120p",
+        "seg_00001.m4s is missing",
+    ),
+    "torn segment": (
+        lambda at: os.truncate(_in(at, "120p/seg_00001.m4s"), 5000),
+        "120p",
+        "seg_00001.m4s is not whole",
+    ),
+    "segment of another place": (
+        lambda at: shutil.copy(_in(at, "120p/seg_00000.m4s"), _in(at, "120p/seg_00001.m4s")),
+        "120p",
+        "does not join at segment 1",
+    ),
+    "segment of another quality": (
+        lambda at: shutil.copy(_in(at, "180p/init.mp4"), _in(at, "120p/init.mp4")),
+        "120p",
+        "is announced as 214×120 and is 320×180",
+    ),
+    "unlisted segment": (
+        lambda at: shutil.copy(_in(at, "180p/seg_00003.m4s"), _in(at, "180p/seg_00004.m4s")),
+        "180p",
+        "does not name seg_00004.m4s",
+    ),
+    "no init": (lambda at: _in(at, "180p/init.mp4").unlink(), "180p", "has no init.mp4"),
+    "torn init": (lambda at: os.truncate(_in(at, "180p/init.mp4"), 100), "180p", "damaged init.mp4"),
+    "no index": (lambda at: _in(at, "audio-und/index.m3u8").unlink(), "audio-und", "has no index.m3u8"),
+    "no folder": (lambda at: shutil.rmtree(_in(at, "180p")), "180p", "has no index.m3u8"),
+    "open end": (
+        lambda at: _change(_in(at, "180p/index.m3u8"), "#EXT-X-ENDLIST", ""),
+        "180p",
+        "its playlist does not end",
+    ),
+    "wrong duration": (
+        lambda at: _change(_in(at, "180p/index.m3u8"), "#EXTINF:2.0", "#EXTINF:1.9"),
+        "180p",
+        "gives seg_00000.m4s 1.9",
+    ),
+    "target": (
+        lambda at: _change(_in(at, "180p/index.m3u8"), "TARGETDURATION:2", "TARGETDURATION:1"),
+        "180p",
+        "EXT-X-TARGETDURATION",
+    ),
+    "announced size": (
+        lambda at: _change(at / "master.m3u8", "320x180", "640x360"),
+        "180p",
+        "announced as 640×360 and is 320×180",
+    ),
+    "announced bit rate": (
+        lambda at: _change(at / "master.m3u8", "BANDWIDTH=[0-9]+", "BANDWIDTH=5"),
+        "180p",
+        "announced with 5 bit/s",
+    ),
+    "elsewhere": (
+        lambda at: _change(at / "master.m3u8", "v1/180p/index.m3u8", "../../etc/index.m3u8"),
+        "etc",
+        "does not lie beside it",
+    ),
+    "a shorter quality": (lambda at: _drop_last(_in(at, "120p")), "", "the qualities differ in length"),
+    "no playlist": (lambda at: (at / "master.m3u8").write_text("hello"), "", "master.m3u8 is no playlist"),
+    "no master": (
+        lambda at: shutil.copy(_in(at, "120p/index.m3u8"), at / "master.m3u8"),
+        "",
+        "it is no master playlist",
+    ),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damage_is_named(verify: Verify, ladder: Path, damage: str) -> None:
+    harm, where, what = DAMAGES[damage]
+    harm(ladder)
+    code, answer = verify(ladder)
+    assert code == 1
+    assert answer["ok"] is False
+    (found,) = answer["ladders"]
+    errors = {r["name"]: r["error"] for r in found["renditions"] if not r["ok"]}
+    if found["error"]:
+        errors[""] = found["error"]
+    assert set(errors) == {where}, "and nothing else is blamed"
+    assert what in errors[where]["message"]
+    assert errors[where]["code"] == "OUTPUT_INVALID"
+    assert "tqstudio add --force" in errors[where]["hint"]
+
+
+def test_a_folder_of_ladders_in_words(made: Path, ladder: Path, tmp_path: Path) -> None:
+    _in(ladder, "120p/seg_00001.m4s").unlink()
+    shutil.copytree(made / "clip", tmp_path / "out" / "good")
+    answer = Shell(tmp_path / "home")("verify", str(tmp_path / "out"))
+    assert answer.code == 1
+    lines = answer.out.splitlines()
+    assert lines[0] == f"FAIL  {ladder}/master.m3u8"
+    assert f"ok    {tmp_path}/out/good/master.m3u8" in lines
+    assert re.search(r"180p +320×180, 4 segments, 7 s, \d+ kB", answer.out)
+    assert "120p       OUTPUT_INVALID: 120p: seg_00001.m4s is missing" in answer.out
+    assert lines[-1] == "2 ladders: 1 broken"
+
+
+@pytest.mark.parametrize(("path", "said"), [("nowhere", "there is no "), (".", "there is no ladder in ")])
+def test_where_there_is_no_ladder(path: str, said: str, tmp_path: Path) -> None:
+    answer = Shell(tmp_path / "home")("verify", f"{tmp_path}/{path}")
+    assert answer.code == 2
+    assert answer.err.startswith(f"error: SOURCE_MISSING: {said}")
