@@ -74,6 +74,7 @@ VERBS: Verbs = {
     "profile": ("What ladders may look like.", {"list": "profiles:list_profiles"}),
     "verify": "verifying:verify",
     "doctor": "doctor:doctor",
+    "drill": "drill:drill",
 }
 
 HIDDEN = frozenset({"workers:run"})

@@ -1,0 +1,92 @@
+"""`drill`: break a sandboxed studio at random and say what was lost."""
+
+from __future__ import annotations
+
+import random
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from tqstudio.cli import printing
+from tqstudio.cli.options import JsonFlag
+
+if TYPE_CHECKING:
+    from tqstudio.drill.run import Account
+
+
+def drill(
+    kills: Annotated[int, typer.Option("--kills", "-n", min=1, help="How often something is broken.")] = 20,
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="Choose the same faults again; random otherwise.")
+    ] = None,
+    workers: Annotated[int, typer.Option("--workers", "-w", min=1, max=16, help="CPU workers.")] = 1,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the sandbox to look at.")] = False,
+    as_json: JsonFlag = False,
+) -> int:
+    """Kill a sandboxed studio at random while it works, and report what was lost.
+
+    Workers, ffmpeg and the supervisor are killed, stopped and restarted at any moment; nothing of your own
+    home is touched. Exits with 1 when anything was lost.
+    """
+    from tqstudio.cli.interrupt import Interrupt
+    from tqstudio.drill.run import drill as run
+    from tqstudio.drill.sandbox import Sandbox
+    from tqstudio.engine.media.ffmpeg import locate
+
+    seed = seed if seed is not None else random.SystemRandom().randrange(1_000_000)
+    ffmpeg = locate(None).path
+    root = Path(tempfile.mkdtemp(prefix="tqdrill-"))
+    printing.say(f"the drill has its sandbox in {root}, seed {seed}; Ctrl-C ends it after the round")
+    try:
+        with Interrupt() as interrupt:
+            account = run(
+                Sandbox(root, ffmpeg, workers),
+                ffmpeg,
+                kills=kills,
+                seed=seed,
+                say=printing.say,
+                asked_to_stop=lambda: interrupt.asked,
+            )
+    finally:
+        if not keep:
+            import shutil
+
+            shutil.rmtree(root, ignore_errors=True)
+    if as_json:
+        printing.out_json(_view(account, seed))
+    else:
+        _print(account, seed)
+    return 1 if account.lost else 0
+
+
+def _view(account: Account, seed: int) -> dict[str, object]:
+    return {
+        "seed": seed,
+        "faults": dict(account.faults),
+        "jobs_done": account.jobs_done,
+        "ladders_checked": account.ladders_checked,
+        "segments_finished": account.segments_finished,
+        "in_flight_s": round(account.in_flight_s, 1),
+        "seconds": round(account.seconds, 1),
+        "lost": account.lost,
+    }
+
+
+def _print(account: Account, seed: int) -> None:
+    total = sum(account.faults.values())
+    printing.out(f"{printing.counted(total, 'fault')} in {printing.span(account.seconds)}, seed {seed}")
+    for what, count in account.faults.most_common():
+        printing.out(f"  {count:5d}  {what}")
+    printing.out(f"jobs done            {account.jobs_done}")
+    printing.out(f"ladders decoded      {account.ladders_checked}, every frame of every quality")
+    printing.out(f"segments finished    {account.segments_finished}")
+    printing.out(f"segments made again  {len(account.made_again)}")
+    each = account.in_flight_s / total if total else 0.0
+    printing.out(f"media in flight      {account.in_flight_s:.1f} s in all, {each:.2f} s a fault")
+    printing.out(f"orphaned processes   {account.orphans}")
+    for line in account.lost:
+        printing.out(printing.painted(f"LOST: {line}", "failed"))
+    if not account.lost:
+        printing.out(printing.painted("nothing was lost", "done"))

@@ -1,0 +1,77 @@
+"""What the sandbox transcodes: small enough to be quick, long enough to be hit in the middle."""
+
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+
+from tqstudio.errors import ErrorCode, TqError
+
+PROFILE_NAME = "drill"
+PROFILE = """
+extends = "fast"
+description = "For the drill: short segments, so that there is much to lose"
+
+[video]
+segment_s = 2
+gop_s = 1
+rungs = [
+    { short_side = 360, maxrate_kbps = 800 },
+    { short_side = 240, maxrate_kbps = 400 },
+    { short_side = 180, maxrate_kbps = 250 },
+]
+"""
+RUNGS = ("360p", "240p", "180p")
+_TIMEOUT_S = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Clip:
+    """A source whose frames are known."""
+
+    name: str
+    fps: Fraction
+    frames: int
+    size: str
+
+    @property
+    def seconds(self) -> float:
+        return float(self.frames / self.fps)
+
+
+CLIPS = (
+    Clip("film.mp4", Fraction(24), 480, "640x360"),
+    Clip("ntsc.mp4", Fraction(30000, 1001), 601, "640x360"),
+    Clip("portrait.mp4", Fraction(25), 425, "360x640"),
+)
+
+
+def make(clip: Clip, folder: Path, ffmpeg: str) -> Path:
+    """Make a clip unless it is there; answers its path.
+
+    Raises:
+        TqError: ENCODER_EXIT when ffmpeg cannot.
+    """
+    target = folder / clip.name
+    if target.is_file():
+        return target
+    folder.mkdir(parents=True, exist_ok=True)
+    unfinished = folder / f".{clip.name}"
+    argv = [
+        *(ffmpeg, "-hide_banner", "-loglevel", "error", "-nostdin", "-y"),
+        *("-f", "lavfi", "-i", f"testsrc2=size={clip.size}:rate={clip.fps}"),
+        *("-f", "lavfi", "-i", f"sine=440:sample_rate=48000:d={clip.seconds:.3f}"),
+        *("-frames:v", str(clip.frames)),
+        *("-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-c:a", "aac"),
+        f"file:{unfinished}",
+    ]
+    try:
+        subprocess.run(argv, check=True, capture_output=True, timeout=_TIMEOUT_S)
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        raise TqError(
+            ErrorCode.ENCODER_EXIT, f"ffmpeg could not make {clip.name}: {error}", "look at: tqstudio doctor"
+        ) from None
+    unfinished.rename(target)
+    return target

@@ -1,0 +1,176 @@
+"""What is done to a running studio. Each fault answers what happened, for the log."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tqstudio import client as calls
+from tqstudio.drill.sandbox import Sandbox, until
+from tqstudio.errors import TqError
+
+ORPHAN_S = 2.0
+"""After so long nothing of a killed supervisor may live."""
+
+FAIL_POINTS = (
+    "publish.intended",
+    "publish.building",
+    "publish.built",
+    "publish.renamed",
+    "publish.master_written",
+    "publish.pointed",
+    "publish.set_aside",
+    "publish.recording",
+    "publish.recorded",
+)
+
+
+@dataclass(slots=True)
+class Toll:
+    """What the faults found out about processes."""
+
+    orphans: int = 0
+    """Processes that outlived their killed supervisor by more than 2 s."""
+
+
+def kill_ffmpeg(box: Sandbox, rng: random.Random, toll: Toll) -> str | None:
+    del toll
+    victims = box.encoders()
+    if not victims:
+        return None
+    victim = rng.choice(victims)
+    with contextlib.suppress(Exception):
+        victim.kill()
+    return "ffmpeg killed"
+
+
+def kill_worker(box: Sandbox, rng: random.Random, toll: Toll) -> str | None:
+    del toll
+    pids = box.worker_pids()
+    return _signal(rng.choice(pids), signal.SIGKILL, "worker killed") if pids else None
+
+
+def kill_supervisor(box: Sandbox, rng: random.Random, toll: Toll) -> str | None:
+    del rng
+    pid = box.pid
+    if pid is None:
+        return None
+    os.kill(pid, signal.SIGKILL)
+    box.wait_ended()
+    _count_orphans(box, toll)
+    box.start()
+    return "supervisor killed"
+
+
+def _count_orphans(box: Sandbox, toll: Toll) -> None:
+    deadline = time.monotonic() + ORPHAN_S
+    while left := list(box.processes()):
+        if time.monotonic() > deadline:
+            toll.orphans += len(left)
+            for process in left:
+                with contextlib.suppress(Exception):
+                    process.kill()
+            return
+        time.sleep(0.02)
+
+
+def restart_supervisor(box: Sandbox, rng: random.Random, toll: Toll) -> str | None:
+    """Down and up in a row, by either way of saying it."""
+    pid = box.pid
+    if pid is None:
+        return None
+    if rng.random() < 0.5:
+        os.kill(pid, signal.SIGTERM)
+        how = "supervisor ended by SIGTERM"
+    else:
+        box.send(calls.shutdown())
+        how = "supervisor ended by down"
+    box.wait_ended()
+    _count_orphans(box, toll)
+    box.start()
+    return how
+
+
+def freeze_worker(box: Sandbox, rng: random.Random, toll: Toll) -> str | None:
+    """Stop a worker until its lease has passed to another, and let it wake."""
+    del toll
+    pids = box.worker_pids()
+    if not pids:
+        return None
+    pid = rng.choice(pids)
+    if _signal(pid, signal.SIGSTOP, "") is None:
+        return None
+    time.sleep(rng.choice((0.3, 4.5)))
+    return _signal(pid, signal.SIGCONT, "worker stopped and continued")
+
+
+def freeze_supervisor(box: Sandbox, rng: random.Random, toll: Toll) -> str | None:
+    """As a suspended laptop: nothing may be reaped for it."""
+    del toll
+    pid = box.pid
+    if pid is None or _signal(pid, signal.SIGSTOP, "") is None:
+        return None
+    time.sleep(rng.choice((0.3, 4.0)))
+    return _signal(pid, signal.SIGCONT, "supervisor stopped and continued")
+
+
+def die_while_publishing(box: Sandbox, rng: random.Random, toll: Toll) -> str | None:
+    """Start a supervisor that will kill itself in the middle of its next publish."""
+    pid = box.pid
+    if pid is None:
+        return None
+    box.send(calls.shutdown())
+    box.wait_ended()
+    _count_orphans(box, toll)
+    name = rng.choice(FAIL_POINTS)
+    box.start(name)
+    return f"supervisor dies at {name}"
+
+
+def pause_and_resume(box: Sandbox, rng: random.Random, toll: Toll) -> str | None:
+    del toll
+    running = [worker["job"] for worker in box.status()["workers"] if worker["job"]]
+    if not running:
+        return None
+    job = rng.choice(running)
+    box.send(calls.act("pause", [job]))
+    until(lambda: box.job(job)["status"] != "in_progress", f"job {job} is paused")
+    box.send(calls.act("resume", [job]))
+    return "job paused and resumed"
+
+
+def _signal(pid: int, number: signal.Signals, said: str) -> str | None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return None
+    return said
+
+
+Fault = Callable[[Sandbox, random.Random, Toll], str | None]
+
+FAULTS: tuple[tuple[Fault, int], ...] = (
+    (kill_worker, 5),
+    (kill_supervisor, 5),
+    (kill_ffmpeg, 3),
+    (freeze_worker, 2),
+    (freeze_supervisor, 1),
+    (restart_supervisor, 2),
+    (die_while_publishing, 3),
+    (pause_and_resume, 2),
+)
+"""With how often each is chosen."""
+
+
+def strike(box: Sandbox, rng: random.Random, toll: Toll) -> str | None:
+    """One fault, chosen at random; None when there was nothing to break just then."""
+    fault = rng.choices([kind for kind, _ in FAULTS], [weight for _, weight in FAULTS])[0]
+    try:
+        return fault(box, rng, toll)
+    except TqError:
+        return None  # the supervisor is dying of the fault before

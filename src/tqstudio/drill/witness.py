@@ -1,0 +1,111 @@
+"""Watches the files from outside: what was finished must stay, what plays must play."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import m3u8
+
+
+@dataclass(slots=True)
+class Witness:
+    """Remembers every finished segment by its inode.
+
+    A segment that is made again gets another inode; publishing links, so the inode goes on there.
+    """
+
+    output: Path
+    seen: dict[str, int] = field(default_factory=dict)
+    """Path below the segment store → inode."""
+    made_again: list[str] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)
+    """Masters that once did not play, with what was missing."""
+
+    def look(self) -> None:
+        for path, inode in self._stored().items():
+            before = self.seen.setdefault(path, inode)
+            if before != inode:
+                self.made_again.append(path)
+                self.seen[path] = inode
+        for master in self.output.glob("*/master.m3u8"):
+            missing = unplayable(master)
+            if missing is not None:
+                self.broken.append(f"{master.parent.name}: {missing}")
+
+    def forget(self) -> None:
+        """Begin a round in which everything may be made anew."""
+        self.seen.clear()
+
+    def _stored(self) -> dict[str, int]:
+        found = {}
+        for path in self.output.glob(".tqstudio/*/segments/*/*/*/seg_*.m4s"):
+            try:
+                found[str(path)] = os.stat(path).st_ino
+            except FileNotFoundError:
+                continue  # published and set aside while we look
+        return found
+
+
+def unplayable(master: Path) -> str | None:
+    """What a player that reads this master now would miss; None when it would miss nothing.
+
+    Reads again when the master was replaced meanwhile, as a player does.
+    """
+    while True:
+        try:
+            before = os.stat(master)
+            text = master.read_text()
+        except FileNotFoundError:
+            return "the master playlist is gone"
+        missing = _missing(master.parent, text)
+        if missing is None:
+            return None
+        try:
+            if os.stat(master).st_ino == before.st_ino:
+                return missing
+        except FileNotFoundError:
+            return "the master playlist is gone"
+
+
+def _missing(folder: Path, text: str) -> str | None:
+    playlist = m3u8.loads(text)
+    for entry in [*playlist.playlists, *playlist.media]:
+        index = folder / entry.uri
+        try:
+            stream = m3u8.loads(index.read_text())
+        except FileNotFoundError:
+            return str(entry.uri)
+        if not stream.is_endlist or not stream.segments:
+            return f"{entry.uri} is not complete"
+        for segment in [*stream.segment_map, *stream.segments]:
+            if not (index.parent / segment.uri).is_file():
+                return f"{Path(entry.uri).parent / segment.uri}"
+    return None
+
+
+def wrong_frames(master: Path, frames: int, rungs: tuple[str, ...]) -> str | None:
+    """Decode every frame of every quality; what is wrong with them, or None."""
+    import io
+    from itertools import pairwise
+
+    import av
+
+    playlist = m3u8.loads(master.read_text())
+    names = tuple(Path(entry.uri).parent.name for entry in playlist.playlists)
+    if names != rungs:
+        return f"it has {', '.join(names)} instead of {', '.join(rungs)}"
+    for entry in playlist.playlists:
+        index = master.parent / entry.uri
+        stream = m3u8.loads(index.read_text())
+        parts = [stream.segment_map[0].uri, *(segment.uri for segment in stream.segments)]
+        content = b"".join((index.parent / part).read_bytes() for part in parts)
+        with av.open(io.BytesIO(content), "r") as container:
+            times = [frame.pts or 0 for frame in container.decode(video=0)]
+        if len(times) != frames:
+            return f"{entry.uri} has {len(times)} frames instead of {frames}"
+        steps = {later - earlier for earlier, later in pairwise(times)}
+        if not steps or max(steps) - min(steps) > 1:
+            return f"{entry.uri} has frames that are not evenly spaced"
+    return None
