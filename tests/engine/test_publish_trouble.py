@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import signal
 import subprocess
 from collections.abc import Iterator
 from http.client import HTTPException
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from conftest import LiveSupervisor, MakeSupervisor, Worker, until
+from conftest import STOP_TIMEOUT_S, LiveSupervisor, MakeSupervisor, Worker, until
 from tqstudio import client, sources
 from tqstudio.engine.failpoints import VARIABLE
 
@@ -46,10 +47,13 @@ class Desk:
     def __init__(self, live: LiveSupervisor, out: Path, source: Path) -> None:
         self.live, self.out = live, out
         live.send(client.worker_action("cpu-0", "disable"))
+        self.job, self.video = self.add(source)
+
+    def add(self, source: Path) -> tuple[int, int]:
         source.write_bytes(b"some video")
-        call = client.add([sources.encode(source)], output_b64=sources.encode(out))
-        [result] = live.send(call)["results"]
-        self.job, self.video = result["job"], result["video"]
+        call = client.add([sources.encode(source)], output_b64=sources.encode(self.out))
+        [result] = self.live.send(call)["results"]
+        return result["job"], result["video"]
 
     def claim(self) -> tuple[Worker, Any, Bench]:
         """The next job, with everything made."""
@@ -94,8 +98,12 @@ def fill(folder: Path) -> Path:
     return filler
 
 
-def test_the_volume_is_full(desk: Desk) -> None:
+def test_the_volume_is_full(desk: Desk, tmp_path: Path) -> None:
     assert desk.finish() == "done"
+    desk.add(tmp_path / "failed.mp4")
+    worker, job, bench = desk.claim()
+    bench.rendition("720p", "of-one-that-failed", text="x" * 300_000)
+    worker.tell(f"jobs/{job['job']}/fail", epoch=job["epoch"], code="NO_MEDIA", text="no")
     [result] = desk.live.send(client.act("retranscode", [desk.job]))["results"]
     desk.job = result["new_job"]
     worker, job, bench = desk.claim()
@@ -108,7 +116,7 @@ def test_the_volume_is_full(desk: Desk) -> None:
     assert desk.names() == {".owner", "master.m3u8", "v1"}
     assert desk.plays(1)
     assert bench.sink.joinpath(bench.made[0]["folder"]).is_dir(), "what was made is kept"
-    filler.unlink()
+    assert filler.exists(), "what makes room is the work of the job that failed"
     assert desk.finish() == "done"
     assert desk.names() == {".owner", "master.m3u8", "v1", "v2"}
     assert desk.plays(2)
@@ -145,6 +153,7 @@ def test_a_disk_that_is_away_when_the_next_supervisor_starts(
         worker, job, bench = desk.claim()
         with contextlib.suppress(OSError, HTTPException):
             complete(worker, job, bench)
+        assert desk.live.process.wait(STOP_TIMEOUT_S) == -signal.SIGKILL
         desk.live.stop()
         subprocess.run(["umount", out], check=True)
         desk.live = make_supervisor(tmp_path / "home").start()

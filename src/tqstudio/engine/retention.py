@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from tqstudio.lifecycle import JobStatus
 
 _SCRATCH_IDLE_S = 3600.0
 """Nothing that runs leaves its scratch directory alone for so long."""
+_FULL_LOOK_S = 60.0
 _PAGE = 50
 
 
@@ -35,6 +37,7 @@ class Retention:
         self._keep_old_us = int(settings.keep_old_s * MICROSECOND)
         self._keep_failed_us = int(settings.keep_failed_work_s * MICROSECOND)
         self._cleanup_partial = settings.cleanup_partial
+        self._next_look: dict[bytes, float] = {}
         self._log = structlog.get_logger()
 
     # Replaced generations
@@ -73,8 +76,15 @@ class Retention:
             await self._expire(root, now_us() - self._keep_failed_us)
 
     async def make_room(self, output_root: bytes) -> None:
-        """Remove at once whatever no job that can still run will need: the disk is full."""
-        await self._expire(output_root, now_us())
+        """The disk of this output is full: remove at once, also from its other outputs, what no job that can
+        still run will need. Looks again after a minute at the earliest."""
+        now = time.monotonic()
+        if now < self._next_look.get(output_root, now):
+            return
+        self._next_look[output_root] = now + _FULL_LOOK_S
+        roots = await self._db.read(videos.output_roots)
+        for root in await asyncio.to_thread(_on_the_disk_of, output_root, roots):
+            await self._expire(root, now_us())
 
     async def jobs_deleted(self, deleted: Iterable[int]) -> None:
         """Remove the unfinished work of failed and cancelled jobs that were taken off the list.
@@ -115,6 +125,17 @@ class Retention:
             return
         if set_aside:
             await self._db.write(_tell, video)
+
+
+def _on_the_disk_of(path: bytes, roots: Iterable[bytes]) -> list[bytes]:
+    def device(root: bytes) -> int | None:
+        try:
+            return os.stat(root).st_dev
+        except OSError:
+            return None
+
+    full = device(path)
+    return [root for root in roots if root == path or (full is not None and device(root) == full)]
 
 
 def _runs(db: Connection, job: int, epoch: int) -> bool:
