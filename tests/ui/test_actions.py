@@ -8,11 +8,12 @@ import pytest
 from textual.widgets import Button
 
 from tqstudio.ui.actions import ACTIONS, View, actions_of, bindings_of, enabled, label
-from tqstudio.ui.app import VIEWS, StudioApp, view_class
+from tqstudio.ui.app import StudioApp
 from tqstudio.ui.screens.dialogs import ChooseQualities, Confirm
 from tqstudio.ui.screens.job import JobScreen
 from tqstudio.ui.screens.text import TextScreen
 from tqstudio.ui.target import Target
+from tqstudio.ui.views import VIEWS, view_class
 from tqstudio.ui.widgets.tick import Tick
 
 from .conftest import MakeApp, loaded, until

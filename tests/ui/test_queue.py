@@ -47,6 +47,14 @@ def text_of(app: StudioApp) -> list[str]:
     return [jobs.render_line(y).text for y in range(jobs.size.height)]
 
 
+async def test_keys_pressed_at_once_count_from_each_other(make_app: MakeApp) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        for key in ("end", "up", "up"):
+            await app.perform(key)
+        assert current(app) == 315
+
+
 async def test_new_rows_do_not_move_the_cursor_off_its_job(make_app: MakeApp, door: FakeDoor) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)

@@ -45,7 +45,7 @@ def test_nothing_is_complete_before_the_job_is_done() -> None:
         ("in_progress", {"attempts": 3}, "attempt 3 of 3"),
         ("failed", {"attempts": 3}, "3 of 3 attempts failed"),
         ("done", {"attempts": 0}, ""),
-        ("pending", {"crashes": 1}, "attempt 1 of 3, 1 of 3 crashes"),
+        ("pending", {"crashes": 1}, "attempt 1 of 3, 1 of 3 crashed"),
     ],
 )
 def test_attempts_have_one_wording(status: str, more: dict[str, Any], words: str) -> None:

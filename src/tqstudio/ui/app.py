@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from datetime import UTC, datetime
-from importlib import import_module
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -26,12 +26,12 @@ from tqstudio.ui.screens.queue import QueueScreen
 from tqstudio.ui.studio import Studio
 from tqstudio.ui.symbols import choose_glyphs
 from tqstudio.ui.theme import Palette, load_themes, shipped_folder
+from tqstudio.ui.toasts import Toasts
+from tqstudio.ui.views import LATER, LATER_S, VIEWS, load, view_class
 from tqstudio.ui.widgets.row_list import RowList
 
 if TYPE_CHECKING:
     from subprocess import Popen
-
-    from textual.notifications import SeverityLevel
 
     from tqstudio.client import Door
     from tqstudio.home import Home
@@ -45,22 +45,6 @@ TYPING_S = 0.6
 """For so long after a key press, rows do not change places."""
 CLOCK_S = 1.0
 """Ages and countdowns move at this pace."""
-TOAST_S, PROBLEM_S, READING_S = 4.0, 6.0, 0.04
-"""How long a remark stands, how long a problem, and what each letter of it adds."""
-
-VIEWS: dict[str, str] = {
-    "queue": "queue.QueueScreen",
-    "workers": "workers.WorkersScreen",
-    "folders": "folders.FoldersScreen",
-    "history": "history.HistoryScreen",
-}
-"""The screen of each view; loaded when it is first shown, as the first picture waits for no other."""
-
-
-def view_class(view: str) -> type[StudioScreen]:
-    module, _, name = VIEWS[view].partition(".")
-    found: type[StudioScreen] = getattr(import_module(f"tqstudio.ui.screens.{module}"), name)
-    return found
 
 
 def _palette() -> type[Provider]:
@@ -123,8 +107,7 @@ class StudioApp(App[None]):
         self._painted_at = 0.0
         self._paint_asked = False
         self._key_at = 0.0
-        self._toasts: dict[bool, tuple[str, float]] = {}
-        self._toasting = False
+        self._toasts = Toasts(self)
         self._errands: set[asyncio.Task[None]] = set()
         self._colours = self.get_css_variables()
         self.stylesheet.set_variables(self._colours)
@@ -141,7 +124,14 @@ class StudioApp(App[None]):
 
     def _begin(self) -> None:
         self._painted()
+        self.set_timer(LATER_S, partial(self._load_later, list(LATER)))
         self.start(self.studio.feed.run())
+
+    def _load_later(self, modules: list[str]) -> None:
+        """Load a module, and the others in moments of their own, so that no key waits for all of them."""
+        if modules:
+            load(modules.pop(0))
+            self.set_timer(LATER_S, partial(self._load_later, modules))
 
     def start(self, errand: Coroutine[Any, Any, Any]) -> None:
         """Run something beside the UI; what it could not do is told in a toast."""
@@ -236,21 +226,7 @@ class StudioApp(App[None]):
         self.toast(f"{BY_NAME[name].text} is not possible here" if name in BY_NAME else f"no action {name}")
 
     def toast(self, text: str, *, problem: bool = False) -> None:
-        """At most one remark and one problem stand on the screen; a newer one takes its place."""
-        stands = PROBLEM_S + READING_S * len(text) if problem else TOAST_S
-        self._toasts[problem] = (text, monotonic() + stands)
-        if not self._toasting:
-            self._toasting = True
-            self.call_next(self._show_toasts)
-
-    def _show_toasts(self) -> None:
-        self._toasting = False
-        now = monotonic()
-        self.clear_notifications()
-        for is_problem, (said, until) in self._toasts.items():
-            if until > now:
-                severity: SeverityLevel = "error" if is_problem else "information"
-                self.notify(said, severity=severity, timeout=until - now, markup=False)
+        self._toasts.show(text, problem=problem)
 
     def complain(self, error: TqError) -> None:
         """Tell what could not be done, and what to do now."""

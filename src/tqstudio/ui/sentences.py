@@ -98,8 +98,14 @@ def attempt_words(row: JobRow) -> str:
     else:
         words = [f"attempt {min(row['attempts'] + 1, most)} of {most}"]
     if row["crashes"]:
-        words.append(f"{row['crashes']} of {row['max_crashes']} crashes")
+        words.append(f"{row['crashes']} of {row['max_crashes']} crashed")
     return ", ".join(words)
+
+
+def failure_words(row: JobRow) -> str:
+    """How many attempts and workers this job has used up."""
+    crashed = f", {row['crashes']} of {row['max_crashes']} crashed" if row["crashes"] else ""
+    return f"{row['attempts']} of {row['max_attempts']} failed{crashed}"
 
 
 _KINDS = {"new": "new", "retranscode": "made again", "changed": "made again, as it changed"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
@@ -11,6 +10,7 @@ from textual.app import ComposeResult
 from textual.strip import Strip
 
 from tqstudio import client as calls
+from tqstudio import shell
 from tqstudio.errors import TqError
 from tqstudio.ui.actions import View, bindings_of
 from tqstudio.ui.line import fit_name
@@ -137,7 +137,7 @@ class JobScreen(JobActions):
         if attempt is None or not attempt["argv"]:
             self.toast("no command has run yet")
             return
-        self.copy("\n".join(shlex.join(argv) for argv in attempt["argv"]), "command")
+        self.copy("\n".join(shell.line(argv) for argv in attempt["argv"]), "command")
 
     async def do_back(self, _: str) -> None:
         self.dismiss()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tqstudio import client as calls
+from tqstudio import shell
 from tqstudio.errors import TqError
 from tqstudio.lifecycle import Control, JobStatus, Operation
 from tqstudio.ui.actions import BY_NAME, operation_for
@@ -138,7 +138,7 @@ class JobActions(StudioScreen):
         async def read() -> tuple[str, str]:
             detail = await self.studio.feed.send(calls.job(job))
             commands = [
-                shlex.join(argv)
+                shell.line(argv)
                 for attempt in sorted(detail["attempts_log"], key=lambda attempt: -attempt["number"])[:1]
                 for argv in attempt["argv"]
             ]

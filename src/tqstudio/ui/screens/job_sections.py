@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING, Any
 
 from rich.style import Style
 from textual.strip import Strip
 
-from tqstudio import units
+from tqstudio import shell, units
 from tqstudio.lifecycle import Step
 from tqstudio.ui import format as fmt
 from tqstudio.ui.line import fit, width_of, wrap
@@ -19,6 +18,7 @@ from tqstudio.ui.sentences import (
     event_remark,
     event_sentence,
     event_state,
+    failure_words,
     kind_words,
     standing,
     status_word,
@@ -171,10 +171,8 @@ def steps(doc: Document, job: JobDetail, width: int) -> list[Strip]:
 def attempts(doc: Document, job: JobDetail, width: int, *, chosen: int | None) -> list[Strip]:
     """One row per attempt, newest first; the log of the chosen one is opened by `l`."""
     palette, glyphs = doc.studio.palette, doc.studio.glyphs
-    counts = f"{job['attempts']} of {job['max_attempts']} failed"
-    counts += f", {job['crashes']} of {job['max_crashes']} crashed" if job["crashes"] else ""
     keys = f"tab chooses, l log {glyphs.bullet} " if len(job["attempts_log"]) > 1 else ""
-    lines = [doc.heading("Attempts", width, f"{keys}{counts}")]
+    lines = [doc.heading("Attempts", width, f"{keys}{failure_words(job)}")]
     for attempt in sorted(job["attempts_log"], key=lambda attempt: -attempt["number"]):
         click = link("log", str(attempt["number"]))
         here = attempt["number"] == chosen and len(job["attempts_log"]) > 1
@@ -228,7 +226,7 @@ def command(doc: Document, job: JobDetail, width: int) -> list[Strip]:
     lines = [doc.heading("Commands", width, f"{copies}c shows all")]
     for argv in attempt["argv"]:
         short = [argv[0].rpartition("/")[2], *argv[1:]]
-        parts = wrap(fmt.plain(shlex.join(short)), width - 4)
+        parts = wrap(fmt.plain(shell.line(short)), width - 4)
         if len(parts) > COMMAND_LINES:
             last = parts[COMMAND_LINES - 1]
             parts = [
@@ -292,7 +290,7 @@ def generation(doc: Document, job: JobDetail, width: int) -> list[Strip]:
     copies = "y copies it, " if job["status"] == "done" else ""
     lines = [doc.heading("Playable", width, f"{copies}v{made['number']}, {when}")]
     lines += doc.fact("playlist", made["master"], width)
-    lines += doc.fact("play it", f"mpv {shlex.quote(made['master'])}", width)
+    lines += doc.fact("play it", shell.line(["mpv", made["master"]]), width)
     for rendition in made["renditions"]:
         line = doc.start(width).cell(rendition["name"], 14, palette.strong, right=True).gap(2)
         pixels = f"{rendition['width']}×{rendition['height']}" if rendition["width"] else rendition["kind"]

@@ -222,8 +222,12 @@ class QueueScreen(QueueActions, JobActions):
         await self._go("top")
 
     async def do_end(self, _: str) -> None:
-        # A search may have to go far for the last job; keys do not wait for that.
-        self.studio_app.start(self._go("end"))
+        if self.studio.model.jobs.after is None:
+            # What is pressed next counts from there.
+            await self._go("end")
+        else:
+            # A search may have to go far for the last job; keys do not wait for that.
+            self.studio_app.start(self._go("end"))
 
     async def _go(self, edge: str) -> None:
         window = self.studio.model.jobs

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
 from textual.strip import Strip
 
-from tqstudio import units
+from tqstudio import shell, units
 from tqstudio.ui import format as fmt
 from tqstudio.ui.line import Line, fit, fit_name, width_of, wrap
 from tqstudio.ui.progress import quality_percent
-from tqstudio.ui.sentences import attempt_words, kind_words, standing
+from tqstudio.ui.sentences import attempt_words, failure_words, kind_words, standing
 from tqstudio.ui.studio import Studio
 from tqstudio.ui.symbols import job_state, job_word, quality_look
 from tqstudio.ui.widgets.bars import add_bar
@@ -150,7 +149,7 @@ class JobPane(LineView):
             return []
         palette = self.studio.palette
         lines = []
-        for at, part in enumerate(wrap(f"mpv {shlex.quote(generation['master'])}", width - 14)):
+        for at, part in enumerate(wrap(shell.line(["mpv", generation["master"]]), width - 14)):
             line = self._start(width).gap().cell("" if at else "play", 9, palette.faint).gap()
             lines.append(line.add(part, palette.text).strip())
         return lines
@@ -202,7 +201,7 @@ class JobPane(LineView):
             ("source", ", ".join(part for part in about if part)),
             ("problem", fmt.plain(source["problem"]["message"]) if source["problem"] else ""),
             ("profile", f"{row['profile']}, {kind_words(row)}, priority {row['priority']}"),
-            ("attempts", attempt_words(row)),
+            ("attempts", failure_words(row)),
             ("added", fmt.moment(row["created_at"], now)),
             ("started", fmt.moment(row["started_at"], now)),
             ("ended", fmt.moment(row["completed_at"], now)),
