@@ -69,6 +69,8 @@ class ErrorCode(StrEnum):
     NO_SUPERVISOR = "NO_SUPERVISOR"
     ALREADY_RUNNING = "ALREADY_RUNNING"
     NEWER_DATABASE = "NEWER_DATABASE"
+    DATABASE_DAMAGED = "DATABASE_DAMAGED"
+    DATABASE_BUSY = "DATABASE_BUSY"
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +170,12 @@ MEANINGS: MappingProxyType[ErrorCode, Meaning] = MappingProxyType(
             _REQUEST,
             "the database was written by a newer tqstudio",
             "install that version again, or start with an empty TQSTUDIO_HOME",
+        ),
+        ErrorCode.DATABASE_DAMAGED: Meaning(
+            _REQUEST, "the database is damaged", "put a backup in its place; tqstudio doctor tells more"
+        ),
+        ErrorCode.DATABASE_BUSY: Meaning(
+            _REQUEST, "another program holds the database", "end that program, then try again"
         ),
     }
 )

@@ -8,7 +8,7 @@ twice where it matters: `path`, escaped for people, and `path_b64`, the exact by
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
@@ -268,10 +268,15 @@ class SkippedFile(TypedDict):
 
 
 class GateView(TypedDict):
+    """What holds the queue up. A shut disk gate says where, and bytes free and needed there now."""
+
     kind: str
     reason: str
     since: str
     hint: str
+    path: NotRequired[str]
+    free: NotRequired[int]
+    needed: NotRequired[int]
 
 
 class DiskView(TypedDict):

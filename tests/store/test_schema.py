@@ -283,7 +283,7 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
     with pytest.raises(TqError) as caught:
         db.open()
     db.close()
-    assert caught.value.code is ErrorCode.INTERNAL
+    assert caught.value.code is ErrorCode.DATABASE_DAMAGED
     assert str(path) in caught.value.message
 
 

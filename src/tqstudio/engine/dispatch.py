@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tqstudio.config import Settings
+from tqstudio.engine.disk_gate import DiskGate, Refused
 from tqstudio.engine.forecasts import Forecasts
 from tqstudio.engine.live import Beat, LiveBoard, LiveJob
 from tqstudio.engine.publishing import is_whole
@@ -75,9 +76,10 @@ class Dispatch:
         board: LiveBoard,
         workspace: Workspace,
         forecasts: Forecasts,
+        disk: DiskGate,
     ) -> None:
         self._home, self._settings, self._db, self._board = home, settings, db, board
-        self._workspace, self._forecasts = workspace, forecasts
+        self._workspace, self._forecasts, self._disk = workspace, forecasts, disk
         self._work = asyncio.Event()
         self._waiting_gpus: dict[int, int] = {}
         self.closed = False
@@ -111,7 +113,13 @@ class Dispatch:
         try:
             while not self.closed and not gone():
                 work = self._work
-                claimed = await self._db.write(self._claim, claimant, self._idle_gpus())
+                claimed = None
+                # A database that cannot be written says so once; then its gate is waited for.
+                if self._db.refusal is None:
+                    claimed = await self._db.write(self._claim, claimant, self._idle_gpus())
+                if isinstance(claimed, Refused):
+                    await self._disk.settle(claimed)
+                    continue
                 if claimed is not None:
                     lease, job, published = claimed
                     if not lease.repeated or lease.job not in self._board.jobs:
@@ -142,7 +150,14 @@ class Dispatch:
 
     def _claim(
         self, db: Connection, claimant: Claimant, idle_gpus: int
-    ) -> tuple[Lease, ClaimedJob, _Published | None] | None:
+    ) -> tuple[Lease, ClaimedJob, _Published | None] | Refused | None:
+        refused: list[Refused] = []
+
+        def fits(db: Connection, job: int) -> bool:
+            if (refusal := self._disk.judge(db, job)) is not None:
+                refused.append(refusal)
+            return refusal is None
+
         lease = claims.claim(
             db,
             claimant,
@@ -150,9 +165,12 @@ class Dispatch:
             lease_us=int(self._settings.lease_s * MICROSECOND),
             idle_gpus=idle_gpus,
             gpu_grace_us=int(self._settings.gpu_grace_s * MICROSECOND),
+            fits=fits,
         )
         if lease is not None:
             return lease, *self._describe(db, lease)
+        if refused:
+            return refused[0]
         row = workers.by_id(db, claimant.id)
         if row is None or row.instance != claimant.instance:
             raise TqError(

@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
-import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from pathlib import Path
 
 import structlog
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from tqstudio.config import Settings
 from tqstudio.engine import children
+from tqstudio.engine.disk_gate import TICK_S, DiskGate
 from tqstudio.engine.dispatch import Dispatch
 from tqstudio.engine.pool import WorkerPool
 from tqstudio.engine.publishing.publisher import Publisher
 from tqstudio.engine.recovery import Recovery
 from tqstudio.engine.retention import Retention
 from tqstudio.engine.scheduling import MICROSECOND, now_us
-from tqstudio.engine.store import events, gates, jobs, supervisors
+from tqstudio.engine.store import events, jobs, supervisors
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.database import Database
-from tqstudio.lifecycle import GateKind
+from tqstudio.errors import ErrorCode, TqError
 
 _SAVE_S = 1.0
-_GATE_S = 5.0
 _RETENTION_S = 60.0
 _EXPIRY_S = 600.0
-_DISK_TRY_MAX_S = 600.0
 _ANSWERS_KEPT_S = 86_400.0
 
 
@@ -46,11 +41,11 @@ class Maintenance:
         retention: Retention,
         publisher: Publisher,
         pool: WorkerPool,
+        disk: DiskGate,
     ) -> None:
         self._settings, self._db, self._dispatch, self._recovery = settings, db, dispatch, recovery
-        self._retention, self._publisher, self._pool = retention, publisher, pool
+        self._retention, self._publisher, self._pool, self._disk = retention, publisher, pool, disk
         self._scheduler: AsyncIOScheduler | None = None
-        self._disk_tries: dict[bytes, tuple[int, float]] = {}
         self._log = structlog.get_logger()
 
     def start(self) -> None:
@@ -62,7 +57,7 @@ class Maintenance:
         self._every(_SAVE_S, self.save_and_promote)
         # The scheduler's jitter only adds: 0.9 · T and up to 0.2 · T more is T ± 10 %.
         self._every(0.9 * s.scan_s, self.recover, jitter_s=0.2 * s.scan_s)
-        self._every(_GATE_S, self.reopen_disk_gate)
+        self._every(TICK_S, self.look_at_disks)
         self._every(_RETENTION_S, self.clean_up)
         self._every(_EXPIRY_S, self.expire_work, at_once=True)
         self._scheduler.start()
@@ -81,8 +76,14 @@ class Maintenance:
         at_once: bool = False,
     ) -> None:
         async def run() -> None:
+            # Nothing can be done by a clock while nothing can be written, but to look whether it can.
+            if self._db.refusal is not None and what != self.look_at_disks:
+                return
             try:
                 await what()
+            except TqError as error:
+                if error.code is not ErrorCode.DISK_LOW:
+                    self._log.exception("maintenance failed", task=what.__name__)
             except Exception:
                 self._log.exception("maintenance failed", task=what.__name__)
 
@@ -114,28 +115,9 @@ class Maintenance:
         for name in await self._recovery.silent_workers():
             self._pool.end_silent(name)
 
-    async def reopen_disk_gate(self) -> None:
-        """Open the disk gate once its volume has the reserve again.
-
-        A job that needs more than there is shuts it again at once; every further try waits twice as long.
-        """
-        now = time.monotonic()
-        shut = {gate.path for gate in await self._db.read(gates.listing) if gate.kind is GateKind.DISK}
-        self._disk_tries = {
-            path: (tries, due)
-            for path, (tries, due) in self._disk_tries.items()
-            if path in shut or now < due + _DISK_TRY_MAX_S
-        }
-        for path in shut:
-            if path is None:
-                continue
-            tries, due = self._disk_tries.get(path, (0, now))
-            await self._retention.make_room(path)
-            free = await asyncio.to_thread(free_bytes, Path(os.fsdecode(path)))
-            if now >= due and free is not None and free > self._settings.disk_reserve_bytes:
-                wait_s = min(_DISK_TRY_MAX_S, _GATE_S * 2.0 ** min(tries, 20))
-                self._disk_tries[path] = (tries + 1, now + wait_s)
-                await self._db.write(_open_disk_gate)
+    async def look_at_disks(self) -> None:
+        """Open the disk gate when there is room again."""
+        await self._disk.tick()
 
     async def clean_up(self) -> None:
         """Remove replaced generations after their grace, old events and old answers."""
@@ -150,17 +132,3 @@ class Maintenance:
     def _prune(self, db: Connection, now: int) -> None:
         events.prune(db, before=now - int(self._settings.event_retention_s * MICROSECOND), now=now)
         supervisors.forget(db, before=now - int(_ANSWERS_KEPT_S * MICROSECOND))
-
-
-def free_bytes(path: Path) -> int | None:
-    """Free space where `path` is or will be; None when nothing of it exists."""
-    for folder in (path, *path.parents):
-        try:
-            return shutil.disk_usage(folder).free
-        except OSError:
-            continue
-    return None
-
-
-def _open_disk_gate(db: Connection) -> None:
-    gates.reopen(db, GateKind.DISK, now=now_us(), actor="supervisor")

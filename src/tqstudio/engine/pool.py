@@ -11,6 +11,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 
@@ -20,6 +21,7 @@ from tqstudio.engine.dispatch import Identity
 from tqstudio.engine.scheduling import now_us
 from tqstudio.engine.store import workers
 from tqstudio.engine.store.database import Database
+from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 
 DEATHS_WINDOW_S = 60.0
@@ -29,6 +31,7 @@ MAX_RESTART_WAIT_S = 30.0
 REAP_AFTER_S = 0.5
 KILL_AFTER_S = 1.5
 """A worker that was asked to stop has so long; its ffmpeg ends within milliseconds."""
+_DATABASE_WAIT_S = 1.0
 _CPU_SLOT = re.compile(r"cpu-\d+")
 
 
@@ -111,13 +114,14 @@ class WorkerPool:
         while not self._stopping.is_set():
             try:
                 running = await self._spawn(slot)
-            except OSError as error:
-                self.notes[slot.name] = f"cannot start: {error.strerror or error}"
+            except (OSError, TqError) as error:
+                why = error.message if isinstance(error, TqError) else error.strerror or error
+                self.notes[slot.name] = f"cannot start: {why}"
                 await self._rest(MAX_RESTART_WAIT_S)
                 continue
             await running.child.exited.wait()
             how = running.child.how
-            await self._ended(running, how)
+            await self._until_written(partial(self._ended, running, how))
             if self._stopping.is_set():
                 return
             now = time.monotonic()
@@ -128,6 +132,16 @@ class WorkerPool:
             if wait_s:
                 self.notes[slot.name] = f"{how}; starts again in {wait_s:.0f} s"
                 await self._rest(wait_s)
+
+    async def _until_written(self, step: Callable[[], Awaitable[None]]) -> None:
+        """Do a step again and again until the database has room for it; not while stopping."""
+        while True:
+            try:
+                return await step()
+            except TqError as error:
+                if error.code is not ErrorCode.DISK_LOW or self._stopping.is_set():
+                    raise
+            await self._rest(_DATABASE_WAIT_S)
 
     async def _rest(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):

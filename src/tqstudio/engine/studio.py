@@ -10,6 +10,7 @@ from tqstudio.engine.actions import Actions
 from tqstudio.engine.admission import Admission
 from tqstudio.engine.all_jobs import AllJobs
 from tqstudio.engine.broadcast import Broadcast
+from tqstudio.engine.disk_gate import DiskGate
 from tqstudio.engine.dispatch import Dispatch
 from tqstudio.engine.forecasts import Forecasts
 from tqstudio.engine.intake import Intake
@@ -32,6 +33,7 @@ class Studio:
     broadcast: Broadcast
     forecasts: Forecasts
     dispatch: Dispatch
+    disk: DiskGate
     results: Results
     admission: Admission
     actions: Actions

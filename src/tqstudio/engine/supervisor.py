@@ -30,6 +30,7 @@ from tqstudio.engine.api.app import make_app
 from tqstudio.engine.api.serving import Server
 from tqstudio.engine.api.workers import worker_views
 from tqstudio.engine.broadcast import SNAPSHOT_INTERVAL_S, Broadcast
+from tqstudio.engine.disk_gate import DiskGate
 from tqstudio.engine.dispatch import Dispatch
 from tqstudio.engine.endings import Endings
 from tqstudio.engine.forecasts import Forecasts
@@ -46,7 +47,7 @@ from tqstudio.engine.recovery import Recovery
 from tqstudio.engine.results import Results
 from tqstudio.engine.retention import Retention
 from tqstudio.engine.scheduling import MICROSECOND, now_us
-from tqstudio.engine.store import database, folders, gates, supervisors, videos
+from tqstudio.engine.store import database, folders, gates, opening, supervisors, videos
 from tqstudio.engine.store.database import Database
 from tqstudio.engine.store.events import EventRow
 from tqstudio.engine.store.folders import FolderRow
@@ -79,7 +80,8 @@ def run(home: Home, settings: Settings) -> int:
     """Run the supervisor of a home until it is told to end.
 
     Raises:
-        TqError: ALREADY_RUNNING, NEWER_DATABASE, FFMPEG_MISSING or PERMISSION; nothing was started.
+        TqError: ALREADY_RUNNING, FFMPEG_MISSING, PERMISSION, NEWER_DATABASE, DATABASE_DAMAGED, DATABASE_BUSY
+            or DISK_LOW; nothing was started.
     """
     failpoints.arm()
     try:
@@ -93,6 +95,7 @@ def run(home: Home, settings: Settings) -> int:
     try:
         logs.configure(home)
         found = ffmpeg.locate(settings.ffmpeg or None)
+        opening.require_sound(home)
         _migrate_apart(home)
         db = Database(home.database)
         db.open()
@@ -126,9 +129,10 @@ class _Supervisor:
         broadcast = Broadcast(event_view)
         workspace = Workspace(db, uuid)
         forecasts = Forecasts(db, board)
-        dispatch = Dispatch(home, settings, db, board, workspace, forecasts)
-        self._publisher = Publisher(db, board, workspace)
         retention = Retention(settings, db, workspace)
+        disk = DiskGate(home, settings, db, workspace, retention)
+        dispatch = Dispatch(home, settings, db, board, workspace, forecasts, disk)
+        self._publisher = Publisher(db, board, workspace)
         endings = Endings(db, board, workspace, self._publisher)
         results = Results(settings, db, workspace, endings, self._publisher, forecasts)
         self._recovery = Recovery(settings, db, board, endings, results, workspace)
@@ -143,6 +147,7 @@ class _Supervisor:
             broadcast=broadcast,
             forecasts=forecasts,
             dispatch=dispatch,
+            disk=disk,
             results=results,
             admission=Admission(home, settings, db),
             actions=Actions(db, board, workspace, retention),
@@ -161,7 +166,7 @@ class _Supervisor:
         )
         self._prober = Prober(home, settings, db, self._on_looked)
         self._maintenance = Maintenance(
-            settings, db, dispatch, self._recovery, retention, self._publisher, self.studio.pool
+            settings, db, dispatch, self._recovery, retention, self._publisher, self.studio.pool, disk
         )
 
     # Life
@@ -228,7 +233,8 @@ class _Supervisor:
         await self.studio.pool.stop()
         await self._recovery.settled()
         self._maintenance.stop()
-        await self.studio.dispatch.save_progress(everything=True)
+        with contextlib.suppress(TqError):  # the disk is full: the last second of progress is not stored
+            await self.studio.dispatch.save_progress(everything=True)
         snapshots.cancel()
         self.studio.broadcast.stop()
 
@@ -265,6 +271,7 @@ class _Supervisor:
 
     def _on_events(self, events: list[EventRow]) -> None:
         self.studio.broadcast.events(events)
+        self.studio.disk.hint(events)
         self.studio.dispatch.hint(events)
         self._prober.hint(events)
 

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from tqstudio.engine.disk_gate import Shortage
 from tqstudio.engine.forecasts import Forecasts
 from tqstudio.engine.live import Beat, LiveJob
 from tqstudio.engine.publishing import Place
@@ -347,13 +348,18 @@ _GATE_HINTS: Mapping[GateKind, str] = {
 }
 
 
-def gate_view(row: GateRow) -> GateView:
-    return {
+def gate_view(row: GateRow, short: Shortage | None = None) -> GateView:
+    view: GateView = {
         "kind": row.kind.value,
         "reason": row.reason,
         "since": _iso(row.since),
         "hint": _GATE_HINTS[row.kind],
     }
+    if short is not None:
+        path = display(short.path)
+        view["path"], view["free"], view["needed"] = path, short.free, short.needed
+        view["hint"] = f"free some space at {path}; the queue goes on by itself"
+    return view
 
 
 def folder_view(

@@ -21,6 +21,9 @@ STATUS_OF: dict[ErrorCode, int] = {
     ErrorCode.UNAUTHORIZED: 401,
     ErrorCode.PERMISSION: 403,
     ErrorCode.INTERNAL: 500,
+    ErrorCode.DATABASE_DAMAGED: 500,
+    ErrorCode.DATABASE_BUSY: 503,
+    ErrorCode.DISK_LOW: 507,
 }
 """HTTP status of an error code; every other code is 400."""
 

@@ -17,7 +17,7 @@ from tqstudio.engine.catalogue import catalogue
 from tqstudio.engine.store import folders, gates, listing, supervisors
 from tqstudio.engine.studio import Studio
 from tqstudio.engine.views import gate_view, iso
-from tqstudio.lifecycle import JobStatus, WorkerStatus
+from tqstudio.lifecycle import GateKind, JobStatus, WorkerStatus
 from tqstudio.requests import ShutdownRequest
 from tqstudio.schemas import CheckView, DiskView, GateView, ProfileView, StatusView, WorkerView
 
@@ -29,7 +29,7 @@ _WORKING = (WorkerStatus.IDLE, WorkerStatus.BUSY)
 @router.get("/status")
 async def status(studio: TheStudio) -> StatusView:
     counts = await studio.db.read(listing.counts_by_status)
-    shut = await studio.db.read(gates.listing)
+    shut = await _shut_gates(studio)
     views = await worker_views(studio)
     speeds = [live.speed for live in studio.board.jobs.values() if live.speed]
     eta = await studio.forecasts.of_queue(
@@ -48,7 +48,7 @@ async def status(studio: TheStudio) -> StatusView:
         },
         "jobs": counts,
         "workers": views,
-        "gates": [gate_view(gate) for gate in shut] + _no_worker(views, counts, iso(studio.started_at) or ""),
+        "gates": shut + _no_worker(views, counts, iso(studio.started_at) or ""),
         "disk": await asyncio.to_thread(_disks, studio, await _outputs(studio)),
         "speed": sum(speeds) if speeds else None,
         "eta_s": eta["eta_s"] if eta else None,
@@ -58,6 +58,16 @@ async def status(studio: TheStudio) -> StatusView:
             "jobs": studio.forecasts.estimates.judged,
         },
     }
+
+
+async def _shut_gates(studio: Studio) -> list[GateView]:
+    rows = await studio.db.read(gates.listing)
+    of_database = studio.disk.of_database()
+    if of_database is not None:
+        # It cannot be written down, and what it says is true before anything else.
+        rows = [of_database, *(row for row in rows if row.kind is not GateKind.DISK)]
+    disk = GateKind.DISK
+    return [gate_view(row, await studio.disk.figures(row) if row.kind is disk else None) for row in rows]
 
 
 def _no_worker(views: list[WorkerView], counts: dict[str, int], since: str) -> list[GateView]:
@@ -125,8 +135,7 @@ async def doctor(studio: TheStudio) -> dict[str, list[CheckView]]:
                 "hint": "" if good else f"see {studio.home.logs}/worker-{worker['name']}.log",
             }
         )
-    for gate in await studio.db.read(gates.listing):
-        view = gate_view(gate)
+    for view in await _shut_gates(studio):
         checks.append(
             {"name": f"gate {view['kind']}", "ok": False, "detail": view["reason"], "hint": view["hint"]}
         )

@@ -5,7 +5,7 @@ Everything a worker writes carries (job, epoch, instance) and must match a live 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -117,10 +117,23 @@ _ATTEMPT = text(
 )
 
 
+Fits = Callable[[Connection, int], bool]
+"""Whether there is room for this job now."""
+
+
 def claim(
-    db: Connection, who: Claimant, *, now: int, lease_us: int, idle_gpus: int, gpu_grace_us: int
+    db: Connection,
+    who: Claimant,
+    *,
+    now: int,
+    lease_us: int,
+    idle_gpus: int,
+    gpu_grace_us: int,
+    fits: Fits = lambda _db, _job: True,
 ) -> Lease | None:
     """The next job for this worker, or the one its instance holds already (an answer that was lost).
+
+    No job is claimed where `fits` refuses the next one: a smaller one would take the room it waits for.
 
     A GPU worker takes jobs that prefer a GPU. A CPU worker takes the first of all jobs, but leaves the
     first `idle_gpus` GPU-preferring ones to the idle GPU workers until they have been claimable for
@@ -132,7 +145,7 @@ def claim(
     if not db.execute(_MAY_WORK, {"worker": who.id, "instance": who.instance}).scalar():
         return None
     candidate = _pick(db, who, now=now, idle_gpus=idle_gpus, gpu_grace_us=gpu_grace_us)
-    if candidate is None:
+    if candidate is None or not fits(db, candidate):
         return None
     values = {
         "id": candidate,
@@ -171,6 +184,14 @@ def _pick(db: Connection, who: Claimant, *, now: int, idle_gpus: int, gpu_grace_
         if position >= idle_gpus or waited >= gpu_grace_us:
             heads.append(row)
             break
+    if not heads:
+        return None
+    return int(min(heads, key=lambda row: (-row[1], row[2], row[0]))[0])
+
+
+def head(db: Connection) -> int | None:
+    """The job that is next, whoever asks; None when no job can be claimed."""
+    heads = [row for gpu in (0, 1) for row in db.execute(_CANDIDATES, {"prefer_gpu": gpu, "limit": 1})]
     if not heads:
         return None
     return int(min(heads, key=lambda row: (-row[1], row[2], row[0]))[0])

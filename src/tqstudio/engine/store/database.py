@@ -8,6 +8,7 @@ disk, not the processor, bounds how many commits there are in a second.
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -16,6 +17,8 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from tqstudio.engine.scheduling import now_us
+from tqstudio.engine.store import troubles
 from tqstudio.engine.store.connection import Connection, connect, open_raw
 from tqstudio.engine.store.events import EventRow
 from tqstudio.errors import ErrorCode, TqError
@@ -34,16 +37,16 @@ def migrate(path: Path) -> None:
     """Bring the schema to `SCHEMA_VERSION`.
 
     Raises:
-        TqError: NEWER_DATABASE when a newer tqstudio wrote it; INTERNAL when the file is damaged.
+        TqError: NEWER_DATABASE when a newer tqstudio wrote it; DATABASE_DAMAGED, DATABASE_BUSY, DISK_LOW.
     """
     try:
-        version = schema_version(path)
-    except Exception as error:
-        raise TqError(
-            ErrorCode.INTERNAL,
-            f"the database {path} cannot be read: {error}",
-            "put a backup in its place, or move it away to start with an empty queue",
-        ) from error
+        _migrate(path)
+    except sqlite3.Error as error:
+        raise troubles.told(error, path) from error
+
+
+def _migrate(path: Path) -> None:
+    version = schema_version(path)
     if version == SCHEMA_VERSION:
         return
     if version is not None and version > SCHEMA_VERSION:
@@ -119,6 +122,14 @@ class _Call:
             self.answer.set_result(self.result)
 
 
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why nothing is written for now, and since when (µs since 1970 in UTC)."""
+
+    error: TqError
+    since: int
+
+
 class Database:
     """The database of a running supervisor.
 
@@ -126,6 +137,9 @@ class Database:
     once it is durable; `read` runs on the reader's. A function that is written may be run again when the
     commit it shared with others failed, so it touches nothing but the connection. Events that it appended
     are handed to `on_events` on the event loop after the commit, in the order of the commits.
+
+    When the disk is full, writes are refused with DISK_LOW until one by `write_again` has gone through; reads
+    go on. What SQLite says of a damaged or busy file is raised as a TqError too.
     """
 
     def __init__(self, path: Path) -> None:
@@ -134,12 +148,16 @@ class Database:
         self._writer = _ConnectionThread("db-writer", self._commit)
         self._reader = _ConnectionThread("db-reader", self._look)
         self._loop: asyncio.AbstractEventLoop | None = None
+        self.refusal: Refusal | None = None
 
     def open(self) -> None:
         """Open and, if needed, migrate. Must come before the first `read` or `write`."""
         migrate(self.path)
-        self._writer.open(lambda: connect(self.path))
-        self._reader.open(lambda: connect(self.path, read_only=True))
+        try:
+            self._writer.open(lambda: connect(self.path))
+            self._reader.open(lambda: connect(self.path, read_only=True))
+        except sqlite3.Error as error:
+            raise troubles.told(error, self.path) from error
 
     def bind(self, loop: asyncio.AbstractEventLoop) -> None:
         """Name the loop on which `on_events` is called."""
@@ -148,7 +166,17 @@ class Database:
     async def write(
         self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
+        if self.refusal is not None:
+            raise self.refusal.error
         return await _asked(self._writer, fn, args, kwargs)
+
+    async def write_again(
+        self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """`write` although the disk was full; when it goes through, others do so again."""
+        result = await _asked(self._writer, fn, args, kwargs)
+        self.refusal = None
+        return result
 
     async def read(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await _asked(self._reader, fn, args, kwargs)
@@ -166,7 +194,7 @@ class Database:
         except BaseException as error:
             db.rollback()
             if len(calls) == 1:
-                calls[0].error = error
+                calls[0].error = self._told(error)
             else:
                 # One of them spoilt it for all, or the disk is full: each has a try of its own.
                 for call in calls:
@@ -180,9 +208,15 @@ class Database:
             try:
                 call.result = call.fn(db, *call.args, **call.kwargs)
             except BaseException as error:
-                call.error = error
+                call.error = troubles.told(error, self.path)
             db.rollback()
             self._deliver([call])
+
+    def _told(self, error: BaseException) -> BaseException:
+        told = troubles.told(error, self.path)
+        if told is not error and isinstance(told, TqError) and told.code is ErrorCode.DISK_LOW:
+            self.refusal = self.refusal or Refusal(told, now_us())
+        return told
 
     def _deliver(self, calls: Sequence[_Call]) -> None:
         """Tell the watchers first: who asked finds the events of its change on their way."""

@@ -47,3 +47,30 @@ def reopen(db: Connection, kind: GateKind, *, now: int, actor: str) -> bool:
 def listing(db: Connection) -> list[GateRow]:
     rows = db.execute(text("SELECT kind, reason, path, since FROM gate ORDER BY since"))
     return [GateRow(GateKind(row[0]), row[1], row[2], row[3]) for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """A job as the disk sees it; `size` is that of its source in bytes."""
+
+    job: int
+    video: int
+    output_root: bytes
+    size: int
+    name: str
+
+
+_NEED = "SELECT job.id, video.id, video.output_root, video.size, video.name FROM job"
+_OF_JOB = text(f"{_NEED} JOIN video ON video.id = job.video_id WHERE job.id = :job")
+_OF_RUNNING = text(
+    f"{_NEED} INDEXED BY ix_job_lease JOIN video ON video.id = job.video_id WHERE job.status = 'in_progress'"
+)
+
+
+def need_of(db: Connection, job: int) -> Need | None:
+    row = db.execute(_OF_JOB, {"job": job}).first()
+    return None if row is None else Need(*row)
+
+
+def needs_of_running(db: Connection) -> list[Need]:
+    return [Need(*row) for row in db.execute(_OF_RUNNING)]

@@ -91,7 +91,8 @@ class Ending:
                 if error.code is ErrorCode.UNAUTHORIZED:
                     self._on_refused()
                     return None
-                if error.code is not ErrorCode.NO_SUPERVISOR:
+                # DISK_LOW: the supervisor cannot write it down yet.
+                if error.code not in (ErrorCode.NO_SUPERVISOR, ErrorCode.DISK_LOW):
                     raise
             if self._stopping() or isinstance(lease.ended, Lost):
                 return None

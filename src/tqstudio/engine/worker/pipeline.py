@@ -182,7 +182,9 @@ class _Work:
         deadline: Deadline,
     ) -> None:
         bench = self._bench
-        require_space(self._sink, source, encode, bench.disk_reserve_bytes, bench.disk_factor)
+        require_space(
+            self._sink, self._video_store, source, encode, bench.disk_reserve_bytes, bench.disk_factor
+        )
         gpu = spec.encoder if spec.encoder in GPU_ENCODERS else None
         watch = Watch(encode, source, choice, self._report, self._log, gpu)
         transcode(encode, poster, self._lease, watch, bench.stall_s, deadline)

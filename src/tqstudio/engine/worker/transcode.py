@@ -12,6 +12,7 @@ from pathlib import Path
 from tqstudio import shell, sources
 from tqstudio.engine.media.encode import LadderEncode
 from tqstudio.engine.media.encode_state import RenditionState
+from tqstudio.engine.space import occupied_bytes, still_to_come
 from tqstudio.engine.worker.attempt_log import AttemptLog
 from tqstudio.engine.worker.choice import Choice, rows
 from tqstudio.engine.worker.examine import Source
@@ -27,8 +28,13 @@ TRANSCODE_ENDS_AT = 97.0
 _LOOK_S = 0.1
 
 
-def require_space(sink: Path, source: Source, encode: LadderEncode, reserve: int, factor: float) -> None:
-    """Make sure that the ladder fits, unless the store has all of it.
+def require_space(
+    sink: Path, store: Path, source: Source, encode: LadderEncode, reserve: int, factor: float
+) -> None:
+    """Make sure that what is missing of the ladder fits, unless the store has all of it.
+
+    Args:
+        store: where the video's finished segments are, which take their part already.
 
     Raises:
         TqError: DISK_LOW.
@@ -36,7 +42,7 @@ def require_space(sink: Path, source: Source, encode: LadderEncode, reserve: int
     if all(state.status == "completed" for state in encode.renditions):
         return
     free = shutil.disk_usage(sink).free
-    needed = reserve + int(factor * source.facts.size)
+    needed = reserve + still_to_come(source.facts.size, factor, occupied_bytes(store))
     if free < needed:
         where = sources.display(os.fsencode(sink.parent.parent))
         raise TqError(

@@ -1,0 +1,320 @@
+"""The disk gate: no job begins that does not fit, and a queue held up by a full disk goes on by itself.
+
+A job fits when its volume has free what its ladder will take, what the running jobs on the same volume will
+still take, and the reserve. What a ladder takes is estimated as `disk_factor` × its source, less what the
+segment store has of it. The database's volume must have some room too.
+
+The gate holds up the whole queue when the job that is next does not fit, also where a later one would: one
+that overtook would take the very room that the first waits for, and large files would never have their turn.
+The reason names the job, so a person can pause it or move it down; then the next one counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import structlog
+
+from tqstudio.config import Settings
+from tqstudio.engine.retention import Retention
+from tqstudio.engine.scheduling import MICROSECOND, now_us
+from tqstudio.engine.space import Volume, occupied_bytes, still_to_come, volume_of
+from tqstudio.engine.store import claims, gates
+from tqstudio.engine.store.connection import Connection
+from tqstudio.engine.store.database import Database
+from tqstudio.engine.store.events import EventRow
+from tqstudio.engine.store.gates import GateRow, Need
+from tqstudio.engine.workspace import Workspace
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.home import Home
+from tqstudio.lifecycle import GateKind, JobStatus
+from tqstudio.sources import display
+from tqstudio.units import size
+
+TICK_S = 3.0
+DATABASE_ROOM_BYTES = 16_000_000
+"""What the volume of the home has to have free: the write-ahead log, the logs, and a copy of some pages."""
+_FRESH_S = 1.0
+"""How long a look at a volume counts: claims may come by the thousand, and what runs is accounted for."""
+_MARGIN = 0.05
+"""Of what is needed, on top, before a shut gate opens: it must not flap around one figure."""
+_FIRST_WAIT_S = 10.0
+_MAX_WAIT_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    """A volume with too little room: its path, bytes free and bytes needed, and the sentence for people."""
+
+    path: bytes
+    free: int
+    needed: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Why a job is not handed out. Without a shortage the volumes have to be looked at first."""
+
+    needs: tuple[Need, ...]
+    """The job's own first, then those of the jobs that run."""
+    shortage: Shortage | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What was found at an output root, and what the segment stores of its videos held then."""
+
+    at: float
+    volume: Volume | None
+    made: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Try:
+    """How often a volume was found full, when it is tried again anyhow, and how much was free then."""
+
+    tries: int
+    due: float
+    free: int
+
+
+class DiskGate:
+    """Judges the next job before it is claimed, shuts the gate and opens it.
+
+    `judge` runs on the database's threads and reads one mapping that is replaced as a whole.
+    """
+
+    def __init__(
+        self, home: Home, settings: Settings, db: Database, workspace: Workspace, retention: Retention
+    ) -> None:
+        self._settings, self._db, self._workspace, self._retention = settings, db, workspace, retention
+        self._home = os.fsencode(home.root)
+        self._looks: Mapping[bytes, _Look] = {}
+        self._tries: dict[bytes, _Try] = {}
+        self._waits: _Try | None = None
+        """Of the gate that is shut now, if its volume was really full."""
+        self._alone = asyncio.Lock()
+        self._shortage: Shortage | None = None
+        self._foreseen = ""
+        """Reason of a gate that was shut before anything was written."""
+        self._log = structlog.get_logger()
+
+    def hint(self, events: Iterable[EventRow]) -> None:
+        """Something happened; a job that ended early may have taken more than was kept for it."""
+        if any(e.source == JobStatus.IN_PROGRESS and e.target != JobStatus.DONE for e in events):
+            self._looks = {}
+
+    # Judging
+
+    def judge(self, db: Connection, job: int, margin: float = 0.0) -> Refused | None:
+        """Whether this job fits now; None when it does.
+
+        Args:
+            margin: this much more than is needed has to be there, as a fraction.
+        """
+        need = gates.need_of(db, job)
+        if need is None:
+            return None
+        needs = (need, *(other for other in gates.needs_of_running(db) if other.job != job))
+        looks, now = self._looks, time.monotonic()
+        roots = {self._home, *(other.output_root for other in needs)}
+        if any(root not in looks or now - looks[root].at > _FRESH_S for root in roots):
+            return Refused(needs)
+        shortage = self._at_home(looks, margin) or self._at_output(looks, needs, margin)
+        return None if shortage is None else Refused(needs, shortage)
+
+    def _at_home(self, looks: Mapping[bytes, _Look], margin: float) -> Shortage | None:
+        volume = looks[self._home].volume
+        if volume is None or volume.free >= DATABASE_ROOM_BYTES * (1 + margin):
+            return None
+        return Shortage(
+            self._home,
+            volume.free,
+            DATABASE_ROOM_BYTES,
+            f"the disk of the database in {display(self._home)} has {size(volume.free)} free,"
+            f" {size(DATABASE_ROOM_BYTES)} are needed",
+        )
+
+    def _at_output(
+        self, looks: Mapping[bytes, _Look], needs: tuple[Need, ...], margin: float
+    ) -> Shortage | None:
+        need, *running = needs
+        volume = looks[need.output_root].volume
+        if volume is None:
+            return None  # nothing of the path can be looked at: the job finds out why
+        beside = sum(
+            self._to_come(looks, other) for other in running if _on(looks[other.output_root], volume)
+        )
+        reserve = self._settings.disk_reserve_bytes
+        needed = reserve + beside + self._to_come(looks, need)
+        if volume.free >= needed * (1 + margin):
+            return None
+        running_too = f", {size(beside)} are for running jobs" if beside else ""
+        return Shortage(
+            need.output_root,
+            volume.free,
+            needed,
+            f"the disk of {display(need.output_root)} has {size(volume.free)} free, {size(needed)} are needed"
+            f" before {need.name} can begin ({size(reserve)} of them stay free{running_too})",
+        )
+
+    def _to_come(self, looks: Mapping[bytes, _Look], need: Need) -> int:
+        made = looks[need.output_root].made.get(need.video, 0)
+        return still_to_come(need.size, self._settings.disk_factor, made)
+
+    async def _measure(self, needs: Iterable[Need]) -> None:
+        by_root: dict[bytes, set[int]] = {self._home: set()}
+        for need in needs:
+            by_root.setdefault(need.output_root, set()).add(need.video)
+        found = await asyncio.to_thread(self._look_at, by_root)
+        now = time.monotonic()
+        self._looks = {root: look for root, look in self._looks.items() if now - look.at < _FRESH_S} | found
+
+    def _look_at(self, by_root: Mapping[bytes, set[int]]) -> dict[bytes, _Look]:
+        found = {}
+        for root, of_videos in by_root.items():
+            store = self._workspace.sink(root) / "segments"
+            made = {video: occupied_bytes(store / str(video)) for video in of_videos}
+            found[root] = _Look(time.monotonic(), volume_of(Path(os.fsdecode(root))), made)
+        return found
+
+    # Shutting
+
+    async def settle(self, refused: Refused) -> None:
+        """Do what a refusal asks for: look at the volumes, make room, or shut the gate."""
+        job = refused.needs[0].job
+        async with self._alone:
+            await self._measure(refused.needs)
+            if refused.shortage is None:
+                return
+            again = await self._db.read(self.judge, job)
+            if again is None or again.shortage is None:
+                return
+            await self._make_room(again.shortage.path)
+            await self._measure(again.needs)
+            still = await self._db.read(self.judge, job)
+            if still is not None and still.shortage is not None:
+                self._shortage, self._foreseen = still.shortage, still.shortage.reason
+                await self._db.write(_shut, still.shortage)
+
+    async def _make_room(self, path: bytes) -> None:
+        """Unfinished work that no job needs goes first."""
+        if path != self._home:
+            await self._retention.make_room(path)
+
+    # Opening
+
+    async def tick(self) -> None:
+        """Open the gate once the next job fits, with a margin; while it is shut, make room.
+
+        After a disk that was really full it opens when space was freed, and else every further try waits
+        twice as long: an estimate that is too low would let the same job in again and again.
+        """
+        if self._db.refusal is not None:
+            await self._try_database()
+            return
+        gate = await self._shut_gate()
+        now = time.monotonic()
+        self._tries = {path: a for path, a in self._tries.items() if now < a.due + _MAX_WAIT_S}
+        if gate is None or gate.path is None:
+            self._waits = None
+            return
+        async with self._alone:
+            await self._make_room(gate.path)
+            if not await self._is_short(gate.path) and await self._is_time(gate, now):
+                self._waits = None
+                await self._db.write(_open)
+
+    async def _is_time(self, gate: GateRow, now: float) -> bool:
+        """Whether a gate may open whose volume has what is needed: at once, if it was shut for that."""
+        assert gate.path is not None
+        if gate.reason == self._foreseen:
+            return True
+        volume = await asyncio.to_thread(volume_of, Path(os.fsdecode(gate.path)))
+        free = volume.free if volume is not None else 0
+        if self._waits is None:
+            tries = self._tries[gate.path].tries + 1 if gate.path in self._tries else 0
+            wait_s = min(_MAX_WAIT_S, _FIRST_WAIT_S * 2.0 ** min(tries, 20))
+            self._waits = self._tries[gate.path] = _Try(tries, now + wait_s, free)
+        freed = self._settings.disk_reserve_bytes * _MARGIN
+        return now >= self._waits.due or free > self._waits.free + freed
+
+    async def _shut_gate(self) -> GateRow | None:
+        shut = await self._db.read(gates.listing)
+        return next((gate for gate in shut if gate.kind is GateKind.DISK), None)
+
+    async def _is_short(self, path: bytes) -> bool:
+        """Whether there is too little room for the job that is next, or, without one, for the reserve."""
+        self._looks = {}
+        self._shortage = None
+        job = await self._db.read(claims.head)
+        refused = None if job is None else await self._db.read(self.judge, job, _MARGIN)
+        if job is not None and refused is not None:
+            await self._measure(refused.needs)
+            refused = await self._db.read(self.judge, job, _MARGIN)
+            self._shortage = refused.shortage if refused is not None else None
+            return self._shortage is not None
+        volume = await asyncio.to_thread(volume_of, Path(os.fsdecode(path)))
+        needed = DATABASE_ROOM_BYTES if path == self._home else self._settings.disk_reserve_bytes
+        return volume is not None and volume.free < needed * (1 + _MARGIN)
+
+    async def _try_database(self) -> None:
+        """Find out by writing whether there is room for the database again."""
+        volume = await asyncio.to_thread(volume_of, Path(os.fsdecode(self._home)))
+        if volume is not None and volume.free < DATABASE_ROOM_BYTES * (1 + _MARGIN):
+            return
+        gate = self.of_database()
+        if gate is None:
+            return
+        try:
+            await self._db.write_again(_recorded, gate, int(self._settings.lease_s * MICROSECOND))
+        except TqError as error:
+            if error.code is not ErrorCode.DISK_LOW:
+                raise
+            return
+        self._log.info("the database can be written again")
+
+    # Showing
+
+    def of_database(self) -> GateRow | None:
+        """The gate of a database that cannot be written, and so cannot hold it."""
+        refusal = self._db.refusal
+        if refusal is None:
+            return None
+        return GateRow(GateKind.DISK, refusal.error.message, self._home, refusal.since)
+
+    async def figures(self, gate: GateRow) -> Shortage | None:
+        """A shut disk gate with bytes free and needed as they are now."""
+        if gate.path is None:
+            return None
+        short = self._shortage
+        needed = DATABASE_ROOM_BYTES if gate.path == self._home else self._settings.disk_reserve_bytes
+        if short is not None and short.path == gate.path:
+            needed = short.needed
+        volume = await asyncio.to_thread(volume_of, Path(os.fsdecode(gate.path)))
+        return None if volume is None else Shortage(gate.path, volume.free, needed, gate.reason)
+
+
+def _on(look: _Look, volume: Volume) -> bool:
+    return look.volume is not None and look.volume.device == volume.device
+
+
+def _shut(db: Connection, shortage: Shortage) -> None:
+    gates.shut(db, GateKind.DISK, shortage.reason, now=now_us(), actor="supervisor", path=shortage.path)
+
+
+def _open(db: Connection) -> None:
+    gates.reopen(db, GateKind.DISK, now=now_us(), actor="supervisor")
+
+
+def _recorded(db: Connection, gate: GateRow, lease_us: int) -> None:
+    """Tell what could not be told while it was so, and renew the leases that could not be renewed."""
+    if gates.shut(db, gate.kind, gate.reason, now=gate.since, actor="supervisor", path=gate.path):
+        gates.reopen(db, gate.kind, now=now_us(), actor="supervisor")
+    claims.begin_anew(db, now=now_us(), before=gate.since, lease_us=lease_us)

@@ -1,0 +1,75 @@
+"""Whether the database of a home may be opened: it is never replaced by an empty one.
+
+Everything here only reads. What is wrong is told, and the file is left to the person who has to decide.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from pathlib import Path
+
+from tqstudio.engine.store import troubles
+from tqstudio.engine.store.connection import connect
+from tqstudio.home import Home
+
+CHECK_S = 3.0
+"""How long a start looks for damage: that is all of some 100 MB. `doctor` looks at every page of any."""
+_STEPS = 100_000
+"""Of SQLite's machine between two looks at the clock."""
+
+
+def require_sound(home: Home) -> None:
+    """Look before anything is written.
+
+    Raises:
+        TqError: DATABASE_DAMAGED when the file is damaged, or is empty or missing where there was one;
+            DATABASE_BUSY when another program keeps it to itself.
+    """
+    path = home.database
+    if not path.exists() or not path.stat().st_size:
+        if left := _left_over(home):
+            what = "empty" if path.exists() else "missing"
+            raise troubles.damaged(path, f"it is {what}, and {left} shows that there was one")
+        return
+    problem = problem_of(path, CHECK_S)
+    if problem is not None:
+        raise troubles.damaged(path, problem)
+
+
+def problem_of(path: Path, within_s: float | None = None) -> str | None:
+    """What SQLite finds wrong with a database file, in a word of its own; None when it is sound.
+
+    Args:
+        within_s: stop looking after so many seconds; what was not looked at counts as sound.
+
+    Raises:
+        TqError: DATABASE_BUSY, DISK_LOW.
+    """
+    try:
+        db = connect(path, read_only=True)
+        try:
+            if within_s is not None:
+                deadline = time.monotonic() + within_s
+                db.raw.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS)
+            found = db.execute("PRAGMA quick_check(1)").scalar()
+        finally:
+            db.close()
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
+            return None
+        raise troubles.told(error, path) from error
+    except sqlite3.DatabaseError as error:
+        return str(error)
+    return None if found == "ok" else str(found).replace("\n", " ")
+
+
+def _left_over(home: Home) -> str | None:
+    """What only a home has in which a database once held jobs."""
+    log = home.database.with_name(f"{home.database.name}-wal")
+    if log.exists() and log.stat().st_size:
+        return str(log)
+    jobs = home.logs / "jobs"
+    if jobs.is_dir() and any(jobs.iterdir()):
+        return str(jobs)
+    return None

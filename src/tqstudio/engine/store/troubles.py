@@ -1,0 +1,68 @@
+"""What SQLite says of a file that is full, damaged or busy, as an error that a person can act on."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from tqstudio.engine.space import volume_of
+from tqstudio.engine.store.connection import BUSY_TIMEOUT_S
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.units import size
+
+_NOTHING_FREE_BYTES = 1_000_000
+_PRIMARY = 0xFF
+"""Bits of an error code that name its kind; the others say where it came from."""
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+# A full disk also shows as a write, a sync or a map of shared memory that did not work.
+_PERHAPS_FULL = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
+_CLOSED = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY)
+
+
+def told(error: BaseException, path: Path) -> BaseException:
+    """The TqError for trouble with the file; other errors as they are."""
+    if not isinstance(error, sqlite3.DatabaseError):
+        return error
+    kind = getattr(error, "sqlite_errorcode", 0) & _PRIMARY
+    if kind == sqlite3.SQLITE_FULL or (kind in _PERHAPS_FULL and _nothing_free(path)):
+        return full(path)
+    if kind in _DAMAGED:
+        return damaged(path, str(error))
+    if kind in _BUSY:
+        return busy(path)
+    if kind in _CLOSED:
+        return TqError(ErrorCode.PERMISSION, f"the database {path} cannot be opened: {error}")
+    return error
+
+
+def full(path: Path) -> TqError:
+    volume = volume_of(path)
+    free = f" ({size(volume.free)} free)" if volume is not None else ""
+    return TqError(
+        ErrorCode.DISK_LOW,
+        f"the disk of the database {path} is full{free}: nothing can be changed for now",
+        f"free some space at {path.parent}; everything goes on by itself",
+    )
+
+
+def damaged(path: Path, why: str) -> TqError:
+    return TqError(
+        ErrorCode.DATABASE_DAMAGED,
+        f"the database {path} is damaged: {why}",
+        f"it was left as it is; put a backup in its place (see {path.parent / 'backups'} and docs/backup.md),"
+        " and look closer with: tqstudio doctor",
+    )
+
+
+def busy(path: Path) -> TqError:
+    return TqError(
+        ErrorCode.DATABASE_BUSY,
+        f"another program has held the database {path} for more than {BUSY_TIMEOUT_S} s",
+        f"end it (fuser {path} tells which it is), then try again",
+    )
+
+
+def _nothing_free(path: Path) -> bool:
+    volume = volume_of(path)
+    return volume is not None and volume.free < _NOTHING_FREE_BYTES

@@ -1,0 +1,192 @@
+"""Volumes that are too small or fill up: of the output, of the database. Needs the right to mount."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import LiveSupervisor, MakeSupervisor, Worker, until
+from tqstudio import client, sources
+from tqstudio.engine.disk_gate import DATABASE_ROOM_BYTES
+
+from .test_publish_trouble import fill, mount
+from .test_results import bench_of, complete
+
+MB = 1_000_000
+Volume = Callable[[str, int], Path]
+
+
+@pytest.fixture
+def volume(tmp_path: Path) -> Iterator[Volume]:
+    """Makes small file systems: `volume(name, bytes)`."""
+    made: list[Path] = []
+
+    def make(name: str, size: int) -> Path:
+        folder = tmp_path / name
+        folder.mkdir()
+        mount("-t", "tmpfs", "-o", f"size={size}", "none", folder)
+        made.append(folder)
+        return folder
+
+    yield make
+    for folder in made:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+class Desk:
+    """A supervisor whose worker is the test, with an output of 8 MB of which 1 MB stays free."""
+
+    def __init__(self, live: LiveSupervisor, out: Path, files: Path) -> None:
+        self.live, self.out, self._files = live, out, files
+        live.send(client.worker_action("cpu-0", "disable"))
+
+    def add(self, name: str, size: int) -> int:
+        """A job over a source of so many bytes, which takes no room itself."""
+        path = self._files / name
+        with path.open("wb") as file:
+            file.truncate(size)
+        call = client.add([sources.encode(path)], output_b64=sources.encode(self.out))
+        [result] = self.live.send(call)["results"]
+        assert result["job"] is not None, result
+        return int(result["job"])
+
+    def worker(self, name: str) -> Worker:
+        return self.live.worker(name).register()
+
+    def show(self, job: int) -> Any:
+        return self.live.send(client.job(job))
+
+    def gates(self) -> list[Any]:
+        return list(self.live.send(client.status())["gates"])
+
+    def told(self) -> list[str]:
+        events = self.live.send(client.events(after=0, limit=500))["events"]
+        return [event["trigger"] for event in events if event["trigger"].startswith("gate")]
+
+
+@pytest.fixture
+def desk(volume: Volume, make_supervisor: MakeSupervisor, tmp_path: Path) -> Desk:
+    out = volume("out", 8 * MB)
+    live = make_supervisor(TQSTUDIO_BACKOFF_S="0", TQSTUDIO_DISK_RESERVE_BYTES=str(MB)).start()
+    return Desk(live, out, tmp_path)
+
+
+def test_a_job_that_does_not_fit_is_not_begun(desk: Desk) -> None:
+    large, small = desk.add("large.mp4", 6 * MB), desk.add("small.mp4", 1000)
+    assert desk.worker("one").claim() is None
+    [gate] = desk.gates()
+    assert (gate["kind"], gate["path"], gate["needed"]) == ("disk", str(desk.out), 10 * MB)
+    assert 7 * MB < gate["free"] < 8 * MB + 4096
+    assert "large.mp4" in gate["reason"]
+    assert str(desk.out) in gate["hint"]
+    assert [desk.show(job)["status"] for job in (large, small)] == ["pending", "pending"]
+    assert desk.show(large)["attempts_log"] == [], "it was never begun"
+    assert desk.told() == ["gate_shut"]
+    # What holds the queue up is put aside; the next one fits.
+    desk.live.send(client.act("pause", [large]))
+    until(lambda: not desk.gates(), "the gate is open")
+    assert desk.told() == ["gate_shut", "gate_opened"]
+    assert until(lambda: desk.worker("two").claim(), "the next job")["job"] == small
+
+
+def test_what_running_jobs_will_take_is_not_given_twice(desk: Desk) -> None:
+    first, second = desk.add("one.mp4", 3 * MB), desk.add("two.mp4", 2 * MB)
+    one, two = desk.worker("one"), desk.worker("two")
+    job = until(one.claim, "the first job")
+    assert job["job"] == first
+    assert two.claim() is None
+    [gate] = desk.gates()
+    assert gate["needed"] == int(1.5 * 5 * MB) + MB
+    assert "running jobs" in gate["reason"]
+    bench = bench_of(job)
+    bench.rendition("360p", "made")
+    assert complete(one, job, bench)[1]["status"] == "done"
+    assert two.claim(wait_s=30)["job"] == second
+
+
+def test_what_is_made_already_needs_no_room(desk: Desk) -> None:
+    job = desk.add("one.mp4", 4 * MB)
+    worker = desk.worker("one")
+    claimed = until(worker.claim, "the job")
+    store = bench_of(claimed).sink / "segments" / str(claimed["video"]) / "360p" / "key"
+    store.mkdir(parents=True)
+    (store / "seg_00000.m4s").write_bytes(b"x" * 5 * MB)
+    worker.tell(f"jobs/{job}/release", epoch=claimed["epoch"], reason="shutdown")
+    # 3 MB are left, of which 1 MB stays free; 6 MB is the estimate, of which 5 MB are there.
+    assert until(worker.claim, "it goes on")["epoch"] == claimed["epoch"] + 1
+    assert desk.told() == []
+
+
+def test_unfinished_work_that_nobody_needs_goes_before_a_job_waits(desk: Desk) -> None:
+    failed = desk.add("failed.mp4", 1000)
+    worker = desk.worker("one")
+    claimed = until(worker.claim, "the job")
+    store = bench_of(claimed).sink / "segments" / str(claimed["video"]) / "360p" / "key"
+    store.mkdir(parents=True)
+    (store / "seg_00000.m4s").write_bytes(b"x" * 5 * MB)
+    body = {"epoch": claimed["epoch"], "code": "NO_MEDIA", "text": "no"}
+    assert worker.tell(f"jobs/{failed}/fail", **body)["status"] == "failed"
+    job = desk.add("next.mp4", 3 * MB)
+    assert until(worker.claim, "the next job")["job"] == job
+    assert not store.exists()
+    assert desk.told() == []
+
+
+def test_a_reserve_above_what_is_free(make_supervisor: MakeSupervisor, tmp_path: Path) -> None:
+    live = make_supervisor(TQSTUDIO_DISK_RESERVE_BYTES=str(1 << 60)).start()
+    desk = Desk(live, tmp_path / "out", tmp_path)
+    job = desk.add("one.mp4", 1000)
+    assert desk.worker("one").claim() is None
+    [gate] = desk.gates()
+    assert gate["needed"] == (1 << 60) + 1500
+    row = desk.show(job)
+    assert (row["status"], row["attempts"], row["crashes"]) == ("pending", 0, 0)
+
+
+def _can_be_written(live: LiveSupervisor) -> bool:
+    answers = [live.raw("POST", f"/v1/queue/{verb}", {}) for verb in ("pause", "resume")]
+    assert {status for status, _ in answers} <= {200, 507}, answers
+    return all(status == 200 for status, _ in answers)
+
+
+def test_the_volume_of_the_database_is_full(
+    volume: Volume, make_supervisor: MakeSupervisor, tmp_path: Path
+) -> None:
+    root = volume("home", 3 * DATABASE_ROOM_BYTES)
+    live = make_supervisor(root, TQSTUDIO_LEASE_S="2", TQSTUDIO_SCAN_S="0.5", TQSTUDIO_HEARTBEAT_S="0.5")
+    desk = Desk(live.start(), tmp_path / "out", tmp_path)
+    running, waiting = desk.add("one.mp4", 1000), desk.add("two.mp4", 1000)
+    worker = desk.worker("one")
+    job = until(worker.claim, "the job")
+    assert job["job"] == running
+    bench = bench_of(job)
+    bench.rendition("360p", "made")
+    filler = fill(root)
+    until(lambda: not _can_be_written(live), "the database is full")
+    # It is up, and tells what is wrong.
+    status, answer = live.raw("POST", "/v1/queue/pause", {"reason": "no room for this"})
+    assert (status, answer["error"]["code"]) == (507, "DISK_LOW")
+    assert str(root) in answer["error"]["message"] + answer["error"]["hint"]
+    [gate] = desk.gates()
+    assert (gate["kind"], gate["path"], gate["needed"]) == ("disk", str(root), DATABASE_ROOM_BYTES)
+    assert desk.show(waiting)["status"] == "pending"
+    assert complete(worker, job, bench)[1]["error"]["code"] == "DISK_LOW", "the worker asks again"
+    # Longer than a lease holds: that is nobody's fault.
+    expires = datetime.fromisoformat(desk.show(running)["lease_expires_at"])
+    beat = {"jobs": [{"job": running, "epoch": job["epoch"]}], "cpu_percent": 1.0, "memory_bytes": 1}
+    until(
+        lambda: worker.tell("heartbeat", **beat)["lost"] == [] and datetime.now(UTC) > expires,
+        "the lease as it is stored has run out",
+    )
+    filler.unlink()
+    until(lambda: not desk.gates(), "it goes on by itself")
+    assert complete(worker, job, bench) == (200, {"job": running, "status": "done"})
+    row = desk.show(running)
+    assert (row["attempts"], row["crashes"], len(row["attempts_log"])) == (0, 0, 1)
+    assert desk.told()[-2:] == ["gate_shut", "gate_opened"]
+    assert until(worker.claim, "the next job")["job"] == waiting
