@@ -23,11 +23,22 @@ class Options:
     """In the table, for the pages of the list."""
     pages: int = 40
     """Per round and case."""
+    deaths: int = 20
+    """Of a worker that encodes."""
     idle_s: float = 20
     starts: int = 9
     """Of each command."""
 
 
 QUICK = Options(
-    rounds=1, clip_s=6, jobs=2_000, backoff=1_000, claims=80, list_jobs=10_000, pages=5, idle_s=2, starts=3
+    rounds=1,
+    clip_s=6,
+    jobs=2_000,
+    backoff=1_000,
+    claims=80,
+    list_jobs=10_000,
+    pages=5,
+    deaths=2,
+    idle_s=2,
+    starts=3,
 )
