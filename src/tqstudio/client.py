@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from tqstudio.schemas import (
         ActionResult,
         AddAnswer,
+        BackupView,
         CheckView,
         ClearAnswer,
         EventPage,
@@ -202,6 +203,11 @@ def profiles() -> Call[dict[str, list[ProfileView]]]:
 
 def doctor() -> Call[dict[str, list[CheckView]]]:
     return Call("GET", "/v1/doctor")
+
+
+def backup(path_b64: str) -> Call[BackupView]:
+    """Copy the database to a new file; takes as long as that does."""
+    return Call("POST", "/v1/backup", body={"path_b64": path_b64})
 
 
 def shutdown(*, drain: bool = False) -> Call[dict[str, Any]]:

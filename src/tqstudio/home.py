@@ -30,6 +30,11 @@ class Home:
         return self.root / "supervisor.lock"
 
     @property
+    def backups(self) -> Path:
+        """Copies of the database; made when there is one."""
+        return self.root / "backups"
+
+    @property
     def config(self) -> Path:
         return self.root / "config.toml"
 

@@ -93,6 +93,11 @@ class QueueClear(Message):
     """Also forget every event."""
 
 
+class BackupRequest(Message):
+    path_b64: PathB64
+    """A new file."""
+
+
 class ShutdownRequest(Message):
     drain: bool = False
 

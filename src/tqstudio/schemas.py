@@ -424,6 +424,13 @@ class ProfileView(TypedDict):
     """Why it cannot be used."""
 
 
+class BackupView(TypedDict):
+    """A copy of the database; `size` in bytes."""
+
+    path: str
+    size: int
+
+
 class CheckView(TypedDict):
     """One line of `doctor`."""
 

@@ -22,7 +22,7 @@ from sqlmodel import SQLModel
 from tqstudio.engine.store import database as database_module
 from tqstudio.engine.store import jobs, listing, videos
 from tqstudio.engine.store.connection import Connection
-from tqstudio.engine.store.database import SCHEMA_VERSION, Database, migrate, upgrade
+from tqstudio.engine.store.database import SCHEMA_VERSION, Database, migrate, schema_version, upgrade
 from tqstudio.engine.store.statements import text
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import JobStatus, Operation
@@ -258,6 +258,9 @@ def test_a_database_of_the_first_version_keeps_its_rows(tmp_path: Path) -> None:
         assert db.write_now(lambda c: list(c.execute(text("PRAGMA foreign_key_check")))) == []
     finally:
         db.close()
+    [kept] = (tmp_path / "backups").iterdir()
+    assert kept.name == f"before-schema-{SCHEMA_VERSION}.db"
+    assert schema_version(kept) == "0001"
 
 
 @pytest.mark.parametrize("version", ["0003", "9999"])
@@ -308,7 +311,7 @@ def opened(database: Path, tmp_path: Path) -> Any:
 
 
 def test_readers_cannot_write(opened: Database) -> None:
-    with pytest.raises(OperationalError, match="readonly"):
+    with pytest.raises(TqError, match="readonly"):
         opened.read_now(lambda c: c.execute(text("DELETE FROM job")))
 
 

@@ -73,6 +73,7 @@ VERBS: Verbs = {
     ),
     "profile": ("What ladders may look like.", {"list": "profiles:list_profiles"}),
     "verify": "verifying:verify",
+    "backup": "backup:backup",
     "doctor": "doctor:doctor",
     "drill": "drill:drill",
 }

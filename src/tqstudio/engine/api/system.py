@@ -14,12 +14,13 @@ from tqstudio import __version__
 from tqstudio.engine.api.access import TheStudio
 from tqstudio.engine.api.workers import worker_views
 from tqstudio.engine.catalogue import catalogue
-from tqstudio.engine.store import folders, gates, listing, supervisors
+from tqstudio.engine.store import backup, folders, gates, listing, supervisors
 from tqstudio.engine.studio import Studio
 from tqstudio.engine.views import gate_view, iso
 from tqstudio.lifecycle import GateKind, JobStatus, WorkerStatus
-from tqstudio.requests import ShutdownRequest
-from tqstudio.schemas import CheckView, DiskView, GateView, ProfileView, StatusView, WorkerView
+from tqstudio.requests import BackupRequest, ShutdownRequest
+from tqstudio.schemas import BackupView, CheckView, DiskView, GateView, ProfileView, StatusView, WorkerView
+from tqstudio.sources import decode, display
 
 router = APIRouter()
 
@@ -140,6 +141,14 @@ async def doctor(studio: TheStudio) -> dict[str, list[CheckView]]:
             {"name": f"gate {view['kind']}", "ok": False, "detail": view["reason"], "hint": view["hint"]}
         )
     return {"checks": checks}
+
+
+@router.post("/backup")
+async def make_backup(studio: TheStudio, request: BackupRequest) -> BackupView:
+    """Copy the database to a new file while everything goes on."""
+    target = decode(request.path_b64)
+    size = await asyncio.to_thread(backup.copy, studio.home.database, Path(os.fsdecode(target)))
+    return {"path": display(target), "size": size}
 
 
 @router.post("/shutdown")

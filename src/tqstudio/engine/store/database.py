@@ -18,7 +18,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from tqstudio.engine.scheduling import now_us
-from tqstudio.engine.store import troubles
+from tqstudio.engine.store import backup, troubles
 from tqstudio.engine.store.connection import Connection, connect, open_raw
 from tqstudio.engine.store.events import EventRow
 from tqstudio.errors import ErrorCode, TqError
@@ -54,6 +54,8 @@ def _migrate(path: Path) -> None:
             ErrorCode.NEWER_DATABASE,
             f"{path} has schema {version}; this tqstudio knows up to {SCHEMA_VERSION}",
         )
+    if version is not None:
+        backup.before_migration(path, SCHEMA_VERSION)
     upgrade(path, "head")
 
 

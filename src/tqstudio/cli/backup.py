@@ -1,0 +1,59 @@
+"""`backup`: a copy of the database, while the supervisor works or without one."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tqstudio import client as calls
+from tqstudio import units
+from tqstudio.cli import printing
+from tqstudio.cli.options import JsonFlag, absolute
+from tqstudio.cli.supervisor import door
+from tqstudio.home import Home, current_home
+from tqstudio.sources import display, encode
+
+TIMEOUT_S = 3600.0
+
+
+def backup(
+    path: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="PATH", help="A new file, or a folder to put it in; the home's backups/ otherwise."
+        ),
+    ] = None,
+    as_json: JsonFlag = False,
+) -> int:
+    """Copy the database to a new file, and check the copy.
+
+    Works with and without a supervisor. To restore one see docs/backup.md.
+    """
+    from tqstudio import launch
+
+    home = current_home()
+    target = _target(home, path)
+    if launch.listening(home):
+        size = door().send(calls.backup(encode(target)), timeout_s=TIMEOUT_S)["size"]
+    else:
+        from tqstudio.engine.store import backup as store
+
+        size = store.copy(home.database, target)
+    shown = display(os.fsencode(target))
+    if as_json:
+        printing.out_json({"path": shown, "size": size})
+    else:
+        printing.out(f"{shown}: {units.size(size)}, checked")
+    return 0
+
+
+def _target(home: Home, path: str | None) -> Path:
+    name = f"tqstudio-{datetime.now(UTC):%Y%m%d-%H%M%S}.db"
+    if path is None:
+        return home.backups / name
+    chosen = Path(absolute(path))
+    return chosen / name if chosen.is_dir() else chosen

@@ -1,0 +1,116 @@
+"""A backup is taken while jobs run, and a restored one does no harm to what came after it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from conftest import LiveSupervisor, MakeSupervisor, until
+from tqstudio import client, sources
+
+from .test_results import bench_of, complete
+
+
+def tqstudio(live: LiveSupervisor, *words: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "tqstudio", *words],
+        env=live.environment,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def publish(live: LiveSupervisor, path: Path, out: Path) -> tuple[int, Any]:
+    """Make a ladder of a file by hand; the job and the video."""
+    path.write_bytes(path.name.encode() * 20)
+    call = client.add([sources.encode(path)], output_b64=sources.encode(out))
+    [added] = live.send(call)["results"]
+    worker = live.worker("by-hand").register()
+    job = until(worker.claim, "the job")
+    assert job["job"] == added["job"]
+    bench = bench_of(job)
+    bench.rendition("360p", f"of-{path.name}-{path.stat().st_mtime_ns}")
+    assert complete(worker, job, bench)[1]["status"] == "done"
+    return job["job"], live.send(client.video(job["video"]))
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(f.relative_to(folder)): f.read_bytes() for f in folder.rglob("*") if f.is_file()}
+
+
+def test_a_restored_backup_comes_up_and_leaves_later_ladders_alone(
+    make_supervisor: MakeSupervisor, tmp_path: Path
+) -> None:
+    out, copy = tmp_path / "out", tmp_path / "kept" / "copy.db"
+    live = make_supervisor().start()
+    live.send(client.worker_action("cpu-0", "disable"))
+    known, _ = publish(live, tmp_path / "early.mp4", out)
+    answer = tqstudio(live, "backup", copy, "--json")
+    assert answer.returncode == 0, answer.stderr
+    assert json.loads(answer.stdout) == {"path": str(copy), "size": copy.stat().st_size}
+    assert copy.stat().st_mode & 0o777 == 0o600
+    assert [entry.name for entry in copy.parent.iterdir()] == [copy.name]
+    again = tqstudio(live, "backup", copy)
+    assert (again.returncode, "REFUSED" in again.stderr) == (4, True)
+    assert str(copy.parent) in tqstudio(live, "backup", copy.parent).stdout
+    assert len(list(copy.parent.iterdir())) == 2, "into a folder, under a name of its own"
+
+    later, video = publish(live, tmp_path / "later.mp4", out)
+    played = contents(out / video["slug"])
+    live.stop()
+    for left in live.home.root.glob("tqstudio.db*"):
+        left.unlink()
+    shutil.copyfile(copy, live.home.database)
+
+    live = make_supervisor().start()
+    assert live.send(client.job(known))["status"] == "done"
+    worker = live.worker("late").register()
+    report = {"instance": worker.instance, "epoch": 1, "step": "transcode", "progress": 50}
+    status, refused = worker.post(f"jobs/{later}/progress", **report)
+    assert (status, refused["error"]["code"]) == (404, "NOT_FOUND")
+    _, anew = publish(live, tmp_path / "later.mp4", out)
+    assert anew["id"] == video["id"], "the number is given again"
+    assert anew["slug"] != video["slug"]
+    assert contents(out / video["slug"]) == played
+
+
+def test_without_a_supervisor(make_supervisor: MakeSupervisor) -> None:
+    live = make_supervisor()
+    live.home.create()
+    nothing = tqstudio(live, "backup")
+    assert (nothing.returncode, "NOT_FOUND" in nothing.stderr) == (4, True)
+    live.start()
+    live.send(client.pause_queue("kept"))
+    live.stop()
+    answer = tqstudio(live, "backup", "--json")
+    assert answer.returncode == 0, answer.stderr
+    made = Path(json.loads(answer.stdout)["path"])
+    assert made.parent == live.home.backups
+    with closing(sqlite3.connect(made)) as db:
+        assert db.execute("SELECT reason FROM gate").fetchall() == [("kept",)]
+    missing = tqstudio(live, "backup", os.devnull + "/x.db")
+    assert missing.returncode != 0
+    assert "PERMISSION" in missing.stderr
+
+
+def test_a_damaged_database_stops_the_start(make_supervisor: MakeSupervisor) -> None:
+    live = make_supervisor().start()
+    live.stop()
+    with live.home.database.open("r+b") as file:
+        file.write(b"\0" * 100)
+    before = live.home.database.read_bytes()
+    answer = tqstudio(live, "up", "--detach")
+    assert answer.returncode != 0
+    assert "DATABASE_DAMAGED" in answer.stderr
+    assert str(live.home.database) in answer.stderr
+    assert "backup" in answer.stderr
+    assert live.home.database.read_bytes() == before
