@@ -6,7 +6,7 @@ import gc
 import shutil
 import sqlite3
 from pathlib import Path
-from sqlite3 import IntegrityError, OperationalError
+from sqlite3 import IntegrityError
 from typing import Any
 
 import pytest
