@@ -206,6 +206,20 @@ def test_process_refuses_workers_where_one_runs(up: Shell, clips: Path) -> None:
     assert answer.err.startswith("error: REFUSED: ")
 
 
+def test_process_says_what_it_waits_for(up: Shell, clips: Path, tmp_path: Path) -> None:
+    for name in ("long", "short"):
+        (tmp_path / f"{name}.mp4").write_bytes((clips / f"{name}.mp4").read_bytes())
+    job = _only(up("add", f"{tmp_path}/long.mp4", "-o", str(tmp_path / "out"), "--json"))["job"]
+    until(lambda: _status_of(up, job) == "in_progress")
+    with up.start("process", "-i", f"{tmp_path}/short.mp4", "-o", str(tmp_path / "out")) as process:
+        assert process.stdout is not None
+        assert b"other jobs are running; these wait for their turn" in process.stdout.readline()
+        _only(up("job", "cancel", str(job), "--json"))
+        out, _ = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 0
+    assert b"1 video: 1 done" in out
+
+
 def test_an_unknown_profile_makes_no_job(up: Shell, clips: Path) -> None:
     before = up("queue", "status", "--json").json()["total"]
     answer = up("process", "-i", f"{clips}/short.mp4", "--profile", "nonsense", "--json")

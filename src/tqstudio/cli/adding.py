@@ -37,7 +37,7 @@ _SAID = {
 # A file that has an open job, by how that stands.
 _OPEN = {
     "pending": "waits in the queue as job {job}",
-    "in_progress": "is being made by job {job}",
+    "in_progress": "is being made by job {job} already",
     "paused": "is paused as job {job}; let it go on with: tqstudio job resume {job}",
 }
 

@@ -176,6 +176,8 @@ class Follower:
         reasons = [f"the queue is held up: {gate['reason']}; {gate['hint']}" for gate in status["gates"]]
         if not any(worker["enabled"] for worker in status["workers"]):
             reasons.append("no worker is switched on; see: tqstudio worker list")
+        if status["jobs"]["in_progress"]:
+            reasons.append("other jobs are running; these wait for their turn, see: tqstudio job list")
         for reason in reasons:
             if reason not in self._said:
                 self._said.add(reason)

@@ -123,7 +123,7 @@ def _print(job: JobDetail) -> None:
         ("video", f"{video['id']} ({video['status']}), {_source(job)}"),
         ("problem", job["source"]["problem"]["message"] if job["source"]["problem"] else ""),
         ("profile", f"{job['profile']}, priority {job['priority']}, {job['kind']}"),
-        ("attempts", f"{job['attempts']} of {job['max_attempts']}, crashes {job['crashes']}"),
+        ("failures", f"{job['attempts']} of {job['max_attempts']}, crashes {job['crashes']}"),
         ("worker", job["worker"] or job["processed_by"] or ""),
         ("created", printing.clock(job["created_at"])),
         ("started", printing.clock(job["started_at"])),

@@ -15,10 +15,10 @@ from tqstudio.engine.store.database import Database
 from tqstudio.engine.store.operations import Applied
 from tqstudio.engine.store.transitions import look
 from tqstudio.engine.workspace import Workspace
-from tqstudio.errors import MEANINGS, ErrorCode
+from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import Control, Decision, Effect, JobKind, JobStatus, Operation, decide, job_word
 from tqstudio.requests import ActionRequest
-from tqstudio.schemas import ActionResult
+from tqstudio.schemas import ActionResult, ErrorView
 
 
 class Actions:
@@ -162,12 +162,12 @@ def result_of(job: int, applied: Applied | None) -> ActionResult:
                 "hint": "list them with: tqstudio job list",
             },
         }
-    error = None
+    error: ErrorView | None = None
     if not applied.decision.allowed:
         error = {
             "code": ErrorCode.REFUSED.value,
             "message": f"job {job} {applied.decision.reason}",
-            "hint": MEANINGS[ErrorCode.REFUSED].hint,
+            "hint": f"see how it stands: tqstudio job show {job}",
         }
     return {
         "job": job,
@@ -175,7 +175,5 @@ def result_of(job: int, applied: Applied | None) -> ActionResult:
         "status": applied.status.value,
         "word": job_word(applied.status, applied.control),
         "new_job": None,
-        "error": None
-        if error is None
-        else {"code": error["code"], "message": error["message"], "hint": error["hint"]},
+        "error": error,
     }
