@@ -125,16 +125,12 @@ def standing(row: JobRow) -> str:
             return "on hold since it was added – p lets it start"
         case "paused":
             kept = sum(each["segments_done"] for each in row["renditions"])
-            stays = (
-                f"; {counted(kept, 'finished segment')} stay" if kept != 1 else "; 1 finished segment stays"
-            )
-            return f"paused{stays if kept else ''} – p lets it go on"
+            verb = "stays" if kept == 1 else "stay"
+            stays = f"; {counted(kept, 'finished segment')} {verb}" if kept else ""
+            return f"paused{stays} – p lets it go on"
         case "pending":
-            return (
-                "waits for a worker"
-                if row["renditions"]
-                else "waits for a worker; its source is not read yet"
-            )
+            read = row["source"]["width"] or row["source"]["problem"]
+            return "waits for a worker" if read else "waits for a worker; its source is not read yet"
         case "done" if row["actual_s"] is not None:
             foretold = row["predicted_s"]
             guess = f"; {clock_duration(foretold)} was foretold" if foretold is not None else ""

@@ -121,8 +121,9 @@ def qualities(doc: Document, job: JobDetail, width: int) -> list[Strip]:
             style = palette.error if key == "failed" else palette.warning
             lines += [doc.start(width).gap(10).add(part, style).strip() for part in wrap(remark, width - 12)]
     if not job["renditions"]:
-        problem = job["source"]["problem"]
-        text = fmt.plain(problem["message"]) if problem else "known once the source has been read"
+        problem, ended = job["source"]["problem"], job["status"] in ("failed", "cancelled")
+        text = "none was begun" if ended else "known once a worker has the job"
+        text = fmt.plain(problem["message"]) if problem and not ended else text
         lines.append(doc.start(width).gap(2).add(text, palette.faint).strip())
     return [*lines, doc.blank(width)]
 

@@ -160,7 +160,7 @@ class JobPane(LineView):
         for rendition in sorted(row["renditions"], key=lambda each: each["status"] == "skipped"):
             lines += self.quality(rendition, row["status"], width)
         if not lines and row["status"] == "in_progress":
-            text = "qualities are known once the source has been read"
+            text = "qualities are known in a moment"
             lines.append(self._start(width).gap().add(text, self.studio.palette.faint).strip())
         return lines
 
