@@ -93,6 +93,11 @@ class Home:
             self.socket_note.write_text(f"{self.socket}\n")
 
 
+def run_logs(log: Path) -> Path:
+    """Where the ffmpegs of an attempt write until their words are in its log; gone after an orderly end."""
+    return log.with_name(f"{log.name}.runs")
+
+
 def _runtime_dir() -> Path:
     given = os.environ.get("XDG_RUNTIME_DIR")
     if given and len(os.fsencode(given)) <= 60:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import socket
 import subprocess
 import sys
@@ -62,6 +63,63 @@ def test_sigterm_lets_a_job_end_that_is_nearly_done(make_studio: MakeStudio, cli
     assert studio.stored_status(job) == "done"
     assert studio.stored_status(waiting) == "pending", "no job is begun any more"
     assert (studio.out / "nearly" / "master.m3u8").is_file()
+
+
+def test_a_second_sigterm_ends_it_at_once(make_studio: MakeStudio, long: Path) -> None:
+    studio = make_studio(drain_s=600).up()
+    assert studio.process is not None
+    with studio.paced(1):
+        job = studio.add(long)
+        studio.running(job)
+        studio.process.send_signal(signal.SIGTERM)
+        until(lambda: studio.status()["supervisor"]["draining"], "it drains")
+        assert studio.terminate_supervisor() == 0
+    until(lambda: not studio.pids(), "no process is left")
+    assert studio.stored_status(job) == "pending"
+
+
+def test_sigterm_bounds_a_drain_without_a_limit(make_studio: MakeStudio, long: Path) -> None:
+    studio = make_studio(drain_s=0.2).up()
+    with studio.paced(1):
+        job = studio.add(long)
+        studio.running(job)
+        studio.client.send(calls.shutdown(drain=True))
+        until(lambda: studio.status()["supervisor"]["draining"], "it drains")
+        assert studio.terminate_supervisor() == 0
+    assert studio.stored_status(job) == "pending"
+
+
+def test_heartbeats_go_on_while_it_drains(make_studio: MakeStudio, clip: MakeClip, copy) -> None:
+    """The job outlasts its lease several times, and is nobody's but its worker's to the end."""
+    studio = make_studio(drain_s=600, lease_s=2, heartbeat_s=0.4, scan_s=0.3).up()
+    with studio.paced(1):
+        job = studio.add(copy(clip(seconds=6), "outlasts.mp4"))
+        studio.running(job)
+        assert studio.terminate_supervisor() == 0
+    assert studio.stored_status(job) == "done"
+    studio.up()
+    (attempt,) = studio.job(job)["attempts_log"]
+    assert attempt["outcome"] == "done"
+
+
+def test_down_and_up_in_a_row_go_on_with_everything(
+    make_studio: MakeStudio, long: Path, clip: MakeClip, copy
+) -> None:
+    studio = make_studio().up()
+    with studio.paced(2):
+        job = studio.add(long)
+        waiting = studio.add(copy(clip(fps="24"), "waiting.mp4"))
+        held = studio.add(copy(clip(channels=0), "held.mp4"), hold=True)
+        for _ in range(3):
+            studio.running(job)
+            assert studio("down").code == 0
+            assert studio("up", "--detach").code == 0
+    done = studio.done(job)
+    assert (done["attempts"], done["crashes"]) == (0, 0)
+    assert [attempt["outcome"] for attempt in done["attempts_log"]] == ["released"] * 3 + ["done"]
+    studio.done(waiting)
+    assert studio.job(held)["status"] == "paused"
+    assert studio("down").code == 0
 
 
 def test_down_with_a_screen_attached(make_studio: MakeStudio, long: Path) -> None:

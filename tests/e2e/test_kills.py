@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import subprocess
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from tqstudio import client as calls
 
 from .conftest import MakeClip, MakeStudio
 from .ladder import check_ladder
-from .studio import Studio, audio_runs, gone, mark, published_marks, until, video_runs
+from .studio import Studio, audio_runs, gone, lives, mark, published_marks, until, video_runs
 
 RUNGS = ("180p", "120p", "90p")
 
@@ -151,7 +153,10 @@ def test_a_killed_supervisor_leaves_nobody_and_the_next_goes_on(
     before = {mark(path) for path in studio.stored_segments(video)}
     assert before
 
+    assert list(studio.out.glob(".tqstudio/*/scratch/*"))
     studio.up()
+    until(lambda: not list(studio.out.glob(".tqstudio/*/scratch/*")), "what the dead left is removed")
+    assert not list(studio.home.logs.glob("jobs/*/*.runs"))
     waiting = studio.job(job)
     assert (waiting["status"], waiting["step"], waiting["worker"]) == ("pending", None, None)
     assert {row["status"] for row in waiting["renditions"]} == {"pending", "skipped"}
@@ -165,4 +170,56 @@ def test_a_killed_supervisor_leaves_nobody_and_the_next_goes_on(
     assert studio.job(finished)["status"] == "done"
     assert len(studio.job(finished)["attempts_log"]) == 1
     assert studio.job(held)["status"] == "paused"
+    _whole(done)
+
+
+@pytest.fixture
+def without_setpriv(make_studio: MakeStudio, tmp_path: Path) -> Studio:
+    """On such a system no ffmpeg dies with its worker."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for tool in ("cat", "nice"):
+        (tools / tool).symlink_to(str(shutil.which(tool)))
+    studio = make_studio()
+    studio.environment = {**studio.environment, "PATH": str(tools)}
+    return studio.up()
+
+
+def test_ffmpegs_that_outlive_a_killed_supervisor_are_ended_by_the_next(
+    without_setpriv: Studio, long: Path, make_studio: MakeStudio
+) -> None:
+    studio = without_setpriv
+    neighbour = make_studio().up()
+    with studio.paced(1):
+        job = studio.add(long)
+        encoders = studio.running(job)
+        worker = int(studio.worker()["pid"])
+        # Stopped, so that they do not end by themselves.
+        for pid in encoders:
+            os.kill(pid, signal.SIGSTOP)
+        mine = subprocess.Popen([shutil.which("sleep") or "sleep", "600"], env=dict(studio.environment))
+        try:
+            studio.kill_supervisor()
+            gone([worker])
+            assert [pid for pid in encoders if lives(pid)], "they outlived it"
+            studio.up()
+            gone(encoders)
+            assert lives(mine.pid), "what a person runs in this home is left alone"
+        finally:
+            mine.kill()
+            mine.wait()
+    assert (studio.done(job)["crashes"], studio.job(job)["attempts"]) == (0, 0)
+    assert "ended processes of an earlier supervisor" in studio.home.supervisor_log.read_text()
+    assert lives(neighbour.worker()["pid"])
+
+
+def test_ffmpegs_that_outlive_a_killed_worker_are_ended_at_once(without_setpriv: Studio, long: Path) -> None:
+    studio = without_setpriv
+    with studio.paced(1):
+        job = studio.add(long)
+        encoders = studio.running(job)
+        _kill_worker(studio)
+        gone(encoders)
+    done = studio.done(job)
+    assert done["crashes"] == 1
     _whole(done)

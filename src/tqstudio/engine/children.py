@@ -17,6 +17,7 @@ from typing import IO
 
 import psutil
 
+from tqstudio.engine import orphans
 from tqstudio.engine.parent import PARENT
 
 
@@ -65,6 +66,12 @@ class Child:
 
 
 _ours: dict[int, Child] = {}
+_marks: dict[str, str] = {}
+
+
+def mark(store: str) -> None:
+    """Let what is spawned from now on, and all that it starts, be known as ours: see `orphans`."""
+    _marks[orphans.MARK] = str(orphans.root(store))
 
 
 def spawn(
@@ -91,7 +98,7 @@ def spawn(
         stdin=stdin,
         stdout=stderr if stdout is None else stdout,
         stderr=stderr,
-        env={**os.environ, **environment, PARENT: str(os.getpid())},
+        env={**os.environ, **environment, **_marks, PARENT: str(os.getpid())},
         # Its own group: ctrl-c at the supervisor's terminal is for the supervisor to handle.
         process_group=0,
     )
@@ -99,8 +106,15 @@ def spawn(
 
 
 def reap_orphans() -> None:
-    """Collect dead descendants that were handed to us because their parent died first."""
+    """End and collect descendants that were handed to us because their parent, a child of ours, died first.
+
+    The kernel ends most of them with their parent, where the system has `setpriv`.
+    """
     for child in psutil.Process().children():
         with contextlib.suppress(psutil.Error, ChildProcessError):
-            if child.pid not in _ours and child.status() == psutil.STATUS_ZOMBIE:
+            if child.pid in _ours:
+                continue
+            if child.status() == psutil.STATUS_ZOMBIE:
                 os.waitpid(child.pid, os.WNOHANG)
+            elif orphans.mark_of(child.pid) == _marks.get(orphans.MARK, ""):
+                child.kill()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 
 import structlog
 
@@ -13,10 +14,11 @@ from tqstudio.engine.live import LiveBoard
 from tqstudio.engine.results import Results
 from tqstudio.engine.scheduling import MICROSECOND
 from tqstudio.engine.store import claims, events, jobs, outcomes, workers
-from tqstudio.engine.store.claims import Lease
+from tqstudio.engine.store.claims import Lease, Token
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.database import Database
 from tqstudio.engine.workspace import Workspace
+from tqstudio.home import Home, run_logs
 from tqstudio.lifecycle import Control
 
 _LEAST_PATIENCE_S = 1.5
@@ -31,6 +33,7 @@ class Recovery:
 
     def __init__(
         self,
+        home: Home,
         settings: Settings,
         db: Database,
         board: LiveBoard,
@@ -39,10 +42,12 @@ class Recovery:
         workspace: Workspace,
         clock: SteadyClock = WALL,
     ) -> None:
-        self._settings, self._db, self._board = settings, db, board
+        self._home, self._settings, self._db, self._board = home, settings, db, board
         self._endings, self._results, self._workspace = endings, results, workspace
         self._clock = clock
         self._under_way: set[asyncio.Task[None]] = set()
+        self._outlived: dict[str, list[Token]] = {}
+        """Leases that ran out while their worker's process went on, by its instance."""
         self._log = structlog.get_logger()
 
     async def begin(self) -> None:
@@ -62,7 +67,9 @@ class Recovery:
                 name = remote[lease.worker_id].name
                 self._board.begin(lease.token, name, now, lease.lease_expires_at)
         why = "the supervisor ended while it was running"
-        await asyncio.gather(*(self.requeue(lease, why) for lease in leases if lease.worker_id not in remote))
+        local = [lease for lease in leases if lease.worker_id not in remote]
+        await asyncio.gather(*(self._clear_away(lease.token) for lease in local))
+        await asyncio.gather(*(self.requeue(lease, why) for lease in local))
 
     def _grant_grace(self, db: Connection) -> None:
         now = self._clock.now_us()
@@ -74,6 +81,8 @@ class Recovery:
 
         A worker that was told to end, and had been handed a job at that moment, is no crash.
         """
+        for token in self._outlived.pop(instance, ()):
+            await self._clear_away(token)
         for lease in await self._db.read(claims.of_instance, instance):
             task = asyncio.create_task(self._end_lost(lease, worker, None if told_to_end else why))
             if self._results.is_publishing(lease.token):
@@ -84,10 +93,16 @@ class Recovery:
                 await task
 
     async def _end_lost(self, lease: Lease, worker: str, crash: str | None) -> None:
+        await self._clear_away(lease.token)
         if crash is None:
             await self.requeue(lease, "the supervisor ended")
         else:
             await self.take_back(lease, worker, crash)
+
+    async def _clear_away(self, token: Token) -> None:
+        """Remove what a dead worker's ffmpegs were saying; its scratch directory goes with the next."""
+        log = self._home.job_logs(token.job) / f"{token.epoch}.log"
+        await asyncio.to_thread(shutil.rmtree, run_logs(log), ignore_errors=True)
 
     async def settled(self) -> None:
         """Wait for what `lost` left to be done behind a publish."""
@@ -137,6 +152,7 @@ class Recovery:
         taken = 0
         for lease in overdue:
             if not self._results.is_publishing(lease.token):
+                self._outlived.setdefault(lease.instance, []).append(lease.token)
                 taken += await self.take_back(
                     lease,
                     names.get(lease.worker_id, "?"),

@@ -75,6 +75,11 @@ class Retention:
         for root in await self._db.read(videos.output_roots):
             await self._expire(root, now_us() - self._keep_failed_us)
 
+    async def sweep_scratch(self) -> None:
+        """Remove every scratch directory that is nobody's: for a start, when nothing runs."""
+        for root in await self._db.read(videos.output_roots):
+            await self._sweep_scratch(root, idle_s=0)
+
     async def make_room(self, output_root: bytes) -> None:
         """The disk of this output is full: remove at once, also from its other outputs, what no job that can
         still run will need. Looks again after a minute at the earliest."""
@@ -104,13 +109,16 @@ class Retention:
         stores = await asyncio.to_thread(lambda: list(self._workspace.stores(output_root)))
         for video, _ in stores if self._cleanup_partial else ():
             await self._discard(output_root, video, before)
+        await self._sweep_scratch(output_root, idle_s=_SCRATCH_IDLE_S)
+        await asyncio.to_thread(self._workspace.sweep, output_root)
+
+    async def _sweep_scratch(self, output_root: bytes, *, idle_s: float) -> None:
         scratches = await asyncio.to_thread(
-            lambda: list(self._workspace.scratches(output_root, idle_s=_SCRATCH_IDLE_S))
+            lambda: list(self._workspace.scratches(output_root, idle_s=idle_s))
         )
         for job, epoch, folder in scratches:
             if not await self._db.read(_runs, job, epoch):
                 await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
-        await asyncio.to_thread(self._workspace.sweep, output_root)
 
     async def _discard(self, output_root: bytes, video: int, before: int) -> None:
         """Empty a video's store if no job will go on with it and the last one ended before that time."""

@@ -22,7 +22,7 @@ import structlog
 
 from tqstudio import __version__
 from tqstudio.config import Settings
-from tqstudio.engine import failpoints, lock, logs
+from tqstudio.engine import children, failpoints, lock, logs, orphans
 from tqstudio.engine.actions import Actions
 from tqstudio.engine.admission import Admission, Offer
 from tqstudio.engine.all_jobs import AllJobs
@@ -123,19 +123,21 @@ class _Supervisor:
         self._home, self._settings, self._db = home, settings, db
         self._log = structlog.get_logger()
         uuid = db.write_now(supervisors.take_over, pid=os.getpid(), version=__version__, now=now_us())
+        self._uuid = uuid
+        children.mark(uuid)
         board = LiveBoard(
             Leases(int(settings.lease_s * MICROSECOND), int(settings.heartbeat_s * MICROSECOND))
         )
         broadcast = Broadcast(event_view)
         workspace = Workspace(db, uuid)
         forecasts = Forecasts(db, board)
-        retention = Retention(settings, db, workspace)
+        self._retention = retention = Retention(settings, db, workspace)
         disk = DiskGate(home, settings, db, workspace, retention)
         dispatch = Dispatch(home, settings, db, board, workspace, forecasts, disk)
         self._publisher = Publisher(db, board, workspace)
         endings = Endings(db, board, workspace, self._publisher)
         results = Results(settings, db, workspace, endings, self._publisher, forecasts)
-        self._recovery = Recovery(settings, db, board, endings, results, workspace)
+        self._recovery = Recovery(home, settings, db, board, endings, results, workspace)
         identities = Identities()
         self._ending: Ending | None = None
         self._ending_changed = asyncio.Event()
@@ -203,6 +205,8 @@ class _Supervisor:
             self._log.info("supervisor ended")
 
     async def _start_parts(self) -> None:
+        if ended := await asyncio.to_thread(orphans.end_orphans, self._uuid):
+            self._log.warning("ended processes of an earlier supervisor", pids=ended)
         self._maintenance.start()
         self._prober.start()
         for index in range(self._cpu_workers()):
@@ -213,6 +217,7 @@ class _Supervisor:
             for device in await asyncio.to_thread(hardware.discover, self.studio.ffmpeg):
                 self._log.info("gpu found", device=device.label, encoder=device.encoder)
                 self.studio.pool.start(Slot(device.name, "gpu", device.encoder, device.index, device.label))
+        await self._retention.sweep_scratch()
 
     def _report_failed_start(self, starting: asyncio.Task[None]) -> None:
         if not starting.cancelled() and (error := starting.exception()) is not None:
@@ -245,7 +250,8 @@ class _Supervisor:
             self._ending_changed.set()
 
     def _on_signal(self) -> None:
-        self.end(Ending.NOW if self._ending is not None else Ending.DRAIN)
+        again = self._ending in (Ending.DRAIN, Ending.NOW)
+        self.end(Ending.NOW if again else Ending.DRAIN)
 
     async def _until_ended(self) -> None:
         """Return when it is time to end; heartbeats, claims' answers and the API go on until then."""
@@ -254,10 +260,13 @@ class _Supervisor:
         self.studio.dispatch.closed = True
         self.studio.dispatch.wake()
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._settings.drain_s
+        deadline = None
         while self.studio.board.jobs and self._ending is not Ending.NOW:
-            if self._ending is Ending.DRAIN and loop.time() >= deadline:
-                return
+            if self._ending is Ending.DRAIN:
+                # From the signal: it may find a supervisor that drains without a limit already.
+                deadline = deadline or loop.time() + self._settings.drain_s
+                if loop.time() >= deadline:
+                    return
             self._ending_changed.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._ending_changed.wait(), 0.2)

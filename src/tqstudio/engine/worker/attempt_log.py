@@ -15,6 +15,7 @@ from typing import IO
 
 from tqstudio import shell
 from tqstudio.engine.media.encode_state import RunRecord
+from tqstudio.home import run_logs
 
 MAX_COPIED_BYTES = 8 * 1024 * 1024
 """Of one ffmpeg run. A damaged source makes it complain about every frame."""
@@ -29,8 +30,7 @@ class AttemptLog:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.run_dir = path.with_name(f"{path.name}.runs")
-        """Where ffmpeg writes until its words are copied here. Gone after an orderly end."""
+        self.run_dir = run_logs(path)
         self._file: IO[str] | None = None
         self._copied: dict[Path, int] = {}
 

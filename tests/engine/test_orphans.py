@@ -1,0 +1,78 @@
+"""Whose processes are ended at a start, and whose are not."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from conftest import until
+from tqstudio.engine import orphans
+from tqstudio.engine.orphans import MARK, Root
+
+STORE = "11111111-2222-3333-4444-555555555555"
+
+
+@pytest.fixture
+def dead() -> Root:
+    """A supervisor that has ended."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        started = int(Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[19])
+        process.kill()
+    return Root(STORE, process.pid, started)
+
+
+class Sleepers:
+    """Processes that sleep, with an environment of their own."""
+
+    def __init__(self) -> None:
+        self.started: list[subprocess.Popen[bytes]] = []
+
+    def start(self, mark: object = None, **environment: str) -> subprocess.Popen[bytes]:
+        if mark is not None:
+            environment[MARK] = str(mark)
+        process = subprocess.Popen(["sleep", "600"], env={**os.environ, **environment})
+        self.started.append(process)
+        # Between fork and exec it still has our own environment.
+        until(lambda: orphans.mark_of(process.pid) == environment.get(MARK), "it runs")
+        return process
+
+
+@pytest.fixture
+def sleepers() -> Iterator[Sleepers]:
+    sleepers = Sleepers()
+    yield sleepers
+    for process in sleepers.started:
+        process.kill()
+        process.wait()
+
+
+def test_orphans_are_ended_and_nobody_else(sleepers: Sleepers, dead: Root) -> None:
+    orphan, stopped = sleepers.start(dead), sleepers.start(dead)
+    os.kill(stopped.pid, signal.SIGSTOP)
+    others = [
+        sleepers.start(),
+        sleepers.start(TQSTUDIO_HOME="/somewhere"),
+        sleepers.start(orphans.root(STORE)),  # its supervisor, this process, lives
+        sleepers.start(Root("another", dead.pid, dead.started)),
+        sleepers.start(f"{STORE}:1:x"),
+        sleepers.start(f"{STORE}"),
+    ]
+    assert sorted(orphans.end_orphans(STORE)) == sorted([orphan.pid, stopped.pid])
+    assert (orphan.wait(), stopped.wait()) == (-signal.SIGKILL, -signal.SIGKILL)
+    assert [process.poll() for process in others] == [None] * len(others)
+    assert orphans.end_orphans(STORE) == []
+
+
+def test_a_pid_that_was_given_anew_is_another_process(sleepers: Sleepers) -> None:
+    mine = orphans.root(STORE)
+    assert mine.lives
+    earlier = Root(STORE, mine.pid, mine.started - 1)
+    assert not earlier.lives
+    orphan = sleepers.start(earlier)
+    assert orphans.end_orphans(STORE) == [orphan.pid]
