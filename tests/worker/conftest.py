@@ -113,7 +113,7 @@ def make_job(tmp_path: Path, small: Profile, sink: Path) -> MakeJob:
             "facts": None,
             "content_id": None,
             "log": str(tmp_path / "logs" / f"{epoch}.log"),
-            "lease_s": 60.0,
+            "lease_s": 600.0,
         }
         return ClaimedJob(**(job | changes))  # type: ignore[typeddict-item]
 
