@@ -20,7 +20,6 @@ from tqstudio import client
 from tqstudio.config import Settings
 from tqstudio.engine.clock import since_boot
 from tqstudio.engine.dispatch import Dispatch, Identity
-from tqstudio.engine.forecasts import Forecasts
 from tqstudio.engine.leases import Abandoned, Leases
 from tqstudio.engine.live import LiveBoard
 from tqstudio.engine.scheduling import now_us
@@ -28,7 +27,6 @@ from tqstudio.engine.store import claims
 from tqstudio.engine.store.claims import Claimant, Token
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.database import Database
-from tqstudio.engine.workspace import Workspace
 from tqstudio.home import Home
 from tqstudio.requests import HeartbeatRequest
 
@@ -252,7 +250,8 @@ def test_the_beats_of_64_workers_are_one_transaction(
     home: Home, opened: Database, settings: Settings
 ) -> None:
     board = LiveBoard(Leases(60 * SECOND, 10 * SECOND))
-    dispatch = Dispatch(home, settings, opened, board, Workspace(opened, "uuid"), Forecasts(opened, board))
+    # What a claim needs is left out.
+    dispatch = Dispatch(home, settings, opened, board, None, None, None)  # type: ignore[arg-type]
     held = opened.write_now(sixty_four_running)
     for held_token, worker in held:
         board.begin(held_token, worker.name, now_us(), now_us() + 30 * SECOND)
