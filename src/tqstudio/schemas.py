@@ -431,11 +431,15 @@ class BackupView(TypedDict):
     size: int
 
 
+CheckLevel = Literal["ok", "warn", "fail"]
+
+
 class CheckView(TypedDict):
-    """One line of `doctor`."""
+    """One line of `doctor`; `ok` is whether it did not fail."""
 
     name: str
     ok: bool
+    level: CheckLevel
     detail: str
     hint: str
 

@@ -20,17 +20,19 @@ from tqstudio.home import current_home
 if TYPE_CHECKING:
     from tqstudio.config import Settings
     from tqstudio.home import Home
-    from tqstudio.schemas import CheckView
+    from tqstudio.schemas import CheckLevel, CheckView
 
 OLDEST_SQLITE = (3, 35, 0)
 """UPDATE … RETURNING, which a claim is made of, came with it."""
 CLOCK_TOLERANCE_S = 2.0
+_WORDS = {"ok": ("ok  ", "done"), "warn": ("warn", "paused"), "fail": ("FAIL", "failed")}
+"""Of a level: what is printed, and the status whose colour it has."""
 
 
 def doctor(as_json: JsonFlag = False) -> int:
-    """Check that everything needed is there.
+    """Check that everything needed is there, and that nothing is damaged or left over.
 
-    Looks at the home, ffmpeg and its encoders, the disk, SQLite and the clock.
+    Looks at the home and its database, ffmpeg and its encoders, disks, limits and the clock.
     """
     at = door()
     checks = {check["name"]: check for check in _local(current_home())}
@@ -46,16 +48,16 @@ def doctor(as_json: JsonFlag = False) -> int:
         printing.out_json({"ok": well, "checks": list(checks.values())})
         return 0 if well else 1
     for check in checks.values():
-        word = "ok  " if check["ok"] else "FAIL"
-        status = "done" if check["ok"] else "failed"
+        word, status = _WORDS[check["level"]]
         printing.out(f"{printing.painted(word, status)}  {check['name']:12} {check['detail']}")
-        if not check["ok"] and check["hint"]:
+        if check["hint"]:
             printing.out(f"      {printing.arrow()} {check['hint']}")
     return 0 if well else 1
 
 
 def _check(name: str, ok: bool, detail: str, hint: str = "") -> CheckView:
-    return {"name": name, "ok": ok, "detail": detail, "hint": "" if ok else hint}
+    level: CheckLevel = "ok" if ok else "fail"
+    return {"name": name, "ok": ok, "level": level, "detail": detail, "hint": "" if ok else hint}
 
 
 def _local(home: Home) -> Iterator[CheckView]:
@@ -76,6 +78,13 @@ def _local(home: Home) -> Iterator[CheckView]:
     yield _disk(home, settings)
     yield _sqlite()
     yield _clock(home)
+    yield from _examined(home, settings)
+
+
+def _examined(home: Home, settings: Settings) -> Iterator[CheckView]:
+    from tqstudio.engine.examination import examine
+
+    yield from examine(home, settings)
 
 
 def _home_is_writable(home: Home) -> CheckView:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import sqlite3
 from pathlib import Path
 
 from fastapi import APIRouter
@@ -14,7 +13,8 @@ from tqstudio import __version__
 from tqstudio.engine.api.access import TheStudio
 from tqstudio.engine.api.workers import worker_views
 from tqstudio.engine.catalogue import catalogue
-from tqstudio.engine.store import backup, folders, gates, listing, supervisors
+from tqstudio.engine.examination import line
+from tqstudio.engine.store import backup, folders, gates, listing
 from tqstudio.engine.studio import Studio
 from tqstudio.engine.views import gate_view, iso
 from tqstudio.lifecycle import GateKind, JobStatus, WorkerStatus
@@ -117,29 +117,14 @@ async def profile_list(studio: TheStudio) -> dict[str, list[ProfileView]]:
 @router.get("/doctor")
 async def doctor(studio: TheStudio) -> dict[str, list[CheckView]]:
     """Checks that only the supervisor can make."""
-    problem = await studio.db.read(supervisors.integrity_problem)
-    checks: list[CheckView] = [
-        {
-            "name": "database",
-            "ok": problem is None,
-            "detail": problem or f"intact, SQLite {sqlite3.sqlite_version}",
-            "hint": "" if problem is None else "stop the supervisor and put a backup in its place",
-        }
-    ]
+    checks: list[CheckView] = []
     for worker in await worker_views(studio):
         good = worker["status"] != "offline"
-        checks.append(
-            {
-                "name": f"worker {worker['name']}",
-                "ok": good,
-                "detail": f"{worker['status']}, {worker['encoder'] or 'no encoder known yet'}",
-                "hint": "" if good else f"see {studio.home.logs}/worker-{worker['name']}.log",
-            }
-        )
-    for view in await _shut_gates(studio):
-        checks.append(
-            {"name": f"gate {view['kind']}", "ok": False, "detail": view["reason"], "hint": view["hint"]}
-        )
+        detail = f"{worker['status']}, {worker['encoder'] or 'no encoder known yet'}"
+        hint = f"see {studio.home.logs}/worker-{worker['name']}.log"
+        checks.append(line(f"worker {worker['name']}", "ok" if good else "fail", detail, hint))
+    for gate in await _shut_gates(studio):
+        checks.append(line(f"gate {gate['kind']}", "fail", gate["reason"], gate["hint"]))
     return {"checks": checks}
 
 

@@ -42,9 +42,3 @@ def remember(db: Connection, key: str, answer: str, *, now: int) -> None:
 def forget(db: Connection, *, before: int) -> None:
     """Drop answers that no client waits for any more."""
     db.execute(text("DELETE FROM idempotency WHERE at < :before"), {"before": before})
-
-
-def integrity_problem(db: Connection) -> str | None:
-    """What SQLite finds wrong with the file; None when it is sound."""
-    answer = db.execute(text("PRAGMA quick_check(1)")).scalar()
-    return None if answer == "ok" else str(answer)

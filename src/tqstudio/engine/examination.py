@@ -1,0 +1,235 @@
+"""The parts of `doctor` that need the home: its database, what lies around, its disks and limits.
+
+Everything here only looks; it works beside a supervisor and without one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import psutil
+
+from tqstudio.config import Settings
+from tqstudio.engine.disk_gate import DATABASE_ROOM_BYTES
+from tqstudio.engine.publishing.place import OWNER_NAME
+from tqstudio.engine.scheduling import MICROSECOND, now_us
+from tqstudio.engine.space import occupied_bytes, volume_of
+from tqstudio.engine.store import folders, inspection, opening, videos
+from tqstudio.engine.store.connection import Connection, connect
+from tqstudio.engine.store.database import SCHEMA_VERSION, schema_version
+from tqstudio.engine.workspace import FOLDER
+from tqstudio.errors import TqError
+from tqstudio.home import Home
+from tqstudio.schemas import CheckLevel, CheckView
+from tqstudio.sources import display
+from tqstudio.units import size
+
+_GENERATION = re.compile(r"v(\d+)")
+_SCRATCH = re.compile(r"(\d+)-(\d+)")
+_AHEAD_US = 60 * MICROSECOND
+_INOTIFY = Path("/proc/sys/fs/inotify")
+_WATCHES_ARE_TIGHT = 0.8
+_MOST_FOLDERS = 200_000
+
+
+def line(name: str, level: CheckLevel, detail: str, hint: str = "") -> CheckView:
+    """One line of `doctor`; what is well needs no hint."""
+    return {
+        "name": name,
+        "ok": level != "fail",
+        "level": level,
+        "detail": detail,
+        "hint": "" if level == "ok" else hint,
+    }
+
+
+def examine(home: Home, settings: Settings) -> Iterator[CheckView]:
+    """Look at everything below a home and at the outputs that its database names."""
+    yield _permissions(home)
+    yield _processes(home)
+    if not home.database.exists() or not home.database.stat().st_size:
+        try:
+            opening.require_sound(home)
+        except TqError as error:
+            yield line("database", "fail", error.message, error.hint)
+            return
+        yield line("database", "ok", "none yet; the first start makes it")
+        return
+    try:
+        problem = opening.problem_of(home.database)
+        if problem is not None:
+            hint = f"stop the supervisor and put a backup in its place: {home.backups}, docs/backup.md"
+            yield line("database", "fail", f"{home.database} is damaged: {problem}", hint)
+            return
+        version = schema_version(home.database, read_only=True)
+        size_now = size(home.database.stat().st_size)
+        yield line("database", "ok", f"intact, {size_now}, schema {version}, SQLite {sqlite3.sqlite_version}")
+        if version == SCHEMA_VERSION:
+            with closing(connect(home.database, read_only=True)) as db:
+                yield from _records(db)
+                yield from _outputs(db, settings, home)
+                yield from _watches(db)
+    except TqError as error:
+        yield line("database", "fail", error.message, error.hint)
+
+
+# The home
+
+
+def _permissions(home: Home) -> CheckView:
+    if not home.root.exists():
+        return line("permissions", "ok", "the home is made by the first start")
+    found = home.root.stat()
+    if found.st_uid != os.geteuid():
+        hint = "run tqstudio as the user it belongs to, or choose another home with --home"
+        return line("permissions", "fail", f"{home.root} belongs to user {found.st_uid}", hint)
+    if found.st_mode & 0o077:
+        mode = f"{found.st_mode & 0o777:o}"
+        detail = f"other users may look into {home.root} (mode {mode})"
+        return line("permissions", "warn", detail, f"close it with: chmod 700 {home.root}")
+    return line("permissions", "ok", "only you may look into the home")
+
+
+def _processes(home: Home) -> CheckView:
+    """Processes of this home that outlived their supervisor."""
+    if _is_led(home):
+        return line("processes", "ok", "those of the running supervisor")
+    left = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            ours = process.environ().get("TQSTUDIO_HOME") == str(home.root)
+            words = process.cmdline() if ours else []
+            if any("tqstudio.engine" in word or os.path.basename(word) == "ffmpeg" for word in words):
+                left.append(process.pid)
+    if not left:
+        return line("processes", "ok", "none is left over")
+    pids = " ".join(map(str, left))
+    return line("processes", "warn", f"no supervisor runs, but these do: {pids}", f"end them: kill {pids}")
+
+
+def _is_led(home: Home) -> bool:
+    """Whether the process that the lock names lives. Taking the lock could stop one that starts."""
+    try:
+        return any("tqstudio" in word for word in psutil.Process(int(home.lock.read_text())).cmdline())
+    except (OSError, ValueError, psutil.Error):
+        return False
+
+
+# The database
+
+
+def _records(db: Connection) -> Iterator[CheckView]:
+    hint = "please report it; until then put a backup in its place (docs/backup.md)"
+    missing = inspection.foreign_key_problems(db)
+    wrong = inspection.miscounted(db)
+    said = [f"{missing} rows name others that are not there"] if missing else []
+    said += [f"the counts of {', '.join(wrong)} jobs are wrong"] if wrong else []
+    yield line("records", "fail" if said else "ok", "; ".join(said) or "rows and counts agree", hint)
+    ahead = inspection.newest_event_at(db) - now_us()
+    if ahead > _AHEAD_US:
+        detail = f"the newest event is {ahead / MICROSECOND:.0f} s in the future: the clock was set back"
+        yield line("event times", "warn", detail, "set the clock by NTP; backoffs and leases wait for it")
+    else:
+        yield line("event times", "ok", "no event is in the future")
+
+
+# Outputs
+
+
+def _outputs(db: Connection, settings: Settings, home: Home) -> Iterator[CheckView]:
+    volume = volume_of(home.root)
+    if volume is not None:
+        short = volume.free < DATABASE_ROOM_BYTES
+        detail = f"{size(volume.free)} free for the database, {size(DATABASE_ROOM_BYTES)} are needed"
+        hint = f"free some space at {home.root}"
+        yield line("disk of the home", "fail" if short else "ok", detail, hint)
+    uuid = inspection.store_uuid(db)
+    left: list[Path] = []
+    for root in videos.output_roots(db):
+        volume = volume_of(Path(os.fsdecode(root)))
+        if volume is not None and volume.free < settings.disk_reserve_bytes:
+            detail = f"{size(volume.free)} free, {size(settings.disk_reserve_bytes)} have to stay"
+            yield line(f"disk of {display(root)}", "fail", detail, "free some space there")
+        if uuid is not None:
+            left += _left_over(db, root, uuid)
+    yield _orphans(left)
+
+
+def _orphans(left: list[Path]) -> CheckView:
+    if not left:
+        return line("left over", "ok", "no folder lies around that nobody needs")
+    total = size(sum(occupied_bytes(folder) for folder in left))
+    shown = ", ".join(display(os.fsencode(folder)) for folder in left[:3])
+    more = f" and {len(left) - 3} more" if len(left) > 3 else ""
+    return line("left over", "warn", f"{total} nobody needs: {shown}{more}", "look at them, then remove them")
+
+
+def _left_over(db: Connection, root: bytes, uuid: str) -> Iterator[Path]:
+    """Scratch directories, segment stores and generations that no row knows."""
+    output = Path(os.fsdecode(root))
+    sink = output / FOLDER / uuid
+    for folder in _folders(sink / "scratch"):
+        scratch = _SCRATCH.fullmatch(folder.name)
+        if scratch and not inspection.runs(db, int(scratch[1]), int(scratch[2])):
+            yield folder
+    for folder in _folders(sink / "segments"):
+        if folder.name.isdigit() and not inspection.has_video(db, int(folder.name)):
+            yield folder
+    for folder in _folders(output):
+        if not _is_ours(folder, uuid):
+            continue
+        known = inspection.numbers_at(db, root, folder.name)
+        if known is None:
+            continue  # it may be what a restored database forgot, and it may play
+        for generation in _folders(folder):
+            number = _GENERATION.fullmatch(generation.name)
+            if number and int(number[1]) not in known.numbers and not _plays(folder, generation.name):
+                yield generation
+
+
+def _is_ours(folder: Path, uuid: str) -> bool:
+    try:
+        return (folder / OWNER_NAME).read_text(errors="replace").startswith(f"{uuid} ")
+    except OSError:
+        return False
+
+
+def _plays(folder: Path, name: str) -> bool:
+    try:
+        return f"{name}/" in (folder / "master.m3u8").read_text(errors="replace")
+    except OSError:
+        return False
+
+
+def _folders(folder: Path) -> list[Path]:
+    try:
+        return sorted(entry for entry in folder.iterdir() if entry.is_dir() and not entry.is_symlink())
+    except OSError:
+        return []
+
+
+# Limits
+
+
+def _watches(db: Connection) -> Iterator[CheckView]:
+    """Whether the kernel lets all folders below the drop folders be watched."""
+    watched = [row for row in folders.listing(db) if row.enabled and row.watch != "polling"]
+    if not watched or not _INOTIFY.is_dir():
+        return
+    allowed = int((_INOTIFY / "max_user_watches").read_text())
+    wanted = 0
+    for row in watched:
+        for _ in os.walk(row.path) if row.recursive else (row.path,):
+            wanted += 1
+            if wanted > _MOST_FOLDERS:
+                break
+    tight = wanted > _WATCHES_ARE_TIGHT * allowed
+    detail = f"{wanted} folders to watch, {allowed} watches allowed to each user"
+    hint = f"allow more: sudo sysctl fs.inotify.max_user_watches={max(524_288, 2 * wanted)}"
+    yield line("inotify", "warn" if tight else "ok", detail, hint)

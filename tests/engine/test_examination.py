@@ -1,0 +1,138 @@
+"""What `doctor` finds wrong with a home, its database and its outputs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tqstudio.config import Settings
+from tqstudio.engine.examination import examine
+from tqstudio.engine.scheduling import now_us
+from tqstudio.engine.store import supervisors, videos
+from tqstudio.engine.store.connection import Connection, connect
+from tqstudio.engine.store.database import migrate
+from tqstudio.engine.store.videos import NewVideo
+from tqstudio.home import Home
+
+
+class House:
+    """A home whose database knows one video, with an output of its own."""
+
+    def __init__(self, root: Path) -> None:
+        self.home, self.out = Home(root / "home"), root / "out"
+        self.home.create()
+        self.out.mkdir()
+        migrate(self.home.database)
+        self.uuid = self.write(lambda db: supervisors.take_over(db, pid=1, version="0", now=now_us()))
+        self.write(lambda db: videos.create(db, self._video(), now=now_us()))
+
+    def _video(self) -> NewVideo:
+        return NewVideo(b"/in/a.mp4", os.fsencode(self.out), "a.mp4", "a", "a", 1000, 1, "hash")
+
+    def write(self, fn: Callable[[Connection], Any]) -> Any:
+        db = connect(self.home.database)
+        try:
+            return fn(db)
+        finally:
+            db.close()
+
+    def run(self, *statements: str) -> None:
+        for statement in statements:
+            self.write(lambda db, sql=statement: (db.execute("PRAGMA foreign_keys=OFF"), db.execute(sql)))
+
+    def levels(self) -> dict[str, str]:
+        """What is not well, and how bad it is."""
+        checks = list(examine(self.home, Settings(disk_reserve_bytes=0)))
+        assert all(check["hint"] for check in checks if check["level"] != "ok")
+        assert all(check["ok"] is (check["level"] != "fail") for check in checks)
+        return {check["name"]: check["level"] for check in checks if check["level"] != "ok"}
+
+    def detail(self, name: str) -> str:
+        checks = examine(self.home, Settings(disk_reserve_bytes=0))
+        return next(check["detail"] for check in checks if check["name"] == name)
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(tmp_path)
+
+
+def test_all_is_well(house: House, tmp_path: Path) -> None:
+    assert house.levels() == {}
+    new = Home(tmp_path / "new")
+    assert [check["level"] for check in examine(new, Settings())] == ["ok"] * 3
+    assert not new.root.exists(), "looking makes nothing"
+
+
+def test_records_that_disagree(house: House) -> None:
+    house.run("UPDATE job_count SET n = 3 WHERE status = 'done'")
+    assert house.levels() == {"records": "fail"}
+    assert "done" in house.detail("records")
+    house.run("UPDATE job_count SET n = 0", "INSERT INTO generation (video_id, settings_hash, published_at)"
+              " VALUES (77, 'x', 1)")  # fmt: skip
+    assert house.levels() == {"records": "fail"}
+    assert "1 rows" in house.detail("records")
+
+
+def test_a_damaged_file(house: House) -> None:
+    with house.home.database.open("r+b") as file:
+        file.truncate(house.home.database.stat().st_size // 2)
+    assert house.levels() == {"database": "fail"}
+    assert str(house.home.database) in house.detail("database")
+
+
+def test_an_empty_file_where_there_was_one(house: House) -> None:
+    house.home.job_logs(1).mkdir(parents=True)
+    house.home.database.write_bytes(b"")
+    assert house.levels() == {"database": "fail"}
+
+
+def test_a_clock_that_was_set_back(house: House) -> None:
+    later = now_us() + 3_600_000_000
+    house.run(f"INSERT INTO event (at, trigger, actor) VALUES ({later}, 'claim', 'test')")
+    assert house.levels() == {"event times": "warn"}
+
+
+def test_folders_that_nobody_needs(house: House) -> None:
+    sink = house.out / ".tqstudio" / str(house.uuid)
+    ladder = house.out / "a"
+    for needed in (sink / "segments" / "1" / "360p", ladder / "v3", house.out / "own folder" / "v1"):
+        needed.mkdir(parents=True)
+    (ladder / ".owner").write_text(f"{house.uuid} 1")
+    (ladder / "master.m3u8").write_text("v3/360p/index.m3u8\n")
+    assert house.levels() == {}
+    unneeded = [sink / "scratch" / "7-1", sink / "segments" / "4711", ladder / "v9"]
+    for folder in unneeded:
+        folder.mkdir(parents=True)
+        (folder / "file").write_bytes(b"x" * 1000)
+    assert house.levels() == {"left over": "warn"}
+    assert all(str(folder) in house.detail("left over") for folder in unneeded)
+    assert house.detail("left over").startswith("3.0 kB")
+
+
+def test_a_home_that_others_may_look_into(house: House) -> None:
+    house.home.root.chmod(0o755)
+    assert house.levels() == {"permissions": "warn"}
+
+
+def test_a_process_that_outlived_its_supervisor(house: House) -> None:
+    left = subprocess.Popen(
+        [sys.executable, "-c", "input()", "tqstudio.engine.worker"],
+        env=os.environ | {"TQSTUDIO_HOME": str(house.home.root)},
+        stdin=subprocess.PIPE,
+    )
+    try:
+        assert house.levels() == {"processes": "warn"}
+        assert str(left.pid) in house.detail("processes")
+    finally:
+        left.kill()
+        left.wait()
+        assert left.stdin is not None
+        left.stdin.close()
+    assert house.levels() == {}
