@@ -24,6 +24,7 @@ from tqstudio.schemas import ClaimedJob
 from .conftest import MakeJob, RecordingLine
 
 AWAY = TqError(ErrorCode.NO_SUPERVISOR, "nobody answers")
+FULL = TqError(ErrorCode.DISK_LOW, "the database cannot be written")
 WRONG_TOKEN = TqError(ErrorCode.UNAUTHORIZED, "the token is wrong")
 TERMS = {
     "worker": 1,
@@ -133,7 +134,7 @@ def test_a_crash_of_the_pipeline_is_told(session: Session, line: RecordingLine, 
 
 def test_it_is_told_until_it_is_heard(session: Session, line: RecordingLine, ends_with: Any) -> None:
     ends_with(DONE)
-    line.answers["complete"] = [AWAY, AWAY, {"job": 7, "status": "done"}]
+    line.answers["complete"] = [AWAY, FULL, {"job": 7, "status": "done"}]
     session.run()
     bodies = [body for _, body in told(line)]
     assert len(bodies) == 3

@@ -41,6 +41,8 @@ DATABASE_ROOM_BYTES = 16_000_000
 """What the volume of the home has to have free: the write-ahead log, the logs, and a copy of some pages."""
 _FRESH_S = 1.0
 """How long a look at a volume counts: claims may come by the thousand, and what runs is accounted for."""
+_HINTS_APART_S = 0.2
+"""Jobs may end by the thousand too; then a look counts at least so long."""
 _MARGIN = 0.05
 """Of what is needed, on top, before a shut gate opens: it must not flap around one figure."""
 _FIRST_WAIT_S = 10.0
@@ -96,6 +98,7 @@ class DiskGate:
         self._settings, self._db, self._workspace, self._retention = settings, db, workspace, retention
         self._home = os.fsencode(home.root)
         self._looks: Mapping[bytes, _Look] = {}
+        self._hinted = -_HINTS_APART_S
         self._tries: dict[bytes, _Try] = {}
         self._waits: _Try | None = None
         """Of the gate that is shut now, if its volume was really full."""
@@ -107,8 +110,11 @@ class DiskGate:
 
     def hint(self, events: Iterable[EventRow]) -> None:
         """Something happened; a job that ended early may have taken more than was kept for it."""
+        now = time.monotonic()
+        if now - self._hinted < _HINTS_APART_S:
+            return
         if any(e.source == JobStatus.IN_PROGRESS and e.target != JobStatus.DONE for e in events):
-            self._looks = {}
+            self._hinted, self._looks = now, {}
 
     # Judging
 

@@ -164,7 +164,7 @@ class Session:
                     return terms
                 except TqError as error:
                     _log.warning("registration failed", code=error.code.value, error=error.message)
-                    if error.code is not ErrorCode.NO_SUPERVISOR:
+                    if error.code not in (ErrorCode.NO_SUPERVISOR, ErrorCode.DISK_LOW):
                         self._refused = True
                         return None
                 time.sleep(retry_s)
