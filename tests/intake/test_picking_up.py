@@ -274,8 +274,13 @@ def test_a_refused_file_is_left_out_until_it_changes(world: World) -> None:
     asyncio.run(run())
 
 
-def test_a_file_that_could_not_be_queued_is_tried_again_at_the_next_look(world: World) -> None:
-    world.raises[b"a.mp4"] = RuntimeError("the database is locked")
+@pytest.mark.parametrize(
+    "error", [RuntimeError("a bug"), TqError(ErrorCode.DISK_LOW, "the disk of the database is full")]
+)
+def test_a_file_that_could_not_be_queued_is_tried_again_at_the_next_look(
+    world: World, error: Exception
+) -> None:
+    world.raises[b"a.mp4"] = error
 
     async def run() -> None:
         async with watching(world):

@@ -25,12 +25,14 @@ from tqstudio.engine.intake.settling import Look, Settling, Stamp
 from tqstudio.engine.intake.watch import Notifier, TreeWatch
 from tqstudio.engine.intake.writers import open_for_writing
 from tqstudio.engine.store.folders import FolderRow
-from tqstudio.errors import TqError
+from tqstudio.errors import ErrorCode, TqError
 from tqstudio.sources import display
 
 Offer = Callable[[FolderRow, bytes], Awaitable[None]]
 Known = Callable[[FolderRow], Awaitable[Mapping[bytes, Stamp]]]
 _T = TypeVar("_T")
+_PASSING = (ErrorCode.DISK_LOW, ErrorCode.DATABASE_BUSY)
+"""Says nothing of the file: the database could not take it."""
 
 _log = structlog.get_logger(__name__)
 
@@ -273,7 +275,10 @@ class FolderIntake:
         try:
             await self._offer(self.row, path)
         except TqError as error:
-            self._account.refused(path, look, error.message)
+            if error.code in _PASSING:
+                self._account.failed(path, error.message)
+            else:
+                self._account.refused(path, look, error.message)
         except Exception:
             _log.exception("a file could not be queued", action="intake", path=display(path))
             self._account.failed(path, troubles.NOT_QUEUED)
