@@ -275,17 +275,21 @@ def test_a_refused_file_is_left_out_until_it_changes(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [RuntimeError("a bug"), TqError(ErrorCode.DISK_LOW, "the disk of the database is full")]
+    ("error", "reason"),
+    [
+        (RuntimeError("a bug"), "could not be queued"),
+        (TqError(ErrorCode.DISK_LOW, "the disk of the database is full"), "the disk of the database is full"),
+    ],
 )
 def test_a_file_that_could_not_be_queued_is_tried_again_at_the_next_look(
-    world: World, error: Exception
+    world: World, error: Exception, reason: str
 ) -> None:
     world.raises[b"a.mp4"] = error
 
     async def run() -> None:
         async with watching(world):
             (world.root / "a.mp4").write_bytes(b"video")
-            await until(lambda: "could not be queued" in world.skipped.get("a.mp4", ""))
+            await until(lambda: reason in world.skipped.get("a.mp4", ""))
             world.raises.clear()
             world.intake.rescan_soon(world.row.id)
             await until(lambda: world.names == [b"a.mp4", b"a.mp4"])
