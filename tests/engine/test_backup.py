@@ -109,7 +109,7 @@ def test_a_damaged_database_stops_the_start(make_supervisor: MakeSupervisor) -> 
         file.write(b"\0" * 100)
     before = live.home.database.read_bytes()
     answer = tqstudio(live, "up", "--detach")
-    assert answer.returncode != 0
+    assert answer.returncode == 4
     assert "DATABASE_DAMAGED" in answer.stderr
     assert str(live.home.database) in answer.stderr
     assert "backup" in answer.stderr

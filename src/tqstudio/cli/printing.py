@@ -21,6 +21,8 @@ _EXIT_CODES: Mapping[ErrorCode, int] = {
     ErrorCode.NOT_FOUND: 4,
     ErrorCode.ALREADY_RUNNING: 4,
     ErrorCode.NEWER_DATABASE: 4,
+    ErrorCode.DATABASE_DAMAGED: 4,
+    ErrorCode.DATABASE_BUSY: 4,
     ErrorCode.UNAUTHORIZED: 4,
     ErrorCode.LOST_LEASE: 4,
     ErrorCode.FFMPEG_MISSING: 4,
