@@ -119,6 +119,9 @@ class WorkerPool:
                 self.notes[slot.name] = f"cannot start: {why}"
                 await self._rest(MAX_RESTART_WAIT_S)
                 continue
+            if self._stopping.is_set():
+                # It began while everything ended: nobody else tells it, and it has no job yet.
+                running.child.signal(signal.SIGKILL)
             await running.child.exited.wait()
             how = running.child.how
             await self._until_written(partial(self._ended, running, how))
