@@ -113,11 +113,24 @@ class GateKind(StrEnum):
 
 
 class Autorestart(StrEnum):
+    """Whether a failed job starts again by itself; `store/autorestart.py` says what each means."""
+
     DISABLED = "disabled"
     ENABLED = "enabled"
     IN_PROGRESS = "in_progress"
     FAILED = "failed"
     DENIED = "denied"
+
+
+@dataclass(frozen=True, slots=True)
+class AutorestartRule:
+    """How often a failed job starts again by itself (0: never), and how long after its failure."""
+
+    limit: int = 0
+    delay_s: float = 60.0
+
+
+NO_AUTORESTART = AutorestartRule()
 
 
 class AttemptOutcome(StrEnum):

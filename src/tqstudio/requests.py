@@ -16,6 +16,8 @@ PathB64 = Annotated[str, StringConstraints(min_length=1, max_length=8192)]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9._-]+$")]
 ProfileName = Annotated[str, StringConstraints(min_length=1, max_length=100)]
 """Only looked up among the files there are, so it may be any name."""
+AutorestartLimit = Annotated[int, Field(ge=0, le=100)]
+AutorestartDelay = Annotated[float, Field(ge=0, le=30 * 86_400)]
 MAX_METADATA_BYTES = 10_000
 
 
@@ -41,6 +43,9 @@ class AddRequest(Message):
     metadata: dict[str, Any] = Field(default_factory=dict)
     overrides: dict[str, str] = Field(default_factory=dict)
     """Profile keys set for these files alone (`--set KEY=VALUE`)."""
+    autorestart: AutorestartLimit | None = None
+    """How often a failed job starts again by itself."""
+    autorestart_delay_s: AutorestartDelay | None = None
     idempotency_key: Annotated[str, StringConstraints(max_length=100)] | None = None
 
 
@@ -66,6 +71,8 @@ class FolderRequest(Message):
     settle_s: float | None = Field(None, ge=0)
     priority: int = Field(0, ge=-1000, le=1000)
     watch: Literal["auto", "inotify", "polling"] = "auto"
+    autorestart: AutorestartLimit = 0
+    autorestart_delay_s: AutorestartDelay | None = None
 
 
 class FolderChange(Message):
@@ -77,6 +84,8 @@ class FolderChange(Message):
     priority: int | None = Field(None, ge=-1000, le=1000)
     watch: Literal["auto", "inotify", "polling"] | None = None
     enabled: bool | None = None
+    autorestart: AutorestartLimit | None = None
+    autorestart_delay_s: AutorestartDelay | None = None
 
 
 class QueuePause(Message):

@@ -199,6 +199,18 @@ class VideoView(TypedDict):
     deleted_at: str | None
 
 
+class AutorestartView(TypedDict):
+    """Whether and when a failed job starts again by itself."""
+
+    state: str
+    """disabled, enabled, in_progress, failed or denied."""
+    limit: int
+    delay_s: float
+    restarts: int
+    last_at: str | None
+    next_at: str | None
+
+
 class JobDetail(JobRow):
     """Everything about one job."""
 
@@ -210,7 +222,7 @@ class JobDetail(JobRow):
     claimed_at: str | None
     lease_expires_at: str | None
     lease_epoch: int
-    autorestart: dict[str, Any]
+    autorestart: AutorestartView
     attempts_log: list[AttemptView]
     events: list[EventView]
     """Newest first, at most 200."""
@@ -254,6 +266,9 @@ class FolderView(TypedDict):
     patterns: list[str]
     settle_s: float
     priority: int
+    autorestart: int
+    """How often a failed job of this folder starts again by itself; 0 is never."""
+    autorestart_delay_s: float
     settling: int
     """Files seen that are not complete yet."""
     skipped: list[SkippedFile]

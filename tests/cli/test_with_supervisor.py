@@ -143,6 +143,23 @@ def test_a_supervisor_that_cannot_start_says_why(fresh: Shell) -> None:
     assert "lease_s" in answer.err
 
 
+def test_autorestart_is_asked_for_and_shown(up: Shell, clips: Path, tmp_path: Path) -> None:
+    file = tmp_path / "restarts.mp4"
+    file.write_bytes((clips / "short.mp4").read_bytes())
+    (added,) = up("add", str(file), "--hold", "--autorestart", "3", "--delay", "5", "--json").json()[
+        "results"
+    ]
+    rule = up("job", "show", str(added["job"]), "--json").json()["autorestart"]
+    assert (rule["state"], rule["limit"], rule["delay_s"], rule["restarts"]) == ("enabled", 3, 5, 0)
+    assert "0 of 3, enabled" in up("job", "show", str(added["job"])).out
+    assert up("add", str(file), "--delay", "5").code == 2
+    folder = up("folder", "add", str(tmp_path), "--no-recursive", "--autorestart", "2", "--json").json()
+    assert (folder["autorestart"], folder["autorestart_delay_s"]) == (2, 60)
+    edited = up("folder", "edit", str(folder["id"]), "--autorestart", "0", "--delay", "9", "--json").json()
+    assert (edited["autorestart"], edited["autorestart_delay_s"]) == (0, 9)
+    assert up("folder", "remove", str(folder["id"])).code == 0
+
+
 def test_status(up: Shell) -> None:
     view = up("status", "--json").json()
     assert {"supervisor", "jobs", "workers", "gates", "disk"} <= set(view)

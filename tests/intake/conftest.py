@@ -17,6 +17,7 @@ from tqstudio.engine.intake import FolderState, Intake
 from tqstudio.engine.intake.scan import Findings, Scanner
 from tqstudio.engine.intake.watch import TreeWatch
 from tqstudio.engine.store.folders import FolderRow
+from tqstudio.lifecycle import NO_AUTORESTART
 
 NEVER_S = 600.0
 """An interval that does not pass within a test: what happens then has another cause."""
@@ -114,6 +115,7 @@ def make_row(root: Path | bytes, *, output: Path, **rules: Any) -> FolderRow:
         patterns=(),
         settle_s=None,
         priority=0,
+        autorestart=NO_AUTORESTART,
     )
     return replace(row, **rules)
 

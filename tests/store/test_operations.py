@@ -24,6 +24,7 @@ from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import (
     OPEN,
     TRANSITIONS,
+    AutorestartRule,
     Control,
     Effect,
     JobStatus,
@@ -162,7 +163,7 @@ def test_a_deleted_job_does_not_come_back_beside_another(queue: Queue) -> None:
 
 @pytest.mark.parametrize("operation", [Operation.RETRY, Operation.RESTART])
 def test_a_person_gives_a_failed_job_all_its_chances_again(queue: Queue, operation: Operation) -> None:
-    lease = queue.claimed(max_attempts=1, autorestart=2)
+    lease = queue.claimed(max_attempts=1, autorestart=AutorestartRule(2))
     assert queue.fail(lease, ErrorCode.ENCODER_EXIT) is F
     queue.do(lease.job, operation)
     row = queue.row(lease.job)

@@ -8,7 +8,7 @@ from tqstudio.engine.store import claims, progress
 from tqstudio.engine.store.claims import Lease
 from tqstudio.engine.store.progress import RenditionRow
 from tqstudio.errors import ErrorClass, ErrorCode, class_of
-from tqstudio.lifecycle import Control, JobStatus, Operation
+from tqstudio.lifecycle import AutorestartRule, Control, JobStatus, Operation
 
 from .conftest import SECOND, Queue, token
 
@@ -27,7 +27,7 @@ def again(queue: Queue) -> Lease:
 
 @pytest.mark.parametrize("code", [code for code in ErrorCode if class_of(code) is ErrorClass.FATAL])
 def test_a_fatal_error_fails_at_once_and_denies_autorestart(queue: Queue, code: ErrorCode) -> None:
-    lease = queue.claimed(autorestart=3)
+    lease = queue.claimed(autorestart=AutorestartRule(3))
     assert queue.fail(lease, code, "no good") is F
     row = queue.row(lease.job)
     assert (row["status"], row["attempts"], row["exhausted"], row["autorestart"]) == (F, 0, 0, "denied")
@@ -56,7 +56,7 @@ def test_a_shortage_costs_nothing(queue: Queue, code: ErrorCode) -> None:
 
 @pytest.mark.parametrize("code", [code for code in ErrorCode if class_of(code) is ErrorClass.RETRYABLE])
 def test_a_retryable_error_is_counted_until_the_attempts_are_used_up(queue: Queue, code: ErrorCode) -> None:
-    lease = queue.claimed(autorestart=1)
+    lease = queue.claimed(autorestart=AutorestartRule(1))
     waits = []
     for attempts in (1, 2):
         assert queue.fail(lease, code) is P
@@ -83,7 +83,7 @@ def test_a_long_error_is_cut(queue: Queue) -> None:
 
 
 def test_a_job_that_kills_its_workers_is_poison(queue: Queue) -> None:
-    lease = queue.claimed(autorestart=2)
+    lease = queue.claimed(autorestart=AutorestartRule(2))
     for crashes in (1, 2):
         assert queue.lose(lease, "killed by SIGSEGV") is P
         row = queue.row(lease.job)

@@ -10,6 +10,7 @@ import typer
 from tqstudio import client as calls
 from tqstudio.cli import options, printing
 from tqstudio.cli.supervisor import session
+from tqstudio.errors import ErrorCode, TqError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -57,9 +58,15 @@ def add(
     limit: options.Limit = None,
     order: options.Order = "name",
     settings: options.Settings = None,
+    autorestart: options.Autorestart = None,
+    delay: options.Delay = None,
     as_json: options.JsonFlag = False,
 ) -> int:
     """Put videos into the queue."""
+    if delay is not None and autorestart is None:
+        raise TqError(
+            ErrorCode.BAD_REQUEST, "--delay means nothing without --autorestart", "give both, or neither"
+        )
     from tqstudio.cli.selection import rules, select
     from tqstudio.home import current_home
 
@@ -76,6 +83,8 @@ def add(
         "force": force,
         "verify_full": verify_full,
         "overrides": options.overrides(settings),
+        "autorestart": autorestart,
+        "autorestart_delay_s": delay,
     }
     batch, results = offer(session().door, files, None, **wishes)
     if as_json:

@@ -47,6 +47,8 @@ def add(
     settle: Settle = None,
     priority: FolderPriority = None,
     watch: Watch = None,
+    autorestart: options.Autorestart = None,
+    delay: options.Delay = None,
     as_json: options.JsonFlag = False,
 ) -> int:
     """Watch a folder: every video in it, and every one that is put there, is transcoded."""
@@ -65,6 +67,8 @@ def add(
             settle_s=settle,
             priority=priority,
             watch=watch,
+            autorestart=autorestart,
+            autorestart_delay_s=delay,
         )
     )
     return _answer(folder, as_json, f"folder {folder['id']}: {folder['path']} is watched ({folder['watch']})")
@@ -116,6 +120,8 @@ def edit(
     settle: Settle = None,
     priority: FolderPriority = None,
     watch: Watch = None,
+    autorestart: options.Autorestart = None,
+    delay: options.Delay = None,
     enable: Annotated[
         bool | None, typer.Option("--enable/--disable", help="Watch it, or not for now.")
     ] = None,
@@ -130,6 +136,8 @@ def edit(
         "settle_s": settle,
         "priority": priority,
         "watch": watch,
+        "autorestart": autorestart,
+        "autorestart_delay_s": delay,
         "enabled": enable,
     }
     given = {key: value for key, value in changes.items() if value is not None}

@@ -129,6 +129,7 @@ def _print(job: JobDetail) -> None:
         ("started", printing.clock(job["started_at"])),
         ("ended", printing.clock(job["completed_at"])),
         ("next try", f"in {printing.span(job['retry_in_s'])}" if job["retry_in_s"] is not None else ""),
+        ("restarts", _autorestart(job)),
         ("step", f"{job['step']}, {job['progress']:.0f} %" if job["status"] == "in_progress" else ""),
         ("left", printing.span(job["eta_s"])),
         ("master", video["generation"]["master"] if video["generation"] else ""),
@@ -157,6 +158,19 @@ def _print(job: JobDetail) -> None:
             for e in reversed(job["events"])
         ]
         printing.table(("AT", "EVENT", "NOW", "BY", "CODE", "DETAIL"), rows, elastic=5)
+
+
+def _autorestart(job: JobDetail) -> str:
+    """How a failed job goes again by itself; nothing for one that does not."""
+    rule = job["autorestart"]
+    if not rule["limit"]:
+        return ""
+    parts = [f"{rule['restarts']} of {rule['limit']}, {rule['state'].replace('_', ' ')}"]
+    if rule["last_at"]:
+        parts.append(f"last {printing.clock(rule['last_at'])}")
+    if rule["next_at"]:
+        parts.append(f"next {printing.clock(rule['next_at'])}")
+    return ", ".join(parts)
 
 
 def _source(job: JobDetail) -> str:

@@ -38,6 +38,16 @@ VerifyFull = Annotated[
     bool,
     typer.Option("--verify-full", help="Read every byte to see whether a file has changed."),
 ]
+Autorestart = Annotated[
+    int | None,
+    typer.Option(
+        "--autorestart", min=0, max=100, metavar="N", help="Let a failed job go again by itself, N times."
+    ),
+]
+Delay = Annotated[
+    float | None,
+    typer.Option("--delay", min=0, metavar="SECONDS", help="How long after it failed; 60 is usual."),
+]
 Order = Annotated[str, typer.Option("--order", metavar="name|size|mtime", help="Which files go first.")]
 Settings = Annotated[
     list[str] | None,

@@ -129,6 +129,7 @@ class Actions:
                 priority=request.priority or 0,
                 max_attempts=spec.max_attempts,
                 max_crashes=spec.max_crashes,
+                autorestart=spec.autorestart,
             ),
             now=now,
             actor=actor,

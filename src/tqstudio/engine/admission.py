@@ -37,7 +37,7 @@ from tqstudio.engine.views import error_view, place_of
 from tqstudio.engine.wishes import Wishes
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
-from tqstudio.lifecycle import OPEN, JobKind, JobStatus, Operation
+from tqstudio.lifecycle import NO_AUTORESTART, OPEN, AutorestartRule, JobKind, JobStatus, Operation
 from tqstudio.schemas import AddAnswer, AddResult
 from tqstudio.sources import display, encode
 
@@ -56,10 +56,12 @@ class Offer:
     retry_failed: bool = True
     batch: str | None = None
     folder: int | None = None
+    autorestart: AutorestartRule = NO_AUTORESTART
     metadata: Mapping[str, Any] = field(default_factory=dict)
     actor: str = "user"
     named: frozenset[str] = frozenset()
-    """Which of profile, priority and hold were asked for by name: a job that waits takes those over."""
+    """Which of profile, priority, hold and autorestart were asked for by name: a job that waits takes those
+    over."""
     certainty: Certainty = Certainty.SAMPLES
 
     def wishes(self, *, follow_profile: bool) -> Wishes:
@@ -73,6 +75,7 @@ class Offer:
             priority=self.priority if "priority" in self.named else None,
             hold="hold" in self.named,
             force=self.force,
+            autorestart=self.autorestart if "autorestart" in self.named else None,
         )
 
 
@@ -219,6 +222,7 @@ class Admission:
                 batch=how.batch,
                 max_attempts=self._settings.max_attempts,
                 max_crashes=self._settings.max_crashes,
+                autorestart=how.autorestart,
                 metadata=how.metadata,
             ),
             now=now,

@@ -18,12 +18,13 @@ from tqstudio.engine.publishing.publisher import Publisher
 from tqstudio.engine.recovery import Recovery
 from tqstudio.engine.retention import Retention
 from tqstudio.engine.scheduling import MICROSECOND, now_us
-from tqstudio.engine.store import events, jobs, supervisors
+from tqstudio.engine.store import autorestart, events, jobs, supervisors
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.database import Database
 from tqstudio.errors import ErrorCode, TqError
 
 _SAVE_S = 1.0
+_AUTORESTART_S = 1.0
 _RETENTION_S = 60.0
 _EXPIRY_S = 600.0
 _ANSWERS_KEPT_S = 86_400.0
@@ -55,6 +56,7 @@ class Maintenance:
         s = self._settings
         self._every(s.heartbeat_s, self.flush_beats)
         self._every(_SAVE_S, self.save_and_promote)
+        self._every(_AUTORESTART_S, self.restart_failed)
         # The scheduler's jitter only adds: 0.9 · T and up to 0.2 · T more is T ± 10 %.
         self._every(0.9 * s.scan_s, self.recover, jitter_s=0.2 * s.scan_s)
         self._every(TICK_S, self.look_at_disks)
@@ -76,11 +78,14 @@ class Maintenance:
         at_once: bool = False,
     ) -> None:
         async def run() -> None:
+            now_us()  # somebody looks at the clock, whatever else can be done: see `SteadyClock.watch`
             # Nothing can be done by a clock while nothing can be written, but to look whether it can.
             if self._db.refusal is not None and what != self.look_at_disks:
                 return
             try:
                 await what()
+            except asyncio.CancelledError:
+                return  # the schedule ends; what was handed to the database is written
             except TqError as error:
                 if error.code is not ErrorCode.DISK_LOW:
                     self._log.exception("maintenance failed", task=what.__name__)
@@ -105,6 +110,11 @@ class Maintenance:
         if await self._db.read(jobs.is_any_due, now=now):
             await self._db.write(lambda db: jobs.promote_due(db, now=now))
             self._dispatch.wake()
+
+    async def restart_failed(self) -> None:
+        """Let failed jobs go again that were asked to, and whose delay has passed."""
+        if await self._db.read(lambda db: autorestart.is_any_due(db, now=now_us())):
+            await self._db.write(lambda db: autorestart.restart_due(db, now=now_us()))
 
     async def recover(self) -> None:
         """Take back what nobody works on any more, and replace workers that say nothing."""

@@ -316,6 +316,7 @@ class _Supervisor:
             output_root=folder.output_root,
             priority=folder.priority,
             folder=folder.id,
+            autorestart=folder.autorestart,
             # A file that failed is not tried again by the mere passing of time.
             retry_failed=False,
             actor="intake",

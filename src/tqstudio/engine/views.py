@@ -24,6 +24,7 @@ from tqstudio.engine.store.workers import WorkerRow
 from tqstudio.errors import MEANINGS, TqError, code_of
 from tqstudio.home import Home
 from tqstudio.lifecycle import (
+    Autorestart,
     Control,
     GateKind,
     JobStatus,
@@ -34,6 +35,7 @@ from tqstudio.lifecycle import (
 )
 from tqstudio.schemas import (
     AttemptView,
+    AutorestartView,
     ErrorView,
     EventView,
     FolderView,
@@ -230,6 +232,22 @@ def attempt_view(row: AttemptRow, *, job: int, home: Home) -> AttemptView:
     }
 
 
+def autorestart_view(record: JobRecord) -> AutorestartView:
+    may_restart = record.autorestart in (Autorestart.ENABLED, Autorestart.IN_PROGRESS)
+    next_at = None
+    if record.status == JobStatus.FAILED and may_restart and record.restarts < record.autorestart_limit:
+        since = max(record.completed_at or 0, record.last_restart_at or 0)
+        next_at = since + int(record.autorestart_delay_s * MICROSECOND)
+    return {
+        "state": record.autorestart,
+        "limit": record.autorestart_limit,
+        "delay_s": record.autorestart_delay_s,
+        "restarts": record.restarts,
+        "last_at": iso(record.last_restart_at),
+        "next_at": iso(next_at),
+    }
+
+
 def event_view(row: EventRow) -> EventView:
     return {
         "seq": row.seq,
@@ -385,6 +403,8 @@ def folder_view(
         "patterns": list(row.patterns),
         "settle_s": default_settle_s if row.settle_s is None else row.settle_s,
         "priority": row.priority,
+        "autorestart": row.autorestart.limit,
+        "autorestart_delay_s": row.autorestart.delay_s,
         "settling": settling,
         "skipped": listed,
         "done_today": ended[0],

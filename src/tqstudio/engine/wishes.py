@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tqstudio.engine.media.profiles import Profile
-from tqstudio.engine.store import jobs, operations
+from tqstudio.engine.store import autorestart, jobs, operations
 from tqstudio.engine.store.connection import Connection
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.lifecycle import Effect, Operation
+from tqstudio.lifecycle import AutorestartRule, Effect, Operation
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +26,7 @@ class Wishes:
     hold: bool = False
     force: bool = False
     """Make everything, not only what differs."""
+    autorestart: AutorestartRule | None = None
 
 
 def grant(db: Connection, job: int, wishes: Wishes, *, now: int, actor: str) -> dict[str, Any]:
@@ -40,6 +41,8 @@ def grant(db: Connection, job: int, wishes: Wishes, *, now: int, actor: str) -> 
         applied["priority"] = wishes.priority
     if wishes.force and jobs.make_all_again(db, job, now=now, actor=actor):
         applied["force"] = True
+    if wishes.autorestart is not None and autorestart.set_rule(db, job, wishes.autorestart):
+        applied["autorestart"] = wishes.autorestart.limit
     if wishes.hold:
         held = operations.operate(db, job, Operation.PAUSE, now=now, actor=actor)
         if held is not None and held.decision.effect is Effect.NOW:

@@ -16,6 +16,7 @@ from tqstudio.engine.store.folders import FolderRow
 from tqstudio.engine.studio import Studio
 from tqstudio.engine.views import folder_view
 from tqstudio.errors import ErrorCode, TqError
+from tqstudio.lifecycle import NO_AUTORESTART
 from tqstudio.requests import FolderChange, FolderRequest
 from tqstudio.schemas import ErrorView, FolderView
 from tqstudio.sources import decode, display
@@ -63,6 +64,10 @@ async def add(studio: TheStudio, request: FolderRequest) -> FolderView:
         "patterns": request.patterns,
         "settle_s": request.settle_s,
         "priority": request.priority,
+        "autorestart_limit": request.autorestart,
+        "autorestart_delay_s": NO_AUTORESTART.delay_s
+        if request.autorestart_delay_s is None
+        else request.autorestart_delay_s,
     }
     row = await studio.db.write(lambda db: folders.add(db, values, now=now_us()))
     if row is None:
@@ -83,6 +88,8 @@ async def change(studio: TheStudio, folder: int, request: FolderChange) -> Folde
     if "output_b64" in changes:
         changes["output_root"] = studio.admission.output_root(_absolute(changes.pop("output_b64")))
         await asyncio.to_thread(_check, rows[folder].path, changes["output_root"])
+    if "autorestart" in changes:
+        changes["autorestart_limit"] = changes.pop("autorestart")
     if "profile" in changes:
         studio.admission.profile(changes["profile"])
     row = await studio.db.write(lambda db: folders.change(db, folder, changes, now=now_us()))

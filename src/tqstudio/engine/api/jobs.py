@@ -14,7 +14,7 @@ from tqstudio.engine.scheduling import now_us
 from tqstudio.engine.store import events, generations, jobs, jobviews, listing, progress, videos
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.studio import Studio
-from tqstudio.engine.views import attempt_view, event_view, iso, job_row, video_view
+from tqstudio.engine.views import attempt_view, autorestart_view, event_view, iso, job_row, video_view
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import Control, JobStatus, Operation, job_word
 from tqstudio.requests import ActionRequest
@@ -160,13 +160,7 @@ async def detail(studio: TheStudio, job: int) -> JobDetail:
         "claimed_at": iso(record.claimed_at),
         "lease_expires_at": iso(record.lease_expires_at),
         "lease_epoch": record.epoch,
-        "autorestart": {
-            "state": record.autorestart,
-            "limit": record.autorestart_limit,
-            "delay_s": record.autorestart_delay_s,
-            "restarts": record.restarts,
-            "last_at": iso(record.last_restart_at),
-        },
+        "autorestart": autorestart_view(record),
         "attempts_log": attempt_views,
         "events": [event_view(event) for event in history],
     }

@@ -14,6 +14,7 @@ from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.studio import Studio
 from tqstudio.engine.views import job_error, video_view
 from tqstudio.errors import ErrorCode, TqError
+from tqstudio.lifecycle import AutorestartRule
 from tqstudio.requests import AddRequest
 from tqstudio.schemas import AddAnswer, VideoPage, VideoView
 from tqstudio.sources import decode
@@ -41,6 +42,7 @@ async def _add(studio: Studio, request: AddRequest) -> AddAnswer:
         certainty=Certainty.WHOLE if request.verify_full else Certainty.SETTLED,
         retry_failed=request.retry_failed,
         batch=request.batch or new_batch(),
+        autorestart=_autorestart(request),
         metadata=request.metadata,
     )
     results = [await studio.admission.offer(path, how) for path in paths]
@@ -52,8 +54,17 @@ def _named(request: AddRequest) -> frozenset[str]:
         "profile": bool(request.profile or request.overrides),
         "priority": request.priority is not None,
         "hold": request.hold,
+        "autorestart": request.autorestart is not None,
     }
     return frozenset(name for name, is_given in given.items() if is_given)
+
+
+def _autorestart(request: AddRequest) -> AutorestartRule:
+    if request.autorestart is None and request.autorestart_delay_s is not None:
+        raise TqError(ErrorCode.BAD_REQUEST, "a delay of autorestart means nothing without autorestart")
+    rule = AutorestartRule(request.autorestart or 0)
+    delay_s = request.autorestart_delay_s
+    return rule if delay_s is None else AutorestartRule(rule.limit, delay_s)
 
 
 def _path(text: str) -> bytes:

@@ -10,6 +10,7 @@ from typing import Any
 from tqstudio.engine.store import events
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.statements import text
+from tqstudio.lifecycle import AutorestartRule
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +27,13 @@ class FolderRow:
     patterns: tuple[str, ...]
     settle_s: float | None
     priority: int
+    autorestart: AutorestartRule
 
 
-_COLUMNS = "id, path, output_root, profile, watch, enabled, recursive, patterns, settle_s, priority"
+_COLUMNS = (
+    "id, path, output_root, profile, watch, enabled, recursive, patterns, settle_s, priority,"
+    " autorestart_limit, autorestart_delay_s"
+)
 
 
 def _row(row: Any) -> FolderRow:
@@ -43,6 +48,7 @@ def _row(row: Any) -> FolderRow:
         tuple(json.loads(row[7])),
         row[8],
         row[9],
+        AutorestartRule(row[10], row[11]),
     )
 
 
@@ -51,8 +57,9 @@ def add(db: Connection, values: Mapping[str, Any], *, now: int) -> FolderRow | N
     row = db.execute(
         text(
             "INSERT INTO folder (path, output_root, profile, watch, recursive, patterns, settle_s, priority,"
-            " created_at) VALUES (:path, :output_root, :profile, :watch, :recursive, :patterns, :settle_s,"
-            f" :priority, :now) ON CONFLICT (path) DO NOTHING RETURNING {_COLUMNS}"
+            " autorestart_limit, autorestart_delay_s, created_at) VALUES (:path, :output_root, :profile,"
+            " :watch, :recursive, :patterns, :settle_s, :priority, :autorestart_limit, :autorestart_delay_s,"
+            f" :now) ON CONFLICT (path) DO NOTHING RETURNING {_COLUMNS}"
         ),
         {**values, "patterns": json.dumps(list(values["patterns"])), "now": now},
     ).first()
@@ -62,7 +69,18 @@ def add(db: Connection, values: Mapping[str, Any], *, now: int) -> FolderRow | N
     return _row(row)
 
 
-_CHANGEABLE = ("output_root", "profile", "watch", "enabled", "recursive", "patterns", "settle_s", "priority")
+_CHANGEABLE = (
+    "output_root",
+    "profile",
+    "watch",
+    "enabled",
+    "recursive",
+    "patterns",
+    "settle_s",
+    "priority",
+    "autorestart_limit",
+    "autorestart_delay_s",
+)
 
 
 def change(db: Connection, folder: int, changes: Mapping[str, Any], *, now: int) -> FolderRow | None:

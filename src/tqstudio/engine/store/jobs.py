@@ -11,7 +11,15 @@ from tqstudio.engine.store import events
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.progress import reset_renditions
 from tqstudio.engine.store.statements import text
-from tqstudio.lifecycle import Autorestart, JobKind, JobStatus, Trigger, target_of
+from tqstudio.lifecycle import (
+    NO_AUTORESTART,
+    Autorestart,
+    AutorestartRule,
+    JobKind,
+    JobStatus,
+    Trigger,
+    target_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +38,7 @@ class NewJob:
     dropped: tuple[str, ...] = ()
     max_attempts: int = 3
     max_crashes: int = 3
-    autorestart: int = 0
-    autorestart_delay_s: float = 60
+    autorestart: AutorestartRule = NO_AUTORESTART
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -66,9 +73,9 @@ def create(db: Connection, new: NewJob, *, now: int, actor: str) -> int | None:
         "ready": None if new.hold else now,
         "max_attempts": new.max_attempts,
         "max_crashes": new.max_crashes,
-        "autorestart": (Autorestart.ENABLED if new.autorestart else Autorestart.DISABLED).value,
-        "autorestart_limit": new.autorestart,
-        "autorestart_delay_s": new.autorestart_delay_s,
+        "autorestart": (Autorestart.ENABLED if new.autorestart.limit else Autorestart.DISABLED).value,
+        "autorestart_limit": new.autorestart.limit,
+        "autorestart_delay_s": new.autorestart.delay_s,
         "metadata": json.dumps(dict(new.metadata)),
     }
     if open_job_of(db, new.video) is not None:
@@ -249,6 +256,7 @@ class JobSpec:
     max_attempts: int
     max_crashes: int
     priority: int
+    autorestart: AutorestartRule
 
     @property
     def makes_all(self) -> bool:
@@ -260,7 +268,7 @@ def spec_of(db: Connection, job: int) -> JobSpec:
     row = db.execute(
         text(
             "SELECT kind, profile, profile_json, prefer_gpu, requested, dropped, max_attempts, max_crashes,"
-            " priority FROM job WHERE id = :job"
+            " priority, autorestart_limit, autorestart_delay_s FROM job WHERE id = :job"
         ),
         {"job": job},
     ).one()
@@ -274,6 +282,7 @@ def spec_of(db: Connection, job: int) -> JobSpec:
         max_attempts=row[6],
         max_crashes=row[7],
         priority=row[8],
+        autorestart=AutorestartRule(row[9], row[10]),
     )
 
 

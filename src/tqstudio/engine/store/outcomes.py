@@ -13,7 +13,11 @@ from tqstudio.engine.store.transitions import assignments_of, look, move
 from tqstudio.errors import MAX_ERROR_TEXT, ErrorClass, ErrorCode, class_of
 from tqstudio.lifecycle import AttemptOutcome, Control, JobStatus, Trigger, target_of
 
-_DENIED_IF = "autorestart = CASE WHEN {} AND autorestart <> 'disabled' THEN 'denied' ELSE autorestart END"
+_AUTORESTART = (
+    "autorestart = CASE WHEN :final = 0 OR autorestart = 'disabled' THEN autorestart"
+    " WHEN :denied THEN 'denied' WHEN restarts >= autorestart_limit THEN 'failed' ELSE autorestart END"
+)
+"""What a failure makes of it; values: final, denied."""
 
 _BY_TOKEN = " AND epoch = :epoch AND instance = :instance AND lease_expires_at > :now"
 
@@ -63,7 +67,7 @@ def fail(
             "attempts = :attempts, error_code = :code, error_text = :error, error_hint = :hint,"
             " error_log = :log, exhausted = :exhausted, not_before = :not_before,"
             " completed_at = :completed,"
-            f" {_DENIED_IF.format(':denied')}"
+            f" {_AUTORESTART}"
         ),
         values={
             **_token_values(token),
@@ -75,6 +79,7 @@ def fail(
             "exhausted": int(verdict.exhausted),
             "not_before": None if verdict.wait_s is None else now + int(verdict.wait_s * MICROSECOND),
             "completed": now if verdict.trigger is Trigger.FAIL_FINAL else None,
+            "final": int(verdict.trigger is Trigger.FAIL_FINAL),
             "denied": int(denied),
         },
     )
@@ -195,7 +200,7 @@ def lose(
         assign=(
             "crashes = :crashes, error_code = :code, error_text = :why, error_hint = NULL,"
             " exhausted = :exhausted, completed_at = :completed, not_before = NULL,"
-            f" {_DENIED_IF.format(':poison')}"
+            f" {_AUTORESTART}"
         ),
         values={
             "epoch": lease.epoch,
@@ -205,7 +210,8 @@ def lose(
             "why": why[:MAX_ERROR_TEXT],
             "exhausted": int(verdict.exhausted),
             "completed": now if poison else None,
-            "poison": int(poison),
+            "final": int(poison),
+            "denied": int(poison),
         },
     )
     answer = target_of(verdict.trigger)
@@ -271,7 +277,8 @@ def complete(
         guard=" AND epoch = :epoch AND instance = :instance",
         assign=(
             "progress = 100, completed_at = :now, last_progress_at = :now, error_code = NULL,"
-            " error_text = NULL, error_hint = NULL, error_log = NULL, exhausted = 0, restarts = 0"
+            " error_text = NULL, error_hint = NULL, error_log = NULL, exhausted = 0, restarts = 0,"
+            " autorestart = CASE WHEN autorestart = 'disabled' THEN 'disabled' ELSE 'enabled' END"
         ),
         values=_token_values(token),
     )

@@ -104,12 +104,17 @@ _FRESH = (
 
 
 def assignments_of(trigger: Trigger) -> str:
-    """What else changes in the row when a person moves a job."""
+    """What else changes in the row when a person, or autorestart, moves a job."""
     match trigger:
         case Trigger.RETRY:
             return _FRESH
         case Trigger.RESTART:
             return f"{_FRESH}, progress = 0"
+        case Trigger.AUTORESTART:
+            return (
+                "attempts = 0, crashes = 0, exhausted = 0, completed_at = NULL, not_before = NULL,"
+                " restarts = restarts + 1, last_restart_at = :now, autorestart = 'in_progress'"
+            )
         case Trigger.CANCEL:
             return "completed_at = :now, not_before = NULL"
         case Trigger.PAUSE:
