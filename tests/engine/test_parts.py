@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from tqstudio.engine import lock, pool
 from tqstudio.engine.leases import Leases
 from tqstudio.engine.live import Beat, LiveBoard, LiveJob
-from tqstudio.engine.maintenance import free_bytes
 from tqstudio.engine.pool import Identities
 from tqstudio.engine.scheduling import RetryRules, judge_failure, judge_loss
 from tqstudio.engine.store.claims import Token
@@ -241,7 +240,3 @@ def test_times_without_a_zone_are_utc() -> None:
     assert parse_time("2026-01-31T18:00:00") == parse_time("2026-01-31T18:00:00+00:00")
     assert parse_time("2026-01-31T18:00:00+02:00") == parse_time("2026-01-31T16:00:00Z")
     assert iso(None) is None
-
-
-def test_free_space_of_a_folder_that_is_not_there_yet(tmp_path: Path) -> None:
-    assert free_bytes(tmp_path / "a" / "b") == free_bytes(tmp_path) or free_bytes(tmp_path / "a") is not None
