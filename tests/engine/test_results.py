@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -204,6 +206,29 @@ def test_the_source_is_looked_at_before_players_see_its_ladder(desk: Desk, becam
         assert path.name in row["error"]["message"]
         assert [entry.name for entry in folder.iterdir()] == [".owner"]
         assert (bench.sink / bench.made[0]["folder"]).is_dir(), "what was made may serve the next attempt"
+
+
+def test_what_plays_and_could_not_be_recorded_is_recorded_later(desk: Desk) -> None:
+    """The database refuses, as it does when its own disk is full; the worker then reports a failure."""
+    worker, job = desk.running()
+    bench = bench_of(job)
+    bench.rendition("360p", f"of-{job['video']}")
+    with contextlib.closing(sqlite3.connect(desk.live.home.database)) as db:
+        db.execute(
+            "CREATE TRIGGER full BEFORE INSERT ON generation BEGIN SELECT RAISE(ABORT, 'disk is full'); END"
+        )
+        assert complete(worker, job, bench)[0] == 500
+        row = desk.show(job["job"])
+        master = desk.live.home.output / row["video_view"]["slug"] / "master.m3u8"
+        assert "v1/" in master.read_text()
+        assert (row["status"], row["video_view"]["generation"]) == ("in_progress", None)
+        db.execute("DROP TRIGGER full")
+    answer = worker.tell(f"jobs/{job['job']}/fail", epoch=job["epoch"], code="INTERNAL", text="a mistake")
+    assert answer["status"] == "done"
+    row = desk.show(job["job"])
+    assert (row["status"], row["attempts"], row["error"]) == ("done", 0, None)
+    assert row["video_view"]["generation"]["number"] == 1
+    assert {entry.name for entry in master.parent.iterdir()} == {".owner", "master.m3u8", "v1"}
 
 
 @pytest.mark.parametrize("keep", [["720p"], []])

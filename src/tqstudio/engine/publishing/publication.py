@@ -48,6 +48,11 @@ class Publication:
         return Place(Path(os.fsdecode(self.video.output_root)), self.row.slug)
 
     @property
+    def before(self) -> GenerationRow | None:
+        """The generation that this master named before; another folder has another master."""
+        return self.current if self.row.slug == self.video.slug else None
+
+    @property
     def rows(self) -> tuple[PublishedRow, ...]:
         """What the generation is to hold."""
         kept = self.current.renditions if self.current else ()

@@ -79,7 +79,8 @@ class Publisher:
             self._log.exception("publish failed", job=publication.row.job)
             await self._undo(publication)
             raise TqError(ErrorCode.INTERNAL, f"the ladder could not be published: {error!r}") from error
-        await self._finish(publication, "publish")
+        if not await self._finish(publication, "publish"):
+            raise _lost(publication.token)
 
     async def settle(self, token: Token) -> bool:
         """Finish or undo what stands of a publish under this lease; whether the job is done with that.
@@ -87,9 +88,13 @@ class Publisher:
         Whoever is about to end a lease asks this first. There is mostly nothing to settle.
         """
         row = await self._db.read(publications.of_job, token.job)
-        if row is None or (row.epoch, row.instance) != (token.epoch, token.instance):
+        if row is None:
             return False
         async with self._alone(row.video):
+            # Somebody else may have settled it while this waited.
+            row = await self._db.read(publications.of_job, token.job)
+            if row is None or (row.epoch, row.instance) != (token.epoch, token.instance):
+                return False
             return await self._settle(await self._db.read(load, row))
 
     async def _settle(self, publication: Publication) -> bool:
@@ -100,8 +105,7 @@ class Publisher:
             self._log.warning("a publish cannot be finished", job=publication.row.job, error=str(error))
             whole = False
         if whole:
-            await self._finish(publication, "settle")
-            return True
+            return await self._finish(publication, "settle")
         await self._undo(publication, _INTERRUPTED)
         return False
 
@@ -109,7 +113,8 @@ class Publisher:
         """Undo publishes whose job went on without them, because their output could not be reached."""
         for row in await self._db.read(publications.left_over):
             async with self._alone(row.video):
-                await self._undo(await self._db.read(load, row), _INTERRUPTED)
+                if row == await self._db.read(publications.of_job, row.job):
+                    await self._undo(await self._db.read(load, row), _INTERRUPTED)
 
     def _alone(self, video: int) -> asyncio.Lock:
         """Held by whoever works in a video's folder."""
@@ -180,8 +185,8 @@ class Publisher:
         master.replace(place)
         failpoints.reach("publish.pointed")
 
-    async def _finish(self, publication: Publication, phase: str) -> None:
-        """The generation plays: from here on there is no way back but to record it."""
+    async def _finish(self, publication: Publication, phase: str) -> bool:
+        """Record what plays already; False when that cannot be, because the lease is lost after all."""
         video, row = publication.video, publication.row
         try:
             # Before the job is done for anybody to see: the next job of this video finds an empty store and
@@ -199,13 +204,14 @@ class Publisher:
             return recorded
 
         if not await self._db.write(write):
-            await self._undo(publication)
-            raise _lost(publication.token)
+            await self._undo(publication, "its job was taken back")
+            return False
         failpoints.reach(f"{phase}.recorded")
         held = self._board.jobs.get(row.job)
         if held is not None and held.token == publication.token:
             self._board.end(row.job)
         self._workspace.sweep_soon(video.output_root)
+        return True
 
     async def _undo(self, publication: Publication, why: str | None = None) -> bool:
         """Leave no trace. What cannot be undone now stands in the database until it can be: False."""
@@ -225,7 +231,7 @@ class Publisher:
         if not place.folder.is_dir() and not self._workspace.is_there(publication.video.output_root):
             # Perhaps a disk that is not mounted: then what was made is still on it.
             raise FileNotFoundError(f"{_shown(place)} is not there")
-        publishing.undo(place, publication.row.number, publication.rows, publication.current)
+        publishing.undo(place, publication.row.number, publication.rows, publication.before)
 
 
 def _place_of(video: VideoRow) -> Place:
