@@ -30,6 +30,11 @@ def mount(*words: str | Path) -> None:
         pytest.skip(f"this user may not mount: {done.stderr.strip()}")
 
 
+def unmount(folder: Path) -> None:
+    """Also while a supervisor still has a file open there."""
+    subprocess.run(["umount", "--lazy", folder], check=True)
+
+
 @pytest.fixture
 def out(tmp_path: Path) -> Iterator[Path]:
     """An output on a volume of its own."""
@@ -37,8 +42,7 @@ def out(tmp_path: Path) -> Iterator[Path]:
     folder.mkdir()
     mount("-t", "tmpfs", "-o", f"size={SIZE}", "none", folder)
     yield folder
-    while subprocess.run(["umount", folder], stderr=subprocess.DEVNULL, check=False).returncode == 0:
-        pass
+    unmount(folder)
 
 
 class Desk:
@@ -146,26 +150,25 @@ def test_a_disk_that_is_away_when_the_next_supervisor_starts(
     for folder in (disk, out):
         folder.mkdir()
     mount("--bind", disk, out)
-    desk = Desk(
-        make_supervisor(tmp_path / "home", **{VARIABLE: "publish.renamed"}).start(), out, tmp_path / "a.mp4"
-    )
-    try:
+    with contextlib.ExitStack() as mounted:
+        mounted.callback(unmount, out)
+        live = make_supervisor(tmp_path / "home", **{VARIABLE: "publish.renamed"}).start()
+        desk = Desk(live, out, tmp_path / "a.mp4")
         worker, job, bench = desk.claim()
         with contextlib.suppress(OSError, HTTPException):
             complete(worker, job, bench)
         assert desk.live.process.wait(STOP_TIMEOUT_S) == -signal.SIGKILL
         desk.live.stop()
-        subprocess.run(["umount", out], check=True)
+        mounted.pop_all().close()
         desk.live = make_supervisor(tmp_path / "home").start()
         assert desk.show()["status"] == "pending"
         assert list(out.iterdir()) == [], "nothing is written beside the disk"
         mount("--bind", disk, out)
+        mounted.callback(unmount, out)
         assert desk.names() == {".owner", "v1"}, "made, and not published"
         assert desk.finish() == "done"
         assert desk.names() == {".owner", "master.m3u8", "v1"}
         assert desk.plays(1)
-    finally:
-        subprocess.run(["umount", out], check=False)
 
 
 def test_finished_qualities_are_forgotten_where_that_is_wished(
