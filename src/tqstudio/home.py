@@ -79,6 +79,11 @@ class Home:
         digest = sha256(os.fsencode(self.root)).hexdigest()[:16]
         return _runtime_dir() / f"tqstudio-{digest}.sock"
 
+    def tmpdir(self, worker: str) -> Path:
+        """The temporary directory of a worker."""
+        # No name, be it `..`, leads out of the folder.
+        return self.root / "tmp" / f"worker-{worker}"
+
     def job_logs(self, job: int) -> Path:
         """The folder with the logs of a job's attempts."""
         return self.logs / "jobs" / str(job)

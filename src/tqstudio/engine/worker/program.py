@@ -13,6 +13,7 @@ from structlog.typing import EventDict
 
 from tqstudio.engine.parent import die_with_parent
 from tqstudio.engine.worker.session import Identity, Session
+from tqstudio.engine.worker.tmpdir import own_tmpdir
 from tqstudio.home import current_home
 from tqstudio.lifecycle import WorkerKind
 
@@ -32,7 +33,8 @@ def main() -> int:
     except (KeyError, ValueError) as error:
         log.error("workers are started by the supervisor", missing=str(error))
         return _USAGE
-    return Session(identity).run()
+    with own_tmpdir(current_home().tmpdir(identity.name)):
+        return Session(identity).run()
 
 
 def take_identity(environment: MutableMapping[str, str]) -> Identity:
