@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
@@ -79,6 +80,33 @@ def test_a_resumed_run_seeks_early_and_cuts_at_the_frame() -> None:
     assert argv.index("-noaccurate_seek") < argv.index("-i")
     assert f"start_pts={GRID.g0 + 5 * 180}" in after(argv, "-filter_complex")
     assert after(argv, "-start_number") == "5"
+
+
+def test_a_run_has_an_end_whatever_the_source_says() -> None:
+    argv = video_command(FFMPEG, b"/media/a.mp4", FACTS, GRID, WEB, RUNGS, start=5)
+    assert argv.count("-frames:v") == len(RUNGS)
+    assert after(argv, "-frames:v") == str(2 * GRID.total_frames + 1798 - 5 * 180)
+    bounded = video_command(FFMPEG, b"/media/a.mp4", FACTS, GRID, WEB, RUNGS, start=5, stop=8)
+    assert f"end_pts={GRID.g0 + 8 * 180}" in after(bounded, "-filter_complex")
+    assert after(bounded, "-frames:v") == str(3 * 180)
+    # A source that declares far too little does not end a run before it begins.
+    late = video_command(FFMPEG, b"/media/a.mp4", FACTS, GRID, WEB, RUNGS, start=500)
+    assert after(late, "-frames:v") == "180"
+
+
+@pytest.mark.parametrize("g0", [43, -43])
+def test_a_linear_run_decodes_from_the_start_on_a_clock_of_its_own(g0: int) -> None:
+    linear, grid = replace(FACTS, linear=True), replace(GRID, g0=g0)
+    argv = video_command(FFMPEG, b"/media/a.ts", linear, grid, WEB, RUNGS, start=5)
+    assert not {"-copyts", "-ss", "-noaccurate_seek"} & set(argv)
+    graph = after(argv, "-filter_complex")
+    assert f"setpts=PTS-STARTPTS{g0:+d}" in graph
+    assert graph.index("setpts") < graph.index(f"start_pts={g0 + 5 * 180}")
+    assert argv.count("-fps_mode") == len(RUNGS)
+    rendition = AudioRendition("audio-en", AudioTrack(1, "aac", 1, 44100, "en", "", True), 2)
+    sound = audio_command(FFMPEG, b"/a.ts", linear, grid, WEB, rendition)
+    assert "-copyts" not in sound
+    assert after(sound, "-output_ts_offset") == "10.000000"
 
 
 def test_the_gpu_command_speaks_words_that_x264_knows_too() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import signal
 import subprocess
+import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -326,6 +328,38 @@ exec "{ffmpeg.path}" "$@"
     assert [(run.resumed_from, run.mode) for run in third.runs] == [(10, "linear")]
 
 
+def test_reading_counts_as_movement_until_the_first_frame(
+    clip: MakeClip, encode: MakeEncode, ffmpeg: FFmpeg, tmp_path: Path
+) -> None:
+    """As an ffmpeg does that decodes an hour on the way to its first segment."""
+    source = clip("24.mp4", fps="24", seconds=5)
+    reads = tmp_path / "ffmpeg"
+    reads.write_text(
+        f"""#!{sys.executable}
+import os, sys, time
+with open({str(source)!r}, "rb") as file:
+    while file.read(1000):
+        time.sleep(0.005)
+os.execv({ffmpeg.path!r}, [{ffmpeg.path!r}, *sys.argv[1:]])
+"""
+    )
+    reads.chmod(0o755)
+    made = LadderEncode(
+        replace(encode(source, poster=False)._spec, ffmpeg=replace(ffmpeg, path=str(reads))),
+        clock=itertools.count().__next__,
+    )
+    moved: set[float] = set()
+
+    def moves() -> bool:
+        moved.add(made.last_advance)
+        return len(moved) > 5
+
+    run_to_end(made, until=moves)
+    assert made.state == "running"
+    assert all(state.segments_done == 0 for state in video_of(made))
+    made.kill()
+
+
 def test_nothing_is_stored_of_a_source_that_changed(
     clip: MakeClip, encode: MakeEncode, tmp_path: Path
 ) -> None:
@@ -383,6 +417,37 @@ def test_the_culprit_fails_alone(
             assert made.error.code == ErrorCode.ENCODER_EXIT
             assert "no 90" in made.error.message
             assert [run.label for run in made.runs] == ["audio-und", "video", "video-144p", "video-90p"]
+
+
+def test_the_culprit_fails_alone_and_the_others_go_on_at_the_segment(
+    clip: MakeClip, encode: MakeEncode, small: Profile, ffmpeg: FFmpeg, tmp_path: Path
+) -> None:
+    broken = scripted(tmp_path / "ffmpeg", ffmpeg, "*90p/index*) echo 'Error: no 90' >&2; exit 1;;")
+    broken = replace(broken, build=ffmpeg.build)
+    optional = replace(small, rungs=(RungSpec(144, 300), RungSpec(90, 120, required=False)))
+    source = clip("long.mp4", seconds=30)
+    first = encode(source, poster=False)
+    run_to_end(first)
+    kept = unfinish(video_of(first)[0], 5) | unfinish(video_of(first)[1], 6)
+    second = encode(source, ffmpeg=broken, poster=False)
+    run_to_end(second)
+    assert second.state == "failed"
+    assert video_runs(second) == [("video", 5), ("video-144p", 5), ("video-90p", 6)]
+    assert [(s.name, s.status, s.segments_done) for s in video_of(second)] == [
+        ("144p", "completed", 15),
+        ("90p", "failed", 6),
+    ]
+    assert inodes(kept) == kept
+    # The next attempt tries the culprit alone; where it is not required, the ladder is done without it.
+    for profile, state in ((small, "failed"), (optional, "done")):
+        again = encode(source, profile, ffmpeg=broken, poster=False)
+        run_to_end(again)
+        assert (again.state, video_runs(again)) == (state, [("video-90p", 6)])
+        assert any("90p was left out" in warning for warning in again.warnings) == (state == "done")
+    mended = encode(source, poster=False)
+    run_to_end(mended)
+    assert (mended.state, video_runs(mended)) == ("done", [("video-90p", 6)])
+    assert inodes(kept) == kept
 
 
 def test_a_failing_gpu_falls_back_to_the_cpu(

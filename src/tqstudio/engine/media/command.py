@@ -76,9 +76,7 @@ def video_command(
     stream = stream.filter("fps", fps=_rate(grid.fps))
     if facts.linear:
         # Where ffmpeg corrects jumps, time begins at zero: back onto the grid, exactly.
-        stream = stream.filter(
-            "setpts", f"PTS-STARTPTS+{grid.g0}" if grid.g0 >= 0 else f"PTS-STARTPTS{grid.g0}"
-        )
+        stream = stream.filter("setpts", f"PTS-STARTPTS{grid.g0:+d}")
     # Integers on the 1/fps clock of the fps filter: a time in seconds is rounded and comes out one frame
     # wrong.
     begins = {"start_pts": grid.g0 + first} if start else {}

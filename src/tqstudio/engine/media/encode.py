@@ -21,7 +21,7 @@ from tqstudio.engine.media.encode_state import EncodeSpec, RenditionState, RunRe
 from tqstudio.engine.media.layout import CPU_ENCODER, GPU_ENCODERS, POSTER_NAME
 from tqstudio.engine.media.plan import Mode, plan
 from tqstudio.engine.media.process import classify_exit, from_os_error
-from tqstudio.engine.media.segment_store import SegmentStore
+from tqstudio.engine.media.segment_store import SegmentStore, sync
 from tqstudio.engine.media.stream import InitDiffersError, NewSegment, SeamError, StreamOutput
 from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of
 
@@ -41,8 +41,6 @@ class LadderEncode:
         """What a person should know though it is done: fallbacks, optional renditions that failed."""
         self.poster: Path | None = None
         """The poster in the scratch directory, once made."""
-        self.mode: Mode = "linear" if spec.facts.linear else "seek"
-        """How runs reach their first segment. Once it became linear, it should stay so for this source."""
         self.last_advance = clock()
         """Clock time at which something was last seen to move; the caller decides what a stall is."""
         self._spec = spec
@@ -52,6 +50,11 @@ class LadderEncode:
         self._tasks: list[Task] = []
         self._launcher = Launcher(spec)
         self._poster_at_start = False
+
+    @property
+    def mode(self) -> Mode:
+        """How runs reach their first segment. Once it became linear, it should stay so for this source."""
+        return self._spec.mode
 
     @property
     def runs(self) -> tuple[RunRecord, ...]:
@@ -76,6 +79,8 @@ class LadderEncode:
     def look_up(self) -> None:
         """See what the store has; `start` does it otherwise. 0.1 s for two hours of video."""
         self._board.look_up()
+        if self._spec.linear_mark.exists():
+            self._become_linear()
 
     def start(self) -> None:
         """Start what is missing. Finished segments are not made again."""
@@ -90,7 +95,7 @@ class LadderEncode:
             for name, rendition in self._board.audio.items():
                 if self._board[name].status != "completed":
                     store = SegmentStore(self._board[name].directory)
-                    self._watch(self._launcher.audio(rendition, store, self.mode))
+                    self._watch(self._launcher.audio(rendition, store))
             if self._spec.poster:
                 self._watch(self._launcher.poster(None))
             self._next()
@@ -261,12 +266,27 @@ class LadderEncode:
         if batch.latest is None:
             self._batches.appendleft(replace(batch, latest=task.start - 1))
         elif self.mode == "seek":
-            self.mode = "linear"
-            self._batches.appendleft(batch)
+            self._go_linear(batch)
         else:
             self._task_failed(
                 task, TqError(ErrorCode.OUTPUT_EMPTY, f"no frame came from segment {task.start} on")
             )
+
+    def _go_linear(self, batch: Batch) -> None:
+        """Make a batch by decoding from the start; what is finished stays."""
+        mark = self._spec.linear_mark
+        try:
+            mark.parent.mkdir(parents=True, exist_ok=True)
+            mark.touch()
+            sync(mark.parent)
+        except OSError as error:
+            raise from_os_error(error, "the way to decode the source cannot be remembered") from error
+        self._become_linear()
+        self._batches.appendleft(batch)
+
+    def _become_linear(self) -> None:
+        self._spec = replace(self._spec, facts=replace(self._spec.facts, linear=True))
+        self._launcher.spec = self._spec
 
     def _finish(self, names: Sequence[str]) -> dict[str, TqError]:
         """Verify renditions whose segments are all stored.
@@ -309,11 +329,10 @@ class LadderEncode:
         self._batches.append(Batch((differs.name,), task.encoder, fresh=True))
 
     def _miss(self, task: Task, miss: SeamError) -> None:
-        """The first segment of a resumed run does not fit: decoding from the start is sure to find it."""
+        """The first segment of a run does not fit: decoding from the start, on a clock of its own, does."""
         self._end_task(task)
         if self.mode == "seek" and task.batch is not None:
-            self.mode = "linear"
-            self._batches.appendleft(task.batch)
+            self._go_linear(task.batch)
         else:
             self._task_failed(task, TqError(ErrorCode.OUTPUT_INVALID, str(miss)))
 

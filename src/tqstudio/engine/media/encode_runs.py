@@ -10,10 +10,9 @@ from typing import Literal
 
 from tqstudio.engine.media import command, source
 from tqstudio.engine.media.encode_state import EncodeSpec, RunRecord
-from tqstudio.engine.media.facts import SourceFacts
 from tqstudio.engine.media.ladder import AudioRendition
 from tqstudio.engine.media.layout import GPU_ENCODERS
-from tqstudio.engine.media.plan import Mode, VideoRun
+from tqstudio.engine.media.plan import VideoRun
 from tqstudio.engine.media.process import Run, from_os_error, start
 from tqstudio.engine.media.segment_store import SegmentStore
 from tqstudio.engine.media.stream import StreamOutput
@@ -74,16 +73,16 @@ class Launcher:
 
     def __init__(self, spec: EncodeSpec) -> None:
         self.records: list[RunRecord] = []
-        self._spec = spec
+        self.spec = spec
         self._rungs = {rung.name: rung for rung in spec.rungs}
 
     def video(self, planned: VideoRun, stores: Mapping[str, SegmentStore], batch: Batch) -> Task:
         """One decode for all the renditions of a planned run."""
-        spec, encoder = self._spec, batch.encoder
+        spec, encoder = self.spec, batch.encoder
         argv = command.video_command(
             spec.ffmpeg,
             spec.source,
-            _facts(spec.facts, planned.mode),
+            spec.facts,
             spec.grid,
             spec.profile,
             [self._rungs[name] for name in planned.names],
@@ -95,19 +94,18 @@ class Launcher:
         )
         label = "video" if len(planned.names) > 1 else f"video-{planned.names[0]}"
         mine = {name: stores[name] for name in planned.names}
-        return self._launch(label, "video", argv, encoder, mine, planned.mode, planned, batch)
+        return self._launch(label, "video", argv, encoder, mine, planned, batch)
 
-    def audio(self, rendition: AudioRendition, store: SegmentStore, mode: Mode) -> Task:
+    def audio(self, rendition: AudioRendition, store: SegmentStore) -> Task:
         """One audio rendition, always from its start."""
-        spec = self._spec
-        facts = _facts(spec.facts, mode)
-        argv = command.audio_command(spec.ffmpeg, spec.source, facts, spec.grid, spec.profile, rendition)
+        spec = self.spec
+        argv = command.audio_command(spec.ffmpeg, spec.source, spec.facts, spec.grid, spec.profile, rendition)
         stores = {rendition.name: store}
-        return self._launch(rendition.name, "audio", argv, spec.profile.audio_codec, stores, mode)
+        return self._launch(rendition.name, "audio", argv, spec.profile.audio_codec, stores)
 
     def poster(self, position: float | None) -> Task:
         """The poster, at a share of the duration or where the profile wants it."""
-        spec = self._spec
+        spec = self.spec
         argv = command.poster_command(spec.ffmpeg, spec.source, spec.facts, spec.profile, position)
         return self._launch("poster", "poster", argv, "mjpeg", {})
 
@@ -124,11 +122,10 @@ class Launcher:
         argv: list[str],
         encoder: str,
         stores: Mapping[str, SegmentStore],
-        mode: Mode = "seek",
         planned: VideoRun | None = None,
         batch: Batch | None = None,
     ) -> Task:
-        spec, number = self._spec, len(self.records)
+        spec, number = self.spec, len(self.records)
         directory = spec.scratch / f"run-{number}"
         try:
             spec.log_dir.mkdir(parents=True, exist_ok=True)
@@ -144,12 +141,8 @@ class Launcher:
             StreamOutput(name, directory / name, store, grid, first, self._require_same_source)
             for name, store in stores.items()
         ]
-        self.records.append(RunRecord(label, run.argv, log_path, encoder, first, None, mode))
+        self.records.append(RunRecord(label, run.argv, log_path, encoder, first, None, spec.mode))
         return Task(kind, run, directory, encoder, outputs, number, batch, planned)
 
     def _require_same_source(self) -> None:
-        source.require_same(self._spec.source, self._spec.identity)
-
-
-def _facts(facts: SourceFacts, mode: Mode) -> SourceFacts:
-    return replace(facts, linear=mode == "linear")
+        source.require_same(self.spec.source, self.spec.identity)

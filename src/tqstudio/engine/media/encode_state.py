@@ -56,6 +56,19 @@ class EncodeSpec:
     nice: int = 10
     poster: bool = True
 
+    @property
+    def mode(self) -> Mode:
+        """How runs reach their first segment."""
+        return "linear" if self.facts.linear else "seek"
+
+    @property
+    def linear_mark(self) -> Path:
+        """A file that says, beside the segments, that this source has to be decoded from its start.
+
+        What was made that way must not be continued by a seek, though whoever found out was killed at once.
+        """
+        return self.store_root / f"linear-{stream_key(self.content_id, '', '', self.identity.mtime_ns)}"
+
 
 @dataclass(frozen=True, slots=True)
 class RenditionState:

@@ -4,9 +4,11 @@ supervisor."""
 from __future__ import annotations
 
 import errno
+import itertools
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -19,6 +21,7 @@ from av.video.stream import VideoStream
 
 from tqstudio.engine.media import source
 from tqstudio.engine.media.facts import AudioTrack, SourceFacts, SubtitleTrack, VideoTrack
+from tqstudio.engine.media.timeline import JUMPY_CONTAINERS, Timeline, read_timeline
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.sources import display
 
@@ -47,6 +50,8 @@ _USUAL_FPS = tuple(
 _USUAL_SLACK = Fraction(9995, 10000)
 # Packets read in search of the first picture. A sane stream gives it within its first few.
 _FIRST_PICTURE_PACKETS = 2000
+# Pictures decoded in search of one that says when it is shown.
+_FIRST_TIME_PICTURES = 120
 # What the operating system may answer; every other error is ffmpeg's opinion of the content.
 _SYSTEM_ERRORS = (errno.ENOENT, errno.EACCES, errno.EIO, errno.ESTALE, errno.ENOTDIR)
 _LANGUAGE = re.compile(r"[a-z]{2,3}(-[a-z0-9]+)*")
@@ -77,8 +82,13 @@ def open_source(path: bytes) -> InputContainer:
         raise _refusal(path, facts.st_size, error) from error
 
 
-def probe(path: bytes) -> SourceFacts:
+def probe(path: bytes, check: Callable[[], None] = lambda: None) -> SourceFacts:
     """Read the facts of a source. Opens it read-only, decodes one picture; some ms for a sane file.
+
+    A container whose timestamps may jump is read whole, 3 s for two hours from cache.
+
+    Args:
+        check: called often while it is read; whatever it raises ends the probe.
 
     Raises:
         TqError: SOURCE_MISSING, SOURCE_EMPTY, PERMISSION, UNSUPPORTED (a folder, a device, an unknown codec),
@@ -87,11 +97,30 @@ def probe(path: bytes) -> SourceFacts:
     size = source.check(path).st_size
     with open_source(path) as container:
         try:
-            return _read(path, size, container)
+            facts = _read(path, size, container)
         except av.error.FFmpegError as error:
             raise TqError(
                 ErrorCode.SOURCE_UNREADABLE, f"{display(path)} is broken: {error.strerror}"
             ) from error
+    if facts.container not in JUMPY_CONTAINERS:
+        return facts
+    timeline = timeline_of(path, facts, check)
+    if not timeline.jumps:
+        return facts
+    # What the container declares is the distance from its first timestamp to its last.
+    video = replace(facts.video, duration_s=timeline.duration_s, own_duration=True)
+    return replace(facts, duration_s=timeline.duration_s, video=video, linear=True)
+
+
+def timeline_of(path: bytes, facts: SourceFacts, check: Callable[[], None] = lambda: None) -> Timeline:
+    """What the timestamps of all packets of the video say.
+
+    Raises:
+        TqError: as of `probe`.
+    """
+    with open_source(path) as container:
+        stream = next(s for s in container.streams.video if s.index == facts.video.index)
+        return read_timeline(container, stream, facts.video.fps, check)
 
 
 def _read(path: bytes, size: int, container: InputContainer) -> SourceFacts:
@@ -101,7 +130,7 @@ def _read(path: bytes, size: int, container: InputContainer) -> SourceFacts:
             ErrorCode.UNSUPPORTED,
             f"the video codec of {display(path)} cannot be decoded by this build",
         )
-    frame = _first_picture(path, container, stream)
+    frame, first_pts = _first_picture(path, container, stream)
     start_s = (container.start_time or 0) / 1_000_000
     duration_s = (container.duration or 0) / 1_000_000
     return SourceFacts(
@@ -110,7 +139,7 @@ def _read(path: bytes, size: int, container: InputContainer) -> SourceFacts:
         start_time_s=start_s,
         bitrate=container.bit_rate or (int(size * 8 / duration_s) if duration_s else 0),
         size=size,
-        video=_video_track(stream, frame, start_s, duration_s),
+        video=_video_track(stream, frame, first_pts, start_s, duration_s),
         audio=tuple(_audio_track(audio) for audio in container.streams.audio),
         subtitles=tuple(
             SubtitleTrack(sub.index, _codec(sub), _language(sub), _title(sub), _default(sub))
@@ -127,31 +156,46 @@ def _main_video(path: bytes, container: InputContainer) -> VideoStream:
     return next((s for s in streams if _default(s)), streams[0])
 
 
-def _first_picture(path: bytes, container: InputContainer, stream: VideoStream) -> VideoFrame:
+def _first_picture(
+    path: bytes, container: InputContainer, stream: VideoStream
+) -> tuple[VideoFrame, Fraction | None]:
+    """The first picture that decodes, and when it is shown; None when none of the first ones says."""
+    pictures = _pictures(container, stream)
+    first = next(pictures, None)
+    if first is None:
+        raise TqError(ErrorCode.SOURCE_UNREADABLE, f"no picture of {display(path)} can be decoded")
+    rate, _ = grid_rate(stream.guessed_rate, stream.base_rate, stream.average_rate)
+    # Timestamps below zero are lost in some containers: what is known of a later picture counts back.
+    later = itertools.islice(pictures, _FIRST_TIME_PICTURES)
+    for number, picture in enumerate(itertools.chain([first], later)):
+        if picture.pts is not None and picture.time_base is not None:
+            return first, picture.pts * picture.time_base - number / rate
+    return first, None
+
+
+def _pictures(container: InputContainer, stream: VideoStream) -> Iterator[VideoFrame]:
+    """The pictures of a stream, as far as the first one is worth to be looked for."""
     for number, packet in enumerate(container.demux(stream)):
         try:
             frames: list[Any] = stream.decode(packet)
         except av.error.InvalidDataError:
             frames = []  # a cut at the start of a recording: the first whole picture comes later
-        for frame in frames:
-            if isinstance(frame, VideoFrame):
-                return frame
+        yield from (frame for frame in frames if isinstance(frame, VideoFrame))
         if number > _FIRST_PICTURE_PACKETS:
-            break
-    raise TqError(ErrorCode.SOURCE_UNREADABLE, f"no picture of {display(path)} can be decoded")
+            return
 
 
-def _video_track(stream: VideoStream, frame: VideoFrame, start_s: float, duration_s: float) -> VideoTrack:
+def _video_track(
+    stream: VideoStream, frame: VideoFrame, first_pts: Fraction | None, start_s: float, duration_s: float
+) -> VideoTrack:
     context = stream.codec_context
     rotation = round(frame.rotation) % 360
     width, height = _display_size(frame.width, frame.height, stream.sample_aspect_ratio, rotation)
     fps, vfr = grid_rate(stream.guessed_rate, stream.base_rate, stream.average_rate)
     time_base = stream.time_base or Fraction(1, 1_000_000)
-    if frame.pts is not None:
-        first_pts = frame.pts * (frame.time_base or time_base)
-    elif stream.start_time is not None:
+    if first_pts is None and stream.start_time is not None:
         first_pts = stream.start_time * time_base
-    else:
+    elif first_pts is None:
         first_pts = Fraction(start_s).limit_denominator(1_000_000)
     own = stream.duration is not None and stream.duration > 0
     length = (

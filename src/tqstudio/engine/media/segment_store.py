@@ -75,7 +75,7 @@ class SegmentStore:
             OSError: as of the file system; ENOSPC leaves the scratch file.
         """
         self.root.mkdir(parents=True, exist_ok=True)
-        _sync(scratch)
+        sync(scratch)
         target = self.root / scratch.name
         try:
             os.link(scratch, target)
@@ -88,7 +88,7 @@ class SegmentStore:
             stored = self._move(scratch, target)
         scratch.unlink(missing_ok=True)
         if stored:
-            _sync(self.root)
+            sync(self.root)
         return stored
 
     def listing(self) -> tuple[str, ...]:
@@ -146,7 +146,7 @@ class SegmentStore:
         except OSError:
             temporary.unlink(missing_ok=True)
             raise
-        _sync(self.root)
+        sync(self.root)
 
     def _move(self, scratch: Path, target: Path) -> bool:
         """Without hard links: a rename cannot refuse to replace, but equal names hold equal content here."""
@@ -161,7 +161,7 @@ class SegmentStore:
         return True
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
     """fsync a file or a directory."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:

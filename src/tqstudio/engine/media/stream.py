@@ -27,7 +27,7 @@ class InitDiffersError(Exception):
 
 
 class SeamError(Exception):
-    """A resumed run did not go on where the stored segments end. Nothing of it was stored."""
+    """A run did not begin where the stored segments end, or where the source does. It stored nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +149,7 @@ class StreamOutput:
             self._before = stored if isinstance(stored, Segment) else None
         follows = segment.follows(self._before) if self._before is not None else not k
         if not follows or not is_placed(segment, k, grid, timescale):
-            raise self._misplaced(f"segment {k} does not go on where the one before it ends")
+            raise self._misplaced(f"segment {k} does not begin where the one before it ends")
 
     def _drop_damaged(self, k: int, made: Segment) -> None:
         """Remove a stored segment that the disk has lost: a damaged one would fail every later check."""
@@ -168,7 +168,7 @@ class StreamOutput:
         stored.unlink(missing_ok=True)
 
     def _misplaced(self, what: str) -> Exception:
-        if self.start and self.made_nothing:
+        if self.made_nothing:
             return SeamError(f"{self.name}: {what}")
         return self._damaged(what)
 

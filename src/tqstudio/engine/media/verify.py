@@ -13,7 +13,7 @@ from tqstudio.engine.media.facts import SourceFacts
 from tqstudio.engine.media.grid import Grid
 from tqstudio.engine.media.layout import segment_name
 from tqstudio.engine.media.playlists import bit_rates
-from tqstudio.engine.media.probe import packet_ends
+from tqstudio.engine.media.probe import packet_ends, timeline_of
 from tqstudio.engine.media.rendition import CheckedSegment, RenditionCheck
 from tqstudio.engine.media.segment_store import SegmentStore
 from tqstudio.engine.media.segments import Init, Segment, Torn, inspect_init, inspect_segment
@@ -22,6 +22,8 @@ from tqstudio.sources import display
 
 _END_TOLERANCE_S = 0.5
 _END_TOLERANCE_SHARE = 0.01
+# Where timestamps jump, sound and picture are torn apart and put together again by guesses.
+_LINEAR_TOLERANCE_SHARE = 0.05
 
 
 def verify_rendition(
@@ -98,8 +100,26 @@ def check_end(source: bytes, facts: SourceFacts, grid: Grid, frames: int) -> Non
     """
     made_s = float(frames / grid.fps)
     declared_s = facts.video.duration_s
-    if declared_s and abs(made_s - declared_s) <= _tolerance(declared_s):
+    if declared_s and abs(made_s - declared_s) <= _tolerance(declared_s, facts.linear):
         return
+    held_s, reached_s = _held(source, facts)
+    if declared_s and reached_s < declared_s - _tolerance(declared_s, facts.linear):
+        raise TqError(
+            ErrorCode.SOURCE_TRUNCATED,
+            f"{display(source)} declares {declared_s:.1f} s of video but holds {held_s:.1f} s",
+        )
+    if abs(made_s - held_s) > _tolerance(held_s, facts.linear):
+        raise TqError(
+            ErrorCode.OUTPUT_INVALID,
+            f"the source holds {held_s:.1f} s of video, but {made_s:.1f} s were made of it",
+        )
+
+
+def _held(source: bytes, facts: SourceFacts) -> tuple[float, float]:
+    """Seconds of video that the packets of a source hold, and how far from its first picture it reaches."""
+    if facts.linear:
+        played_s = timeline_of(source, facts).duration_s
+        return played_s, played_s
     first_s = float(facts.video.first_pts_s)
     ends: dict[int, float] = {}
     for index, end in packet_ends(source):
@@ -107,21 +127,11 @@ def check_end(source: bytes, facts: SourceFacts, grid: Grid, frames: int) -> Non
     held_s = ends.get(facts.video.index, first_s) - first_s
     # Without a length of its own, the stream may end early with reason, as long as another goes on to the
     # end.
-    reached_s = held_s if facts.video.own_duration else max(ends.values(), default=first_s) - first_s
-    if declared_s and reached_s < declared_s - _tolerance(declared_s):
-        raise TqError(
-            ErrorCode.SOURCE_TRUNCATED,
-            f"{display(source)} declares {declared_s:.1f} s of video but holds {held_s:.1f} s",
-        )
-    if abs(made_s - held_s) > _tolerance(held_s):
-        raise TqError(
-            ErrorCode.OUTPUT_INVALID,
-            f"the source holds {held_s:.1f} s of video, but {made_s:.1f} s were made of it",
-        )
+    return held_s, held_s if facts.video.own_duration else max(ends.values(), default=first_s) - first_s
 
 
-def _tolerance(seconds: float) -> float:
-    return max(_END_TOLERANCE_S, _END_TOLERANCE_SHARE * seconds)
+def _tolerance(seconds: float, linear: bool) -> float:
+    return max(_END_TOLERANCE_S, (_LINEAR_TOLERANCE_SHARE if linear else _END_TOLERANCE_SHARE) * seconds)
 
 
 def _check_on_grid(label: str, grid: Grid, init: Init, k: int, segment: Segment, last: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -31,8 +32,11 @@ class Source:
         source.require_same(self.path, self.identity)
 
 
-def examine(job: ClaimedJob, path: bytes) -> Source:
+def examine(job: ClaimedJob, path: bytes, check: Callable[[], None] = lambda: None) -> Source:
     """Look at the source; what is known of it already is used as long as the file is the one that was queued.
+
+    Args:
+        check: called often; whatever it raises ends the look.
 
     Raises:
         TqError: as of `probe` and `quick_hash`.
@@ -41,7 +45,7 @@ def examine(job: ClaimedJob, path: bytes) -> Source:
     unchanged = (found.st_size, found.st_mtime_ns) == (job["source_size"], job["source_mtime_ns"])
     facts = _known_facts(job, found.st_size) if unchanged else None
     if facts is None:
-        facts = probe(path)
+        facts = probe(path, check)
     content_id = job["content_id"] if unchanged else None
     return Source(path, source.identity_of(found), content_id or fingerprint.quick_hash(path), facts)
 

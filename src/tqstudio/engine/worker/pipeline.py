@@ -110,7 +110,7 @@ class _Work:
 
     def run(self) -> Done:
         with self._step(Step.PROBE):
-            source = self._source = examine(self._job, self._path)
+            source = self._source = examine(self._job, self._path, self._lease.check)
             profile = _profile(self._job)
             choice = choose(
                 source.facts, profile, source.content_id, self._job["requested"], self._job["kept"]
@@ -159,7 +159,7 @@ class _Work:
         self._log.line(_last_words(outcome))
         made = inventory(self._encode.renditions) if self._encode is not None else "nothing"
         if not isinstance(outcome, Done):
-            self._log.line(f"made so far: {made}; it is not made again")
+            self._log.line(f"made so far: {made}")
         if isinstance(outcome, Stopped):
             _log.info("stopped at the segment", job=self._job["job"], reason=outcome.reason, made=made)
 

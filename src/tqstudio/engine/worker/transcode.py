@@ -116,7 +116,7 @@ class Watch:
         self._report = report
         self._log = log
         self._gpu = gpu
-        self._mode = encode.mode
+        self._linear = source.facts.linear
         self._pace = Pace()
         self._runs = 0
         self._warnings = 0
@@ -135,16 +135,16 @@ class Watch:
         for warning in encode.warnings[self._warnings :]:
             self._log.line(f"warning: {warning}")
         self._warnings = len(encode.warnings)
-        if encode.mode != self._mode:
-            self._mode = encode.mode
-            self._tell_mode()
+        if encode.mode == "linear" and not self._linear:
+            self._linear = True
+            self._tell_linear()
         if len(encode.runs) > self._runs:
             self._tell_runs()
         self._log.follow(encode.runs)
 
-    def _tell_mode(self) -> None:
+    def _tell_linear(self) -> None:
         """Every later attempt has to know it: the source is the same."""
-        self._log.line("seeking in the source missed the segment; from now on it is decoded from its start")
+        self._log.line("seeking in this source misses the segment: it is decoded from its start")
         facts = replace(self._source.facts, linear=True)
         self._report.tell(facts=facts.to_json(), content_id=self._source.content_id)
 

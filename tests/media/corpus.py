@@ -1,0 +1,172 @@
+"""Sources whose timestamps are hard to resume on.
+
+Every picture shows its number, so that none can be mistaken: as 16 black and white bars, which scaling and a
+low bit rate leave readable.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import av
+
+from tqstudio.engine.media.ffmpeg import FFmpeg
+
+from .conftest import run_ffmpeg
+
+_BITS = 16
+_SIZE = "160x90"
+_SECONDS = 17.4
+_BARS = f"geq=lum='if(bitand(floor(N/pow(2,floor(X*{_BITS}/W))),1),235,16)':cb=128:cr=128"
+_PLAIN = ("-preset", "ultrafast", "-g", "40")
+_B_FRAMES = ("-preset", "veryfast", "-bf", "3", "-g", "60", "-sc_threshold", "0")
+
+
+@dataclass(frozen=True)
+class Nasty:
+    """One source of the corpus."""
+
+    name: str
+    make: Callable[[Corpus, Path], None]
+    linear: Literal["", "probed", "found"] = ""
+    """It can only be decoded from its start: the probe tells, or the first run finds out."""
+    shown: tuple[int, int] = (0, 435)
+    """The pictures of the clip that it shows: from, and up to but without."""
+    lost: int = 0
+    """How many between them it does not have."""
+    late_s: float = 0
+    """By how much its picture begins behind its sound."""
+
+
+class Corpus:
+    """Makes the clips of which the nasty ones are put together, each once.
+
+    Args:
+        folder: receives all files.
+    """
+
+    def __init__(self, ffmpeg: FFmpeg, folder: Path) -> None:
+        self._ffmpeg = ffmpeg
+        self._folder = folder
+
+    def source(self, nasty: Nasty) -> Path:
+        """The file, made when it is first asked for."""
+        path = self._folder / nasty.name
+        if not path.exists():
+            nasty.make(self, path)
+        return path
+
+    def clip(
+        self, name: str, *options: str, fps: str = "25", filters: str = "null", sound: bool = False
+    ) -> str:
+        """A clip with numbered pictures."""
+        path = self._folder / name
+        if not path.exists():
+            self.run(
+                *("-f", "lavfi", "-i", f"color=s={_SIZE}:r={fps}:d={_SECONDS},format=yuv420p,{_BARS}"),
+                *(("-f", "lavfi", "-i", f"sine=r=44100:d={_SECONDS}", "-c:a", "aac") if sound else ()),
+                *("-vf", filters, "-c:v", "libx264", "-pix_fmt", "yuv420p", *options, str(path)),
+            )
+        return str(path)
+
+    def plain(self) -> str:
+        """With a tone."""
+        return self.clip("plain.mp4", *_PLAIN, sound=True)
+
+    def with_b_frames(self) -> str:
+        return self.clip("b-frames.mp4", *_B_FRAMES)
+
+    def part(self, start_s: float, length_s: float, clock_s: float) -> bytes:
+        """A piece of the plain clip as MPEG-TS whose clock begins at `clock_s`."""
+        path = self._folder / f"part-{start_s}-{length_s}-{clock_s}.ts"
+        self.copy(
+            self.plain(), path, "-output_ts_offset", f"{clock_s}", before=("-ss", f"{start_s}"), t=length_s
+        )
+        return path.read_bytes()
+
+    def copy(
+        self, source: str, target: Path, *options: str, before: tuple[str, ...] = (), t: float | None = None
+    ) -> None:
+        """Put the streams of a clip into another container."""
+        length = () if t is None else ("-t", f"{t}")
+        self.run(*before, *length, "-i", source, "-map", "0", "-c", "copy", *options, str(target))
+
+    def run(self, *arguments: str) -> None:
+        run_ffmpeg(self._ffmpeg, *arguments)
+
+
+def _jump_forward(corpus: Corpus, path: Path) -> None:
+    path.write_bytes(corpus.part(0, 8, 0) + corpus.part(8, 20, 20_000))
+
+
+def _jump_back(corpus: Corpus, path: Path) -> None:
+    path.write_bytes(corpus.part(0, 8, 50) + corpus.part(8, 20, 3))
+
+
+def _hole(corpus: Corpus, path: Path) -> None:
+    path.write_bytes(corpus.part(0, 6.4, 0) + corpus.part(9.6, 20, 9.6))
+
+
+def _frozen(corpus: Corpus, path: Path) -> None:
+    filters = "select='lt(t,2.5)+gt(t,15.1)'"
+    Path(corpus.clip(path.name, *_B_FRAMES, "-fps_mode", "vfr", filters=filters)).touch()
+
+
+def _edit_list(corpus: Corpus, path: Path) -> None:
+    corpus.copy(corpus.with_b_frames(), path, before=("-ss", "1.3"))
+
+
+def _negative(corpus: Corpus, path: Path) -> None:
+    corpus.copy(corpus.plain(), path, "-avoid_negative_ts", "disabled", before=("-itsoffset", "-1.5"))
+
+
+def _late(corpus: Corpus, path: Path) -> None:
+    plain = corpus.plain()
+    corpus.run(
+        "-itsoffset", "3.7", "-i", plain, "-i", plain, "-map", "0:v", "-map", "1:a", "-c", "copy", str(path)
+    )
+
+
+def _open_gop(corpus: Corpus, path: Path) -> None:
+    corpus.clip(path.name, *_B_FRAMES, "-x264-params", "open-gop=1", "-flags", "-cgop")
+
+
+def _b_frames(corpus: Corpus, path: Path) -> None:
+    corpus.copy(corpus.with_b_frames(), path)
+
+
+def _ntsc(corpus: Corpus, path: Path) -> None:
+    corpus.clip(path.name, *_B_FRAMES, fps="30000/1001")
+
+
+CORPUS = (
+    Nasty("jump-forward.ts", _jump_forward, linear="probed"),
+    Nasty("jump-back.ts", _jump_back, linear="probed"),
+    Nasty("hole.ts", _hole, linear="probed", lost=80),
+    Nasty("frozen.mp4", _frozen, lost=315),
+    Nasty("edit-list.mp4", _edit_list, shown=(33, 435)),
+    Nasty("negative.mkv", _negative, linear="found"),
+    Nasty("late.mkv", _late, late_s=3.7),
+    Nasty("open-gop.mkv", _open_gop),
+    Nasty("b-frames.ts", _b_frames),
+    Nasty("ntsc.mp4", _ntsc, shown=(0, 522)),
+)
+
+
+def pictures(stream: bytes) -> list[tuple[int, int]]:
+    """(pts, number shown) of every frame, as a player decodes them."""
+    with av.open(io.BytesIO(stream)) as container:
+        return [(frame.pts or 0, _number(frame)) for frame in container.decode(video=0)]
+
+
+def _number(frame: av.VideoFrame) -> int:
+    """Read the bars in the middle row of the picture."""
+    luma = frame.planes[0]
+    middle = frame.height // 2 * luma.line_size
+    row = bytes(luma)[middle : middle + frame.width]
+    width = frame.width / _BITS
+    return sum(1 << bit for bit in range(_BITS) if row[int((bit + 0.5) * width)] > 125)

@@ -1,0 +1,129 @@
+"""Killed and resumed at every segment of sources with nasty timestamps: nobody can tell afterwards."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from tqstudio.engine.media.encode import LadderEncode
+from tqstudio.engine.media.encode_state import RenditionState, RunRecord
+from tqstudio.engine.media.facts import SourceFacts
+from tqstudio.engine.media.ffmpeg import FFmpeg
+from tqstudio.engine.media.ladder import Rung
+from tqstudio.engine.media.probe import probe
+from tqstudio.engine.media.profiles import Profile
+
+from .conftest import MakeEncode, run_to_end
+from .corpus import CORPUS, Corpus, Nasty, pictures
+
+RUNGS = (Rung("90p", 160, 90, 200), Rung("54p", 96, 54, 100))
+
+
+@pytest.fixture(scope="module")
+def corpus(ffmpeg: FFmpeg, tmp_path_factory: pytest.TempPathFactory) -> Corpus:
+    return Corpus(ffmpeg, tmp_path_factory.mktemp("corpus"))
+
+
+@pytest.fixture
+def slow(small: Profile) -> Profile:
+    """Slow enough to be killed between two segments."""
+    return replace(small, preset="slow", segment_s=3, gop_s=1)
+
+
+def video_of(encode: LadderEncode) -> list[RenditionState]:
+    return [state for state in encode.renditions if state.kind == "video"]
+
+
+def streams(encode: LadderEncode) -> dict[str, bytes]:
+    """Each stored stream as one file, init.mp4 in front."""
+    return {
+        state.name: b"".join(
+            path.read_bytes()
+            for path in [state.directory / "init.mp4", *sorted(state.directory.glob("*.m4s"))]
+        )
+        for state in video_of(encode)
+    }
+
+
+def kill_behind(encode: LadderEncode, segments: int) -> None:
+    """SIGKILL every ffmpeg as soon as all qualities have so many segments; what came after is taken away."""
+    run_to_end(encode, until=lambda: min(s.segments_done for s in video_of(encode)) >= segments)
+    encode.kill()
+    for state in video_of(encode):
+        (state.directory / "complete.json").unlink(missing_ok=True)
+        for path in sorted(state.directory.glob("*.m4s"))[segments:]:
+            path.unlink()
+
+
+@pytest.mark.parametrize("nasty", CORPUS, ids=lambda nasty: nasty.name)
+def test_killed_at_every_segment(
+    corpus: Corpus, encode: MakeEncode, slow: Profile, nasty: Nasty, tmp_path: Path
+) -> None:
+    source = corpus.source(nasty)
+    whole = encode(source, slow, rungs=RUNGS, poster=False, store_root=tmp_path / "whole")
+    assert (whole.mode == "linear") is (nasty.linear == "probed")
+    run_to_end(whole)
+    assert (whole.state, whole.error) == ("done", None)
+    assert (whole.mode == "linear") is bool(nasty.linear)
+    expected = {name: pictures(stream) for name, stream in streams(whole).items()}
+    _is_the_source(expected["90p"], nasty)
+    assert [number for _, number in expected["54p"]] == [number for _, number in expected["90p"]]
+
+    resumed, killed = [], 0
+    for segments in range(1, whole._spec.grid.segment_count):
+        attempt = encode(source, slow, rungs=RUNGS, poster=False)
+        kill_behind(attempt, segments)
+        resumed.append(_video_run(attempt).resumed_from)
+        killed += _video_run(attempt).returncode == -signal.SIGKILL
+    last = encode(source, slow, rungs=RUNGS, poster=False)
+    run_to_end(last)
+    assert (last.state, last.error, last.warnings) == ("done", None, [])
+    assert [*resumed, _video_run(last).resumed_from] == list(range(whole._spec.grid.segment_count))
+    assert killed
+    assert {name: pictures(stream) for name, stream in streams(last).items()} == expected
+    assert [s.check.frames for s in video_of(last) if s.check] == [len(expected["90p"])] * 2
+    for sound in (state for state in last.renditions if state.kind == "audio" and state.check):
+        assert sound.check is not None
+        assert abs(sound.check.duration_s - _seconds(expected["90p"], whole)) < 0.3 + nasty.late_s
+
+
+@pytest.mark.parametrize("nasty", [one for one in CORPUS if one.linear == "probed"], ids=lambda one: one.name)
+def test_the_probe_knows_how_long_a_jumping_source_plays(corpus: Corpus, nasty: Nasty) -> None:
+    facts = probe(os.fsencode(corpus.source(nasty)))
+    assert facts.linear
+    assert facts.duration_s == facts.video.duration_s == pytest.approx(17.4, abs=0.1)
+    assert SourceFacts.from_json(facts.to_json()) == facts
+
+
+def test_a_probe_of_a_whole_file_can_be_ended(corpus: Corpus) -> None:
+    class Enough(Exception):
+        pass
+
+    def check() -> None:
+        raise Enough
+
+    with pytest.raises(Enough):
+        probe(os.fsencode(corpus.source(CORPUS[0])), check)
+
+
+def _video_run(encode: LadderEncode) -> RunRecord:
+    return [run for run in encode.runs if run.label == "video"][-1]
+
+
+def _is_the_source(shown: list[tuple[int, int]], nasty: Nasty) -> None:
+    """Even frames, and every picture that the source has in its order."""
+    assert len({later - earlier for (earlier, _), (later, _) in pairwise(shown)}) == 1
+    numbers = [number for _, number in shown]
+    first, end = nasty.shown
+    assert (numbers[0], numbers[-1] + 1) == (first, end)
+    assert numbers == sorted(numbers)
+    assert len(set(numbers)) == end - first - nasty.lost
+
+
+def _seconds(shown: list[tuple[int, int]], encode: LadderEncode) -> float:
+    return float(len(shown) / encode._spec.grid.fps)
