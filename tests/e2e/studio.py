@@ -64,9 +64,10 @@ rungs = [
 ]
 """
 
-# Stands before the real ffmpeg, and holds it to a multiple of real time while the file `pace` says one.
+# Stands before the real ffmpeg, and holds video to a multiple of real time while the file `pace` says one.
 _PACED = """#!/bin/sh
 pace=$(cat "{pace}" 2>/dev/null)
+case " $* " in *" libx264 "*) ;; *) pace= ;; esac
 if [ -n "$pace" ]; then
     for word in "$@"; do
         shift
@@ -291,7 +292,7 @@ class Studio:
 
     @contextlib.contextmanager
     def paced(self, times_real_time: float) -> Iterator[None]:
-        """Hold every ffmpeg that starts in here to this speed, so that a test can step in."""
+        """Hold every video run that starts in here to this speed, so that a test can step in."""
         self._pace.write_text(f"{times_real_time}")
         try:
             yield

@@ -44,6 +44,10 @@ def test_sigterm_stops_at_the_segment_and_counts_nothing(make_studio: MakeStudio
     assert studio.stored_status(job) == "pending"
     before = {mark(path) for path in studio.stored_segments(video)}
     assert before
+    told = (studio.home.logs / "worker-cpu-0.log").read_text()
+    assert 'event="stopped at the segment"' in told
+    assert "of 6 segments" in told
+    assert not studio.home.tmpdir("cpu-0").exists()
     studio.up()
     done = studio.done(job)
     assert (done["attempts"], done["crashes"]) == (0, 0)

@@ -50,6 +50,8 @@ def test_a_killed_worker_is_replaced_and_its_job_goes_on(make_studio: MakeStudio
     with studio.paced(3):
         job = studio.add(long)
         encoders = studio.running(job)
+        tmpdir = f"TMPDIR={studio.home.tmpdir('cpu-0')}".encode()
+        assert all(tmpdir in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") for pid in encoders)
         killed = _kill_worker(studio)
         gone(encoders)
         before = _video_segments(studio, job)
