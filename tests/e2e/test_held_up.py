@@ -38,7 +38,7 @@ def test_an_output_that_cannot_be_made_fails_at_once(make_studio: MakeStudio, cl
     output = Path(in_the_way) / "ladders"
     job = studio.add(copy(clip(), "nowhere.mp4"), output_b64=encode(output))
     detail = studio.wait(job, "failed")
-    assert detail["error"]["code"] == "PERMISSION"
+    assert detail["error"]["code"] == "PERMISSION", detail["error"]
     assert str(output) in detail["error"]["message"]
     assert "output" in detail["error"]["hint"]
     assert len(detail["attempts_log"]) == 1

@@ -145,7 +145,7 @@ def verified_prefix(directory: Path, grid: Grid) -> Prefix:
     """
     try:
         init = inspect_init(directory / INIT_NAME)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return Prefix()
     if isinstance(init, Torn):
         return Prefix()
@@ -153,7 +153,7 @@ def verified_prefix(directory: Path, grid: Grid) -> Prefix:
     while True:
         try:
             segment = inspect_segment(directory / segment_name(k))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return Prefix(k)
         if (
             isinstance(segment, Torn)

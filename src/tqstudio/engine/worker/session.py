@@ -127,19 +127,25 @@ class Session:
 
     @contextlib.contextmanager
     def _interruptible(self) -> Iterator[None]:
-        """In here a signal ends the waiting. Only for what may be broken off at any point."""
+        """In here a signal ends the waiting. Only for what may be broken off at any point.
+
+        Begin with `_look_for_a_signal`: one that came just before is not raised in here.
+        """
         try:
             self._waiting = True
-            if self._stopping:
-                raise _Woken
             yield
         except _Woken:
             pass
         finally:
             self._waiting = False
 
+    def _look_for_a_signal(self) -> None:
+        if self._stopping:
+            raise _Woken
+
     def _pause(self, seconds: float) -> None:
         with self._interruptible():
+            self._look_for_a_signal()
             time.sleep(seconds)
 
     def _register(self) -> RegisterAnswer | None:
@@ -158,6 +164,7 @@ class Session:
         retry_s = retries.FIRST_S
         while not self._stopping:
             with self._interruptible():
+                self._look_for_a_signal()
                 try:
                     terms = self._line.send(calls.register(body))
                     _log.info("worker registered", encoder=body["encoder"])
@@ -181,6 +188,7 @@ class Session:
         while not self._stopping and not self._refused:
             asked_at = since_boot()
             with self._interruptible():
+                self._look_for_a_signal()
                 try:
                     job = self._line.send(
                         calls.claim(self._instance, wait_s), timeout_s=wait_s + _CLAIM_SLACK_S
