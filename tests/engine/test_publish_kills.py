@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import shutil
 import signal
 import threading
 from collections.abc import Callable
@@ -232,3 +233,19 @@ def test_killed_again_while_it_recovers(house: House) -> None:
         house.dies_at_start(point)
     house.start()
     house.check(work, done=True)
+
+
+def test_what_was_published_later_is_left_alone(house: House) -> None:
+    """A database was restored that was saved in the middle of a publish; its ladders went on without it."""
+    house.start("publish.renamed")
+    work = house.first()
+    house.hand_in(work)
+    house.dies()
+    house.player.end()
+    folder = house.player.master.parent
+    shutil.copytree(folder / "v1", folder / "v7")
+    house.player.master.write_text("#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\nv7/360p/index.m3u8\n")
+    house.start()
+    assert house.live.send(client.job(work.job))["status"] == "pending"
+    assert {entry.name for entry in folder.iterdir()} == {".owner", "master.m3u8", "v1", "v7"}
+    assert "v7/" in house.player.master.read_text(), "it plays on until there is a newer one"

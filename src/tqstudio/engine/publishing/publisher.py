@@ -231,7 +231,8 @@ class Publisher:
         if not place.folder.is_dir() and not self._workspace.is_there(publication.video.output_root):
             # Perhaps a disk that is not mounted: then what was made is still on it.
             raise FileNotFoundError(f"{_shown(place)} is not there")
-        publishing.undo(place, publication.row.number, publication.rows, publication.before)
+        if not _is_overtaken(publication):
+            publishing.undo(place, publication.row.number, publication.rows, publication.before)
 
 
 def _place_of(video: VideoRow) -> Place:
@@ -246,6 +247,8 @@ def _point_if_whole(publication: Publication) -> bool:
     """Let the master name a generation that has its name and all its files; whether it plays now."""
     place, number, rows = publication.place, publication.row.number, publication.rows
     folder = place.generation(number)
+    if _is_overtaken(publication):
+        return False
     if place.building(number).exists() or not all(publishing.is_whole(folder, row) for row in rows):
         return False
     if publishing.named(place) != number:
@@ -253,6 +256,14 @@ def _point_if_whole(publication: Publication) -> bool:
         publishing.point(place, number, rows)
     failpoints.reach("settle.pointed")
     return True
+
+
+def _is_overtaken(publication: Publication) -> bool:
+    """Whether a generation plays that this database knows nothing of: it is an old one that was restored, and
+    what it was about to do was done, or undone, long ago."""
+    before = publication.before
+    known = {None, publication.row.number, before.number if before else None}
+    return publishing.named(publication.place) not in known
 
 
 def _require_something(publication: Publication) -> None:
