@@ -67,6 +67,19 @@ class Settings(BaseSettings):
     )
     event_retention_s: float = Field(30 * 86400, gt=0, description="how long events are kept")
 
+    quarantine_after: int = Field(
+        3,
+        ge=0,
+        le=100,
+        description="different jobs failed in a row after which a worker takes no more; 0: never",
+    )
+
+    max_load: float = Field(
+        0, ge=0, description="load per processor above which no further job begins; 0 is any"
+    )
+    min_memory_bytes: int = Field(
+        256_000_000, ge=0, description="available memory below which no further job begins"
+    )
     disk_reserve_bytes: int = Field(2 * GB, ge=0, description="free space that is never used")
     disk_factor: float = Field(
         1.5, gt=0, description="estimated size of a ladder as a multiple of its source"

@@ -112,6 +112,8 @@ class JobRow(TypedDict):
     max_crashes: int
     retry_in_s: float | None
     worker: str | None
+    idle_s: float | None
+    """Seconds for which it has stood still, though it runs; None while it moves."""
     error: JobError | None
     source: SourceSummary
     renditions: list[RenditionView]
@@ -414,6 +416,7 @@ class JobLive(TypedDict):
     eta_s: float | None
     eta: EtaView | None
     worker: str | None
+    idle_s: float | None
     renditions: list[RenditionView]
 
 

@@ -283,3 +283,74 @@ def sixty_four_running(db: Connection) -> list[tuple[Token, Claimant]]:
         worker = queue.worker(f"w-{number}")
         held.append((token(queue.claimed(worker)), worker))
     return held
+
+
+# Stuck jobs, and workers that fail one after another
+
+
+def test_a_stuck_job_is_seen_with_its_age_and_can_be_freed(
+    make_supervisor: MakeSupervisor, tmp_path: Path
+) -> None:
+    """Its worker reports, but nothing moves; then it says nothing at all."""
+    settings = {"TQSTUDIO_STALL_S": "1", "TQSTUDIO_LEASE_S": "4", "TQSTUDIO_OFFLINE_S": "60"}
+    with quick(make_supervisor, tmp_path, **settings) as desk:
+        worker, job = desk.running()
+        moved = desk.show(job["job"])["last_progress_at"]
+
+        def idle() -> Any:
+            report(worker, job, 0.0)
+            beat(worker, job)
+            return desk.show(job["job"])["idle_s"]
+
+        first = until(idle, "it stands still")
+        until(lambda: idle() > first, "its age grows")
+        report(worker, job, 5.0)
+        row = desk.show(job["job"])
+        assert row["idle_s"] is None, "it moves again"
+        assert row["last_progress_at"] > moved
+        [asked] = desk.act("restart", job["job"])
+        assert asked["word"] == "restarting…"
+        # The worker never hears of it: its lease runs out.
+        row = until(
+            lambda: row if (row := desk.show(job["job"]))["status"] == "pending" else None, "it is free"
+        )
+        assert (row["crashes"], row["attempts"], row["progress"]) == (0, 0, 0), "a person asked for it"
+        heir = desk.worker()
+        assert until(heir.claim, "another takes it")["epoch"] == 2
+
+
+@pytest.mark.parametrize("verb", ["disable", "drain"])
+def test_a_worker_that_hangs_can_be_taken_out(
+    make_supervisor: MakeSupervisor, tmp_path: Path, verb: str
+) -> None:
+    with quick(make_supervisor, tmp_path, TQSTUDIO_LEASE_S="2", TQSTUDIO_OFFLINE_S="60") as desk:
+        hung, job = desk.running()
+        assert desk.live.send(client.worker_action(hung.name, verb))["status"] == "draining"
+        until(lambda: desk.show(job["job"])["status"] == "pending", "its job is free")
+        assert hung.claim() is None, "it takes no other"
+        assert desk.worker().claim()["job"] == job["job"]
+
+
+def test_a_worker_that_fails_one_job_after_another_is_quarantined(
+    make_supervisor: MakeSupervisor, tmp_path: Path
+) -> None:
+    with quick(make_supervisor, tmp_path, TQSTUDIO_LEASE_S="60") as desk:
+        live = desk.live
+        worker = desk.worker()
+        jobs = [desk.job() for _ in range(4)]
+        for job in jobs[:3]:
+            claimed = worker.claim()
+            assert claimed["job"] == job
+            worker.tell(f"jobs/{job}/fail", epoch=claimed["epoch"], code="ENCODER_EXIT", text="no driver")
+        shown = view(live, worker.name)
+        assert (shown["status"], shown["enabled"]) == ("disabled", False)
+        assert "3 different jobs" in shown["note"]
+        assert f"tqstudio worker enable {worker.name}" in shown["note"]
+        assert worker.claim() is None
+        [gate] = live.send(client.status())["gates"]
+        assert (gate["kind"], worker.name in gate["reason"]) == ("workers", True)
+        assert "worker_quarantined" in triggers(live)
+        # Somebody has looked.
+        shown = live.send(client.worker_action(worker.name, "enable"))
+        assert (shown["status"], shown["note"]) == ("idle", None)
+        assert worker.claim()["job"] == jobs[3]

@@ -90,13 +90,18 @@ def _line(row: JobRow) -> tuple[str, ...]:
     name = row["name"] if row["error"] is None else f"{row['name']}  {row['error']['code']}"
     return (
         str(row["id"]),
-        f"{printing.glyph(row['status'])}{row['word']}",
+        f"{printing.glyph(row['status'])}{_word(row)}",
         progress,
         " ".join(r["name"] for r in row["renditions"] if r["status"] != "skipped"),
         printing.span(left),
         row["worker"] or "",
         name,
     )
+
+
+def _word(row: JobRow) -> str:
+    """How a job stands; one that runs and does not move says for how long."""
+    return row["word"] if row["idle_s"] is None else f"idle {printing.span(row['idle_s'])}"
 
 
 def show(ids: JobIds, as_json: JsonFlag = False) -> int:
@@ -131,6 +136,7 @@ def _print(job: JobDetail) -> None:
         ("next try", f"in {printing.span(job['retry_in_s'])}" if job["retry_in_s"] is not None else ""),
         ("restarts", _autorestart(job)),
         ("step", f"{job['step']}, {job['progress']:.0f} %" if job["status"] == "in_progress" else ""),
+        ("idle", f"no progress for {printing.span(job['idle_s'])}" if job["idle_s"] is not None else ""),
         ("left", printing.span(job["eta_s"])),
         ("master", video["generation"]["master"] if video["generation"] else ""),
     ]

@@ -8,12 +8,13 @@ from tqstudio.engine.dispatch import save_report
 from tqstudio.engine.live import LiveBoard, LiveJob
 from tqstudio.engine.publishing.publisher import Publisher
 from tqstudio.engine.scheduling import now_us
-from tqstudio.engine.store import progress
+from tqstudio.engine.store import progress, quarantine
 from tqstudio.engine.store.claims import Token
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.database import Database
 from tqstudio.engine.store.transitions import look
 from tqstudio.engine.workspace import Workspace
+from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import Control, JobStatus, RenditionStatus
 
 End = Callable[[Connection], JobStatus | None]
@@ -21,34 +22,60 @@ End = Callable[[Connection], JobStatus | None]
 
 
 class Endings:
-    """Ends leases with their last report before it and their renditions after it, in one transaction."""
+    """Ends leases with their last report before it and their renditions after it, in one transaction.
 
-    def __init__(self, db: Database, board: LiveBoard, workspace: Workspace, publisher: Publisher) -> None:
+    Args:
+        quarantine_after: different jobs failed in a row after which a worker takes no more; 0 for never.
+    """
+
+    def __init__(
+        self,
+        db: Database,
+        board: LiveBoard,
+        workspace: Workspace,
+        publisher: Publisher,
+        *,
+        quarantine_after: int,
+    ) -> None:
         self._db, self._board, self._workspace, self._publisher = db, board, workspace, publisher
+        self._quarantine_after = quarantine_after
 
-    async def end(self, token: Token, how: End, steps: Mapping[str, float] | None = None) -> JobStatus | None:
+    async def end(
+        self,
+        token: Token,
+        how: End,
+        steps: Mapping[str, float] | None = None,
+        *,
+        blame: ErrorCode | None = None,
+    ) -> JobStatus | None:
         """End a lease; None when it had ended before.
 
         Args:
             steps: seconds spent in each step, as far as the last report does not have them.
+            blame: why the worker failed, if it did.
         """
         if await self._publisher.settle(token):
             return None
         if self._control_of(token) is Control.RESTART:
             # Before the job is claimable again: the next worker must not find what is to be forgotten.
             await self._workspace.forget(token.job)
-        answer = await self._db.write(self._end, token, dict(steps or {}), how)
+        answer = await self._db.write(self._end, token, dict(steps or {}), how, blame)
         held = self._board.jobs.get(token.job)
         if answer is not None and held is not None and held.token == token:
             self._board.end(token.job)
         return answer
 
-    def _end(self, db: Connection, token: Token, steps: dict[str, float], how: End) -> JobStatus | None:
+    def _end(
+        self, db: Connection, token: Token, steps: dict[str, float], how: End, blame: ErrorCode | None
+    ) -> JobStatus | None:
         self.save_last(db, token, steps)
         before = look(db, token.job)
         answer = how(db)
         if answer is None:
             return None
+        if blame is not None and (before is None or before.control is Control.NONE):
+            after = self._quarantine_after
+            quarantine.failed(db, token.job, token.epoch, blame, after=after, now=now_us())
         if before is not None and before.control is Control.RESTART:
             progress.reset_renditions(db, token.job)
         else:

@@ -57,9 +57,14 @@ class Beat:
 
 
 class LiveBoard:
-    """Running jobs and beating workers, by id."""
+    """Running jobs and beating workers, by id.
 
-    def __init__(self, leases: Leases) -> None:
+    Args:
+        idle_after_us: without an advance after which a running job counts as standing still.
+    """
+
+    def __init__(self, leases: Leases, idle_after_us: int = 30_000_000) -> None:
+        self._idle_after_us = idle_after_us
         self.jobs: dict[int, LiveJob] = {}
         self.beats: dict[int, Beat] = {}
         self.leases = leases
@@ -135,7 +140,17 @@ class LiveBoard:
         beats, self._fresh_beats = list(self._fresh_beats.values()), {}
         return beats
 
+    def idle_s(self, job: int, now: int) -> float | None:
+        """Seconds for which a running job has stood still; None while it moves."""
+        live = self.jobs.get(job)
+        idle_us = now - live.moved_at if live is not None else 0
+        return idle_us / 1e6 if idle_us >= self._idle_after_us else None
+
+    def touch_idle(self, now: int) -> None:
+        """What stands still is told too, or nobody would see for how long."""
+        self._touched_jobs |= {job for job in self.jobs if self.idle_s(job, now) is not None}
+
     def take_touched(self) -> list[LiveJob]:
-        """Jobs that moved since the last call."""
+        """Jobs that moved since the last call, and those that were touched."""
         touched, self._touched_jobs = self._touched_jobs, set()
         return [self.jobs[job] for job in touched if job in self.jobs]

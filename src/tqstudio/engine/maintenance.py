@@ -14,6 +14,7 @@ from tqstudio.engine import children
 from tqstudio.engine.disk_gate import TICK_S, DiskGate
 from tqstudio.engine.dispatch import Dispatch
 from tqstudio.engine.pool import WorkerPool
+from tqstudio.engine.pressure import PressureGate
 from tqstudio.engine.publishing.publisher import Publisher
 from tqstudio.engine.recovery import Recovery
 from tqstudio.engine.retention import Retention
@@ -46,6 +47,7 @@ class Maintenance:
     ) -> None:
         self._settings, self._db, self._dispatch, self._recovery = settings, db, dispatch, recovery
         self._retention, self._publisher, self._pool, self._disk = retention, publisher, pool, disk
+        self._pressure = PressureGate(settings, db)
         self._scheduler: AsyncIOScheduler | None = None
         self._log = structlog.get_logger()
 
@@ -60,6 +62,7 @@ class Maintenance:
         # The scheduler's jitter only adds: 0.9 · T and up to 0.2 · T more is T ± 10 %.
         self._every(0.9 * s.scan_s, self.recover, jitter_s=0.2 * s.scan_s)
         self._every(TICK_S, self.look_at_disks)
+        self._every(TICK_S, self.look_at_pressure, at_once=True)
         self._every(_RETENTION_S, self.clean_up)
         self._every(_EXPIRY_S, self.expire_work, at_once=True)
         self._scheduler.start()
@@ -124,6 +127,10 @@ class Maintenance:
             self._log.warning("took back jobs whose lease ran out", jobs=recovered)
         for name in await self._recovery.silent_workers():
             self._pool.end_silent(name)
+
+    async def look_at_pressure(self) -> None:
+        """Hold new jobs back while the machine has no room for them."""
+        await self._pressure.tick()
 
     async def look_at_disks(self) -> None:
         """Open the disk gate when there is room again."""

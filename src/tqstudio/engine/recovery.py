@@ -18,6 +18,7 @@ from tqstudio.engine.store.claims import Lease, Token
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.database import Database
 from tqstudio.engine.workspace import Workspace
+from tqstudio.errors import ErrorCode
 from tqstudio.home import Home, run_logs
 from tqstudio.lifecycle import Control
 
@@ -139,6 +140,7 @@ class Recovery:
                 event=event,
                 only_expired=only_expired,
             ),
+            blame=ErrorCode.WORKER_LOST,
         )
         return ended is not None
 

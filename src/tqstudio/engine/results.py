@@ -99,7 +99,7 @@ class Results:
 
         if not self._keep_completed and class_of(error.code) is not ErrorClass.RESOURCE:
             await self._forget_completed(token)
-        answer = await self._answer(token, await self._endings.end(token, write, steps))
+        answer = await self._answer(token, await self._endings.end(token, write, steps, blame=error.code))
         if class_of(error.code) is ErrorClass.FATAL:
             self._log.info("job failed", job=token.job, code=error.code.value, error=error.message)
         return answer

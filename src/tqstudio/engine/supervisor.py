@@ -65,6 +65,10 @@ _WORKER_SNAPSHOT_TICKS = 8
 """Worker snapshots go out with every eighth progress tick: beats change slowly."""
 
 
+_IDLE_PART_OF_STALL = 4
+"""A job is shown as standing still long before its ffmpeg is ended for that."""
+
+
 class Ending(Enum):
     """How a supervisor was asked to end; a later wish may only be more urgent."""
 
@@ -126,7 +130,8 @@ class _Supervisor:
         self._uuid = uuid
         children.mark(uuid)
         board = LiveBoard(
-            Leases(int(settings.lease_s * MICROSECOND), int(settings.heartbeat_s * MICROSECOND))
+            Leases(int(settings.lease_s * MICROSECOND), int(settings.heartbeat_s * MICROSECOND)),
+            idle_after_us=int(settings.stall_s * MICROSECOND / _IDLE_PART_OF_STALL),
         )
         broadcast = Broadcast(event_view)
         workspace = Workspace(db, uuid)
@@ -135,7 +140,7 @@ class _Supervisor:
         disk = DiskGate(home, settings, db, workspace, retention)
         dispatch = Dispatch(home, settings, db, board, workspace, forecasts, disk)
         self._publisher = Publisher(db, board, workspace)
-        endings = Endings(db, board, workspace, self._publisher)
+        endings = Endings(db, board, workspace, self._publisher, quarantine_after=settings.quarantine_after)
         results = Results(settings, db, workspace, endings, self._publisher, forecasts)
         self._recovery = Recovery(home, settings, db, board, endings, results, workspace)
         identities = Identities()
@@ -298,12 +303,16 @@ class _Supervisor:
         tick = 0
         while True:
             await asyncio.sleep(SNAPSHOT_INTERVAL_S)
-            moved = self.studio.board.take_touched()
+            board, now = self.studio.board, now_us()
+            if tick % _WORKER_SNAPSHOT_TICKS == 0:
+                board.touch_idle(now)
+            moved = board.take_touched()
             if not self.studio.broadcast.watched:
                 continue
             tick += 1
             if moved:
-                rows = [job_live(live, self.studio.forecasts) for live in moved]
+                forecasts = self.studio.forecasts
+                rows = [job_live(live, forecasts, board.idle_s(live.token.job, now)) for live in moved]
                 self.studio.broadcast.snapshot("progress", {"jobs": rows})
             if tick % _WORKER_SNAPSHOT_TICKS == 0:
                 self.studio.broadcast.snapshot("worker", {"workers": await worker_views(self.studio)})

@@ -125,7 +125,15 @@ def _rate(text: str | None) -> float | None:
     return int(numerator) / int(denominator or 1)
 
 
-def job_row(record: JobRecord, live: LiveJob | None, *, now: int, home: Home, forecasts: Forecasts) -> JobRow:
+def job_row(
+    record: JobRecord,
+    live: LiveJob | None,
+    *,
+    now: int,
+    home: Home,
+    forecasts: Forecasts,
+    idle_s: float | None = None,
+) -> JobRow:
     """A job for lists; what is live overlays what is stored."""
     control = Control(record.control)
     status = JobStatus(record.status)
@@ -171,6 +179,7 @@ def job_row(record: JobRecord, live: LiveJob | None, *, now: int, home: Home, fo
         "max_crashes": record.max_crashes,
         "retry_in_s": (record.not_before - now) / MICROSECOND if retrying and record.not_before else None,
         "worker": record.processed_by if running else None,
+        "idle_s": idle_s if live else None,
         "error": job_error(record, home),
         "source": summary,
         "renditions": _renditions(renditions, eta["eta_s"] if live and eta else None),
@@ -178,7 +187,7 @@ def job_row(record: JobRecord, live: LiveJob | None, *, now: int, home: Home, fo
         "started_at": iso(record.started_at),
         "completed_at": iso(record.completed_at),
         "last_progress_at": iso(
-            max(record.last_progress_at or 0, live.at) if live else record.last_progress_at
+            max(record.last_progress_at or 0, live.moved_at) if live else record.last_progress_at
         ),
         "deleted_at": iso(record.deleted_at),
     }
@@ -196,7 +205,7 @@ def job_error(record: JobRecord, home: Home) -> JobError | None:
     }
 
 
-def job_live(live: LiveJob, forecasts: Forecasts) -> JobLive:
+def job_live(live: LiveJob, forecasts: Forecasts, idle_s: float | None) -> JobLive:
     eta = forecasts.of_running(live)
     eta_s = eta["eta_s"] if eta else None
     return {
@@ -210,6 +219,7 @@ def job_live(live: LiveJob, forecasts: Forecasts) -> JobLive:
         "eta_s": eta_s,
         "eta": eta,
         "worker": live.worker,
+        "idle_s": idle_s,
         "renditions": _renditions(live.renditions or (), eta_s),
     }
 
@@ -320,6 +330,10 @@ def video_view(
     }
 
 
+QUARANTINE = "in quarantine"
+"""How the note of a worker begins that takes no jobs because it failed too many."""
+
+
 def worker_view(
     row: WorkerRow, beat: Beat | None, live: LiveJob | None, *, now: int, offline_s: float, note: str | None
 ) -> WorkerView:
@@ -327,8 +341,13 @@ def worker_view(
     since = heard or row.registered_at
     age_s = None if since is None else (now - since) / MICROSECOND
     alive = row.instance is not None or row.registered_at is None
+    sound = row.quarantine_reason is None
+    shown = note
+    if not sound and note is None:
+        look = f"look at their logs, then: tqstudio worker enable {row.name}"
+        shown = f"{QUARANTINE}: {row.quarantine_reason}; {look}"
     status = worker_status(
-        enabled=row.enabled,
+        enabled=row.enabled and sound,
         draining=row.draining,
         beat_age_s=(0.0 if row.registered_at is None else age_s) if alive and note is None else None,
         offline_s=offline_s,
@@ -341,7 +360,7 @@ def worker_view(
         "kind": row.kind,
         "type": row.type,
         "status": status.value,
-        "enabled": row.enabled and (live is not None or not row.draining),
+        "enabled": row.enabled and sound and (live is not None or not row.draining),
         "draining": row.draining and live is not None,
         "encoder": row.encoder,
         "device": row.device,
@@ -353,7 +372,7 @@ def worker_view(
         "speed": live.speed if live else None,
         "cpu_percent": beat.cpu_percent if beat else None,
         "memory_bytes": beat.memory_bytes if beat else None,
-        "note": note,
+        "note": shown,
         "capabilities": dict(row.capabilities),
         "metadata": dict(row.metadata),
     }

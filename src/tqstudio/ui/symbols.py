@@ -171,8 +171,9 @@ def job_word(row: JobRow, age_s: float = 0.0, *, stale: bool = False) -> str:
     wait = row["retry_in_s"]
     if row["word"] == "retry" and wait is not None and not stale:
         return f"retry {short_duration(max(0.0, wait - age_s))}"
-    if row["word"] == "in_progress":
-        return "running"
+    if row["word"] in ("running", "in_progress"):
+        idle = row.get("idle_s")
+        return "running" if idle is None else f"idle {short_duration(idle)}"
     return row["word"]
 
 

@@ -30,7 +30,12 @@ def rows_of(studio: Studio, records: list[jobviews.JobRecord]) -> list[JobRow]:
     now = now_us()
     return [
         job_row(
-            record, studio.board.jobs.get(record.id), now=now, home=studio.home, forecasts=studio.forecasts
+            record,
+            studio.board.jobs.get(record.id),
+            now=now,
+            home=studio.home,
+            forecasts=studio.forecasts,
+            idle_s=studio.board.idle_s(record.id, now),
         )
         for record in records
     ]

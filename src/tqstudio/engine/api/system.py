@@ -16,7 +16,7 @@ from tqstudio.engine.catalogue import catalogue
 from tqstudio.engine.examination import line
 from tqstudio.engine.store import backup, folders, gates, listing
 from tqstudio.engine.studio import Studio
-from tqstudio.engine.views import gate_view, iso
+from tqstudio.engine.views import QUARANTINE, gate_view, iso
 from tqstudio.lifecycle import GateKind, JobStatus, WorkerStatus
 from tqstudio.requests import BackupRequest, ShutdownRequest
 from tqstudio.schemas import BackupView, CheckView, DiskView, GateView, ProfileView, StatusView, WorkerView
@@ -75,10 +75,13 @@ def _no_worker(views: list[WorkerView], counts: dict[str, int], since: str) -> l
     """Jobs wait and nobody is switched on: it holds the queue up like a gate, and is told like one."""
     if not counts[JobStatus.PENDING.value] or any(w["enabled"] and not w["draining"] for w in views):
         return []
+    quarantined = [w["name"] for w in views if w["note"] and w["note"].startswith(QUARANTINE)]
     return [
         {
             "kind": "workers",
-            "reason": "no worker is switched on",
+            "reason": f"no worker takes jobs; in quarantine: {', '.join(quarantined)}"
+            if quarantined
+            else "no worker is switched on",
             "since": since,
             "hint": "switch one on with: tqstudio worker enable NAME",
         }

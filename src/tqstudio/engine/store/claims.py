@@ -101,8 +101,8 @@ _HELD = text(
     " AND lease_expires_at > :now LIMIT 1"
 )
 _MAY_WORK = text(
-    "SELECT enabled = 1 AND draining = 0 AND instance = :instance AND NOT EXISTS (SELECT 1 FROM gate)"
-    " FROM worker WHERE id = :worker"
+    "SELECT enabled = 1 AND draining = 0 AND quarantined_at IS NULL AND instance = :instance"
+    " AND NOT EXISTS (SELECT 1 FROM gate) FROM worker WHERE id = :worker"
 )
 _CLAIM = text(
     "UPDATE job SET status = 'in_progress', epoch = epoch + 1, worker_id = :worker, instance = :instance,"

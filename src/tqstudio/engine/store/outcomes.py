@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tqstudio.engine.scheduling import MICROSECOND, RetryRules, judge_failure, judge_loss
-from tqstudio.engine.store import claims
+from tqstudio.engine.store import claims, quarantine
 from tqstudio.engine.store.claims import Lease, Token
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.transitions import assignments_of, look, move
@@ -283,5 +283,6 @@ def complete(
         values=_token_values(token),
     )
     if moved:
+        quarantine.succeeded(db, lease.worker_id)
         claims.end_attempt(db, lease, AttemptOutcome.DONE, now=now, answer=JobStatus.DONE)
     return moved

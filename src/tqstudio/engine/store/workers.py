@@ -31,11 +31,13 @@ class WorkerRow:
     metadata: Mapping[str, Any]
     registered_at: int | None
     last_heartbeat_at: int | None
+    quarantine_reason: str | None
+    """Why it takes no jobs, if it failed too many."""
 
 
 _COLUMNS = (
     "id, name, type, kind, device, encoder, enabled, draining, instance, pid, pid_started, capabilities,"
-    " metadata_json, registered_at, last_heartbeat_at"
+    " metadata_json, registered_at, last_heartbeat_at, quarantine_reason"
 )
 
 
@@ -160,14 +162,21 @@ def ended(db: Connection, worker: int, *, instance: str | None, now: int, why: s
         events.append(db, "worker_ended", now=now, actor="supervisor", worker=gone[0], detail=why)
 
 
+_LIFTED = ", quarantined_at = NULL, quarantine_reason = NULL, failed_jobs = '[]'"
+
+
 def set_intent(
     db: Connection, name: str, *, enabled: bool | None = None, draining: bool | None = None, now: int
 ) -> WorkerRow | None:
-    """The operator enables, disables or drains a worker; None when there is none of that name."""
+    """The operator enables, disables or drains a worker; None when there is none of that name.
+
+    Enabling one lifts its quarantine: somebody has looked.
+    """
     row = db.execute(
         text(
             "UPDATE worker SET enabled = coalesce(:enabled, enabled),"
             " draining = coalesce(:draining, draining)"
+            f"{_LIFTED if enabled else ''}"
             f" WHERE name = :name RETURNING {_COLUMNS}"
         ),
         {

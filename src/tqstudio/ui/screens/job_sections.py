@@ -64,7 +64,11 @@ def state(doc: Document, job: JobDetail, width: int) -> list[Strip]:
     if job["status"] == "in_progress":
         eta = f"{fmt.with_range(job['eta'])} left" if job["eta"] and not stale else ""
         speed = "" if stale else fmt.speed(job["speed"])
-        now = ", ".join(filter(None, ((job["step"] or "starting").replace("_", " "), speed, eta)))
+        idle = job.get("idle_s")
+        stuck = (
+            "" if idle is None or stale else f"no progress for {fmt.short_duration(idle)}: R starts it over"
+        )
+        now = ", ".join(filter(None, ((job["step"] or "starting").replace("_", " "), speed, eta, stuck)))
         about = [f"on {job['worker']}" if job["worker"] else "", *about]
     first, *rest = wrap(now, line.room - 1) or [""]
     lines = [line.add(first, palette.text).strip()]

@@ -1,0 +1,108 @@
+"""Whether the machine has room for one more job: memory that is left, and how busy it is."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from tqstudio.config import Settings
+from tqstudio.engine.scheduling import now_us
+from tqstudio.engine.store import gates
+from tqstudio.engine.store.connection import Connection
+from tqstudio.engine.store.database import Database
+from tqstudio.lifecycle import GateKind
+from tqstudio.units import size
+
+HYSTERESIS = 0.2
+"""A shut gate opens only so far beyond its limit: it must not open and shut with every breath."""
+
+_CGROUPS = Path("/sys/fs/cgroup")
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a machine says of itself."""
+
+    load: float
+    """Processes that run or wait, of the last minute, per processor."""
+    memory_bytes: int
+    """What can be had without swapping."""
+
+
+def measure() -> Reading:
+    return Reading(os.getloadavg()[0] / (os.cpu_count() or 1), available_memory())
+
+
+class PressureGate:
+    """Shuts while the machine has no room for one more job. Running jobs go on: their end makes room.
+
+    Args:
+        measure: reads the machine.
+    """
+
+    def __init__(self, settings: Settings, db: Database, measure: Callable[[], Reading] = measure) -> None:
+        self._settings, self._db, self._measure = settings, db, measure
+        self._shut: bool | None = None
+        """Unknown at first: an earlier supervisor may have left it shut."""
+
+    async def tick(self) -> None:
+        if self._shut is None:
+            shut = await self._db.read(gates.listing)
+            self._shut = any(gate.kind is GateKind.BACKPRESSURE for gate in shut)
+        reason = pressed(self._settings, self._measure(), shut=self._shut)
+        if (reason is not None) == self._shut:
+            return
+        await self._db.write(_shut_or_open, reason)
+        self._shut = reason is not None
+
+
+def _shut_or_open(db: Connection, reason: str | None) -> None:
+    if reason is None:
+        gates.reopen(db, GateKind.BACKPRESSURE, now=now_us(), actor="supervisor")
+    else:
+        gates.shut(db, GateKind.BACKPRESSURE, reason, now=now_us(), actor="supervisor")
+
+
+def pressed(settings: Settings, reading: Reading, *, shut: bool) -> str | None:
+    """Why no further job should begin; None when there is room.
+
+    Args:
+        shut: the gate is shut already.
+    """
+    least = settings.min_memory_bytes * (1 + HYSTERESIS if shut else 1)
+    if reading.memory_bytes < least:
+        return f"{size(reading.memory_bytes)} of memory are left, {size(least)} are needed to begin a job"
+    most = settings.max_load * (1 - HYSTERESIS if shut else 1)
+    if settings.max_load and reading.load > most:
+        return f"the load is {reading.load:.1f} per processor, at most {most:.1f} is allowed to begin a job"
+    return None
+
+
+def available_memory() -> int:
+    """Bytes that can be had without swapping, by the machine or by the cgroup that limits this process."""
+    return min([int(psutil.virtual_memory().available), *_cgroup_headrooms()])
+
+
+def _cgroup_headrooms() -> list[int]:
+    """What the limits of our cgroup and of those above it leave; cached files count as free."""
+    try:
+        own = Path("/proc/self/cgroup").read_text().strip().rpartition("::")[2].lstrip("/")
+    except OSError:
+        return []
+    found = []
+    for group in (_CGROUPS / own, *(_CGROUPS / own).parents):
+        if not group.is_relative_to(_CGROUPS):
+            break
+        try:
+            limit = (group / "memory.max").read_text().strip()
+            used = int((group / "memory.current").read_text())
+            cached = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+        except (OSError, ValueError):
+            continue
+        if limit.isdigit():
+            found.append(max(0, int(limit) - used + int(cached.get("inactive_file", 0))))
+    return found

@@ -1,0 +1,108 @@
+"""Which failures are held against a worker, and when it takes no more."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tqstudio.engine.store import quarantine, workers
+from tqstudio.engine.store.claims import Claimant, Lease
+from tqstudio.engine.store.quarantine import BLAMES
+from tqstudio.errors import ErrorClass, ErrorCode, class_of
+
+from .conftest import Queue
+
+
+def fail(queue: Queue, who: Claimant, code: ErrorCode = ErrorCode.ENCODER_EXIT, **more: int) -> Lease:
+    lease = queue.claimed(who, **more)
+    queue.fail(lease, code)
+    blame(queue, lease, code)
+    return lease
+
+
+def blame(queue: Queue, lease: Lease, code: ErrorCode = ErrorCode.ENCODER_EXIT, after: int = 3) -> bool:
+    return quarantine.failed(queue.db, lease.job, lease.epoch, code, after=after, now=queue.now)
+
+
+def reason(queue: Queue, who: Claimant) -> str | None:
+    row = workers.by_id(queue.db, who.id)
+    assert row is not None
+    return row.quarantine_reason
+
+
+def test_three_different_jobs_in_a_row_are_one_too_many(queue: Queue) -> None:
+    who, other = queue.worker("cpu-0"), queue.worker("cpu-1")
+    failed = [fail(queue, who).job for _ in range(3)]
+    assert reason(queue, who) == "it failed 3 different jobs in a row, the last one with ENCODER_EXIT"
+    [event] = [e for e in queue.history() if e["trigger"] == "worker_quarantined"]
+    assert (event["worker"], event["code"]) == ("cpu-0", "ENCODER_EXIT")
+    assert str(failed)[1:-1] in event["detail"]
+    queue.job()
+    assert queue.claim(who) is None, "it takes no more"
+    assert queue.claim(other) is not None, "another one does"
+
+
+def test_one_bad_file_stops_no_worker(queue: Queue) -> None:
+    """Two bad files that are tried in turn are two jobs, however often."""
+    who = queue.worker()
+    leases = [queue.claimed(who, max_attempts=9), None]
+    one = leases[0]
+    assert one is not None
+    queue.fail(one, ErrorCode.ENCODER_EXIT)
+    two = queue.claimed(who, max_attempts=9)
+    for _ in range(5):
+        assert not blame(queue, one)
+        assert not blame(queue, two)
+    assert reason(queue, who) is None
+
+
+def test_a_job_that_is_done_shows_that_it_is_sound(queue: Queue) -> None:
+    who = queue.worker()
+    for _ in range(2):
+        fail(queue, who)
+    queue.complete(queue.claimed(who))
+    for _ in range(2):
+        fail(queue, who)
+    assert reason(queue, who) is None
+    fail(queue, who)
+    assert reason(queue, who) is not None
+
+
+@pytest.mark.parametrize("code", [code for code in ErrorCode if class_of(code) is not ErrorClass.REQUEST])
+def test_what_is_wrong_with_a_source_a_setting_or_the_disk_does_not_count(
+    queue: Queue, code: ErrorCode
+) -> None:
+    lease = queue.claimed()
+    assert blame(queue, lease, code, after=1) == (code in BLAMES)
+    if code.value.startswith("SOURCE_") or code in (
+        ErrorCode.NO_MEDIA,
+        ErrorCode.PERMISSION,
+        ErrorCode.BAD_CONFIG,
+        ErrorCode.UNSUPPORTED,
+        ErrorCode.DISK_LOW,
+        ErrorCode.GPU_SESSION,
+        ErrorCode.PUBLISH_FAILED,
+    ):
+        assert code not in BLAMES
+
+
+def test_never_is_never(queue: Queue) -> None:
+    assert not blame(queue, queue.claimed(), after=0)
+
+
+def test_a_person_lifts_it_and_a_new_life_does_not(queue: Queue) -> None:
+    who = queue.worker()
+    for _ in range(3):
+        fail(queue, who)
+    again = queue.worker(instance="another life")
+    queue.job()
+    assert queue.claim(again) is None
+    workers.set_intent(queue.db, who.name, draining=True, now=queue.now)
+    workers.set_intent(queue.db, who.name, enabled=False, now=queue.now)
+    assert reason(queue, who) is not None
+    workers.set_intent(queue.db, who.name, enabled=True, draining=False, now=queue.now)
+    assert reason(queue, who) is None
+    assert queue.claim(again) is not None
+    row = queue.db.execute("SELECT failed_jobs, quarantined_at FROM worker").one()
+    assert (json.loads(row[0]), row[1]) == ([], None)
