@@ -40,6 +40,8 @@ _SETTINGS = {
     # Every kill counts against a job; here they are meant to be survived, not to be judged.
     "MAX_ATTEMPTS": "100",
     "MAX_CRASHES": "100",
+    # Faults hit different jobs in a row; no worker is to blame for them.
+    "QUARANTINE_AFTER": "0",
     "KEEP_OLD_S": "0",
     "DISK_RESERVE_BYTES": "1000000",
 }

@@ -190,6 +190,9 @@ class _Supervisor:
         await self._db.write(lambda db: gates.reopen(db, GateKind.DISK, now=now_us(), actor="supervisor"))
         await self._publisher.undo_leftovers()
         await self.studio.forecasts.load()
+        # Before anybody can ask: whoever lists the workers finds the pool's.
+        if ended := await asyncio.to_thread(orphans.end_orphans, self._uuid):
+            self._log.warning("ended processes of an earlier supervisor", pids=ended)
         listener = lock.bind(self._home.socket)
         server = Server(listener, make_app(self.studio))
         serving = asyncio.create_task(server.serve(sockets=[listener]))
@@ -210,8 +213,6 @@ class _Supervisor:
             self._log.info("supervisor ended")
 
     async def _start_parts(self) -> None:
-        if ended := await asyncio.to_thread(orphans.end_orphans, self._uuid):
-            self._log.warning("ended processes of an earlier supervisor", pids=ended)
         self._maintenance.start()
         self._prober.start()
         for index in range(self._cpu_workers()):
