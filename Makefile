@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check chaos bench lock clean
+.PHONY: demo test check simulate chaos bench lock clean
 
 demo: $(STAMP)
 	$(BIN)/tqstudio demo
@@ -18,6 +18,11 @@ check: $(STAMP)
 	$(BIN)/ruff format --check src tests benchmarks
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# More of the simulated worlds that are part of the tests: make simulate STEPS=1000000 SEED=7 WEATHER=zombies
+simulate: $(STAMP)
+	PYTHONPATH=tests $(BIN)/python -m simulation $(if $(STEPS),--steps $(STEPS)) $(if $(SEED),--seed $(SEED)) \
+	  $(if $(WEATHER),--weather $(WEATHER))
 
 # Kill a sandboxed studio at random, KILLS times.
 chaos: $(STAMP)

@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -429,6 +430,15 @@ def test_pausing_the_queue_changes_no_job(desk: Desk) -> None:
     assert desk.live.send(client.resume_queue()) == {"resumed": True}
     assert desk.live.send(client.resume_queue()) == {"resumed": False}
     assert worker.claim()["job"] == job
+
+
+def test_a_pause_that_is_taken_back_at_once_is_still_answered(desk: Desk) -> None:
+    with ThreadPoolExecutor(2) as threads:
+        for _ in range(40):
+            paused = threads.submit(desk.live.send, client.pause_queue("for a moment"))
+            threads.submit(desk.live.send, client.resume_queue()).result()
+            assert paused.result()["kind"] == "user"
+    desk.live.send(client.resume_queue())
 
 
 def waiting_claim(worker: Any) -> tuple[threading.Thread, list[Any]]:

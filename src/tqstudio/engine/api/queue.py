@@ -7,6 +7,8 @@ from fastapi import APIRouter
 from tqstudio.engine.api.access import TheStudio
 from tqstudio.engine.scheduling import now_us
 from tqstudio.engine.store import gates
+from tqstudio.engine.store.connection import Connection
+from tqstudio.engine.store.gates import GateRow
 from tqstudio.engine.views import gate_view
 from tqstudio.lifecycle import GateKind
 from tqstudio.requests import QueueClear, QueuePause, QueueRetry
@@ -19,9 +21,13 @@ router = APIRouter(prefix="/queue")
 async def pause(studio: TheStudio, request: QueuePause) -> GateView:
     """Hand out no more jobs; running ones go on and no job changes."""
     reason = request.reason or "paused by user"
-    await studio.db.write(lambda db: gates.shut(db, GateKind.USER, reason, now=now_us(), actor="user"))
-    shut = await studio.db.read(gates.listing)
-    return next(gate_view(gate) for gate in shut if gate.kind is GateKind.USER)
+    return gate_view(await studio.db.write(_shut_for_user, reason))
+
+
+def _shut_for_user(db: Connection, reason: str) -> GateRow:
+    gates.shut(db, GateKind.USER, reason, now=now_us(), actor="user")
+    # In the same transaction: a resume may follow at once.
+    return next(gate for gate in gates.listing(db) if gate.kind is GateKind.USER)
 
 
 @router.post("/resume")

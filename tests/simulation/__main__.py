@@ -1,0 +1,39 @@
+"""Run simulated worlds: `make simulate STEPS=100000 SEED=7`."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from .audit import Violation
+from .faults import WEATHER
+from .world import simulate
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=100_000)
+    parser.add_argument("--seed", type=int, default=None, help="default: another one each time")
+    parser.add_argument("--weather", choices=list(WEATHER), default="mixed", help="which faults there are")
+    chosen = parser.parse_args()
+    seed = chosen.seed if chosen.seed is not None else time.time_ns() % 1_000_000
+    print(f"seed {seed}, weather {chosen.weather}, {chosen.steps} steps", flush=True)
+    began = time.perf_counter()
+    try:
+        outcome = simulate(seed, chosen.steps, chosen.weather)
+    except Violation as violation:
+        print(violation, file=sys.stderr)
+        return 1
+    seconds = time.perf_counter() - began
+    jobs = ", ".join(f"{count} {status}" for status, count in sorted(outcome.jobs.items()))
+    print(
+        f"{outcome.steps} steps in {seconds:.1f} s ({outcome.steps / seconds:.0f}/s),"
+        f" {outcome.commits} commits, {outcome.simulated_s / 3600:.1f} simulated hours; {jobs}"
+    )
+    print(f"trace {outcome.digest}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,181 @@
+"""What befalls the machine."""
+
+from __future__ import annotations
+
+import signal
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .life import Life
+    from .process import Process
+    from .world import World
+
+_FAIL_POINTS = (
+    *(f"publish.{step}" for step in ("intended", "built", "renamed", "master_written", "pointed")),
+    *(f"publish.{step}" for step in ("set_aside", "recording", "recorded")),
+    *(f"settle.{step}" for step in ("begun", "pointed", "set_aside", "recording", "recorded", "undone")),
+    "settle.",
+)
+_SHORT_S = 5
+"""A stall that no lease can feel."""
+
+
+WEATHER: dict[str, dict[str, int]] = {
+    "mixed": {
+        "kill_worker": 12,
+        "freeze": 12,
+        "partition": 12,
+        "stop_worker": 4,
+        "kill_supervisor": 2,
+        "end_supervisor": 1,
+        "arm": 3,
+        "stall": 5,
+        "suspend": 2,
+        "set_clock": 2,
+        "fill_disk": 3,
+        "slow_disk": 4,
+    },
+    "zombies": {"kill_worker": 2, "freeze": 8, "partition": 6, "slow_disk": 1},
+    "outages": {"kill_supervisor": 3, "end_supervisor": 2, "arm": 12, "kill_worker": 4, "fill_disk": 1},
+    "time": {"suspend": 4, "set_clock": 4, "stall": 6, "freeze": 2},
+}
+"""Kinds of worlds: how often which fault comes, beside the others."""
+
+
+class Faults:
+    """Kills, silences and shifts things; most of it passes by itself."""
+
+    def __init__(self, world: World, weather: str) -> None:
+        self.world = world
+        self._weights = WEATHER[weather]
+
+    def strike(self) -> None:
+        """One thing goes wrong."""
+        [fault] = self.world.rng.choices(list(self._weights), list(self._weights.values()))
+        getattr(self, f"_{fault}")()
+
+    def heal(self) -> None:
+        """Everything that lasts is over."""
+        world = self.world
+        world.free_bytes, world.slow_disk_s = 1_000_000_000, 0.0
+        for process in world.processes:
+            process.partitioned = False
+            process.thaw()
+        if world.life is not None:
+            world.life.fail_point, world.life.stalled_until = None, 0.0
+
+    def _step(self, what: str) -> None:
+        self.world.step("fault", what)
+
+    def _later(self, low_s: float, high_s: float, what: object) -> None:
+        self.world.loop.call_later(self.world.rng.uniform(low_s, high_s), what)  # type: ignore[arg-type]
+
+    def _span(self) -> tuple[float, float]:
+        """Any time, or one about which a lease runs out and is taken back."""
+        lease_s = self.world.settings.lease_s
+        return (1, 3 * lease_s) if self.world.rng.random() < 0.5 else (0.8 * lease_s, 1.6 * lease_s)
+
+    # Workers
+
+    def _a_process(self) -> Process | None:
+        """One of them; one that has a job rather than an idle one."""
+        alive = [p for p in self.world.processes if p.alive]
+        busy = [p for p in alive if p.held is not None]
+        choice = busy if busy and self.world.rng.random() < 0.8 else alive
+        return self.world.rng.choice(choice) if choice else None
+
+    def _kill_worker(self) -> None:
+        if (process := self._a_process()) is not None:
+            self._step(f"kill {process.instance}")
+            process.kill()
+
+    def _stop_worker(self) -> None:
+        if (process := self._a_process()) is not None:
+            self._step(f"SIGTERM {process.instance}")
+            process.stop()
+
+    def _freeze(self) -> None:
+        if (process := self._a_process()) is not None and not process.frozen:
+            self._step(f"freeze {process.instance}")
+            process.freeze()
+            self._later(*self._span(), process.thaw)
+
+    def _partition(self) -> None:
+        process = self._a_process()
+        if process is not None and not process.partitioned:
+            self._step(f"partition {process.instance}")
+            process.partitioned = True
+
+            def reconnect() -> None:
+                process.partitioned = False
+
+            self._later(*self._span(), reconnect)
+
+    # The supervisor
+
+    def _running(self) -> Life | None:
+        life = self.world.life
+        return life if life is not None and life.running else None
+
+    def _kill_supervisor(self) -> None:
+        if (life := self.world.life) is not None:
+            self._step("kill the supervisor")
+            life.die()
+
+    def _end_supervisor(self) -> None:
+        if self._running():
+            self._step("SIGTERM the supervisor")
+            self.world.loop.signal_handlers[signal.SIGTERM]()
+
+    def _arm(self) -> None:
+        if life := self._running():
+            life.fail_point = self.world.rng.choice(_FAIL_POINTS)
+            self._step(f"the supervisor will be killed at {life.fail_point}")
+
+    def _stall(self) -> None:
+        """The supervisor's process gets no processor; everything else goes on."""
+        if life := self._running():
+            seconds = self.world.rng.choice((1, 1, 2, 5, 20, 90))
+            self._step(f"the supervisor stalls for {seconds} s")
+            life.stalled_until = self.world.loop.time() + seconds
+            if seconds > _SHORT_S:
+                self.world.disturbed(seconds)
+
+    # The machine
+
+    def _suspend(self) -> None:
+        seconds = self.world.rng.choice((5, 60, 600, 7200))
+        self._step(f"the machine sleeps for {seconds} s")
+        self.world.clock.suspend(seconds)
+        self.world.disturbed()
+
+    def _set_clock(self) -> None:
+        seconds = self.world.rng.choice((-3600, -30, -2, 2, 30, 3600))
+        self._step(f"the clock is set by {seconds} s")
+        self.world.clock.set_wall(seconds)
+        self.world.disturbed()
+        back_us = max(0, -seconds) * 1_000_000
+        self.world.set_back_us += back_us
+
+        def forget() -> None:
+            self.world.set_back_us -= back_us
+
+        self._later(900, 900, forget)
+
+    def _fill_disk(self) -> None:
+        self._step("the disk is full")
+        self.world.free_bytes = 0
+
+        def free() -> None:
+            self.world.free_bytes = 1_000_000_000
+
+        self._later(5, 60, free)
+
+    def _slow_disk(self) -> None:
+        self._step("the disk is slow")
+        self.world.slow_disk_s = self.world.rng.choice((0.2, 2.0))
+
+        def quick() -> None:
+            self.world.slow_disk_s = 0.0
+
+        self._later(5, 30, quick)

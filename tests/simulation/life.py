@@ -1,0 +1,340 @@
+"""One life of the supervisor: the real one, from `main` on, with nothing but its outside replaced."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tqstudio.engine import children, clock, disk_gate, failpoints, maintenance, orphans, supervisor
+from tqstudio.engine.media.ffmpeg import FFmpeg
+from tqstudio.engine.space import Volume
+from tqstudio.engine.store.connection import Connection
+from tqstudio.engine.store.database import MAX_SHARING, Database
+
+from .timekeeping import patched
+
+if TYPE_CHECKING:
+    from .world import World
+
+LIFE: contextvars.ContextVar[Life | None] = contextvars.ContextVar("life", default=None)
+"""Whose code runs: what a dead supervisor still had to do is never done."""
+
+QUICK_S = 0.004
+"""A turn of the database, or of a thread, on a good day."""
+
+
+class PowerCut(BaseException):
+    """The supervisor ends here."""
+
+
+class Life:
+    """A supervisor's process. Once `dead`, it writes nothing, answers nobody and sees no time pass."""
+
+    def __init__(self, world: World) -> None:
+        self.world, self.dead, self.open = world, False, False
+        self.stalled_until = 0.0
+        self.fail_point: str | None = None
+        self.context = contextvars.copy_context()
+        self.context.run(LIFE.set, self)
+        self.db = _SimulatedDatabase(world.home.database, self)
+        self.intake: _Intake | None = None
+        self._supervisor: Any = None
+
+    @property
+    def studio(self) -> Any:
+        return self._supervisor.studio
+
+    @property
+    def running(self) -> bool:
+        """Whether requests are answered."""
+        return self.open and not self.dead
+
+    def begin(self) -> None:
+        self.run(self._main())
+
+    def run(self, coroutine: Any) -> asyncio.Task[Any]:
+        """Run something as a part of this process."""
+        return self.world.loop.create_task(coroutine, context=self.context)
+
+    async def _main(self) -> None:
+        # A process has a clock of its own.
+        clock.WALL.__dict__.update(clock.SteadyClock().__dict__)
+        self.db.open()
+        settings, found = self.world.settings, FFmpeg("/usr/bin/ffmpeg", "9.0", "0" * 12)
+        self._supervisor = supervisor._Supervisor(self.world.home, settings, self.db, found)
+        await self._supervisor.main()
+        self.world.note("supervisor", "ended in order")
+        self.die()
+
+    def die(self) -> None:
+        """End at once, as by SIGKILL; its own workers die with it."""
+        if not self.dead:
+            self.dead, self.open = True, False
+            # Not from within a transaction of its own, which rolls back first.
+            self.world.loop.call_soon(self.db.cut)
+            self.world.after_death(self)
+
+    def delay_s(self) -> float:
+        """How long the next turn of a thread takes."""
+        rng, now = self.world.rng, self.world.loop.time()
+        quick = rng.random() * (self.world.slow_disk_s or QUICK_S)
+        return max(0.0, self.stalled_until - now) + quick
+
+    async def in_motion(self) -> None:
+        """Wait until the process gets the processor again."""
+        if (left := self.stalled_until - self.world.loop.time()) > 0:
+            await asyncio.sleep(left)
+
+    def execute(self, func: Callable[..., Any], args: Sequence[Any]) -> asyncio.Future[Any]:
+        """Run a function as on a thread of this process; its answer comes later, or never."""
+        answer: asyncio.Future[Any] = self.world.loop.create_future()
+
+        def turn() -> None:
+            if self.dead or answer.done():
+                return
+            if self.world.loop.time() < self.stalled_until:
+                self.world.loop.call_later(self.delay_s(), turn)
+                return
+            try:
+                result = func(*args)
+            except PowerCut:
+                return
+            except BaseException as error:
+                answer.set_exception(error)
+            else:
+                answer.set_result(result)
+
+        if not self.dead:
+            self.world.loop.call_later(self.delay_s(), turn)
+        return answer
+
+    def reach(self, name: str) -> None:
+        """What `failpoints.reach` does here."""
+        if self.fail_point is not None and name.startswith(self.fail_point):
+            self.world.note("fault", f"the supervisor is killed at {name}")
+            self.die()
+            raise PowerCut
+
+
+class _SimulatedDatabase(Database):
+    """The real database, served on the one thread there is, a turn at a time."""
+
+    def __init__(self, path: Path, life: Life) -> None:
+        super().__init__(path)
+        self._life, self._wrote = life, False
+        self._writer = _Turns(life, self._commit)  # type: ignore[assignment]
+        self._reader = _Turns(life, self._look)  # type: ignore[assignment]
+
+    def open(self) -> None:
+        super().open()
+        # What survives a power cut is shown elsewhere; here processes die, and the system stays.
+        self._writer.db.raw.execute("PRAGMA synchronous=OFF")
+        self._life.world.audit.attach(self._writer.db.raw)
+
+    def cut(self) -> None:
+        for turns in (self._writer, self._reader):
+            turns.cut()
+
+    def _commit(self, db: Connection, calls: Sequence[Any]) -> None:
+        if not self._life.dead:
+            self._wrote = True
+            super()._commit(db, calls)
+
+    def _deliver(self, calls: Sequence[Any]) -> None:
+        if self._life.dead:
+            return
+        if self._wrote:
+            self._wrote = False
+            self._life.world.audit.after_commit()
+        super()._deliver(calls)
+
+
+class _Turns:
+    """Serves the calls of one connection in their order; those that wait together share a turn."""
+
+    def __init__(self, life: Life, serve: Callable[[Connection, Sequence[Any]], None]) -> None:
+        self._life, self._serve = life, serve
+        self._waiting: list[Any] = []
+        self._scheduled = False
+        self.db: Any = None
+
+    def open(self, make: Callable[[], Connection]) -> None:
+        self.db = make()
+
+    def submit(self, call: Any) -> None:
+        if self._life.dead:
+            if self._life.world.closing:
+                raise RuntimeError("the database is not open")
+            return
+        self._waiting.append(call)
+        if call.loop is None:
+            self._turn()
+        elif not self._scheduled:
+            self._scheduled = True
+            self._life.world.loop.call_later(self._life.delay_s(), self._turn)
+
+    def _turn(self) -> None:
+        self._scheduled = False
+        if self._life.dead or not self._waiting:
+            return
+        calls, self._waiting = self._waiting[:MAX_SHARING], self._waiting[MAX_SHARING:]
+        self._serve(self.db, calls)
+        if self._waiting and not self._scheduled:
+            self._scheduled = True
+            self._life.world.loop.call_later(self._life.delay_s(), self._turn)
+
+    def cut(self) -> None:
+        self._waiting.clear()
+        if self.db is not None:
+            self.db.rollback()
+            self.db.close()
+            self.db = None
+
+    def close(self) -> None:
+        self.cut()
+
+
+class _Schedule:
+    """In the place of APScheduler: interval jobs in simulated time, one run of each at a time."""
+
+    def __init__(self, **_options: Any) -> None:
+        self._jobs: list[tuple[Callable[[], Any], float, float]] = []
+        self._at_once: list[Callable[[], Any]] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def add_job(
+        self,
+        run: Callable[[], Any],
+        trigger: str,
+        *,
+        seconds: float,
+        jitter: float | None = None,
+        next_run_time: Any = None,
+    ) -> None:
+        assert trigger == "interval"
+        self._jobs.append((run, seconds, jitter or 0.0))
+        if next_run_time is not None:
+            self._at_once.append(run)
+
+    def start(self) -> None:
+        self._tasks = [asyncio.create_task(self._keep(*job)) for job in self._jobs]
+
+    async def _keep(self, run: Callable[[], Any], seconds: float, jitter: float) -> None:
+        life = LIFE.get()
+        assert life is not None
+        if run in self._at_once:
+            await run()
+        while not life.dead:
+            await asyncio.sleep(seconds + jitter * life.world.rng.random())
+            await life.in_motion()
+            if not life.dead:
+                await run()
+
+    def shutdown(self, wait: bool = True) -> None:
+        del wait
+        for task in self._tasks:
+            task.cancel()
+
+
+class _Intake:
+    """In the place of the watcher: the simulation says itself which file has settled."""
+
+    def __init__(self, *, offer: Callable[..., Any], **_more: Any) -> None:
+        self.offer = offer
+        life = LIFE.get()
+        assert life is not None
+        life.intake = self
+
+    async def start(self) -> None:
+        pass
+
+    async def stop(self) -> None:
+        pass
+
+    async def set_folders(self, _rows: Any) -> None:
+        pass
+
+
+class _Prober:
+    """In the place of the process that looks at waiting files: none is looked at before its job runs."""
+
+    def __init__(self, *_parts: Any) -> None:
+        pass
+
+    def start(self) -> None:
+        pass
+
+    async def stop(self) -> None:
+        pass
+
+    def hint(self, _events: Any) -> None:
+        pass
+
+    def wake(self) -> None:
+        pass
+
+
+class _Door:
+    """In the place of the HTTP server: requests are answered while it serves."""
+
+    def __init__(self, _listener: Any, _app: Any) -> None:
+        self._closed = asyncio.Event()
+
+    @property
+    def should_exit(self) -> bool:
+        return self._closed.is_set()
+
+    @should_exit.setter
+    def should_exit(self, _yes: bool) -> None:
+        life = LIFE.get()
+        assert life is not None
+        life.open = False
+        self._closed.set()
+
+    async def serve(self, sockets: Any) -> None:
+        del sockets
+        life = LIFE.get()
+        assert life is not None
+        life.open = not life.dead
+        life.world.note("supervisor", "answers")
+        await self._closed.wait()
+
+
+class _Listener:
+    def close(self) -> None:
+        pass
+
+
+def _reach(name: str) -> None:
+    if (life := LIFE.get()) is not None:
+        life.reach(name)
+
+
+@contextmanager
+def outside_replaced(world: World) -> Iterator[None]:
+    """Sockets, processes, signals, the scheduler's clock and the disk's size are the simulation's."""
+    wall = dict(clock.WALL.__dict__)
+    with patched(
+        (supervisor, "Server", _Door),
+        (supervisor, "Intake", _Intake),
+        (supervisor, "Prober", _Prober),
+        (supervisor, "make_app", lambda _studio: None),
+        (supervisor, "_become_subreaper", lambda: None),
+        (supervisor, "SNAPSHOT_INTERVAL_S", 60.0),
+        (supervisor.lock, "bind", lambda _path: _Listener()),
+        (maintenance, "AsyncIOScheduler", _Schedule),
+        (disk_gate, "volume_of", lambda _path: Volume(1, world.free_bytes)),
+        (orphans, "end_orphans", lambda _store: []),
+        (children, "mark", lambda _store: None),
+        (children, "spawn", world.spawn),
+        (children, "reap_orphans", lambda: None),
+        (failpoints, "reach", _reach),
+    ):
+        try:
+            yield
+        finally:
+            clock.WALL.__dict__.update(wall)

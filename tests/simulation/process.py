@@ -1,0 +1,293 @@
+"""A worker's process, as far as the supervisor can see it: it registers, claims, beats, reports and ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tqstudio import sources
+from tqstudio.engine.media.layout import INIT_NAME, segment_name
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.lifecycle import Step
+
+from .timekeeping import NS
+
+if TYPE_CHECKING:
+    from .world import World
+
+_LOST = (ErrorCode.LOST_LEASE, ErrorCode.NOT_FOUND)
+LADDER = ("720p", "360p", "audio-en")
+
+
+@dataclass
+class Held:
+    """A job in this process's hands, as it knows."""
+
+    job: int
+    epoch: int
+    video: int
+    description: Any
+    until: float
+    control: str = "none"
+    lost: bool = False
+    step: str = Step.PROBE.value
+    steps: dict[str, float] = field(default_factory=dict)
+
+
+class Process:
+    """One process of one worker.
+
+    Args:
+        token: opens the supervisor's door.
+        local: whether it is a child of the supervisor and dies with it.
+    """
+
+    def __init__(self, world: World, name: str, kind: str, token: str, *, local: bool) -> None:
+        self.world, self.name, self.kind, self.token, self.local = world, name, kind, token, local
+        self.pid = world.next_pid()
+        self.instance = f"{name}#{self.pid:06d}"
+        self.held: Held | None = None
+        self.watches_clock = world.rng.random() < 0.5
+        """Whether it drops a job when its lease must have run out, as a worker should."""
+        self.believes = world.rng.random() < 0.8
+        """Whether it drops a job when it is told that it was lost, as a worker should."""
+        self.stopping = False
+        self.partitioned = False
+        self.alive = True
+        self.on_exit: Any = lambda _status: None
+        self._thawed = asyncio.Event()
+        self._thawed.set()
+        self._tasks = [world.loop.create_task(self._main())]
+
+    @property
+    def frozen(self) -> bool:
+        return not self._thawed.is_set()
+
+    def freeze(self) -> None:
+        """It stops in the middle of whatever it does, as by SIGSTOP or a hung mount, and does not know it."""
+        self._thawed.clear()
+
+    def thaw(self) -> None:
+        self._thawed.set()
+
+    def stop(self) -> None:
+        """SIGTERM: it ends soon."""
+        self.stopping = True
+
+    def kill(self, status: int = -9) -> None:
+        """It is gone, whatever it was doing; what it has sent is under way."""
+        if not self.alive:
+            return
+        self.alive = False
+        self.world.note(self.name, f"{self.instance} ends with {status}")
+        for task in self._tasks:
+            task.cancel()
+        self.on_exit(status)
+
+    # Life
+
+    async def _main(self) -> None:
+        status = 1
+        if await self._register():
+            self._tasks.append(self.world.loop.create_task(self._pulse()))
+            while not self.stopping and (job := await self._claim()) is not False:
+                if job is not None:
+                    await self._work(job)
+            status = 0 if self.stopping else 1
+        self._tasks.pop(0)
+        self.kill(status)
+
+    async def _sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        await self._thawed.wait()
+
+    async def _send(self, verb: str, body: dict[str, Any], *, job: int = 0, timeout_s: float = 15.0) -> Any:
+        await self._thawed.wait()
+        body = {"instance": self.instance, **body}
+        try:
+            return await self.world.network.send(self, verb, body, job=job, timeout_s=timeout_s)
+        finally:
+            if self.alive:
+                await self._thawed.wait()
+
+    async def _register(self) -> bool:
+        body = {"pid": self.pid, "pid_started": 1.0, "encoder": "libx264"}
+        while not self.stopping:
+            await self._sleep(self.world.rng.uniform(0.1, 2))
+            try:
+                await self._send("register", body)
+                return True
+            except TqError as error:
+                if error.code is not ErrorCode.NO_SUPERVISOR:
+                    return False
+        return False
+
+    async def _claim(self) -> Any:
+        """A job; None for none; False when the supervisor does not know this process any more."""
+        asked_at = self._now()
+        wait_s = self.world.settings.long_poll_s
+        try:
+            answer = await self._send("claim", {"wait_s": wait_s}, timeout_s=wait_s + 10)
+        except TqError as error:
+            if error.code is not ErrorCode.NO_SUPERVISOR:
+                return False
+            await self._sleep(self.world.rng.uniform(0.2, 3))
+            return None
+        if answer["job"] is None:
+            await self._sleep(0.5)
+            return None
+        self.world.note(self.name, f"got job {answer['job']['job']} epoch {answer['job']['epoch']}")
+        job = answer["job"]
+        return Held(job["job"], job["epoch"], job["video"], job, asked_at + job["lease_s"])
+
+    def _now(self) -> float:
+        return self.world.clock.boot / NS
+
+    # Beside the work
+
+    async def _pulse(self) -> None:
+        while True:
+            await self._sleep(self.world.settings.heartbeat_s * self.world.rng.uniform(0.8, 1.0))
+            held, sent_at = self.held, self._now()
+            jobs = [] if held is None else [{"job": held.job, "epoch": held.epoch}]
+            try:
+                answer = await self._send("heartbeat", {"jobs": jobs})
+            except TqError as error:
+                if error.code is ErrorCode.UNAUTHORIZED:
+                    self.stopping = True
+                    if self.held is not None:
+                        self.held.lost = True
+                continue
+            if held is None:
+                continue
+            if held.job in answer["lost"]:
+                held.lost = True
+                continue
+            held.until = max(held.until, sent_at + self.world.settings.lease_s)
+            held.control = answer["controls"].get(str(held.job), held.control)
+
+    async def _report(self, held: Held, progress: float) -> None:
+        mark = f"{self.instance}/{held.epoch}"
+        rendition = {"name": "720p", "status": "in_progress", "encoder": mark, "progress": progress}
+        body = {
+            "epoch": held.epoch,
+            "step": held.step,
+            "progress": progress,
+            "steps": dict(held.steps),
+            "encoder": mark,
+            "renditions": [rendition, {"name": "360p", "status": "pending", "encoder": mark}],
+        }
+        try:
+            held.control = (await self._send("progress", body, job=held.job))["control"]
+        except TqError as error:
+            held.lost |= error.code in _LOST
+
+    # The work
+
+    async def _work(self, held: Held) -> None:
+        self.held = held
+        try:
+            verb, body = await self._outcome(held)
+            if verb is not None:
+                await self._tell(held, verb, {"epoch": held.epoch, "steps": held.steps, **body})
+        finally:
+            self.held = None
+
+    def _ended(self, held: Held) -> str | None:
+        """Why the work must stop now."""
+        if (held.lost and self.believes) or (self._now() >= held.until and self.watches_clock):
+            return "lost"
+        if held.control != "none":
+            return held.control
+        return "shutdown" if self.stopping else None
+
+    async def _outcome(self, held: Held) -> tuple[str | None, dict[str, Any]]:
+        nature = self.world.nature_of(held.description)
+        for number, step in enumerate(Step):
+            held.step = step.value
+            await self._sleep(self.world.rng.uniform(0.05, 4))
+            match self._ended(held):
+                case "lost":
+                    self.world.note(self.name, f"drops job {held.job}")
+                    return None, {}
+                case None:
+                    pass
+                case reason:
+                    return "release", {"reason": reason}
+            held.steps[step.value] = float(number)
+            if self.world.rng.random() < nature.crash / len(Step):
+                self.kill()
+                await asyncio.sleep(0)
+            if self.world.rng.random() < nature.failure / len(Step):
+                return "fail", {"code": self.world.rng.choice(nature.codes), "text": "it does not work"}
+            if step is Step.TRANSCODE and self.world.free_bytes == 0:
+                return "fail", {"code": ErrorCode.DISK_LOW.value, "text": "the disk is full"}
+            if self.world.rng.random() < 0.7:
+                await self._report(held, 20.0 * (number + 1))
+        return "complete", {"manifest": self._make(held)}
+
+    def _make(self, held: Held) -> dict[str, Any]:
+        """Write the segments that are missing, and say what there is."""
+        sink = Path(os.fsdecode(sources.decode(held.description["sink"]["path_b64"])))
+        kept = held.description["kept"]
+        made = [self._rendition(sink, held, name) for name in LADDER if name not in kept]
+        return {"renditions": made, "keep": sorted(kept), "settings_hash": self._key(held)}
+
+    def _key(self, held: Held) -> str:
+        """Equal keys mean equal content."""
+        return f"{held.description['content_id']}-{held.description['source_mtime_ns']}"
+
+    def _rendition(self, sink: Path, held: Held, name: str) -> dict[str, Any]:
+        folder = sink / "segments" / str(held.video) / name / self._key(held)
+        folder.mkdir(parents=True, exist_ok=True)
+        content = f"{name} {self._key(held)}".encode()
+        for file in (INIT_NAME, segment_name(0)):
+            if not (folder / file).exists():
+                (folder / file).write_bytes(content)
+        audio = name.startswith("audio")
+        return {
+            "name": name,
+            "kind": "audio" if audio else "video",
+            "folder": str(folder.relative_to(sink)),
+            "segments": [{"name": segment_name(0), "size": len(content), "duration_s": 6.0}],
+            "init_size": len(content),
+            "codecs": "mp4a.40.2" if audio else "avc1.64001f",
+            "width": None if audio else 640,
+            "height": None if audio else 360,
+            "frame_rate": None if audio else 25.0,
+            "duration_s": 6.0,
+            "average_bps": 1000,
+            "peak_bps": 1000,
+            "settings_hash": self._key(held),
+            "stream_key": self._key(held),
+        }
+
+    async def _tell(self, held: Held, verb: str, body: dict[str, Any]) -> None:
+        """Tell the end until it is heard, or nobody is there to hear it."""
+        while True:
+            try:
+                answer = await self._send(
+                    verb, body, job=held.job, timeout_s=60 if verb == "complete" else 15
+                )
+                self.world.note(self.name, f"{verb} of job {held.job} epoch {held.epoch}: {answer['status']}")
+                return
+            except TqError as error:
+                if error.code is ErrorCode.UNAUTHORIZED:
+                    self.stopping = True
+                    return
+                if error.code in _LOST:
+                    self.world.note(self.name, f"{verb} of job {held.job} epoch {held.epoch}: {error.code}")
+                    return
+                if error.code is not ErrorCode.NO_SUPERVISOR:
+                    if verb != "complete":
+                        return
+                    verb = "fail"
+                    body = {key: body[key] for key in ("epoch", "steps")}
+                    body |= {"code": error.code.value, "text": error.message[:200]}
+                    continue
+            if self.stopping or self._ended(held) == "lost" or not self.world.trouble:
+                return
+            await self._sleep(self.world.rng.uniform(0.2, 3))
