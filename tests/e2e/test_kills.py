@@ -39,6 +39,10 @@ def _video_segments(studio: Studio, job: int) -> set[tuple[int, int]]:
     return {mark(path) for path in stored if "audio" not in str(path)}
 
 
+def _segments_told(studio: Studio, job: int) -> int:
+    return sum(rendition["segments_done"] for rendition in studio.job(job)["renditions"])
+
+
 def _whole(job: Any) -> None:
     master = Path(job["video_view"]["generation"]["master"])
     check_ladder(master, frames=300, fps=Fraction(25), names=RUNGS)
@@ -103,11 +107,30 @@ def test_killed_behind_the_encode_no_video_is_encoded_again(make_studio: MakeStu
     _whole(done)
 
 
+def test_a_job_that_gets_further_outlives_any_number_of_workers(
+    make_studio: MakeStudio, clip: MakeClip, copy
+) -> None:
+    studio = make_studio(max_crashes=2).up()
+    with studio.paced(3):
+        job = studio.add(copy(clip(seconds=60), "longer.mp4"))
+        for kills in range(4):
+            encoders, before = studio.running(job), _segments_told(studio, job)
+            until(lambda n=before: _segments_told(studio, job) > n, "a segment more is finished")
+            _kill_worker(studio)
+            gone(encoders)
+            until(lambda n=kills: len(studio.job(job)["attempts_log"]) == n + 2, "it goes on")
+    done = studio.done(job)
+    assert [attempt["outcome"] for attempt in done["attempts_log"]] == ["lost"] * 4 + ["done"]
+    assert done["crashes"] == 1, "in a row"
+    assert done["attempts"] == 0
+
+
 def test_a_job_that_kills_its_workers_is_poison(
     make_studio: MakeStudio, long: Path, clip: MakeClip, copy
 ) -> None:
     studio = make_studio().up()
-    with studio.paced(3):
+    # No segment can be finished between two deaths.
+    with studio.paced(0.05):
         job = studio.add(long)
         for _ in range(3):
             encoders = studio.running(job)

@@ -97,6 +97,45 @@ def test_a_job_that_kills_its_workers_is_poison(queue: Queue) -> None:
     assert [a["outcome"] for a in queue.attempts(lease.job)] == ["lost"] * 3
 
 
+def test_a_job_that_gets_further_outlives_its_workers(queue: Queue) -> None:
+    lease = queue.claimed()
+    for segments in (3, 4, 9, 10):
+        assert save(queue, lease, reported=[rendition(segments_done=segments)])
+        assert queue.lose(lease) is P
+        assert queue.row(lease.job)["crashes"] == 1, "the first since it finished a segment"
+        lease = again(queue)
+    assert save(queue, lease, reported=[rendition(segments_done=2)])
+    assert queue.lose(lease) is P, "what was lost is made again, and that is not further"
+    assert queue.row(lease.job)["crashes"] == 2
+    lease = again(queue)
+    assert save(queue, lease, reported=[rendition(segments_done=10)])
+    assert queue.lose(lease) is F
+    assert queue.row(lease.job)["error_code"] == "POISON"
+
+
+def test_the_segments_of_all_qualities_count(queue: Queue) -> None:
+    lease = queue.claimed(max_crashes=2)
+    save(queue, lease, reported=[rendition(segments_done=3), rendition("180p", segments_done=1)])
+    queue.lose(lease)
+    lease = again(queue)
+    save(queue, lease, reported=[rendition(segments_done=3), rendition("180p", segments_done=2)])
+    assert queue.lose(lease) is P
+
+
+@pytest.mark.parametrize("operation", [Operation.RETRY, Operation.RESTART])
+def test_a_job_sent_back_begins_to_count_anew(queue: Queue, operation: Operation) -> None:
+    lease = queue.claimed(max_crashes=2)
+    save(queue, lease, reported=[rendition(segments_done=9)])
+    queue.lose(lease)
+    queue.lose(again(queue))
+    queue.do(lease.job, operation)
+    for segments in (1, 2, 3):
+        lease = again(queue)
+        save(queue, lease, reported=[rendition(segments_done=segments)])
+        assert queue.lose(lease) is P
+        assert queue.row(lease.job)["crashes"] == 1
+
+
 def test_attempts_and_crashes_are_counted_apart(queue: Queue) -> None:
     lease = queue.claimed(max_attempts=2, max_crashes=2)
     queue.lose(lease)

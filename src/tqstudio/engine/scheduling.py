@@ -66,9 +66,14 @@ def judge_failure(
             )
 
 
-def judge_loss(*, attempts: int, crashes: int, max_crashes: int) -> Verdict:
-    """What a lost worker means: at once again, until the crashes are used up and the job is poison."""
-    crashes += 1
+def judge_loss(*, attempts: int, crashes: int, max_crashes: int, got_further: bool) -> Verdict:
+    """What a lost worker means: at once again, until the crashes are used up and the job is poison.
+
+    Args:
+        got_further: a segment was finished since the crash before. Whoever gets on is no poison: a long
+            encode outlives any number of deaths, and as segments are finite, it ends.
+    """
+    crashes = 1 if got_further else crashes + 1
     if crashes >= max_crashes:
         return Verdict(Trigger.FAIL_FINAL, attempts, max_crashes, None, ErrorCode.POISON, exhausted=True)
     return Verdict(Trigger.WORKER_LOST, attempts, crashes, None, ErrorCode.WORKER_LOST, exhausted=False)

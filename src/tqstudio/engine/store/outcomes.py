@@ -162,6 +162,16 @@ def _still(db: Connection, lease: Lease) -> Lease | None:
     return replace(lease, control=current.control, lease_expires_at=current.lease_expires_at)
 
 
+def _segments(db: Connection, job: int) -> tuple[int, int]:
+    """Finished segments of all qualities: now, and at the last crash."""
+    row = db.execute(
+        "SELECT coalesce((SELECT sum(segments_done) FROM rendition WHERE job_id = :job), 0),"
+        " segments_at_crash FROM job WHERE id = :job",
+        {"job": job},
+    ).one()
+    return row[0], row[1]
+
+
 def lose(
     db: Connection,
     lease: Lease,
@@ -184,7 +194,13 @@ def lose(
     wished = _wish(db, lease, now=now, actor="supervisor", detail=why)
     if wished is not None:
         return wished
-    verdict = judge_loss(attempts=lease.attempts, crashes=lease.crashes, max_crashes=lease.max_crashes)
+    made, made_before = _segments(db, lease.job)
+    verdict = judge_loss(
+        attempts=lease.attempts,
+        crashes=lease.crashes,
+        max_crashes=lease.max_crashes,
+        got_further=made > made_before,
+    )
     poison = verdict.trigger is Trigger.FAIL_FINAL
     move(
         db,
@@ -198,14 +214,15 @@ def lose(
         event=None if poison else event,
         guard=" AND epoch = :epoch AND instance = :instance",
         assign=(
-            "crashes = :crashes, error_code = :code, error_text = :why, error_hint = NULL,"
-            " exhausted = :exhausted, completed_at = :completed, not_before = NULL,"
+            "crashes = :crashes, segments_at_crash = :made, error_code = :code, error_text = :why,"
+            " error_hint = NULL, exhausted = :exhausted, completed_at = :completed, not_before = NULL,"
             f" {_AUTORESTART}"
         ),
         values={
             "epoch": lease.epoch,
             "instance": lease.instance,
             "crashes": verdict.crashes,
+            "made": max(made, made_before),
             "code": verdict.code.value,
             "why": why[:MAX_ERROR_TEXT],
             "exhausted": int(verdict.exhausted),

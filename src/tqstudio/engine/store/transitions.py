@@ -96,8 +96,10 @@ def move(
     return moved
 
 
+_UNCOUNTED = "attempts = 0, crashes = 0, segments_at_crash = 0"
+
 _FRESH = (
-    "attempts = 0, crashes = 0, restarts = 0, exhausted = 0, error_code = NULL, error_text = NULL,"
+    f"{_UNCOUNTED}, restarts = 0, exhausted = 0, error_code = NULL, error_text = NULL,"
     " error_hint = NULL, error_log = NULL, not_before = NULL, completed_at = NULL,"
     " autorestart = CASE WHEN autorestart = 'disabled' THEN 'disabled' ELSE 'enabled' END"
 )
@@ -112,7 +114,7 @@ def assignments_of(trigger: Trigger) -> str:
             return f"{_FRESH}, progress = 0"
         case Trigger.AUTORESTART:
             return (
-                "attempts = 0, crashes = 0, exhausted = 0, completed_at = NULL, not_before = NULL,"
+                f"{_UNCOUNTED}, exhausted = 0, completed_at = NULL, not_before = NULL,"
                 " restarts = restarts + 1, last_restart_at = :now, autorestart = 'in_progress'"
             )
         case Trigger.CANCEL:

@@ -24,6 +24,9 @@ def upgrade() -> None:
         "worker", sa.Column("failed_jobs", sa.Text(), server_default=sa.text("'[]'"), nullable=False)
     )
     op.add_column("worker", sa.Column("offline_at", sa.BigInteger(), nullable=True))
+    op.add_column(
+        "job", sa.Column("segments_at_crash", sa.Integer(), server_default=sa.text("0"), nullable=False)
+    )
     op.add_column("job", sa.Column("predicted_s", sa.Float(), nullable=True))
     op.add_column("job", sa.Column("actual_s", sa.Float(), nullable=True))
     op.add_column(
