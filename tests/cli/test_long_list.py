@@ -8,7 +8,6 @@ import pytest
 
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.database import Database
-from tqstudio.engine.store.statements import text
 from tqstudio.home import Home
 
 from .conftest import Shell
@@ -38,18 +37,14 @@ def _fill(db: Connection) -> None:
     numbers = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :jobs)"
     listed = ", ".join(map(str, FOUND))
     db.execute(
-        text(
-            f"{numbers} INSERT INTO video (id, source, output_root, name, title, slug, size, mtime_ns,"
-            " created_at) SELECT i, CAST(i AS BLOB), x'2f6f',"
-            f" iif(i IN ({listed}), 'Zq', 'clip') || '.mp4', '', i, 1, 1, 1 FROM n"
-        ),
+        f"{numbers} INSERT INTO video (id, source, output_root, name, title, slug, size, mtime_ns,"
+        " created_at) SELECT i, CAST(i AS BLOB), x'2f6f',"
+        f" iif(i IN ({listed}), 'Zq', 'clip') || '.mp4', '', i, 1, 1, 1 FROM n",
         {"jobs": JOBS},
     )
     db.execute(
-        text(
-            f"{numbers} INSERT INTO job (id, video_id, profile, profile_json, status, created_at,"
-            " completed_at) SELECT i, i, 'web', '{}', 'done', i, i FROM n"
-        ),
+        f"{numbers} INSERT INTO job (id, video_id, profile, profile_json, status, created_at,"
+        " completed_at) SELECT i, i, 'web', '{}', 'done', i, i FROM n",
         {"jobs": JOBS},
     )
 

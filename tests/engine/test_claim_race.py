@@ -18,7 +18,6 @@ from tqstudio.engine.store import jobs, videos, workers
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.database import Database
 from tqstudio.engine.store.jobs import NewJob
-from tqstudio.engine.store.statements import text
 from tqstudio.engine.store.videos import NewVideo
 
 JOBS = 10_000
@@ -110,7 +109,7 @@ def ask(path: Path, statement: str) -> list[Any]:
     db = Database(path)
     db.open()
     try:
-        return db.read_now(lambda c: [tuple(row) for row in c.execute(text(statement))])
+        return db.read_now(lambda c: [tuple(row) for row in c.execute(statement)])
     finally:
         db.close()
 

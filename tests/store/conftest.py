@@ -16,7 +16,6 @@ from tqstudio.engine.store.connection import Connection, connect
 from tqstudio.engine.store.database import migrate
 from tqstudio.engine.store.jobs import NewJob
 from tqstudio.engine.store.outcomes import Failure
-from tqstudio.engine.store.statements import text
 from tqstudio.engine.store.videos import NewVideo
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import Control, JobKind, JobStatus, Operation
@@ -130,19 +129,19 @@ class Queue:
         return lease.job
 
     def row(self, job: int) -> dict[str, Any]:
-        found = self.db.execute(text("SELECT * FROM job WHERE id = :id"), {"id": job}).mappings()[0]
+        found = self.db.execute("SELECT * FROM job WHERE id = :id", {"id": job}).mappings()[0]
         return dict(found)
 
     def status(self, job: int) -> JobStatus:
         return JobStatus(self.row(job)["status"])
 
     def attempts(self, job: int) -> list[dict[str, Any]]:
-        found = self.db.execute(text("SELECT * FROM attempt WHERE job_id = :id ORDER BY epoch"), {"id": job})
+        found = self.db.execute("SELECT * FROM attempt WHERE job_id = :id ORDER BY epoch", {"id": job})
         return [dict(row) for row in found.mappings()]
 
     def history(self, job: int | None = None) -> list[dict[str, Any]]:
         where = "" if job is None else "WHERE job_id = :job"
-        found = self.db.execute(text(f"SELECT * FROM event {where} ORDER BY seq"), {"job": job})
+        found = self.db.execute(f"SELECT * FROM event {where} ORDER BY seq", {"job": job})
         return [dict(row) for row in found.mappings()]
 
 

@@ -6,7 +6,6 @@ import pytest
 
 from tqstudio.engine.store import claims, gates, jobs, operations, workers
 from tqstudio.engine.store.claims import CANDIDATES_SQL, Token
-from tqstudio.engine.store.statements import text
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import GateKind, JobStatus, Operation
 
@@ -15,9 +14,7 @@ from .conftest import LEASE, SECOND, Queue, token
 
 @pytest.mark.parametrize("prefer_gpu", [0, 1])
 def test_a_claim_reads_its_index_and_sorts_nothing(queue: Queue, prefer_gpu: int) -> None:
-    rows = queue.db.execute(
-        text(f"EXPLAIN QUERY PLAN {CANDIDATES_SQL}"), {"prefer_gpu": prefer_gpu, "limit": 1}
-    )
+    rows = queue.db.execute(f"EXPLAIN QUERY PLAN {CANDIDATES_SQL}", {"prefer_gpu": prefer_gpu, "limit": 1})
     plan = [row[3] for row in rows]
     assert len(plan) == 1
     assert "SEARCH job USING" in plan[0]
@@ -327,7 +324,7 @@ def test_promotion_goes_by_index(queue: Queue) -> None:
         claims.EXPIRED_SQL,
         "SELECT id FROM job INDEXED BY ix_job_instance WHERE status = 'in_progress' AND instance = 'x'",
     ):
-        [row] = queue.db.execute(text(f"EXPLAIN QUERY PLAN {statement}"), {"now": 5, "limit": 9})
+        [row] = queue.db.execute(f"EXPLAIN QUERY PLAN {statement}", {"now": 5, "limit": 9})
         assert "SEARCH" in row[3]
 
 

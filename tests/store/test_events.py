@@ -12,7 +12,6 @@ from tqstudio.engine.store import events, supervisors
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.database import Database
 from tqstudio.engine.store.events import EventRow
-from tqstudio.engine.store.statements import text
 from tqstudio.lifecycle import Operation
 
 from .conftest import NOW, Queue
@@ -67,7 +66,7 @@ def test_a_long_detail_is_cut(queue: Queue) -> None:
     ],
 )
 def test_the_history_is_read_by_index(queue: Queue, statement: str) -> None:
-    plan = " ".join(row[3] for row in queue.db.execute(text(f"EXPLAIN QUERY PLAN {statement}")))
+    plan = " ".join(row[3] for row in queue.db.execute(f"EXPLAIN QUERY PLAN {statement}"))
     assert "SEARCH event" in plan
     assert "B-TREE" not in plan
 

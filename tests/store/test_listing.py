@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from tqstudio.engine.store import finding, jobviews, listing, sql_functions, walking
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.listing import Page, Query
-from tqstudio.engine.store.statements import text
 from tqstudio.lifecycle import QUEUE_ORDER, TERMINAL, JobStatus
 
 from .conftest import Queue, rolled_back
@@ -70,19 +69,15 @@ def many(database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Q
                 }
             )
         queue.db.raw.executemany(
-            text(
-                "INSERT INTO video (id, source, output_root, name, title, slug, size, mtime_ns, created_at)"
-                " VALUES (:id, :source, x'2f6f', :name, '', :slug, 1, 1, 1)"
-            ),
+            "INSERT INTO video (id, source, output_root, name, title, slug, size, mtime_ns, created_at)"
+            " VALUES (:id, :source, x'2f6f', :name, '', :slug, 1, 1, 1)",
             videos,
         )
         queue.db.raw.executemany(
-            text(
-                "INSERT INTO job (id, video_id, profile, profile_json, status, priority, created_at,"
-                " completed_at, worker_id, instance, lease_expires_at, deleted_at, batch)"
-                " VALUES (:id, :id, 'web', '{}', :status, :priority, :created, :completed, :worker,"
-                " :instance, :lease, :deleted, :batch)"
-            ),
+            "INSERT INTO job (id, video_id, profile, profile_json, status, priority, created_at,"
+            " completed_at, worker_id, instance, lease_expires_at, deleted_at, batch)"
+            " VALUES (:id, :id, 'web', '{}', :status, :priority, :created, :completed, :worker,"
+            " :instance, :lease, :deleted, :batch)",
             rows,
         )
         yield queue
@@ -96,9 +91,7 @@ def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def expected(queue: Queue, query: Query) -> list[int]:
     """The same list, made in the simplest way."""
-    found = queue.db.execute(
-        text("SELECT j.*, v.name FROM job j JOIN video v ON v.id = j.video_id")
-    ).mappings()
+    found = queue.db.execute("SELECT j.*, v.name FROM job j JOIN video v ON v.id = j.video_id").mappings()
     rows = [
         row
         for row in found
@@ -266,7 +259,7 @@ def test_a_page_follows_its_cursor_when_its_row_is_gone(many: Queue) -> None:
     wanted = expected(many, query)
     page = listing.page(many.db, query, limit=10)
     many.db.execute("SAVEPOINT before")
-    many.db.execute(text("UPDATE job SET deleted_at = 1 WHERE id = :id"), {"id": page.ids[-1]})
+    many.db.execute("UPDATE job SET deleted_at = 1 WHERE id = :id", {"id": page.ids[-1]})
     after = listing.page(many.db, query, limit=10, after=page.after)
     many.db.execute("ROLLBACK TO before")
     assert after.ids == wanted[10:20]

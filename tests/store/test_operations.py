@@ -19,7 +19,6 @@ from hypothesis.stateful import (
 
 from tqstudio.engine.store import claims, jobs, operations, outcomes, transitions
 from tqstudio.engine.store.claims import Lease
-from tqstudio.engine.store.statements import text
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import (
     OPEN,
@@ -397,16 +396,14 @@ class Lives(RuleBasedStateMachine):
                 assert told.get(job) == source
                 assert (source and JobStatus(source), JobStatus(target)) in _KNOWN
             told[job] = target
-        stored = self.queue.db.execute(text("SELECT id, status FROM job"))
+        stored = self.queue.db.execute("SELECT id, status FROM job")
         assert told == {row[0]: row[1] for row in stored}
 
     @invariant()
     def at_most_one_attempt_is_running(self) -> None:
         running = self.queue.db.execute(
-            text(
-                "SELECT (SELECT count(*) FROM attempt WHERE outcome = 'running'),"
-                " (SELECT count(*) FROM job WHERE status = 'in_progress')"
-            )
+            "SELECT (SELECT count(*) FROM attempt WHERE outcome = 'running'),"
+            " (SELECT count(*) FROM job WHERE status = 'in_progress')"
         ).one()
         assert running[0] == running[1] <= 1
 
@@ -417,9 +414,9 @@ class Lives(RuleBasedStateMachine):
 
 def assert_counts_are_true(queue: Queue) -> None:
     real = dict.fromkeys((status.value for status in JobStatus), 0)
-    rows = queue.db.execute(text("SELECT status, count(*) FROM job WHERE deleted_at IS NULL GROUP BY status"))
+    rows = queue.db.execute("SELECT status, count(*) FROM job WHERE deleted_at IS NULL GROUP BY status")
     real |= {row[0]: row[1] for row in rows}
-    kept = queue.db.execute(text("SELECT status, n FROM job_count"))
+    kept = queue.db.execute("SELECT status, n FROM job_count")
     assert {row[0]: row[1] for row in kept} == real
     assert jobs.outstanding(queue.db, list(OPEN)) == sum(real[status] for status in OPEN)
 

@@ -23,7 +23,6 @@ from tqstudio.engine.store import database as database_module
 from tqstudio.engine.store import jobs, listing, videos
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.database import SCHEMA_VERSION, Database, migrate, schema_version, upgrade
-from tqstudio.engine.store.statements import text
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import JobStatus, Operation
 
@@ -32,7 +31,7 @@ from .test_operations import assert_counts_are_true
 
 
 def alter(db: Connection, job: int, assignment: str) -> None:
-    db.execute(text(f"UPDATE job SET {assignment} WHERE id = :job"), {"job": job})
+    db.execute(f"UPDATE job SET {assignment} WHERE id = :job", {"job": job})
 
 
 @pytest.mark.parametrize("status", [s for s in JobStatus if s is not JobStatus.IN_PROGRESS])
@@ -85,7 +84,7 @@ def test_what_a_job_may_not_be(queue: Queue, assignment: str, constraint: str) -
 def test_what_other_rows_may_not_be(queue: Queue, statement: str) -> None:
     queue.claimed()
     with pytest.raises(IntegrityError, match="CHECK"):
-        queue.db.execute(text(statement))
+        queue.db.execute(statement)
 
 
 def test_a_video_has_one_open_job(queue: Queue) -> None:
@@ -107,13 +106,13 @@ def test_a_source_is_known_once_per_output(queue: Queue) -> None:
 
 @pytest.mark.parametrize("table", ["job", "video", "event", "worker", "attempt", "generation", "folder"])
 def test_ids_are_never_reused(queue: Queue, table: str) -> None:
-    sql = queue.db.execute(text("SELECT sql FROM sqlite_master WHERE name = :name"), {"name": table}).scalar()
+    sql = queue.db.execute("SELECT sql FROM sqlite_master WHERE name = :name", {"name": table}).scalar()
     assert "AUTOINCREMENT" in str(sql)
 
 
 def test_the_id_of_a_removed_job_stays_unused(queue: Queue) -> None:
     job = queue.job()
-    queue.db.execute(text("DELETE FROM job WHERE id = :id"), {"id": job})
+    queue.db.execute("DELETE FROM job WHERE id = :id", {"id": job})
     assert queue.job() > job
 
 
@@ -138,7 +137,7 @@ def test_counts_follow_any_change_of_rows(database: Path, steps: list[tuple[str,
                 status = [s for s in JobStatus if s is not JobStatus.IN_PROGRESS][number % 5]
                 alter(queue.db, job, f"status = '{status}'")
             elif step == "remove":
-                queue.db.execute(text("DELETE FROM job WHERE id = :id"), {"id": job})
+                queue.db.execute("DELETE FROM job WHERE id = :id", {"id": job})
                 made.remove(job)
             else:
                 alter(queue.db, job, f"deleted_at = {'1' if step == 'delete' else 'NULL'}")
@@ -254,8 +253,8 @@ def test_a_database_of_the_first_version_keeps_its_rows(tmp_path: Path) -> None:
         assert db.read_now(jobs.open_job_of, 1) == 2
         found = db.read_now(lambda c: listing.page(c, listing.Query(text="CAF"), limit=10))
         assert found.ids == [2, 1]
-        assert db.write_now(lambda c: c.execute(text("PRAGMA quick_check")).scalar()) == "ok"
-        assert db.write_now(lambda c: list(c.execute(text("PRAGMA foreign_key_check")))) == []
+        assert db.write_now(lambda c: c.execute("PRAGMA quick_check").scalar()) == "ok"
+        assert db.write_now(lambda c: list(c.execute("PRAGMA foreign_key_check"))) == []
     finally:
         db.close()
     [kept] = (tmp_path / "backups").iterdir()
@@ -312,7 +311,7 @@ def opened(database: Path, tmp_path: Path) -> Any:
 
 def test_readers_cannot_write(opened: Database) -> None:
     with pytest.raises(TqError, match="readonly"):
-        opened.read_now(lambda c: c.execute(text("DELETE FROM job")))
+        opened.read_now(lambda c: c.execute("DELETE FROM job"))
 
 
 def test_what_is_written_is_durable(opened: Database) -> None:
@@ -329,7 +328,7 @@ def test_a_failed_transaction_leaves_nothing(opened: Database) -> None:
     with pytest.raises(RuntimeError, match="half way"):
         opened.write_now(half)
     for table in ("video", "job", "event"):
-        assert opened.read_now(lambda c, t=table: c.execute(text(f"SELECT count(*) FROM {t}")).scalar()) == 0
+        assert opened.read_now(lambda c, t=table: c.execute(f"SELECT count(*) FROM {t}").scalar()) == 0
     opened.write_now(lambda c: Queue(c).job())
     assert opened.read_now(listing.counts_by_status)["pending"] == 1
 
@@ -349,7 +348,7 @@ def test_a_page_leaves_no_look_at_the_past_open(opened: Database, sort: str) -> 
         query = listing.Query(sort=sort)
         first = opened.read_now(lambda c: listing.page(c, query, limit=10))
         assert first.after
-        opened.write_now(lambda c: c.execute(text("UPDATE job SET deleted_at = 1")))
+        opened.write_now(lambda c: c.execute("UPDATE job SET deleted_at = 1"))
         assert opened.read_now(lambda c: listing.page(c, query, limit=10)).ids == []
         busy, log, done = _checkpoint(opened.path)
         assert (busy, log) == (0, done)

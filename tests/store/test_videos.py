@@ -7,7 +7,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tqstudio.engine.store import generations, jobs, videos
-from tqstudio.engine.store.statements import text
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import JobStatus, Operation
 
@@ -120,12 +119,12 @@ def test_a_generation_retires_the_one_before(queue: Queue) -> None:
 
 def test_names_are_found_by_their_index_after_a_change(queue: Queue) -> None:
     video = queue.video("summer.mp4")
-    queue.db.execute(text("UPDATE video SET name = 'winter.mp4' WHERE id = :id"), {"id": video})
+    queue.db.execute("UPDATE video SET name = 'winter.mp4' WHERE id = :id", {"id": video})
 
     def found(name: str) -> list[int]:
-        rows = queue.db.execute(text("SELECT rowid FROM video_name WHERE video_name MATCH :n"), {"n": name})
+        rows = queue.db.execute("SELECT rowid FROM video_name WHERE video_name MATCH :n", {"n": name})
         return [row[0] for row in rows]
 
     assert (found("summer"), found("winter")) == ([], [video])
-    queue.db.execute(text("DELETE FROM video WHERE id = :id"), {"id": video})
+    queue.db.execute("DELETE FROM video WHERE id = :id", {"id": video})
     assert found("winter") == []

@@ -12,7 +12,6 @@
 from __future__ import annotations
 
 from tqstudio.engine.store.connection import Connection
-from tqstudio.engine.store.statements import text
 from tqstudio.engine.store.transitions import assignments_of, move
 from tqstudio.lifecycle import AutorestartRule, Trigger
 
@@ -27,17 +26,16 @@ DUE_SQL = (
     " AND other.deleted_at IS NULL"
     " AND (other.id > job.id OR other.status IN ('pending', 'in_progress', 'paused'))) LIMIT :limit"
 )
-_DUE = text(DUE_SQL)
 
 
 def is_any_due(db: Connection, *, now: int) -> bool:
-    return db.execute(_DUE, {"now": now, "limit": 1}).first() is not None
+    return db.execute(DUE_SQL, {"now": now, "limit": 1}).first() is not None
 
 
 def restart_due(db: Connection, *, now: int, limit: int = 100) -> list[int]:
     """Start the failed jobs again whose delay has passed, since their failure or their last restart."""
     restarted = []
-    for job, restarts, allowed in db.execute(_DUE, {"now": now, "limit": limit}):
+    for job, restarts, allowed in db.execute(DUE_SQL, {"now": now, "limit": limit}):
         detail = f"restart {restarts + 1} of {allowed}"
         assign = assignments_of(Trigger.AUTORESTART)
         if move(db, job, Trigger.AUTORESTART, now=now, actor="autorestart", assign=assign, detail=detail):
@@ -49,12 +47,10 @@ def set_rule(db: Connection, job: int, rule: AutorestartRule) -> bool:
     """Let a job start again by itself by another rule; whether that changed anything."""
     return bool(
         db.execute(
-            text(
-                "UPDATE job SET autorestart_limit = :limit, autorestart_delay_s = :delay_s,"
-                " autorestart = CASE WHEN :limit = 0 THEN 'disabled'"
-                " WHEN autorestart = 'disabled' THEN 'enabled' ELSE autorestart END"
-                " WHERE id = :job AND (autorestart_limit <> :limit OR autorestart_delay_s <> :delay_s)"
-            ),
+            "UPDATE job SET autorestart_limit = :limit, autorestart_delay_s = :delay_s,"
+            " autorestart = CASE WHEN :limit = 0 THEN 'disabled'"
+            " WHEN autorestart = 'disabled' THEN 'enabled' ELSE autorestart END"
+            " WHERE id = :job AND (autorestart_limit <> :limit OR autorestart_delay_s <> :delay_s)",
             {"job": job, "limit": rule.limit, "delay_s": rule.delay_s},
         ).rowcount
     )

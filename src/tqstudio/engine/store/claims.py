@@ -11,7 +11,6 @@ from typing import Any
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.connection import Connection
-from tqstudio.engine.store.statements import text
 from tqstudio.lifecycle import AttemptOutcome, Control, JobStatus, Trigger
 
 LEASE_FREE = (
@@ -94,23 +93,22 @@ CANDIDATES_SQL = (
     f" WHERE {READY} AND prefer_gpu = :prefer_gpu"
     " ORDER BY priority DESC, created_at, id LIMIT :limit"
 )
-_CANDIDATES = text(CANDIDATES_SQL)
-_HELD = text(
+_HELD = (
     f"SELECT {_LEASE_COLUMNS} FROM job INDEXED BY ix_job_instance"
     " WHERE status = 'in_progress' AND instance = :instance AND worker_id = :worker"
     " AND lease_expires_at > :now LIMIT 1"
 )
-_MAY_WORK = text(
+_MAY_WORK = (
     "SELECT enabled = 1 AND draining = 0 AND quarantined_at IS NULL AND instance = :instance"
     " AND NOT EXISTS (SELECT 1 FROM gate) FROM worker WHERE id = :worker"
 )
-_CLAIM = text(
+_CLAIM = (
     "UPDATE job SET status = 'in_progress', epoch = epoch + 1, worker_id = :worker, instance = :instance,"
     " claimed_at = :now, lease_expires_at = :expires, started_at = coalesce(started_at, :now),"
     " last_progress_at = :now, ready_at = NULL, processed_by_id = :worker, processed_by = :name, step = NULL"
     f" WHERE id = :id AND {READY} RETURNING {_LEASE_COLUMNS}"
 )
-_ATTEMPT = text(
+_ATTEMPT = (
     "INSERT INTO attempt (job_id, number, epoch, worker_id, worker, instance, started_at, log)"
     " VALUES (:job, (SELECT count(*) + 1 FROM attempt WHERE job_id = :job), :epoch, :worker, :name,"
     " :instance, :now, :log)"
@@ -176,10 +174,10 @@ def claim(
 
 def _pick(db: Connection, who: Claimant, *, now: int, idle_gpus: int, gpu_grace_us: int) -> int | None:
     if who.kind == "gpu":
-        row = db.execute(_CANDIDATES, {"prefer_gpu": 1, "limit": 1}).first()
+        row = db.execute(CANDIDATES_SQL, {"prefer_gpu": 1, "limit": 1}).first()
         return None if row is None else int(row[0])
-    heads: list[Any] = list(db.execute(_CANDIDATES, {"prefer_gpu": 0, "limit": 1}))
-    for position, row in enumerate(db.execute(_CANDIDATES, {"prefer_gpu": 1, "limit": idle_gpus + 1})):
+    heads: list[Any] = list(db.execute(CANDIDATES_SQL, {"prefer_gpu": 0, "limit": 1}))
+    for position, row in enumerate(db.execute(CANDIDATES_SQL, {"prefer_gpu": 1, "limit": idle_gpus + 1})):
         waited = now - (row[3] if row[3] is not None else row[2])
         if position >= idle_gpus or waited >= gpu_grace_us:
             heads.append(row)
@@ -191,7 +189,7 @@ def _pick(db: Connection, who: Claimant, *, now: int, idle_gpus: int, gpu_grace_
 
 def head(db: Connection) -> int | None:
     """The job that is next, whoever asks; None when no job can be claimed."""
-    heads = [row for gpu in (0, 1) for row in db.execute(_CANDIDATES, {"prefer_gpu": gpu, "limit": 1})]
+    heads = [row for gpu in (0, 1) for row in db.execute(CANDIDATES_SQL, {"prefer_gpu": gpu, "limit": 1})]
     if not heads:
         return None
     return int(min(heads, key=lambda row: (-row[1], row[2], row[0]))[0])
@@ -201,7 +199,7 @@ _MATCH = (
     "id = :job AND epoch = :epoch AND instance = :instance AND status = 'in_progress'"
     " AND lease_expires_at > :now"
 )
-_LIVE = text(f"SELECT {_LEASE_COLUMNS} FROM job WHERE {_MATCH}")
+_LIVE = f"SELECT {_LEASE_COLUMNS} FROM job WHERE {_MATCH}"
 
 
 def live(db: Connection, token: Token, *, now: int) -> Lease | None:
@@ -212,7 +210,7 @@ def live(db: Connection, token: Token, *, now: int) -> Lease | None:
     return None if row is None else _lease(row)
 
 
-_EXTEND = text(f"UPDATE job SET lease_expires_at = max(lease_expires_at, :expires) WHERE {_MATCH}")
+_EXTEND = f"UPDATE job SET lease_expires_at = max(lease_expires_at, :expires) WHERE {_MATCH}"
 
 
 def extend(db: Connection, tokens: Iterable[Token], *, now: int, lease_us: int) -> int:
@@ -232,7 +230,7 @@ def extend(db: Connection, tokens: Iterable[Token], *, now: int, lease_us: int) 
     return renewed
 
 
-_BEGIN_ANEW = text(
+_BEGIN_ANEW = (
     "UPDATE job SET lease_expires_at = CASE WHEN lease_expires_at > :before THEN :expires ELSE :now END"
     " WHERE status = 'in_progress'"
 )
@@ -250,7 +248,7 @@ def begin_anew(db: Connection, *, now: int, before: int, lease_us: int) -> int:
 def grant(db: Connection, *, now: int, grace_us: int) -> None:
     """Let no running lease end before `grace_us` from now: its worker may not have found us yet."""
     db.execute(
-        text("UPDATE job SET lease_expires_at = max(lease_expires_at, :until) WHERE status = 'in_progress'"),
+        "UPDATE job SET lease_expires_at = max(lease_expires_at, :until) WHERE status = 'in_progress'",
         {"until": now + grace_us},
     )
 
@@ -259,15 +257,14 @@ EXPIRED_SQL = (
     f"SELECT {_LEASE_COLUMNS} FROM job INDEXED BY ix_job_lease"
     " WHERE status = 'in_progress' AND lease_expires_at <= :now LIMIT :limit"
 )
-_EXPIRED = text(EXPIRED_SQL)
 
 
 def expired(db: Connection, *, now: int, limit: int = 100) -> list[Lease]:
     """Leases that have run out; looks at nothing but the lease."""
-    return [_lease(row) for row in db.execute(_EXPIRED, {"now": now, "limit": limit})]
+    return [_lease(row) for row in db.execute(EXPIRED_SQL, {"now": now, "limit": limit})]
 
 
-_OF_INSTANCE = text(
+_OF_INSTANCE = (
     f"SELECT {_LEASE_COLUMNS} FROM job INDEXED BY ix_job_instance"
     " WHERE status = 'in_progress' AND instance = :instance"
 )
@@ -280,12 +277,12 @@ def of_instance(db: Connection, instance: str) -> list[Lease]:
 
 def running(db: Connection) -> list[Lease]:
     rows = db.execute(
-        text(f"SELECT {_LEASE_COLUMNS} FROM job INDEXED BY ix_job_lease WHERE status = 'in_progress'")
+        f"SELECT {_LEASE_COLUMNS} FROM job INDEXED BY ix_job_lease WHERE status = 'in_progress'"
     )
     return [_lease(row) for row in rows]
 
 
-_END_ATTEMPT = text(
+_END_ATTEMPT = (
     "UPDATE attempt SET ended_at = :now, outcome = :outcome, answer = :answer, error_code = :code,"
     " error_text = :error WHERE job_id = :job AND epoch = :epoch AND ended_at IS NULL"
 )
@@ -321,10 +318,8 @@ def first_answer(db: Connection, token: Token) -> JobStatus | None:
     A worker whose answer was lost asks again and must hear the same.
     """
     row = db.execute(
-        text(
-            "SELECT answer FROM attempt WHERE job_id = :job AND epoch = :epoch AND instance = :instance"
-            " AND ended_at IS NOT NULL AND outcome <> 'lost'"
-        ),
+        "SELECT answer FROM attempt WHERE job_id = :job AND epoch = :epoch AND instance = :instance"
+        " AND ended_at IS NOT NULL AND outcome <> 'lost'",
         {"job": token.job, "epoch": token.epoch, "instance": token.instance},
     ).first()
     return None if row is None or row[0] is None else JobStatus(row[0])

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tqstudio.engine.store.connection import Connection
-from tqstudio.engine.store.statements import text
 
 MAX_DETAIL = 500
 
@@ -27,7 +26,7 @@ class EventRow:
     detail: str | None
 
 
-_INSERT = text(
+_INSERT = (
     "INSERT INTO event (at, trigger, job_id, video_id, worker, source, target, actor, code, detail)"
     " VALUES (:at, :trigger, :job, :video, :worker, :source, :target, :actor, :code, :detail)"
     " RETURNING seq"
@@ -80,7 +79,7 @@ def after(
     if since is not None:
         where.append("at >= :since")
     rows = db.execute(
-        text(f"SELECT {_COLUMNS} FROM event WHERE {' AND '.join(where)} ORDER BY seq LIMIT :limit"), values
+        f"SELECT {_COLUMNS} FROM event WHERE {' AND '.join(where)} ORDER BY seq LIMIT :limit", values
     )
     return [EventRow(*row) for row in rows]
 
@@ -89,7 +88,7 @@ def newest(db: Connection, *, limit: int, job: int | None = None) -> list[EventR
     """The last events, newest first."""
     where = "WHERE job_id = :job" if job is not None else ""
     rows = db.execute(
-        text(f"SELECT {_COLUMNS} FROM event {where} ORDER BY seq DESC LIMIT :limit"),
+        f"SELECT {_COLUMNS} FROM event {where} ORDER BY seq DESC LIMIT :limit",
         {"job": job, "limit": limit},
     )
     return [EventRow(*row) for row in rows]
@@ -99,7 +98,7 @@ def bounds(db: Connection) -> tuple[int, int]:
     """The first and last sequence number that are still kept; (0, 0) for an empty history."""
     # Two look-ups: min and max in one SELECT would scan the whole table.
     row = db.execute(
-        text("SELECT coalesce((SELECT min(seq) FROM event), 0), coalesce((SELECT max(seq) FROM event), 0)")
+        "SELECT coalesce((SELECT min(seq) FROM event), 0), coalesce((SELECT max(seq) FROM event), 0)"
     ).one()
     return int(row[0]), int(row[1])
 
@@ -107,10 +106,8 @@ def bounds(db: Connection) -> tuple[int, int]:
 def forget(db: Connection, *, through: int, limit: int) -> int:
     """Remove up to `limit` of the oldest events, none later than `through`; answers how many went."""
     return db.execute(
-        text(
-            "DELETE FROM event WHERE seq IN"
-            " (SELECT seq FROM event WHERE seq <= :through ORDER BY seq LIMIT :limit)"
-        ),
+        "DELETE FROM event WHERE seq IN"
+        " (SELECT seq FROM event WHERE seq <= :through ORDER BY seq LIMIT :limit)",
         {"through": through, "limit": limit},
     ).rowcount
 
@@ -122,14 +119,11 @@ def prune(db: Connection, *, before: int, now: int, limit: int = 10_000) -> int:
     there on.
     """
     values = {"before": before, "limit": limit}
-    due = db.execute(text("SELECT 1 FROM event WHERE at < :before AND trigger <> 'pruned' LIMIT 1"), values)
+    due = db.execute("SELECT 1 FROM event WHERE at < :before AND trigger <> 'pruned' LIMIT 1", values)
     if due.first() is None:
         return 0
     removed = db.execute(
-        text(
-            "DELETE FROM event WHERE seq IN"
-            " (SELECT seq FROM event WHERE at < :before ORDER BY seq LIMIT :limit)"
-        ),
+        "DELETE FROM event WHERE seq IN (SELECT seq FROM event WHERE at < :before ORDER BY seq LIMIT :limit)",
         values,
     ).rowcount
     append(db, "pruned", now=now, actor="retention", detail=f"{removed} events older than the retention")

@@ -8,7 +8,6 @@ from tqstudio.engine.store import name_filter
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.lanes import Key, Query, key_of
 from tqstudio.engine.store.name_filter import Condition
-from tqstudio.engine.store.statements import text
 from tqstudio.engine.store.walking import ByAge, Entry, Found, QueueOrder
 from tqstudio.lifecycle import JobStatus
 
@@ -59,7 +58,7 @@ def _tried(query: Query) -> Condition:
 
 def _in_batch(db: Connection, batch: str) -> int:
     """Jobs of a batch, counted a little beyond `FEW`."""
-    counted = text("SELECT count(*) FROM (SELECT 1 FROM job WHERE batch = :batch LIMIT :most)")
+    counted = "SELECT count(*) FROM (SELECT 1 FROM job WHERE batch = :batch LIMIT :most)"
     return int(db.execute(counted, {"batch": batch, "most": FEW + 1}).scalar())
 
 
@@ -68,10 +67,8 @@ class _Few:
 
     def __init__(self, db: Connection, query: Query, tried: Condition, index: str) -> None:
         rows = db.execute(
-            text(
-                "SELECT id, priority, created_at, coalesce(completed_at, 0), status"
-                f" FROM job INDEXED BY {index} WHERE {query.visible}{tried.sql}"
-            ),
+            "SELECT id, priority, created_at, coalesce(completed_at, 0), status"
+            f" FROM job INDEXED BY {index} WHERE {query.visible}{tried.sql}",
             tried.values,
         )
         entries = (

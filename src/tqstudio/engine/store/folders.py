@@ -9,7 +9,6 @@ from typing import Any
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.connection import Connection
-from tqstudio.engine.store.statements import text
 from tqstudio.lifecycle import AutorestartRule
 
 
@@ -55,12 +54,10 @@ def _row(row: Any) -> FolderRow:
 def add(db: Connection, values: Mapping[str, Any], *, now: int) -> FolderRow | None:
     """Add a folder; None when its path is watched already."""
     row = db.execute(
-        text(
-            "INSERT INTO folder (path, output_root, profile, watch, recursive, patterns, settle_s, priority,"
-            " autorestart_limit, autorestart_delay_s, created_at) VALUES (:path, :output_root, :profile,"
-            " :watch, :recursive, :patterns, :settle_s, :priority, :autorestart_limit, :autorestart_delay_s,"
-            f" :now) ON CONFLICT (path) DO NOTHING RETURNING {_COLUMNS}"
-        ),
+        "INSERT INTO folder (path, output_root, profile, watch, recursive, patterns, settle_s, priority,"
+        " autorestart_limit, autorestart_delay_s, created_at) VALUES (:path, :output_root, :profile,"
+        " :watch, :recursive, :patterns, :settle_s, :priority, :autorestart_limit, :autorestart_delay_s,"
+        f" :now) ON CONFLICT (path) DO NOTHING RETURNING {_COLUMNS}",
         {**values, "patterns": json.dumps(list(values["patterns"])), "now": now},
     ).first()
     if row is None:
@@ -90,7 +87,7 @@ def change(db: Connection, folder: int, changes: Mapping[str, Any], *, now: int)
         given["patterns"] = json.dumps(list(given["patterns"]))
     assigned = ", ".join(f"{key} = :{key}" for key in given) or "id = id"
     row = db.execute(
-        text(f"UPDATE folder SET {assigned} WHERE id = :id RETURNING {_COLUMNS}"), {**given, "id": folder}
+        f"UPDATE folder SET {assigned} WHERE id = :id RETURNING {_COLUMNS}", {**given, "id": folder}
     ).first()
     if row is None:
         return None
@@ -100,26 +97,24 @@ def change(db: Connection, folder: int, changes: Mapping[str, Any], *, now: int)
 
 def remove(db: Connection, folder: int, *, now: int) -> bool:
     """Stop watching a folder; its videos and jobs stay."""
-    db.execute(text("UPDATE video SET folder_id = NULL WHERE folder_id = :id"), {"id": folder})
-    gone = db.execute(text("DELETE FROM folder WHERE id = :id"), {"id": folder}).rowcount
+    db.execute("UPDATE video SET folder_id = NULL WHERE folder_id = :id", {"id": folder})
+    gone = db.execute("DELETE FROM folder WHERE id = :id", {"id": folder}).rowcount
     if gone:
         events.append(db, "folder_removed", now=now, actor="user", detail=str(folder))
     return bool(gone)
 
 
 def listing(db: Connection) -> list[FolderRow]:
-    return [_row(row) for row in db.execute(text(f"SELECT {_COLUMNS} FROM folder ORDER BY id"))]
+    return [_row(row) for row in db.execute(f"SELECT {_COLUMNS} FROM folder ORDER BY id")]
 
 
 def ended_since(db: Connection, since: int) -> dict[int, tuple[int, int]]:
     """Jobs done and failed since a time, by folder: {folder: (done, failed)}."""
     rows = db.execute(
-        text(
-            "SELECT v.folder_id, sum(j.status = 'done'), sum(j.status = 'failed') FROM job j"
-            " JOIN video v ON v.id = j.video_id WHERE j.status IN ('done', 'failed')"
-            " AND j.completed_at >= :since AND j.deleted_at IS NULL AND v.folder_id IS NOT NULL"
-            " GROUP BY v.folder_id"
-        ),
+        "SELECT v.folder_id, sum(j.status = 'done'), sum(j.status = 'failed') FROM job j"
+        " JOIN video v ON v.id = j.video_id WHERE j.status IN ('done', 'failed')"
+        " AND j.completed_at >= :since AND j.deleted_at IS NULL AND v.folder_id IS NOT NULL"
+        " GROUP BY v.folder_id",
         {"since": since},
     )
     return {int(row[0]): (int(row[1]), int(row[2])) for row in rows}

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.connection import Connection
-from tqstudio.engine.store.statements import text
 from tqstudio.lifecycle import GateKind
 
 
@@ -25,10 +24,8 @@ def shut(
 ) -> bool:
     """Shut a gate; False when it is shut already."""
     made = db.execute(
-        text(
-            "INSERT INTO gate (kind, reason, path, since) VALUES (:kind, :reason, :path, :now)"
-            " ON CONFLICT (kind) DO NOTHING"
-        ),
+        "INSERT INTO gate (kind, reason, path, since) VALUES (:kind, :reason, :path, :now)"
+        " ON CONFLICT (kind) DO NOTHING",
         {"kind": kind.value, "reason": reason, "path": path, "now": now},
     ).rowcount
     if made:
@@ -38,14 +35,14 @@ def shut(
 
 def reopen(db: Connection, kind: GateKind, *, now: int, actor: str) -> bool:
     """Open a gate; False when it is open already."""
-    gone = db.execute(text("DELETE FROM gate WHERE kind = :kind"), {"kind": kind.value}).rowcount
+    gone = db.execute("DELETE FROM gate WHERE kind = :kind", {"kind": kind.value}).rowcount
     if gone:
         events.append(db, "gate_opened", now=now, actor=actor, code=kind.value)
     return bool(gone)
 
 
 def listing(db: Connection) -> list[GateRow]:
-    rows = db.execute(text("SELECT kind, reason, path, since FROM gate ORDER BY since"))
+    rows = db.execute("SELECT kind, reason, path, since FROM gate ORDER BY since")
     return [GateRow(GateKind(row[0]), row[1], row[2], row[3]) for row in rows]
 
 
@@ -61,8 +58,8 @@ class Need:
 
 
 _NEED = "SELECT job.id, video.id, video.output_root, video.size, video.name FROM job"
-_OF_JOB = text(f"{_NEED} JOIN video ON video.id = job.video_id WHERE job.id = :job")
-_OF_RUNNING = text(
+_OF_JOB = f"{_NEED} JOIN video ON video.id = job.video_id WHERE job.id = :job"
+_OF_RUNNING = (
     f"{_NEED} INDEXED BY ix_job_lease JOIN video ON video.id = job.video_id WHERE job.status = 'in_progress'"
 )
 

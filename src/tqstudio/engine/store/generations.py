@@ -9,7 +9,6 @@ from typing import Any
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.connection import Connection
-from tqstudio.engine.store.statements import text
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,16 +62,14 @@ def _published(row: Any) -> PublishedRow:
 
 def get(db: Connection, generation: int) -> GenerationRow | None:
     row = db.execute(
-        text(
-            "SELECT id, video_id, number, settings_hash, poster, published_at, omitted FROM generation"
-            " WHERE id = :id"
-        ),
+        "SELECT id, video_id, number, settings_hash, poster, published_at, omitted FROM generation"
+        " WHERE id = :id",
         {"id": generation},
     ).first()
     if row is None:
         return None
     renditions = db.execute(
-        text(f"SELECT {_PUBLISHED} FROM published WHERE generation_id = :id ORDER BY id"), {"id": generation}
+        f"SELECT {_PUBLISHED} FROM published WHERE generation_id = :id ORDER BY id", {"id": generation}
     )
     return GenerationRow(
         id=row[0],
@@ -88,14 +85,14 @@ def get(db: Connection, generation: int) -> GenerationRow | None:
 
 def current(db: Connection, video: int) -> GenerationRow | None:
     """The generation that plays."""
-    found = db.execute(text("SELECT generation_id FROM video WHERE id = :id"), {"id": video}).first()
+    found = db.execute("SELECT generation_id FROM video WHERE id = :id", {"id": video}).first()
     return None if found is None or found[0] is None else get(db, found[0])
 
 
 def exists(db: Connection, video: int, number: int) -> bool:
     """Whether a generation of that number was ever recorded."""
     found = db.execute(
-        text("SELECT 1 FROM generation WHERE video_id = :video AND number = :number"),
+        "SELECT 1 FROM generation WHERE video_id = :video AND number = :number",
         {"video": video, "number": number},
     )
     return found.first() is not None
@@ -104,7 +101,7 @@ def exists(db: Connection, video: int, number: int) -> bool:
 def next_number(db: Connection, video: int) -> int:
     return int(
         db.execute(
-            text("SELECT coalesce(max(number), 0) + 1 FROM generation WHERE video_id = :id"), {"id": video}
+            "SELECT coalesce(max(number), 0) + 1 FROM generation WHERE video_id = :id", {"id": video}
         ).scalar()
     )
 
@@ -122,15 +119,13 @@ def record(
 ) -> int:
     """Make a generation, whose files are in place, the current one; the former one retires."""
     db.execute(
-        text("UPDATE generation SET retired_at = :now WHERE video_id = :video AND retired_at IS NULL"),
+        "UPDATE generation SET retired_at = :now WHERE video_id = :video AND retired_at IS NULL",
         {"now": now, "video": video},
     )
     generation = int(
         db.execute(
-            text(
-                "INSERT INTO generation (video_id, number, settings_hash, omitted, poster, published_at)"
-                " VALUES (:video, :number, :settings_hash, :omitted, :poster, :now) RETURNING id"
-            ),
+            "INSERT INTO generation (video_id, number, settings_hash, omitted, poster, published_at)"
+            " VALUES (:video, :number, :settings_hash, :omitted, :poster, :now) RETURNING id",
             {
                 "video": video,
                 "number": number,
@@ -143,11 +138,9 @@ def record(
     )
     for rendition in renditions:
         db.execute(
-            text(
-                f"INSERT INTO published (generation_id, {_PUBLISHED}) VALUES (:generation, :name, :kind,"
-                " :width, :height, :frame_rate, :codecs, :duration_s, :average_bps, :peak_bps, :size,"
-                " :settings_hash, :stream_key, :language, :title, :channels, :is_default, :files)"
-            ),
+            f"INSERT INTO published (generation_id, {_PUBLISHED}) VALUES (:generation, :name, :kind,"
+            " :width, :height, :frame_rate, :codecs, :duration_s, :average_bps, :peak_bps, :size,"
+            " :settings_hash, :stream_key, :language, :title, :channels, :is_default, :files)",
             {
                 **{field: getattr(rendition, field) for field in PublishedRow.__dataclass_fields__},
                 "is_default": int(rendition.is_default),
@@ -156,7 +149,7 @@ def record(
             },
         )
     db.execute(
-        text("UPDATE video SET generation_id = :generation WHERE id = :video"),
+        "UPDATE video SET generation_id = :generation WHERE id = :video",
         {"generation": generation, "video": video},
     )
     events.append(db, "published", now=now, actor="supervisor", video=video, detail=f"generation {number}")
@@ -175,18 +168,16 @@ class Retired:
 def retired_before(db: Connection, before: int, *, after: int = 0, limit: int = 50) -> list[Retired]:
     """Replaced generations whose players have had their time, and whose files are still there, by id."""
     rows = db.execute(
-        text(
-            "SELECT g.id, g.video_id, g.number, v.slug, v.output_root FROM generation g"
-            " JOIN video v ON v.id = g.video_id WHERE g.id > :after AND g.retired_at < :before"
-            " AND g.removed_at IS NULL AND g.id IS NOT v.generation_id ORDER BY g.id LIMIT :limit"
-        ),
+        "SELECT g.id, g.video_id, g.number, v.slug, v.output_root FROM generation g"
+        " JOIN video v ON v.id = g.video_id WHERE g.id > :after AND g.retired_at < :before"
+        " AND g.removed_at IS NULL AND g.id IS NOT v.generation_id ORDER BY g.id LIMIT :limit",
         {"before": before, "after": after, "limit": limit},
     )
     return [Retired(*row) for row in rows]
 
 
 def removed(db: Connection, generation: int, video: int, number: int, *, now: int) -> None:
-    db.execute(text("UPDATE generation SET removed_at = :now WHERE id = :id"), {"now": now, "id": generation})
+    db.execute("UPDATE generation SET removed_at = :now WHERE id = :id", {"now": now, "id": generation})
     events.append(
         db, "generation_removed", now=now, actor="retention", video=video, detail=f"generation {number}"
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tqstudio.engine.store.connection import Connection
-from tqstudio.engine.store.statements import text
 
 
 def foreign_key_problems(db: Connection) -> int:
@@ -15,28 +14,28 @@ def foreign_key_problems(db: Connection) -> int:
 
 def miscounted(db: Connection) -> list[str]:
     """Statuses whose kept count is not the number of jobs in it."""
-    kept: dict[str, int] = dict(db.execute(text("SELECT status, n FROM job_count")))
-    rows = db.execute(text("SELECT status, count(*) FROM job WHERE deleted_at IS NULL GROUP BY status"))
+    kept: dict[str, int] = dict(db.execute("SELECT status, n FROM job_count"))
+    rows = db.execute("SELECT status, count(*) FROM job WHERE deleted_at IS NULL GROUP BY status")
     real: dict[str, int] = dict(rows)
     return sorted(status for status in kept | real if kept.get(status, 0) != real.get(status, 0))
 
 
 def newest_event_at(db: Connection) -> int:
     """µs since 1970; 0 when nothing ever happened."""
-    return int(db.execute(text("SELECT coalesce(max(at), 0) FROM event")).scalar())
+    return int(db.execute("SELECT coalesce(max(at), 0) FROM event").scalar())
 
 
 def store_uuid(db: Connection) -> str | None:
-    answer = db.execute(text("SELECT store_uuid FROM supervisor WHERE id = 1")).scalar()
+    answer = db.execute("SELECT store_uuid FROM supervisor WHERE id = 1").scalar()
     return None if answer is None else str(answer)
 
 
 def has_video(db: Connection, video: int) -> bool:
-    return bool(db.execute(text("SELECT 1 FROM video WHERE id = :id"), {"id": video}))
+    return bool(db.execute("SELECT 1 FROM video WHERE id = :id", {"id": video}))
 
 
 def runs(db: Connection, job: int, epoch: int) -> bool:
-    statement = text("SELECT 1 FROM job WHERE id = :job AND epoch = :epoch AND status = 'in_progress'")
+    statement = "SELECT 1 FROM job WHERE id = :job AND epoch = :epoch AND status = 'in_progress'"
     return bool(db.execute(statement, {"job": job, "epoch": epoch}))
 
 
@@ -51,14 +50,12 @@ class Numbers:
 def numbers_at(db: Connection, output_root: bytes, slug: str) -> Numbers | None:
     """What belongs into a video's folder; None when no video has it."""
     at = {"root": output_root, "slug": slug}
-    video = db.execute(text("SELECT id FROM video WHERE output_root = :root AND slug = :slug"), at).scalar()
+    video = db.execute("SELECT id FROM video WHERE output_root = :root AND slug = :slug", at).scalar()
     if video is None:
         return None
     rows = db.execute(
-        text(
-            "SELECT number FROM generation WHERE video_id = :video AND removed_at IS NULL"
-            " UNION SELECT number FROM publication WHERE video_id = :video"
-        ),
+        "SELECT number FROM generation WHERE video_id = :video AND removed_at IS NULL"
+        " UNION SELECT number FROM publication WHERE video_id = :video",
         {"video": video},
     )
     return Numbers(int(video), frozenset(int(row[0]) for row in rows))

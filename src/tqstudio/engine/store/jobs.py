@@ -10,7 +10,6 @@ from typing import Any
 from tqstudio.engine.store import events
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.progress import reset_renditions
-from tqstudio.engine.store.statements import text
 from tqstudio.lifecycle import (
     NO_AUTORESTART,
     Autorestart,
@@ -42,7 +41,7 @@ class NewJob:
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
-_CREATE = text(
+_CREATE = (
     "INSERT INTO job (video_id, batch, kind, profile, profile_json, prefer_gpu, requested, dropped, status,"
     " priority, ready_at, max_attempts, max_crashes, autorestart, autorestart_limit, autorestart_delay_s,"
     " metadata_json, created_at, unprobed)"
@@ -88,8 +87,8 @@ def create(db: Connection, new: NewJob, *, now: int, actor: str) -> int | None:
 
 
 _IS_OPEN = "status IN ('pending', 'in_progress', 'paused')"
-_OPEN = text(f"SELECT id FROM job WHERE video_id = :video AND {_IS_OPEN} AND deleted_at IS NULL")
-_NEWEST = text(
+_OPEN = f"SELECT id FROM job WHERE video_id = :video AND {_IS_OPEN} AND deleted_at IS NULL"
+_NEWEST = (
     "SELECT id, status FROM job WHERE video_id = :video AND deleted_at IS NULL"
     f" ORDER BY {_IS_OPEN} DESC, id DESC LIMIT 1"
 )
@@ -113,11 +112,9 @@ def work_ended_at(db: Connection, video: int) -> int | None:
     A video without jobs ended its work at the beginning of time.
     """
     row = db.execute(
-        text(
-            f"SELECT coalesce(max({_IS_OPEN} AND deleted_at IS NULL), 0),"
-            " max(coalesce(deleted_at, completed_at, last_progress_at, created_at))"
-            " FROM job WHERE video_id = :video"
-        ),
+        f"SELECT coalesce(max({_IS_OPEN} AND deleted_at IS NULL), 0),"
+        " max(coalesce(deleted_at, completed_at, last_progress_at, created_at))"
+        " FROM job WHERE video_id = :video",
         {"video": video},
     ).one()
     return None if row[0] else int(row[1] or 0)
@@ -126,10 +123,8 @@ def work_ended_at(db: Connection, video: int) -> int | None:
 def with_status(db: Connection, status: JobStatus, *, after: int, limit: int) -> list[int]:
     """The next jobs of this status on the list, by id."""
     rows = db.execute(
-        text(
-            "SELECT id FROM job INDEXED BY ix_job_status WHERE status = :status AND deleted_at IS NULL"
-            " AND id > :after ORDER BY id LIMIT :limit"
-        ),
+        "SELECT id FROM job INDEXED BY ix_job_status WHERE status = :status AND deleted_at IS NULL"
+        " AND id > :after ORDER BY id LIMIT :limit",
         {"status": status.value, "after": after, "limit": limit},
     )
     return [int(row[0]) for row in rows]
@@ -138,13 +133,11 @@ def with_status(db: Connection, status: JobStatus, *, after: int, limit: int) ->
 def failed(db: Connection, *, after: int, batch: str | None, limit: int) -> list[int]:
     """The next failed jobs, by id, that no later job of their video has made up for or failed again."""
     rows = db.execute(
-        text(
-            "SELECT id FROM job WHERE status = 'failed' AND deleted_at IS NULL AND id > :after"
-            f"{'' if batch is None else ' AND batch = :batch'}"
-            " AND NOT EXISTS (SELECT 1 FROM job later WHERE later.video_id = job.video_id"
-            " AND later.id > job.id AND later.status <> 'cancelled' AND later.deleted_at IS NULL)"
-            " ORDER BY id LIMIT :limit"
-        ),
+        "SELECT id FROM job WHERE status = 'failed' AND deleted_at IS NULL AND id > :after"
+        f"{'' if batch is None else ' AND batch = :batch'}"
+        " AND NOT EXISTS (SELECT 1 FROM job later WHERE later.video_id = job.video_id"
+        " AND later.id > job.id AND later.status <> 'cancelled' AND later.deleted_at IS NULL)"
+        " ORDER BY id LIMIT :limit",
         {"after": after, "batch": batch, "limit": limit},
     )
     return [int(row[0]) for row in rows]
@@ -153,10 +146,8 @@ def failed(db: Connection, *, after: int, batch: str | None, limit: int) -> list
 def elsewhere(db: Connection, source: bytes, output_root: bytes) -> int | None:
     """An open job of the same file for another output."""
     row = db.execute(
-        text(
-            f"SELECT id FROM job WHERE {_IS_OPEN} AND deleted_at IS NULL AND video_id IN"
-            " (SELECT id FROM video WHERE source = :source AND output_root <> :output_root) LIMIT 1"
-        ),
+        f"SELECT id FROM job WHERE {_IS_OPEN} AND deleted_at IS NULL AND video_id IN"
+        " (SELECT id FROM video WHERE source = :source AND output_root <> :output_root) LIMIT 1",
         {"source": source, "output_root": output_root},
     ).first()
     return None if row is None else int(row[0])
@@ -165,7 +156,7 @@ def elsewhere(db: Connection, source: bytes, output_root: bytes) -> int | None:
 def join_batch(db: Connection, job: int, batch: str) -> None:
     """A waiting job that was asked for again belongs to the newer batch."""
     db.execute(
-        text("UPDATE job SET batch = :batch WHERE id = :job AND status = 'pending'"),
+        "UPDATE job SET batch = :batch WHERE id = :job AND status = 'pending'",
         {"batch": batch, "job": job},
     )
 
@@ -178,10 +169,8 @@ def set_profile(
 ) -> bool:
     """A waiting job is to be made otherwise; how far it was with the old profile says nothing any more."""
     row = db.execute(
-        text(
-            "UPDATE job SET profile = :profile, profile_json = :profile_json, prefer_gpu = :prefer_gpu,"
-            f" progress = 0 WHERE id = :job AND {_WAITS} RETURNING video_id"
-        ),
+        "UPDATE job SET profile = :profile, profile_json = :profile_json, prefer_gpu = :prefer_gpu,"
+        f" progress = 0 WHERE id = :job AND {_WAITS} RETURNING video_id",
         {"profile": profile, "profile_json": profile_json, "prefer_gpu": int(prefer_gpu), "job": job},
     ).first()
     if row is None:
@@ -194,11 +183,9 @@ def set_profile(
 def make_all_again(db: Connection, job: int, *, now: int, actor: str) -> bool:
     """A waiting job that would make only what differs is to make everything; False when it does already."""
     row = db.execute(
-        text(
-            "UPDATE job SET kind = 'retranscode', requested = NULL"
-            f" WHERE id = :job AND {_WAITS} AND (kind = 'changed' OR requested IS NOT NULL)"
-            " RETURNING video_id"
-        ),
+        "UPDATE job SET kind = 'retranscode', requested = NULL"
+        f" WHERE id = :job AND {_WAITS} AND (kind = 'changed' OR requested IS NOT NULL)"
+        " RETURNING video_id",
         {"job": job},
     ).first()
     if row is None:
@@ -211,10 +198,8 @@ def is_any_due(db: Connection, *, now: int) -> bool:
     """Whether a job's backoff has passed."""
     return (
         db.execute(
-            text(
-                "SELECT 1 FROM job INDEXED BY ix_job_backoff WHERE status = 'pending'"
-                " AND not_before IS NOT NULL AND not_before <= :now LIMIT 1"
-            ),
+            "SELECT 1 FROM job INDEXED BY ix_job_backoff WHERE status = 'pending'"
+            " AND not_before IS NOT NULL AND not_before <= :now LIMIT 1",
             {"now": now},
         ).first()
         is not None
@@ -224,11 +209,9 @@ def is_any_due(db: Connection, *, now: int) -> bool:
 def promote_due(db: Connection, *, now: int, limit: int = 1000) -> int:
     """Make jobs claimable whose backoff has passed."""
     return db.execute(
-        text(
-            "UPDATE job SET not_before = NULL, ready_at = :now WHERE id IN (SELECT id FROM job"
-            " INDEXED BY ix_job_backoff WHERE status = 'pending' AND not_before IS NOT NULL"
-            " AND not_before <= :now ORDER BY not_before LIMIT :limit)"
-        ),
+        "UPDATE job SET not_before = NULL, ready_at = :now WHERE id IN (SELECT id FROM job"
+        " INDEXED BY ix_job_backoff WHERE status = 'pending' AND not_before IS NOT NULL"
+        " AND not_before <= :now ORDER BY not_before LIMIT :limit)",
         {"now": now, "limit": limit},
     ).rowcount
 
@@ -236,9 +219,7 @@ def promote_due(db: Connection, *, now: int, limit: int = 1000) -> int:
 def shift_backoff(db: Connection, by_us: int) -> None:
     """Let backoffs last as long as they should although the clock was set."""
     db.execute(
-        text(
-            "UPDATE job SET not_before = not_before + :by WHERE status = 'pending' AND not_before IS NOT NULL"
-        ),
+        "UPDATE job SET not_before = not_before + :by WHERE status = 'pending' AND not_before IS NOT NULL",
         {"by": by_us},
     )
 
@@ -266,10 +247,8 @@ class JobSpec:
 
 def spec_of(db: Connection, job: int) -> JobSpec:
     row = db.execute(
-        text(
-            "SELECT kind, profile, profile_json, prefer_gpu, requested, dropped, max_attempts, max_crashes,"
-            " priority, autorestart_limit, autorestart_delay_s FROM job WHERE id = :job"
-        ),
+        "SELECT kind, profile, profile_json, prefer_gpu, requested, dropped, max_attempts, max_crashes,"
+        " priority, autorestart_limit, autorestart_delay_s FROM job WHERE id = :job",
         {"job": job},
     ).one()
     return JobSpec(
@@ -289,4 +268,4 @@ def spec_of(db: Connection, job: int) -> JobSpec:
 def outstanding(db: Connection, statuses: Sequence[JobStatus]) -> int:
     """How many jobs have one of these statuses, from the counts that triggers keep."""
     listed = ", ".join(f"'{status.value}'" for status in statuses)
-    return int(db.execute(text(f"SELECT sum(n) FROM job_count WHERE status IN ({listed})")).scalar())
+    return int(db.execute(f"SELECT sum(n) FROM job_count WHERE status IN ({listed})").scalar())

@@ -9,7 +9,6 @@ from typing import Any
 
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.progress import RenditionRow, renditions_of
-from tqstudio.engine.store.statements import text
 from tqstudio.schemas import ErrorView
 
 
@@ -83,7 +82,7 @@ _SELECT = (
 def by_ids(db: Connection, ids: Sequence[int]) -> list[JobRecord]:
     """The jobs with these ids, in the order given; unknown ids are left out."""
     rows = db.execute(
-        text(f"{_SELECT} WHERE j.id IN (SELECT value FROM json_each(:ids))"), {"ids": json.dumps(list(ids))}
+        f"{_SELECT} WHERE j.id IN (SELECT value FROM json_each(:ids))", {"ids": json.dumps(list(ids))}
     )
     found = {row[0]: row for row in rows}
     qualities = renditions_of(db, list(found))
@@ -110,7 +109,7 @@ def _record(row: Any, renditions: Sequence[RenditionRow]) -> JobRecord:
 def batch_counts(db: Connection, batch: str) -> dict[str, int]:
     """How many jobs of a batch have each status."""
     rows = db.execute(
-        text("SELECT status, count(*) FROM job WHERE batch = :batch AND deleted_at IS NULL GROUP BY status"),
+        "SELECT status, count(*) FROM job WHERE batch = :batch AND deleted_at IS NULL GROUP BY status",
         {"batch": batch},
     )
     return {row[0]: int(row[1]) for row in rows}
@@ -118,6 +117,6 @@ def batch_counts(db: Connection, batch: str) -> dict[str, int]:
 
 def batch_ids(db: Connection, batch: str) -> list[int]:
     rows = db.execute(
-        text("SELECT id FROM job WHERE batch = :batch AND deleted_at IS NULL ORDER BY id"), {"batch": batch}
+        "SELECT id FROM job WHERE batch = :batch AND deleted_at IS NULL ORDER BY id", {"batch": batch}
     )
     return [int(row[0]) for row in rows]

@@ -14,7 +14,6 @@ from tqstudio.engine.store.finding import Source
 from tqstudio.engine.store.lanes import SORTS as SORTS
 from tqstudio.engine.store.lanes import Key, is_key
 from tqstudio.engine.store.lanes import Query as Query
-from tqstudio.engine.store.statements import text
 from tqstudio.engine.store.walking import Entry, Found
 from tqstudio.lifecycle import QUEUE_ORDER, JobStatus
 
@@ -131,7 +130,7 @@ def _total(db: Connection, query: Query, source: Source, page: Page) -> int | No
 
 def _count_deleted(db: Connection, statuses: Sequence[JobStatus]) -> int | None:
     listed = ", ".join(f"'{status.value}'" for status in statuses or JobStatus)
-    counted = text(
+    counted = (
         "SELECT count(*) FROM (SELECT 1 FROM job INDEXED BY ix_job_deleted_status"
         f" WHERE deleted_at IS NOT NULL AND status IN ({listed}) LIMIT :most)"
     )
@@ -146,5 +145,5 @@ def count(db: Connection, statuses: Sequence[JobStatus]) -> int:
 
 
 def counts_by_status(db: Connection) -> dict[str, int]:
-    found = {row[0]: int(row[1]) for row in db.execute(text("SELECT status, n FROM job_count"))}
+    found = {row[0]: int(row[1]) for row in db.execute("SELECT status, n FROM job_count")}
     return {status.value: found.get(status.value, 0) for status in QUEUE_ORDER}

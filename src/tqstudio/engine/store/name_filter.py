@@ -8,7 +8,6 @@ from itertools import islice
 from typing import Any
 
 from tqstudio.engine.store.connection import Connection
-from tqstudio.engine.store.statements import text
 
 PROBES = 32
 """Of long texts, no more groups of three letters than this are looked up."""
@@ -67,7 +66,7 @@ def narrowed(db: Connection, wanted: str, most: int) -> Condition | None:
     return None
 
 
-_COUNT = text("SELECT count(*) FROM (SELECT rowid FROM video_name WHERE video_name MATCH :group LIMIT :most)")
+_COUNT = "SELECT count(*) FROM (SELECT rowid FROM video_name WHERE video_name MATCH :group LIMIT :most)"
 
 
 def _groups(wanted: str) -> Iterator[str]:

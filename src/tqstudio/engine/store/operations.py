@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from tqstudio.engine.store import events
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.jobs import open_job_of
-from tqstudio.engine.store.statements import text
 from tqstudio.engine.store.transitions import Facts, assignments_of, look, move
 from tqstudio.lifecycle import Control, Decision, Effect, JobStatus, Operation, Trigger, decide, target_of
 
@@ -49,7 +48,7 @@ def operate(db: Connection, job: int, operation: Operation, *, now: int, actor: 
     if decision.effect is Effect.CONTROL:
         control = _CONTROLS[operation]
         db.execute(
-            text("UPDATE job SET control = :control WHERE id = :job AND status = 'in_progress'"),
+            "UPDATE job SET control = :control WHERE id = :job AND status = 'in_progress'",
             {"control": control.value, "job": job},
         )
         word = f"{operation.value}_asked"
@@ -80,7 +79,7 @@ def _set_deleted(db: Connection, facts: Facts, *, deleted: bool, now: int, actor
         if other is not None:
             return _refused(facts, f"cannot come back: job {other} has the same video; cancel that first")
     db.execute(
-        text("UPDATE job SET deleted_at = :at WHERE id = :job AND status <> 'in_progress'"),
+        "UPDATE job SET deleted_at = :at WHERE id = :job AND status <> 'in_progress'",
         {"at": now if deleted else None, "job": facts.id},
     )
     events.append(
@@ -108,10 +107,8 @@ def set_priority(
     decision = decide(facts.status, Operation.PRIORITY)
     if decision.allowed:
         row = db.execute(
-            text(
-                "UPDATE job SET priority = max(-1000, min(1000, coalesce(:value, priority + :delta)))"
-                " WHERE id = :job RETURNING priority"
-            ),
+            "UPDATE job SET priority = max(-1000, min(1000, coalesce(:value, priority + :delta)))"
+            " WHERE id = :job RETURNING priority",
             {"value": value, "delta": delta or 0, "job": job},
         ).one()
         events.append(

@@ -9,7 +9,6 @@ from typing import Any
 
 from tqstudio.engine.store.claims import Token
 from tqstudio.engine.store.connection import Connection
-from tqstudio.engine.store.statements import text
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +32,8 @@ class RenditionRow:
 
 
 _FIELDS = tuple(RenditionRow.__dataclass_fields__)
-_SELECT = text(f"SELECT {', '.join(_FIELDS)} FROM rendition WHERE job_id = :job ORDER BY position")
-_UPSERT = text(
+_SELECT = f"SELECT {', '.join(_FIELDS)} FROM rendition WHERE job_id = :job ORDER BY position"
+_UPSERT = (
     f"INSERT INTO rendition (job_id, position, {', '.join(_FIELDS)}) VALUES (:job, :position,"
     f" {', '.join(':' + name for name in _FIELDS)}) ON CONFLICT (job_id, name) DO UPDATE SET"
     f" position = :position, {', '.join(f'{name} = :{name}' for name in _FIELDS if name != 'name')}"
@@ -70,11 +69,9 @@ def save(
 ) -> bool:
     """Store a running job's progress; False when the lease is lost. Progress never goes back."""
     moved = db.execute(
-        text(
-            "UPDATE job SET step = coalesce(:step, step), progress = max(progress, :progress),"
-            " last_progress_at = :at WHERE id = :job AND epoch = :epoch AND instance = :instance"
-            " AND status = 'in_progress' AND lease_expires_at > :now"
-        ),
+        "UPDATE job SET step = coalesce(:step, step), progress = max(progress, :progress),"
+        " last_progress_at = :at WHERE id = :job AND epoch = :epoch AND instance = :instance"
+        " AND status = 'in_progress' AND lease_expires_at > :now",
         {
             "step": step,
             "progress": progress,
@@ -88,11 +85,9 @@ def save(
     if not moved:
         return False
     db.execute(
-        text(
-            "UPDATE attempt SET steps = :steps, argv = coalesce(:argv, argv),"
-            " resumed_from = coalesce(:resumed_from, resumed_from), encoder = coalesce(:encoder, encoder)"
-            " WHERE job_id = :job AND epoch = :epoch"
-        ),
+        "UPDATE attempt SET steps = :steps, argv = coalesce(:argv, argv),"
+        " resumed_from = coalesce(:resumed_from, resumed_from), encoder = coalesce(:encoder, encoder)"
+        " WHERE job_id = :job AND epoch = :epoch",
         {
             "steps": json.dumps(dict(steps)),
             "argv": None if argv is None else json.dumps([list(command) for command in argv]),
@@ -119,17 +114,14 @@ def set_renditions(db: Connection, job: int, reported: Sequence[RenditionRow]) -
 def settle_renditions(db: Connection, job: int, *, running_becomes: str) -> None:
     """When a job leaves progress, no rendition of it goes on running."""
     db.execute(
-        text(
-            "UPDATE rendition SET status = :status, speed = NULL"
-            " WHERE job_id = :job AND status = 'in_progress'"
-        ),
+        "UPDATE rendition SET status = :status, speed = NULL WHERE job_id = :job AND status = 'in_progress'",
         {"status": running_becomes, "job": job},
     )
 
 
 def reset_renditions(db: Connection, job: int) -> None:
     """Forget the renditions of a job that starts over."""
-    db.execute(text("DELETE FROM rendition WHERE job_id = :job"), {"job": job})
+    db.execute("DELETE FROM rendition WHERE job_id = :job", {"job": job})
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,10 +143,8 @@ class AttemptRow:
 
 def attempts(db: Connection, job: int) -> list[AttemptRow]:
     rows = db.execute(
-        text(
-            "SELECT number, epoch, worker, encoder, argv, resumed_from, steps, started_at, ended_at, outcome,"
-            " error_code, error_text, log FROM attempt WHERE job_id = :job ORDER BY epoch"
-        ),
+        "SELECT number, epoch, worker, encoder, argv, resumed_from, steps, started_at, ended_at, outcome,"
+        " error_code, error_text, log FROM attempt WHERE job_id = :job ORDER BY epoch",
         {"job": job},
     )
     found = []

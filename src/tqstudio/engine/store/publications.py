@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tqstudio.engine.store.connection import Connection
-from tqstudio.engine.store.statements import text
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +34,8 @@ _SELECT = (
 def begin(db: Connection, row: PublicationRow, *, now: int) -> None:
     """Record the intent."""
     db.execute(
-        text(
-            "INSERT INTO publication (job_id, epoch, video_id, number, slug, manifest, full_hash, begun_at)"
-            " VALUES (:job, :epoch, :video, :number, :slug, :manifest, :full_hash, :now)"
-        ),
+        "INSERT INTO publication (job_id, epoch, video_id, number, slug, manifest, full_hash, begun_at)"
+        " VALUES (:job, :epoch, :video, :number, :slug, :manifest, :full_hash, :now)",
         {
             "job": row.job,
             "epoch": row.epoch,
@@ -53,20 +50,20 @@ def begin(db: Connection, row: PublicationRow, *, now: int) -> None:
 
 
 def of_job(db: Connection, job: int) -> PublicationRow | None:
-    row = db.execute(text(f"{_SELECT} WHERE p.job_id = :job"), {"job": job}).first()
+    row = db.execute(f"{_SELECT} WHERE p.job_id = :job", {"job": job}).first()
     return None if row is None else PublicationRow(*row)
 
 
 def of_video(db: Connection, video: int) -> list[PublicationRow]:
-    rows = db.execute(text(f"{_SELECT} WHERE p.video_id = :video"), {"video": video})
+    rows = db.execute(f"{_SELECT} WHERE p.video_id = :video", {"video": video})
     return [PublicationRow(*row) for row in rows]
 
 
 def left_over(db: Connection) -> list[PublicationRow]:
     """Publications whose lease has ended: nobody will finish them."""
-    return [PublicationRow(*row) for row in db.execute(text(f"{_SELECT} WHERE holder IS NULL"))]
+    return [PublicationRow(*row) for row in db.execute(f"{_SELECT} WHERE holder IS NULL")]
 
 
 def end(db: Connection, job: int) -> None:
     """It is recorded, or nothing of it is left."""
-    db.execute(text("DELETE FROM publication WHERE job_id = :job"), {"job": job})
+    db.execute("DELETE FROM publication WHERE job_id = :job", {"job": job})

@@ -10,7 +10,6 @@ import json
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.connection import Connection
-from tqstudio.engine.store.statements import text
 from tqstudio.errors import ErrorCode
 
 BLAMES = frozenset(
@@ -40,10 +39,8 @@ def failed(db: Connection, job: int, epoch: int, code: ErrorCode, *, after: int,
     if not after or code not in BLAMES:
         return False
     row = db.execute(
-        text(
-            "SELECT id, name, failed_jobs, quarantined_at FROM worker"
-            " WHERE id = (SELECT worker_id FROM attempt WHERE job_id = :job AND epoch = :epoch)"
-        ),
+        "SELECT id, name, failed_jobs, quarantined_at FROM worker"
+        " WHERE id = (SELECT worker_id FROM attempt WHERE job_id = :job AND epoch = :epoch)",
         {"job": job, "epoch": epoch},
     ).first()
     if row is None or row[3] is not None:
@@ -52,10 +49,8 @@ def failed(db: Connection, job: int, epoch: int, code: ErrorCode, *, after: int,
     full = len(jobs) >= after
     reason = f"it failed {len(jobs)} different jobs in a row, the last one with {code}" if full else None
     db.execute(
-        text(
-            "UPDATE worker SET failed_jobs = :jobs, quarantined_at = :at, quarantine_reason = :reason"
-            " WHERE id = :worker"
-        ),
+        "UPDATE worker SET failed_jobs = :jobs, quarantined_at = :at, quarantine_reason = :reason"
+        " WHERE id = :worker",
         {"jobs": json.dumps(jobs), "at": now if full else None, "reason": reason, "worker": worker},
     )
     if full:
@@ -75,6 +70,6 @@ def failed(db: Connection, job: int, epoch: int, code: ErrorCode, *, after: int,
 def succeeded(db: Connection, worker: int) -> None:
     """A job that is done shows that the worker is sound."""
     db.execute(
-        text("UPDATE worker SET failed_jobs = '[]' WHERE id = :worker AND failed_jobs <> '[]'"),
+        "UPDATE worker SET failed_jobs = '[]' WHERE id = :worker AND failed_jobs <> '[]'",
         {"worker": worker},
     )

@@ -13,7 +13,6 @@ from typing import Any
 from tqstudio.engine.store import events
 from tqstudio.engine.store.claims import LEASE_FREE
 from tqstudio.engine.store.connection import Connection
-from tqstudio.engine.store.statements import text
 from tqstudio.lifecycle import Control, JobStatus, Trigger, sources_of, target_of
 
 
@@ -33,10 +32,8 @@ class Facts:
 
 def look(db: Connection, job: int) -> Facts | None:
     row = db.execute(
-        text(
-            "SELECT id, video_id, status, control, deleted_at IS NOT NULL, epoch, instance, lease_expires_at"
-            " FROM job WHERE id = :job"
-        ),
+        "SELECT id, video_id, status, control, deleted_at IS NOT NULL, epoch, instance, lease_expires_at"
+        " FROM job WHERE id = :job",
         {"job": job},
     ).first()
     if row is None:
@@ -62,13 +59,13 @@ def move(
     """Apply one transition of the lifecycle table; False when the job is not where it starts from."""
     target = target_of(trigger)
     allowed = ", ".join(f"'{status.value}'" for status in sorted(sources_of(trigger)))
-    before = db.execute(text("SELECT status, video_id FROM job WHERE id = :job"), {"job": job}).first()
+    before = db.execute("SELECT status, video_id FROM job WHERE id = :job", {"job": job}).first()
     if before is None:
         return False
     leaving = f", {LEASE_FREE}" if before[0] == JobStatus.IN_PROGRESS else ""
     ready = ", ready_at = :now" if target is JobStatus.PENDING else ""
     more = f", {assign}" if assign else ""
-    statement = text(
+    statement = (
         f"UPDATE job SET status = :target{leaving}{ready}{more}"
         f" WHERE id = :job AND status = :before AND status IN ({allowed}) AND deleted_at IS NULL{guard}"
     )

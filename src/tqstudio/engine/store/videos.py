@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tqstudio.engine.store.connection import Connection
-from tqstudio.engine.store.statements import text
 from tqstudio.schemas import ErrorView
 
 
@@ -47,20 +46,20 @@ def _row(row: Any) -> VideoRow:
 
 def find(db: Connection, source: bytes, output_root: bytes) -> VideoRow | None:
     row = db.execute(
-        text(f"SELECT {_COLUMNS} FROM video WHERE source = :source AND output_root = :output_root"),
+        f"SELECT {_COLUMNS} FROM video WHERE source = :source AND output_root = :output_root",
         {"source": source, "output_root": output_root},
     ).first()
     return None if row is None else _row(row)
 
 
 def get(db: Connection, video: int) -> VideoRow | None:
-    row = db.execute(text(f"SELECT {_COLUMNS} FROM video WHERE id = :id"), {"id": video}).first()
+    row = db.execute(f"SELECT {_COLUMNS} FROM video WHERE id = :id", {"id": video}).first()
     return None if row is None else _row(row)
 
 
 def page(db: Connection, *, after: int, limit: int) -> list[VideoRow]:
     rows = db.execute(
-        text(f"SELECT {_COLUMNS} FROM video WHERE id > :after ORDER BY id LIMIT :limit"),
+        f"SELECT {_COLUMNS} FROM video WHERE id > :after ORDER BY id LIMIT :limit",
         {"after": after, "limit": limit},
     )
     return [_row(row) for row in rows]
@@ -104,12 +103,12 @@ def create(db: Connection, new: NewVideo, *, now: int) -> int:
     return video
 
 
-_INSERT = text(
+_INSERT = (
     "INSERT INTO video (folder_id, source, output_root, name, title, slug, size, mtime_ns, quick_hash,"
     " created_at) VALUES (:folder, :source, :output_root, :name, :title,"
     " coalesce(:slug, hex(randomblob(16))), :size, :mtime_ns, :quick_hash, :now) RETURNING id"
 )
-_TAKEN = text("SELECT 1 FROM video WHERE output_root = :output_root AND slug = :slug")
+_TAKEN = "SELECT 1 FROM video WHERE output_root = :output_root AND slug = :slug"
 
 
 def _is_taken(db: Connection, output_root: bytes, slug: str) -> bool:
@@ -122,7 +121,7 @@ def _give_free_slug(db: Connection, video: int, output_root: bytes, wanted: str)
     while _is_taken(db, output_root, slug):
         tries += 1
         slug = f"{wanted}-{tries}"
-    db.execute(text("UPDATE video SET slug = :slug WHERE id = :id"), {"slug": slug, "id": video})
+    db.execute("UPDATE video SET slug = :slug WHERE id = :id", {"slug": slug, "id": video})
 
 
 def set_fingerprint(
@@ -131,11 +130,9 @@ def set_fingerprint(
     """Record what the source is now; `changed` content also forgets the probe and the full hash."""
     forget = ", facts = NULL, full_hash = NULL" if changed else ""
     db.execute(
-        text(
-            "UPDATE video SET size = :size, mtime_ns = :mtime_ns,"
-            " probe_error = iif(size = :size AND mtime_ns = :mtime_ns, probe_error, NULL),"
-            f" quick_hash = coalesce(:quick_hash, quick_hash), deleted_at = NULL{forget} WHERE id = :id"
-        ),
+        "UPDATE video SET size = :size, mtime_ns = :mtime_ns,"
+        " probe_error = iif(size = :size AND mtime_ns = :mtime_ns, probe_error, NULL),"
+        f" quick_hash = coalesce(:quick_hash, quick_hash), deleted_at = NULL{forget} WHERE id = :id",
         {"size": size, "mtime_ns": mtime_ns, "quick_hash": quick_hash, "id": video},
     )
     _mark_jobs(db, video)
@@ -144,10 +141,8 @@ def set_fingerprint(
 def set_facts(db: Connection, video: int, facts: Mapping[str, Any], *, quick_hash: str | None) -> None:
     """Record what a worker's probe found."""
     db.execute(
-        text(
-            "UPDATE video SET facts = :facts, probe_error = NULL,"
-            " quick_hash = coalesce(:quick_hash, quick_hash) WHERE id = :id"
-        ),
+        "UPDATE video SET facts = :facts, probe_error = NULL,"
+        " quick_hash = coalesce(:quick_hash, quick_hash) WHERE id = :id",
         {"facts": json.dumps(dict(facts)), "quick_hash": quick_hash, "id": video},
     )
     _mark_jobs(db, video)
@@ -216,24 +211,22 @@ def set_slug(db: Connection, video: int, slug: str) -> None:
     Another video that only wished for it, its folder being somebody else's, gets another one.
     """
     holder = db.execute(
-        text(
-            "SELECT id, output_root FROM video WHERE slug = :slug AND id <> :id"
-            " AND output_root = (SELECT output_root FROM video WHERE id = :id)"
-        ),
+        "SELECT id, output_root FROM video WHERE slug = :slug AND id <> :id"
+        " AND output_root = (SELECT output_root FROM video WHERE id = :id)",
         {"slug": slug, "id": video},
     ).first()
     if holder is not None:
         _give_free_slug(db, holder[0], holder[1], f"{slug}-{holder[0]}")
-    db.execute(text("UPDATE video SET slug = :slug WHERE id = :id"), {"slug": slug, "id": video})
+    db.execute("UPDATE video SET slug = :slug WHERE id = :id", {"slug": slug, "id": video})
 
 
 def adopt(db: Connection, video: int, folder: int) -> None:
     """A video that was added by hand lies in a drop folder now."""
-    db.execute(text("UPDATE video SET folder_id = :folder WHERE id = :id"), {"folder": folder, "id": video})
+    db.execute("UPDATE video SET folder_id = :folder WHERE id = :id", {"folder": folder, "id": video})
 
 
 def set_full_hash(db: Connection, video: int, full_hash: str) -> None:
-    db.execute(text("UPDATE video SET full_hash = :full WHERE id = :id"), {"full": full_hash, "id": video})
+    db.execute("UPDATE video SET full_hash = :full WHERE id = :id", {"full": full_hash, "id": video})
 
 
 def output_roots(db: Connection) -> list[bytes]:
@@ -241,7 +234,7 @@ def output_roots(db: Connection) -> list[bytes]:
     roots: list[bytes] = []
     while True:
         row = db.execute(
-            text("SELECT min(output_root) FROM video WHERE output_root > :after"),
+            "SELECT min(output_root) FROM video WHERE output_root > :after",
             {"after": roots[-1] if roots else b""},
         ).one()
         if row[0] is None:
@@ -252,7 +245,7 @@ def output_roots(db: Connection) -> list[bytes]:
 def known_sources(db: Connection, folder: int) -> dict[bytes, tuple[int, int, int]]:
     """The sources of a drop folder: {path: (video, size, mtime_ns)}."""
     rows = db.execute(
-        text("SELECT source, id, size, mtime_ns FROM video WHERE folder_id = :folder AND deleted_at IS NULL"),
+        "SELECT source, id, size, mtime_ns FROM video WHERE folder_id = :folder AND deleted_at IS NULL",
         {"folder": folder},
     )
     return {row[0]: (row[1], row[2], row[3]) for row in rows}

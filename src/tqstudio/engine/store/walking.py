@@ -14,7 +14,6 @@ from typing import Any
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.lanes import Key, Lane, Query, Range, key_of, lanes_from
 from tqstudio.engine.store.name_filter import Condition
-from tqstudio.engine.store.statements import text
 from tqstudio.lifecycle import QUEUE_ORDER, JobStatus
 
 STRETCH = 2_000
@@ -48,10 +47,8 @@ class Walk:
     def key_of(self, job: int) -> Key | None:
         """The place of a job; None when the query does not show it."""
         row = self._db.execute(
-            text(
-                "SELECT status, id, priority, created_at, coalesce(completed_at, 0) FROM job"
-                f" WHERE id = :job AND {self._query.visible}{self._tried.sql}"
-            ),
+            "SELECT status, id, priority, created_at, coalesce(completed_at, 0) FROM job"
+            f" WHERE id = :job AND {self._query.visible}{self._tried.sql}",
             {**self._tried.values, "job": job},
         ).first()
         if row is None or (self._query.statuses and row[0] not in self._query.statuses):
@@ -102,11 +99,11 @@ class QueueOrder(Walk):
             values |= {**self._tried.values, "rows": self._rows}
         else:
             statement = f"{self._read(lane, part)} LIMIT :limit"
-        return [Entry(lane.key(*row), row[0]) for row in self._db.execute(text(statement), values)]
+        return [Entry(lane.key(*row), row[0]) for row in self._db.execute(statement, values)]
 
     def _last(self, lane: Lane, part: Range) -> Key | None:
         """The last row of a stretch, whether it was found or not; None when the range ends before."""
-        statement = text(f"{self._read(lane, part)} LIMIT 1 OFFSET :before")
+        statement = f"{self._read(lane, part)} LIMIT 1 OFFSET :before"
         row = self._db.execute(statement, {**part.values, "before": self._rows - 1}).first()
         return None if row is None else lane.key(*row)
 
@@ -146,7 +143,7 @@ class ByAge(Walk):
         if stop is not None:
             where, values["stop"] = f"{where} AND id {within} :stop", stop
         rows = self._db.execute(
-            text(f"SELECT id FROM {self._all}{where}{self._tried.sql} ORDER BY {order} LIMIT :limit"),
+            f"SELECT id FROM {self._all}{where}{self._tried.sql} ORDER BY {order} LIMIT :limit",
             {**values, "limit": limit},
         )
         found = [Entry((sign * row[0],), row[0]) for row in rows]
@@ -159,6 +156,6 @@ class ByAge(Walk):
             f"SELECT id FROM (SELECT id FROM {lane}{where} ORDER BY {order} LIMIT 1 OFFSET :before)"
             for lane in self._lanes
         )
-        statement = text(f"SELECT {pick}(id) FROM ({' UNION ALL '.join(each)})")
+        statement = f"SELECT {pick}(id) FROM ({' UNION ALL '.join(each)})"
         found: int | None = self._db.execute(statement, {**values, "before": rows - 1}).scalar()
         return found

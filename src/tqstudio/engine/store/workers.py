@@ -9,7 +9,6 @@ from typing import Any
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.connection import Connection
-from tqstudio.engine.store.statements import text
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +53,11 @@ def ensure(db: Connection, name: str, kind: str, *, device: str | None, now: int
     The operator's `enabled` stays what it was; a drain ends with the life it was asked for.
     """
     row = db.execute(
-        text(
-            "INSERT INTO worker (name, kind, device, registered_at) VALUES (:name, :kind, :device, NULL)"
-            " ON CONFLICT (name) DO UPDATE SET kind = :kind, device = :device, draining = 0,"
-            " instance = NULL, pid = NULL, registered_at = NULL, last_heartbeat_at = NULL,"
-            " offline_at = NULL"
-            f" RETURNING {_COLUMNS}"
-        ),
+        "INSERT INTO worker (name, kind, device, registered_at) VALUES (:name, :kind, :device, NULL)"
+        " ON CONFLICT (name) DO UPDATE SET kind = :kind, device = :device, draining = 0,"
+        " instance = NULL, pid = NULL, registered_at = NULL, last_heartbeat_at = NULL,"
+        " offline_at = NULL"
+        f" RETURNING {_COLUMNS}",
         {"name": name, "kind": kind, "device": device, "now": now},
     ).one()
     return _row(row)
@@ -80,12 +77,10 @@ def register(
 ) -> WorkerRow:
     """A worker's process says it is there."""
     row = db.execute(
-        text(
-            "UPDATE worker SET instance = :instance, pid = :pid, pid_started = :pid_started,"
-            " encoder = :encoder, capabilities = :capabilities, metadata_json = :metadata,"
-            " registered_at = :now, last_heartbeat_at = NULL, offline_at = NULL"
-            f" WHERE id = :worker RETURNING {_COLUMNS}"
-        ),
+        "UPDATE worker SET instance = :instance, pid = :pid, pid_started = :pid_started,"
+        " encoder = :encoder, capabilities = :capabilities, metadata_json = :metadata,"
+        " registered_at = :now, last_heartbeat_at = NULL, offline_at = NULL"
+        f" WHERE id = :worker RETURNING {_COLUMNS}",
         {
             "worker": worker,
             "instance": instance,
@@ -109,13 +104,11 @@ def beats(db: Connection, seen: Sequence[tuple[int, str, int]]) -> None:
     for worker, instance, at in seen:
         who = {"worker": worker, "instance": instance, "at": at}
         db.execute(
-            text("UPDATE worker SET last_heartbeat_at = :at WHERE id = :worker AND instance = :instance"), who
+            "UPDATE worker SET last_heartbeat_at = :at WHERE id = :worker AND instance = :instance", who
         )
         back = db.execute(
-            text(
-                "UPDATE worker SET offline_at = NULL WHERE id = :worker AND instance = :instance"
-                " AND offline_at < :at RETURNING name"
-            ),
+            "UPDATE worker SET offline_at = NULL WHERE id = :worker AND instance = :instance"
+            " AND offline_at < :at RETURNING name",
             who,
         ).first()
         if back is not None:
@@ -126,10 +119,8 @@ def find_silent(db: Connection, *, before: int, now: int) -> list[tuple[int, str
     """Take note of workers that were not heard since `before`, counted from their registration when they
     never beat; answers (id, name) of those of which nobody knew yet. A later beat takes it back."""
     gone = db.execute(
-        text(
-            "UPDATE worker SET offline_at = :now WHERE offline_at IS NULL AND registered_at IS NOT NULL"
-            " AND coalesce(last_heartbeat_at, registered_at) <= :before RETURNING id, name"
-        ),
+        "UPDATE worker SET offline_at = :now WHERE offline_at IS NULL AND registered_at IS NOT NULL"
+        " AND coalesce(last_heartbeat_at, registered_at) <= :before RETURNING id, name",
         {"before": before, "now": now},
     )
     for _, name in gone:
@@ -140,10 +131,7 @@ def find_silent(db: Connection, *, before: int, now: int) -> list[tuple[int, str
 def hear_all(db: Connection, *, now: int) -> None:
     """Count every worker that is not offline as heard now: nobody could be heard for a while."""
     db.execute(
-        text(
-            "UPDATE worker SET last_heartbeat_at = :now"
-            " WHERE registered_at IS NOT NULL AND offline_at IS NULL"
-        ),
+        "UPDATE worker SET last_heartbeat_at = :now WHERE registered_at IS NOT NULL AND offline_at IS NULL",
         {"now": now},
     )
 
@@ -151,11 +139,9 @@ def hear_all(db: Connection, *, now: int) -> None:
 def ended(db: Connection, worker: int, *, instance: str | None, now: int, why: str) -> None:
     """The worker's process is gone: no claim of that instance is answered any more."""
     gone = db.execute(
-        text(
-            "UPDATE worker SET instance = NULL, pid = NULL, pid_started = NULL, registered_at = NULL,"
-            " offline_at = NULL WHERE id = :worker AND (instance IS :instance OR instance IS NULL)"
-            " RETURNING name"
-        ),
+        "UPDATE worker SET instance = NULL, pid = NULL, pid_started = NULL, registered_at = NULL,"
+        " offline_at = NULL WHERE id = :worker AND (instance IS :instance OR instance IS NULL)"
+        " RETURNING name",
         {"worker": worker, "instance": instance},
     ).first()
     if gone is not None:
@@ -173,12 +159,10 @@ def set_intent(
     Enabling one lifts its quarantine: somebody has looked.
     """
     row = db.execute(
-        text(
-            "UPDATE worker SET enabled = coalesce(:enabled, enabled),"
-            " draining = coalesce(:draining, draining)"
-            f"{_LIFTED if enabled else ''}"
-            f" WHERE name = :name RETURNING {_COLUMNS}"
-        ),
+        "UPDATE worker SET enabled = coalesce(:enabled, enabled),"
+        " draining = coalesce(:draining, draining)"
+        f"{_LIFTED if enabled else ''}"
+        f" WHERE name = :name RETURNING {_COLUMNS}",
         {
             "name": name,
             "enabled": None if enabled is None else int(enabled),
@@ -193,12 +177,12 @@ def set_intent(
 
 
 def by_id(db: Connection, worker: int) -> WorkerRow | None:
-    row = db.execute(text(f"SELECT {_COLUMNS} FROM worker WHERE id = :id"), {"id": worker}).first()
+    row = db.execute(f"SELECT {_COLUMNS} FROM worker WHERE id = :id", {"id": worker}).first()
     return None if row is None else _row(row)
 
 
 def by_name(db: Connection, name: str) -> WorkerRow | None:
-    row = db.execute(text(f"SELECT {_COLUMNS} FROM worker WHERE name = :name"), {"name": name}).first()
+    row = db.execute(f"SELECT {_COLUMNS} FROM worker WHERE name = :name", {"name": name}).first()
     return None if row is None else _row(row)
 
 
@@ -206,13 +190,11 @@ def forget_processes(db: Connection, *, now: int) -> None:
     """At the start of a supervisor no local worker of an earlier one counts as registered; a remote one
     counts as heard now."""
     db.execute(
-        text(
-            "UPDATE worker SET instance = NULL, pid = NULL, registered_at = NULL, draining = 0,"
-            " offline_at = NULL WHERE type = 'local'"
-        )
+        "UPDATE worker SET instance = NULL, pid = NULL, registered_at = NULL, draining = 0,"
+        " offline_at = NULL WHERE type = 'local'"
     )
     hear_all(db, now=now)
 
 
 def listing(db: Connection) -> list[WorkerRow]:
-    return [_row(row) for row in db.execute(text(f"SELECT {_COLUMNS} FROM worker ORDER BY kind DESC, name"))]
+    return [_row(row) for row in db.execute(f"SELECT {_COLUMNS} FROM worker ORDER BY kind DESC, name")]
