@@ -1,11 +1,16 @@
-"""What tqstudio costs while it has nothing to do, and how soon the terminal UI shows itself."""
+"""What tqstudio costs while it has nothing to do, and the terminal UI: its first picture, keys, moving bars."""
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
+from benchmarks.claim_client import register
+from benchmarks.door import Line
 from benchmarks.options import Options
 from benchmarks.processes import cpu_s, memory_mb
 from benchmarks.report import Section, at_most, count, percentile
@@ -16,6 +21,11 @@ from tqstudio.home import Home
 
 _SETTLE_S = 2.0
 _KEYS = 20
+_RUNNING = 8
+"""Jobs that run at once."""
+_REPORT_S = 0.25
+_RUNGS = ("1080p", "720p", "480p", "360p")
+_SEGMENTS = 400
 
 
 def measure(options: Options, root: Path) -> Section:
@@ -54,6 +64,7 @@ def measure(options: Options, root: Path) -> Section:
     section.add("UI, exec to first picture", paints, "s", at_most(0.5))
     section.add("a Python that fills the screen and nothing else", yardstick, "s")
     _keys(section, options, root)
+    _moving(section, options, root)
     return section
 
 
@@ -98,3 +109,72 @@ def _keys(section: Section, options: Options, root: Path) -> None:
     queue = f"{count(options.jobs)} jobs"
     section.add(f"UI with {queue}, key to picture, p50", p50, "ms")
     section.add(f"UI with {queue}, key to picture, p95", p95, "ms", at_most(50))
+
+
+def _moving(section: Section, options: Options, root: Path) -> None:
+    """The UI while the bars of many jobs move: what it and the supervisor need for it."""
+    home = Home(root / "moving")
+    seed(home, 100 * _RUNNING)
+    share: dict[str, list[float]] = {"UI": [], "supervisor": []}
+    with studio(home.root) as running, _reporting(running):
+        for _ in range(options.rounds):
+            terminal = Terminal(tqstudio(), running.environment)
+            try:
+                terminal.first_paint_s()
+                terminal.drain(_SETTLE_S)
+                pids = {"UI": terminal.pid, "supervisor": running.pid}
+                before = {name: cpu_s(pid)[0] for name, pid in pids.items()}
+                began = time.monotonic()
+                terminal.drain(options.idle_s / 2)
+                elapsed = time.monotonic() - began
+                for name, pid in pids.items():
+                    share[name].append((cpu_s(pid)[0] - before[name]) / elapsed * 100)
+            finally:
+                terminal.close()
+    what = f"{_RUNNING} running jobs reported {1 / _REPORT_S:.0f} times a second"
+    section.add(f"UI with {what}, of one core", share["UI"], "%", at_most(5))
+    section.add("supervisor meanwhile, of one core", share["supervisor"], "%")
+
+
+@contextlib.contextmanager
+def _reporting(running: Studio) -> Iterator[None]:
+    """Workers that say they get on, as the real ones do, and encode nothing."""
+    jobs = []
+    for number in range(_RUNNING):
+        with contextlib.closing(running.line()) as line:
+            name = f"bench-{number}"
+            token = line.post("/v1/workers", {"name": name, "kind": "cpu"})["token"]
+        line, instance = running.line(token), f"instance-{number:08d}"
+        register(line, instance)
+        lease = line.post("/v1/worker/claim", {"instance": instance, "wait_s": 0})["job"]
+        jobs.append((line, f"/v1/worker/jobs/{lease['job']}/progress", instance, lease["epoch"]))
+    ended = threading.Event()
+    reporter = threading.Thread(target=_report, args=(jobs, ended))
+    reporter.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        reporter.join()
+        for line, *_ in jobs:
+            line.close()
+
+
+def _report(jobs: list[tuple[Line, str, str, int]], ended: threading.Event) -> None:
+    began = time.monotonic()
+    while not ended.wait(_REPORT_S):
+        share = (time.monotonic() - began) / 600 % 1
+        renditions = [
+            {
+                "name": name,
+                "status": "in_progress",
+                "progress": share * 100,
+                "segments_done": int(share * _SEGMENTS),
+                "segments_total": _SEGMENTS,
+                "speed": 2 + share,
+            }
+            for name in _RUNGS
+        ]
+        body = {"step": "transcode", "progress": share * 100, "speed": 2 + share, "renditions": renditions}
+        for line, path, instance, epoch in jobs:
+            line.post(path, {"instance": instance, "epoch": epoch, **body})

@@ -23,6 +23,10 @@ from tqstudio.connection import Client
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 
+# What a shell starts in the background ignores Ctrl-C, and so would everything the tests start: to some of it
+# they send that signal.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 T = TypeVar("T")
 
 START_TIMEOUT_S = 60.0
