@@ -1,4 +1,4 @@
-"""What tqstudio costs while it has nothing to do, and the terminal UI: its first picture, keys, moving bars."""
+"""What tqstudio costs at rest, and the terminal UI: its first picture, its keys, its moving bars."""
 
 from __future__ import annotations
 
