@@ -15,6 +15,7 @@ import pytest
 from tqstudio.engine.store import events
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.database import MAX_SHARING, Database
+from tqstudio.errors import ErrorCode
 
 
 @pytest.fixture
@@ -109,6 +110,20 @@ def test_one_that_ends_the_transaction_costs_the_others_nothing(opened: Database
     answers = held_up(opened, [(note, "one"), (spoil,), (note, "three")])
     assert [type(answer) for answer in answers] == [int, OperationalError, int]
     assert opened.read_now(words) == ["one", "three"]
+
+
+def test_a_full_disk_is_told_to_each_that_shares(opened: Database) -> None:
+    """SQLite refuses the one statement and goes on with the transaction: the others need no room."""
+
+    def grow(db: Connection) -> None:
+        for _ in range(2_000):
+            note(db, "grows")
+
+    opened.write_now(lambda db: db.execute("PRAGMA max_page_count = 1"))
+    answers = held_up(opened, [(note, "one"), (grow,), (grow,)])
+    assert answers[0] == len("one")
+    assert [getattr(answer, "code", answer) for answer in answers[1:]] == [ErrorCode.DISK_LOW] * 2
+    assert opened.refusal is not None, "no more is written until there is room"
 
 
 def test_who_hangs_up_leaves_a_whole_write(opened: Database) -> None:

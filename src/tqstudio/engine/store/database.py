@@ -196,12 +196,15 @@ class Database:
         except BaseException as error:
             db.rollback()
             if len(calls) == 1:
-                calls[0].error = self._told(error)
+                calls[0].error = error
             else:
                 # One of them spoilt it for all, or the disk is full: each has a try of its own.
                 for call in calls:
                     self._commit(db, [call])
                 return
+        for call in calls:
+            if call.error is not None:
+                call.error = self._told(call.error)
         self._deliver(calls)
 
     def _look(self, db: Connection, calls: Sequence[_Call]) -> None:
