@@ -180,6 +180,13 @@ def test_a_new_file_is_queued(house: House) -> None:
     assert house.status(result["job"]) is JobStatus.PENDING
 
 
+def test_a_file_of_a_folder_that_was_removed_is_not_queued(house: House) -> None:
+    """The folder's last look found it; the person was quicker."""
+    result = house.offer(house.file(), folder=7)
+    assert (result["decision"], result["error"]["code"]) == ("rejected", "NOT_FOUND")
+    assert house.db.read_now(videos.page, after=0, limit=9) == []
+
+
 def test_held_it_waits(house: House) -> None:
     assert house.status(house.offer(house.file(), hold=True)["job"]) is JobStatus.PAUSED
 

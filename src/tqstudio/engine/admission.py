@@ -29,7 +29,7 @@ from tqstudio.engine.media import profiles
 from tqstudio.engine.media.profiles import Profile
 from tqstudio.engine.recognition import Certainty, Look, is_current, look_at
 from tqstudio.engine.scheduling import now_us
-from tqstudio.engine.store import generations, jobs, operations, supervisors, videos
+from tqstudio.engine.store import folders, generations, jobs, operations, supervisors, videos
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.database import Database
 from tqstudio.engine.store.transitions import look
@@ -153,6 +153,8 @@ class Admission:
 
     def _decide(self, db: Connection, path: bytes, how: Offer, found: Look, current: bool) -> AddResult:
         now = now_us()
+        if how.folder is not None and not folders.exists(db, how.folder):
+            raise TqError(ErrorCode.NOT_FOUND, "its drop folder was removed before the file could be queued")
         known = videos.find(db, path, how.output_root)
         if known is None:
             video = videos.create(

@@ -104,6 +104,10 @@ def remove(db: Connection, folder: int, *, now: int) -> bool:
     return bool(gone)
 
 
+def exists(db: Connection, folder: int) -> bool:
+    return db.execute("SELECT 1 FROM folder WHERE id = :id", {"id": folder}).first() is not None
+
+
 def listing(db: Connection) -> list[FolderRow]:
     return [_row(row) for row in db.execute(f"SELECT {_COLUMNS} FROM folder ORDER BY id")]
 
