@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
 
 import structlog
@@ -18,7 +19,7 @@ from tqstudio.engine.store.claims import Lease, Token
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.database import Database
 from tqstudio.engine.workspace import Workspace
-from tqstudio.errors import ErrorCode
+from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home, run_logs
 from tqstudio.lifecycle import Control
 
@@ -84,14 +85,20 @@ class Recovery:
         """
         for token in self._outlived.pop(instance, ()):
             await self._clear_away(token)
+        crash = None if told_to_end else why
         for lease in await self._db.read(claims.of_instance, instance):
-            task = asyncio.create_task(self._end_lost(lease, worker, None if told_to_end else why))
             if self._results.is_publishing(lease.token):
                 # It waits for the publish; the worker's successor need not.
+                task = asyncio.create_task(self._end_behind_publish(lease, worker, crash))
                 self._under_way.add(task)
                 task.add_done_callback(self._under_way.discard)
             else:
-                await task
+                await self._end_lost(lease, worker, crash)
+
+    async def _end_behind_publish(self, lease: Lease, worker: str, crash: str | None) -> None:
+        """As `_end_lost`; where it cannot be written the scan takes the job back when its lease runs out."""
+        with contextlib.suppress(TqError):
+            await self._end_lost(lease, worker, crash)
 
     async def _end_lost(self, lease: Lease, worker: str, crash: str | None) -> None:
         await self._clear_away(lease.token)
