@@ -12,6 +12,7 @@ import pytest
 
 from tqstudio.config import Settings
 from tqstudio.engine import publishing
+from tqstudio.engine.patience import Patience
 from tqstudio.engine.publishing import Place
 from tqstudio.engine.retention import Retention
 from tqstudio.engine.scheduling import MICROSECOND, RetryRules, now_us
@@ -42,7 +43,7 @@ class House:
         return os.fsencode(self.out)
 
     def retention(self, **settings: Any) -> Retention:
-        return Retention(Settings(**settings), self.db, self.workspace)
+        return Retention(Settings(**settings), self.db, self.workspace, Patience())
 
     def video(self) -> int:
         number = len(self.db.read_now(videos.page, after=0, limit=99)) + 1

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tqstudio.engine import children, clock, disk_gate, failpoints, maintenance, orphans, supervisor
+from tqstudio.engine import children, clock, disk_gate, failpoints, maintenance, orphans, patience, supervisor
 from tqstudio.engine.media.ffmpeg import FFmpeg
 from tqstudio.engine.space import Volume
 from tqstudio.engine.store.connection import Connection
@@ -333,6 +333,7 @@ def outside_replaced(world: World) -> Iterator[None]:
         (children, "spawn", world.spawn),
         (children, "reap_orphans", lambda: None),
         (failpoints, "reach", _reach),
+        (patience, "_on_a_thread", lambda look: world.loop.run_in_executor(None, look)),
     ):
         try:
             yield

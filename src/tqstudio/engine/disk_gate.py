@@ -2,7 +2,8 @@
 
 A job fits when its volume has free what its ladder will take, what the running jobs on the same volume will
 still take, and the reserve. What a ladder takes is estimated as `disk_factor` × its source, less what the
-segment store has of it. The database's volume must have some room too.
+segment store has of it. The database's volume must have some room too. Whether there is room on
+a volume that does not answer nobody knows: its jobs wait until it does.
 
 The gate holds up the whole queue when the job that is next does not fit, also where a later one would: one
 that overtook would take the very room that the first waits for, and large files would never have their turn.
@@ -21,6 +22,7 @@ from pathlib import Path
 import structlog
 
 from tqstudio.config import Settings
+from tqstudio.engine.patience import NoAnswer, Patience
 from tqstudio.engine.retention import Retention
 from tqstudio.engine.scheduling import MICROSECOND, now_us
 from tqstudio.engine.space import Volume, occupied_bytes, still_to_come, volume_of
@@ -75,6 +77,7 @@ class _Look:
     at: float
     volume: Volume | None
     made: Mapping[int, int] = field(default_factory=dict)
+    answers: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +96,16 @@ class DiskGate:
     """
 
     def __init__(
-        self, home: Home, settings: Settings, db: Database, workspace: Workspace, retention: Retention
+        self,
+        home: Home,
+        settings: Settings,
+        db: Database,
+        workspace: Workspace,
+        retention: Retention,
+        patience: Patience,
     ) -> None:
         self._settings, self._db, self._workspace, self._retention = settings, db, workspace, retention
+        self._patience = patience
         self._home = os.fsencode(home.root)
         self._looks: Mapping[bytes, _Look] = {}
         self._hinted = -_HINTS_APART_S
@@ -151,7 +161,11 @@ class DiskGate:
         self, looks: Mapping[bytes, _Look], needs: tuple[Need, ...], margin: float
     ) -> Shortage | None:
         need, *running = needs
-        volume = looks[need.output_root].volume
+        root, volume = need.output_root, looks[need.output_root].volume
+        if not looks[root].answers:
+            return Shortage(
+                root, 0, 0, f"the disk of {display(root)} does not answer; {need.name} waits for it"
+            )
         if volume is None:
             return None  # nothing of the path can be looked at: the job finds out why
         beside = sum(
@@ -178,17 +192,28 @@ class DiskGate:
         by_root: dict[bytes, set[int]] = {self._home: set()}
         for need in needs:
             by_root.setdefault(need.output_root, set()).add(need.video)
-        found = await asyncio.to_thread(self._look_at, by_root)
+        looks = await asyncio.gather(*(self._look_at(root, videos) for root, videos in by_root.items()))
         now = time.monotonic()
-        self._looks = {root: look for root, look in self._looks.items() if now - look.at < _FRESH_S} | found
+        fresh = {root: look for root, look in self._looks.items() if now - look.at < _FRESH_S}
+        self._looks = fresh | dict(zip(by_root, looks, strict=True))
 
-    def _look_at(self, by_root: Mapping[bytes, set[int]]) -> dict[bytes, _Look]:
-        found = {}
-        for root, of_videos in by_root.items():
+    async def _look_at(self, root: bytes, of_videos: set[int]) -> _Look:
+        def look() -> _Look:
             store = self._workspace.sink(root) / "segments"
             made = {video: occupied_bytes(store / str(video)) for video in of_videos}
-            found[root] = _Look(time.monotonic(), volume_of(Path(os.fsdecode(root))), made)
-        return found
+            return _Look(time.monotonic(), volume_of(Path(os.fsdecode(root))), made)
+
+        try:
+            return await self._patience.look(root, look)
+        except NoAnswer:
+            return _Look(time.monotonic(), None, answers=False)
+
+    async def _volume(self, root: bytes) -> Volume | None:
+        """None also when it does not answer."""
+        try:
+            return await self._patience.look(root, lambda: volume_of(Path(os.fsdecode(root))))
+        except NoAnswer:
+            return None
 
     # Shutting
 
@@ -242,7 +267,7 @@ class DiskGate:
         assert gate.path is not None
         if gate.reason == self._foreseen:
             return True
-        volume = await asyncio.to_thread(volume_of, Path(os.fsdecode(gate.path)))
+        volume = await self._volume(gate.path)
         free = volume.free if volume is not None else 0
         if self._waits is None:
             tries = self._tries[gate.path].tries + 1 if gate.path in self._tries else 0
@@ -266,13 +291,13 @@ class DiskGate:
             refused = await self._db.read(self.judge, job, _MARGIN)
             self._shortage = refused.shortage if refused is not None else None
             return self._shortage is not None
-        volume = await asyncio.to_thread(volume_of, Path(os.fsdecode(path)))
+        volume = await self._volume(path)
         needed = DATABASE_ROOM_BYTES if path == self._home else self._settings.disk_reserve_bytes
         return volume is not None and volume.free < needed * (1 + _MARGIN)
 
     async def _try_database(self) -> None:
         """Find out by writing whether there is room for the database again."""
-        volume = await asyncio.to_thread(volume_of, Path(os.fsdecode(self._home)))
+        volume = await self._volume(self._home)
         if volume is not None and volume.free < DATABASE_ROOM_BYTES * (1 + _MARGIN):
             return
         gate = self.of_database()
@@ -303,7 +328,7 @@ class DiskGate:
         needed = DATABASE_ROOM_BYTES if gate.path == self._home else self._settings.disk_reserve_bytes
         if short is not None and short.path == gate.path:
             needed = short.needed
-        volume = await asyncio.to_thread(volume_of, Path(os.fsdecode(gate.path)))
+        volume = await self._volume(gate.path)
         return None if volume is None else Shortage(gate.path, volume.free, needed, gate.reason)
 
 

@@ -13,6 +13,7 @@ import structlog
 
 from tqstudio.config import Settings
 from tqstudio.engine import publishing
+from tqstudio.engine.patience import Patience
 from tqstudio.engine.publishing import Place
 from tqstudio.engine.scheduling import MICROSECOND, now_us
 from tqstudio.engine.store import claims, events, generations, jobs, videos
@@ -30,10 +31,13 @@ _PAGE = 50
 
 
 class Retention:
-    """Decides by the database, removes on disk, and says so in the history."""
+    """Decides by the database, removes on disk, and says so in the history.
 
-    def __init__(self, settings: Settings, db: Database, workspace: Workspace) -> None:
-        self._db, self._workspace = db, workspace
+    What lies on a disk that does not answer stays until it does.
+    """
+
+    def __init__(self, settings: Settings, db: Database, workspace: Workspace, patience: Patience) -> None:
+        self._db, self._workspace, self._patience = db, workspace, patience
         self._keep_old_us = int(settings.keep_old_s * MICROSECOND)
         self._keep_failed_us = int(settings.keep_failed_work_s * MICROSECOND)
         self._cleanup_partial = settings.cleanup_partial
@@ -47,6 +51,8 @@ class Retention:
         before, after = now_us() - self._keep_old_us, 0
         while page := await self._db.read(generations.retired_before, before, after=after, limit=_PAGE):
             for retired in page:
+                if not await self._answers(retired.output_root):
+                    continue
                 if await asyncio.to_thread(self._remove, retired):
                     await self._db.write(
                         generations.removed, retired.id, retired.video, retired.number, now=now_us()
@@ -87,7 +93,9 @@ class Retention:
         if now < self._next_look.get(output_root, now):
             return
         self._next_look[output_root] = now + _FULL_LOOK_S
-        roots = await self._db.read(videos.output_roots)
+        roots = [root for root in await self._db.read(videos.output_roots) if await self._answers(root)]
+        if not await self._answers(output_root):
+            return
         for root in await asyncio.to_thread(_on_the_disk_of, output_root, roots):
             await self._expire(root, now_us())
 
@@ -101,11 +109,13 @@ class Retention:
             if facts is None or facts.status not in (JobStatus.FAILED, JobStatus.CANCELLED):
                 continue
             video = await self._db.read(videos.get, facts.video)
-            if video is not None and self._cleanup_partial:
+            if video is not None and self._cleanup_partial and await self._answers(video.output_root):
                 await self._discard(video.output_root, video.id, now_us())
                 await asyncio.to_thread(self._workspace.sweep, video.output_root)
 
     async def _expire(self, output_root: bytes, before: int) -> None:
+        if not await self._answers(output_root):
+            return
         stores = await asyncio.to_thread(lambda: list(self._workspace.stores(output_root)))
         for video, _ in stores if self._cleanup_partial else ():
             await self._discard(output_root, video, before)
@@ -113,12 +123,17 @@ class Retention:
         await asyncio.to_thread(self._workspace.sweep, output_root)
 
     async def _sweep_scratch(self, output_root: bytes, *, idle_s: float) -> None:
+        if not await self._answers(output_root):
+            return
         scratches = await asyncio.to_thread(
             lambda: list(self._workspace.scratches(output_root, idle_s=idle_s))
         )
         for job, epoch, folder in scratches:
             if not await self._db.read(_runs, job, epoch):
                 await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+    async def _answers(self, output_root: bytes) -> bool:
+        return await self._patience.answers(output_root)
 
     async def _discard(self, output_root: bytes, video: int, before: int) -> None:
         """Empty a video's store if no job will go on with it and the last one ended before that time."""

@@ -16,6 +16,7 @@ from tqstudio.engine.forecasts import Forecasts
 from tqstudio.engine.intake import Intake
 from tqstudio.engine.live import LiveBoard
 from tqstudio.engine.media.ffmpeg import FFmpeg
+from tqstudio.engine.patience import Patience
 from tqstudio.engine.pool import Identities, WorkerPool
 from tqstudio.engine.results import Results
 from tqstudio.engine.store.database import Database
@@ -34,6 +35,7 @@ class Studio:
     forecasts: Forecasts
     dispatch: Dispatch
     disk: DiskGate
+    patience: Patience
     results: Results
     admission: Admission
     actions: Actions

@@ -40,6 +40,7 @@ from tqstudio.engine.live import LiveBoard
 from tqstudio.engine.maintenance import Maintenance
 from tqstudio.engine.media import ffmpeg, hardware
 from tqstudio.engine.media.ffmpeg import FFmpeg
+from tqstudio.engine.patience import Patience
 from tqstudio.engine.pool import Identities, Slot, WorkerPool, default_cpu_workers
 from tqstudio.engine.probing.prober import Looked, Prober
 from tqstudio.engine.publishing.publisher import Publisher
@@ -136,10 +137,11 @@ class _Supervisor:
         broadcast = Broadcast(event_view)
         workspace = Workspace(db, uuid)
         forecasts = Forecasts(db, board)
-        self._retention = retention = Retention(settings, db, workspace)
-        disk = DiskGate(home, settings, db, workspace, retention)
+        patience = Patience()
+        self._retention = retention = Retention(settings, db, workspace, patience)
+        disk = DiskGate(home, settings, db, workspace, retention, patience)
         dispatch = Dispatch(home, settings, db, board, workspace, forecasts, disk)
-        self._publisher = Publisher(db, board, workspace)
+        self._publisher = Publisher(db, board, workspace, patience)
         endings = Endings(db, board, workspace, self._publisher, quarantine_after=settings.quarantine_after)
         results = Results(settings, db, workspace, endings, self._publisher, forecasts)
         self._recovery = Recovery(home, settings, db, board, endings, results, workspace)
@@ -155,6 +157,7 @@ class _Supervisor:
             forecasts=forecasts,
             dispatch=dispatch,
             disk=disk,
+            patience=patience,
             results=results,
             admission=Admission(home, settings, db),
             actions=Actions(db, board, workspace, retention),

@@ -380,7 +380,7 @@ def worker_view(
 
 _GATE_HINTS: Mapping[GateKind, str] = {
     GateKind.USER: "resume the queue with: tqstudio queue resume",
-    GateKind.DISK: "free some space; the queue goes on by itself",
+    GateKind.DISK: "see to that disk; the queue goes on by itself",
     GateKind.BACKPRESSURE: "nothing: the queue goes on when the machine has room",
 }
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 
 from fastapi import APIRouter
@@ -50,7 +52,7 @@ async def status(studio: TheStudio) -> StatusView:
         "jobs": counts,
         "workers": views,
         "gates": shut + _no_worker(views, counts, iso(studio.started_at) or ""),
-        "disk": await asyncio.to_thread(_disks, studio, await _outputs(studio)),
+        "disk": await _disks(studio),
         "speed": sum(speeds) if speeds else None,
         "eta_s": eta["eta_s"] if eta else None,
         "eta": eta,
@@ -94,22 +96,28 @@ async def _outputs(studio: Studio) -> list[Path]:
     return [Path(os.fsdecode(root)) for root in sorted(roots)]
 
 
-def _disks(studio: Studio, outputs: list[Path]) -> list[DiskView]:
+async def _disks(studio: Studio) -> list[DiskView]:
+    """The file systems of all outputs, each once; without those that do not answer."""
     found: dict[int, DiskView] = {}
-    for path in outputs:
-        existing = next((p for p in (path, *path.parents) if p.exists()), None)
-        if existing is not None:
-            usage = shutil.disk_usage(existing)
-            found.setdefault(
-                existing.stat().st_dev,
-                {
-                    "path": str(path),
-                    "free": usage.free,
-                    "total": usage.total,
-                    "reserve": studio.settings.disk_reserve_bytes,
-                },
-            )
+    for path in await _outputs(studio):
+        with contextlib.suppress(OSError):
+            disk = await studio.patience.look(os.fsencode(path), partial(_disk, path))
+            if disk is not None:
+                device, total, free = disk
+                reserve = studio.settings.disk_reserve_bytes
+                found.setdefault(
+                    device, {"path": str(path), "free": free, "total": total, "reserve": reserve}
+                )
     return list(found.values())
+
+
+def _disk(path: Path) -> tuple[int, int, int] | None:
+    """Device, and bytes in all and free, of where a path is or will be."""
+    existing = next((p for p in (path, *path.parents) if p.exists()), None)
+    if existing is None:
+        return None
+    usage = shutil.disk_usage(existing)
+    return existing.stat().st_dev, usage.total, usage.free
 
 
 @router.get("/profiles")

@@ -25,6 +25,7 @@ import structlog
 from tqstudio.engine import failpoints, publishing
 from tqstudio.engine.live import LiveBoard
 from tqstudio.engine.media.layout import POSTER_NAME
+from tqstudio.engine.patience import Patience
 from tqstudio.engine.publishing import Place, master
 from tqstudio.engine.publishing.publication import Publication, forget, intend, load, record, video_of
 from tqstudio.engine.store import generations, publications
@@ -45,8 +46,8 @@ _INTERRUPTED = "the publish was interrupted"
 class Publisher:
     """The only one who writes where players read."""
 
-    def __init__(self, db: Database, board: LiveBoard, workspace: Workspace) -> None:
-        self._db, self._board, self._workspace = db, board, workspace
+    def __init__(self, db: Database, board: LiveBoard, workspace: Workspace, patience: Patience) -> None:
+        self._db, self._board, self._workspace, self._patience = db, board, workspace, patience
         self._locks: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
         self._log = structlog.get_logger()
 
@@ -100,6 +101,7 @@ class Publisher:
     async def _settle(self, publication: Publication) -> bool:
         failpoints.reach("settle.begun")
         try:
+            await self._patience.require(publication.place.output_root)
             whole = await asyncio.to_thread(_point_if_whole, publication)
         except (OSError, TqError) as error:
             self._log.warning("a publish cannot be finished", job=publication.row.job, error=str(error))
@@ -218,6 +220,7 @@ class Publisher:
         row = publication.row
         if not await self._db.read(generations.exists, row.video, row.number):
             try:
+                await self._patience.require(publication.place.output_root)
                 await asyncio.to_thread(self._undo_files, publication)
             except OSError as error:
                 self._log.warning("a publish cannot be undone yet", job=row.job, error=str(error))

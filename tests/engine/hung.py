@@ -1,0 +1,36 @@
+"""A file system that does not answer: mounted, and nobody there who serves it."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+_NODEV, _NOSUID = 4, 2
+
+
+class HungMount:
+    """Whoever asks this file system anything waits until `end`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(exist_ok=True)
+        try:
+            self._server = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
+        except OSError as error:
+            pytest.skip(f"no file system can be made to hang here: {error}")
+        libc = ctypes.CDLL(None, use_errno=True)
+        options = f"fd={self._server},rootmode=40000,user_id=0,group_id=0".encode()
+        if libc.mount(b"hung", os.fsencode(folder), b"fuse", _NODEV | _NOSUID, options):
+            os.close(self._server)
+            pytest.skip(f"no file system can be made to hang here: {os.strerror(ctypes.get_errno())}")
+
+    def end(self) -> None:
+        """What is below it can be seen again, and whoever waits is told that it is gone."""
+        if self._server >= 0:
+            subprocess.run(["umount", "--lazy", self.folder], check=True)
+            os.close(self._server)
+            self._server = -1
