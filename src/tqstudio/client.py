@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         ActionResult,
         AddAnswer,
         BackupView,
+        BatchView,
         CheckView,
         ClearAnswer,
         EventPage,
@@ -135,8 +136,8 @@ def video(video_id: int) -> Call[VideoView]:
     return Call("GET", f"/v1/videos/{video_id}")
 
 
-def batch(batch_id: str) -> Call[dict[str, Any]]:
-    """How a batch stands: {"batch", "counts": {status: n}, "jobs": [JobRow]}."""
+def batch(batch_id: str) -> Call[BatchView]:
+    """How the jobs that were asked for together stand; `jobs(batch=…)` lists them."""
     return Call("GET", f"/v1/batches/{batch_id}")
 
 

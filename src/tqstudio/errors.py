@@ -147,7 +147,7 @@ MEANINGS: MappingProxyType[ErrorCode, Meaning] = MappingProxyType(
         ErrorCode.INTERNAL: Meaning(
             _RETRY, "tqstudio made a mistake", "please report it with the log of the attempt"
         ),
-        ErrorCode.WORKER_LOST: Meaning(_LOST, "the worker died", "nothing: another worker goes on"),
+        ErrorCode.WORKER_LOST: Meaning(_LOST, "the worker died", "nothing to do: another worker goes on"),
         ErrorCode.POISON: Meaning(
             _LOST, "the job killed its workers again and again", "look at the source; retry when it is mended"
         ),

@@ -251,6 +251,8 @@ class WorkerView(TypedDict):
     memory_bytes: int | None
     note: str | None
     """Why it is off, or what is wrong with it."""
+    quarantine: str | None
+    """Why it takes no jobs although nobody has switched it off: it failed too many. Enabling it ends that."""
     capabilities: dict[str, Any]
     metadata: dict[str, Any]
 
@@ -401,6 +403,15 @@ class AddResult(TypedDict):
 class AddAnswer(TypedDict):
     batch: str
     results: list[AddResult]
+
+
+class BatchView(TypedDict):
+    """How the jobs that were asked for together stand; deleted ones are not counted."""
+
+    batch: str
+    counts: dict[str, int]
+    """Count by status; a status that none has is left out."""
+    total: int
 
 
 class JobLive(TypedDict):

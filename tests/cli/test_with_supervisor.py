@@ -157,6 +157,15 @@ def test_autorestart_is_asked_for_and_shown(up: Shell, clips: Path, tmp_path: Pa
     assert (folder["autorestart"], folder["autorestart_delay_s"]) == (2, 60)
     edited = up("folder", "edit", str(folder["id"]), "--autorestart", "0", "--delay", "9", "--json").json()
     assert (edited["autorestart"], edited["autorestart_delay_s"]) == (0, 9)
+    up("folder", "edit", str(folder["id"]), "--autorestart", "4")
+    off = up("folder", "edit", str(folder["id"]), "--no-autorestart", "--json").json()
+    assert off["autorestart"] == 0
+    both = up("add", str(file), "--autorestart", "2", "--no-autorestart")
+    assert both.code == 2
+    assert "exclude each other" in both.err
+    again = up("add", str(file), "--no-autorestart")
+    assert "now with autorestart off" in again.out
+    assert up("job", "show", str(added["job"]), "--json").json()["autorestart"]["state"] == "disabled"
     assert up("folder", "remove", str(folder["id"])).code == 0
 
 
@@ -295,7 +304,7 @@ def test_adding_again_holds_a_job_that_waits(up: Shell, held: int, tmp_path: Pat
     assert up("queue", "pause").code == 0
     assert up("job", "resume", str(held)).code == 0
     answer = up("add", str(tmp_path / "held.mp4"), "-o", str(tmp_path / "out"), "--hold")
-    assert "it is held now" in answer.out
+    assert "held now" in answer.out
     assert _status_of(up, held) == "paused"
     assert up("queue", "resume").code == 0
 

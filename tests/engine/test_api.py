@@ -392,7 +392,8 @@ def test_a_page_of_jobs(desk: Desk) -> None:
     around = desk.live.send(client.jobs(batch="a-page", limit=3, around=made[2]))
     assert [row["id"] for row in around["jobs"]] == made[1:4]
     batch = desk.live.send(client.batch("a-page"))
-    assert batch["counts"] == {"pending": 5}
+    assert batch == {"batch": "a-page", "counts": {"pending": 5}, "total": 5}
+    assert desk.live.send(client.batch("nobody-knows")) == {"batch": "nobody-knows", "counts": {}, "total": 0}
 
 
 def test_a_name_is_shown_escaped_and_given_exactly(desk: Desk) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -226,6 +227,7 @@ def worker(name: str, status: str = "idle", **more: Any) -> Any:
         "cpu_percent": 187.0 if busy else None,
         "memory_bytes": 610 << 20,
         "note": None,
+        "quarantine": None,
         "capabilities": {"encoders": "libx264"},
         "metadata": {},
     } | more
@@ -243,7 +245,8 @@ def sample_workers() -> list[Any]:
             device="L4",
             memory_bytes=None,
             pid=None,
-            note="session limit reached 3 times in a row; e switches it on",
+            note="in quarantine: it failed 3 different jobs in a row; tqstudio worker enable gpu-1",
+            quarantine="it failed 3 different jobs in a row, the last one with ENCODER_EXIT",
         ),
     ]
 
@@ -255,6 +258,8 @@ def sample_folders() -> list[Any]:
         "enabled": True,
         "recursive": True,
         "patterns": [],
+        "autorestart": 0,
+        "autorestart_delay_s": 60.0,
     }
     more = {"settle_s": 5.0, "priority": 0, "problem": None, "path_b64": "L3Nydg=="}
     return [
@@ -451,7 +456,14 @@ def job_detail(row: Any) -> Any:
         "claimed_at": ago(300),
         "lease_expires_at": None,
         "lease_epoch": 2,
-        "autorestart": {},
+        "autorestart": {
+            "state": "disabled",
+            "limit": 0,
+            "delay_s": 60.0,
+            "restarts": 0,
+            "last_at": None,
+            "next_at": None,
+        },
         "attempts_log": [attempt, second],
         "events": [e for e in reversed(sample_events()) if e["job"] == row["id"]],
     }
@@ -465,7 +477,10 @@ class FakeDoor:
         self.events: list[Any] = sample_events()
         self.workers: list[Any] = sample_workers()
         self.folders: list[Any] = sample_folders()
+        self.profiles: list[Any] = [{"name": name, "error": None} for name in ("fast", "web")]
         self.gates: list[Any] = []
+        self.decisions: dict[str, Any] = {}
+        """What becomes of files with these names."""
         self.sent: list[Call[Any]] = []
         self.asked_after: list[int | None] = []
         self.down = False
@@ -552,7 +567,7 @@ class FakeDoor:
             case "GET", ["folders"]:
                 return {"folders": self.folders}
             case "GET", ["profiles"]:
-                return {"profiles": [{"name": name} for name in ("fast", "web")]}
+                return {"profiles": self.profiles}
             case "GET", ["videos", number]:
                 return job_detail(self.job(int(number)))["video_view"]
             case "POST", ["workers", name, verb]:
@@ -572,8 +587,11 @@ class FakeDoor:
     def _add(self, path_b64: str) -> Any:
         path = sources.display(sources.decode(path_b64))
         answer = {"path": path, "path_b64": path_b64, "video": 1, "job": 401, "slug": "x", "master": None}
+        answer |= {"status": None, "applied": {}, "other_job": None, "error": None}
+        if special := self.decisions.get(os.path.basename(path)):
+            return answer | special
         if path.endswith(".mp4"):
-            return answer | {"decision": "queued", "error": None}
+            return answer | {"decision": "queued"}
         problem = {"code": "NO_MEDIA", "message": "the file holds no video", "hint": "remove it"}
         return answer | {"decision": "rejected", "job": None, "error": problem}
 

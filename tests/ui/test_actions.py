@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 from textual.widgets import Button
@@ -201,3 +201,21 @@ async def test_a_job_that_slips_under_the_cursor_is_not_hit(make_app: MakeApp, d
         await app.perform("pause")
         await until(pilot, lambda: "look, and press again" in messages(app))
         assert not door.operations()
+
+
+async def test_a_worker_in_quarantine_says_why_and_how_to_let_it_work(
+    make_app: MakeApp, door: FakeDoor
+) -> None:
+    async with make_app(view="workers").run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("G")
+        await until(pilot, lambda: any("e lets it work again" in line for line in lines_of(app, "#facts")))
+        assert any("failed 3 different jobs in a row" in line for line in lines_of(app, "#facts"))
+        await pilot.press("e")
+        await until(pilot, lambda: door.workers[3]["status"] == "idle")
+        assert "gpu-1 is idle" in messages(app)
+
+
+def lines_of(app: Any, selector: str) -> list[str]:
+    widget = app.screen.query_one(selector)
+    return [widget.render_line(y).text for y in range(widget.size.height)]

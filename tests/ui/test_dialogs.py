@@ -6,11 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from textual.widgets import Input
+import pytest
+from textual.widgets import Input, Label
 
 from tqstudio import sources
 from tqstudio.ui.screens.ask_path import AskPath
-from tqstudio.ui.screens.dialogs import AskPriority
+from tqstudio.ui.screens.dialogs import AskPriority, Caution, Confirm
 from tqstudio.ui.screens.job import JobScreen
 
 from .conftest import MakeApp, loaded, until
@@ -41,9 +42,97 @@ async def test_typing_replaces_the_prefill_and_an_error_keeps_the_dialog(
         app.screen.query_one("#output", Input).value = str(tmp_path / "out")
         await pilot.press("enter")
         await until(pilot, lambda: not isinstance(app.screen, AskPath))
-        assert "new.mp4 is queued as job 401" in messages(app)
+        assert "new.mp4: queued as job 401" in messages(app)
         body = [call.body for call in door.sent if call.path == "/v1/videos"][-1]
         assert sources.decode((body or {})["output_b64"]) == bytes(tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("became", "said"),
+    [
+        (
+            {"decision": "cached", "job": 7, "master": "/srv/x/master.m3u8"},
+            "new.mp4: its ladder is complete: /srv/x/master.m3u8",
+        ),
+        (
+            {"decision": "waiting", "job": 7, "status": "paused"},
+            "new.mp4: is paused as job 7; p on job 7 lets it go on",
+        ),
+        (
+            {"decision": "waiting", "job": 7, "status": "in_progress", "other_job": 9},
+            "new.mp4: is being made by job 7 already (job 9 makes the same file for another output)",
+        ),
+        (
+            {
+                "decision": "waiting",
+                "job": 7,
+                "status": "pending",
+                "applied": {"profile": "fast", "hold": True},
+            },
+            "new.mp4: waits in the queue as job 7; held now; now with profile fast",
+        ),
+        ({"decision": "retried", "job": 7}, "new.mp4: job 7 goes again"),
+    ],
+    ids=["cached", "paused", "running", "changed", "retried"],
+)
+async def test_what_became_of_a_file_is_said(
+    became: dict[str, Any], said: str, make_app: MakeApp, door: FakeDoor, tmp_path: Path
+) -> None:
+    video = tmp_path / "new.mp4"
+    video.write_bytes(b"x")
+    door.decisions["new.mp4"] = became
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("n")
+        await until(pilot, lambda: isinstance(app.screen, AskPath))
+        app.screen.query_one("#path", Input).value = str(video)
+        await pilot.press("enter")
+        await until(pilot, lambda: said in messages(app).split("\n"))
+
+
+async def test_what_became_of_a_folder_is_summed_up(
+    make_app: MakeApp, door: FakeDoor, tmp_path: Path
+) -> None:
+    for name in ("a.mp4", "b.mp4", "c.mp4", "d.mp4"):
+        (tmp_path / name).write_bytes(b"x")
+    door.decisions["b.mp4"] = {"decision": "cached", "job": 7, "master": "/srv/x/master.m3u8"}
+    waits = {"decision": "waiting", "job": 8, "status": "pending", "applied": {"priority": 3}}
+    door.decisions["c.mp4"] = waits
+    problem = {"code": "REFUSED", "message": "d.mp4 is being made", "hint": "wait for it"}
+    door.decisions["d.mp4"] = {"decision": "rejected", "job": None, "error": problem}
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("n")
+        await until(pilot, lambda: isinstance(app.screen, AskPath))
+        app.screen.query_one("#path", Input).value = str(tmp_path)
+        await pilot.press("enter")
+        summed = "4 files: 1 queued, 1 complete already, 1 in the queue already, 1 refused"
+        why = "1 now with priority 3; first: d.mp4 is being made – wait for it"
+        await until(pilot, lambda: f"{summed}; {why}" in messages(app))
+
+
+async def test_a_broken_profile_is_left_out_and_said(make_app: MakeApp, door: FakeDoor) -> None:
+    problem = {"code": "BAD_CONFIG", "message": "profile /p/mine.toml: no rungs", "hint": "add one"}
+    door.profiles.append({"name": "mine", "error": problem})
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("n")
+        await until(pilot, lambda: isinstance(app.screen, AskPath))
+        field = app.screen.query_one("#profile", Input)
+        await until(pilot, lambda: field.placeholder == "the default one, of fast, web")
+        said = str(app.screen.query_one(Caution).render())
+        assert said == "left out: profile /p/mine.toml: no rungs – add one"
+
+
+async def test_a_restart_says_that_finished_segments_go(make_app: MakeApp) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("R")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        asked = "\n".join(str(label.render()) for label in app.screen.query(Label))
+        kept = sum(each["segments_done"] for each in app.studio.model.jobs.rows[0]["renditions"])
+        assert f"Lost: {kept} finished segments" in asked
+        assert "freed by p, and p again" in asked
 
 
 async def test_a_priority_beyond_the_limits_is_refused(make_app: MakeApp, door: FakeDoor) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Any, cast
 
 import pytest
 
 from tqstudio.lifecycle import Operation, Trigger
 from tqstudio.ui.progress import job_percent, quality_percent
 from tqstudio.ui.screens.facts import facts_text
-from tqstudio.ui.sentences import attempt_words, event_remark, event_sentence
+from tqstudio.ui.sentences import attempt_words, autorestart_words, event_remark, event_sentence, standing
 from tqstudio.ui.symbols import UNICODE, quality_look
 
 from .fake_door import event, job_detail, job_row, rendition, sample_jobs
@@ -45,7 +46,7 @@ def test_nothing_is_complete_before_the_job_is_done() -> None:
         ("in_progress", {"attempts": 3}, "attempt 3 of 3"),
         ("failed", {"attempts": 3}, "3 of 3 attempts failed"),
         ("done", {"attempts": 0}, ""),
-        ("pending", {"crashes": 1}, "attempt 1 of 3, 1 of 3 crashed"),
+        ("pending", {"crashes": 1}, "0 of 3 failed, 1 of 3 crashed"),
     ],
 )
 def test_attempts_have_one_wording(status: str, more: dict[str, Any], words: str) -> None:
@@ -66,7 +67,8 @@ ASKED = (Operation.PAUSE, Operation.CANCEL, Operation.RESTART, Operation.RESUME)
 
 
 @pytest.mark.parametrize(
-    "trigger", [*(each.value for each in Trigger), *(f"{each.value}_asked" for each in ASKED)]
+    "trigger",
+    [*(each.value for each in Trigger), *(f"{each.value}_asked" for each in ASKED), "profile", "forced"],
 )
 def test_every_event_is_a_sentence(trigger: str) -> None:
     said = event_sentence(event(1, trigger, 7, 0, worker="cpu-0"))
@@ -103,3 +105,48 @@ def test_facts_of_a_source_that_was_not_read() -> None:
 
 def test_no_state_lacks_a_sign() -> None:
     assert {"stale", "running", "paused", "done", "failed"} <= set(UNICODE.states)
+
+
+NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
+NOW_AND_30 = (NOW + timedelta(seconds=30)).isoformat()
+GATE = {"kind": "disk", "reason": "job 4 has no room", "since": "", "hint": "free some space"}
+
+
+@pytest.mark.parametrize(
+    ("word", "more", "gates", "said"),
+    [
+        ("pending", {}, [], "waits for a worker"),
+        ("pending", {}, [GATE], "waits: job 4 has no room – free some space"),
+        ("pending", {}, [GATE | {"kind": "user", "reason": "lunch"}], "the queue is paused (lunch) – P lets"),
+        ("pending", {}, [GATE | {"kind": "workers"}], "2 shows them, and e there lets one work"),
+        ("retry", {"retry_in_s": 40.0}, [], "tried again by itself – p, and p again, tries it now"),
+        (
+            "running",
+            {"idle_s": 300.0},
+            [],
+            "no progress for 5m – p, and p again, frees it; 3 finished segments",
+        ),
+        ("running", {"idle_s": None}, [], ""),
+        ("done", {"actual_s": 61.0, "predicted_s": 50.0}, [], "took 01:01; 00:50 was foretold"),
+    ],
+)
+def test_a_job_says_why_it_waits(word: str, more: dict[str, Any], gates: list[Any], said: str) -> None:
+    row = job_row(1, "a.mp4", "pending", renditions=[rendition("720p", 3)]) | {"word": word} | more
+    assert said in standing(row, gates)
+    assert bool(said) == bool(standing(row, gates))
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        ({"state": "disabled", "limit": 0}, ""),
+        ({"state": "enabled"}, "would start again by itself 60s after it failed, 2 times at most"),
+        ({"state": "enabled", "next_at": NOW_AND_30}, "starts again by itself in 30s, restart 1 of 2"),
+        ({"state": "in_progress", "restarts": 1}, "restart 1 of 2 by itself"),
+        ({"state": "failed", "restarts": 2}, "started again by itself 2 of 2 times: no restart is left"),
+        ({"state": "denied"}, "does not start again by itself: no restart mends this"),
+    ],
+)
+def test_autorestart_is_told(rule: dict[str, Any], said: str) -> None:
+    unset = {"limit": 2, "delay_s": 60.0, "restarts": 0, "last_at": None, "next_at": None}
+    assert autorestart_words(cast("Any", unset | rule), NOW) == said

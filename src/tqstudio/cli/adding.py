@@ -11,6 +11,7 @@ from tqstudio import client as calls
 from tqstudio.cli import options, printing
 from tqstudio.cli.supervisor import session
 from tqstudio.errors import ErrorCode, TqError
+from tqstudio.offered import COMMANDS, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,22 +26,6 @@ BYTES_AT_ONCE = 20_000_000_000
 """The same in bytes: a file in doubt is read to its end."""
 ADD_TIMEOUT_S = 300.0
 SLOW_DISK_BPS = 10_000_000
-
-_SAID = {
-    "queued": "queued as job {job}",
-    "changed": "queued as job {job} to make its ladder anew; the one it has plays on meanwhile",
-    "cached": "its ladder is complete: {master}",
-    "retried": "job {job} goes again",
-    "failed": "has failed as job {job}; let it go again with: tqstudio job retry {job}",
-}
-
-
-# A file that has an open job, by how that stands.
-_OPEN = {
-    "pending": "waits in the queue as job {job}",
-    "in_progress": "is being made by job {job} already",
-    "paused": "is paused as job {job}; let it go on with: tqstudio job resume {job}",
-}
 
 
 def add(
@@ -59,11 +44,13 @@ def add(
     order: options.Order = "name",
     settings: options.Settings = None,
     autorestart: options.Autorestart = None,
+    no_autorestart: options.NoAutorestart = False,
     delay: options.Delay = None,
     as_json: options.JsonFlag = False,
 ) -> int:
     """Put videos into the queue."""
-    if delay is not None and autorestart is None:
+    restarts = options.autorestart_limit(autorestart, no_autorestart)
+    if delay is not None and not restarts:
         raise TqError(
             ErrorCode.BAD_REQUEST, "--delay means nothing without --autorestart", "give both, or neither"
         )
@@ -83,7 +70,7 @@ def add(
         "force": force,
         "verify_full": verify_full,
         "overrides": options.overrides(settings),
-        "autorestart": autorestart,
+        "autorestart": restarts,
         "autorestart_delay_s": delay,
     }
     batch, results = offer(session().door, files, None, **wishes)
@@ -144,24 +131,7 @@ def describe(result: AddResult, *, quiet: bool = False) -> None:
     if error := result["error"]:
         printing.say(printing.error_lines(error["code"], error["message"], error["hint"]))
     elif not quiet:
-        printing.out(f"{result['path']}: {sentence(result)}")
-
-
-def sentence(result: AddResult) -> str:
-    """What became of a file that was not rejected."""
-    decision, status, applied = result["decision"], result["status"] or "pending", dict(result["applied"])
-    said = _OPEN[status] if decision == "waiting" else _SAID.get(decision, decision)
-    said = said.format(job=result["job"], master=result["master"])
-    if applied.pop("hold", False):
-        said += "; it is held now"
-    changes = [f"{name} {value}" for name, value in applied.items() if name != "force"]
-    if applied.get("force"):
-        changes.append("everything made again")
-    if changes:
-        said += f"; now with {' and '.join(changes)}"
-    if result["other_job"] is not None:
-        said += f" (job {result['other_job']} makes the same file for another output)"
-    return said
+        printing.out(f"{result['path']}: {sentence(result, COMMANDS)}")
 
 
 def _exit_code(results: Sequence[AddResult]) -> int:

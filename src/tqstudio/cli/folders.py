@@ -48,6 +48,7 @@ def add(
     priority: FolderPriority = None,
     watch: Watch = None,
     autorestart: options.Autorestart = None,
+    no_autorestart: options.NoAutorestart = False,
     delay: options.Delay = None,
     as_json: options.JsonFlag = False,
 ) -> int:
@@ -67,7 +68,7 @@ def add(
             settle_s=settle,
             priority=priority,
             watch=watch,
-            autorestart=autorestart,
+            autorestart=options.autorestart_limit(autorestart, no_autorestart),
             autorestart_delay_s=delay,
         )
     )
@@ -84,20 +85,21 @@ def list_folders(as_json: options.JsonFlag = False) -> int:
         printing.out("no drop folders; add one with: tqstudio folder add PATH")
         return 0
     printing.table(
-        ("ID", "PROFILE", "WATCH", "SETTLING", "TODAY", "FOLDER", "OUTPUT"),
+        ("ID", "PROFILE", "WATCH", "SETTLING", "RESTARTS", "TODAY", "FOLDER", "OUTPUT"),
         [
             (
                 str(folder["id"]),
                 folder["profile"],
                 folder["watch"] if folder["enabled"] else "off",
                 str(folder["settling"] or ""),
+                str(folder["autorestart"] or "off"),
                 f"{folder['done_today']} done, {folder['failed_today']} failed",
                 folder["path"],
                 folder["output_root"],
             )
             for folder in folders
         ],
-        right=(0, 3),
+        right=(0, 3, 4),
     )
     for folder in folders:
         _print_troubles(folder)
@@ -121,6 +123,7 @@ def edit(
     priority: FolderPriority = None,
     watch: Watch = None,
     autorestart: options.Autorestart = None,
+    no_autorestart: options.NoAutorestart = False,
     delay: options.Delay = None,
     enable: Annotated[
         bool | None, typer.Option("--enable/--disable", help="Watch it, or not for now.")
@@ -136,7 +139,7 @@ def edit(
         "settle_s": settle,
         "priority": priority,
         "watch": watch,
-        "autorestart": autorestart,
+        "autorestart": options.autorestart_limit(autorestart, no_autorestart),
         "autorestart_delay_s": delay,
         "enabled": enable,
     }

@@ -128,7 +128,8 @@ def _print(job: JobDetail) -> None:
         ("video", f"{video['id']} ({video['status']}), {_source(job)}"),
         ("problem", job["source"]["problem"]["message"] if job["source"]["problem"] else ""),
         ("profile", f"{job['profile']}, priority {job['priority']}, {job['kind']}"),
-        ("failures", f"{job['attempts']} of {job['max_attempts']}, crashes {job['crashes']}"),
+        ("failures", f"{job['attempts']} of {job['max_attempts']}"),
+        ("crashes", f"{job['crashes']} of {job['max_crashes']}" if job["crashes"] else ""),
         ("worker", job["worker"] or job["processed_by"] or ""),
         ("created", printing.clock(job["created_at"])),
         ("started", printing.clock(job["started_at"])),
@@ -138,13 +139,17 @@ def _print(job: JobDetail) -> None:
         ("step", f"{job['step']}, {job['progress']:.0f} %" if job["status"] == "in_progress" else ""),
         ("idle", f"no progress for {printing.span(job['idle_s'])}" if job["idle_s"] is not None else ""),
         ("left", printing.span(job["eta_s"])),
+        ("took", _took(job)),
         ("master", video["generation"]["master"] if video["generation"] else ""),
     ]
     for name, value in fields:
         if value:
             printing.out(f"  {name:9} {value}")
     if error := job["error"]:
-        printing.out(printing.painted(f"  error     {error['code']}: {error['message']}", "failed"))
+        # What a job that goes on has got over is no failure of it.
+        over = job["status"] in ("in_progress", "done")
+        name, look = ("last error", "") if over else ("error", "failed")
+        printing.out(printing.painted(f"  {name:9} {error['code']}: {error['message']}", look))
         printing.out(f"            {printing.arrow()} {error['hint']}")
         if error["log"]:
             printing.out(f"            log: {error['log']}")
@@ -164,6 +169,14 @@ def _print(job: JobDetail) -> None:
             for e in reversed(job["events"])
         ]
         printing.table(("AT", "EVENT", "NOW", "BY", "CODE", "DETAIL"), rows, elastic=5)
+
+
+def _took(job: JobDetail) -> str:
+    """How long the run that finished it took, and how long was foretold."""
+    if job["actual_s"] is None:
+        return ""
+    foretold = f"; {printing.span(job['predicted_s'])} was foretold" if job["predicted_s"] is not None else ""
+    return f"{printing.span(job['actual_s'])}{foretold}"
 
 
 def _autorestart(job: JobDetail) -> str:
@@ -219,13 +232,14 @@ def _print_attempts(attempts: list[AttemptView]) -> None:
         return
     printing.out()
     printing.table(
-        ("ATTEMPT", "WORKER", "BEGAN", "ENDED", "OUTCOME", "CODE", "LOG"),
+        ("ATTEMPT", "WORKER", "BEGAN", "ENDED", "FROM", "OUTCOME", "CODE", "LOG"),
         [
             (
                 str(a["number"]),
                 a["worker"],
                 printing.clock(a["started_at"]),
                 printing.clock(a["ended_at"]),
+                _went_on_from(a),
                 a["outcome"],
                 a["error_code"] or "",
                 a["log"] or "",
@@ -233,8 +247,14 @@ def _print_attempts(attempts: list[AttemptView]) -> None:
             for a in attempts
         ],
         right=(0,),
-        elastic=6,
+        elastic=7,
     )
+
+
+def _went_on_from(attempt: AttemptView) -> str:
+    """The first segment that the attempt had to make; empty before that is known."""
+    at = attempt["resumed_from"]
+    return "" if at is None else f"segment {at}" if at else "the start"
 
 
 def command(job_id: JobId, attempt: AttemptNumber = None, as_json: JsonFlag = False) -> int:

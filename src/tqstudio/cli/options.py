@@ -44,6 +44,10 @@ Autorestart = Annotated[
         "--autorestart", min=0, max=100, metavar="N", help="Let a failed job go again by itself, N times."
     ),
 ]
+NoAutorestart = Annotated[
+    bool,
+    typer.Option("--no-autorestart", help="Leave a failed job to a person; the same as --autorestart 0."),
+]
 Delay = Annotated[
     float | None,
     typer.Option("--delay", min=0, metavar="SECONDS", help="How long after it failed; 60 is usual."),
@@ -93,6 +97,21 @@ def overrides(settings: list[str] | None) -> dict[str, str] | None:
             )
         pairs[key.strip()] = value.strip()
     return pairs
+
+
+def autorestart_limit(times: int | None, off: bool) -> int | None:
+    """What `--autorestart N` and `--no-autorestart` say together; None where neither is given.
+
+    Raises:
+        TqError: BAD_REQUEST when they contradict each other.
+    """
+    if off and times:
+        raise TqError(
+            ErrorCode.BAD_REQUEST,
+            f"--autorestart {times} and --no-autorestart exclude each other",
+            "give one",
+        )
+    return 0 if off else times
 
 
 def listed(values: list[str] | None) -> list[str]:

@@ -11,12 +11,13 @@ import typer
 
 from tqstudio import client as calls
 from tqstudio.cli import options, printing
-from tqstudio.cli.adding import describe, offer, sentence
+from tqstudio.cli.adding import describe, offer
 from tqstudio.cli.follow import Display, Follower, Video, last_seq
 from tqstudio.cli.interrupt import Interrupt
 from tqstudio.cli.supervisor import Session, session
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import current_home
+from tqstudio.offered import COMMANDS, sentence
 
 if TYPE_CHECKING:
     from tqstudio.connection import Client
@@ -141,7 +142,7 @@ def _work(at: Session, files: list[bytes], wishes: dict[str, Any], as_json: bool
         _, results = offer(at.door, files, interrupt, **wishes)
         for result in results:
             if result["applied"]:
-                printing.say(f"{result['path']}: {sentence(result)}")
+                printing.say(f"{result['path']}: {sentence(result, COMMANDS)}")
         videos = [video_of(at.door, result) for result in results]
         interrupted = follow(at, videos, interrupt, after=after, to_stderr=as_json)
         if interrupted:

@@ -330,10 +330,6 @@ def video_view(
     }
 
 
-QUARANTINE = "in quarantine"
-"""How the note of a worker begins that takes no jobs because it failed too many."""
-
-
 def worker_view(
     row: WorkerRow, beat: Beat | None, live: LiveJob | None, *, now: int, offline_s: float, note: str | None
 ) -> WorkerView:
@@ -345,7 +341,7 @@ def worker_view(
     shown = note
     if not sound and note is None:
         look = f"look at their logs, then: tqstudio worker enable {row.name}"
-        shown = f"{QUARANTINE}: {row.quarantine_reason}; {look}"
+        shown = f"in quarantine: {row.quarantine_reason}; {look}"
     status = worker_status(
         enabled=row.enabled and sound,
         draining=row.draining,
@@ -373,6 +369,7 @@ def worker_view(
         "cpu_percent": beat.cpu_percent if beat else None,
         "memory_bytes": beat.memory_bytes if beat else None,
         "note": shown,
+        "quarantine": row.quarantine_reason,
         "capabilities": dict(row.capabilities),
         "metadata": dict(row.metadata),
     }

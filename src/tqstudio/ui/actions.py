@@ -54,7 +54,10 @@ ACTIONS: tuple[Action, ...] = (
         *("retranscode", ("e",), "retranscode", "make some or all qualities of a done job again"),
         *(JOBS, "Job", 13, Operation.RETRANSCODE),
     ),
-    Action("restart", ("R",), "restart", "stop the job and start it over", JOBS, "Job", 0, Operation.RESTART),
+    Action(
+        *("restart", ("R",), "restart", "start the job over; finished segments are lost"),
+        *(JOBS, "Job", 0, Operation.RESTART),
+    ),
     Action(
         *("raise", ("plus",), "priority", "raise the priority by one", JOBS, "Job", 14),
         Operation.PRIORITY,

@@ -97,6 +97,12 @@ def age(text: str | None, now: datetime) -> float | None:
     return None if at is None else max(0.0, (now - at).total_seconds())
 
 
+def until(text: str | None, now: datetime) -> float | None:
+    """Seconds until a time of the API; never negative."""
+    at = parse_time(text)
+    return None if at is None else max(0.0, (at - now).total_seconds())
+
+
 def moment(text: str | None, now: datetime) -> str:
     """Clock time in the zone of this machine, with the date when it is not today."""
     at = parse_time(text)

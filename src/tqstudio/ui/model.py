@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from tqstudio.schemas import (
         EventView,
         FolderView,
+        GateView,
         GenerationView,
         JobDetail,
         JobLive,
@@ -60,6 +61,7 @@ class Model:
         self.events: deque[EventView] = deque(maxlen=MAX_EVENTS)
         self.last_seq: int | None = None
         self.detail: JobDetail | None = None
+        self._detail_at: datetime | None = None
         self.notes: list[str] = []
         self._hushed: set[tuple[int, str]] = set()
         self.generations: dict[int, GenerationView | None] = {}
@@ -87,6 +89,11 @@ class Model:
         for update in updates:
             if detail is not None and update["id"] == detail["id"]:
                 self.detail = cast("JobDetail", {**detail, **update})
+        self.changed()
+
+    def take_detail(self, detail: JobDetail | None) -> None:
+        """Everything about the one job that is looked at."""
+        self.detail, self._detail_at = detail, self.now()
         self.changed()
 
     def take_workers(self, workers: Iterable[WorkerView]) -> None:
@@ -128,6 +135,11 @@ class Model:
         return self.connection.link is Link.UP
 
     @property
+    def gates(self) -> list[GateView]:
+        """What holds the queue up."""
+        return self.status["gates"] if self.status else []
+
+    @property
     def stale(self) -> bool:
         """What is held may be true no more."""
         return not self.up and self.heard_at is not None
@@ -142,6 +154,11 @@ class Model:
         """Seconds since the job list was read: what a countdown in it has lost since."""
         read_at = self.jobs.read_at
         return (self.now() - read_at).total_seconds() if read_at else 0.0
+
+    @property
+    def detail_age_s(self) -> float:
+        """Seconds since the detail was read."""
+        return (self.now() - self._detail_at).total_seconds() if self._detail_at else 0.0
 
     @property
     def folder_problems(self) -> list[FolderView]:

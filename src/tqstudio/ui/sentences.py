@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING
 
-from tqstudio.ui.format import clock_duration, counted
+from tqstudio.ui.format import clock_duration, counted, moment, short_duration, until
 
 if TYPE_CHECKING:
-    from tqstudio.schemas import EventView, JobRow
+    from tqstudio.schemas import AutorestartView, EventView, GateView, JobRow
 
 # Trigger of an event → the state it is shown as, and its sentence.
 _EVENTS: dict[str, tuple[str, str]] = {
@@ -39,6 +41,8 @@ _EVENTS: dict[str, tuple[str, str]] = {
     "release": ("pending", "handed back to the queue"),
     "aborted:shutdown": ("pending", "stopped by a shutdown"),
     "priority": ("pending", "priority changed"),
+    "profile": ("pending", "takes another profile"),
+    "forced": ("pending", "asked for again"),
     "deleted": ("cancelled", "taken off the list"),
     "undeleted": ("pending", "back on the list"),
     "gate_shut": ("paused", "the queue is held up"),
@@ -101,6 +105,8 @@ def status_word(status: str) -> str:
 def attempt_words(row: JobRow) -> str:
     """Which attempt this is, or how many failed; crashes of workers are counted apart."""
     most = row["max_attempts"]
+    if row["crashes"] and row["status"] in ("in_progress", "pending"):
+        return failure_words(row)
     if row["status"] in ("failed", "cancelled", "done"):
         words = [f"{row['attempts']} of {most} attempts failed"] if row["attempts"] else []
     else:
@@ -123,26 +129,68 @@ def kind_words(row: JobRow) -> str:
     return _KINDS.get(row["kind"], row["kind"])
 
 
-def standing(row: JobRow) -> str:
-    """What a job that nothing works on waits for, and the key that helps; how long a done one took.
+def standing(row: JobRow, gates: Sequence[GateView] = ()) -> str:
+    """What a job waits for, and the key that helps; how long a done one took.
 
-    Empty where its error says it.
+    Empty where its error or its progress says it.
+
+    Args:
+        gates: what holds the queue up.
     """
     match row["word"]:
         case "held":
             return "on hold since it was added – p lets it start"
         case "paused":
-            kept = sum(each["segments_done"] for each in row["renditions"])
-            verb = "stays" if kept == 1 else "stay"
-            stays = f"; {counted(kept, 'finished segment')} {verb}" if kept else ""
-            return f"paused{stays} – p lets it go on"
+            return f"paused{_kept(row)} – p lets it go on"
+        case "retry":
+            return "tried again by itself – p, and p again, tries it now"
+        case "pending" if gates:
+            return f"waits: {gate_words(gates[0])}"
         case "pending":
             read = row["source"]["width"] or row["source"]["problem"]
             return "waits for a worker" if read else "waits for a worker; its source is not read yet"
+        case "running" if row.get("idle_s") is not None:
+            idle = short_duration(row["idle_s"] or 0.0)
+            return f"no progress for {idle} – p, and p again, frees it{_kept(row)}; l shows what it does"
         case "done" if row["actual_s"] is not None:
             foretold = row["predicted_s"]
             guess = f"; {clock_duration(foretold)} was foretold" if foretold is not None else ""
             return f"took {clock_duration(row['actual_s'])}{guess}"
         case "cancelled":
             return "cancelled – r tries it again"
+    return ""
+
+
+def _kept(row: JobRow) -> str:
+    kept = sum(each["segments_done"] for each in row["renditions"])
+    return f"; {counted(kept, 'finished segment')} {'stays' if kept == 1 else 'stay'}" if kept else ""
+
+
+def gate_words(gate: GateView) -> str:
+    """What holds the queue up, and what to do."""
+    if gate["kind"] == "user":
+        why = f" ({gate['reason']})" if gate["reason"] else ""
+        return f"the queue is paused{why} – P lets it go on"
+    if gate["kind"] == "workers":
+        return f"{gate['reason']} – 2 shows them, and e there lets one work"
+    return f"{gate['reason']} – {gate['hint']}"
+
+
+def autorestart_words(rule: AutorestartView, now: datetime) -> str:
+    """Whether and when a job that has failed starts again by itself; empty where nobody asked for it."""
+    most, used = rule["limit"], rule["restarts"]
+    last = f", last {moment(rule['last_at'], now)}" if rule["last_at"] else ""
+    next_at = until(rule["next_at"], now)
+    if next_at is not None:
+        return f"starts again by itself in {short_duration(next_at)}, restart {used + 1} of {most}{last}"
+    match rule["state"]:
+        case "enabled":
+            after = short_duration(rule["delay_s"])
+            return f"would start again by itself {after} after it failed, {counted(most, 'time')} at most"
+        case "in_progress":
+            return f"restart {used} of {most} by itself{last}"
+        case "failed":
+            return f"started again by itself {used} of {most} times{last}: no restart is left"
+        case "denied":
+            return "does not start again by itself: no restart mends this"
     return ""

@@ -9,7 +9,8 @@ if TYPE_CHECKING:
     from textual.app import App
 
 REMARK_S, PROBLEM_S, LETTER_S = 4.0, 6.0, 0.04
-"""How long a remark stands, how long a problem, and what each letter of a problem adds."""
+"""How long a remark stands, how long a problem, and what each letter beyond a short remark adds."""
+SHORT = 60
 
 
 class Toasts:
@@ -21,7 +22,7 @@ class Toasts:
         self._due = False
 
     def show(self, text: str, *, problem: bool) -> None:
-        stands_s = PROBLEM_S + LETTER_S * len(text) if problem else REMARK_S
+        stands_s = (PROBLEM_S if problem else REMARK_S) + LETTER_S * max(0, len(text) - SHORT)
         self._standing[problem] = (text, monotonic() + stands_s)
         if not self._due:
             # Once for all that is said in one go: what is being delivered could not be taken back.

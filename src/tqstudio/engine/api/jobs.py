@@ -18,7 +18,7 @@ from tqstudio.engine.views import attempt_view, autorestart_view, event_view, is
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import Control, JobStatus, Operation, job_word
 from tqstudio.requests import ActionRequest
-from tqstudio.schemas import ActionResult, JobDetail, JobPage, JobRow
+from tqstudio.schemas import ActionResult, BatchView, JobDetail, JobPage, JobRow
 
 router = APIRouter()
 
@@ -196,14 +196,10 @@ def _tail(path: Path) -> str:
 
 
 @router.get("/batches/{batch}")
-async def batch_status(studio: TheStudio, batch: str) -> dict[str, object]:
-    """How the jobs that were asked for together stand."""
-
-    def read(db: Connection) -> tuple[dict[str, int], list[jobviews.JobRecord]]:
-        return jobviews.batch_counts(db, batch), jobviews.by_ids(db, jobviews.batch_ids(db, batch))
-
-    counts, records = await studio.db.read(read)
-    return {"batch": batch, "counts": counts, "jobs": rows_of(studio, records)}
+async def batch_status(studio: TheStudio, batch: str) -> BatchView:
+    """How the jobs that were asked for together stand; they are listed by `GET /v1/jobs?batch=…`."""
+    counts = await studio.db.read(jobviews.batch_counts, batch)
+    return {"batch": batch, "counts": counts, "total": sum(counts.values())}
 
 
 def no_such_job(job: int) -> TqError:

@@ -18,7 +18,7 @@ from tqstudio.engine.catalogue import catalogue
 from tqstudio.engine.examination import line
 from tqstudio.engine.store import backup, folders, gates, listing
 from tqstudio.engine.studio import Studio
-from tqstudio.engine.views import QUARANTINE, gate_view, iso
+from tqstudio.engine.views import gate_view, iso
 from tqstudio.lifecycle import GateKind, JobStatus, WorkerStatus
 from tqstudio.requests import BackupRequest, ShutdownRequest
 from tqstudio.schemas import BackupView, CheckView, DiskView, GateView, ProfileView, StatusView, WorkerView
@@ -77,7 +77,8 @@ def _no_worker(views: list[WorkerView], counts: dict[str, int], since: str) -> l
     """Jobs wait and nobody is switched on: it holds the queue up like a gate, and is told like one."""
     if not counts[JobStatus.PENDING.value] or any(w["enabled"] and not w["draining"] for w in views):
         return []
-    quarantined = [w["name"] for w in views if w["note"] and w["note"].startswith(QUARANTINE)]
+    quarantined = [w["name"] for w in views if w["quarantine"]]
+    names = [w["name"] for w in views]
     return [
         {
             "kind": "workers",
@@ -85,7 +86,7 @@ def _no_worker(views: list[WorkerView], counts: dict[str, int], since: str) -> l
             if quarantined
             else "no worker is switched on",
             "since": since,
-            "hint": "switch one on with: tqstudio worker enable NAME",
+            "hint": f"switch one on with: tqstudio worker enable {next(iter(quarantined or names), 'NAME')}",
         }
     ]
 

@@ -113,10 +113,3 @@ def batch_counts(db: Connection, batch: str) -> dict[str, int]:
         {"batch": batch},
     )
     return {row[0]: int(row[1]) for row in rows}
-
-
-def batch_ids(db: Connection, batch: str) -> list[int]:
-    rows = db.execute(
-        "SELECT id FROM job WHERE batch = :batch AND deleted_at IS NULL ORDER BY id", {"batch": batch}
-    )
-    return [int(row[0]) for row in rows]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.text import Text
 from textual.app import ComposeResult
@@ -16,9 +16,12 @@ from textual.widgets import Input, Label
 
 from tqstudio import client as calls
 from tqstudio.errors import TqError
-from tqstudio.ui.screens.dialogs import Dialog, Problem
+from tqstudio.ui.screens.dialogs import Caution, Dialog, Problem
 from tqstudio.ui.studio import Studio
 from tqstudio.ui.widgets.tick import Tick
+
+if TYPE_CHECKING:
+    from tqstudio.schemas import ProfileView
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +75,7 @@ class AskPath(Dialog[None]):
             start = os.path.join(os.getcwd(), "")
             yield from _field("path", Input(start, id="path", compact=True, suggester=_PathSuggester()))
             yield from _field("profile", Input(id="profile", placeholder="the default one", compact=True))
+            yield Caution()
             output = Input(id="output", placeholder="the default one", compact=True)
             output.suggester = _PathSuggester()
             yield from _field("output", output)
@@ -88,12 +92,14 @@ class AskPath(Dialog[None]):
     async def _name_profiles(self) -> None:
         """Say which profiles there are; without an answer the field can be filled all the same."""
         try:
-            names = [each["name"] for each in (await self._studio.feed.send(calls.profiles()))["profiles"]]
+            found = (await self._studio.feed.send(calls.profiles()))["profiles"]
         except TqError:
             return
+        sound = [each["name"] for each in found if not each["error"]]
         field = self.query_one("#profile", Input)
-        field.placeholder = f"the default one, of {', '.join(names)}"
-        field.suggester = SuggestFromList(names)
+        field.placeholder = f"the default one, of {', '.join(sound)}"
+        field.suggester = SuggestFromList(sound)
+        self.query_one(Caution).say(_left_out(found))
 
     def action_submit(self) -> None:
         if not self._busy:
@@ -131,6 +137,15 @@ def _field(name: str, widget: Input | Tick) -> ComposeResult:
     with Horizontal(classes="field"):
         yield Label(Text(name))
         yield widget
+
+
+def _left_out(profiles: Sequence[ProfileView]) -> str:
+    """Which profiles cannot be chosen, and why the first one cannot."""
+    errors = [each["error"] for each in profiles if each["error"]]
+    if not errors:
+        return ""
+    many = f"{len(errors)} broken profiles are left out; first: " if len(errors) > 1 else "left out: "
+    return f"{many}{errors[0]['message']} – {errors[0]['hint']}"
 
 
 def _absolute(path: str) -> str:

@@ -141,13 +141,25 @@ class AskPriority(Dialog[int | None]):
             self.query_one(Problem).say(f"{value} is not possible: {way}")
 
 
-class Problem(Label):
-    """What is wrong with what was typed; takes no room while nothing is."""
+class Remark(Label):
+    """Takes no room while it says nothing."""
+
+    def say(self, text: str) -> None:
+        self.update(Text(plain(text)))
+        self.display = bool(text)
+
+
+class Problem(Remark):
+    """What is wrong with what was typed."""
 
     DEFAULT_CSS = """
     Problem { display: none; color: $error; margin-top: 1; }
     """
 
-    def say(self, text: str) -> None:
-        self.update(Text(plain(text)))
-        self.display = bool(text)
+
+class Caution(Remark):
+    """What to know about the field above it."""
+
+    DEFAULT_CSS = """
+    Caution { display: none; color: $warning; padding-left: 9; }
+    """

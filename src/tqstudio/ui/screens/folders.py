@@ -128,6 +128,12 @@ class FoldersScreen(ListScreen):
         rules = ["with subfolders" if folder["recursive"] else "without subfolders"]
         rules += [f"only {', '.join(folder['patterns'])}"] if folder["patterns"] else []
         rules += [f"complete after {folder['settle_s']:g} s without change", f"priority {folder['priority']}"]
+        again = folder["autorestart"]
+        delay = fmt.short_duration(folder["autorestart_delay_s"])
+        times = fmt.counted(again, "time")
+        rules += [
+            f"failed jobs start again by themselves {times}, {delay} after" if again else "no autorestart"
+        ]
         return folder["path"], [
             ("problem", f"{problem['message']} – {problem['hint']}" if problem else ""),
             ("output", folder["output_root"]),

@@ -46,7 +46,7 @@ class JobScreen(JobActions):
         yield self.document
 
     def on_mount(self) -> None:
-        self.studio.model.detail = None
+        self.studio.model.take_detail(None)
         self.studio.feed.listeners.append(self._heard)
         self.studio_app.start(self.reread())
         self.set_interval(REREAD_S, self._reread_running)
@@ -77,7 +77,7 @@ class JobScreen(JobActions):
     async def reread(self) -> None:
         try:
             detail = await self.studio.feed.send(calls.job(self.job))
-            self.studio.model.detail = detail
+            self.studio.model.take_detail(detail)
             self._problem = ""
         except TqError as error:
             self._problem = f"{error.message} – {error.hint}"

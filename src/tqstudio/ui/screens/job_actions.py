@@ -265,18 +265,19 @@ def _question(operation: Operation, targets: Sequence[Target]) -> Confirm:
     lost = (
         f"Lost: the segment in flight {each}(a few seconds of work)." if running else "Nothing is lost now."
     )
-    if operation is Operation.CANCEL:
-        verb = "stays" if segments == 1 else "stay"
-        stays = f"{counted(segments, 'finished segment')} {verb} for a later retry."
+    if operation is Operation.RESTART:
+        made = f"Lost: {counted(segments, 'finished segment')}, and what is being made." if segments else lost
         return Confirm(
-            f"Cancel {_named(targets)}?",
-            [lost, stays],
-            keep="Keep it running" if running else "Keep it",
-            go="Cancel the job" if len(targets) == 1 else f"Cancel {_named(targets)}",
+            f"Restart {_named(targets)}?",
+            [made, "All is made again from the start. A job that is stuck is freed by p, and p again."],
+            keep="Keep it as it is",
+            go="Restart",
         )
+    verb = "stays" if segments == 1 else "stay"
+    stays = f"{counted(segments, 'finished segment')} {verb} for a later retry."
     return Confirm(
-        f"Restart {_named(targets)}?",
-        [lost, "It goes back to the queue and its attempts count from zero."],
-        keep="Keep it as it is",
-        go="Restart",
+        f"Cancel {_named(targets)}?",
+        [lost, stays],
+        keep="Keep it running" if running else "Keep it",
+        go="Cancel the job" if len(targets) == 1 else f"Cancel {_named(targets)}",
     )

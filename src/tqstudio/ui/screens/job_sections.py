@@ -15,6 +15,7 @@ from tqstudio.ui.progress import job_percent, quality_percent
 from tqstudio.ui.screens.facts import channels_word, language_word
 from tqstudio.ui.sentences import (
     attempt_words,
+    autorestart_words,
     event_remark,
     event_sentence,
     event_state,
@@ -55,24 +56,24 @@ def newest_attempt(job: JobDetail) -> AttemptView | None:
 
 def state(doc: Document, job: JobDetail, width: int) -> list[Strip]:
     palette, glyphs, stale = doc.studio.palette, doc.studio.glyphs, doc.studio.model.stale
+    model = doc.studio.model
     key = job_state(job, stale=stale)
-    word = job_word(job, stale=stale)
+    word = job_word(job, model.detail_age_s, stale=stale)
     line = doc.start(width).gap().add(f"{glyphs.states[key]} {word}", palette.states[key]).gap(2)
     if job["renditions"]:
         line.add(fmt.percent(job_percent(job)), palette.strong).gap(2)
-    now, about = standing(job), [kind_words(job), f"profile {job['profile']}", f"priority {job['priority']}"]
+    waits = "" if stale else standing(job, model.gates)
+    now, about = waits, [kind_words(job), f"profile {job['profile']}", f"priority {job['priority']}"]
     if job["status"] == "in_progress":
         eta = f"{fmt.with_range(job['eta'])} left" if job["eta"] and not stale else ""
         speed = "" if stale else fmt.speed(job["speed"])
-        idle = job.get("idle_s")
-        stuck = (
-            "" if idle is None or stale else f"no progress for {fmt.short_duration(idle)}: R starts it over"
-        )
-        now = ", ".join(filter(None, ((job["step"] or "starting").replace("_", " "), speed, eta, stuck)))
+        now = ", ".join(filter(None, ((job["step"] or "starting").replace("_", " "), speed, eta, waits)))
         about = [f"on {job['worker']}" if job["worker"] else "", *about]
     first, *rest = wrap(now, line.room - 1) or [""]
     lines = [line.add(first, palette.text).strip()]
     below = [(" ".join(rest), palette.text), *_error(job, glyphs.arrow, palette)]
+    if job["status"] in ("pending", "in_progress", "paused", "failed"):
+        below.append((autorestart_words(job["autorestart"], model.now()), palette.text))
     below.append((", ".join(filter(None, (attempt_words(job), *about))), palette.dim))
     for text, style in below:
         lines += [doc.start(width).gap(2).add(part, style).strip() for part in wrap(text, width - 4)]

@@ -40,8 +40,10 @@ class FactPane(LineView):
     def _build(self, width: int) -> list[Strip]:
         palette, glyphs = self.studio.palette, self.studio.glyphs
         title, facts = self._tell()
-        line = self.start(width).add(glyphs.rule, palette.rule).gap().add(title, palette.strong)
-        lines = [line.gap().fill(glyphs.rule, palette.rule).strip()]
+        line = self.start(width)
+        if title:
+            line.add(glyphs.rule, palette.rule).gap().add(title, palette.strong).gap()
+        lines = [line.fill(glyphs.rule, palette.rule).strip()]
         for name, value in facts:
             for at, part in enumerate(wrap(fmt.plain(value), width - 16)):
                 line = self.start(width).gap(2).cell(name if not at else "", 11, palette.faint).gap()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tqstudio import client as calls
 from tqstudio import sources
 from tqstudio.errors import ErrorCode, TqError
+from tqstudio.offered import KEYS, sentence, summary
 from tqstudio.ui.format import counted
 from tqstudio.ui.screens.base import StudioScreen
 from tqstudio.ui.target import Target
@@ -24,16 +24,6 @@ MAX_ADDED = 10_000
 """Files that are added from here at once."""
 AT_ONCE = 200
 """Files per request: each is looked at while the request waits."""
-
-DECISIONS = {
-    "queued": "queued",
-    "changed": "queued for what changed",
-    "retried": "tried again",
-    "waiting": "in the queue already",
-    "cached": "complete already",
-    "failed": "failed before",
-    "rejected": "refused",
-}
 
 
 class QueueActions(StudioScreen):
@@ -107,10 +97,8 @@ class QueueActions(StudioScreen):
         ]
         refused = [result for result in results if result["decision"] in ("rejected", "failed")]
         if len(refused) == len(results):
-            error = refused[0]["error"]
-            hint = error["hint"] if error else "r tries a failed job again"
-            raise TqError(error["code"] if error else ErrorCode.REFUSED, _why(results), hint)
-        self.toast(summary(results), problem=bool(refused))
+            raise _refusal(results)
+        self.toast(_said(results), problem=bool(refused))
         self.studio.feed.refresh_soon()
 
     async def _offer(self, paths: Sequence[bytes], answer: PathAnswer) -> Sequence[AddResult]:
@@ -143,25 +131,17 @@ def _files(answer: PathAnswer) -> list[list[bytes]]:
     return [found[at : at + AT_ONCE] for at in range(0, len(found), AT_ONCE)]
 
 
-def summary(results: Sequence[AddResult]) -> str:
-    """What became of the files; of one file, its job."""
+def _said(results: Sequence[AddResult]) -> str:
+    """What became of the files."""
+    first = results[0]
     if len(results) == 1:
-        result = results[0]
-        job = f" as job {result['job']}" if result["decision"] == "queued" else ""
-        return f"{os.path.basename(result['path'])} is {_decision(result)}{job}"
-    counts = Counter(_decision(result) for result in results)
-    text = ", ".join(f"{count} {decision}" for decision, count in counts.items())
-    error = next((result["error"] for result in results if result["error"]), None)
-    return f"{text}; first: {error['message']}" if error else text
+        return f"{os.path.basename(first['path'])}: {sentence(first, KEYS)}"
+    return f"{counted(len(results), 'file')}: {summary(results)}"
 
 
-def _why(results: Sequence[AddResult]) -> str:
+def _refusal(results: Sequence[AddResult]) -> TqError:
     """Why nothing was queued: the first reason, and for how many files."""
     first = results[0]
-    error = first["error"]
-    said = error["message"] if error else f"{os.path.basename(first['path'])} has {_decision(first)}"
-    return said if len(results) == 1 else f"none of {counted(len(results), 'file')} is queued; first: {said}"
-
-
-def _decision(result: AddResult) -> str:
-    return DECISIONS.get(result["decision"], result["decision"])
+    error = first["error"] or {"code": ErrorCode.REFUSED, "message": _said(results[:1]), "hint": ""}
+    none = f"none of {counted(len(results), 'file')} is queued; first: " if len(results) > 1 else ""
+    return TqError(error["code"], none + error["message"], error["hint"])

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 COLUMNS = (
     ("worker", 9, 0, False),
     ("kind", 15, 94, False),
-    ("state", 11, 0, False),
+    ("state", 12, 0, False),
     ("job", 6, 0, True),
     ("step", 10, 74, False),
     ("speed", 6, 0, True),
@@ -72,14 +72,17 @@ class WorkerList(RowList):
                 continue
             style = palette.states[state] if title == "state" else None if title == "worker" else palette.dim
             line.cell(values[title], cells, style, right=right).gap()
-        if worker["note"] and line.room > 20:
-            line.gap().add(fit(fmt.plain(worker["note"]), line.room - 1, glyphs.ellipsis), palette.warning)
+        note = worker["quarantine"] or worker["note"]
+        if note and line.room > 20:
+            line.gap().add(fit(fmt.plain(note), line.room - 1, glyphs.ellipsis), palette.warning)
         return line.strip()
 
     def _look(self, worker: WorkerView) -> tuple[str, str]:
         """State and word; a worker does not outlive its supervisor for long."""
         if self.studio.model.stale and worker["status"] in ("busy", "idle", "starting", "draining"):
             return "stale", f"{worker['status']}?"
+        if worker["quarantine"] and worker["status"] == "disabled":
+            return "failed", "quarantine"
         return state_of(worker["status"]), worker["status"]
 
     def _values(self, worker: WorkerView, state: str) -> dict[str, str]:
@@ -123,7 +126,7 @@ class WorkersScreen(ListScreen):
             return "", []
         about = [f"{key} {value}" for key, value in worker["capabilities"].items()]
         return worker["name"], [
-            ("remark", worker["note"] or ""),
+            *_remarks(worker),
             ("encoder", worker["encoder"] or ""),
             ("device", worker["device"] or ""),
             ("process", f"{worker['pid']}, {worker['type']}" if worker["pid"] else worker["type"]),
@@ -157,3 +160,13 @@ class WorkersScreen(ListScreen):
         self.studio.model.take_workers([worker])
         self.toast(f"{name} is {worker['status']}")
         self.paint()
+
+
+def _remarks(worker: WorkerView) -> Facts:
+    """Why it takes no jobs, and the key that helps."""
+    if worker["quarantine"]:
+        return [
+            ("quarantine", worker["quarantine"]),
+            ("", f"4 and / {worker['name']} show what failed; e lets it work again"),
+        ]
+    return [("remark", worker["note"] or "")]

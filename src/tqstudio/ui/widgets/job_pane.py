@@ -72,9 +72,10 @@ class JobPane(LineView):
 
     def _title(self, row: JobRow | None, width: int) -> Strip:
         palette, glyphs = self.studio.palette, self.studio.glyphs
-        line = self._start(width) if self.beside else self.start(width).add(glyphs.rule, palette.rule).gap()
         if row is None:
+            line = self._start(width) if self.beside else self.start(width)
             return line.fill(" " if self.beside else glyphs.rule, palette.rule).strip()
+        line = self._start(width) if self.beside else self.start(width).add(glyphs.rule, palette.rule).gap()
         if self.beside:
             line.add(f"{row['id']} ", palette.dim)
             line.add(fit_name(row["name"], line.room - 1, glyphs.ellipsis), palette.strong)
@@ -137,9 +138,11 @@ class JobPane(LineView):
         return [line.strip() for line in lines]
 
     def _standing(self, row: JobRow, width: int) -> list[Strip]:
+        model = self.studio.model
+        said = "" if model.stale else standing(row, model.gates)
         return [
             self._start(width).gap().add(part, self.studio.palette.text).strip()
-            for part in wrap(standing(row), width - 5)
+            for part in wrap(fmt.plain(said), width - 5)
         ]
 
     def _play(self, row: JobRow, width: int) -> list[Strip]:

@@ -8,34 +8,44 @@ from typing import TYPE_CHECKING
 from textual.strip import Strip
 
 from tqstudio.ui import format as fmt
-from tqstudio.ui.line import fit, width_of
+from tqstudio.ui.line import width_of, wrap
 from tqstudio.ui.model import Link, Model
+from tqstudio.ui.sentences import gate_words
 from tqstudio.ui.widgets.line_view import LineView
 
 if TYPE_CHECKING:
-    from tqstudio.schemas import FolderView, GateView
+    from tqstudio.schemas import FolderView
 
-MAX_LINES = 3
+MAX_LINES = 4
+SIGN_CELLS = 3
 
 
 class Notice(LineView):
-    """Hidden when all is well: height follows the number of sentences."""
+    """Hidden when all is well; a sentence that says what to do is broken into lines rather than cut."""
 
     _count = 0
 
     def line(self, y: int, width: int) -> Strip:
         palette = self.studio.vivid
         line = self.start(width, palette.notice)
-        sentences = self.sentences()
-        if y < len(sentences):
-            severity, *wordings = sentences[y]
+        lines = self._lines(width)
+        if y < len(lines):
+            severity, first, text = lines[y]
             style = palette.error if severity == "error" else palette.warning
             sign = self.studio.glyphs.states["failed" if severity == "error" else "held"]
-            said = [fmt.plain(text) for text in wordings]
-            text = next((text for text in said if width_of(text) <= width - 3), said[-1])
-            line.gap().add(sign, style).gap()
-            line.add(fit(text, width - 3, self.studio.glyphs.ellipsis), palette.strong)
+            line.gap().add(sign if first else " ", style).gap()
+            line.add(text, palette.strong)
         return line.strip()
+
+    def _lines(self, width: int) -> list[tuple[str, bool, str]]:
+        """Severity, whether a sentence begins here, and text of each line."""
+        room = width - SIGN_CELLS
+        lines = []
+        for severity, *wordings in self.sentences():
+            said = [fmt.plain(text) for text in wordings]
+            text = next((text for text in said if width_of(text) <= room), said[-1])
+            lines += [(severity, at == 0, part) for at, part in enumerate(wrap(text, max(20, room)))]
+        return lines[:MAX_LINES]
 
     def sentences(self) -> list[tuple[str, ...]]:
         """What there is to say, most urgent first: severity, then wordings from long to short."""
@@ -44,14 +54,14 @@ class Notice(LineView):
         if model.connection.link is Link.LOST:
             found.append(("error", *_lost(model)))
         elif model.status is not None:
-            found += [("warning", _gate(gate)) for gate in model.status["gates"]]
+            found += [("warning", gate_words(gate)) for gate in model.status["gates"]]
         if model.folder_news:
             found.append(("warning", *_folders(model.folder_news)))
         found += [("warning", note) for note in model.notes]
-        return found[:MAX_LINES]
+        return found
 
     def paint(self) -> None:
-        count = len(self.sentences())
+        count = len(self._lines(self.app.size.width))
         if count != self._count:
             self._count = count
             self.display = bool(count)
@@ -73,13 +83,6 @@ def _lost(model: Model) -> list[str]:
         f"{what}{ago} – S starts one, ctrl+r tries again now",
         f"{what} – S starts one, ctrl+r tries again",
     ]
-
-
-def _gate(gate: GateView) -> str:
-    if gate["kind"] == "user":
-        why = f" ({gate['reason']})" if gate["reason"] else ""
-        return f"the queue is paused{why} – P lets it go on"
-    return f"{gate['reason']} – {gate['hint']}"
 
 
 def _folders(folders: Sequence[FolderView]) -> list[str]:
