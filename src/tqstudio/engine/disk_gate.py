@@ -138,12 +138,17 @@ class DiskGate:
         if need is None:
             return None
         needs = (need, *(other for other in gates.needs_of_running(db) if other.job != job))
-        looks, now = self._looks, time.monotonic()
-        roots = {self._home, *(other.output_root for other in needs)}
-        if any(root not in looks or now - looks[root].at > _FRESH_S for root in roots):
+        looks = self._looks
+        if not self._all_fresh(looks, needs):
             return Refused(needs)
         shortage = self._at_home(looks, margin) or self._at_output(looks, needs, margin)
         return None if shortage is None else Refused(needs, shortage)
+
+    def _all_fresh(self, looks: Mapping[bytes, _Look], needs: Iterable[Need]) -> bool:
+        """Whether every volume that these needs are about was looked at a moment ago."""
+        now = time.monotonic()
+        roots = {self._home, *(need.output_root for need in needs)}
+        return all(root in looks and now - looks[root].at <= _FRESH_S for root in roots)
 
     def _at_home(self, looks: Mapping[bytes, _Look], margin: float) -> Shortage | None:
         volume = looks[self._home].volume
@@ -221,6 +226,8 @@ class DiskGate:
         """Do what a refusal asks for: look at the volumes, make room, or shut the gate."""
         job = refused.needs[0].job
         async with self._alone:
+            if refused.shortage is None and self._all_fresh(self._looks, refused.needs):
+                return  # another claim has looked while this one waited
             await self._measure(refused.needs)
             if refused.shortage is None:
                 return

@@ -212,7 +212,7 @@ class Dispatch:
             "kept": kept,
             "facts": dict(video.facts) if video.facts else None,
             "content_id": video.quick_hash,
-            "log": str(self._home.job_logs(lease.job) / f"{lease.epoch}.log"),
+            "log": f"{self._home.job_logs(lease.job)}/{lease.epoch}.log",
             "lease_s": self._settings.lease_s,
         }
         return job, published

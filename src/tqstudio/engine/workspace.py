@@ -33,6 +33,7 @@ class Workspace:
 
     def __init__(self, db: Database, store_uuid: str) -> None:
         self._db, self._uuid = db, store_uuid
+        self._sinks: dict[bytes, Path] = {}
         self._log = structlog.get_logger()
 
     @property
@@ -41,7 +42,11 @@ class Workspace:
 
     def sink(self, output_root: bytes) -> Path:
         """The folder below an output that workers write to."""
-        return Path(os.fsdecode(output_root)) / FOLDER / self._uuid
+        # Every claim asks; outputs are few.
+        sink = self._sinks.get(output_root)
+        if sink is None:
+            sink = self._sinks[output_root] = Path(os.fsdecode(output_root)) / FOLDER / self._uuid
+        return sink
 
     def is_there(self, output_root: bytes) -> bool:
         """Whether the output can be looked at: a disk that is not mounted has no work folder."""
