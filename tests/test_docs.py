@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from tqstudio.cli.tree import verbs
 from tqstudio.config import table
+from tqstudio.ui.actions import ACTIONS, key_sign
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -24,3 +29,123 @@ def test_every_page_that_is_linked_exists() -> None:
         if not (page.parent / target).exists()
     ]
     assert missing == []
+
+
+# Commands and their options.
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def _commands() -> dict[str, Any]:
+    """Every command that is not hidden, by its words."""
+    found: dict[str, Any] = {"": verbs()}
+    for name, command in verbs().commands.items():
+        inner = getattr(command, "commands", None)
+        below = {f"{name} {each}": inner[each] for each in inner} if inner else {name: command}
+        found |= {words: each for words, each in below.items() if not each.hidden}
+    return found
+
+
+COMMANDS = _commands()
+
+
+def _command_of(said: str) -> tuple[str, list[str]]:
+    """The longest command that the words begin with, and the other words."""
+    words = said.split()
+    for count in (2, 1, 0):
+        if " ".join(words[:count]) in COMMANDS:
+            return " ".join(words[:count]), words[count:]
+    raise AssertionError("unreachable: no word is the command that opens the UI")
+
+
+def _mistakes(said: str) -> list[str]:
+    """What a line says that no command understands: `folder add PATH [--settle S]`."""
+    said = re.sub(r"\s#.*", "", said)
+    name, rest = _command_of(said)
+    if not name and rest and not rest[0].startswith("-"):
+        return [f"tqstudio {said}: no such command"]
+    known = {option for param in COMMANDS[name].params for option in (*param.opts, *param.secondary_opts)}
+    known |= {"--help", *({"--home", "--version"} if not name else set())}
+    given = re.findall(r"(?<![\w-])--?[a-z][a-z-]*", " ".join(rest))
+    return [f"tqstudio {name}: no option {each}" for each in given if each not in known]
+
+
+def _spoken(page: Path) -> list[str]:
+    """Everything on a page that is written as a command, without the program's name."""
+    text = page.read_text()
+    blocks = re.findall(r"```(?:\w*)\n(.*?)```", text, re.DOTALL)
+    lines = [line for block in blocks for line in re.sub(r"\n {8,}", " ", block).splitlines()]
+    said = [part for line in lines for part in re.findall(r"^(?:\$ )?(?:.*&& )?tqstudio\b ?(.*)", line)]
+    prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    return [*said, *re.findall(r"`tqstudio ([^`]+)`", prose)]
+
+
+def _rows() -> list[str]:
+    """The commands in the tables of the page on commands; a word alone belongs to the group before it."""
+    said = []
+    for line in (ROOT / "docs" / "commands.md").read_text().splitlines():
+        cell = re.split(r"(?<!\\)\|", line)[1] if line.startswith("| `") else ""
+        before = ""
+        for span in re.findall(r"`([^`]+)`", cell):
+            name, rest = _command_of(span)
+            if name:
+                before = name
+            elif rest[0].startswith("-"):
+                span = f"{before} {span}"
+            else:
+                span = f"{before.split()[0]} {span}"
+            said.append(span)
+    return said
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_command_on_a_page_exists_with_its_options(page: Path) -> None:
+    said = _spoken(page) + (_rows() if page.name == "commands.md" else [])
+    assert [mistake for each in said for mistake in _mistakes(each)] == []
+
+
+def test_every_command_and_option_is_described() -> None:
+    page = (ROOT / "docs" / "commands.md").read_text()
+    said = {_command_of(each)[0] for each in _spoken(ROOT / "docs" / "commands.md") + _rows()}
+    assert set(COMMANDS) - said == set()
+    options = {
+        max(param.opts, key=len)
+        for command in COMMANDS.values()
+        for param in command.params
+        if param.opts[0][0] == "-"
+    }
+    own = {"--help", "--install-completion", "--show-completion", "--version"}
+    assert {each for each in options - own if not re.search(rf"{each}(?![\w-])", page)} == set()
+
+
+def test_every_command_that_a_message_names_exists() -> None:
+    said = [
+        each
+        for module in (ROOT / "src").rglob("*.py")
+        for each in re.findall(
+            r"(?:: |`)tqstudio (?!needs)([a-z]+(?: [a-z]+)?(?: --[a-z-]+)?)", module.read_text()
+        )
+    ]
+    assert len(said) > 30
+    assert [mistake for each in said for mistake in _mistakes(each)] == []
+
+
+def test_the_five_most_used_commands_are_the_same_everywhere() -> None:
+    use_it = (ROOT / "README.md").read_text().partition("## Use it")[2].partition("```\n")[0]
+    most_used = (ROOT / "docs" / "commands.md").read_text().partition("## The five most used")[2]
+    fences = (use_it, most_used.partition("```\n")[0])
+    five = [re.findall(r"^(?:\$ )?(?:.*&& )?tqstudio\b ?(.*)", each, re.MULTILINE) for each in fences]
+    names = [[_command_of(re.sub(r"\s*#.*", "", said))[0] for said in each] for each in five]
+    assert len(names[0]) == 5
+    assert names[0] == names[1]
+
+
+# Keys.
+
+
+def test_every_key_is_described_and_every_described_key_exists() -> None:
+    section = (ROOT / "docs" / "ui.md").read_text().partition("## Keys")[2].partition("\n## ")[0]
+    rows = [line.split("|")[2] for line in section.splitlines() if line.startswith("| ") and "`" in line]
+    described = {key for row in rows for key in re.findall(r"`([^`]+)`", row)}
+    described |= {"2", "3"} if re.search(r"`1`–`4`", section) else set()
+    assert described == {key_sign(key) for action in ACTIONS for key in action.keys}
