@@ -392,6 +392,19 @@ def test_a_folder_whose_note_was_lost_is_known_by_its_generation(place: Place) -
     assert publishing.own(place, "uuid 1", 3) == place
 
 
+def test_a_folder_whose_note_a_power_cut_emptied_is_nobodys(place: Place) -> None:
+    place.folder.mkdir(parents=True)
+    (place.folder / ".owner").touch()
+    assert publishing.own(place, "uuid 1", None) == place
+    assert tree(place.folder) == {".owner": b"uuid 1"}
+
+
+def test_a_ladder_whose_note_is_empty_stays_another_ones(place: Place, bench: Bench) -> None:
+    first(place, bench)
+    (place.folder / ".owner").write_bytes(b"")
+    assert publishing.own(place, "uuid 1", None).slug == "holiday-2"
+
+
 def test_a_file_in_the_place_of_the_folder(place: Place) -> None:
     place.output_root.mkdir()
     place.folder.write_text("a file")

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from tqstudio.engine import durable
 from tqstudio.engine.media import source
 from tqstudio.engine.media.encode_board import Board
 from tqstudio.engine.media.encode_finish import finish
@@ -21,7 +22,7 @@ from tqstudio.engine.media.encode_state import EncodeSpec, RenditionState, RunRe
 from tqstudio.engine.media.layout import CPU_ENCODER, GPU_ENCODERS, POSTER_NAME
 from tqstudio.engine.media.plan import Mode, plan
 from tqstudio.engine.media.process import classify_exit, from_os_error
-from tqstudio.engine.media.segment_store import SegmentStore, sync
+from tqstudio.engine.media.segment_store import SegmentStore
 from tqstudio.engine.media.stream import InitDiffersError, NewSegment, SeamError, StreamOutput
 from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of
 
@@ -276,9 +277,9 @@ class LadderEncode:
         """Make a batch by decoding from the start; what is finished stays."""
         mark = self._spec.linear_mark
         try:
-            mark.parent.mkdir(parents=True, exist_ok=True)
+            durable.make_folder(mark.parent)
             mark.touch()
-            sync(mark.parent)
+            durable.sync_folder(mark.parent)
         except OSError as error:
             raise from_os_error(error, "the way to decode the source cannot be remembered") from error
         self._become_linear()

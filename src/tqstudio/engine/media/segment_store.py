@@ -15,13 +15,12 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from tqstudio.engine import durable
 from tqstudio.engine.media.layout import INIT_NAME
 from tqstudio.engine.media.rendition import RenditionCheck
 
 COMPLETE_NAME = "complete.json"
 _SEGMENT = re.compile(r"seg_\d{5,}\.m4s")
-# A file system without hard links (exFAT, some SMB) answers one of these.
-_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV, errno.EINVAL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +73,8 @@ class SegmentStore:
         Raises:
             OSError: as of the file system; ENOSPC leaves the scratch file.
         """
-        self.root.mkdir(parents=True, exist_ok=True)
-        sync(scratch)
+        durable.make_folder(self.root)
+        durable.sync(scratch)
         target = self.root / scratch.name
         try:
             os.link(scratch, target)
@@ -83,12 +82,12 @@ class SegmentStore:
         except FileExistsError:
             stored = False
         except OSError as error:
-            if error.errno not in _NO_LINKS:
+            if error.errno not in durable.NO_LINKS:
                 raise
             stored = self._move(scratch, target)
         scratch.unlink(missing_ok=True)
         if stored:
-            sync(self.root)
+            durable.sync_folder(self.root)
         return stored
 
     def listing(self) -> tuple[str, ...]:
@@ -135,18 +134,15 @@ class SegmentStore:
         shutil.rmtree(self.root, ignore_errors=True)
 
     def _write(self, name: str, content: bytes) -> None:
-        self.root.mkdir(parents=True, exist_ok=True)
+        durable.make_folder(self.root)
         temporary = self.root / f".{name}.{os.getpid()}"
         try:
-            with temporary.open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
+            durable.write(temporary, content)
             temporary.replace(self.root / name)
         except OSError:
             temporary.unlink(missing_ok=True)
             raise
-        sync(self.root)
+        durable.sync_folder(self.root)
 
     def _move(self, scratch: Path, target: Path) -> bool:
         """Without hard links: a rename cannot refuse to replace, but equal names hold equal content here."""
@@ -159,12 +155,3 @@ class SegmentStore:
                 raise
             self._write(target.name, scratch.read_bytes())
         return True
-
-
-def sync(path: Path) -> None:
-    """fsync a file or a directory."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

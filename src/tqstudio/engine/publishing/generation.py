@@ -12,10 +12,9 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from tqstudio.engine import failpoints
+from tqstudio.engine import durable, failpoints
 from tqstudio.engine.media.layout import INIT_NAME, PLAYLIST_NAME, POSTER_NAME
 from tqstudio.engine.media.playlists import media_playlist
-from tqstudio.engine.publishing import durable
 from tqstudio.engine.publishing.place import MASTER_NAME, Place
 from tqstudio.engine.store.generations import PublishedRow
 from tqstudio.errors import ErrorCode, TqError

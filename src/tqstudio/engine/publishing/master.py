@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from fractions import Fraction
 
+from tqstudio.engine import durable
 from tqstudio.engine.media.layout import PLAYLIST_NAME
 from tqstudio.engine.media.playlists import AudioEntry, Variant, master_playlist
-from tqstudio.engine.publishing import durable
 from tqstudio.engine.publishing.generation import is_whole
 from tqstudio.engine.publishing.place import Place
 from tqstudio.engine.store.generations import PublishedRow

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from tqstudio.engine.publishing import durable
+from tqstudio.engine import durable
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.sources import display
 
@@ -65,23 +65,35 @@ def own(place: Place, owner: str, current: int | None) -> Place:
         candidate = Place(place.output_root, slug)
         note = candidate.folder / OWNER_NAME
         try:
-            candidate.folder.mkdir(parents=True, exist_ok=True)
+            durable.make_folder(candidate.folder)
+            said = _said_by(note)
             # A ladder that plays and is not known was made in a time that a restored database forgot.
             forgotten = current is None and candidate.master.exists()
-            if note.read_bytes() == owner.encode() and not forgotten:
+            if said == owner.encode() and not forgotten:
                 return candidate
-        except (FileExistsError, NotADirectoryError):
-            if not place.output_root.is_dir():
-                raise
-        except FileNotFoundError:
             ours = slug == place.slug and current is not None and place.generation(current).is_dir()
-            if ours or not any(candidate.folder.iterdir()):
+            if not said and (ours or _is_empty(candidate.folder)):
                 durable.write(note, owner.encode())
                 durable.sync_folder(candidate.folder)
                 durable.sync_folder(place.output_root)
                 return candidate
+        except (FileExistsError, NotADirectoryError):
+            if not place.output_root.is_dir():
+                raise
         tries += 1
         slug = f"{place.slug}-{tries}"
+
+
+def _said_by(note: Path) -> bytes:
+    """What the note says; nothing where there is none, or a power cut took what was in it."""
+    try:
+        return note.read_bytes()
+    except FileNotFoundError:
+        return b""
+
+
+def _is_empty(folder: Path) -> bool:
+    return all(entry.name == OWNER_NAME for entry in folder.iterdir())
 
 
 def unwritable(place: Place, error: OSError) -> TqError:

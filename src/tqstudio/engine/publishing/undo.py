@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tqstudio.engine.publishing import durable, generation, master
+from tqstudio.engine import durable
+from tqstudio.engine.publishing import generation, master
 from tqstudio.engine.publishing.place import Place
 from tqstudio.engine.store.generations import GenerationRow, PublishedRow
 
@@ -24,6 +25,8 @@ def undo(place: Place, number: int, rows: Sequence[PublishedRow], recorded: Gene
     if master.named(place) == number:
         if recorded is None:
             durable.discard(place.master)
+            # Before the generation goes that it named.
+            durable.sync_folder(place.folder)
         else:
             master.point(place, recorded.number, recorded.renditions)
     # While it has its temporary name, a folder under the final one is somebody else's; and so is one that

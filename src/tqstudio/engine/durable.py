@@ -8,9 +8,11 @@ import os
 import shutil
 from pathlib import Path
 
-_NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV, errno.EINVAL)
-# Some network file systems cannot sync a folder; there is nothing better to ask of them.
-_NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF)
+NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV, errno.EINVAL)
+"""A file system without hard links (exFAT, some SMB) answers one of these."""
+# Some network file systems cannot sync a folder, and one that may only be written to cannot be opened: there
+# is nothing better to ask of them.
+_NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES)
 
 
 def write(path: Path, content: bytes) -> None:
@@ -21,24 +23,41 @@ def write(path: Path, content: bytes) -> None:
         os.fsync(file.fileno())
 
 
+def sync(path: Path) -> None:
+    """Make what was written to a file durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def link(source: Path, target: Path) -> None:
     """A hard link, or a synced copy where the file system refuses links."""
     try:
         os.link(source, target)
     except OSError as error:
-        if error.errno not in _NO_LINKS:
+        if error.errno not in NO_LINKS:
             raise
         shutil.copyfile(source, target)
-        _sync(target)
+        sync(target)
 
 
 def sync_folder(path: Path) -> None:
     """Make the names in a folder durable."""
     try:
-        _sync(path)
+        sync(path)
     except OSError as error:
         if error.errno not in _NO_FOLDER_SYNC:
             raise
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder and those above it, with their names: what is synced in it later is then found."""
+    new = [folder for folder in (path, *path.parents) if not folder.is_dir()]
+    path.mkdir(parents=True, exist_ok=True)
+    for folder in new:
+        sync_folder(folder.parent)
 
 
 def sync_tree(root: Path) -> None:
@@ -58,11 +77,3 @@ def discard(path: Path) -> None:
             shutil.rmtree(path)
         else:
             path.unlink()
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
