@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check simulate chaos bench lock clean
+.PHONY: demo test check simulate chaos powercut bench lock clean
 
 demo: $(STAMP)
 	$(BIN)/tqstudio demo
@@ -27,6 +27,11 @@ simulate: $(STAMP)
 # Kill a sandboxed studio at random, KILLS times.
 chaos: $(STAMP)
 	$(BIN)/tqstudio drill --kills $(or $(KILLS),200) $(if $(SEED),--seed $(SEED))
+
+# Cut the power of a studio, CUTS times, on a file system of its own that forgets what was not made durable.
+# Needs root, for that it mounts one; ends with 2 where it may not.
+powercut: $(STAMP)
+	PYTHONPATH=tests $(BIN)/python -m powercut $(if $(CUTS),--cuts $(CUTS)) $(if $(SEED),--seed $(SEED))
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks $(ARGS)

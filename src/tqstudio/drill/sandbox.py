@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -53,10 +53,19 @@ class Sandbox:
     Args:
         root: an empty folder; a short path, for the socket's sake.
         ffmpeg: the program that workers use.
+        environment: what the supervisor gets besides the environment of this process.
         settings: more settings of the supervisor, without their prefix.
     """
 
-    def __init__(self, root: Path, ffmpeg: str, workers: int = 1, **settings: str) -> None:
+    def __init__(
+        self,
+        root: Path,
+        ffmpeg: str,
+        workers: int = 1,
+        *,
+        environment: Mapping[str, str] | None = None,
+        **settings: str,
+    ) -> None:
         self.root = root
         self.home = Home(root / "home")
         self.output = root / "out"
@@ -68,6 +77,7 @@ class Sandbox:
         given = _SETTINGS | {"FFMPEG": ffmpeg, "OUTPUT": str(self.output), "WORKERS": str(workers)} | settings
         self._environment = (
             inherited
+            | dict(environment or {})
             | {f"TQSTUDIO_{key}": value for key, value in given.items()}
             | {"TQSTUDIO_HOME": str(self.home.root)}
         )
@@ -108,9 +118,19 @@ class Sandbox:
             time.sleep(_POLL_S)
         return False
 
-    def wait_ended(self) -> None:
+    def wait_ended(self, timeout_s: float = WAIT_S) -> None:
         if self._process is not None:
-            self._process.wait(WAIT_S)
+            self._process.wait(timeout_s)
+
+    def kill(self) -> None:
+        """End everything that lives in this home, at once."""
+        while living := list(self.processes()):
+            for process in living:
+                with contextlib.suppress(psutil.Error):
+                    process.kill()
+            if self._process is not None:
+                self._process.wait(WAIT_S)
+            time.sleep(_POLL_S)
 
     def stop(self) -> None:
         """End the supervisor as `tqstudio down` does."""

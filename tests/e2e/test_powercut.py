@@ -1,0 +1,44 @@
+"""Some power cuts, where a file system can be mounted and shut down. `make powercut` makes more of them."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from powercut.course import run
+from powercut.volume import CannotCut
+
+CUTS = 3
+
+
+def _seed() -> int:
+    seed = random.SystemRandom().randrange(1_000_000)
+    print(f"seed {seed}")
+    return seed
+
+
+# On a busy machine a cut, with all that is looked at after it, takes its time.
+@pytest.mark.timeout(600)
+def test_nothing_that_was_told_is_lost(ffmpeg: str) -> None:
+    try:
+        account = run(ffmpeg=ffmpeg, cuts=CUTS, seed=_seed(), say=print)
+    except CannotCut as reason:
+        pytest.skip(str(reason))
+    assert account.lost == []
+    assert account.cuts == CUTS
+    assert account.ladders >= account.jobs_done == account.jobs
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("careless", "seen"),
+    [("files", ("stored segments", "ladder", "generation")), ("commits", ("event", "job", "database"))],
+)
+def test_a_studio_that_does_not_sync_is_caught(ffmpeg: str, careless: str, seen: tuple[str, ...]) -> None:
+    """The cuts are worth nothing unless they show it."""
+    try:
+        account = run(ffmpeg=ffmpeg, cuts=8, seed=_seed(), careless=careless, say=print)
+    except CannotCut as reason:
+        pytest.skip(str(reason))
+    assert any(line.startswith(seen) for line in account.lost), account.lost

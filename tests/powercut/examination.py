@@ -1,0 +1,130 @@
+"""What lies on the file system after a cut, before anything of ours has run again."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import sqlite3
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import av
+
+from tqstudio.drill.clips import RUNGS, Clip
+from tqstudio.drill.witness import unplayable, wrong_frames
+from tqstudio.engine.media.layout import INIT_NAME
+from tqstudio.engine.media.published import verify_ladder
+from tqstudio.engine.media.segment_store import SegmentStore
+from tqstudio.engine.media.segments import Torn, inspect_init, inspect_segment
+from tqstudio.errors import TqError
+
+_DAMAGE = (OSError, ValueError, IndexError, av.FFmpegError, TqError)
+
+
+def open_copy(database: Path, folder: Path) -> sqlite3.Connection:
+    """A copy of the database as the cut left it, opened as SQLite does it: with its log replayed.
+
+    Raises:
+        sqlite3.DatabaseError: it cannot be opened.
+    """
+    folder.mkdir(exist_ok=True)
+    for old in folder.iterdir():
+        old.unlink()
+    for name in (database.name, f"{database.name}-wal"):
+        if (database.parent / name).exists():
+            shutil.copyfile(database.parent / name, folder / name)
+    return sqlite3.connect(folder / database.name)
+
+
+def has_tables(db: sqlite3.Connection) -> bool:
+    """False before the first start of a home has come that far."""
+    return db.execute("SELECT 1 FROM sqlite_master WHERE name = 'publication'").fetchone() is not None
+
+
+def damage(db: sqlite3.Connection) -> list[str]:
+    """What SQLite finds wrong."""
+    found = [row[0] for row in db.execute("PRAGMA integrity_check")]
+    found += [f"foreign key: {row}" for row in db.execute("PRAGMA foreign_key_check")]
+    return [f"database: {line}" for line in found if line != "ok"]
+
+
+def ladders(output: Path, clips: Sequence[Clip]) -> Iterator[tuple[str, str | None]]:
+    """Every ladder that has a master playlist, and what is wrong with it."""
+    frames = {Path(clip.name).stem: clip.frames for clip in clips}
+    for master in sorted(output.glob("[!.]*/master.m3u8")):
+        name = master.parent.name
+        try:
+            wrong = _ladder_damage(master, frames[name]) if name in frames else "it has the name of no clip"
+            yield name, wrong and f"ladder {name}: {wrong}"
+        except _DAMAGE as error:
+            yield name, f"ladder {name}: {error!r}"
+
+
+def _ladder_damage(master: Path, frames: int) -> str | None:
+    if (missing := unplayable(master)) is not None:
+        return f"{missing} is missing"
+    report = verify_ladder(master)
+    if not report.ok:
+        errors = [report.error, *(finding.error for finding in report.findings)]
+        return str(next(error for error in errors if error is not None))
+    return wrong_frames(master, frames, RUNGS)
+
+
+def generations(output: Path) -> Iterator[tuple[str, str | None]]:
+    """Every generation that has its name, also one that no master names yet, and what is wrong with it."""
+    for folder in sorted(output.glob("[!.]*/v*")):
+        name = f"{folder.parent.name}/{folder.name}"
+        playlists = sorted(folder.glob("*/index.m3u8"))
+        # One is there only whole: it got its name behind everything in it, and loses it before.
+        wrong = None if playlists else "has no playlist"
+        for playlist in playlists:
+            wrong = wrong or _files_damage(playlist)
+        yield name, None if wrong is None else f"generation {name}: {wrong}"
+
+
+def _files_damage(playlist: Path) -> str | None:
+    lines = playlist.read_text().splitlines()
+    if "#EXT-X-ENDLIST" not in lines:
+        return f"{playlist.parent.name}/{playlist.name} is torn"
+    for name in (line for line in lines if line and not line.startswith("#")):
+        try:
+            found = inspect_segment(playlist.parent / name)
+        except OSError as error:
+            return f"{playlist.parent.name}/{name}: {error.strerror}"
+        if isinstance(found, Torn):
+            return f"{playlist.parent.name}/{name}: {found.reason}"
+    return None
+
+
+def stored_segments(output: Path) -> Iterator[tuple[int, str | None]]:
+    """Every stream of unfinished work: how many segments it has, and what is wrong with them.
+
+    A segment gets its name in the store once it is durable, so that none may be torn, and a player is to
+    decode all that the next attempt will trust.
+    """
+    for stream in sorted(output.glob(".tqstudio/*/segments/*/*/*")):
+        names = SegmentStore(stream).listing()
+        name = "/".join(stream.parts[-3:-1])
+        try:
+            wrong = _stream_damage(stream, names)
+        except _DAMAGE as error:
+            wrong = repr(error)
+        yield len(names), None if wrong is None else f"stored segments {name}: {wrong}"
+
+
+def _stream_damage(stream: Path, names: Sequence[str]) -> str | None:
+    if not names:
+        return None
+    if isinstance(init := inspect_init(stream / INIT_NAME), Torn):
+        return f"{INIT_NAME}: {init.reason}"
+    frames, content = 0, (stream / INIT_NAME).read_bytes()
+    for name in names:
+        if isinstance(segment := inspect_segment(stream / name), Torn):
+            return f"{name}: {segment.reason}"
+        frames += segment.frames
+        content += (stream / name).read_bytes()
+    if stream.parent.name not in RUNGS:
+        return None
+    with av.open(io.BytesIO(content)) as container:
+        decoded = sum(1 for _ in container.decode(video=0))
+    return None if decoded == frames else f"{decoded} of {frames} frames can be decoded"

@@ -1,0 +1,183 @@
+"""What people were told before a cut, noted where no cut reaches, and compared with what is left."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+_OPEN = ("pending", "in_progress", "paused")
+
+# What a job may be once somebody was told that this was done to it, until the next thing is.
+# A wish to a running job is granted by its worker, who may finish, or fail, first.
+_AFTER: dict[str, Callable[[str, str], bool]] = {
+    "add": lambda status, _control: status != "cancelled",
+    "hold": lambda status, _control: status == "paused",
+    "pause": lambda status, control: status in ("paused", "done", "failed") or control == "pause",
+    "resume": lambda status, control: status not in ("paused", "cancelled") and control != "pause",
+    "cancel": lambda status, control: status in ("cancelled", "done", "failed") or control == "cancel",
+    "retry": lambda status, _control: status not in ("cancelled", "paused"),
+}
+
+
+@dataclass(slots=True)
+class Told:
+    """What was said of one job."""
+
+    path: str
+    last: str | None = None
+    """The last thing asked of it that was answered; None when nobody can know."""
+    asking: str | None = None
+    """What is being asked, and has not been answered."""
+    priority: int | None = None
+    done: bool = False
+    segments: dict[str, int] = field(default_factory=dict)
+    """By quality: finished segments that somebody was told of."""
+
+
+class Closed(Exception):
+    """The power is gone: what comes now was never told."""
+
+
+class Ledger:
+    """Shared by all clients. Nobody can write here during a cut, so all that is here came before it."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[int, Told] = {}
+        self.events: dict[int, tuple[Any, ...]] = {}
+        self.answers = 0
+        self.surprises: list[str] = []
+        """What a client was answered while there was power, and no power cut explains."""
+        self._lock = threading.Lock()
+        self._closed = False
+
+    # Before the cut
+
+    def _open(self) -> threading.Lock:
+        if self._closed:
+            raise Closed
+        return self._lock
+
+    def asking(self, job: int, operation: str) -> None:
+        with self._open():
+            self.jobs[job].asking = operation
+
+    def answered(self, job: int, operation: str, *, ok: bool, priority: int | None = None) -> None:
+        with self._lock:
+            self._count()
+            told = self.jobs[job]
+            told.asking = None
+            if ok and operation == "priority":
+                told.priority = priority
+            elif ok:
+                told.last = operation
+
+    def added(self, job: int | None, path: str, *, held: bool = False) -> None:
+        with self._lock:
+            self._count()
+            if job is not None:
+                self.jobs.setdefault(job, Told(path)).last = "hold" if held else "add"
+
+    def seen(self, job: int, status: str, segments: dict[str, int]) -> None:
+        with self._lock:
+            self._count()
+            told = self.jobs[job]
+            told.done = told.done or status == "done"
+            told.segments |= segments
+
+    def event(self, seq: int, data: dict[str, Any]) -> None:
+        with self._lock:
+            self._count()
+            self.events[seq] = tuple(data[key] for key in ("job", "trigger", "source", "target", "actor"))
+            if data["target"] == "done":
+                self.jobs.setdefault(data["job"], Told("")).done = True
+
+    def surprised(self, what: str) -> None:
+        with self._lock:
+            if not self._closed:
+                self.surprises.append(what)
+
+    def _count(self) -> None:
+        if self._closed:
+            raise Closed
+        self.answers += 1
+
+    def close(self, cut: Callable[[], None]) -> None:
+        """Cut the power in a moment in which nobody is writing here."""
+        with self._lock:
+            cut()
+            self._closed = True
+
+    # After it
+
+    def compare(self, db: sqlite3.Connection, output: Path) -> list[str]:
+        """What was told and is not so, in words."""
+        rows = {
+            row[0]: row[1:]
+            for row in db.execute(
+                "SELECT job.id, job.status, job.control, job.priority, job.video_id, publication.job_id,"
+                " video.slug FROM job JOIN video ON video.id = job.video_id"
+                " LEFT JOIN publication ON publication.job_id = job.id"
+            )
+        }
+        lost = [f"was answered {surprise}" for surprise in self.surprises]
+        lost += [f"job {job} was added, and is gone" for job in self.jobs if job not in rows]
+        lost += self._events_lost(db)
+        for job, told in self.jobs.items():
+            if job not in rows:
+                continue
+            status, control, priority, video, publishing, slug = rows[job]
+            lost += _state_lost(job, told, status, control, priority)
+            if told.done and not (output / slug / "master.m3u8").is_file():
+                lost.append(f"job {job} was told done, and {slug} has no master playlist")
+            if status in _OPEN and publishing is None:
+                lost += _segments_lost(job, told, video, output)
+        return lost
+
+    def _events_lost(self, db: sqlite3.Connection) -> Iterator[str]:
+        query = "SELECT seq, job_id, trigger, source, target, actor FROM event"
+        there = {row[0]: row[1:] for row in db.execute(query)}
+        for seq, event in self.events.items():
+            if seq not in there:
+                yield f"event {seq} was told, and is gone: {event}"
+            elif there[seq] != event:
+                yield f"event {seq} was told as {event}, and is {there[seq]}"
+
+    def reopen(self, db: sqlite3.Connection) -> None:
+        """Go on after the comparison: what was asked and not answered is now what the database says."""
+        query = "SELECT job.id, video.source FROM job JOIN video ON video.id = job.video_id"
+        for job, source in db.execute(query):
+            told = self.jobs.setdefault(job, Told(""))
+            told.path = Path(source.decode()).name
+            if told.asking is not None:
+                told.asking = told.last = None
+                told.priority = None
+        self.surprises.clear()
+        self._closed = False
+
+    def newest(self, path: str) -> int | None:
+        """The newest job of a file that anybody knows of."""
+        with self._lock:
+            return max((job for job, told in self.jobs.items() if told.path == path), default=None)
+
+
+def _state_lost(job: int, told: Told, status: str, control: str, priority: int) -> Iterator[str]:
+    if told.done and status != "done":
+        yield f"job {job} was told done, and is {status}"
+    if told.asking is not None:
+        return
+    if told.last is not None and not _AFTER[told.last](status, control):
+        yield f"job {job} is {status} (control {control}) after {told.last}"
+    if told.priority is not None and priority != told.priority:
+        yield f"job {job} has priority {priority}, and was told {told.priority}"
+
+
+def _segments_lost(job: int, told: Told, video: int, output: Path) -> Iterator[str]:
+    for name, count in told.segments.items():
+        streams = output.glob(f".tqstudio/*/segments/{video}/{name}/*")
+        there = max((len(list(stream.glob("seg_*.m4s"))) for stream in streams), default=0)
+        if there < count:
+            yield f"job {job} had {count} segments of {name}, and has {there}"
