@@ -13,6 +13,7 @@ from tqstudio.config import table
 from tqstudio.ui.actions import ACTIONS, key_sign
 
 ROOT = Path(__file__).resolve().parents[1]
+_TEST_COLUMN = "test"
 
 
 def test_the_settings_page_is_the_settings_table() -> None:
@@ -149,3 +150,41 @@ def test_every_key_is_described_and_every_described_key_exists() -> None:
     described = {key for row in rows for key in re.findall(r"`([^`]+)`", row)}
     described |= {"2", "3"} if re.search(r"`1`–`4`", section) else set()
     assert described == {key_sign(key) for action in ACTIONS for key in action.keys}
+
+
+# The fault matrix.
+
+
+def _fault_matrix() -> list[tuple[str, str]]:
+    """(fault, what the column of tests says) of every row of every table that has such a column."""
+    rows, inside = [], False
+    for line in (ROOT / "docs" / "reliability.md").read_text().splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("|") else []
+        if not cells:
+            inside = False
+        elif cells[-1] == _TEST_COLUMN:
+            inside = True
+        elif inside and not set(cells[-1]) <= set("-"):
+            rows.append((cells[0], cells[-1]))
+    return rows
+
+
+def _tests_in(cell: str) -> list[Path]:
+    return [ROOT / "tests" / f"{name}.py" for name in re.findall(r"`(\w+/test_\w+)`", cell)]
+
+
+@pytest.mark.parametrize(("fault", "cell"), _fault_matrix())
+def test_what_a_fault_is_shown_by_exists(fault: str, cell: str) -> None:
+    tests = _tests_in(cell)
+    assert tests or cell == "the player in all of these", fault
+    missing = [path.name for path in tests if not path.is_file()]
+    assert missing == [], fault
+    # What stands in parentheses is a place at which a test ends the supervisor, or the name of a test.
+    text = "".join(path.read_text() for path in tests)
+    named = [name for inside in re.findall(r"\(([^)]*)\)", cell) for name in re.findall(r"`([^`]+)`", inside)]
+    unknown = [name for name in named if name.split(".")[-1].rstrip("*") not in text]
+    assert unknown == [], fault
+
+
+def test_there_is_a_fault_matrix() -> None:
+    assert len(_fault_matrix()) > 60
