@@ -27,8 +27,9 @@ from tqstudio.drill.sandbox import Sandbox, until
 from tqstudio.errors import TqError
 
 CLIPS = tuple(Clip(f"clip-{number}.mp4", Fraction(25), 60 + 25 * number, "640x360") for number in range(6))
-OPTIONS = ("commit=300", "defaults")
-"""With the first the kernel makes nothing durable by itself; the second is what people have."""
+OPTIONS = ("commit=300", "defaults", "commit=300,data=writeback")
+"""With the first the kernel makes nothing durable by itself; the second is what people have; with the third a
+file may have its size and not what was written to it."""
 
 CARELESS = ("files", "database", "commits")
 """What a studio does not sync, to show that it is noticed: see `careless/sitecustomize.py`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,7 @@ class Ledger:
     def __init__(self) -> None:
         self.jobs: dict[int, Told] = {}
         self.events: dict[int, tuple[Any, ...]] = {}
+        self.backups: list[Path] = []
         self.answers = 0
         self.surprises: list[str] = []
         """What a client was answered while there was power, and no power cut explains."""
@@ -95,6 +97,11 @@ class Ledger:
             if data["target"] == "done":
                 self.jobs.setdefault(data["job"], Told("")).done = True
 
+    def backed_up(self, copy: Path) -> None:
+        with self._lock:
+            self._count()
+            self.backups.append(copy)
+
     def surprised(self, what: str) -> None:
         with self._lock:
             if not self._closed:
@@ -126,6 +133,7 @@ class Ledger:
         lost = [f"was answered {surprise}" for surprise in self.surprises]
         lost += [f"job {job} was added, and is gone" for job in self.jobs if job not in rows]
         lost += self._events_lost(db)
+        lost += self._backups_lost()
         for job, told in self.jobs.items():
             if job not in rows:
                 continue
@@ -145,6 +153,19 @@ class Ledger:
                 yield f"event {seq} was told, and is gone: {event}"
             elif there[seq] != event:
                 yield f"event {seq} was told as {event}, and is {there[seq]}"
+
+    def _backups_lost(self) -> Iterator[str]:
+        for copy in self.backups:
+            if not copy.is_file():
+                yield f"backup {copy.name} was made, and is gone"
+                continue
+            with closing(sqlite3.connect(f"file:{copy}?mode=ro&immutable=1", uri=True)) as db:
+                try:
+                    [found] = db.execute("PRAGMA integrity_check(1)").fetchone()
+                except sqlite3.DatabaseError as error:
+                    found = str(error)
+            if found != "ok":
+                yield f"backup {copy.name}: {found}"
 
     def reopen(self, db: sqlite3.Connection) -> None:
         """Go on after the comparison: what was asked and not answered is now what the database says."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 import threading
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,8 @@ from tqstudio.errors import ErrorCode, TqError
 from tqstudio.sources import encode
 
 _LONGEST_THOUGHT_S = 0.12
+_BACKUPS = 0.01
+"""The share of what people do."""
 
 # By the status that a person sees: what they do next, and how likely; "" is nothing.
 _BUSY: dict[str, dict[str, int]] = {
@@ -85,6 +88,10 @@ class People:
                     self._ledger.surprised(f"{error.code}: {error.message}")
 
     def _do_something(self, client: Client, source: Path, rng: random.Random) -> None:
+        if rng.random() < _BACKUPS:
+            copy = self._box.home.backups / f"{uuid.uuid4().hex}.db"
+            client.send(calls.backup(encode(copy)))
+            self._ledger.backed_up(copy)
         job = self._ledger.newest(source.name)
         if job is None:
             self._add(client, source, held=rng.random() < 0.2)
