@@ -9,6 +9,8 @@ import base64
 import os
 from collections.abc import Iterator
 
+from tqstudio.errors import ErrorCode, TqError
+
 VIDEO_EXTENSIONS = frozenset(
     (
         b".3gp .asf .avi .f4v .flv .m2ts .m4v .mkv .mov .mp4 .mpeg .mpg .mts .mxf .ogm .ogv .ts .vob .webm"
@@ -18,6 +20,27 @@ VIDEO_EXTENSIONS = frozenset(
 """File name extensions taken for videos when no other rule is given; compared without case."""
 
 _TEMPORARY_SUFFIXES = (b".part", b".tmp", b".crdownload", b".partial", b".filepart", b".aria2", b"~")
+
+
+def absolute(path: str) -> str:
+    """A path as a person typed it, made absolute without following links.
+
+    Raises:
+        TqError: BAD_REQUEST for an empty one, which is what an unset variable of a shell leaves behind, and
+            for one that begins at a working directory that was removed.
+    """
+    if not path:
+        raise TqError(
+            ErrorCode.BAD_REQUEST, "an empty path was given", "name it; a dot is the folder you are in"
+        )
+    try:
+        return os.path.abspath(os.path.expanduser(path))
+    except FileNotFoundError:
+        raise TqError(
+            ErrorCode.BAD_REQUEST,
+            f"the folder you are in is gone, so there is no {display(os.fsencode(path))}",
+            "change to one that exists, or give the whole path",
+        ) from None
 
 
 def is_temporary(name: bytes) -> bool:

@@ -276,3 +276,28 @@ def test_python_dash_m_is_the_command(tqstudio: Shell) -> None:
     answer = tqstudio("--version")
     assert answer.code == 0
     assert answer.out.startswith("tqstudio ")
+
+
+@pytest.mark.parametrize("verb", [("add",), ("folder", "add"), ("process", "-i"), ("verify",)], ids=" ".join)
+def test_an_empty_path_is_not_the_working_directory(
+    verb: tuple[str, ...], here: Here, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert here(*verb, "") == 2
+    assert "BAD_REQUEST: an empty path was given" in capsys.readouterr().err
+
+
+def test_a_working_directory_that_was_removed(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    assert here("add", "film.mp4") == 2
+    assert "the folder you are in is gone, so there is no film.mp4" in capsys.readouterr().err
+    monkeypatch.chdir(tmp_path)
+
+
+def test_a_name_that_begins_with_a_dash(here: Here, capsys: pytest.CaptureFixture[str]) -> None:
+    assert here("add", "-y.mp4") == 2
+    assert "is written as ./-name" in capsys.readouterr().err

@@ -64,6 +64,16 @@ def test_an_unknown_name_lists_what_there_is(tmp_path: Path) -> None:
     assert "fast, web" in caught.value.hint
 
 
+def test_a_broken_profile_is_not_offered(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('extends = "web"')
+    (tmp_path / "broken.toml").write_text("[video")
+    (tmp_path / "lost.toml").write_text('extends = "broken"')
+    (tmp_path / "stray.toml").write_text('extends = "nowhere"')
+    with pytest.raises(TqError) as caught:
+        profiles.load("nope", tmp_path)
+    assert caught.value.hint == "choose one of: fast, mine, web"
+
+
 @pytest.mark.parametrize(
     ("text", "key", "allowed"),
     [

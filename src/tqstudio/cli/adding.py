@@ -12,6 +12,7 @@ from tqstudio.cli import options, printing
 from tqstudio.cli.supervisor import session
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.offered import COMMANDS, sentence
+from tqstudio.sources import absolute
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -57,7 +58,7 @@ def add(
     from tqstudio.cli.selection import rules, select
     from tqstudio.home import current_home
 
-    results_of = [options.absolute(output)] if output else [str(current_home().output)]
+    results_of = [absolute(output)] if output else [str(current_home().output)]
     by = rules(
         recursive=recursive, extensions=options.listed(ext), limit=limit, order=order, exclude=results_of
     )

@@ -12,10 +12,10 @@ import typer
 from tqstudio import client as calls
 from tqstudio import units
 from tqstudio.cli import printing
-from tqstudio.cli.options import JsonFlag, absolute
+from tqstudio.cli.options import JsonFlag
 from tqstudio.cli.supervisor import door
 from tqstudio.home import Home, current_home
-from tqstudio.sources import display, encode
+from tqstudio.sources import absolute, display, encode
 
 TIMEOUT_S = 3600.0
 

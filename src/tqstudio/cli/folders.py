@@ -11,7 +11,7 @@ from tqstudio import client as calls
 from tqstudio.cli import options, printing
 from tqstudio.cli.supervisor import door, session
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.sources import display, encode
+from tqstudio.sources import absolute, display, encode
 
 if TYPE_CHECKING:
     from tqstudio.connection import Client
@@ -53,14 +53,14 @@ def add(
     as_json: options.JsonFlag = False,
 ) -> int:
     """Watch a folder: every video in it, and every one that is put there, is transcoded."""
-    absolute = options.absolute(path)
-    if not os.path.isdir(absolute):
-        shown = display(os.fsencode(absolute))
-        what = "is not a folder" if os.path.lexists(absolute) else "does not exist"
+    folder_path = absolute(path)
+    if not os.path.isdir(folder_path):
+        shown = display(os.fsencode(folder_path))
+        what = "is not a folder" if os.path.lexists(folder_path) else "does not exist"
         raise TqError(ErrorCode.SOURCE_MISSING, f"{shown} {what}", "name a folder that exists")
     folder = session().door.send(
         calls.add_folder(
-            encode(absolute),
+            encode(folder_path),
             output_b64=options.output_b64(output),
             profile=profile,
             recursive=recursive,
@@ -164,7 +164,7 @@ def remove(folder: FolderId, as_json: options.JsonFlag = False) -> int:
 def _id_of(at: Client, given: str) -> int:
     if given.isdigit():
         return int(given)
-    wanted = encode(options.absolute(given))
+    wanted = encode(absolute(given))
     for folder in at.send(calls.folders())["folders"]:
         if folder["path_b64"] == wanted:
             return folder["id"]

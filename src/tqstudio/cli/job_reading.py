@@ -87,7 +87,7 @@ def list_jobs(
 def _line(row: JobRow) -> tuple[str, ...]:
     progress = f"{row['progress']:.0f} %" if row["status"] == "in_progress" else ""
     left = row["retry_in_s"] if row["retry_in_s"] is not None else row["eta_s"]
-    name = row["name"] if row["error"] is None else f"{row['name']}  {row['error']['code']}"
+    name = f"{row['name']}  {row['error']['code']}" if row["error"] and _is_told(row) else row["name"]
     return (
         str(row["id"]),
         f"{printing.glyph(row['status'])}{_word(row)}",
@@ -97,6 +97,11 @@ def _line(row: JobRow) -> tuple[str, ...]:
         row["worker"] or "",
         name,
     )
+
+
+def _is_told(row: JobRow) -> bool:
+    """Whether the error of a job is what keeps it; what it has got over is history."""
+    return row["status"] == "failed" or row["word"] == "retry"
 
 
 def _word(row: JobRow) -> str:
@@ -146,9 +151,7 @@ def _print(job: JobDetail) -> None:
         if value:
             printing.out(f"  {name:9} {value}")
     if error := job["error"]:
-        # What a job that goes on has got over is no failure of it.
-        over = job["status"] in ("in_progress", "done")
-        name, look = ("last error", "") if over else ("error", "failed")
+        name, look = ("error", "failed") if _is_told(job) else ("last error", "")
         printing.out(printing.painted(f"  {name:9} {error['code']}: {error['message']}", look))
         printing.out(f"            {printing.arrow()} {error['hint']}")
         if error["log"]:

@@ -59,11 +59,6 @@ Settings = Annotated[
 ]
 
 
-def absolute(path: str) -> str:
-    """A path as typed, made absolute without following links."""
-    return os.path.abspath(os.path.expanduser(path))
-
-
 def output_b64(output: str | None) -> str | None:
     """The output folder for a message.
 
@@ -72,7 +67,7 @@ def output_b64(output: str | None) -> str | None:
     """
     if output is None:
         return None
-    from tqstudio.sources import display, encode
+    from tqstudio.sources import absolute, display, encode
 
     path = absolute(output)
     if os.path.lexists(path) and not os.path.isdir(path):

@@ -7,10 +7,11 @@ from typing import Annotated
 import typer
 
 from tqstudio.cli import printing
-from tqstudio.cli.options import JsonFlag, absolute
+from tqstudio.cli.options import JsonFlag
 from tqstudio.cli.supervisor import door, session, stop
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import current_home
+from tqstudio.sources import absolute
 
 
 def up(

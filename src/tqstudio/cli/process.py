@@ -18,6 +18,7 @@ from tqstudio.cli.supervisor import Session, session
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import current_home
 from tqstudio.offered import COMMANDS, sentence
+from tqstudio.sources import absolute
 
 if TYPE_CHECKING:
     from tqstudio.connection import Client
@@ -84,7 +85,7 @@ def process(
         extensions=options.listed(ext),
         limit=limit,
         order=order,
-        exclude=[options.absolute(output) if output else str(at_home.output)],
+        exclude=[absolute(output) if output else str(at_home.output)],
     )
     files = select(wanted, by)
     wishes = {

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.sources import VIDEO_EXTENSIONS, display, walk
+from tqstudio.sources import VIDEO_EXTENSIONS, absolute, display, walk
 
 ORDERS = ("name", "size", "mtime")
 
@@ -50,12 +50,12 @@ def select(paths: Sequence[str], by: Rules) -> list[bytes]:
     """The absolute paths of the files to take, each once, in order.
 
     Raises:
-        TqError: SOURCE_MISSING, PERMISSION, UNSUPPORTED or NO_MEDIA for a path that yields nothing; all paths
-            are looked at before anything is done with one.
+        TqError: BAD_REQUEST, SOURCE_MISSING, PERMISSION, UNSUPPORTED or NO_MEDIA for a path that yields
+            nothing; all paths are looked at before anything is done with one.
     """
     found: dict[bytes, None] = {}
     for path in paths:
-        found.update(dict.fromkeys(_expand(os.path.abspath(os.fsencode(os.path.expanduser(path))), by)))
+        found.update(dict.fromkeys(_expand(os.fsencode(absolute(path)), by)))
     files = sorted(found, key=_sorting(by.order)) if by.order != "name" else list(found)
     return files[: by.limit]
 

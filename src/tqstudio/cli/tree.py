@@ -184,4 +184,6 @@ def usage_message(error: typer.TyperException) -> TqError:
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "tqstudio"
     message = error.format_message().strip().rstrip(".")
-    return TqError(ErrorCode.BAD_REQUEST, message[:1].lower() + message[1:], f"see: {path} --help")
+    # What the shell made of a file's name is no option.
+    dashed = "; a name that begins with a dash is written as ./-name" if hasattr(error, "option_name") else ""
+    return TqError(ErrorCode.BAD_REQUEST, message[:1].lower() + message[1:], f"see: {path} --help{dashed}")

@@ -12,7 +12,7 @@ import typer
 from tqstudio import units
 from tqstudio.cli import options, printing
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.sources import display
+from tqstudio.sources import absolute, display
 
 if TYPE_CHECKING:
     from tqstudio.engine.media.published import Finding, LadderReport
@@ -53,7 +53,7 @@ def verify(
 
 
 def _masters(path: str) -> Iterator[Path]:
-    given = Path(options.absolute(path))
+    given = Path(absolute(path))
     if not given.is_dir():
         yield given
         return

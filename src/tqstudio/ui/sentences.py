@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tqstudio.ui.format import clock_duration, counted, moment, short_duration, until
 
 if TYPE_CHECKING:
-    from tqstudio.schemas import AutorestartView, EventView, GateView, JobRow
+    from tqstudio.schemas import AutorestartView, EventView, GateView, JobError, JobRow
 
 # Trigger of an event → the state it is shown as, and its sentence.
 _EVENTS: dict[str, tuple[str, str]] = {
@@ -105,7 +105,7 @@ def status_word(status: str) -> str:
 def attempt_words(row: JobRow) -> str:
     """Which attempt this is, or how many failed; crashes of workers are counted apart."""
     most = row["max_attempts"]
-    if row["crashes"] and row["status"] in ("in_progress", "pending"):
+    if row["crashes"] and row["status"] in ("in_progress", "pending", "paused"):
         return failure_words(row)
     if row["status"] in ("failed", "cancelled", "done"):
         words = [f"{row['attempts']} of {most} attempts failed"] if row["attempts"] else []
@@ -159,6 +159,11 @@ def standing(row: JobRow, gates: Sequence[GateView] = ()) -> str:
         case "cancelled":
             return "cancelled – r tries it again"
     return ""
+
+
+def error_now(row: JobRow) -> JobError | None:
+    """Why it failed, or why it is tried again; what a job has got over is history."""
+    return row["error"] if row["status"] == "failed" or row["word"] == "retry" else None
 
 
 def _kept(row: JobRow) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,20 @@ def load(name: str, user_dir: Path | None = None) -> Profile:
     Raises:
         TqError: BAD_CONFIG, naming the file and key that are wrong and what is allowed.
     """
+    return _load(name, user_dir, lambda: _usable(user_dir))
+
+
+def _usable(user_dir: Path | None) -> list[str]:
+    """The names of the profiles that nothing is wrong with."""
+    found = []
+    for name in sorted(available(user_dir)):
+        with suppress(TqError):
+            found.append(_load(name, user_dir, list).name)
+    return found
+
+
+def _load(name: str, user_dir: Path | None, choice: Callable[[], list[str]]) -> Profile:
+    """Args: `choice` answers the profiles to choose from instead of one that does not exist."""
     shipped, all_files = available(), available(user_dir)
     settings: dict[str, Any] = {}
     seen: set[Path] = set()
@@ -108,7 +123,7 @@ def load(name: str, user_dir: Path | None = None) -> Profile:
                     all_files[wanted], "extends", f"{wanted!r} extends itself", "the name of another profile"
                 )
         if file is None:
-            raise _unknown(wanted, all_files, asked_by)
+            raise _unknown(wanted, choice(), asked_by)
         seen.add(file)
         own, wanted = _read(file)
         settings = own | settings
@@ -190,12 +205,12 @@ def _flatten(document: Mapping[str, Any]) -> list[tuple[str, Any]]:
     return pairs
 
 
-def _unknown(name: str, files: Mapping[str, Path], asked_by: Path | None) -> TqError:
-    by = f", which {asked_by} extends," if asked_by else ""
+def _unknown(name: str, choice: list[str], asked_by: Path | None) -> TqError:
+    by = f", which {asked_by} extends" if asked_by else ""
     return TqError(
         ErrorCode.BAD_CONFIG,
         f"there is no profile {name!r}{by}",
-        "choose one of: " + ", ".join(sorted(files)),
+        "choose one of: " + ", ".join(choice),
     )
 
 

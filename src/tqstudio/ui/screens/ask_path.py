@@ -16,6 +16,7 @@ from textual.widgets import Input, Label
 
 from tqstudio import client as calls
 from tqstudio.errors import TqError
+from tqstudio.sources import absolute
 from tqstudio.ui.screens.dialogs import Caution, Dialog, Problem
 from tqstudio.ui.studio import Studio
 from tqstudio.ui.widgets.tick import Tick
@@ -72,7 +73,7 @@ class AskPath(Dialog[None]):
         with Vertical(classes="dialog wide"):
             yield Label(Text(self._title), classes="title")
             yield Label(Text(self._sentence), classes="sentence")
-            start = os.path.join(os.getcwd(), "")
+            start = os.path.join(_working_directory(), "")
             yield from _field("path", Input(start, id="path", compact=True, suggester=_PathSuggester()))
             yield from _field("profile", Input(id="profile", placeholder="the default one", compact=True))
             yield Caution()
@@ -112,15 +113,15 @@ class AskPath(Dialog[None]):
             problem.say("type the path of a video or a folder")
             return
         output = self._typed("#output")
-        answer = PathAnswer(
-            path=_absolute(path),
-            profile=self._typed("#profile") or None,
-            output=_absolute(output) if output else None,
-            hold=self._can_hold and self.query_one("#hold", Tick).value,
-        )
         self._busy = True
         problem.say("")
         try:
+            answer = PathAnswer(
+                path=absolute(path),
+                profile=self._typed("#profile") or None,
+                output=absolute(output) if output else None,
+                hold=self._can_hold and self.query_one("#hold", Tick).value,
+            )
             await self._submit(answer)
         except TqError as error:
             problem.say(f"{error.message} – {error.hint}")
@@ -148,8 +149,12 @@ def _left_out(profiles: Sequence[ProfileView]) -> str:
     return f"{many}{errors[0]['message']} – {errors[0]['hint']}"
 
 
-def _absolute(path: str) -> str:
-    return os.path.abspath(os.path.expanduser(path))
+def _working_directory() -> str:
+    """Where the path begins; the home of the user where it was removed meanwhile."""
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return os.path.expanduser("~")
 
 
 class _PathSuggester(Suggester):

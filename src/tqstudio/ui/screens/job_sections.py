@@ -16,6 +16,7 @@ from tqstudio.ui.screens.facts import channels_word, language_word
 from tqstudio.ui.sentences import (
     attempt_words,
     autorestart_words,
+    error_now,
     event_remark,
     event_sentence,
     event_state,
@@ -82,8 +83,8 @@ def state(doc: Document, job: JobDetail, width: int) -> list[Strip]:
 
 def _error(job: JobDetail, arrow: str, palette: Palette) -> list[tuple[str, Style]]:
     """Code and sentence, what to do, and where the log is."""
-    error = job["error"]
-    if not error or job["status"] in ("in_progress", "done"):
+    error = error_now(job)
+    if error is None:
         return []
     log = f"l opens the log: {error['log']}" if error["log"] else ""
     return [

@@ -11,7 +11,7 @@ from tqstudio import shell, units
 from tqstudio.ui import format as fmt
 from tqstudio.ui.line import Line, fit, fit_name, width_of, wrap
 from tqstudio.ui.progress import quality_percent
-from tqstudio.ui.sentences import attempt_words, failure_words, kind_words, standing
+from tqstudio.ui.sentences import attempt_words, error_now, failure_words, kind_words, standing
 from tqstudio.ui.studio import Studio
 from tqstudio.ui.symbols import job_state, job_word, quality_look
 from tqstudio.ui.widgets.bars import add_bar
@@ -124,8 +124,8 @@ class JobPane(LineView):
 
     def _error(self, row: JobRow, width: int) -> list[Strip]:
         """What went wrong, what to do, and where the log is."""
-        error = row["error"]
-        if not error or row["status"] in ("in_progress", "done"):
+        error = error_now(row)
+        if error is None:
             return []
         palette, glyphs = self.studio.palette, self.studio.glyphs
         text = wrap(fmt.plain(f"{error['code']}: {error['message']}"), width - 5)
