@@ -36,7 +36,7 @@ async def test_typing_replaces_the_prefill_and_an_error_keeps_the_dialog(
         await until(pilot, lambda: isinstance(app.screen, AskPath))
         assert app.screen.query_one("#path", Input).value
         await pilot.press(*"~", "slash", *"nosuch", "full_stop", *"txt", "enter")
-        await until(pilot, lambda: "holds no video" in problem_of(app))
+        await until(pilot, lambda: "there is no file or folder" in problem_of(app))
         assert app.screen.query_one("#path", Input).value == "~/nosuch.txt"
         app.screen.query_one("#path", Input).value = str(video)
         app.screen.query_one("#output", Input).value = str(tmp_path / "out")
@@ -121,7 +121,7 @@ async def test_a_broken_profile_is_left_out_and_said(make_app: MakeApp, door: Fa
         field = app.screen.query_one("#profile", Input)
         await until(pilot, lambda: field.placeholder == "the default one, of fast, web")
         said = str(app.screen.query_one(Caution).render())
-        assert said == "left out: profile /p/mine.toml: no rungs – add one"
+        assert said == "left out: profile /p/mine.toml: no rungs"
 
 
 async def test_a_restart_says_that_finished_segments_go(make_app: MakeApp) -> None:

@@ -146,7 +146,7 @@ def _left_out(profiles: Sequence[ProfileView]) -> str:
     if not errors:
         return ""
     many = f"{len(errors)} broken profiles are left out; first: " if len(errors) > 1 else "left out: "
-    return f"{many}{errors[0]['message']} – {errors[0]['hint']}"
+    return f"{many}{errors[0]['message']}"
 
 
 def _working_directory() -> str:

@@ -119,6 +119,9 @@ def _files(answer: PathAnswer) -> list[list[bytes]]:
         TqError: there are none, or too many.
     """
     path = os.fsencode(answer.path)
+    if not os.path.exists(path):
+        what = f"there is no file or folder {sources.display(path)}"
+        raise TqError(ErrorCode.SOURCE_MISSING, what, "check the path")
     found = list(sources.walk(path, recursive=True)) if answer.is_folder else [path]
     if not found:
         raise TqError(ErrorCode.NO_MEDIA, f"{sources.display(path)} holds no videos", "choose another folder")
