@@ -5,13 +5,17 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check simulate chaos powercut bench lock clean
+.PHONY: demo test mutants check simulate chaos powercut bench lock clean
 
 demo: $(STAMP)
 	$(BIN)/tqstudio demo
 
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+
+# Take each clause that guards a statement out of it in turn; a test has to notice: make mutants ONLY=claims
+mutants: $(STAMP)
+	PYTHONPATH=tests $(BIN)/python -m mutants $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
 check: $(STAMP)
 	$(BIN)/ruff check src tests benchmarks

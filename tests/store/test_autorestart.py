@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tqstudio.engine.store import autorestart
+from tqstudio.engine.store import autorestart, jobs
 from tqstudio.engine.store.claims import Lease
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import AutorestartRule, JobStatus, Operation
@@ -14,9 +14,14 @@ from .conftest import Queue
 TWICE = AutorestartRule(2, delay_s=60)
 
 
-def failed(queue: Queue, lease: Lease | None = None) -> Lease:
-    """A job that has used up its only attempt."""
+def failed(queue: Queue, lease: Lease | None = None, *, attempts: int = 1) -> Lease:
+    """A job that has used up its attempts."""
     lease = lease or queue.claimed(max_attempts=1, autorestart=TWICE)
+    for _ in range(attempts - 1):
+        assert queue.fail(lease, ErrorCode.ENCODER_EXIT) is JobStatus.PENDING
+        queue.wait(600)
+        jobs.promote_due(queue.db, now=queue.now)
+        lease = again(queue)
     assert queue.fail(lease, ErrorCode.ENCODER_EXIT) is JobStatus.FAILED
     return lease
 
@@ -155,3 +160,61 @@ def test_what_is_due_goes_by_index(queue: Queue) -> None:
     said = " / ".join(row[3] for row in plan)
     assert "ix_job_autorestart" in said
     assert "SEARCH other USING INDEX ix_job_video" in said
+
+
+def test_the_job_of_another_video_is_nothing_to_it(queue: Queue) -> None:
+    job = failed(queue).job
+    queue.job()
+    queue.wait(60)
+    assert restart_due(queue) == [job]
+
+
+@pytest.mark.parametrize("status", [JobStatus.PENDING, JobStatus.IN_PROGRESS, JobStatus.PAUSED])
+def test_beside_an_older_job_that_is_open_again_there_is_no_room(queue: Queue, status: JobStatus) -> None:
+    video = queue.video()
+    older = failed(queue, queue.claimed(video=video, max_attempts=1)).job
+    failed(queue, queue.claimed(video=video, max_attempts=1, autorestart=TWICE))
+    queue.wait(30)
+    due = failed(queue).job
+    queue.do(older, Operation.RETRY)
+    if status is JobStatus.IN_PROGRESS:
+        assert again(queue).job == older
+    if status is JobStatus.PAUSED:
+        queue.do(older, Operation.PAUSE)
+    queue.wait(30)
+    assert not autorestart.is_any_due(queue.db, now=queue.now)
+    queue.wait(30)
+    assert autorestart.restart_due(queue.db, now=queue.now, limit=1) == [due], "it takes no place either"
+
+
+def test_what_may_not_start_again_takes_no_place_among_those_that_may(queue: Queue) -> None:
+    done = queue.claimed(autorestart=AutorestartRule(2))
+    queue.complete(done)
+    queue.do(failed(queue).job, Operation.DELETE)
+    due = failed(queue).job
+    queue.wait(60)
+    assert autorestart.restart_due(queue.db, now=queue.now, limit=1) == [due]
+
+
+def test_restarts_that_a_new_rule_does_not_leave_are_not_made(queue: Queue) -> None:
+    job = failed(queue).job
+    queue.wait(60)
+    assert restart_due(queue) == [job]
+    failed(queue, again(queue))
+    assert autorestart.set_rule(queue.db, job, AutorestartRule(1, TWICE.delay_s))
+    queue.wait(10_000)
+    assert restart_due(queue) == []
+
+
+def test_a_new_rule_does_not_undo_a_denial(queue: Queue) -> None:
+    lease = queue.claimed(autorestart=TWICE)
+    queue.fail(lease, ErrorCode.NO_MEDIA)
+    assert autorestart.set_rule(queue.db, lease.job, AutorestartRule(2, 5)), "the delay alone is a change"
+    assert state(queue, lease.job) == ("denied", 0)
+
+
+def test_a_failure_in_the_last_restart_that_is_tried_again_ends_nothing(queue: Queue) -> None:
+    job = failed(queue, queue.claimed(max_attempts=2, autorestart=AutorestartRule(1, 0)), attempts=2).job
+    assert restart_due(queue) == [job]
+    assert queue.fail(again(queue), ErrorCode.ENCODER_EXIT) is JobStatus.PENDING
+    assert state(queue, job) == ("in_progress", 1)

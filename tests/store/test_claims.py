@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from tqstudio.engine.store import claims, gates, jobs, operations, workers
 from tqstudio.engine.store.claims import CANDIDATES_SQL, Token
+from tqstudio.engine.store.connection import Connection
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import GateKind, JobStatus, Operation
 
-from .conftest import LEASE, SECOND, Queue, token
+from .conftest import LEASE, NOW, SECOND, Queue, token
 
 
 @pytest.mark.parametrize("prefer_gpu", [0, 1])
@@ -123,6 +127,57 @@ def test_the_end_of_an_old_life_does_not_end_the_new_one(queue: Queue) -> None:
     row = workers.by_id(queue.db, old.id)
     assert row is not None
     assert row.instance == "the new life"
+
+
+def test_a_new_life_does_not_inherit_the_lease_of_an_old_one(queue: Queue) -> None:
+    lease = queue.claimed(queue.worker(instance="the old life"))
+    other = queue.job()
+    again = queue.claim(queue.worker(instance="the new life"))
+    assert again is not None
+    assert (again.job, again.repeated) == (other, False)
+    assert queue.row(lease.job)["instance"] == "the old life"
+
+
+def test_a_deleted_job_is_not_next(queue: Queue) -> None:
+    deleted, kept = queue.job(), queue.job()
+    queue.do(deleted, Operation.DELETE)
+    assert claims.head(queue.db) == kept
+    lease = queue.claim()
+    assert lease is not None
+    assert lease.job == kept
+
+
+def test_the_head_is_what_a_worker_would_get(queue: Queue) -> None:
+    assert claims.head(queue.db) is None
+    queue.fail(queue.claimed(), ErrorCode.ENCODER_EXIT)
+    queue.claimed()
+    assert claims.head(queue.db) is None, "one waits for its time, one runs"
+    queue.job()
+    first = queue.job(priority=1, gpu=True)
+    assert claims.head(queue.db) == first
+
+
+@pytest.mark.parametrize(
+    "change", ["status = 'paused'", f"not_before = {NOW + SECOND}", f"deleted_at = {NOW}"]
+)
+def test_a_claim_takes_only_what_can_still_be_claimed_then(queue: Queue, change: str) -> None:
+    """Whoever is asked whether a job fits may change the queue."""
+    job = queue.job()
+
+    def fits(db: Connection, candidate: int) -> bool:
+        db.execute(f"UPDATE job SET {change} WHERE id = :id", {"id": candidate})
+        return True
+
+    who = queue.worker()
+    lease = claims.claim(queue.db, who, now=queue.now, lease_us=LEASE, idle_gpus=0, gpu_grace_us=0, fits=fits)
+    assert lease is None
+    assert queue.row(job)["epoch"] == 0
+
+
+def test_attempts_are_numbered_by_job(queue: Queue) -> None:
+    queue.claimed(queue.worker("cpu-0"))
+    lease = queue.claimed(queue.worker("cpu-1"))
+    assert [attempt["number"] for attempt in queue.attempts(lease.job)] == [1]
 
 
 @pytest.mark.parametrize("intent", [{"enabled": False}, {"draining": True}])
@@ -257,6 +312,15 @@ def test_an_expired_lease_is_not_revived(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"epoch": 2}, {"instance": "another"}, {"job": 4711}])
+def test_a_beat_with_half_a_token_renews_nothing(queue: Queue, wrong: dict[str, Any]) -> None:
+    lease = queue.claimed()
+    queue.wait(30)
+    half = replace(token(lease), **wrong)
+    assert claims.extend(queue.db, [half], now=queue.now, lease_us=LEASE) == 0
+    assert queue.row(lease.job)["lease_expires_at"] == lease.lease_expires_at
+
+
+@pytest.mark.parametrize("wrong", [{"epoch": 2}, {"instance": "another"}, {"job": 4711}])
 def test_only_the_whole_token_counts(queue: Queue, wrong: dict[str, object]) -> None:
     lease = queue.claimed()
     good = {"job": lease.job, "epoch": lease.epoch, "instance": lease.instance}
@@ -282,10 +346,12 @@ def test_after_a_jump_live_leases_begin_anew_and_dead_ones_stay_dead(queue: Queu
     queue.wait(30)
     live = queue.claimed(queue.worker("cpu-1"))
     queue.wait(30)
+    waiting = queue.row(queue.job())
     before, now = queue.now, queue.now + jump_s * SECOND
     assert claims.begin_anew(queue.db, now=now, before=before, lease_us=LEASE) == 2
     assert [lease.job for lease in claims.expired(queue.db, now=now)] == [dead.job]
     assert queue.row(live.job)["lease_expires_at"] == now + LEASE
+    assert queue.row(waiting["id"]) == waiting
 
 
 def test_a_grace_never_shortens_a_lease(queue: Queue) -> None:
@@ -326,6 +392,15 @@ def test_promotion_goes_by_index(queue: Queue) -> None:
     ):
         [row] = queue.db.execute(f"EXPLAIN QUERY PLAN {statement}", {"now": 5, "limit": 9})
         assert "SEARCH" in row[3]
+
+
+def test_a_backoff_lasts_as_long_as_it_should_when_the_clock_is_set(queue: Queue) -> None:
+    lease = queue.claimed()
+    queue.fail(lease, ErrorCode.ENCODER_EXIT)
+    other = queue.job()
+    jobs.shift_backoff(queue.db, 3600 * SECOND)
+    assert queue.row(lease.job)["not_before"] == queue.now + 3630 * SECOND
+    assert queue.row(other)["not_before"] is None
 
 
 def test_a_paused_job_leaves_its_backoff(queue: Queue) -> None:

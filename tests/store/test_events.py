@@ -175,3 +175,22 @@ def test_a_write_outlives_the_one_who_asked(database: Path, tmp_path: Path) -> N
     asyncio.run(main())
     assert [e.detail for e in db.read_now(lambda c: events.newest(c, limit=9))] == ["kept"]
     db.close()
+
+
+def test_the_newest_events_of_one_job(queue: Queue) -> None:
+    job = queue.job()
+    queue.job()
+    assert [event.job for event in events.newest(queue.db, limit=9, job=job)] == [job]
+
+
+def test_an_answer_is_that_of_its_key(queue: Queue) -> None:
+    supervisors.remember(queue.db, "first", "one", now=NOW)
+    supervisors.remember(queue.db, "second", "two", now=NOW)
+    assert supervisors.remembered(queue.db, "second") == "two"
+
+
+def test_a_supervisor_that_beats_is_heard(queue: Queue) -> None:
+    supervisors.take_over(queue.db, pid=1, version="1", now=NOW)
+    supervisors.beat(queue.db, now=NOW + 5)
+    row = queue.db.execute("SELECT started_at, last_heartbeat_at FROM supervisor").one()
+    assert row == (NOW, NOW + 5)

@@ -17,7 +17,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tqstudio.engine.store import claims, jobs, operations, outcomes, transitions
+from tqstudio.engine.store import claims, jobs, jobviews, operations, outcomes, transitions
 from tqstudio.engine.store.claims import Lease
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import (
@@ -26,6 +26,7 @@ from tqstudio.lifecycle import (
     AutorestartRule,
     Control,
     Effect,
+    JobKind,
     JobStatus,
     Operation,
     Transition,
@@ -305,8 +306,21 @@ def test_every_transition_can_be_made(queue: Queue, transition: Transition) -> N
     assert event["trigger"] == trigger
 
 
+MOVES = [t for t in Trigger if t not in (Trigger.CREATE, Trigger.CREATE_HELD, Trigger.CLAIM)]
+"""What `move` makes; the others have statements of their own."""
+
+
+@pytest.mark.parametrize("trigger", MOVES)
+def test_a_deleted_job_is_not_moved(queue: Queue, trigger: Trigger) -> None:
+    for status in sources_of(trigger):
+        job = queue.in_status(status)
+        queue.db.execute("UPDATE job SET deleted_at = 1 WHERE id = :id", {"id": job})
+        assert not transitions.move(queue.db, job, trigger, now=queue.now, actor="test")
+        assert queue.status(job) is status
+
+
 @pytest.mark.parametrize("status", list(JobStatus))
-@pytest.mark.parametrize("trigger", [t for t in Trigger if t not in (Trigger.CREATE, Trigger.CREATE_HELD)])
+@pytest.mark.parametrize("trigger", MOVES)
 def test_no_other_transition_can_be_made(queue: Queue, trigger: Trigger, status: JobStatus) -> None:
     if status in sources_of(trigger):
         return
@@ -408,6 +422,11 @@ class Lives(RuleBasedStateMachine):
         assert running[0] == running[1] <= 1
 
     @invariant()
+    def only_a_pending_job_waits_for_a_time(self) -> None:
+        found = self.queue.db.execute("SELECT status FROM job WHERE not_before IS NOT NULL")
+        assert {row[0] for row in found} <= {P}
+
+    @invariant()
     def counts_are_true(self) -> None:
         assert_counts_are_true(self.queue)
 
@@ -444,3 +463,136 @@ def test_a_token_speaks_for_one_epoch(queue: Queue) -> None:
     assert queue.fail(first, ErrorCode.NO_MEDIA) is None
     assert token(first) != token(second)
     assert queue.status(first.job) is R
+
+
+@pytest.mark.parametrize("status", sorted(OPEN))
+def test_an_open_job_is_found_whatever_it_does(queue: Queue, status: JobStatus) -> None:
+    job = queue.in_status(status)
+    video = queue.row(job)["video_id"]
+    assert jobs.open_job_of(queue.db, video) == job
+    assert jobs.newest_job_of(queue.db, video) == (job, status)
+
+
+@pytest.mark.parametrize("status", sorted(OPEN))
+def test_an_older_job_that_is_open_again_counts_before_a_newer_failure(
+    queue: Queue, status: JobStatus
+) -> None:
+    older = queue.in_status(F)
+    video = queue.row(older)["video_id"]
+    queue.fail(queue.claimed(queue.worker("cpu-9"), video=video), ErrorCode.NO_MEDIA)
+    queue.do(older, Operation.RETRY)
+    if status is H:
+        queue.do(older, Operation.PAUSE)
+    if status is R:
+        queue.claim()
+    assert jobs.newest_job_of(queue.db, video) == (older, status)
+
+
+def test_a_deleted_success_makes_up_for_nothing(queue: Queue) -> None:
+    failed = queue.in_status(F)
+    lease = queue.claimed(video=queue.row(failed)["video_id"])
+    queue.complete(lease)
+    assert jobs.failed(queue.db, after=0, batch=None, limit=9) == []
+    queue.do(lease.job, Operation.DELETE)
+    assert jobs.failed(queue.db, after=0, batch=None, limit=9) == [failed]
+
+
+def test_a_deleted_job_is_not_among_those_of_its_status(queue: Queue) -> None:
+    deleted, kept = queue.in_status(F), queue.in_status(F)
+    queue.do(deleted, Operation.DELETE)
+    assert jobs.with_status(queue.db, F, after=0, limit=9) == [kept]
+
+
+@pytest.mark.parametrize("status", list(JobStatus))
+def test_only_what_waits_is_made_otherwise(queue: Queue, status: JobStatus) -> None:
+    job = queue.in_status(status)
+    queue.db.execute("UPDATE job SET kind = 'changed' WHERE id = :id", {"id": job})
+
+    def changes() -> list[bool]:
+        return [
+            jobs.set_profile(
+                queue.db, job, profile="tv", profile_json="{}", prefer_gpu=True, now=NOW, actor="test"
+            ),
+            jobs.make_all_again(queue.db, job, now=NOW, actor="test"),
+        ]
+
+    assert changes() == [status in (P, H)] * 2
+    if status in (P, H):
+        queue.do(job, Operation.DELETE)
+        queue.db.execute("UPDATE job SET kind = 'changed' WHERE id = :id", {"id": job})
+        assert changes() == [False, False], "it is deleted"
+
+
+@pytest.mark.parametrize(
+    ("requested", "kind", "changes"),
+    [
+        (None, JobKind.NEW, False),
+        (("360p",), JobKind.NEW, True),
+        (None, JobKind.CHANGED, True),
+        (None, JobKind.RETRANSCODE, False),
+    ],
+)
+def test_what_makes_all_already_is_left_alone(
+    queue: Queue, requested: tuple[str, ...] | None, kind: JobKind, changes: bool
+) -> None:
+    other, job = queue.job(kind=JobKind.CHANGED), queue.job(kind=kind, requested=requested)
+    assert jobs.make_all_again(queue.db, job, now=NOW, actor="test") == changes
+    assert jobs.spec_of(queue.db, job).makes_all
+    assert not jobs.spec_of(queue.db, other).makes_all
+
+
+@pytest.mark.parametrize("status", list(JobStatus))
+def test_only_a_pending_job_joins_a_newer_batch(queue: Queue, status: JobStatus) -> None:
+    job = queue.in_status(status)
+    jobs.join_batch(queue.db, job, "newer")
+    assert queue.row(job)["batch"] == ("newer" if status is P else None)
+
+
+@pytest.mark.parametrize("status", list(JobStatus))
+def test_an_open_job_of_the_same_file_for_another_output_is_found(queue: Queue, status: JobStatus) -> None:
+    job = queue.in_status(status)
+    queue.job()
+    [source] = queue.db.execute(
+        "SELECT source FROM video WHERE id = :id", {"id": queue.row(job)["video_id"]}
+    ).one()
+    assert jobs.elsewhere(queue.db, source, b"/other") == (job if status in OPEN else None)
+    assert jobs.elsewhere(queue.db, source, b"/out") is None
+    assert jobs.elsewhere(queue.db, b"/in/other", b"/other") is None
+    if status in (P, H):
+        queue.do(job, Operation.DELETE)
+        assert jobs.elsewhere(queue.db, source, b"/other") is None
+
+
+def test_work_ends_with_the_last_job_that_can_still_run(queue: Queue) -> None:
+    video = queue.video()
+    queue.job()
+    assert jobs.work_ended_at(queue.db, video) == 0
+    job = queue.job(video=video)
+    queue.wait(5)
+    queue.do(job, Operation.DELETE)
+    assert jobs.work_ended_at(queue.db, video) == queue.now
+    for status in JobStatus:
+        job = queue.in_status(status)
+        ended = jobs.work_ended_at(queue.db, queue.row(job)["video_id"])
+        assert ended == (None if status in OPEN else queue.now), status
+
+
+def test_outstanding_is_what_has_one_of_the_statuses(queue: Queue) -> None:
+    for status, times in ((P, 1), (R, 2), (H, 3)):
+        for _ in range(times):
+            queue.in_status(status)
+    assert jobs.outstanding(queue.db, [P, H]) == 4
+    assert jobs.outstanding(queue.db, [R]) == 2
+
+
+def test_a_batch_is_its_own_jobs_without_the_deleted(queue: Queue) -> None:
+    _, deleted = queue.job(batch="one"), queue.job(batch="one")
+    queue.job(batch="two")
+    queue.do(deleted, Operation.DELETE)
+    assert jobviews.batch_counts(queue.db, "one") == {"pending": 1}
+
+
+def test_a_job_is_shown_with_its_own_video(queue: Queue) -> None:
+    made = [queue.job(video=queue.video(f"{number}.mp4")) for number in range(3)]
+    assert [record.name for record in jobviews.by_ids(queue.db, made[::-1])] == ["2.mp4", "1.mp4", "0.mp4"]
+    assert jobviews.one(queue.db, 4711) is None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
 from tqstudio.engine.store import claims, progress
@@ -281,3 +284,72 @@ def test_a_restart_begins_at_nothing(queue: Queue) -> None:
     queue.do(lease.job, Operation.RESTART)
     queue.release(lease, Control.RESTART)
     assert queue.row(lease.job)["progress"] == 0
+
+
+def test_an_attempt_keeps_the_end_it_had(queue: Queue) -> None:
+    first = queue.claimed()
+    queue.release(first)
+    queue.fail(again(queue), ErrorCode.NO_MEDIA)
+    assert [attempt["outcome"] for attempt in queue.attempts(first.job)] == ["released", "failed"]
+
+
+def test_the_answer_is_that_of_this_job_and_epoch(queue: Queue) -> None:
+    who = queue.worker()
+    queue.complete(queue.claimed(who))
+    lease = queue.claimed(who)
+    queue.release(lease)
+    later = queue.claim(who)
+    assert later is not None
+    queue.fail(later, ErrorCode.NO_MEDIA)
+    assert (first_answer(queue, lease), first_answer(queue, later)) == (P, F)
+
+
+def test_only_the_segments_of_the_job_itself_count(queue: Queue) -> None:
+    other = queue.claimed(queue.worker("cpu-1"))
+    lease = queue.claimed(queue.worker("cpu-0"))
+    for number in range(3):
+        save(queue, other, reported=[rendition(segments_done=number + 1)])
+        queue.lose(lease)
+        if queue.status(lease.job) is P:
+            lease = again(queue)
+    assert queue.status(lease.job) is F, "it got no further"
+
+
+@pytest.mark.parametrize("wrong", [{"epoch": 2}, {"instance": "another"}, {"job": 4711}])
+def test_a_report_with_half_a_token_is_not_stored(queue: Queue, wrong: dict[str, Any]) -> None:
+    lease = queue.claimed()
+    before = queue.row(lease.job)
+    assert not save(queue, replace(lease, **wrong))
+    assert queue.row(lease.job) == before
+
+
+def test_a_report_after_the_lease_is_not_stored(queue: Queue) -> None:
+    lease = queue.claimed()
+    queue.wait(60)
+    assert not save(queue, lease)
+
+
+def test_a_report_belongs_to_its_own_attempt(queue: Queue) -> None:
+    first = queue.claimed()
+    save(queue, first, steps={"probe": 1.0})
+    queue.release(first)
+    save(queue, again(queue), steps={"probe": 2.0})
+    assert [attempt.steps for attempt in progress.attempts(queue.db, first.job)] == [
+        {"probe": 1.0},
+        {"probe": 2.0},
+    ]
+
+
+def test_what_is_read_of_a_job_is_its_own(queue: Queue) -> None:
+    for worker in ("cpu-0", "cpu-1"):
+        lease = queue.claimed(queue.worker(worker))
+        save(queue, lease, reported=[rendition()])
+        assert len(progress.renditions(queue.db, lease.job)) == 1
+        assert len(progress.attempts(queue.db, lease.job)) == 1
+
+
+def test_a_quality_that_is_done_stays_done(queue: Queue) -> None:
+    lease = queue.claimed()
+    save(queue, lease, reported=[rendition("720p"), rendition("360p", status="completed")])
+    progress.settle_renditions(queue.db, lease.job, running_becomes="pending")
+    assert [r.status for r in progress.renditions(queue.db, lease.job)] == ["pending", "completed"]

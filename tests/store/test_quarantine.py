@@ -106,3 +106,23 @@ def test_a_person_lifts_it_and_a_new_life_does_not(queue: Queue) -> None:
     assert queue.claim(again) is not None
     row = queue.db.execute("SELECT failed_jobs, quarantined_at FROM worker").one()
     assert (json.loads(row[0]), row[1]) == ([], None)
+
+
+def test_a_failure_is_held_against_the_worker_of_its_own_lease(queue: Queue) -> None:
+    one, two, three = (queue.worker(f"cpu-{number}") for number in range(3))
+    lease = queue.claimed(one)
+    queue.release(lease)
+    assert queue.claim(two) is not None
+    queue.claimed(three)
+    assert quarantine.failed(queue.db, lease.job, 1, ErrorCode.STALLED, after=1, now=queue.now)
+    assert [reason(queue, who) is None for who in (one, two, three)] == [False, True, True]
+    assert quarantine.failed(queue.db, lease.job, 2, ErrorCode.STALLED, after=1, now=queue.now)
+    assert [reason(queue, who) is None for who in (one, two, three)] == [False, False, True]
+
+
+def test_what_one_worker_gets_done_says_nothing_of_another(queue: Queue) -> None:
+    bad, good = queue.worker("cpu-0"), queue.worker("cpu-1")
+    for _ in range(3):
+        queue.complete(queue.claimed(good))
+        fail(queue, bad)
+    assert reason(queue, bad) is not None

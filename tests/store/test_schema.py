@@ -21,7 +21,7 @@ from sqlmodel import SQLModel
 
 from tqstudio.engine.store import database as database_module
 from tqstudio.engine.store import jobs, listing, videos
-from tqstudio.engine.store.connection import Connection
+from tqstudio.engine.store.connection import Connection, connect
 from tqstudio.engine.store.database import SCHEMA_VERSION, Database, migrate, schema_version, upgrade
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import JobStatus, Operation
@@ -198,6 +198,13 @@ def _checks(sql: str) -> list[str]:
     return [
         part.split(" CONSTRAINT")[0].rstrip(" ),") for part in sql.split("CONSTRAINT ") if "CHECK" in part
     ]
+
+
+def test_a_database_of_somebody_else_has_no_version(tmp_path: Path) -> None:
+    other = connect(tmp_path / "other.db")
+    other.execute("CREATE TABLE song (title TEXT)")
+    other.close()
+    assert schema_version(tmp_path / "other.db") is None
 
 
 def test_the_version_is_the_head_of_the_migrations() -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tqstudio.engine.store import speeds
+from tqstudio.engine.store import speeds, videos
 from tqstudio.engine.store.speeds import Speed
+from tqstudio.lifecycle import Operation
 
 from .conftest import Queue
 
@@ -39,3 +40,29 @@ def test_what_waits_is_read_in_the_order_of_claims(queue: Queue) -> None:
     assert [outline.profile_json for outline in outlines] == ["{}", "{}"]
     assert speeds.outline(queue.db, high) == outlines[0]
     assert speeds.outline(queue.db, 999) is None
+
+
+@pytest.mark.parametrize("change", ["actual_s = 0", "deleted_at = 1", "status = 'failed'"])
+def test_only_finished_jobs_that_took_time_count(queue: Queue, change: str) -> None:
+    who = queue.worker()
+    for predicted in (150.0, 120.0):
+        lease = queue.claimed(who)
+        assert queue.complete(lease)
+        speeds.record(queue.db, lease.job, predicted_s=predicted, actual_s=100.0)
+    queue.db.execute(f"UPDATE job SET {change} WHERE id = :id", {"id": lease.job})
+    assert speeds.last_errors(queue.db) == [pytest.approx(0.5)]
+
+
+def test_an_outline_is_of_the_jobs_own_video(queue: Queue) -> None:
+    for number in (1, 2):
+        job = queue.job()
+        videos.set_facts(queue.db, queue.row(job)["video_id"], {"n": number}, quick_hash=None)
+    outline = speeds.outline(queue.db, job)
+    assert outline is not None
+    assert outline.facts == {"n": 2}
+
+
+def test_what_does_not_wait_is_not_estimated(queue: Queue) -> None:
+    queue.claimed()
+    queue.do(queue.job(), Operation.DELETE)
+    assert speeds.waiting(queue.db, limit=9) == []

@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tqstudio.engine.store import generations, jobs, videos
+from tqstudio.engine.store.generations import PublishedRow
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import JobStatus, Operation
 
@@ -128,3 +129,129 @@ def test_names_are_found_by_their_index_after_a_change(queue: Queue) -> None:
     assert (found("summer"), found("winter")) == ([], [video])
     queue.db.execute("DELETE FROM video WHERE id = :id", {"id": video})
     assert found("winter") == []
+
+
+def test_a_video_is_found_by_its_source_and_its_output(queue: Queue) -> None:
+    here, there = queue.video(out=b"/out"), queue.video(out=b"/there")
+    row = videos.get(queue.db, there)
+    assert row is not None
+    assert videos.find(queue.db, row.source, b"/there") == row
+    assert videos.find(queue.db, row.source, b"/out") is None
+    other = videos.get(queue.db, here)
+    assert other is not None
+    assert videos.find(queue.db, other.source, b"/out") == other
+
+
+def test_a_slug_is_taken_from_nobody_in_another_output(queue: Queue) -> None:
+    mine, same, other = queue.video(slug="a"), queue.video(slug="b"), queue.video(slug="c", out=b"/there")
+    videos.set_slug(queue.db, mine, "c")
+    assert [slug(queue, video) for video in (mine, same, other)] == ["c", "b", "c"]
+
+
+@pytest.mark.parametrize("change", [{"size": 2}, {"mtime_ns": 2}])
+def test_a_probe_of_an_earlier_file_is_not_recorded(queue: Queue, change: dict[str, int]) -> None:
+    seen = videos.Unprobed(0, queue.video(), b"", **({"size": 1000, "mtime_ns": 1} | change))
+    assert not videos.set_probed(queue.db, seen, facts={"duration_s": 5}, error=None)
+    row = videos.get(queue.db, seen.video)
+    assert row is not None
+    assert row.facts is None
+
+
+@pytest.mark.parametrize("change", [{}, {"size": 2}, {"mtime_ns": 2}])
+def test_an_error_of_the_probe_is_that_of_the_file_as_it_is(queue: Queue, change: dict[str, int]) -> None:
+    at = {"size": 1000, "mtime_ns": 1}
+    video = queue.video()
+    error = {"code": "NO_MEDIA", "message": "no video in it", "hint": "remove it"}
+    videos.set_probed(queue.db, videos.Unprobed(0, video, b"", **at), facts=None, error=error)  # type: ignore[arg-type]
+    videos.set_fingerprint(queue.db, video, **(at | change), quick_hash=None, changed=False)
+    [kept] = queue.db.execute("SELECT probe_error FROM video WHERE id = :id", {"id": video}).one()
+    assert (kept is None) == bool(change)
+
+
+def test_a_new_job_asks_what_is_known_of_its_own_video(queue: Queue) -> None:
+    videos.set_facts(queue.db, queue.video(), {"duration_s": 5}, quick_hash=None)
+    assert queue.row(queue.job())["unprobed"] == 1
+
+
+def test_outputs_are_listed_once(queue: Queue) -> None:
+    for out in (b"/b", b"/a", b"/b"):
+        queue.video(out=out)
+    assert videos.output_roots(queue.db) == [b"/a", b"/b"]
+
+
+def test_a_generation_is_read_with_its_own_renditions(queue: Queue) -> None:
+    first, second = queue.video(), queue.video()
+    for video, number in ((first, 1), (first, 2), (second, 1)):
+        generations.record(
+            queue.db,
+            video,
+            number,
+            settings_hash="h",
+            poster=None,
+            renditions=[published(f"{video}-{number}")],
+            now=queue.now,
+        )
+    found = [generations.current(queue.db, video) for video in (first, second)]
+    assert [row and [rendition.name for rendition in row.renditions] for row in found] == [
+        [f"{first}-2"],
+        [f"{second}-1"],
+    ]
+    assert generations.next_number(queue.db, second) == 2
+    assert generations.exists(queue.db, first, 2)
+    assert not generations.exists(queue.db, second, 2)
+    assert not generations.exists(queue.db, 4711, 1)
+
+
+def published(name: str) -> PublishedRow:
+    return PublishedRow(
+        name=name,
+        kind="video",
+        width=640,
+        height=360,
+        frame_rate=25.0,
+        codecs="avc1",
+        duration_s=6.0,
+        average_bps=1,
+        peak_bps=2,
+        size=3,
+        settings_hash="h",
+        stream_key="k",
+        language=None,
+        title=None,
+        channels=None,
+        is_default=True,
+        files=(("seg_00000.m4s", 3, 6.0),),
+    )
+
+
+def record(queue: Queue, video: int, number: int) -> int:
+    return generations.record(
+        queue.db, video, number, settings_hash="h", poster=None, renditions=[], now=queue.now
+    )
+
+
+def test_the_time_of_a_generation_begins_when_it_is_replaced_first(queue: Queue) -> None:
+    video = queue.video()
+    first, second = record(queue, video, 1), record(queue, video, 2)
+    queue.wait(100)
+    record(queue, video, 3)
+    due = generations.retired_before(queue.db, queue.now)
+    assert [retired.id for retired in due] == [first], "the second one has only just been replaced"
+    due = generations.retired_before(queue.db, queue.now + 1)
+    assert [retired.id for retired in due] == [first, second]
+    due = generations.retired_before(queue.db, queue.now + 1, after=first)
+    assert [retired.id for retired in due] == [second]
+
+
+def test_what_is_removed_is_named_by_its_own_video(queue: Queue) -> None:
+    videos_ = [queue.video(slug=name) for name in ("a", "b")]
+    for video in videos_:
+        record(queue, video, 1), record(queue, video, 2)
+    found = generations.retired_before(queue.db, queue.now + 1)
+    assert [(retired.video, retired.slug) for retired in found] == list(zip(videos_, "ab", strict=True))
+
+
+def test_what_plays_is_never_removed_whatever_its_row_says(queue: Queue) -> None:
+    record(queue, queue.video(), 1)
+    queue.db.execute("UPDATE generation SET retired_at = 1")
+    assert generations.retired_before(queue.db, queue.now) == []

@@ -195,10 +195,8 @@ def head(db: Connection) -> int | None:
     return int(min(heads, key=lambda row: (-row[1], row[2], row[0]))[0])
 
 
-_MATCH = (
-    "id = :job AND epoch = :epoch AND instance = :instance AND status = 'in_progress'"
-    " AND lease_expires_at > :now"
-)
+_MATCH = "id = :job AND epoch = :epoch AND instance = :instance AND lease_expires_at > :now"
+"""A live lease by its token. Only a job in progress has one: the CHECK `lease` sees to that."""
 _LIVE = f"SELECT {_LEASE_COLUMNS} FROM job WHERE {_MATCH}"
 
 
@@ -284,7 +282,7 @@ def running(db: Connection) -> list[Lease]:
 
 _END_ATTEMPT = (
     "UPDATE attempt SET ended_at = :now, outcome = :outcome, answer = :answer, error_code = :code,"
-    " error_text = :error WHERE job_id = :job AND epoch = :epoch AND ended_at IS NULL"
+    " error_text = :error WHERE job_id = :job AND epoch = :epoch"
 )
 
 
@@ -319,7 +317,7 @@ def first_answer(db: Connection, token: Token) -> JobStatus | None:
     """
     row = db.execute(
         "SELECT answer FROM attempt WHERE job_id = :job AND epoch = :epoch AND instance = :instance"
-        " AND ended_at IS NOT NULL AND outcome <> 'lost'",
+        " AND outcome <> 'lost'",
         {"job": token.job, "epoch": token.epoch, "instance": token.instance},
     ).first()
     return None if row is None or row[0] is None else JobStatus(row[0])

@@ -26,7 +26,7 @@ def newest_event_at(db: Connection) -> int:
 
 
 def store_uuid(db: Connection) -> str | None:
-    answer = db.execute("SELECT store_uuid FROM supervisor WHERE id = 1").scalar()
+    answer = db.execute("SELECT store_uuid FROM supervisor").scalar()
     return None if answer is None else str(answer)
 
 

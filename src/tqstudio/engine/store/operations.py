@@ -48,7 +48,7 @@ def operate(db: Connection, job: int, operation: Operation, *, now: int, actor: 
     if decision.effect is Effect.CONTROL:
         control = _CONTROLS[operation]
         db.execute(
-            "UPDATE job SET control = :control WHERE id = :job AND status = 'in_progress'",
+            "UPDATE job SET control = :control WHERE id = :job",
             {"control": control.value, "job": job},
         )
         word = f"{operation.value}_asked"
@@ -79,7 +79,7 @@ def _set_deleted(db: Connection, facts: Facts, *, deleted: bool, now: int, actor
         if other is not None:
             return _refused(facts, f"cannot come back: job {other} has the same video; cancel that first")
     db.execute(
-        "UPDATE job SET deleted_at = :at WHERE id = :job AND status <> 'in_progress'",
+        "UPDATE job SET deleted_at = :at WHERE id = :job",
         {"at": now if deleted else None, "job": facts.id},
     )
     events.append(

@@ -1,9 +1,12 @@
-"""How a lease ends: done, failed, released, or lost with its worker."""
+"""How a lease ends: done, failed, released, or lost with its worker.
+
+Each function reads the lease first (`claims.live`, `_still`), in the transaction in which it ends it: nothing
+comes between, and what it writes needs no second look at the token.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from tqstudio.engine.scheduling import MICROSECOND, RetryRules, judge_failure, judge_loss
 from tqstudio.engine.store import claims, quarantine
@@ -18,12 +21,6 @@ _AUTORESTART = (
     " WHEN :denied THEN 'denied' WHEN restarts >= autorestart_limit THEN 'failed' ELSE autorestart END"
 )
 """What a failure makes of it; values: final, denied."""
-
-_BY_TOKEN = " AND epoch = :epoch AND instance = :instance AND lease_expires_at > :now"
-
-
-def _token_values(token: Token) -> dict[str, Any]:
-    return {"epoch": token.epoch, "instance": token.instance}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +59,6 @@ def fail(
         worker=worker,
         code=verdict.code,
         detail=error,
-        guard=_BY_TOKEN,
         assign=(
             "attempts = :attempts, error_code = :code, error_text = :error, error_hint = :hint,"
             " error_log = :log, exhausted = :exhausted, not_before = :not_before,"
@@ -70,7 +66,6 @@ def fail(
             f" {_AUTORESTART}"
         ),
         values={
-            **_token_values(token),
             "attempts": verdict.attempts,
             "code": failure.code.value,
             "error": error,
@@ -110,8 +105,6 @@ def release(
         worker=worker,
         detail=detail,
         event="aborted:shutdown" if reason is None else None,
-        guard=_BY_TOKEN,
-        values=_token_values(token),
     )
     claims.end_attempt(db, lease, AttemptOutcome.RELEASED, now=now, answer=JobStatus.PENDING)
     return JobStatus.PENDING
@@ -139,9 +132,7 @@ def _wish(
         actor=actor,
         worker=actor,
         detail=detail,
-        guard=" AND epoch = :epoch",
         assign=assignments_of(trigger),
-        values={"epoch": lease.epoch},
     )
     answer = target_of(trigger)
     claims.end_attempt(db, lease, outcome, now=now, answer=answer, error=detail)
@@ -212,15 +203,12 @@ def lose(
         code=verdict.code,
         detail=why,
         event=None if poison else event,
-        guard=" AND epoch = :epoch AND instance = :instance",
         assign=(
             "crashes = :crashes, segments_at_crash = :made, error_code = :code, error_text = :why,"
             " error_hint = NULL, exhausted = :exhausted, completed_at = :completed, not_before = NULL,"
             f" {_AUTORESTART}"
         ),
         values={
-            "epoch": lease.epoch,
-            "instance": lease.instance,
             "crashes": verdict.crashes,
             "made": max(made, made_before),
             "code": verdict.code.value,
@@ -255,8 +243,6 @@ def requeue(
         actor="supervisor",
         detail=why,
         event=event,
-        guard=" AND epoch = :epoch",
-        values={"epoch": lease.epoch},
     )
     claims.end_attempt(
         db,
@@ -291,13 +277,11 @@ def complete(
         actor=worker,
         worker=worker,
         detail=detail,
-        guard=" AND epoch = :epoch AND instance = :instance",
         assign=(
             "progress = 100, completed_at = :now, last_progress_at = :now, error_code = NULL,"
             " error_text = NULL, error_hint = NULL, error_log = NULL, exhausted = 0, restarts = 0,"
             " autorestart = CASE WHEN autorestart = 'disabled' THEN 'disabled' ELSE 'enabled' END"
         ),
-        values=_token_values(token),
     )
     if moved:
         quarantine.succeeded(db, lease.worker_id)

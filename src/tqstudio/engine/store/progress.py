@@ -71,7 +71,7 @@ def save(
     moved = db.execute(
         "UPDATE job SET step = coalesce(:step, step), progress = max(progress, :progress),"
         " last_progress_at = :at WHERE id = :job AND epoch = :epoch AND instance = :instance"
-        " AND status = 'in_progress' AND lease_expires_at > :now",
+        " AND lease_expires_at > :now",
         {
             "step": step,
             "progress": progress,

@@ -25,7 +25,8 @@ class PublicationRow:
 
 _SELECT = (
     "SELECT p.job_id, p.epoch,"
-    " CASE WHEN j.status = 'in_progress' AND j.epoch = p.epoch THEN j.instance END AS holder,"
+    # Only a job in progress has an instance.
+    " CASE WHEN j.epoch = p.epoch THEN j.instance END AS holder,"
     " coalesce(j.processed_by, '?'), p.video_id, p.number, p.slug, p.manifest, p.full_hash"
     " FROM publication p JOIN job j ON j.id = p.job_id"
 )

@@ -20,7 +20,7 @@ def take_over(db: Connection, *, pid: int, version: str, now: int) -> str:
 
 
 def beat(db: Connection, *, now: int) -> None:
-    db.execute("UPDATE supervisor SET last_heartbeat_at = :now WHERE id = 1", {"now": now})
+    db.execute("UPDATE supervisor SET last_heartbeat_at = :now", {"now": now})
 
 
 def remembered(db: Connection, key: str) -> str | None:

@@ -49,7 +49,6 @@ def move(
     now: int,
     actor: str,
     assign: str = "",
-    guard: str = "",
     values: Mapping[str, Any] | None = None,
     worker: str | None = None,
     code: str | None = None,
@@ -67,9 +66,9 @@ def move(
     more = f", {assign}" if assign else ""
     statement = (
         f"UPDATE job SET status = :target{leaving}{ready}{more}"
-        f" WHERE id = :job AND status = :before AND status IN ({allowed}) AND deleted_at IS NULL{guard}"
+        f" WHERE id = :job AND status IN ({allowed}) AND deleted_at IS NULL"
     )
-    given = {"target": target.value, "job": job, "before": before[0], "now": now, **(values or {})}
+    given = {"target": target.value, "job": job, "now": now, **(values or {})}
     try:
         moved = db.execute(statement, given).rowcount == 1
     except IntegrityError:

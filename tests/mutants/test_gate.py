@@ -1,0 +1,52 @@
+"""The gate itself: it kills a mutant that a test notices, and shows one that none does."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from .clauses import Change
+from .gate import Equivalent, Mutant, Tried, equivalents, wrong_equivalents
+from .lanes import Ending, Trial
+
+_ROOT = Path(__file__).parents[2]
+_CLAIMS = "tests/store/test_claims.py"
+
+
+@pytest.mark.parametrize(
+    ("test", "survives"),
+    [("test_an_expired_lease_is_not_revived", False), ("test_a_live_lease_is_renewed_from_now", True)],
+)
+def test_a_lease_that_is_revived_is_noticed_by_the_test_that_says_so(test: str, survives: bool) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-m", "mutants", "--only", "claims.extend", f"{_CLAIMS}::{test}"],
+        cwd=_ROOT,
+        env={"PYTHONPATH": "tests", "PATH": ""},
+        capture_output=True,
+        text=True,
+    )
+    assert "module" in ran.stdout, ran.stdout + ran.stderr
+    assert ("claims.extend: `lease_expires_at > :now`" in ran.stdout) == survives
+    assert "claims.extend: `id = :job`" in ran.stdout, "neither of them tries another job"
+    assert ran.returncode == 1
+
+
+def tried(test: str | None, *known: Equivalent) -> list[Tried]:
+    mutant = Mutant("claims.claim", Change("a = 1", "TRUE", 0))
+    entry = next((entry for entry in known if entry.names(mutant)), None)
+    return [Tried(mutant, Trial({}, [], []), Ending(test), entry)]
+
+
+def test_an_equivalent_has_to_be_one() -> None:
+    entry = Equivalent("claims.claim", "a = 1", "it says so")
+    assert wrong_equivalents([entry], tried(None, entry)) == []
+    assert "is noticed by test_a" in wrong_equivalents([entry], tried("test_a", entry))[0]
+    other = Equivalent("claims.claim", "b = 1", "it says so")
+    assert "no clause `b = 1`" in wrong_equivalents([other], tried(None, other))[0]
+
+
+def test_every_equivalent_says_why() -> None:
+    assert all(len(entry.reason) > 20 for entry in equivalents())

@@ -1,0 +1,326 @@
+"""What is done to one row changes no other: each write by a key, with a row of another key beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from tqstudio.engine.store import (
+    autorestart,
+    claims,
+    folders,
+    gates,
+    generations,
+    jobs,
+    operations,
+    outcomes,
+    progress,
+    publications,
+    quarantine,
+    speeds,
+    transitions,
+    videos,
+    workers,
+)
+from tqstudio.engine.store.claims import Lease
+from tqstudio.engine.store.connection import Connection
+from tqstudio.engine.store.progress import RenditionRow
+from tqstudio.engine.store.publications import PublicationRow
+from tqstudio.engine.store.videos import Unprobed
+from tqstudio.errors import ErrorCode
+from tqstudio.lifecycle import AttemptOutcome, AutorestartRule, GateKind, JobStatus, Operation, Trigger
+
+from .conftest import LEASE, NOW, Queue, token
+
+TABLES = (
+    *("folder", "video", "generation", "published", "publication", "speed", "job", "rendition", "attempt"),
+    *("worker", "supervisor", "gate", "idempotency"),
+)
+
+FOLDER: dict[str, Any] = {
+    "output_root": b"/out",
+    "profile": "web",
+    "watch": "auto",
+    "recursive": 1,
+    "patterns": [],
+    "settle_s": None,
+    "priority": 0,
+    "autorestart_limit": 0,
+    "autorestart_delay_s": 0,
+}
+
+
+def rows(db: Connection) -> dict[str, Any]:
+    """Every row: `job 3` → its values."""
+    return {
+        f"{table} {row[0]}": row
+        for table in TABLES
+        for row in db.execute(f"SELECT rowid, * FROM {table} ORDER BY rowid")
+    }
+
+
+class Street:
+    """Two of everything; what is done is done to the first."""
+
+    def __init__(self, queue: Queue) -> None:
+        self.queue, self.db = queue, queue.db
+        self.running = [self._running(number) for number in range(2)]
+        self.waiting = [queue.job() for _ in range(2)]
+        self.failed = [queue.in_status(JobStatus.FAILED) for _ in range(2)]
+        self.folders = [self._folder(number) for number in range(2)]
+        for lease, folder in zip(self.running, self.folders, strict=True):
+            videos.adopt(self.db, lease.video, folder)
+            for number in (1, 2):
+                self.publish(lease.video, number)
+        for kind in (GateKind.USER, GateKind.DISK):
+            gates.shut(self.db, kind, "for a test", now=queue.now, actor="test")
+
+    def _running(self, number: int) -> Lease:
+        lease = self.queue.claimed(self.queue.worker(f"cpu-{number}"))
+        progress.set_renditions(self.db, lease.job, [RENDITION])
+        publications.begin(self.db, publication(lease), now=self.queue.now)
+        return lease
+
+    def _folder(self, number: int) -> int:
+        row = folders.add(self.db, FOLDER | {"path": b"/in/%d" % number}, now=self.queue.now)
+        assert row is not None
+        return row.id
+
+    def publish(self, video: int, number: int) -> None:
+        generations.record(
+            self.db, video, number, settings_hash="h", poster=None, renditions=[], now=self.queue.now
+        )
+
+    @property
+    def lease(self) -> Lease:
+        return self.running[0]
+
+    @property
+    def video(self) -> int:
+        return self.lease.video
+
+    def attempt(self, lease: Lease) -> str:
+        [row] = self.db.execute("SELECT rowid FROM attempt WHERE job_id = :job", {"job": lease.job})
+        return f"attempt {row[0]}"
+
+    def generations(self, video: int) -> list[str]:
+        found = self.db.execute("SELECT id FROM generation WHERE video_id = :id ORDER BY id", {"id": video})
+        return [f"generation {row[0]}" for row in found]
+
+
+RENDITION = RenditionRow(
+    name="360p",
+    status="in_progress",
+    reason=None,
+    required=True,
+    width=640,
+    height=360,
+    encoder="libx264",
+    progress=0.0,
+    segments_done=0,
+    segments_total=None,
+    speed=None,
+    settings_hash=None,
+    stream_key=None,
+    error=None,
+)
+
+
+def publication(lease: Lease) -> PublicationRow:
+    return PublicationRow(
+        job=lease.job,
+        epoch=lease.epoch,
+        instance=lease.instance,
+        worker="cpu-0",
+        video=lease.video,
+        number=3,
+        slug="clip",
+        manifest="{}",
+        full_hash=None,
+    )
+
+
+def report(street: Street) -> None:
+    assert progress.save(
+        street.db,
+        token(street.lease),
+        step="transcode",
+        progress=5,
+        reported=[replace(RENDITION, progress=5.0)],
+        steps={"probe": 1.0},
+        argv=None,
+        resumed_from=None,
+        encoder=None,
+        at=NOW + 1,
+        now=NOW,
+    )
+
+
+def register(street: Street) -> None:
+    workers.register(
+        street.db,
+        street.lease.worker_id,
+        instance="another life",
+        pid=2,
+        pid_started=2.0,
+        encoder="libx264",
+        capabilities={},
+        metadata={},
+        now=NOW,
+    )
+
+
+def probed(street: Street) -> None:
+    seen = Unprobed(street.lease.job, street.video, b"", size=1000, mtime_ns=1)
+    assert videos.set_probed(street.db, seen, facts={"duration_s": 5}, error=None)
+
+
+Act = Callable[[Street], object]
+Changed = Callable[[Street], set[str]]
+
+
+def job(street: Street) -> set[str]:
+    return {f"job {street.lease.job}"}
+
+
+def waiting(street: Street) -> set[str]:
+    return {f"job {street.waiting[0]}"}
+
+
+def failed(street: Street) -> set[str]:
+    return {f"job {street.failed[0]}"}
+
+
+def video(street: Street) -> set[str]:
+    return {f"video {street.video}"}
+
+
+def video_and_job(street: Street) -> set[str]:
+    return video(street) | job(street)
+
+
+def worker(street: Street) -> set[str]:
+    return {f"worker {street.lease.worker_id}"}
+
+
+def job_and_attempt(street: Street) -> set[str]:
+    return {*job(street), street.attempt(street.lease)}
+
+
+RULE = AutorestartRule(2, 5)
+
+WRITES: dict[str, tuple[Act, Changed]] = {
+    "a lease is renewed": (
+        lambda s: claims.extend(s.db, [token(s.lease)], now=NOW, lease_us=2 * LEASE),
+        job,
+    ),
+    "an attempt ends": (
+        lambda s: claims.end_attempt(s.db, s.lease, AttemptOutcome.FAILED, now=NOW, answer=JobStatus.PENDING),
+        lambda s: {s.attempt(s.lease)},
+    ),
+    "a job is moved": (
+        lambda s: transitions.move(s.db, s.waiting[0], Trigger.PAUSE, now=NOW, actor="test"),
+        waiting,
+    ),
+    "a job goes back": (
+        lambda s: outcomes.requeue(s.db, s.lease, now=NOW, why="for a test"),
+        job_and_attempt,
+    ),
+    "a worker reports": (
+        report,
+        lambda s: job_and_attempt(s) | {"rendition 1"},
+    ),
+    "renditions settle": (
+        lambda s: progress.settle_renditions(s.db, s.lease.job, running_becomes="pending"),
+        lambda _: {"rendition 1"},
+    ),
+    "renditions are forgotten": (
+        lambda s: progress.reset_renditions(s.db, s.lease.job),
+        lambda _: {"rendition 1"},
+    ),
+    "a rule is set": (lambda s: autorestart.set_rule(s.db, s.failed[0], RULE), failed),
+    "a batch is joined": (lambda s: jobs.join_batch(s.db, s.waiting[0], "batch"), waiting),
+    "a profile is set": (
+        lambda s: jobs.set_profile(
+            s.db, s.waiting[0], profile="tv", profile_json="{}", prefer_gpu=False, now=NOW, actor="test"
+        ),
+        waiting,
+    ),
+    "a wish is noted": (lambda s: s.queue.do(s.lease.job, Operation.PAUSE), job),
+    "a job is deleted": (lambda s: s.queue.do(s.waiting[0], Operation.DELETE), waiting),
+    "a priority is set": (
+        lambda s: operations.set_priority(s.db, s.waiting[0], value=7, delta=None, now=NOW, actor="test"),
+        waiting,
+    ),
+    "a failure is held against a worker": (
+        lambda s: quarantine.failed(
+            s.db, s.lease.job, s.lease.epoch, ErrorCode.ENCODER_EXIT, after=1, now=NOW
+        ),
+        worker,
+    ),
+    "a run is measured": (
+        lambda s: speeds.record(s.db, s.failed[0], predicted_s=1, actual_s=2),
+        failed,
+    ),
+    "a folder is changed": (
+        lambda s: folders.change(s.db, s.folders[0], {"priority": 3}, now=NOW),
+        lambda s: {f"folder {s.folders[0]}"},
+    ),
+    "a folder is removed": (
+        lambda s: folders.remove(s.db, s.folders[0], now=NOW),
+        lambda s: {f"folder {s.folders[0]}", *video(s)},
+    ),
+    "a gate opens": (
+        lambda s: gates.reopen(s.db, GateKind.USER, now=NOW, actor="test"),
+        lambda _: {"gate 1"},
+    ),
+    "a generation replaces another": (
+        lambda s: s.publish(s.video, 3),
+        lambda s: {*video(s), *s.generations(s.video)[1:]},
+    ),
+    "a generation is removed": (
+        lambda s: generations.removed(s.db, 1, s.video, 1, now=NOW),
+        lambda _: {"generation 1"},
+    ),
+    "a publication ends": (
+        lambda s: publications.end(s.db, s.lease.job),
+        lambda s: {f"publication {s.lease.job}"},
+    ),
+    "a fingerprint is set": (
+        lambda s: videos.set_fingerprint(s.db, s.video, size=2, mtime_ns=2, quick_hash="other", changed=True),
+        video,
+    ),
+    "facts are set": (
+        lambda s: videos.set_facts(s.db, s.video, {"duration_s": 5}, quick_hash=None),
+        video_and_job,
+    ),
+    "the probe found something": (probed, video_and_job),
+    "a slug is set": (lambda s: videos.set_slug(s.db, s.video, "other"), video),
+    "a video is adopted": (lambda s: videos.adopt(s.db, s.video, s.folders[1]), video),
+    "a hash is set": (lambda s: videos.set_full_hash(s.db, s.video, "full"), video),
+    "a worker registers": (register, worker),
+    "a worker is heard": (
+        lambda s: workers.beats(s.db, [(s.lease.worker_id, s.lease.instance, NOW + 1)]),
+        worker,
+    ),
+    "a worker ends": (
+        lambda s: workers.ended(
+            s.db, s.lease.worker_id, instance=s.lease.instance, now=NOW, why="for a test"
+        ),
+        worker,
+    ),
+    "a worker is disabled": (lambda s: workers.set_intent(s.db, "cpu-0", enabled=False, now=NOW), worker),
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_what_is_done_to_one_row_changes_no_other(queue: Queue, write: str) -> None:
+    street = Street(queue)
+    act, changed = WRITES[write]
+    before = rows(queue.db)
+    act(street)
+    after = rows(queue.db)
+    assert {name for name in before | after if before.get(name) != after.get(name)} == changed(street)

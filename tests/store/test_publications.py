@@ -1,0 +1,117 @@
+"""Intents to publish, what is left over of them, and what disk and gates ask of the queue."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tqstudio.engine.store import gates, inspection, publications
+from tqstudio.engine.store.claims import Lease
+from tqstudio.engine.store.inspection import Numbers
+from tqstudio.engine.store.publications import PublicationRow
+from tqstudio.lifecycle import GateKind
+
+from .conftest import NOW, Queue
+from .test_videos import record
+
+
+def begin(queue: Queue, lease: Lease, number: int = 1, *, worker: str = "cpu-0") -> PublicationRow:
+    row = PublicationRow(
+        job=lease.job,
+        epoch=lease.epoch,
+        instance=lease.instance,
+        worker=worker,
+        video=lease.video,
+        number=number,
+        slug="clip",
+        manifest="{}",
+        full_hash=None,
+    )
+    publications.begin(queue.db, row, now=NOW)
+    return row
+
+
+def test_an_intent_is_that_of_its_job_and_video(queue: Queue) -> None:
+    names = ("cpu-0", "cpu-1")
+    rows = [begin(queue, queue.claimed(queue.worker(name)), worker=name) for name in names]
+    for row in rows:
+        assert publications.of_job(queue.db, row.job) == row
+        assert publications.of_video(queue.db, row.video) == [row]
+
+
+def test_only_an_intent_whose_lease_has_ended_is_left_over(queue: Queue) -> None:
+    lease = queue.claimed(queue.worker("cpu-0"))
+    row = replace(begin(queue, lease), instance=None)
+    begin(queue, queue.claimed(queue.worker("cpu-1")))
+    assert publications.left_over(queue.db) == []
+    queue.release(lease)
+    assert publications.left_over(queue.db) == [row]
+    assert queue.claim(queue.worker("cpu-0", instance="a new life")) is not None
+    assert publications.left_over(queue.db) == [row], "another lease does not finish it"
+    assert publications.of_job(queue.db, lease.job) == row
+    assert publications.of_video(queue.db, lease.video) == [row]
+
+
+def test_room_is_asked_for_by_the_job_and_by_what_runs(queue: Queue) -> None:
+    waiting = [queue.job(video=queue.video(f"waits-{number}.mp4")) for number in range(3)]
+    lease = queue.claimed()
+    need = gates.need_of(queue.db, waiting[1])
+    assert need is not None
+    assert (need.job, need.name) == (waiting[1], "waits-1.mp4")
+    [running] = gates.needs_of_running(queue.db)
+    assert (running.job, running.video) == (lease.job, lease.video)
+
+
+def test_gates_are_told_apart(queue: Queue) -> None:
+    for kind in (GateKind.USER, GateKind.DISK):
+        assert gates.shut(queue.db, kind, "why", now=NOW, actor="test")
+        assert not gates.shut(queue.db, kind, "why", now=NOW, actor="test")
+    assert gates.reopen(queue.db, GateKind.USER, now=NOW, actor="test")
+    assert not gates.reopen(queue.db, GateKind.USER, now=NOW, actor="test")
+    assert [gate.kind for gate in gates.listing(queue.db)] == [GateKind.DISK]
+
+
+# What doctor asks
+
+
+def test_a_lease_runs_under_its_epoch(queue: Queue) -> None:
+    lease = queue.claimed(queue.worker("cpu-0"))
+    waiting = queue.job()
+    assert inspection.runs(queue.db, lease.job, lease.epoch)
+    assert not inspection.runs(queue.db, lease.job, lease.epoch + 1)
+    assert not inspection.runs(queue.db, waiting, lease.epoch)
+    queue.release(lease)
+    assert not inspection.runs(queue.db, lease.job, lease.epoch)
+
+
+def test_the_numbers_of_a_video_are_those_that_may_be_on_disk(queue: Queue) -> None:
+    lease = queue.claimed(video=queue.video(slug="a"))
+    there = queue.video(slug="a", out=b"/there")
+    first, _ = record(queue, lease.video, 1), record(queue, lease.video, 2)
+    queue.db.execute("UPDATE generation SET removed_at = 1 WHERE id = :id", {"id": first})
+    begin(queue, lease, 3)
+    other = queue.claimed(queue.worker("cpu-1"), video=queue.video(slug="b"))
+    record(queue, other.video, 7)
+    begin(queue, other, 8)
+    assert inspection.numbers_at(queue.db, b"/out", "a") == Numbers(lease.video, frozenset({2, 3}))
+    assert inspection.numbers_at(queue.db, b"/out", "b") == Numbers(other.video, frozenset({7, 8}))
+    assert inspection.numbers_at(queue.db, b"/there", "a") == Numbers(there, frozenset())
+    assert inspection.numbers_at(queue.db, b"/there", "b") is None
+
+
+def test_the_counts_are_those_of_jobs_that_are_not_deleted(queue: Queue) -> None:
+    queue.job()
+    deleted = queue.job()
+    assert inspection.miscounted(queue.db) == []
+    queue.db.execute("UPDATE job SET deleted_at = 1 WHERE id = :id", {"id": deleted})
+    assert inspection.miscounted(queue.db) == []
+    queue.db.execute("UPDATE job_count SET n = 5 WHERE status = 'pending'")
+    assert inspection.miscounted(queue.db) == ["pending"]
+
+
+def test_what_the_database_says_of_itself(queue: Queue) -> None:
+    assert inspection.foreign_key_problems(queue.db) == 0
+    assert (inspection.newest_event_at(queue.db), inspection.store_uuid(queue.db)) == (0, None)
+    video = queue.row(queue.job())["video_id"]
+    assert inspection.newest_event_at(queue.db) == NOW
+    assert inspection.has_video(queue.db, video)
+    assert not inspection.has_video(queue.db, 4711)
