@@ -19,6 +19,7 @@ _TOKEN = re.compile(
 _INDEXED = re.compile(r"\s+INDEXED\s+BY\s+\w+", re.IGNORECASE)
 
 _OPENS = {"WHERE", "ON", "HAVING", "WHEN"}
+_BOUNDS = {"<": "<=", "<=": "<", ">": ">=", ">=": ">"}
 _ENDS = {
     *_OPENS,
     *("SELECT", "DISTINCT", "FROM", "JOIN", "LEFT", "INNER", "CROSS", "SET", "VALUES", "RETURNING", "DO"),
@@ -49,28 +50,44 @@ class _Part:
 
 
 _Parts = Sequence[_Part]
-_Cut = tuple[int, int, str]
-"""From where to where, and what is put there."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """A clause from `start` to `end`, of which `put` replaces what is from `first` to `last`."""
+
+    start: int
+    end: int
+    first: int
+    last: int
+    put: str
+
+    def clause(self, sql: str) -> str:
+        return " ".join(sql[self.start : self.end].split())
+
+    def replaced(self, sql: str) -> str:
+        """What stands in the place of the clause."""
+        return " ".join((sql[self.start : self.first] + self.put + sql[self.last : self.end]).split())
+
+    def applied(self, sql: str) -> str:
+        return _INDEXED.sub("", sql[: self.first]) + self.put + _INDEXED.sub("", sql[self.last :])
 
 
 def mutants(sql: str) -> dict[Change, str]:
     """The statement once without each of its clauses.
 
-    A conjunct becomes TRUE, an arm of an OR and a condition of a CASE also FALSE, and a list of values loses
-    one after another. The mutants lack INDEXED BY: without its clause a partial index would fail the
-    statement, which says nothing about the clause.
+    A conjunct becomes TRUE, an arm of an OR and a condition of a CASE also FALSE, a list of values loses one
+    after another, and a bound that belongs to its range no longer does, or the other way round. The mutants
+    lack INDEXED BY: without its clause a partial index would fail the statement, which says nothing about
+    the clause.
     """
     found: dict[Change, str] = {}
     alike: Counter[tuple[str, str]] = Counter()
-    for start, end, put in dict.fromkeys(_cuts(_parse(sql))):
-        clause = " ".join(sql[start:end].split())
-        found[Change(clause, put, alike[clause, put])] = _cut(sql, start, end, put)
+    for cut in dict.fromkeys(_cuts(_parse(sql))):
+        clause, put = cut.clause(sql), cut.replaced(sql)
+        found[Change(clause, put, alike[clause, put])] = cut.applied(sql)
         alike[clause, put] += 1
     return found
-
-
-def _cut(sql: str, start: int, end: int, put: str) -> str:
-    return _INDEXED.sub("", sql[:start]) + put + _INDEXED.sub("", sql[end:])
 
 
 def _parse(sql: str) -> list[_Part]:
@@ -136,6 +153,14 @@ def _of_condition(opener: str, condition: _Parts) -> Iterator[_Cut]:
         yield _whole(condition, "FALSE")
         if len(arms) > 1:
             yield _whole(condition, "TRUE")
+    for term in terms:
+        yield from _of_bound(term)
+
+
+def _of_bound(term: _Parts) -> Iterator[_Cut]:
+    for part in term:
+        if part.word in _BOUNDS:
+            yield _Cut(term[0].start, term[-1].end, part.start, part.end, _BOUNDS[part.word])
 
 
 def _of_list(group: _Part) -> Iterator[_Cut]:
@@ -146,9 +171,9 @@ def _of_list(group: _Part) -> Iterator[_Cut]:
         return
     for number, value in enumerate(values):
         if number:
-            yield commas[number - 1].start, value.end, ""
+            yield _cut(commas[number - 1].start, value.end, "")
         else:
-            yield value.start, commas[0].end, ""
+            yield _cut(value.start, commas[0].end, "")
 
 
 def _split(parts: _Parts, word: str) -> list[_Parts]:
@@ -169,4 +194,8 @@ def _until(parts: _Parts, word: str) -> _Parts:
 
 
 def _whole(parts: _Parts, put: str) -> _Cut:
-    return parts[0].start, parts[-1].end, put
+    return _cut(parts[0].start, parts[-1].end, put)
+
+
+def _cut(start: int, end: int, put: str) -> _Cut:
+    return _Cut(start, end, start, end, put)

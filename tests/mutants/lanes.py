@@ -21,7 +21,7 @@ import pytest
 
 from .recording import Place, Statement, watched
 
-_GRACE_S = 20.0
+_GRACE_S = 10.0
 _TIMES = 20
 """A test does not end if it takes so many times as long as before, and the grace."""
 

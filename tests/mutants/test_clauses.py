@@ -45,12 +45,16 @@ def cuts(sql: str) -> list[tuple[str, str]]:
         ("SELECT enabled = 1 AND drain = 0 FROM worker", [("enabled = 1", "TRUE"), ("drain = 0", "TRUE")]),
         (
             "UPDATE job SET a = CASE WHEN b > :c THEN 1 ELSE 2 END",
-            [("b > :c", "TRUE"), ("b > :c", "FALSE")],
+            [("b > :c", "TRUE"), ("b > :c", "FALSE"), ("b > :c", "b >= :c")],
         ),
         ("SELECT CASE a WHEN 1 THEN 'x' END FROM job", []),
         (
             "UPDATE video SET a = iif(size = :size, a, NULL)",
             [("size = :size", "TRUE"), ("size = :size", "FALSE")],
+        ),
+        (
+            "DELETE FROM job WHERE max(a, b) <= 1",
+            [("max(a, b) <= 1", "TRUE"), ("max(a, b) <= 1", "max(a, b) < 1")],
         ),
         ("SELECT 1 FROM job JOIN video ON video.id = job.video", [("video.id = job.video", "TRUE")]),
         (
