@@ -83,7 +83,8 @@ def test_a_job_that_does_not_fit_is_not_begun(desk: Desk) -> None:
     assert (gate["kind"], gate["path"], gate["needed"]) == ("disk", str(desk.out), 10 * MB)
     assert 7 * MB < gate["free"] < 8 * MB + 4096
     assert "large.mp4" in gate["reason"]
-    assert str(desk.out) in gate["hint"]
+    assert str(desk.out) in gate["reason"]
+    assert "pause the job that waits for it" in gate["hint"]
     assert [desk.show(job)["status"] for job in (large, small)] == ["pending", "pending"]
     assert desk.show(large)["attempts_log"] == [], "it was never begun"
     assert desk.told() == ["gate_shut"]

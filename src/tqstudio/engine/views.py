@@ -382,7 +382,8 @@ _GATE_HINTS: Mapping[GateKind, str] = {
 }
 
 
-def gate_view(row: GateRow, short: Shortage | None = None) -> GateView:
+def gate_view(row: GateRow, short: Shortage | None = None, *, of_home: bool = False) -> GateView:
+    """Args: `of_home`: the home is short of room, which is no single job's need."""
     view: GateView = {
         "kind": row.kind.value,
         "reason": row.reason,
@@ -392,7 +393,8 @@ def gate_view(row: GateRow, short: Shortage | None = None) -> GateView:
     if short is not None:
         path = display(short.path)
         view["path"], view["free"], view["needed"] = path, short.free, short.needed
-        view["hint"] = f"free some space at {path}; the queue goes on by itself"
+        aside = "" if of_home else ", or pause the job that waits for it"
+        view["hint"] = f"free some space there{aside}; the queue goes on by itself"
     return view
 
 

@@ -70,7 +70,11 @@ async def _shut_gates(studio: Studio) -> list[GateView]:
         # It cannot be written down, and what it says is true before anything else.
         rows = [of_database, *(row for row in rows if row.kind is not GateKind.DISK)]
     disk = GateKind.DISK
-    return [gate_view(row, await studio.disk.figures(row) if row.kind is disk else None) for row in rows]
+    home = os.fsencode(studio.home.root)
+    return [
+        gate_view(row, await studio.disk.figures(row) if row.kind is disk else None, of_home=row.path == home)
+        for row in rows
+    ]
 
 
 def _no_worker(views: list[WorkerView], counts: dict[str, int], since: str) -> list[GateView]:

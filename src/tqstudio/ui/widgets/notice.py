@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from textual.strip import Strip
 
+from tqstudio import units
 from tqstudio.ui import format as fmt
 from tqstudio.ui.line import width_of, wrap
 from tqstudio.ui.model import Link, Model
@@ -14,7 +15,7 @@ from tqstudio.ui.sentences import gate_words
 from tqstudio.ui.widgets.line_view import LineView
 
 if TYPE_CHECKING:
-    from tqstudio.schemas import FolderView
+    from tqstudio.schemas import FolderView, GateView
 
 MAX_LINES = 4
 SIGN_CELLS = 3
@@ -54,7 +55,7 @@ class Notice(LineView):
         if model.connection.link is Link.LOST:
             found.append(("error", *_lost(model)))
         elif model.status is not None:
-            found += [("warning", gate_words(gate)) for gate in model.status["gates"]]
+            found += [("warning", *_gate(gate)) for gate in model.status["gates"]]
         if model.folder_news:
             found.append(("warning", *_folders(model.folder_news)))
         found += [("warning", note) for note in model.notes]
@@ -83,6 +84,15 @@ def _lost(model: Model) -> list[str]:
         f"{what}{ago} – S starts one, ctrl+r tries again now",
         f"{what} – S starts one, ctrl+r tries again",
     ]
+
+
+def _gate(gate: GateView) -> list[str]:
+    """What holds the queue up; of a full disk the figures too, in as few words as there is room for."""
+    words = [gate_words(gate)]
+    if "path" in gate:
+        free, needed = units.size(gate["free"]), units.size(gate["needed"])
+        words.append(f"no room at {gate['path']}: {free} free, {needed} needed – {gate['hint']}")
+    return words
 
 
 def _folders(folders: Sequence[FolderView]) -> list[str]:
