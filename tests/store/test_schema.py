@@ -87,6 +87,15 @@ def test_what_other_rows_may_not_be(queue: Queue, statement: str) -> None:
         queue.db.execute(statement)
 
 
+def test_a_job_that_comes_deleted_is_not_counted(queue: Queue) -> None:
+    queue.db.execute(
+        "INSERT INTO job (video_id, profile, profile_json, created_at, deleted_at)"
+        " VALUES (:video, 'web', '{}', 1, 1)",
+        {"video": queue.video()},
+    )
+    assert_counts_are_true(queue)
+
+
 def test_a_video_has_one_open_job(queue: Queue) -> None:
     job = queue.in_status(JobStatus.DONE)
     other = queue.job(video=queue.row(job)["video_id"])
