@@ -24,8 +24,10 @@ def main() -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     seed = chosen.seed if chosen.seed is not None else time.time_ns() % 1_000_000
     say(f"{chosen.cuts} power cuts, seed {seed}")
+    account = Account()
     try:
-        account = run(
+        run(
+            account,
             ffmpeg=locate(None).path,
             cuts=chosen.cuts,
             seed=seed,
@@ -37,6 +39,7 @@ def main() -> int:
         print(f"the power cannot be cut here: {reason}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
+        _print(account)
         print("interrupted; nothing of it is left", file=sys.stderr)
         return 130
     _print(account)
@@ -66,7 +69,9 @@ def _print(account: Account) -> None:
     say(f"files forgotten      {account.forgotten}, of unfinished work")
     for line in account.lost:
         say(f"LOST: {line}")
-    if not account.lost:
+    if account.caught:
+        say("it was noticed that it does not sync")
+    elif not account.lost:
         say("nothing was lost that anybody had been told of")
 
 

@@ -77,10 +77,13 @@ class Account:
     forgotten: int = 0
     """Files that lost their name or a part of what was in them: of unfinished work, as is right."""
     lost: list[str] = field(default_factory=list)
+    caught: list[str] = field(default_factory=list)
+    """What a studio that does not sync had lost after the first cut that showed it."""
     seconds: float = 0.0
 
 
 def run(
+    account: Account,
     *,
     ffmpeg: str,
     cuts: int,
@@ -92,14 +95,15 @@ def run(
     """Cut the power so many times.
 
     Args:
+        account: is kept while it runs, and answered.
         seed: chooses moments and people's wishes; the machine's own timing is not repeated.
         options: of mount, taken in turns.
-        careless: one of `CARELESS`; ends when it is noticed.
+        careless: one of `CARELESS`; ends when that is noticed.
 
     Raises:
         CannotCut: this machine or user cannot.
     """
-    rng, account, began = random.Random(seed), Account(), time.monotonic()
+    rng, began = random.Random(seed), time.monotonic()
     with tempfile.TemporaryDirectory(prefix="tqp-", ignore_cleanup_errors=True) as folder:
         sources: list[Path] = []
         while account.cuts < cuts:
@@ -113,9 +117,9 @@ def run(
                 home.live(rng, min(_CUTS_OF_A_HOME, cuts - account.cuts))
             finally:
                 volume.release()
-            if careless and account.lost:
+                account.seconds = time.monotonic() - began
+            if account.caught:
                 break
-    account.seconds = time.monotonic() - began
     return account
 
 
@@ -139,13 +143,19 @@ class _Home:
 
     def live(self, rng: random.Random, cuts: int) -> None:
         for _ in range(cuts):
-            lost = [*self._work_until_cut(rng), *self._look()]
-            self._account.lost += lost
-            for line in lost:
+            found = [*self._work_until_cut(rng), *self._look()]
+            for line in found:
                 self._say(f"       LOST: {line}")
-            if self._careless and lost:
-                return
-        self._end_in_peace()
+            if self._careless:
+                self._account.caught += found
+                if found:
+                    break
+            else:
+                self._account.lost += found
+        # What is torn below a sound database is noticed and made again.
+        if self._careless in (None, "files"):
+            self._careless = None
+            self._end_in_peace()
 
     def _sandbox(self) -> Sandbox:
         # A first start with care, so that there is something to lose.
@@ -273,9 +283,16 @@ class _Home:
                     account.lost.append(f"job {job} is {view['status']} in the end: {view['error']}")
             box.stop()
         account.events += len(self._ledger.events)
-        account.lost += self._look_at_files(box.output)
+        # A ladder that was published without syncs stays as torn as it was.
+        torn = {_subject(line) for line in account.caught}
+        account.lost += [line for line in self._look_at_files(box.output) if _subject(line) not in torn]
         account.lost += _left_over(box.output)
         self._say(f"       all jobs of home {account.homes} are done")
+
+
+def _subject(line: str) -> str:
+    """What a line of the account is about: `ladder clip-1`."""
+    return line.partition(":")[0]
 
 
 def _said(box: Sandbox) -> str:
