@@ -103,6 +103,27 @@ def test_a_sound_database_and_a_new_home_may_be_opened(home: Home, tmp_path: Pat
     opening.require_sound(new)
 
 
+def test_a_change_that_a_power_cut_interrupted_is_taken_back(home: Home, tmp_path: Path) -> None:
+    """Of a database that is not in WAL mode yet, as one fresh from a backup."""
+    writer = sqlite3.connect(home.database, isolation_level=None)
+    writer.execute("PRAGMA journal_mode=DELETE")
+    writer.execute("PRAGMA cache_size=1")
+    writer.execute("BEGIN IMMEDIATE")
+    writer.execute("UPDATE job SET priority = 5, profile_json = profile_json || printf('%9000c', 'x')")
+    cut = Home(tmp_path / "cut")
+    cut.create()
+    # What lies on the disk in the middle of it: changed pages, and the journal that has the old ones.
+    for name in (home.database.name, f"{home.database.name}-journal"):
+        shutil.copyfile(home.root / name, cut.root / name)
+    writer.close()
+    with pytest.raises(sqlite3.OperationalError, match="readonly"):
+        connection.connect(cut.database, read_only=True).execute("SELECT count(*) FROM job")
+    opening.require_sound(cut)
+    db = connection.connect(cut.database, read_only=True)
+    assert db.execute("SELECT count(*), max(priority) FROM job").one() == (300, 0)
+    db.close()
+
+
 def test_damage_that_shows_later_is_told_by_name(home: Home) -> None:
     db = Database(home.database)
     db.open()

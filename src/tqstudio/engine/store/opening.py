@@ -1,6 +1,7 @@
 """Whether the database of a home may be opened: it is never replaced by an empty one.
 
-Everything here only reads. What is wrong is told, and the file is left to the person who has to decide.
+Everything here only reads, but that a change which a power cut interrupted is taken back, as SQLite does it
+whenever it opens such a file. What is wrong is told, and the file is left to the person who has to decide.
 """
 
 from __future__ import annotations
@@ -44,24 +45,37 @@ def problem_of(path: Path, within_s: float | None = None) -> str | None:
         within_s: stop looking after so many seconds; what was not looked at counts as sound.
 
     Raises:
-        TqError: DATABASE_BUSY, DISK_LOW.
+        TqError: DATABASE_BUSY, DISK_LOW; PERMISSION when it may not be read, or an interrupted change not be
+            taken back.
     """
     try:
-        db = connect(path, read_only=True)
         try:
-            if within_s is not None:
-                deadline = time.monotonic() + within_s
-                db.raw.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS)
-            found = db.execute("PRAGMA quick_check(1)").scalar()
-        finally:
-            db.close()
+            found = _quick_check(path, within_s)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_READONLY_ROLLBACK:
+                raise
+            # Before it was in WAL mode, as in its first start or fresh from a backup: one who only reads is
+            # not allowed to take the change back.
+            connect(path).close()
+            found = _quick_check(path, within_s)
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
             return None
         raise troubles.told(error, path) from error
     except sqlite3.DatabaseError as error:
         return str(error)
-    return None if found == "ok" else str(found).replace("\n", " ")
+    return None if found == "ok" else found.replace("\n", " ")
+
+
+def _quick_check(path: Path, within_s: float | None) -> str:
+    db = connect(path, read_only=True)
+    try:
+        if within_s is not None:
+            deadline = time.monotonic() + within_s
+            db.raw.set_progress_handler(lambda: time.monotonic() > deadline, _STEPS)
+        return str(db.execute("PRAGMA quick_check(1)").scalar())
+    finally:
+        db.close()
 
 
 def _left_over(home: Home) -> str | None:
