@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import random
+import signal
 import sqlite3
 import subprocess
 import tempfile
@@ -201,7 +202,7 @@ class _Home:
         self._cuts += 1
         self._was_publishing = died and point in FAIL_POINTS
         self._tell(point if died else None, there, self._ledger.answers - before)
-        if died and point is None:
+        if died and not (point and box.exit_code == -signal.SIGKILL):
             return [f"the supervisor ended by itself: {said}"]
         return []
 
@@ -228,10 +229,6 @@ class _Home:
         """Look at everything with the eyes of a player, and of those who were told something."""
         database, output = self._volume.root / "home" / "tqstudio.db", self._volume.root / "out"
         yield from self._look_at_files(output)
-        if not database.exists():
-            if self._ledger.jobs:
-                yield "the database is gone"
-            return
         try:
             with closing(examination.open_copy(database, self._volume.root.parent / "copy")) as db:
                 yield from examination.damage(db)
@@ -239,8 +236,9 @@ class _Home:
                     yield from self._ledger.compare(db, output)
                     self._ledger.reopen(db)
                 elif self._ledger.jobs:
-                    yield "the database is empty"
+                    yield "the database is empty, or gone"
                 else:
+                    # The first start did not come that far.
                     self._ledger = Ledger()
         except sqlite3.DatabaseError as error:
             yield f"database: {error}"

@@ -106,6 +106,11 @@ class Sandbox:
         process = self._process
         return process.pid if process is not None and process.poll() is None else None
 
+    @property
+    def exit_code(self) -> int | None:
+        """Of the last supervisor; None while it lives, negative after a signal."""
+        return None if self._process is None else self._process.poll()
+
     def until_up(self) -> bool:
         """Wait until the supervisor answers; False when it has ended instead."""
         deadline = time.monotonic() + WAIT_S
