@@ -116,9 +116,9 @@ GATE = {"kind": "disk", "reason": "job 4 has no room", "since": "", "hint": "fre
     ("word", "more", "gates", "said"),
     [
         ("pending", {}, [], "waits for a worker"),
-        ("pending", {}, [GATE], "waits: job 4 has no room – free some space"),
+        ("pending", {}, [GATE], "waits: job 4 has no room"),
         ("pending", {}, [GATE | {"kind": "user", "reason": "lunch"}], "the queue is paused (lunch) – P lets"),
-        ("pending", {}, [GATE | {"kind": "workers"}], "2 shows them, and e there lets one work"),
+        ("pending", {}, [GATE | {"kind": "workers"}], "waits: job 4 has no room"),
         ("retry", {"retry_in_s": 40.0}, [], "tried again by itself – p, and p again, tries it now"),
         (
             "running",

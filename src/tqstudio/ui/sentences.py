@@ -145,7 +145,8 @@ def standing(row: JobRow, gates: Sequence[GateView] = ()) -> str:
         case "retry":
             return "tried again by itself – p, and p again, tries it now"
         case "pending" if gates:
-            return f"waits: {gate_words(gates[0])}"
+            # What to do about it stands under the header.
+            return f"waits: {gates[0]['reason'] if gates[0]['kind'] != 'user' else gate_words(gates[0])}"
         case "pending":
             read = row["source"]["width"] or row["source"]["problem"]
             return "waits for a worker" if read else "waits for a worker; its source is not read yet"
