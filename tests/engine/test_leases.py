@@ -344,13 +344,15 @@ def test_a_worker_that_fails_one_job_after_another_is_quarantined(
             worker.tell(f"jobs/{job}/fail", epoch=claimed["epoch"], code="ENCODER_EXIT", text="no driver")
         shown = view(live, worker.name)
         assert (shown["status"], shown["enabled"]) == ("disabled", False)
-        assert "3 different jobs" in shown["note"]
+        assert "3 different jobs" in shown["quarantine"]
+        assert shown["quarantine"] in shown["note"]
         assert f"tqstudio worker enable {worker.name}" in shown["note"]
         assert worker.claim() is None
         [gate] = live.send(client.status())["gates"]
         assert (gate["kind"], worker.name in gate["reason"]) == ("workers", True)
+        assert gate["hint"] == f"switch one on with: tqstudio worker enable {worker.name}"
         assert "worker_quarantined" in triggers(live)
         # Somebody has looked.
         shown = live.send(client.worker_action(worker.name, "enable"))
-        assert (shown["status"], shown["note"]) == ("idle", None)
+        assert (shown["status"], shown["note"], shown["quarantine"]) == ("idle", None, None)
         assert worker.claim()["job"] == jobs[3]
