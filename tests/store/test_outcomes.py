@@ -139,6 +139,20 @@ def test_a_job_sent_back_begins_to_count_anew(queue: Queue, operation: Operation
         assert queue.row(lease.job)["crashes"] == 1
 
 
+def test_a_restart_forgets_how_far_the_job_was(queue: Queue) -> None:
+    lease = queue.claimed()
+    save(queue, lease, reported=[rendition(segments_done=9)])
+    queue.do(lease.job, Operation.PAUSE)
+    assert queue.release(lease, Control.PAUSE) is JobStatus.PAUSED
+    queue.do(lease.job, Operation.RESTART)
+    lease = again(queue)
+    assert queue.lose(lease) is P, "before it reported anything"
+    for segments in (1, 2, 3):
+        lease = again(queue)
+        save(queue, lease, reported=[rendition(segments_done=segments)])
+        assert queue.lose(lease) is P, "it gets further, if not yet as far as before"
+
+
 def test_attempts_and_crashes_are_counted_apart(queue: Queue) -> None:
     lease = queue.claimed(max_attempts=2, max_crashes=2)
     queue.lose(lease)

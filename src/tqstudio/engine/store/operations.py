@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from tqstudio.engine.store import events
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.jobs import open_job_of
+from tqstudio.engine.store.progress import reset_renditions
 from tqstudio.engine.store.transitions import Facts, assignments_of, look, move
 from tqstudio.lifecycle import Control, Decision, Effect, JobStatus, Operation, Trigger, decide, target_of
 
@@ -59,6 +60,8 @@ def operate(db: Connection, job: int, operation: Operation, *, now: int, actor: 
         if not move(db, job, trigger, now=now, actor=actor, assign=assignments_of(trigger)):
             other = open_job_of(db, facts.video)
             return _refused(facts, f"cannot go on: job {other} works on the same video; cancel that first")
+        if trigger is Trigger.RESTART:
+            reset_renditions(db, job)
         return Applied(decision, target_of(trigger), Control.NONE)
     return Applied(decision, facts.status, facts.control)
 
