@@ -29,6 +29,16 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 T = TypeVar("T")
 
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Name the simulated worlds of this run: whoever reads its log can run one of them again."""
+    properties = [each for report in terminalreporter.getreports("passed") for each in report.user_properties]
+    if worlds := [value for name, value in properties if name == "simulated"]:
+        steps = sum(steps for _, _, steps in worlds)
+        listed = ", ".join(sorted(f"{weather} {seed}" for weather, seed, _ in worlds))
+        terminalreporter.write_line(f"simulated {steps} steps in the worlds {listed}")
+
+
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
 _POLL_S = 0.02

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tqstudio.engine.store.events import EventRow
@@ -16,14 +17,32 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 
-_WATCHED = {"job": "id", "attempt": "job_id", "rendition": "job_id", "generation": "video_id", "video": "id"}
+_WATCHED = {
+    "job": "id",
+    "attempt": "job_id",
+    "rendition": "job_id",
+    "generation": "video_id",
+    "video": "id",
+    "event": "seq",
+}
 _EVENTS = "SELECT seq, at, trigger, job_id, video_id, worker, source, target, actor, code, detail FROM event"
+_ATTEMPT = ("epoch", "instance", "worker_id", "worker", "encoder")
 FULL_EVERY = 400
 """Commits between two looks at everything."""
 
 
 class Violation(AssertionError):
-    """Something is so that must never be so."""
+    """Something is so that must never be so; `invariant` is the name of the rule that says so."""
+
+    invariant = ""
+
+
+@dataclass(frozen=True)
+class Streak:
+    """Crashes of a job in a row, and how many finished segments the last of them left."""
+
+    crashes: int = 0
+    segments: int = 0
 
 
 @dataclass
@@ -36,9 +55,30 @@ class JobChange:
     """Its row before; None for a new job."""
     after: Row
     events: list[EventRow]
-    open_attempts: list[Row]
-    marks: set[str]
-    """Who reported what its renditions say."""
+
+    @property
+    def moves(self) -> list[EventRow]:
+        """Those of its events that changed its status."""
+        return [event for event in self.events if event.target and event.target != event.source]
+
+    @cached_property
+    def open_attempts(self) -> list[Row]:
+        attempts = self.audit.raw.execute(
+            f"SELECT {', '.join(_ATTEMPT)} FROM attempt WHERE job_id = ? AND ended_at IS NULL", (self.job,)
+        )
+        return [dict(zip(_ATTEMPT, row, strict=True)) for row in attempts]
+
+    @cached_property
+    def renditions(self) -> list[tuple[str | None, int]]:
+        """Who reported each, and its finished segments."""
+        return self.audit.raw.execute(
+            "SELECT encoder, segments_done FROM rendition WHERE job_id = ?", (self.job,)
+        ).fetchall()
+
+    @property
+    def segments(self) -> int:
+        """Finished segments of all qualities, as far as the engine knows."""
+        return sum(done for _, done in self.renditions)
 
     def require(self, holds: object, why: str) -> None:
         if not holds:
@@ -64,23 +104,47 @@ class Commit:
     videos: set[int] = field(default_factory=set)
 
 
-class Audit:
-    """Keeps the last known row of every job, and holds each commit to the invariants."""
+@dataclass(frozen=True)
+class Told:
+    """What a worker was told of the end of its job."""
 
-    def __init__(self, world: World) -> None:
-        self.world = world
+    audit: Audit
+    job: int
+    epoch: int
+    instance: str
+    status: str
+
+
+class Audit:
+    """Keeps the last known row of every job, and holds each commit to the invariants.
+
+    Args:
+        only: names of the invariants that count; empty for all.
+    """
+
+    def __init__(self, world: World, only: frozenset[str]) -> None:
+        self.world, self._only = world, only
         self.commits = 0
         self.known: dict[int, Row] = {}
         self.open: set[int] = set()
         """Jobs that have not ended and are not deleted."""
+        self.seen: set[tuple[str, str | None, str]] = set()
+        """Every (trigger, source, target) of an event."""
         self.signs: Counter[tuple[int, int, str]] = Counter()
         """Signs of life that may still renew a lease, by (job, epoch, instance)."""
+        self.first_signs: dict[tuple[int, int, str], int] = {}
+        """When the first sign of life arrived since the lease was renewed last, µs since boot."""
         self.claiming: Counter[str] = Counter()
         """Claims under way, by instance: one that finds the lease of an earlier claim renews it."""
         self.answers: dict[tuple[int, int, str], str] = {}
         self.marks: dict[int, set[str]] = {}
+        self.streaks: dict[int, Streak] = {}
+        self.heard: dict[tuple[int, int], tuple[object, int]] = {}
+        """Segments that the last report of a lease told, and to which life of the supervisor."""
+        self.blamed: dict[str, set[int]] = {}
+        """The different jobs that each worker failed since it did one."""
         self.shut: set[str] = set()
-        self._seq = 0
+        self._changes = 0
         self._columns: list[str] = []
         self.raw: sqlite3.Connection = sqlite3.connect(":memory:")
 
@@ -100,34 +164,59 @@ class Audit:
                     f" BEGIN INSERT INTO touched VALUES ('{table}', {side}.{key}); END"
                 )
         self._columns = [row[1] for row in raw.execute("PRAGMA table_info(job)")]
+        self._changes = raw.total_changes
 
     def after_commit(self) -> None:
+        if self.raw.total_changes == self._changes:
+            return
+        touched = self.raw.execute("SELECT DISTINCT kind, id FROM touched").fetchall()
+        if touched:
+            self.raw.execute("DELETE FROM touched")
+            self._hold_commit(touched)
+        self._changes = self.raw.total_changes
+
+    def _hold_commit(self, touched: list[tuple[str, int]]) -> None:
         from . import invariants
 
-        touched = self.raw.execute("SELECT DISTINCT kind, id FROM touched").fetchall()
-        events = [
-            EventRow(*row) for row in self.raw.execute(f"{_EVENTS} WHERE seq > ? ORDER BY seq", (self._seq,))
-        ]
-        if not touched and not events:
-            return
-        self.raw.execute("DELETE FROM touched")
         self.commits += 1
-        if events:
-            self._seq = events[-1].seq
-        commit = Commit(self, events)
+        commit = Commit(self, self._events([number for kind, number in touched if kind == "event"]))
+        self.seen |= {(e.trigger, e.source, e.target or e.code or "") for e in commit.events}
         for kind, number in touched:
             if kind in ("generation", "video"):
                 commit.videos.add(number)
-            elif number not in commit.jobs:
-                commit.jobs[number] = self._change(number, events)
-        for invariant in invariants.OF_A_COMMIT:
-            invariant(commit)
+            elif kind != "event" and number not in commit.jobs:
+                commit.jobs[number] = self._change(number, commit.events)
+        self.hold(invariants.OF_A_COMMIT, commit)
         for change in commit.jobs.values():
-            for check in invariants.OF_A_JOB:
-                check(change)
+            self.hold(invariants.OF_A_JOB, change)
             self._keep(change.job, change.after)
         if self.commits % FULL_EVERY == 0:
             self.everything()
+
+    def _events(self, numbers: list[int]) -> list[EventRow]:
+        if not numbers:
+            return []
+        rows = self.raw.execute(
+            f"{_EVENTS} WHERE seq BETWEEN ? AND ? ORDER BY seq", (min(numbers), max(numbers))
+        )
+        return [EventRow(*row) for row in rows]
+
+    def hold(self, rules: Iterable[Callable[[Any], None]], subject: Any) -> None:
+        """Hold something to those of its invariants that count.
+
+        Raises:
+            Violation: with the name of the invariant.
+        """
+        for rule in rules:
+            if self.counts(rule.__name__):
+                try:
+                    rule(subject)
+                except Violation as violation:
+                    violation.invariant = rule.__name__
+                    raise
+
+    def counts(self, name: str) -> bool:
+        return not self._only or name in self._only
 
     def _keep(self, job: int, row: Row) -> None:
         self.known[job] = row
@@ -140,8 +229,7 @@ class Audit:
         """Hold the whole database and the published folders to the invariants."""
         from . import invariants
 
-        for invariant in invariants.OF_THE_WHOLE:
-            invariant(self)
+        self.hold(invariants.OF_THE_WHOLE, self)
 
     def job(self, job: int) -> Row:
         row = self.raw.execute("SELECT * FROM job WHERE id = ?", (job,)).fetchone()
@@ -154,38 +242,18 @@ class Audit:
         return [EventRow(*row) for row in rows]
 
     def _change(self, job: int, events: list[EventRow]) -> JobChange:
-        attempts = self.raw.execute(
-            "SELECT epoch, instance, worker_id, worker, encoder FROM attempt"
-            " WHERE job_id = ? AND ended_at IS NULL",
-            (job,),
-        )
-        names = ("epoch", "instance", "worker_id", "worker", "encoder")
-        marks = self.raw.execute("SELECT DISTINCT encoder FROM rendition WHERE job_id = ?", (job,))
-        return JobChange(
-            self,
-            job,
-            self.known.get(job),
-            self.job(job),
-            [event for event in events if event.job == job],
-            [dict(zip(names, row, strict=True)) for row in attempts],
-            {row[0] for row in marks if row[0]},
-        )
+        mine = [event for event in events if event.job == job]
+        return JobChange(self, job, self.known.get(job), self.job(job), mine)
 
     # What the outside knows
 
     def credit(self, job: int, epoch: int, instance: str) -> None:
         """A sign of life of the holder of a lease has arrived: it may be renewed once."""
         self.signs[job, epoch, instance] += 1
+        self.first_signs.setdefault((job, epoch, instance), self.world.clock.boot // 1000)
 
     def told(self, job: int, epoch: int, instance: str, status: str) -> None:
         """A worker was told that its job has ended."""
-        first = self.answers.setdefault((job, epoch, instance), status)
-        if first != status:
-            raise Violation(f"job {job} epoch {epoch}: its end was answered {first}, then {status}")
-        row = self.raw.execute(
-            "SELECT instance, ended_at, answer FROM attempt WHERE job_id = ? AND epoch = ?", (job, epoch)
-        ).fetchone()
-        if row is None or row[0] != instance or row[1] is None or row[2] != status:
-            raise Violation(
-                f"job {job} epoch {epoch}: {instance} was told {status}, and the attempt is {row}"
-            )
+        from . import invariants
+
+        self.hold(invariants.OF_AN_ANSWER, Told(self, job, epoch, instance, status))

@@ -5,6 +5,10 @@ from __future__ import annotations
 import signal
 from typing import TYPE_CHECKING
 
+from tqstudio.engine.pressure import Reading
+
+from .disks import PLENTY
+
 if TYPE_CHECKING:
     from .life import Life
     from .process import Process
@@ -16,9 +20,9 @@ _FAIL_POINTS = (
     *(f"settle.{step}" for step in ("begun", "pointed", "set_aside", "recording", "recorded", "undone")),
     "settle.",
 )
+ROOMY = Reading(load=0.1, memory_bytes=8_000_000_000)
 _SHORT_S = 5
 """A stall that no lease can feel."""
-
 
 WEATHER: dict[str, dict[str, int]] = {
     "mixed": {
@@ -27,17 +31,21 @@ WEATHER: dict[str, dict[str, int]] = {
         "partition": 12,
         "stop_worker": 4,
         "kill_supervisor": 2,
-        "end_supervisor": 1,
+        "end_supervisor": 2,
         "arm": 3,
         "stall": 5,
         "suspend": 2,
         "set_clock": 2,
         "fill_disk": 3,
+        "fill_home": 1,
         "slow_disk": 4,
+        "press": 2,
     },
     "zombies": {"kill_worker": 2, "freeze": 8, "partition": 6, "slow_disk": 1},
     "outages": {"kill_supervisor": 3, "end_supervisor": 2, "arm": 12, "kill_worker": 4, "fill_disk": 1},
     "time": {"suspend": 4, "set_clock": 4, "stall": 6, "freeze": 2},
+    "shortages": {"fill_disk": 6, "fill_home": 2, "press": 4, "slow_disk": 2, "kill_worker": 2},
+    "restarts": {"end_supervisor": 6, "kill_worker": 6, "stop_worker": 4, "stall": 1},
 }
 """Kinds of worlds: how often which fault comes, beside the others."""
 
@@ -57,7 +65,8 @@ class Faults:
     def heal(self) -> None:
         """Everything that lasts is over."""
         world = self.world
-        world.free_bytes, world.slow_disk_s = 1_000_000_000, 0.0
+        world.disks.heal()
+        world.reading = ROOMY
         for process in world.processes:
             process.partitioned = False
             process.thaw()
@@ -123,9 +132,17 @@ class Faults:
             life.die()
 
     def _end_supervisor(self) -> None:
-        if self._running():
-            self._step("SIGTERM the supervisor")
-            self.world.loop.signal_handlers[signal.SIGTERM]()
+        if life := self._running():
+            how = self.world.rng.choice(("SIGTERM", "SIGTERM twice", "down", "down --drain"))
+            self._step(f"{how} for the supervisor")
+            if how.startswith("SIGTERM"):
+                for _ in how.split():
+                    self.world.loop.signal_handlers[signal.SIGTERM]()
+            else:
+                life.run(self._down(life, drain="--drain" in how))
+
+    async def _down(self, life: Life, *, drain: bool) -> None:
+        life.studio.request_stop(drain)
 
     def _arm(self) -> None:
         if life := self._running():
@@ -163,19 +180,46 @@ class Faults:
         self._later(900, 900, forget)
 
     def _fill_disk(self) -> None:
-        self._step("the disk is full")
-        self.world.free_bytes = 0
+        """The outputs' disk has nothing free, or so little that a job fits and two do not."""
+        disks = self.world.disks
+        disks.output_free = self.world.rng.choice((0, 60, 150))
+        self._step(f"the disk has {disks.output_free} bytes free")
 
         def free() -> None:
-            self.world.free_bytes = 1_000_000_000
+            disks.output_free = PLENTY
 
         self._later(5, 60, free)
 
+    def _fill_home(self) -> None:
+        """The disk of the database has too little free for another job, or nothing: then it cannot grow."""
+        disks = self.world.disks
+        disks.home_free = self.world.rng.choice((0, 1_000_000))
+        self._step(f"the disk of the database has {disks.home_free} bytes free")
+        seconds = self.world.rng.uniform(5, 60)
+        if disks.database_is_full:
+            self.world.disturbed(seconds + 10)
+
+        def free() -> None:
+            disks.home_free = PLENTY
+
+        self.world.loop.call_later(seconds, free)
+
     def _slow_disk(self) -> None:
         self._step("the disk is slow")
-        self.world.slow_disk_s = self.world.rng.choice((0.2, 2.0))
+        self.world.disks.slow_s = self.world.rng.choice((0.2, 2.0))
 
         def quick() -> None:
-            self.world.slow_disk_s = 0.0
+            self.world.disks.slow_s = 0.0
 
         self._later(5, 30, quick)
+
+    def _press(self) -> None:
+        """Other programs take the memory, or the processors."""
+        busy = Reading(load=9.0, memory_bytes=ROOMY.memory_bytes)
+        self.world.reading = self.world.rng.choice((busy, Reading(load=0.1, memory_bytes=1_000_000)))
+        self._step(f"the machine has {self.world.reading}")
+
+        def ease() -> None:
+            self.world.reading = ROOMY
+
+        self._later(5, 60, ease)

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from tqstudio.engine import children, clock, disk_gate, failpoints, maintenance, orphans, patience, supervisor
 from tqstudio.engine.media.ffmpeg import FFmpeg
-from tqstudio.engine.space import Volume
+from tqstudio.engine.pressure import PressureGate
+from tqstudio.engine.store import troubles
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.database import MAX_SHARING, Database
+from tqstudio.errors import ErrorCode, TqError
 
 from .timekeeping import patched
 
@@ -65,9 +67,14 @@ class Life:
         clock.WALL.__dict__.update(clock.SteadyClock().__dict__)
         self.db.open()
         settings, found = self.world.settings, FFmpeg("/usr/bin/ffmpeg", "9.0", "0" * 12)
-        self._supervisor = supervisor._Supervisor(self.world.home, settings, self.db, found)
-        await self._supervisor.main()
-        self.world.note("supervisor", "ended in order")
+        try:
+            self._supervisor = supervisor._Supervisor(self.world.home, settings, self.db, found)
+            await self._supervisor.main()
+            self.world.note("supervisor", "ended in order")
+        except TqError as error:
+            if error.code is not ErrorCode.DISK_LOW:
+                raise
+            self.world.note("supervisor", "cannot start: the disk is full")
         self.die()
 
     def die(self) -> None:
@@ -81,7 +88,7 @@ class Life:
     def delay_s(self) -> float:
         """How long the next turn of a thread takes."""
         rng, now = self.world.rng, self.world.loop.time()
-        quick = rng.random() * (self.world.slow_disk_s or QUICK_S)
+        quick = rng.random() * (self.world.disks.slow_s or QUICK_S)
         return max(0.0, self.stalled_until - now) + quick
 
     async def in_motion(self) -> None:
@@ -131,6 +138,7 @@ class _SimulatedDatabase(Database):
 
     def open(self) -> None:
         super().open()
+        self._writer.db = _Mortal(self._writer.db.raw, self._life)  # type: ignore[attr-defined]
         # What survives a power cut is shown elsewhere; here processes die, and the system stays.
         self._writer.db.raw.execute("PRAGMA synchronous=OFF")
         self._life.world.audit.attach(self._writer.db.raw)
@@ -151,6 +159,25 @@ class _SimulatedDatabase(Database):
             self._wrote = False
             self._life.world.audit.after_commit()
         super()._deliver(calls)
+
+
+class _Mortal(Connection):
+    """The connection that writes, of a process that may be killed in the middle of a transaction."""
+
+    __slots__ = ("_life",)
+
+    def __init__(self, raw: Any, life: Life) -> None:
+        super().__init__(raw)
+        self._life = life
+
+    def begin(self, *, immediate: bool) -> None:
+        self._life.world.disks.limit(self.raw)
+        super().begin(immediate=immediate)
+
+    def commit(self) -> None:
+        if self._life.dead:
+            raise PowerCut
+        super().commit()
 
 
 class _Turns:
@@ -258,6 +285,9 @@ class _Intake:
     async def set_folders(self, _rows: Any) -> None:
         pass
 
+    def states(self) -> dict[int, Any]:
+        return {}
+
 
 class _Prober:
     """In the place of the process that looks at waiting files: none is looked at before its job runs."""
@@ -309,6 +339,14 @@ class _Listener:
         pass
 
 
+def _on_a_thread(look: Callable[[], Any]) -> asyncio.Future[Any]:
+    life = LIFE.get()
+    assert life is not None
+    answer = life.execute(look, ())
+    answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # whoever asked may have gone
+    return answer
+
+
 def _reach(name: str) -> None:
     if (life := LIFE.get()) is not None:
         life.reach(name)
@@ -327,7 +365,10 @@ def outside_replaced(world: World) -> Iterator[None]:
         (supervisor, "SNAPSHOT_INTERVAL_S", 60.0),
         (supervisor.lock, "bind", lambda _path: _Listener()),
         (maintenance, "AsyncIOScheduler", _Schedule),
-        (disk_gate, "volume_of", lambda _path: Volume(1, world.free_bytes)),
+        (patience, "_on_a_thread", _on_a_thread),
+        (maintenance, "PressureGate", lambda *parts: PressureGate(*parts, lambda: world.reading)),
+        (disk_gate, "volume_of", world.disks.volume_of),
+        (troubles, "volume_of", world.disks.volume_of),
         (orphans, "end_orphans", lambda _store: []),
         (children, "mark", lambda _store: None),
         (children, "spawn", world.spawn),

@@ -106,7 +106,7 @@ class Network:
         except TqError as error:
             return Answer(error=error)
         except Exception as error:
-            self._world.mistake(f"{verb} was answered with {error!r}", error)
+            self._world.mistake(f"{verb} was answered with {error!r}", error=error)
             return Answer(error=_no_answer())
 
 

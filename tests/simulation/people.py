@@ -4,14 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
+from tqstudio import sources
+from tqstudio.engine.api import folders as folder_api
 from tqstudio.engine.api import queue
+from tqstudio.engine.api import videos as video_api
 from tqstudio.engine.api import workers as worker_api
 from tqstudio.engine.store import folders
 from tqstudio.errors import TqError
 from tqstudio.lifecycle import Operation
-from tqstudio.requests import ActionRequest, NewWorker, QueuePause
+from tqstudio.requests import (
+    ActionRequest,
+    AddRequest,
+    FolderChange,
+    FolderRequest,
+    NewWorker,
+    QueueClear,
+    QueuePause,
+    QueueRetry,
+)
 
 from .process import LADDER, Process
 
@@ -22,6 +35,15 @@ if TYPE_CHECKING:
 _OPEN_ENOUGH = 14
 _FILES = 40
 
+_ACTS = {
+    "drop": 20,
+    "operate": 20,
+    "pause_queue": 1,
+    "steer_worker": 3,
+    "remote_worker": 4,
+    "change_folder": 1,
+    "tidy": 1,
+}
 _OPERATIONS = {
     Operation.PAUSE: 4,
     Operation.RESUME: 5,
@@ -53,9 +75,18 @@ class People:
                 self.world.step("operator", "starts the supervisor")
                 self.world.start_supervisor()
             return
-        acts = (self._drop, self._operate, self._pause_queue, self._steer_worker, self._remote_worker)
-        [act] = rng.choices(acts, (20, 20, 1, 2, 4))
-        act(life)
+        [act] = rng.choices(list(_ACTS), list(_ACTS.values()))
+        getattr(self, f"_{act}")(life)
+
+    def _ask(self, life: Life, what: Coroutine[Any, Any, object]) -> None:
+        """Ask the supervisor for something; it may refuse."""
+        life.run(self._asked(what))
+
+    async def _asked(self, what: Coroutine[Any, Any, object]) -> None:
+        try:
+            await what
+        except TqError as error:
+            self.world.note("user", f"is refused: {error.code}")
 
     # Files
 
@@ -77,7 +108,7 @@ class People:
             if what == "changes":
                 self._write(path)
         world.step("user", f"{what} {os.path.basename(path)}")
-        life.run(self._settled(life, path))
+        self._ask(life, self._settled(life, path) if rng.random() < 0.8 else self._add(life, path))
 
     def _new_file(self, number: int) -> str:
         from .world import NATURES
@@ -98,27 +129,53 @@ class People:
         os.utime(path, ns=(at, at))
 
     async def _settled(self, life: Life, path: str) -> None:
+        """The watcher finds it."""
         rows = await life.db.read(folders.listing)
         if not rows:
-            values = {
-                "path": os.fsencode(self.world.root / "in"),
-                "output_root": os.fsencode(self.world.root / "out"),
-                "profile": "web",
-                "watch": "auto",
-                "recursive": 1,
-                "patterns": [],
-                "autorestart_limit": 0,
-                "autorestart_delay_s": 0.0,
-                "settle_s": None,
-                "priority": 0,
-            }
-            await life.db.write(lambda db: folders.add(db, values, now=self.world.clock.wall // 1000))
+            self.world.note("user", "makes the drop folder")
+            await folder_api.add(life.studio, FolderRequest(path_b64=self._folder, **self._rule()))
             rows = await life.db.read(folders.listing)
         assert life.intake is not None
-        try:
-            await life.intake.offer(rows[0], os.fsencode(path))
-        except TqError as error:
-            self.world.note("user", f"{os.path.basename(path)} was not taken: {error.code}")
+        for row in rows:
+            await life.intake.offer(row, os.fsencode(path))
+
+    async def _add(self, life: Life, path: str) -> None:
+        """Somebody names it to the command line."""
+        rng = self.world.rng
+        await video_api.add(
+            life.studio,
+            AddRequest(
+                paths_b64=[sources.encode(os.fsencode(path))],
+                hold=rng.random() < 0.5,
+                force=rng.random() < 0.2,
+                retry_failed=rng.random() < 0.8,
+                priority=rng.choice((None, 0, 7)),
+                **(self._rule() if rng.random() < 0.5 else {}),
+            ),
+        )
+
+    def _rule(self) -> dict[str, Any]:
+        """How often failed jobs start again by themselves."""
+        return {"autorestart": self.world.rng.choice((0, 1, 2)), "autorestart_delay_s": 5.0}
+
+    @property
+    def _folder(self) -> str:
+        return sources.encode(os.fsencode(self.world.root / "in"))
+
+    def _change_folder(self, life: Life) -> None:
+        """Somebody gives the drop folder another rule, or takes it out of the list; its jobs stay."""
+        remove = self.world.rng.random() < 0.4
+        self.world.step("user", "removes the drop folder" if remove else "changes the drop folder")
+        self._ask(life, self._remove_folder(life) if remove else self._edit_folder(life))
+
+    async def _remove_folder(self, life: Life) -> None:
+        for row in await life.db.read(folders.listing):
+            await folder_api.remove(life.studio, row.id)
+
+    async def _edit_folder(self, life: Life) -> None:
+        for row in await life.db.read(folders.listing):
+            priority = self.world.rng.randint(-3, 3)
+            await folder_api.change(life.studio, row.id, FolderChange(priority=priority, **self._rule()))
 
     # Jobs
 
@@ -128,9 +185,16 @@ class People:
             return
         [operation] = rng.choices(list(_OPERATIONS), list(_OPERATIONS.values()))
         job = rng.choice(list(known)[-30:]) if rng.random() < 0.97 else 999_999
-        self._ask(life, operation, [job])
+        self._order(life, operation, [job])
+        if operation is Operation.PAUSE and rng.random() < 0.3:
+            self.world.loop.call_later(rng.random() * 2, self._think_better, job)
 
-    def _ask(self, life: Life, operation: Operation, jobs: list[int]) -> None:
+    def _think_better(self, job: int) -> None:
+        """Perhaps before its worker has heard of the pause."""
+        if (life := self.world.life) is not None and life.running:
+            self._order(life, Operation.RESUME, [job])
+
+    def _order(self, life: Life, operation: Operation, jobs: list[int]) -> None:
         rng = self.world.rng
         self._keys += 1
         body: dict[str, Any] = {"operation": operation, "ids": jobs}
@@ -143,7 +207,7 @@ class People:
         self.world.step("user", f"{operation.value} {jobs}")
         request = ActionRequest(**body)
         for _ in range(1 + (request.idempotency_key is not None and rng.random() < 0.3)):
-            life.run(self._apply(life, request, rng.random() * 0.02))
+            self._ask(life, self._apply(life, request, rng.random() * 0.02))
 
     async def _apply(self, life: Life, request: ActionRequest, after_s: float) -> None:
         await asyncio.sleep(after_s)
@@ -154,14 +218,15 @@ class People:
             return
         first = self._answers.setdefault(request.idempotency_key, answer)
         if first != answer:
-            self.world.mistake(f"one request was answered with {first}, then with {answer}")
+            told = f"one request was answered with {first}, then with {answer}"
+            self.world.mistake(told, "a_repeated_request_is_answered_alike")
 
     # The whole
 
     def _pause_queue(self, life: Life) -> None:
         self._gate_shut = not self._gate_shut
         self.world.step("user", "pauses the queue" if self._gate_shut else "resumes the queue")
-        life.run(self._set_gate(life, shut=self._gate_shut))
+        self._ask(life, self._set_gate(life, shut=self._gate_shut))
         if self._gate_shut:
             self.world.loop.call_later(self.world.rng.uniform(1, 20), self._resume_queue)
 
@@ -179,15 +244,18 @@ class People:
     def _steer_worker(self, life: Life) -> None:
         rng = self.world.rng
         name = rng.choice(["cpu-0", "cpu-1", "cpu-2", "cpu-3", "far-0", "far-1", "far-2"])
-        verb = rng.choice(["enable", "enable", "enable", "disable", "drain"])
+        verb = rng.choice(["enable", "enable", "enable", "disable", "drain", "drain"])
         self.world.step("operator", f"{verb} {name}")
-        life.run(self._steer(life, name, verb))
+        self._ask(life, worker_api.intent(life.studio, name, verb))
 
-    async def _steer(self, life: Life, name: str, verb: str) -> None:
-        try:
-            await worker_api.intent(life.studio, name, verb)
-        except TqError as error:
-            self.world.note("operator", f"{verb} {name}: {error.code}")
+    def _tidy(self, life: Life) -> None:
+        """Somebody lets every failed job go again, or clears the list."""
+        if self.world.rng.random() < 0.5:
+            self.world.step("user", "retries all that failed")
+            self._ask(life, queue.retry(life.studio, QueueRetry()))
+        else:
+            self.world.step("user", "clears the list")
+            self._ask(life, queue.clear(life.studio, QueueClear()))
 
     def _remote_worker(self, life: Life) -> None:
         """Start a worker that the supervisor does not spawn; a GPU one among them."""
@@ -196,7 +264,7 @@ class People:
         if any(p.name == name and p.alive for p in self.world.processes):
             return
         self.world.step("operator", f"starts {name}")
-        life.run(self._start_remote(life, name, "gpu" if number == 1 else "cpu"))
+        self._ask(life, self._start_remote(life, name, "gpu" if number == 1 else "cpu"))
 
     async def _start_remote(self, life: Life, name: str, kind: str) -> None:
         issued: Any = await worker_api.new_worker(life.studio, NewWorker(name=name, kind=kind))
@@ -215,14 +283,15 @@ class People:
         if not life.running:
             return
         self._gate_shut = False
-        life.run(self._set_gate(life, shut=False))
-        for name in ("cpu-0", "cpu-1", "cpu-2", "cpu-3"):
-            life.run(self._steer(life, name, "enable"))
+        self._ask(life, self._set_gate(life, shut=False))
+        for number in range(self.world.settings.workers):
+            self._ask(life, worker_api.intent(life.studio, f"cpu-{number}", "enable"))
         known = self.world.audit.known
         paused = [job for job in sorted(self.world.audit.open) if known[job]["status"] == "paused"]
         if paused:
-            self._ask(life, Operation.RESUME, paused)
+            self._order(life, Operation.RESUME, paused)
 
-    def retry(self, jobs: list[int]) -> None:
+    def begin_again(self, jobs: list[int]) -> None:
+        """With what is there of them, or from nothing."""
         if (life := self.world.life) is not None and life.running:
-            self._ask(life, Operation.RETRY, jobs)
+            self._order(life, self.world.rng.choice((Operation.RETRY, Operation.RESTART)), jobs)

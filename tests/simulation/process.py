@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tqstudio import sources
@@ -16,10 +16,14 @@ from tqstudio.lifecycle import Step
 from .timekeeping import NS
 
 if TYPE_CHECKING:
-    from .world import World
+    from .world import Nature, World
 
+_CONTENT = b"six seconds of something"
 _LOST = (ErrorCode.LOST_LEASE, ErrorCode.NOT_FOUND)
-LADDER = ("720p", "360p", "audio-en")
+VIDEO = ("720p", "360p")
+LADDER = (*VIDEO, "audio-en")
+SEGMENTS = 4
+"""Of each video quality."""
 
 
 @dataclass
@@ -35,6 +39,8 @@ class Held:
     lost: bool = False
     step: str = Step.PROBE.value
     steps: dict[str, float] = field(default_factory=dict)
+    made: int = 0
+    """Finished segments of each video quality."""
 
 
 class Process:
@@ -169,21 +175,25 @@ class Process:
             held.until = max(held.until, sent_at + self.world.settings.lease_s)
             held.control = answer["controls"].get(str(held.job), held.control)
 
-    async def _report(self, held: Held, progress: float) -> None:
+    async def _report(self, held: Held, progress: float) -> bool:
+        """Whether it was heard."""
         mark = f"{self.instance}/{held.epoch}"
-        rendition = {"name": "720p", "status": "in_progress", "encoder": mark, "progress": progress}
+        done = {"segments_done": held.made, "segments_total": SEGMENTS}
+        rendition = {"name": "720p", "status": "in_progress", "encoder": mark, "progress": progress, **done}
         body = {
             "epoch": held.epoch,
             "step": held.step,
             "progress": progress,
             "steps": dict(held.steps),
             "encoder": mark,
-            "renditions": [rendition, {"name": "360p", "status": "pending", "encoder": mark}],
+            "renditions": [rendition, {"name": "360p", "status": "pending", "encoder": mark, **done}],
         }
         try:
             held.control = (await self._send("progress", body, job=held.job))["control"]
         except TqError as error:
             held.lost |= error.code in _LOST
+            return False
+        return True
 
     # The work
 
@@ -208,7 +218,10 @@ class Process:
         nature = self.world.nature_of(held.description)
         for number, step in enumerate(Step):
             held.step = step.value
-            await self._sleep(self.world.rng.uniform(0.05, 4))
+            if step is Step.TRANSCODE:
+                await self._transcode(held, nature)
+            else:
+                await self._sleep(self.world.rng.uniform(0.05, 4))
             match self._ended(held):
                 case "lost":
                     self.world.note(self.name, f"drops job {held.job}")
@@ -223,42 +236,75 @@ class Process:
                 await asyncio.sleep(0)
             if self.world.rng.random() < nature.failure / len(Step):
                 return "fail", {"code": self.world.rng.choice(nature.codes), "text": "it does not work"}
-            if step is Step.TRANSCODE and self.world.free_bytes == 0:
+            if step is Step.TRANSCODE and self.world.disks.output_free == 0:
                 return "fail", {"code": ErrorCode.DISK_LOW.value, "text": "the disk is full"}
             if self.world.rng.random() < 0.7:
                 await self._report(held, 20.0 * (number + 1))
         return "complete", {"manifest": self._make(held)}
 
+    async def _transcode(self, held: Held, nature: Nature) -> None:
+        """Go on with the segments where an earlier attempt ended."""
+        missing_of = self._missing(held)
+        for number in range(SEGMENTS):
+            missing = missing_of(number)
+            if missing:
+                await self._sleep(self.world.rng.uniform(0.02, 8 / SEGMENTS))
+                if self._ended(held) or self.world.disks.output_free == 0:
+                    return
+                for file in missing:
+                    self._write(file)
+            held.made = number + 1
+            tells = nature.wears or self.world.rng.random() < 0.2
+            if tells and await self._report(held, 20.0 + held.made) and nature.wears and missing:
+                self.kill()
+                await asyncio.sleep(0)
+
+    def _missing(self, held: Held) -> Callable[[int], list[str]]:
+        """Of a segment's number the files that are missing, of all video qualities that are to be made."""
+        folders = [self._folder(held, name) for name in VIDEO if name not in held.description["kept"]]
+
+        def missing(number: int) -> list[str]:
+            files = [f"{folder}/{segment_name(number)}" for folder in folders]
+            return [file for file in files if not os.path.exists(file)]
+
+        return missing
+
+    def _folder(self, held: Held, name: str) -> str:
+        sink = os.fsdecode(sources.decode(held.description["sink"]["path_b64"]))
+        return f"{sink}/segments/{held.video}/{name}/{self._key(held)}"
+
+    def _write(self, file: str) -> None:
+        os.makedirs(os.path.dirname(file), exist_ok=True)
+        with open(file, "wb") as made:
+            made.write(_CONTENT)
+
     def _make(self, held: Held) -> dict[str, Any]:
         """Write the segments that are missing, and say what there is."""
-        sink = Path(os.fsdecode(sources.decode(held.description["sink"]["path_b64"])))
         kept = held.description["kept"]
-        made = [self._rendition(sink, held, name) for name in LADDER if name not in kept]
+        made = [self._rendition(held, name) for name in LADDER if name not in kept]
         return {"renditions": made, "keep": sorted(kept), "settings_hash": self._key(held)}
 
     def _key(self, held: Held) -> str:
         """Equal keys mean equal content."""
         return f"{held.description['content_id']}-{held.description['source_mtime_ns']}"
 
-    def _rendition(self, sink: Path, held: Held, name: str) -> dict[str, Any]:
-        folder = sink / "segments" / str(held.video) / name / self._key(held)
-        folder.mkdir(parents=True, exist_ok=True)
-        content = f"{name} {self._key(held)}".encode()
-        for file in (INIT_NAME, segment_name(0)):
-            if not (folder / file).exists():
-                (folder / file).write_bytes(content)
-        audio = name.startswith("audio")
+    def _rendition(self, held: Held, name: str) -> dict[str, Any]:
+        folder, audio = self._folder(held, name), name not in VIDEO
+        names = [segment_name(number) for number in range(1 if audio else SEGMENTS)]
+        for file in (f"{folder}/{each}" for each in (INIT_NAME, *names)):
+            if not os.path.exists(file):
+                self._write(file)
         return {
             "name": name,
             "kind": "audio" if audio else "video",
-            "folder": str(folder.relative_to(sink)),
-            "segments": [{"name": segment_name(0), "size": len(content), "duration_s": 6.0}],
-            "init_size": len(content),
+            "folder": "/".join(folder.rsplit("/", 4)[1:]),
+            "segments": [{"name": each, "size": len(_CONTENT), "duration_s": 6.0} for each in names],
+            "init_size": len(_CONTENT),
             "codecs": "mp4a.40.2" if audio else "avc1.64001f",
             "width": None if audio else 640,
             "height": None if audio else 360,
             "frame_rate": None if audio else 25.0,
-            "duration_s": 6.0,
+            "duration_s": 6.0 * len(names),
             "average_bps": 1000,
             "peak_bps": 1000,
             "settings_hash": self._key(held),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import selectors
+import heapq
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -78,21 +78,6 @@ def patched(*replacements: tuple[Any, str, Any]) -> Iterator[None]:
             setattr(where, name, what)
 
 
-class _Idle(selectors.SelectSelector):
-    """Waits for no file: when the loop has nothing to do before its next timer, that time has come."""
-
-    def __init__(self, clock: Clock) -> None:
-        super().__init__()
-        self._clock = clock
-
-    def select(self, timeout: float | None = None) -> list[Any]:
-        if timeout is None:
-            raise RuntimeError("the simulation stands still: nobody waits for anything")
-        if timeout > 0:
-            self._clock.steady += max(1, round(timeout * NS))
-        return []
-
-
 class VirtualLoop(asyncio.SelectorEventLoop):
     """An event loop in simulated time, on one thread: equal seeds make equal orders.
 
@@ -103,7 +88,28 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self, clock: Clock, execute: Callable[..., asyncio.Future[Any]]) -> None:
         self._sim_clock, self._execute = clock, execute
         self.signal_handlers: dict[int, Callable[[], object]] = {}
-        super().__init__(_Idle(clock))
+        super().__init__()
+
+    def _run_once(self) -> None:
+        """One turn. When nothing is left to do before the next timer, its time has come."""
+        ready, timers, clock = self._ready, self._scheduled, self._sim_clock  # type: ignore[attr-defined]
+        if not ready and not self._stopping:  # type: ignore[attr-defined]
+            while timers and timers[0].cancelled():
+                heapq.heappop(timers)._scheduled = False
+            if not timers:
+                raise RuntimeError("the simulation stands still: nobody waits for anything")
+            if (when := timers[0].when()) > clock.steady / NS:
+                clock.steady = max(clock.steady + 1, round(when * NS))
+        # Not a nanosecond early: who waits for the rest would wait again and again while time stands still.
+        now = clock.steady / NS
+        while timers and timers[0].when() <= now:
+            timer = heapq.heappop(timers)
+            timer._scheduled = False
+            ready.append(timer)
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle.cancelled():
+                handle._run()
 
     def time(self) -> float:
         return self._sim_clock.steady / NS

@@ -1,0 +1,452 @@
+"""Engines that are broken on purpose, and the invariant that must catch each of them, alone."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
+
+from tqstudio.engine import disk_gate, dispatch, publishing, retention
+from tqstudio.engine.endings import Endings
+from tqstudio.engine.leases import Leases
+from tqstudio.engine.media.layout import segment_name
+from tqstudio.engine.publishing import publisher
+from tqstudio.engine.store import (
+    claims,
+    events,
+    generations,
+    jobs,
+    operations,
+    outcomes,
+    quarantine,
+    supervisors,
+    transitions,
+)
+from tqstudio.engine.store.connection import Connection
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.lifecycle import Decision, Effect, JobStatus, Operation, Trigger, sources_of
+
+from .life import _SimulatedDatabase
+from .timekeeping import patched
+
+Break = Callable[[], Any]
+
+
+@contextmanager
+def sql(*replacements: tuple[str, str]) -> Iterator[None]:
+    """Statements say something else: (what stands there, what is run instead)."""
+    real, used = Connection.execute, set()
+
+    def execute(self: Connection, statement: str, values: Any = None) -> Any:
+        for what, instead in replacements:
+            if what in statement:
+                used.add(what)
+                statement = statement.replace(what, instead)
+        return real(self, statement, values)
+
+    with patched((Connection, "execute", execute)):
+        yield
+    assert used == {what for what, _ in replacements}, "no such statement was run"
+
+
+def a_claim_takes_what_runs() -> Any:
+    """Neither the choice nor the claim looks whether the job still waits."""
+    return sql(
+        (
+            f"INDEXED BY ix_job_ready WHERE {claims.READY}",
+            "WHERE status IN ('pending', 'in_progress') AND deleted_at IS NULL",
+        ),
+        (f"WHERE id = :id AND {claims.READY} RETURNING", "WHERE id = :id RETURNING"),
+    )
+
+
+def a_claim_passes_a_shut_gate() -> Any:
+    return sql((" AND NOT EXISTS (SELECT 1 FROM gate)", ""))
+
+
+def a_disabled_worker_claims() -> Any:
+    return sql(("enabled = 1 AND draining = 0 AND", ""))
+
+
+def an_end_counts_from_anybody() -> Any:
+    """Neither complete nor fail nor release looks at epoch, instance and expiry."""
+    return sql((f"FROM job WHERE {claims._MATCH}", "FROM job WHERE id = :job AND status = 'in_progress'"))
+
+
+def an_expired_lease_is_revived() -> Any:
+    """Neither the board nor the store looks whether a lease that is renewed has run out."""
+    matching = f"max(lease_expires_at, :expires) WHERE {claims._MATCH}"
+    blind = matching.replace(" AND lease_expires_at > :now", "")
+    return _both(sql((matching, blind)), patched((Leases, "is_live", _is_held)))
+
+
+def a_beat_renews_what_it_does_not_name() -> Any:
+    """A sign of life of one worker renews the leases of all."""
+    real = Leases.hear
+
+    def hear(self: Leases, instance: str, named: Any, now: int) -> Any:
+        return real(self, instance, [*named, *(held.token for held in self._held.values())], now)
+
+    return patched((Leases, "hear", hear))
+
+
+def _is_held(self: Leases, token: Any, _now: int) -> bool:
+    held = self._held.get(token.job)
+    return held is not None and held.token == token
+
+
+@contextmanager
+def _both(one: Any, other: Any) -> Iterator[None]:
+    with one, other:
+        yield
+
+
+def a_backoff_is_cut_short() -> Any:
+    return sql((" AND not_before <= :now", ""))
+
+
+def a_report_counts_from_anybody() -> Any:
+    """Progress is taken and stored whoever reports it."""
+    real, reported = dispatch.require_lease, "last_progress_at = :at WHERE"
+
+    async def require_lease(db: Any, token: Any) -> Any:
+        running = {lease.job: lease for lease in await db.read(claims.running)}
+        return running.get(token.job) or await real(db, token)
+
+    return _both(
+        sql((f"{reported} {claims._MATCH}", f"{reported} id = :job AND status = 'in_progress'")),
+        patched((dispatch, "require_lease", require_lease)),
+    )
+
+
+def a_replaced_generation_stays_current() -> Any:
+    return sql(
+        ("UPDATE generation SET retired_at = :now WHERE", "UPDATE generation SET retired_at = NULL WHERE")
+    )
+
+
+def a_lost_worker_is_never_counted() -> Any:
+    """A file that kills every worker is tried for ever."""
+    return sql(("crashes = :crashes", "crashes = crashes"))
+
+
+def a_lost_answer_takes_another_job() -> Any:
+    """A claim that is repeated does not find the lease it made."""
+    return sql((f"{claims._HELD}", "SELECT 1 WHERE 0"))
+
+
+def a_change_leaves_no_event() -> Any:
+    real = events.append
+
+    def append(db: Any, trigger: str, **more: Any) -> None:
+        if trigger != "pause":
+            real(db, trigger, **more)
+
+    return patched((events, "append", append))
+
+
+def an_expired_lease_is_never_taken_back() -> Any:
+    return sql(("lease_expires_at <= :now LIMIT", "lease_expires_at <= 0 LIMIT"))
+
+
+def a_quarantined_worker_claims() -> Any:
+    return sql((" AND quarantined_at IS NULL AND", " AND"))
+
+
+def a_draining_worker_claims() -> Any:
+    return sql((" AND draining = 0", ""))
+
+
+def a_claim_takes_what_waits_out_a_backoff() -> Any:
+    ready = claims.READY.replace(" AND not_before IS NULL", "")
+    return sql(
+        (f"INDEXED BY ix_job_ready WHERE {claims.READY}", f"WHERE {ready}"),
+        (f"WHERE id = :id AND {claims.READY} RETURNING", f"WHERE id = :id AND {ready} RETURNING"),
+    )
+
+
+def an_epoch_is_left_out() -> Any:
+    return sql(("epoch = epoch + 1,", "epoch = epoch + 2,"))
+
+
+def _judged_loss(*, further: bool) -> Any:
+    real = outcomes.judge_loss
+    return patched((outcomes, "judge_loss", lambda **facts: real(**{**facts, "got_further": further})))
+
+
+def a_finished_segment_is_not_seen() -> Any:
+    """A job that gets further is poison all the same."""
+    return _judged_loss(further=False)
+
+
+def each_crash_is_the_first() -> Any:
+    """A file that kills every worker is never poison."""
+    return _judged_loss(further=True)
+
+
+def segments_at_a_crash_are_not_kept() -> Any:
+    """One segment, finished once, excuses every later crash."""
+    return sql(("segments_at_crash = :made,", ""))
+
+
+def a_last_report_is_forgotten() -> Any:
+    return patched((Endings, "save_last", lambda *_: None))
+
+
+def a_failure_costs_two_attempts() -> Any:
+    real = outcomes.judge_failure
+
+    def judge(*arguments: Any, **facts: Any) -> Any:
+        verdict = real(*arguments, **facts)
+        return replace(verdict, attempts=min(verdict.attempts * 2, facts["max_attempts"]))
+
+    return patched((outcomes, "judge_failure", judge))
+
+
+def an_attempt_is_given_back() -> Any:
+    """A failure is not counted, as if it were a shortage."""
+    return sql(("attempts = :attempts,", ""))
+
+
+def autorestarts_never_end() -> Any:
+    return sql(
+        (" AND restarts < autorestart_limit", ""),
+        ("WHEN restarts >= autorestart_limit THEN 'failed' ", ""),
+    )
+
+
+def a_wish_is_forgotten() -> Any:
+    """Whoever asked for a pause sees the job go on after its worker stopped."""
+    return patched((outcomes, "_wish", lambda *_, **__: None))
+
+
+def a_wish_outlives_its_lease() -> Any:
+    """Nor does the schema forbid it."""
+    return _both(
+        sql(("control = 'none',", "control = control,")), _schema("PRAGMA ignore_check_constraints = ON")
+    )
+
+
+def a_shutdown_sets_jobs_aside() -> Any:
+    """What was to go on by itself waits for a person."""
+    real = outcomes.move
+
+    def move(db: Any, job: int, trigger: Trigger, **more: Any) -> Any:
+        return real(db, job, Trigger.PAUSE if more.get("event") == "aborted:shutdown" else trigger, **more)
+
+    return patched((outcomes, "move", move))
+
+
+def _goes_again(operation: Operation, trigger: Trigger, *ended: JobStatus) -> Any:
+    """The lifecycle lets an operation take a job out of an end that it must not leave so."""
+    decide = operations.decide
+
+    def decided(status: JobStatus, asked: Operation, *more: Any) -> Decision:
+        return (
+            Decision(Effect.NOW) if asked is operation and status in ended else decide(status, asked, *more)
+        )
+
+    def sources(of: Trigger) -> Any:
+        return sources_of(of) | set(ended) if of is trigger else sources_of(of)
+
+    return patched((operations, "decide", decided), (transitions, "sources_of", sources))
+
+
+def a_done_job_is_retried() -> Any:
+    return _goes_again(Operation.RETRY, Trigger.RETRY, JobStatus.DONE)
+
+
+def an_ended_job_is_resumed() -> Any:
+    return _goes_again(Operation.RESUME, Trigger.RESUME, JobStatus.FAILED, JobStatus.CANCELLED)
+
+
+def an_event_names_another_status() -> Any:
+    real = events.append
+
+    def append(db: Any, trigger: str, **more: Any) -> None:
+        real(db, trigger, **{**more, "target": "paused"} if trigger == "claim" else more)
+
+    return patched((events, "append", append))
+
+
+def a_job_waits_and_nobody_knows_why() -> Any:
+    return sql(("attempts = :attempts, error_code = :code,", "attempts = :attempts, error_code = NULL,"))
+
+
+def a_worker_may_fail_for_ever() -> Any:
+    return patched((quarantine, "failed", lambda *_, **__: False))
+
+
+def one_bad_file_stops_a_worker() -> Any:
+    """The same job counts each time that it fails."""
+    return sql(
+        ("UPDATE worker SET failed_jobs = '[]' WHERE", "UPDATE worker SET failed_jobs = failed_jobs WHERE")
+    )
+
+
+def a_job_is_done_and_nothing_was_recorded() -> Any:
+    return patched((generations, "record", lambda *_, **__: 1))
+
+
+def a_ladder_lacks_a_segment() -> Any:
+    real = publishing.build
+
+    def build(sink: Any, place: Any, number: int, *more: Any) -> None:
+        real(sink, place, number, *more)
+        for file in place.building(number).rglob(segment_name(0)):
+            file.unlink()
+            return
+
+    return patched((publishing, "build", build))
+
+
+def retention_removes_what_plays() -> Any:
+    blind = SimpleNamespace(named=lambda _place: None, remove=publishing.remove)
+    return _both(
+        sql((" AND g.id IS NOT v.generation_id", ""), ("g.retired_at < :before", "g.published_at < :before")),
+        patched((retention, "publishing", blind)),
+    )
+
+
+def a_second_answer_is_another() -> Any:
+    real = claims.first_answer
+
+    def first_answer(*arguments: Any) -> Any:
+        return None if real(*arguments) is None else JobStatus.PAUSED
+
+    return patched((claims, "first_answer", first_answer))
+
+
+def a_repeated_request_is_done_again() -> Any:
+    return patched((supervisors, "remembered", lambda *_: None))
+
+
+def _schema(statement: str) -> Any:
+    """A schema that keeps out less."""
+    real = _SimulatedDatabase.open
+
+    def opened(self: Any) -> None:
+        real(self)
+        self._writer.db.raw.execute(statement)
+
+    return patched((_SimulatedDatabase, "open", opened))
+
+
+def a_count_is_not_kept() -> Any:
+    return _schema("DROP TRIGGER IF EXISTS job_count_update")
+
+
+def a_video_gets_a_second_job() -> Any:
+    return _both(
+        patched((jobs, "open_job_of", lambda *_: None)), _schema("DROP INDEX IF EXISTS ix_job_one_open")
+    )
+
+
+def somebody_writes_past_the_engine() -> Any:
+    async def remove_retired(self: Any) -> None:
+        with sqlite3.connect(self._db.path) as other:
+            other.execute("UPDATE job SET priority = 5 WHERE status = 'failed'")
+        other.close()
+
+    return patched((retention.Retention, "remove_retired", remove_retired))
+
+
+def history_is_forgotten_too_soon() -> Any:
+    real = events.prune
+    return patched((events, "prune", lambda db, *, before, now: real(db, before=max(before, now), now=now)))
+
+
+def a_backoff_never_passes() -> Any:
+    return sql((" AND not_before <= :now", " AND not_before < 0"))
+
+
+def a_disk_gate_never_opens() -> Any:
+    return patched((disk_gate, "_open", lambda _db: None))
+
+
+def some_ladders_are_never_good_enough() -> Any:
+    real = publisher._require_something
+
+    def require(publication: Any) -> None:
+        real(publication)
+        if publication.video.id % 5 == 1:
+            raise TqError(ErrorCode.OUTPUT_INVALID, "it does not please")
+
+    return patched((publisher, "_require_something", require))
+
+
+def an_answer_fails() -> Any:
+    def first_answer(*_: Any) -> Any:
+        raise LookupError("no such column")
+
+    return patched((claims, "first_answer", first_answer))
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A broken engine, the one invariant that is to catch it, and the world that brings it about."""
+
+    how: Break
+    caught_by: str
+    weather: str = "mixed"
+    steps: int = 2_500
+    seed: int = 1
+    """Of the first world in which it is looked for."""
+
+    def __str__(self) -> str:
+        return self.how.__name__
+
+
+SHORT = 200
+"""Steps of a world of which the end says it."""
+BROKEN = (
+    Broken(a_claim_takes_what_runs, "one_owner_per_job", "zombies"),
+    Broken(a_lost_answer_takes_another_job, "one_job_per_worker", "zombies"),
+    Broken(a_wish_outlives_its_lease, "a_lease_is_set_exactly_while_in_progress"),
+    Broken(autorestarts_never_end, "counters_stay_in_bounds", "zombies", seed=2),
+    Broken(a_failure_costs_two_attempts, "every_end_is_counted_as_its_kind", "zombies"),
+    Broken(an_attempt_is_given_back, "every_end_is_counted_as_its_kind", "zombies"),
+    Broken(a_lost_worker_is_never_counted, "crashes_are_counted_in_a_row", "zombies"),
+    Broken(a_finished_segment_is_not_seen, "crashes_are_counted_in_a_row", "zombies"),
+    Broken(each_crash_is_the_first, "crashes_are_counted_in_a_row", "zombies"),
+    Broken(segments_at_a_crash_are_not_kept, "crashes_are_counted_in_a_row", "zombies"),
+    Broken(a_last_report_is_forgotten, "what_was_reported_counts"),
+    Broken(a_wish_is_forgotten, "a_wish_comes_true"),
+    Broken(a_shutdown_sets_jobs_aside, "events_replay_to_the_state", "restarts"),
+    Broken(a_done_job_is_retried, "done_is_immutable", "zombies"),
+    Broken(an_ended_job_is_resumed, "terminal_is_final_but_for_a_retry", "zombies"),
+    Broken(an_epoch_is_left_out, "the_epoch_only_grows"),
+    Broken(a_change_leaves_no_event, "events_replay_to_the_state"),
+    Broken(an_event_names_another_status, "the_last_event_names_the_status"),
+    Broken(an_end_counts_from_anybody, "only_the_holder_ends_a_lease", "zombies", seed=4),
+    Broken(a_report_counts_from_anybody, "reports_come_from_the_holder", "zombies", seed=4),
+    Broken(a_beat_renews_what_it_does_not_name, "only_the_holder_renews_a_lease", "zombies"),
+    Broken(an_expired_lease_is_revived, "an_expired_lease_is_never_revived", "zombies", seed=2),
+    Broken(a_job_waits_and_nobody_knows_why, "a_job_is_claimable_or_says_why_not", "zombies"),
+    Broken(a_backoff_is_cut_short, "a_backoff_is_waited_out", "zombies"),
+    Broken(a_claim_takes_what_waits_out_a_backoff, "nothing_is_claimed_but_what_waits", "zombies"),
+    Broken(a_claim_passes_a_shut_gate, "no_claim_through_a_shut_gate", "shortages"),
+    Broken(a_disabled_worker_claims, "only_workers_that_may_work_claim"),
+    Broken(a_draining_worker_claims, "only_workers_that_may_work_claim", "zombies"),
+    Broken(a_quarantined_worker_claims, "only_workers_that_may_work_claim"),
+    Broken(a_worker_may_fail_for_ever, "a_worker_that_fails_job_after_job_is_held_back"),
+    Broken(one_bad_file_stops_a_worker, "a_worker_that_fails_job_after_job_is_held_back"),
+    Broken(a_replaced_generation_stays_current, "one_generation_per_done_job"),
+    Broken(a_job_is_done_and_nothing_was_recorded, "one_generation_per_done_job"),
+    Broken(a_ladder_lacks_a_segment, "a_ladder_is_recorded_whole"),
+    Broken(retention_removes_what_plays, "what_plays_is_whole"),
+    Broken(a_second_answer_is_another, "a_worker_is_told_what_came_true"),
+    Broken(an_expired_lease_is_never_taken_back, "an_expired_lease_is_taken_back_soon", "zombies"),
+    Broken(a_count_is_not_kept, "counts_are_true"),
+    Broken(somebody_writes_past_the_engine, "every_job_is_known", seed=3),
+    Broken(a_video_gets_a_second_job, "open_jobs_of_a_video_are_one", seed=3),
+    Broken(history_is_forgotten_too_soon, "history_tells_every_job", "zombies", SHORT),
+    Broken(a_backoff_never_passes, "every_job_ends", "zombies", SHORT),
+    Broken(a_disk_gate_never_opens, "every_job_ends", "shortages", SHORT),
+    Broken(some_ladders_are_never_good_enough, "a_good_source_is_done", "zombies", SHORT),
+    Broken(a_repeated_request_is_done_again, "a_repeated_request_is_answered_alike"),
+    Broken(an_answer_fails, "nothing_fails_unforeseen"),
+)

@@ -1,0 +1,108 @@
+"""What must be so of each commit as a whole, and of what workers are told."""
+
+from __future__ import annotations
+
+from tqstudio.engine.store.quarantine import BLAMES
+from tqstudio.lifecycle import Trigger
+
+from .audit import Commit, Told, Violation
+from .of_a_job import is_crash
+from .of_the_whole import the_ladder_is_whole
+
+
+def no_claim_through_a_shut_gate(commit: Commit) -> None:
+    """While a gate is shut no job is handed out."""
+    shut = commit.audit.shut
+    for event in commit.events:
+        if event.trigger == "gate_shut":
+            shut.add(str(event.code))
+        elif event.trigger == "gate_opened":
+            shut.discard(str(event.code))
+        elif event.trigger == Trigger.CLAIM and shut:
+            raise Violation(f"job {event.job} was claimed while these gates were shut: {shut}")
+
+
+def only_workers_that_may_work_claim(commit: Commit) -> None:
+    """A claim comes from a registered life of a worker that is enabled, not draining, not quarantined."""
+    claims = {event.worker for event in commit.events if event.trigger == Trigger.CLAIM}
+    changed = {event.worker for event in commit.events if event.trigger.startswith("worker_")}
+    for name in claims - changed:
+        may = commit.audit.raw.execute(
+            "SELECT enabled = 1 AND draining = 0 AND quarantined_at IS NULL, instance FROM worker"
+            " WHERE name = ?",
+            (name,),
+        ).fetchone()
+        if not may[0]:
+            raise Violation(f"{name} claimed and may not work")
+        for change in commit.jobs.values():
+            newly = any(event.trigger == Trigger.CLAIM and event.worker == name for event in change.events)
+            # A new life of the same name may have begun in the same commit.
+            if newly and change.after["status"] == "in_progress" and may[1] is not None:
+                change.require(change.after["instance"] == may[1], f"another life of {name} is registered")
+
+
+def one_generation_per_done_job(commit: Commit) -> None:
+    """Every done job has published once; a video with generations has exactly one that plays, the newest."""
+    ended = {change.after["video_id"] for change in commit.jobs.values() if change.after["status"] == "done"}
+    for video in commit.videos | ended:
+        done, made, current, newest, named = commit.audit.raw.execute(
+            "SELECT (SELECT count(*) FROM job WHERE video_id = :v AND status = 'done'), count(*),"
+            " sum(retired_at IS NULL), max(id), (SELECT generation_id FROM video WHERE id = :v)"
+            " FROM generation WHERE video_id = :v",
+            {"v": video},
+        ).fetchone()
+        if done != made or (made and (current != 1 or named != newest)) or (not made and named is not None):
+            raise Violation(
+                f"video {video}: {done} jobs done, {made} generations, {current} not retired,"
+                f" newest {newest}, current {named}"
+            )
+
+
+def a_ladder_is_recorded_whole(commit: Commit) -> None:
+    """What is recorded as published plays, and every file of it is there."""
+    for event in commit.events:
+        if event.trigger == "published" and event.video is not None:
+            the_ladder_is_whole(commit.audit, event.video)
+
+
+def a_worker_that_fails_job_after_job_is_held_back(commit: Commit) -> None:
+    """A worker that failed so many different jobs in a row is quarantined, no sooner, until it is enabled."""
+    blamed, after = commit.audit.blamed, commit.audit.world.settings.quarantine_after
+    for event in commit.events:
+        if event.trigger in ("worker_enabled", Trigger.COMPLETE):
+            blamed.pop(str(event.worker), None)
+        elif event.trigger == "worker_quarantined":
+            jobs = blamed.pop(str(event.worker), set())
+            if len(jobs) != after:
+                raise Violation(f"{event.worker} is held back for the jobs {sorted(jobs)}")
+        elif event.source == "in_progress" and event.job and (is_crash(event) or event.code in BLAMES):
+            before = commit.jobs[event.job].before
+            if before is not None and not _was_held_back(commit, before["processed_by"]):
+                blamed.setdefault(before["processed_by"], set()).add(event.job)
+    if free := {name: jobs for name, jobs in blamed.items() if len(jobs) >= after}:
+        raise Violation(f"these workers failed so many jobs and may go on: {free}")
+
+
+def _was_held_back(commit: Commit, name: str) -> bool:
+    """Before this commit."""
+    row = commit.audit.raw.execute("SELECT quarantined_at FROM worker WHERE name = ?", (name,)).fetchone()
+    newly = any(e.trigger == "worker_quarantined" and e.worker == name for e in commit.events)
+    return row is not None and row[0] is not None and not newly
+
+
+# Of what a worker is told
+
+
+def a_worker_is_told_what_came_true(told: Told) -> None:
+    """What a worker hears of the end of its job is how its attempt ended, and the same each time."""
+    key = (told.job, told.epoch, told.instance)
+    first = told.audit.answers.setdefault(key, told.status)
+    if first != told.status:
+        raise Violation(
+            f"job {told.job} epoch {told.epoch}: its end was answered {first}, then {told.status}"
+        )
+    row = told.audit.raw.execute(
+        "SELECT instance, ended_at, answer FROM attempt WHERE job_id = ? AND epoch = ?", key[:2]
+    ).fetchone()
+    if row is None or row[0] != told.instance or row[1] is None or row[2] != told.status:
+        raise Violation(f"{key} was told {told.status}, and the attempt is {row}")

@@ -1,0 +1,343 @@
+"""What must be so of each job that a commit touched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tqstudio.engine.scheduling import RESOURCE_WAIT_S
+from tqstudio.engine.store.events import EventRow
+from tqstudio.errors import ErrorClass, ErrorCode, class_of
+from tqstudio.lifecycle import TERMINAL, TRANSITIONS, Control, Trigger
+
+from .audit import Audit, JobChange, Row, Streak, Violation
+
+_US = 1_000_000
+_UNDER_WAY_US = 14 * _US
+"""A claim that finds its lease waits so long for a slow disk."""
+_BY_THE_CLOCK_US = 1 * _US
+"""So far a supervisor's clock may be from the wall's."""
+_NOTICED_S = 10.0
+"""So soon a supervisor has noticed that the clock was set or that it was stopped."""
+_TABLE = {(t.trigger.value, t.source, t.target) for t in TRANSITIONS}
+_OTHER_NAMES = {
+    "aborted:shutdown": (Trigger.RELEASE,),
+    "requeued:supervisor": (Trigger.RELEASE,),
+    "requeued:stale": (Trigger.WORKER_LOST,),
+    "requeued:abandoned": (Trigger.WORKER_LOST, Trigger.RELEASE),
+}
+"""What the history calls some transitions, so that it says why."""
+_TRIGGERS = {trigger.value for trigger in Trigger}
+_BACK_FROM_THE_END = {Trigger.RETRY.value, Trigger.RESTART.value, Trigger.AUTORESTART.value}
+
+
+def one_owner_per_job(change: JobChange) -> None:
+    """A job in progress has one running attempt, that of its holder; any other job has none."""
+    job = change.after
+    if job["status"] != "in_progress":
+        change.require(not change.open_attempts, f"attempts go on: {change.open_attempts}")
+        return
+    change.require(len(change.open_attempts) == 1, f"it has these attempts: {change.open_attempts}")
+    attempt = change.open_attempts[0]
+    for name in ("epoch", "instance", "worker_id"):
+        change.require(attempt[name] == job[name], f"{name} of the attempt is {attempt[name]}")
+
+
+def one_job_per_worker(change: JobChange) -> None:
+    """A worker's process holds one live lease; a claim whose answer was lost is answered with the same."""
+    if change.after["status"] != "in_progress" or change.before is None:
+        return
+    if change.before["epoch"] == change.after["epoch"]:
+        return
+    others = change.audit.raw.execute(
+        "SELECT id FROM job WHERE status = 'in_progress' AND instance = ? AND id <> ?"
+        " AND lease_expires_at > ?",
+        (change.after["instance"], change.job, change.after["claimed_at"]),
+    ).fetchall()
+    change.require(not others, f"its worker holds these too: {others}")
+
+
+def a_lease_is_set_exactly_while_in_progress(change: JobChange) -> None:
+    """Worker, instance and expiry are set while a job is in progress; a wish is pending only then."""
+    job = change.after
+    held = [job[name] is not None for name in ("worker_id", "instance", "lease_expires_at", "claimed_at")]
+    running = job["status"] == "in_progress"
+    change.require(all(held) if running else not any(held), "lease and status disagree")
+    change.require(running or job["control"] == "none", "a wish is pending and nobody can fulfil it")
+
+
+def counters_stay_in_bounds(change: JobChange) -> None:
+    """Attempts, crashes and restarts stay within their limits; a job that has used them up goes no more."""
+    job = change.after
+    for name, limit in (("attempts", "max_attempts"), ("crashes", "max_crashes")):
+        change.require(0 <= job[name] <= job[limit], f"{name} is out of bounds")
+        used_up = job[name] == job[limit] and job["status"] in ("pending", "in_progress")
+        change.require(not used_up, f"it goes on though its {name} are used up")
+    change.require(
+        0 <= job["restarts"] <= max(job["autorestart_limit"], _restarts(change.before)), "restarts"
+    )
+    moves = [event.trigger for event in change.moves]
+    again = moves.count(Trigger.AUTORESTART)
+    reset = {Trigger.RETRY, Trigger.RESTART, Trigger.COMPLETE} & set(moves)
+    wanted = 0 if reset else _restarts(change.before) + again
+    change.require(job["restarts"] == wanted, f"it has {job['restarts']} restarts, not {wanted}")
+
+
+def _restarts(row: Row | None) -> int:
+    return 0 if row is None else int(row["restarts"])
+
+
+def every_end_is_counted_as_its_kind(change: JobChange) -> None:
+    """A failure costs an attempt, unless it is a shortage; a pause, a shutdown, a lost worker cost none."""
+    if change.before is None or len(change.moves) != 1 or change.moves[0].source != "in_progress":
+        return
+    [end] = change.moves
+    attempts, fatal = change.before["attempts"], end.code and class_of(end.code) is ErrorClass.FATAL
+    if end.trigger in (Trigger.FAIL_RETRYABLE, Trigger.FAIL_FINAL) and not is_crash(end) and not fatal:
+        attempts += 1
+    if end.trigger != Trigger.RESTART:
+        change.require(change.after["attempts"] == attempts, f"{end.trigger} left {change.after['attempts']}")
+
+
+def is_crash(event: EventRow) -> bool:
+    """Whether a job was taken from a worker that is lost, through nobody else's fault."""
+    return event.source == "in_progress" and event.code in (ErrorCode.WORKER_LOST, ErrorCode.POISON)
+
+
+def crashes_are_counted_in_a_row(change: JobChange) -> None:
+    """A lost worker adds one crash, and is the first again where a segment was finished since the last one.
+
+    The last that is allowed, and no other, is poison. Whatever begins a job anew begins the count anew.
+    """
+    streak, job = change.audit.streaks.get(change.job, Streak()), change.after
+    for event in change.moves:
+        if event.trigger in _BACK_FROM_THE_END:
+            streak = Streak()
+        elif is_crash(event):
+            further = change.segments > streak.segments
+            crashes = 1 if further else streak.crashes + 1
+            streak = Streak(min(crashes, job["max_crashes"]), max(streak.segments, change.segments))
+            told = f"crash {crashes}, {change.segments} segments: {event.code}"
+            change.require((event.code == ErrorCode.POISON) == (crashes >= job["max_crashes"]), told)
+    change.audit.streaks[change.job] = streak
+    change.require(
+        job["crashes"] == streak.crashes, f"{job['crashes']} crashes, not {streak.crashes} in a row"
+    )
+    change.require(
+        job["segments_at_crash"] == streak.segments, f"not {streak.segments} segments at its crash"
+    )
+
+
+def what_was_reported_counts(change: JobChange) -> None:
+    """The segments of a worker's last report are known when its job is taken from it in its lease."""
+    before = change.before
+    for event in change.moves:
+        if before is None or not is_crash(event) or before["status"] != "in_progress":
+            continue
+        life, segments = change.audit.heard.get((change.job, before["epoch"]), (None, 0))
+        if life is change.audit.world.life and before["lease_expires_at"] > event.at:
+            change.require(change.segments >= segments, f"{segments} segments were reported")
+
+
+_WISHES = {Trigger.PAUSE: Control.PAUSE, Trigger.CANCEL: Control.CANCEL, Trigger.RESTART: Control.RESTART}
+
+
+def a_wish_comes_true(change: JobChange) -> None:
+    """A running job is paused, cancelled or restarted if somebody wished it, and then however it ends.
+
+    A job that was done before the wish reached its worker is done.
+    """
+    wish = Control.NONE.value if change.before is None else change.before["control"]
+    for event in change.events:
+        if event.trigger.endswith("_asked"):
+            wish = event.trigger.removesuffix("_asked").replace("resume", Control.NONE.value)
+        elif event.target and event.source == "in_progress":
+            came = _WISHES.get(Trigger(event.trigger), Control.NONE) if event.trigger in _TRIGGERS else "none"
+            right = wish == came or event.trigger == Trigger.COMPLETE
+            change.require(right, f"it was asked to {wish}, and ended by {event.trigger}")
+            wish = Control.NONE.value
+    change.require(change.after["control"] == wish, f"what is asked of it is {wish}")
+
+
+def done_is_immutable(change: JobChange) -> None:
+    """Nothing of a done job changes ever again but whether it is shown."""
+    if change.before is None or change.before["status"] != "done":
+        return
+    differs = [name for name, value in change.after.items() if value != change.before[name]]
+    change.require(set(differs) <= {"deleted_at"}, f"it was done, and changed: {differs}")
+
+
+def terminal_is_final_but_for_a_retry(change: JobChange) -> None:
+    """A job that ended goes again only by a retry, a restart or an autorestart."""
+    for event in change.events:
+        back = event.source in TERMINAL and event.target not in TERMINAL and event.target is not None
+        change.require(not back or event.trigger in _BACK_FROM_THE_END, f"it came back by {event}")
+
+
+def the_epoch_only_grows(change: JobChange) -> None:
+    """The epoch rises by one with each claim, and never otherwise."""
+    before = 0 if change.before is None else change.before["epoch"]
+    claims = sum(1 for event in change.events if event.trigger == Trigger.CLAIM)
+    change.require(change.after["epoch"] == before + claims, f"{claims} claims after epoch {before}")
+
+
+def events_replay_to_the_state(change: JobChange) -> None:
+    """Every change of status is an allowed transition with its event; together they make the status."""
+    before = change.before
+    status = None if before is None else before["status"]
+    deleted = before is not None and before["deleted_at"] is not None
+    found = replay(change.events, status, deleted)
+    wanted = (change.after["status"], change.after["deleted_at"] is not None)
+    change.require(found == wanted, f"the events lead to {found}: {change.events}")
+
+
+def the_last_event_names_the_status(change: JobChange) -> None:
+    """Whoever reads the history backwards meets the job's status first."""
+    last = change.audit.raw.execute(
+        "SELECT target FROM event WHERE job_id = ? AND target IS NOT NULL ORDER BY seq DESC LIMIT 1",
+        (change.job,),
+    ).fetchone()
+    change.require(last is not None and last[0] == change.after["status"], f"the last event says {last}")
+
+
+def only_the_holder_ends_a_lease(change: JobChange) -> None:
+    """What a worker says of the end of a job counts only from the holder of a live lease."""
+    before = change.before
+    if before is None or before["status"] != "in_progress":
+        return
+    for event in change.events:
+        if event.trigger == Trigger.CLAIM:
+            return
+        if event.source != "in_progress" or event.target is None or event.actor in ("supervisor", "user"):
+            continue
+        change.require(event.actor == before["processed_by"], f"{event.actor} ended it")
+        # A publish that was begun in time is finished, however long it takes.
+        live = before["lease_expires_at"] > event.at or event.trigger == Trigger.COMPLETE
+        change.require(live or _time_has_moved(change.audit), f"its lease had run out: {event}")
+
+
+def reports_come_from_the_holder(change: JobChange) -> None:
+    """What a job and its renditions show was reported under its own leases, the newest last."""
+    job, marks = change.after, {mark for mark, _ in change.renditions if mark}
+    for attempt in change.open_attempts:
+        mark = f"{attempt['instance']}/{attempt['epoch']}"
+        change.require(
+            attempt["encoder"] in (None, mark), f"its attempt was reported by {attempt['encoder']}"
+        )
+    before = change.before
+    if before is None or job["status"] != "in_progress" or before["epoch"] != job["epoch"]:
+        change.audit.marks[change.job] = marks
+        return
+    new = marks - change.audit.marks.get(change.job, set())
+    change.require(new <= {f"{job['instance']}/{job['epoch']}"}, f"its renditions were reported by {new}")
+    change.audit.marks[change.job] = marks
+
+
+def only_the_holder_renews_a_lease(change: JobChange) -> None:
+    """A lease is made longer by a sign of life of its own holder, and by no other."""
+    job, before = change.after, change.before
+    if job["status"] != "in_progress" or before is None or before["epoch"] != job["epoch"]:
+        return
+    if job["lease_expires_at"] <= before["lease_expires_at"] or _time_has_moved(change.audit):
+        return
+    signs, token = change.audit.signs, (change.job, job["epoch"], job["instance"])
+    if not change.audit.claiming[job["instance"]]:
+        change.require(signs[token] > 0, "its lease was renewed without a sign of its holder")
+        signs[token] -= 1
+
+
+def an_expired_lease_is_never_revived(change: JobChange) -> None:
+    """Once a lease has run out it is not renewed any more, also not by its holder."""
+    job, before = change.after, change.before
+    if job["status"] != "in_progress" or before is None or before["epoch"] != job["epoch"]:
+        return
+    if job["lease_expires_at"] <= before["lease_expires_at"]:
+        return
+    audit, token = change.audit, (change.job, job["epoch"], job["instance"])
+    # A beat that was heard in time may be written down later.
+    booted = audit.world.clock.boot // 1000
+    waited = booted - audit.first_signs.pop(token, booted)
+    late, limit = audit.now - waited - before["lease_expires_at"], _BY_THE_CLOCK_US
+    if audit.claiming[job["instance"]]:
+        late, limit = audit.now - before["lease_expires_at"], _UNDER_WAY_US
+    change.require(
+        late <= limit or _time_has_moved(audit), f"it ran out {late} µs before its holder was heard"
+    )
+
+
+def _time_has_moved(audit: Audit) -> bool:
+    """A clock was set, or nobody could be heard: when the supervisor notices, every lease begins anew."""
+    return audit.world.loop.time() - audit.world.sound_since < _NOTICED_S
+
+
+def a_job_is_claimable_or_says_why_not(change: JobChange) -> None:
+    """Every job that nobody may claim now has a reason that a person can read, and it passes."""
+    job = change.after
+    world = change.audit.world
+    match job["status"]:
+        case "pending" if job["not_before"] is not None:
+            longest = max(RESOURCE_WAIT_S, world.settings.backoff_max_s * 1.1, job["autorestart_delay_s"])
+            wait = job["not_before"] - change.audit.now
+            change.require(wait <= longest * _US + world.set_back_us, f"it waits {wait} µs")
+            change.require(job["error_code"] is not None, "it waits, and no error says why")
+        case "pending":
+            change.require(job["ready_at"] is not None, "it can be claimed, and not since when")
+        case "failed":
+            change.require(job["error_code"] is not None, "it failed, and no error says why")
+            change.require(job["completed_at"] is not None, "it failed, and not when")
+        case "done" | "cancelled":
+            change.require(job["completed_at"] is not None, "it ended, and not when")
+        case _:
+            pass
+
+
+def a_backoff_is_waited_out(change: JobChange) -> None:
+    """A job that waits for its next attempt is claimed when its time has come, not before."""
+    before = change.before
+    if before is None or before["status"] != "pending" or before["not_before"] is None:
+        return
+    if change.after["not_before"] is None and not any(event.target for event in change.events):
+        # By the clock that said so: another may have been set meanwhile.
+        early = before["not_before"] - change.after["ready_at"]
+        change.require(early <= 0, f"it was let go {early} µs early")
+
+
+def nothing_is_claimed_but_what_waits(change: JobChange) -> None:
+    """What is claimed was pending, not deleted, and not waiting for a backoff."""
+    if change.before is None or not any(event.trigger == Trigger.CLAIM for event in change.events):
+        return
+    first = change.events[0]
+    if first.trigger == Trigger.CLAIM:
+        before = change.before
+        due = before["not_before"] is None or before["not_before"] <= change.audit.now
+        change.require(due, "it was claimed in its backoff")
+        change.require(before["deleted_at"] is None, "it was claimed though deleted")
+
+
+def transitions_of(name: str, source: str | None, target: str) -> set[tuple[str, str | None, str]]:
+    """The rows of the lifecycle table that an event may stand for: (trigger, source, target) each."""
+    triggers = _OTHER_NAMES.get(name, (name,))
+    return {(str(trigger), source, target) for trigger in triggers} & _TABLE
+
+
+def replay(
+    events: Iterable[EventRow], status: str | None = None, deleted: bool = False
+) -> tuple[str | None, bool]:
+    """Status and deletion after these events.
+
+    Raises:
+        Violation: one of them cannot follow on what was before.
+    """
+    for event in events:
+        if event.trigger in ("deleted", "undeleted"):
+            if event.source != status or deleted == (event.trigger == "deleted"):
+                raise Violation(f"{event} follows on {status}, deleted: {deleted}")
+            deleted = not deleted
+        elif event.target is not None:
+            if (
+                event.source != status
+                or deleted
+                or not transitions_of(event.trigger, event.source, event.target)
+            ):
+                raise Violation(f"{event} follows on {status}, deleted: {deleted}")
+            status = event.target
+    return status, deleted

@@ -1,0 +1,103 @@
+"""What must be so of the whole database and the published folders."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tqstudio.engine.media.layout import PLAYLIST_NAME
+from tqstudio.engine.publishing import is_whole
+from tqstudio.engine.store import generations, videos
+from tqstudio.engine.store.connection import Connection
+from tqstudio.engine.views import place_of
+from tqstudio.lifecycle import Trigger
+
+from .audit import Audit, Violation
+from .of_a_job import replay
+
+_US = 1_000_000
+_SOON_S = 40.0
+"""Two scans, and a disk that is slow."""
+
+
+def counts_are_true(audit: Audit) -> None:
+    """The counts that triggers keep are the numbers of jobs."""
+    kept = dict(audit.raw.execute("SELECT status, n FROM job_count WHERE n <> 0"))
+    real = dict(
+        audit.raw.execute("SELECT status, count(*) FROM job WHERE deleted_at IS NULL GROUP BY status")
+    )
+    if kept != real:
+        raise Violation(f"the counts say {kept}, the jobs {real}")
+
+
+def every_job_is_known(audit: Audit) -> None:
+    """No job changed outside of what was seen."""
+    for job, row in audit.known.items():
+        if audit.job(job) != row:
+            raise Violation(f"job {job} changed unseen: {row}")
+
+
+def open_jobs_of_a_video_are_one(audit: Audit) -> None:
+    """No two jobs work on one video."""
+    twice = audit.raw.execute(
+        "SELECT video_id, count(*) FROM job WHERE status IN ('pending', 'in_progress', 'paused')"
+        " AND deleted_at IS NULL GROUP BY video_id HAVING count(*) > 1"
+    ).fetchall()
+    if twice:
+        raise Violation(f"videos with several open jobs: {twice}")
+
+
+def an_expired_lease_is_taken_back_soon(audit: Audit) -> None:
+    """While a supervisor runs undisturbed, no job stays with a worker that has lost it."""
+    world = audit.world
+    if world.life is None or not world.life.running or world.loop.time() - world.sound_since < _SOON_S:
+        return
+    for job in audit.open:
+        row = audit.known[job]
+        if row["lease_expires_at"] is None:
+            continue
+        overdue = audit.now - row["lease_expires_at"]
+        if overdue > _SOON_S * _US:
+            raise Violation(f"the lease of job {job} ran out {overdue / _US} s ago")
+
+
+def what_plays_is_whole(audit: Audit) -> None:
+    """Every master playlist names a generation of which every file is there, and the recorded one is."""
+    for video in videos.page(Connection(audit.raw), after=0, limit=10_000):
+        the_ladder_is_whole(audit, video.id)
+
+
+def the_ladder_is_whole(audit: Audit, number: int) -> None:
+    """Of one video."""
+    db = Connection(audit.raw)
+    video = videos.get(db, number)
+    assert video is not None
+    place = place_of(video)
+    if place.master.exists():
+        named = re.findall(r"^(v\d+/\S+)$|URI=\"(v\d+/[^\"]+)\"", place.master.read_text(), re.MULTILINE)
+        for uri in (one or other for one, other in named):
+            _playlist_is_whole(place.folder / uri)
+    generation = generations.current(db, video.id)
+    if generation is not None:
+        folder = place.generation(generation.number)
+        torn = [row.name for row in generation.renditions if not is_whole(folder, row)]
+        if torn or not place.master.exists():
+            raise Violation(f"{folder} is recorded and not whole: {torn}")
+
+
+def _playlist_is_whole(playlist: Path) -> None:
+    if playlist.name != PLAYLIST_NAME or not playlist.exists():
+        raise Violation(f"a master names {playlist}, which is not there")
+    for name in re.findall(r"^([^#\s]\S*)$|URI=\"([^\"]+)\"", playlist.read_text(), re.MULTILINE):
+        if not (playlist.parent / (name[0] or name[1])).exists():
+            raise Violation(f"{playlist} names {name}, which is not there")
+
+
+def history_tells_every_job(audit: Audit) -> None:
+    """The whole history of a job, read from its first event, leads to what it is."""
+    for job, row in audit.known.items():
+        events = audit.events_of(job)
+        if replay(events) != (row["status"], row["deleted_at"] is not None):
+            raise Violation(f"job {job} is {row['status']}, its history says {replay(events)}")
+        if sum(1 for event in events if event.trigger == Trigger.CLAIM) != row["epoch"]:
+            raise Violation(f"job {job} has epoch {row['epoch']}, its history other claims")

@@ -1,0 +1,18 @@
+"""Simulated worlds with one kind of trouble: each brings about what others rarely do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from .courses import OF_ONE_KIND, STEPS, course, told
+
+
+@pytest.mark.parametrize(("weather", "seed"), OF_ONE_KIND)
+def test_a_world_of_one_kind_of_trouble(
+    weather: str, seed: int, record_property: Callable[[str, object], None]
+) -> None:
+    outcome = course(weather, seed)
+    record_property("simulated", told(outcome))
+    assert outcome.steps >= STEPS
