@@ -59,8 +59,8 @@ def _print(view: StatusView) -> None:
         printing.out(f"            {_eta(view['eta'])}")
     error = view["eta_error"]
     if error["median"] is not None:
-        jobs = printing.counted(error["jobs"], "job")
-        printing.out(f"estimates   off by {error['median']:.0%}, the median of the last {jobs}")
+        of_jobs = f"the median of the last {error['jobs']} jobs" if error["jobs"] > 1 else "with the last job"
+        printing.out(f"estimates   off by {error['median']:.0%}, {of_jobs}")
     for gate in view["gates"]:
         since = printing.age(gate["since"])
         printing.out(printing.painted(f"held up     {gate['reason']} (since {since})", "paused"))
