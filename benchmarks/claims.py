@@ -17,7 +17,7 @@ from typing import Any
 
 from benchmarks import clips
 from benchmarks.claim_client import register, work
-from benchmarks.machine import fsyncs
+from benchmarks.machine import fsyncs, handed_fsyncs
 from benchmarks.options import Options
 from benchmarks.processes import beside, cpu_s
 from benchmarks.report import Floor, Section, at_least, at_most, count, percentile
@@ -62,13 +62,15 @@ def measure(options: Options, root: Path) -> Section:
     seed(behind, options.jobs, options.backoff)
     load = clips.endless(ffmpeg.locate().path)
     nice = Settings().ffmpeg_nice
-    disk, one, two = _Latency(), _Latency(), _Latency()
+    disk, handed, one, two = _Latency(), _Latency(), _Latency(), _Latency()
     with beside(load, root, nice):
         for _ in range(options.rounds):
             disk.add(fsyncs(root))
+            handed.add(handed_fsyncs(root))
             one.add(_claim_in_store(plain, options.claims))
             two.add(_claim_in_store(behind, options.claims))
     disk.report(section, "fsync of 4 kB, to read the others by", None)
+    handed.report(section, "the same on another thread, and its answer awaited", None)
     one.report(section, "claim in the store", at_most(5))
     two.report(section, f"behind {count(options.backoff)} in backoff", at_most(5))
     with studio(plain.root) as running:

@@ -7,6 +7,7 @@ import os
 import platform
 import sqlite3
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -14,7 +15,7 @@ import psutil
 from benchmarks.report import percentile
 from tqstudio.engine.media import ffmpeg
 
-_FSYNCS = 100
+_FSYNCS = 300
 
 
 def lines(directory: Path) -> list[str]:
@@ -47,6 +48,24 @@ def fsyncs(directory: Path) -> list[float]:
     finally:
         os.close(descriptor)
         path.unlink()
+    return taken
+
+
+def handed_fsyncs(directory: Path) -> list[float]:
+    """Seconds to have another thread make 4 kB durable: the least that a durable claim can cost."""
+    path = directory / "handed-fsync"
+    taken = []
+    with path.open("wb", buffering=0) as file, ThreadPoolExecutor(1) as writer:
+
+        def write() -> None:
+            file.write(b"x" * 4096)
+            os.fsync(file.fileno())
+
+        for _ in range(_FSYNCS):
+            began = time.perf_counter()
+            writer.submit(write).result()
+            taken.append(time.perf_counter() - began)
+    path.unlink()
     return taken
 
 
