@@ -11,7 +11,7 @@ demo: $(STAMP)
 	$(BIN)/tqstudio demo
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n 3 --dist loadfile $(ARGS)
 
 # Take each clause that guards a statement out of it in turn; a test has to notice: make mutants ONLY=claims
 mutants: $(STAMP)
