@@ -14,9 +14,10 @@ from tqstudio.engine.store import troubles
 from tqstudio.engine.store.connection import connect
 from tqstudio.home import Home
 
-CHECK_S = 3.0
-"""How long a start looks for damage: that is all of some 100 MB. `doctor` looks at every page of any."""
-_STEPS = 100_000
+CHECK_S = 0.5
+"""How long a start looks for damage: that is all of some 20 MB, or 20 000 jobs. `doctor` looks at every page
+of any file, and a page that turns out to be damaged later is told by the call that meets it."""
+_STEPS = 20_000
 """Of SQLite's machine between two looks at the clock."""
 
 
