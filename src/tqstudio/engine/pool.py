@@ -28,8 +28,6 @@ DEATHS_WINDOW_S = 60.0
 FREE_DEATHS = 2
 """So many deaths in the window are answered at once; then the replacement waits."""
 MAX_RESTART_WAIT_S = 30.0
-STEADY_S = 10.0
-"""Whoever lived for so long is not in a loop of crashes; its death is answered at once."""
 REAP_AFTER_S = 0.5
 KILL_AFTER_S = 1.5
 """A worker that was asked to stop has so long; its ffmpeg ends within milliseconds."""
@@ -124,15 +122,12 @@ class WorkerPool:
             if self._stopping.is_set():
                 # It began while everything ended: nobody else tells it, and it has no job yet.
                 running.child.signal(signal.SIGKILL)
-            began = time.monotonic()
             await running.child.exited.wait()
             how = running.child.how
             await self._until_written(partial(self._ended, running, how))
             if self._stopping.is_set():
                 return
             now = time.monotonic()
-            if now - began >= STEADY_S:
-                continue
             deaths.append(now)
             while deaths and now - deaths[0] > DEATHS_WINDOW_S:
                 deaths.popleft()
