@@ -193,7 +193,7 @@ class _Supervisor:
         await self._db.write(lambda db: gates.reopen(db, GateKind.DISK, now=now_us(), actor="supervisor"))
         await self._publisher.undo_leftovers()
         await self.studio.forecasts.load()
-        # Before anybody can ask: whoever lists the workers finds the pool's.
+        # Before the pool starts: none of its own is among them.
         if ended := await asyncio.to_thread(orphans.end_orphans, self._uuid):
             self._log.warning("ended processes of an earlier supervisor", pids=ended)
         listener = lock.bind(self._home.socket)
