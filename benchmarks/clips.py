@@ -67,6 +67,15 @@ def _run(command: list[str]) -> None:
 def endless(ffmpeg: str) -> list[str]:
     """An encode of 1080p that never ends and writes nothing: the load beside which others are measured."""
     return [
-        *(ffmpeg, "-hide_banner", "-nostdin", "-f", "lavfi", "-i", "testsrc2=size=1920x1080:rate=30"),
+        *(
+            ffmpeg,
+            "-hide_banner",
+            "-nostdin",
+            "-nostats",
+            "-f",
+            "lavfi",
+            "-i",
+            "testsrc2=size=1920x1080:rate=30",
+        ),
         *("-c:v", "libx264", "-preset", "veryfast", "-f", "null", "-"),
     ]

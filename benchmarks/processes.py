@@ -14,6 +14,8 @@ from typing import TypeVar
 
 import psutil
 
+from tqstudio.engine.media.process import start
+
 T = TypeVar("T")
 _POLL_S = 0.002
 
@@ -112,22 +114,14 @@ def until(look: Callable[[], T], what: str, timeout_s: float = 30) -> T:
 
 @contextlib.contextmanager
 def beside(command: Sequence[str], directory: Path, nice: int) -> Iterator[None]:
-    """A process that runs as long as this lasts."""
-    process = subprocess.Popen(
-        ["nice", "-n", str(nice), *command],
-        cwd=directory,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
+    """An ffmpeg that runs as long as this lasts, started as the product starts its own."""
+    run = start(command, directory, directory / "beside.log", nice=nice)
     try:
         yield
-        if process.poll() is not None:
-            raise RuntimeError(f"{command[0]} was to run beside and ended")
+        if run.poll() is not None:
+            raise RuntimeError(f"{command[0]} was to run beside and ended: {run.log_tail()}")
     finally:
-        process.kill()
-        process.wait()
+        run.kill()
 
 
 def environment(more: Mapping[str, str]) -> dict[str, str]:

@@ -490,6 +490,36 @@ def test_a_poster_is_worth_a_warning_only(
     assert any("poster" in warning for warning in made.warnings)
 
 
+@pytest.mark.parametrize(
+    ("gop", "position", "second", "runs"),
+    [
+        pytest.param(50, 0.1, 2, 1, id="the next key frame"),
+        pytest.param(50, 0.9, 4, 2, id="the picture itself, behind the last key frame"),
+        pytest.param(250, 0.5, 2, 2, id="the picture itself, with one key frame in all"),
+        pytest.param(50, 1.0, 0, 3, id="the first one, at the end of the video"),
+    ],
+)
+def test_which_picture_becomes_the_poster(
+    clip: MakeClip, encode: MakeEncode, small: Profile, gop: int, position: float, second: int, runs: int
+) -> None:
+    source = clip(
+        f"steps-{gop}.mp4",
+        seconds=5,
+        audio=0,
+        filters="geq=lum='20+40*floor(T)':cb=128:cr=128",
+        video=("-c:v", "libx264", "-preset", "ultrafast", "-g", str(gop), "-sc_threshold", "0"),
+    )
+    made = encode(source, replace(small, poster_position=position))
+    run_to_end(made)
+    assert made.poster is not None
+    with av.open(str(made.poster)) as container:
+        luma = bytes(next(container.decode(video=0)).planes[0])
+    # The steps are 40 apart, 46 in a JPEG, whose black is darker and whose white is brighter.
+    assert round((luma[0] - 5) / 46) == second
+    assert [run.label for run in made.runs].count("poster") == runs
+    assert not made.warnings
+
+
 def test_an_ffmpeg_that_vanished(clip: MakeClip, encode: MakeEncode, tmp_path: Path) -> None:
     made = encode(clip("24.mp4", fps="24", seconds=5), ffmpeg=FFmpeg(str(tmp_path / "gone"), "9", "x"))
     run_to_end(made)

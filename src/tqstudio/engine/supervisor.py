@@ -20,7 +20,7 @@ from enum import Enum
 import psutil
 import structlog
 
-from tqstudio import __version__
+from tqstudio import __version__, turns
 from tqstudio.config import Settings
 from tqstudio.engine import children, failpoints, lock, logs, orphans
 from tqstudio.engine.actions import Actions
@@ -89,6 +89,8 @@ def run(home: Home, settings: Settings) -> int:
             or DISK_LOW; nothing was started.
     """
     failpoints.arm()
+    # Before the first thread and the first worker, which inherit it.
+    turns.take_short()
     try:
         home.create()
     except OSError as error:

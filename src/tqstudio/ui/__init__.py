@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tqstudio import turns
+
 if TYPE_CHECKING:
     from tqstudio.client import Door
     from tqstudio.home import Home
@@ -41,6 +43,8 @@ def run(
     if os.environ.get("SSH_CONNECTION"):
         # Animations cost bandwidth and show nothing that a still picture does not.
         os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
+    # A key must not wait for ffmpeg to end its turn.
+    turns.take_short()
     # Until the first picture many objects are made and no garbage; not looking for it brings that sooner.
     gc.disable()
     # Textual is loaded only here: a missing terminal is told at once.

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tqstudio.engine import durable
 from tqstudio.engine.media import source
+from tqstudio.engine.media.command import PosterPicture
 from tqstudio.engine.media.encode_board import Board
 from tqstudio.engine.media.encode_finish import finish
 from tqstudio.engine.media.encode_runs import Batch, Launcher, Task
@@ -50,7 +51,8 @@ class LadderEncode:
         self._batches: deque[Batch] = deque()
         self._tasks: list[Task] = []
         self._launcher = Launcher(spec)
-        self._poster_at_start = False
+        self._pictures = deque(PosterPicture)
+        """Those that may still become the poster."""
 
     @property
     def mode(self) -> Mode:
@@ -98,7 +100,7 @@ class LadderEncode:
                     store = SegmentStore(self._board[name].directory)
                     self._watch(self._launcher.audio(rendition, store))
             if self._spec.poster:
-                self._watch(self._launcher.poster(None))
+                self._watch(self._launcher.poster(self._pictures.popleft()))
             self._next()
         except TqError as error:
             self._give_up(error)
@@ -370,13 +372,11 @@ class LadderEncode:
         return error
 
     def _poster_failed(self, error: TqError) -> None:
-        if self._poster_at_start or not self._spec.profile.poster_position > 0:
+        if not self._pictures:
             self.warnings.append(f"no poster was made: {error.message}")
             return
-        # Behind the last picture there is nothing to be had; the first is always there.
-        self._poster_at_start = True
         with contextlib.suppress(TqError):
-            self._watch(self._launcher.poster(0.0))
+            self._watch(self._launcher.poster(self._pictures.popleft()))
 
     def _rendition_failed(self, name: str, error: TqError) -> None:
         self._board.fail(name, error)

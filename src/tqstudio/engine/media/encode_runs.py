@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from tqstudio.engine.media import command, source
+from tqstudio.engine.media.command import PosterPicture
 from tqstudio.engine.media.encode_state import EncodeSpec, RunRecord
 from tqstudio.engine.media.ladder import AudioRendition
 from tqstudio.engine.media.layout import GPU_ENCODERS
@@ -103,10 +104,9 @@ class Launcher:
         stores = {rendition.name: store}
         return self._launch(rendition.name, "audio", argv, spec.profile.audio_codec, stores)
 
-    def poster(self, position: float | None) -> Task:
-        """The poster, at a share of the duration or where the profile wants it."""
+    def poster(self, picture: PosterPicture) -> Task:
         spec = self.spec
-        argv = command.poster_command(spec.ffmpeg, spec.source, spec.facts, spec.profile, position)
+        argv = command.poster_command(spec.ffmpeg, spec.source, spec.facts, spec.profile, picture)
         return self._launch("poster", "poster", argv, "mjpeg", {})
 
     def end(self, task: Task) -> None:

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from tqstudio import turns
 from tqstudio.errors import ErrorCode, TqError
 
 LOG_TAIL_BYTES = 16 * 1024
@@ -166,7 +167,7 @@ def start(
         # The wrappers would start, and fail in ffmpeg's place.
         raise TqError(ErrorCode.FFMPEG_MISSING, f"{argv[0]} cannot be started: it is not an executable file")
     try:
-        with log_path.open("ab") as log:
+        with log_path.open("ab") as log, turns.long_for_children():
             process = subprocess.Popen(
                 [*_wrapping(nice), *argv],
                 cwd=cwd,

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from tqstudio import turns
 from tqstudio.engine.media import source
 from tqstudio.engine.parent import die_with_parent
 from tqstudio.errors import ErrorCode, TqError
@@ -32,6 +33,7 @@ def main(arguments: Sequence[str]) -> int:
     if not die_with_parent(os.environ):
         return 1
     os.nice(NICE)
+    turns.take_long()
     _limit(resource.RLIMIT_AS, int(arguments[0]))
     # A crash is expected now and then; an image of it would fill the disk.
     _limit(resource.RLIMIT_CORE, 0)

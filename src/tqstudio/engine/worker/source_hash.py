@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 
+from tqstudio import turns
 from tqstudio.engine.media import fingerprint
 from tqstudio.engine.worker.lease import Lease
 from tqstudio.engine.worker.limits import Deadline
@@ -55,6 +56,7 @@ class SourceHash:
             # On Linux the niceness of a thread is its own.
             with contextlib.suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+        turns.take_long()
         try:
             self._digest = fingerprint.full_hash(self._path, self._stopping.is_set)
         except fingerprint.Stopped:

@@ -1,0 +1,82 @@
+"""Turns on a processor, asked of the real kernel."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import psutil
+import pytest
+
+from tqstudio import turns
+from tqstudio.engine.media.ffmpeg import locate
+from tqstudio.engine.media.process import start
+
+T = TypeVar("T")
+SHORT_NS, LONG_NS = 100_000, 100_000_000
+
+
+def in_a_thread(look: Callable[[], T]) -> T:
+    """What a thread of its own sees: what it asks for stays with it."""
+    seen: list[T] = []
+    thread = threading.Thread(target=lambda: seen.append(look()))
+    thread.start()
+    thread.join()
+    return seen[0]
+
+
+def _asked() -> int | None:
+    turns.take_long()
+    return turns.turn_ns()
+
+
+honoured = pytest.mark.skipif(in_a_thread(_asked) != LONG_NS, reason="this kernel gives all the same turns")
+
+
+@honoured
+def test_threads_and_processes_inherit_short_turns() -> None:
+    def look() -> tuple[int | None, int]:
+        turns.take_short()
+        child = [sys.executable, "-c", "from tqstudio import turns; print(turns.turn_ns())"]
+        return in_a_thread(turns.turn_ns), int(subprocess.check_output(child))
+
+    assert in_a_thread(look) == (SHORT_NS, SHORT_NS)
+
+
+@honoured
+def test_every_thread_of_ffmpeg_takes_long_turns_and_who_started_it_does_not(tmp_path: Path) -> None:
+    def look() -> int | None:
+        turns.take_short()
+        run = start(
+            [*(locate().path, "-f", "lavfi", "-i", "testsrc2", "-c:v", "libx264"), "-f", "null", "-"],
+            tmp_path,
+            tmp_path / "log",
+        )
+        try:
+            threads = psutil.Process(run.pid).threads()
+            while len(threads) < 4:
+                assert run.poll() is None
+                threads = psutil.Process(run.pid).threads()
+            asked = {turns.turn_ns(thread.id) for thread in threads}
+            assert asked == {LONG_NS}
+            assert psutil.Process(run.pid).nice() == min(19, psutil.Process().nice() + 10)
+        finally:
+            run.kill()
+        return turns.turn_ns()
+
+    assert in_a_thread(look) == SHORT_NS
+
+
+def test_asking_never_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An older kernel, another system, another processor: nothing changes."""
+    before = turns.turn_ns()
+    monkeypatch.setattr(turns, "_CALLS", {})
+    turns.take_short()
+    with turns.long_for_children():
+        assert turns.turn_ns() is None
+    monkeypatch.undo()
+    assert turns.turn_ns() == before
