@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from tqstudio.engine.dispatch import save_report
 from tqstudio.engine.live import LiveBoard, LiveJob
 from tqstudio.engine.publishing.publisher import Publisher
 from tqstudio.engine.scheduling import now_us
-from tqstudio.engine.store import progress, quarantine
+from tqstudio.engine.store import progress, publications, quarantine
 from tqstudio.engine.store.claims import Token
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.database import Database
@@ -19,6 +20,10 @@ from tqstudio.lifecycle import Control, JobStatus, RenditionStatus
 
 End = Callable[[Connection], JobStatus | None]
 """Ends a lease in the store; answers the job's status, None when the lease had ended before."""
+
+
+class _Unsettled(Exception):
+    """A publish of this lease stands. Mostly none does, and then the look for one is part of the end."""
 
 
 class Endings:
@@ -54,20 +59,37 @@ class Endings:
             steps: seconds spent in each step, as far as the last report does not have them.
             blame: why the worker failed, if it did.
         """
-        if await self._publisher.settle(token):
-            return None
-        if self._control_of(token) is Control.RESTART:
+        restarts = self._control_of(token) is Control.RESTART
+        if restarts:
+            if await self._publisher.settle(token):
+                return None
             # Before the job is claimable again: the next worker must not find what is to be forgotten.
             await self._workspace.forget(token.job)
-        answer = await self._db.write(self._end, token, dict(steps or {}), how, blame)
+        end = partial(self._end, token=token, steps=dict(steps or {}), how=how, blame=blame)
+        try:
+            answer = await self._db.write(end, settled=restarts)
+        except _Unsettled:
+            if await self._publisher.settle(token):
+                return None
+            answer = await self._db.write(end, settled=True)
         held = self._board.jobs.get(token.job)
         if answer is not None and held is not None and held.token == token:
             self._board.end(token.job)
         return answer
 
     def _end(
-        self, db: Connection, token: Token, steps: dict[str, float], how: End, blame: ErrorCode | None
+        self,
+        db: Connection,
+        *,
+        token: Token,
+        steps: dict[str, float],
+        how: End,
+        blame: ErrorCode | None,
+        settled: bool,
     ) -> JobStatus | None:
+        publication = None if settled else publications.of_job(db, token.job)
+        if publication is not None and publication.is_under(token):
+            raise _Unsettled
         self.save_last(db, token, steps)
         before = look(db, token.job)
         answer = how(db)

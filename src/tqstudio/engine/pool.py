@@ -27,6 +27,7 @@ from tqstudio.home import Home
 DEATHS_WINDOW_S = 60.0
 FREE_DEATHS = 2
 """So many deaths in the window are answered at once; then the replacement waits."""
+FIRST_RESTART_WAIT_S = 0.5
 MAX_RESTART_WAIT_S = 30.0
 REAP_AFTER_S = 0.5
 KILL_AFTER_S = 1.5
@@ -133,7 +134,7 @@ class WorkerPool:
                 deaths.popleft()
             wait_s = restart_wait_s(len(deaths))
             if wait_s:
-                self.notes[slot.name] = f"{how}; starts again in {wait_s:.0f} s"
+                self.notes[slot.name] = f"{how}; starts again in {wait_s:.1f} s"
                 await self._rest(wait_s)
 
     async def _until_written(self, step: Callable[[], Awaitable[None]]) -> None:
@@ -213,10 +214,13 @@ class WorkerPool:
 
 
 def restart_wait_s(deaths: int) -> float:
-    """Seconds before a replacement starts, after so many deaths within a minute."""
+    """Seconds before a replacement starts, after so many deaths within a minute.
+
+    It begins so low that a job still runs again within two seconds after the third death.
+    """
     if deaths <= FREE_DEATHS:
         return 0.0
-    return min(MAX_RESTART_WAIT_S, 2.0 ** (deaths - FREE_DEATHS))
+    return min(MAX_RESTART_WAIT_S, FIRST_RESTART_WAIT_S * 2.0 ** (deaths - FREE_DEATHS - 1))
 
 
 def default_cpu_workers(processors: int, memory_bytes: int) -> int:

@@ -94,7 +94,7 @@ class Publisher:
         async with self._alone(row.video):
             # Somebody else may have settled it while this waited.
             row = await self._db.read(publications.of_job, token.job)
-            if row is None or (row.epoch, row.instance) != (token.epoch, token.instance):
+            if row is None or not row.is_under(token):
                 return False
             return await self._settle(await self._db.read(load, row))
 

@@ -288,8 +288,8 @@ async def _asked(thread: _ConnectionThread, fn: Callable[..., T], args: Any, kwa
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[T] = loop.create_future()
     thread.submit(_Call(fn, args, kwargs, loop, answer))
-    # Shielded: a client that hangs up must not leave half a decision behind.
-    return await asyncio.shield(answer)
+    # A client that hangs up ends the wait only: what was submitted is decided all the same.
+    return await answer
 
 
 def _asked_now(thread: _ConnectionThread, fn: Callable[..., T], args: Any, kwargs: Any) -> T:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tqstudio.engine.store.claims import Token
 from tqstudio.engine.store.connection import Connection
 
 
@@ -21,6 +22,10 @@ class PublicationRow:
     slug: str
     manifest: str
     full_hash: str | None
+
+    def is_under(self, token: Token) -> bool:
+        """Whether it was begun under this lease, and the lease has not ended."""
+        return (self.epoch, self.instance) == (token.epoch, token.instance)
 
 
 _SELECT = (
