@@ -8,6 +8,7 @@ Writes `docs/queue.svg`. It takes about a minute.
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import shutil
 import tempfile
@@ -51,6 +52,7 @@ async def until_running_at(supervisor: Client, percent: float) -> None:
 
 
 def main() -> None:
+    os.environ["COLORTERM"] = "truecolor"
     folder = Path(tempfile.mkdtemp(prefix="tqstudio-picture-"))
     home = Home(folder / "home")
     process = launch.start(home, ["--profile", "fast"])

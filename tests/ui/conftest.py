@@ -34,6 +34,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 def _still(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("NO_COLOR", "TQSTUDIO_ASCII", "SSH_CONNECTION"):
         monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("COLORTERM", "truecolor")
     monkeypatch.setattr("textual.constants.TEXTUAL_ANIMATIONS", "none", raising=False)
 
 

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from pathlib import Path
 
 import pytest
+from rich._palettes import STANDARD_PALETTE
+from rich.color import Color as Ink
 from rich.color import ColorSystem
 from textual.color import Color
 
 from tqstudio.home import Home
-from tqstudio.ui.theme import STATES, Palette, ThemeError, load_themes, read_theme, shipped_folder
+from tqstudio.ui.theme import (
+    STATES,
+    Palette,
+    ThemeError,
+    in_sixteen_colours,
+    load_themes,
+    read_theme,
+    shipped_folder,
+)
 
 from .conftest import MakeApp, loaded, until
 
@@ -49,6 +60,67 @@ def test_the_cursor_shows_in_256_colours(name: str) -> None:
     papers = [palette.base, palette.cursor, palette.bar]
     numbers = [style.bgcolor.downgrade(ColorSystem.EIGHT_BIT).number for style in papers if style.bgcolor]
     assert len(set(numbers)) == 3
+
+
+def number(ink: Ink | None) -> int | None:
+    """Which of 16 colours a terminal that has no more shows."""
+    return ink.downgrade(ColorSystem.STANDARD).number if ink else None
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_states_stay_apart_in_16_colours(name: str) -> None:
+    palette = Palette(in_sixteen_colours(load_themes([shipped_folder()]).by_name)[name])
+    # What waits, what was ended and what is left out is grey for all three: none of them moves.
+    coloured = {state: number(palette.states[state].color) for state in STATES}
+    coloured = {state: ink for state, ink in coloured.items() if state not in ("cancelled", "skipped")}
+    for (one, ink), (other, same) in combinations(coloured.items(), 2):
+        assert ink != same, f"{one} looks like {other}"
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_nothing_vanishes_in_16_colours(name: str) -> None:
+    palette = Palette(in_sixteen_colours(load_themes([shipped_folder()]).by_name)[name])
+    papers = {number(each.bgcolor) for each in (palette.base, palette.cursor, palette.bar, palette.surface)}
+    inks = [
+        palette.text,
+        palette.strong,
+        palette.dim,
+        palette.faint,
+        palette.accent,
+        palette.mark,
+        palette.key,
+    ]
+    for ink in (*inks, *palette.states.values(), palette.good, palette.warning, palette.error):
+        assert number(ink.color) not in papers
+    assert number(palette.cursor.bgcolor) != number(palette.base.bgcolor)
+    assert number(palette.notice.bgcolor) != number(palette.base.bgcolor)
+
+
+@pytest.mark.parametrize("file", sorted((shipped_folder() / "sixteen").iterdir()), ids=lambda file: file.stem)
+def test_colours_for_16_are_the_16(file: Path) -> None:
+    theme = read_theme(file)
+    for key, value in theme.variables.items():
+        if key.startswith(("state-", "part-")):
+            colour = Color.parse(value).rich_color
+            assert STANDARD_PALETTE[number(colour) or 0] == colour.triplet, key
+
+
+async def test_a_terminal_with_16_colours_gets_them(
+    make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    many = make_app(theme="paper")
+    monkeypatch.delenv("COLORTERM")
+    monkeypatch.setenv("TERM", "xterm-16color")
+    few = make_app(theme="paper")
+    assert many.studio.palette.states["running"] != few.studio.palette.states["running"]
+    assert not few.current_theme.dark
+    async with few.run_test(size=(80, 24)) as pilot:
+        await loaded(pilot)
+        await pilot.press("t")
+        assert few.theme == "ink"
+        assert few.current_theme.dark
+        running, done = (number(few.studio.palette.states[state].color) for state in ("running", "done"))
+        assert running != done
 
 
 def test_a_small_file_is_enough(tmp_path: Path) -> None:

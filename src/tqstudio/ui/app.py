@@ -25,7 +25,7 @@ from tqstudio.ui.screens.base import StudioScreen
 from tqstudio.ui.screens.queue import QueueScreen
 from tqstudio.ui.studio import Studio
 from tqstudio.ui.symbols import choose_glyphs
-from tqstudio.ui.theme import Palette, load_themes, shipped_folder
+from tqstudio.ui.theme import Palette, in_sixteen_colours, load_themes, shipped_folder
 from tqstudio.ui.toasts import Toasts
 from tqstudio.ui.views import LATER, LATER_S, VIEWS, load, view_class
 from tqstudio.ui.widgets.row_list import RowList
@@ -82,8 +82,9 @@ class StudioApp(App[None]):
         """Args: `painted` is called once the first picture stands."""
         super().__init__()
         themes = load_themes([shipped_folder(), home.themes])
-        self._themes = themes.by_name
-        for each in themes.by_name.values():
+        few = self.console.color_system == "standard"
+        self._themes = in_sixteen_colours(themes.by_name) if few else themes.by_name
+        for each in self._themes.values():
             self.register_theme(each)
         wanted = theme or self._remembered(home)
         self.theme = wanted if wanted in self._themes else next(iter(self._themes))

@@ -7,8 +7,8 @@ What a file leaves out is derived from its colours. A file that cannot be used i
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,7 @@ PARTS = {
     "bar": "surface",
     "notice": "panel",
 }
+_SIXTEEN = {True: "dark", False: "light"}
 
 
 class ThemeError(ValueError):
@@ -85,6 +86,21 @@ def load_themes(folders: Iterable[Path]) -> Themes:
     if not found:
         found["plain"] = _fallback()
     return Themes(found, tuple(problems))
+
+
+def in_sixteen_colours(themes: Mapping[str, Theme]) -> dict[str, Theme]:
+    """The themes for a terminal with 16 colours, where a name decides no more than dark or light.
+
+    The nearest of the 16 to a muted colour is a grey: a theme's own colours, of states and cursor too, would
+    fall together there.
+    """
+    sets = {
+        dark: read_theme(shipped_folder() / "sixteen" / f"{word}.toml") for dark, word in _SIXTEEN.items()
+    }
+    for each in sets.values():
+        # Textual blends it, which ends at the background.
+        each.variables["text-disabled"] = each.variables["part-dim"]
+    return {name: replace(sets[theme.dark], name=name) for name, theme in themes.items()}
 
 
 def read_theme(file: Path) -> Theme:
