@@ -112,6 +112,10 @@ class GateKind(StrEnum):
     BACKPRESSURE = "backpressure"
 
 
+PAUSED_WITHOUT_REASON = "paused by user"
+"""The reason of a gate that a person shut and gave none for."""
+
+
 class Autorestart(StrEnum):
     """Whether a failed job starts again by itself; `store/autorestart.py` says what each means."""
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tqstudio.engine.store import folders, videos
+from tqstudio.engine.store import events, folders, videos
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import JobStatus, Operation
 
@@ -51,6 +51,18 @@ def test_a_path_is_watched_once(queue: Queue) -> None:
     assert (folders.exists(queue.db, made), folders.exists(queue.db, other)) == (False, True)
     assert not folders.remove(queue.db, made, now=NOW)
     assert folders.change(queue.db, made, {"priority": 1}, now=NOW) is None
+
+
+def test_the_history_names_the_folder(queue: Queue) -> None:
+    made = folder(queue)
+    folders.change(queue.db, made, {"priority": 1}, now=NOW)
+    folders.remove(queue.db, made, now=NOW)
+    told = [(event.trigger, event.detail) for event in reversed(events.newest(queue.db, limit=3))]
+    assert told == [
+        ("folder_added", "/in"),
+        ("folder_changed", "/in: priority"),
+        ("folder_removed", "/in"),
+    ]
 
 
 def test_what_ended_is_counted_by_folder(queue: Queue) -> None:

@@ -133,6 +133,18 @@ async def test_cancel_asks_and_keeps_by_default(make_app: MakeApp, door: FakeDoo
         assert door.operations() == [{"operation": "cancel", "ids": [319]}]
 
 
+async def test_cancelling_before_the_first_segment_promises_none(make_app: MakeApp, door: FakeDoor) -> None:
+    for each in door.jobs[0]["renditions"]:
+        each["segments_done"] = 0
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("x")
+        await until(pilot, lambda: isinstance(app.screen, Confirm))
+        said = " ".join(str(label.content) for label in app.screen.query("Label"))
+        assert "No segment is finished yet" in said
+        assert "0 finished" not in said
+
+
 async def test_cancelling_what_has_no_work_does_not_ask(make_app: MakeApp, door: FakeDoor) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         await loaded(pilot)

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
 from textual.widgets import Input
 
 from tqstudio import sources
@@ -14,6 +15,7 @@ from tqstudio.ui.query import Query
 from tqstudio.ui.screens.ask_path import AskPath
 from tqstudio.ui.screens.dialogs import Problem
 from tqstudio.ui.screens.queue import QueueScreen
+from tqstudio.ui.widgets.footer import Footer
 from tqstudio.ui.widgets.job_list import JobList
 
 from .conftest import MakeApp, loaded, until
@@ -124,6 +126,23 @@ async def test_filter_by_state_and_words(make_app: MakeApp) -> None:
         await pilot.press("slash", *"[red]", "enter")
         await until(pilot, lambda: [row["id"] for row in app.studio.model.jobs.rows] == [324])
         assert any("[red]x.mp4" in line for line in text_of(app))
+
+
+@pytest.mark.parametrize("view", ["1", "2"])
+async def test_while_a_filter_is_typed_no_key_is_offered_that_is_text(view: str, make_app: MakeApp) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+
+        def offered() -> str:
+            return app.screen.query_one(Footer).render_line(0).text
+
+        await pilot.press(view)
+        await until(pilot, lambda: "q leave" in offered())
+        await pilot.press("slash")
+        await until(pilot, lambda: "enter keeps the filter  esc shows all again" in offered())
+        assert "q leave" not in offered()
+        await pilot.press("escape")
+        await until(pilot, lambda: "q leave" in offered(), "the keys are back")
 
 
 async def test_a_wrong_state_is_named(make_app: MakeApp) -> None:

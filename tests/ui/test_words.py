@@ -7,10 +7,17 @@ from typing import Any, cast
 
 import pytest
 
-from tqstudio.lifecycle import Operation, Trigger
+from tqstudio.lifecycle import PAUSED_WITHOUT_REASON, Operation, Trigger
 from tqstudio.ui.progress import job_percent, quality_percent
 from tqstudio.ui.screens.facts import facts_text
-from tqstudio.ui.sentences import attempt_words, autorestart_words, event_remark, event_sentence, standing
+from tqstudio.ui.sentences import (
+    attempt_words,
+    autorestart_words,
+    event_remark,
+    event_sentence,
+    failure_words,
+    standing,
+)
 from tqstudio.ui.symbols import UNICODE, quality_look
 
 from .fake_door import event, job_detail, job_row, rendition, sample_jobs
@@ -53,6 +60,12 @@ def test_attempts_have_one_wording(status: str, more: dict[str, Any], words: str
     assert attempt_words(job_row(1, "a.mp4", status, **more)) == words
 
 
+def test_what_fails_for_good_does_not_say_that_nothing_failed() -> None:
+    assert failure_words(job_row(1, "a.mp4", "failed", attempts=0)) == "failed for good"
+    assert failure_words(job_row(1, "a.mp4", "failed", attempts=3)) == "3 of 3 failed"
+    assert failure_words(job_row(1, "a.mp4", "pending", attempts=0)) == "0 of 3 failed"
+
+
 def test_a_quality_stands_as_its_job_does() -> None:
     unfinished = rendition("720p", 3)
     assert quality_look(unfinished, "paused") == ("paused", "paused")
@@ -84,6 +97,8 @@ def test_an_event_of_a_later_version_is_shown_as_it_came() -> None:
 def test_a_remark_says_what_the_sentence_leaves_out() -> None:
     assert event_remark(event(1, "pause", 7, 0, actor="user")) == "by a person"
     assert event_remark(event(1, "create", 7, 0, detail="new")) == ""
+    paused = event(1, "gate_shut", None, 0, actor="user", code="user", detail=PAUSED_WITHOUT_REASON)
+    assert event_remark(paused) == "by a person"
     failed = event(1, "fail_final", 7, 0, code="NO_MEDIA", detail="notes.mp4 holds no video")
     assert event_remark(failed) == "NO_MEDIA: notes.mp4 holds no video"
 
@@ -118,6 +133,12 @@ GATE = {"kind": "disk", "reason": "job 4 has no room", "since": "", "hint": "fre
         ("pending", {}, [], "waits for a worker"),
         ("pending", {}, [GATE], "waits: job 4 has no room"),
         ("pending", {}, [GATE | {"kind": "user", "reason": "lunch"}], "the queue is paused (lunch) – P lets"),
+        (
+            "pending",
+            {},
+            [GATE | {"kind": "user", "reason": PAUSED_WITHOUT_REASON}],
+            "the queue is paused – P",
+        ),
         ("pending", {}, [GATE | {"kind": "workers"}], "waits: job 4 has no room"),
         ("retry", {"retry_in_s": 40.0}, [], "tried again by itself – p, and p again, tries it now"),
         (

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from tqstudio.lifecycle import PAUSED_WITHOUT_REASON
 from tqstudio.ui.format import clock_duration, counted, moment, short_duration, until
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ _DETAILS = {
     "retranscode": "made again",
     "changed": "the source or the settings changed",
     "user": "by a person",
+    PAUSED_WITHOUT_REASON: "",
 }
 """Values of the API that stand for a word or, next to their sentence, for nothing new."""
 
@@ -117,7 +119,9 @@ def attempt_words(row: JobRow) -> str:
 
 
 def failure_words(row: JobRow) -> str:
-    """How many attempts and workers this job has used up."""
+    """How many attempts and workers this job has used up; what no retry can help uses up none."""
+    if row["status"] == "failed" and not row["attempts"] and not row["crashes"]:
+        return "failed for good"
     crashed = f", {row['crashes']} of {row['max_crashes']} crashed" if row["crashes"] else ""
     return f"{row['attempts']} of {row['max_attempts']} failed{crashed}"
 
@@ -175,7 +179,7 @@ def _kept(row: JobRow) -> str:
 def gate_words(gate: GateView) -> str:
     """What holds the queue up, and what to do."""
     if gate["kind"] == "user":
-        why = f" ({gate['reason']})" if gate["reason"] else ""
+        why = "" if gate["reason"] == PAUSED_WITHOUT_REASON else f" ({gate['reason']})"
         return f"the queue is paused{why} – P lets it go on"
     if gate["kind"] == "workers":
         return f"{gate['reason']} – 2 shows them, and e there lets one work"

@@ -10,7 +10,7 @@ from tqstudio.engine.store import gates
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.gates import GateRow
 from tqstudio.engine.views import gate_view
-from tqstudio.lifecycle import GateKind
+from tqstudio.lifecycle import PAUSED_WITHOUT_REASON, GateKind
 from tqstudio.requests import QueueClear, QueuePause, QueueRetry
 from tqstudio.schemas import ClearAnswer, GateView, RetryAnswer
 
@@ -20,7 +20,7 @@ router = APIRouter(prefix="/queue")
 @router.post("/pause")
 async def pause(studio: TheStudio, request: QueuePause) -> GateView:
     """Hand out no more jobs; running ones go on and no job changes."""
-    reason = request.reason or "paused by user"
+    reason = request.reason or PAUSED_WITHOUT_REASON
     return gate_view(await studio.db.write(_shut_for_user, reason))
 
 

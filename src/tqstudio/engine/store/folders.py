@@ -10,6 +10,7 @@ from typing import Any
 from tqstudio.engine.store import events
 from tqstudio.engine.store.connection import Connection
 from tqstudio.lifecycle import AutorestartRule
+from tqstudio.sources import display
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ def add(db: Connection, values: Mapping[str, Any], *, now: int) -> FolderRow | N
     ).first()
     if row is None:
         return None
-    events.append(db, "folder_added", now=now, actor="user", detail=str(row[0]))
+    events.append(db, "folder_added", now=now, actor="user", detail=display(row[1]))
     return _row(row)
 
 
@@ -91,17 +92,18 @@ def change(db: Connection, folder: int, changes: Mapping[str, Any], *, now: int)
     ).first()
     if row is None:
         return None
-    events.append(db, "folder_changed", now=now, actor="user", detail=f"{folder}: {', '.join(given)}")
+    what = f"{display(row[1])}: {', '.join(given)}"
+    events.append(db, "folder_changed", now=now, actor="user", detail=what)
     return _row(row)
 
 
 def remove(db: Connection, folder: int, *, now: int) -> bool:
     """Stop watching a folder; its videos and jobs stay."""
     db.execute("UPDATE video SET folder_id = NULL WHERE folder_id = :id", {"id": folder})
-    gone = db.execute("DELETE FROM folder WHERE id = :id", {"id": folder}).rowcount
-    if gone:
-        events.append(db, "folder_removed", now=now, actor="user", detail=str(folder))
-    return bool(gone)
+    gone = db.execute("DELETE FROM folder WHERE id = :id RETURNING path", {"id": folder}).first()
+    if gone is not None:
+        events.append(db, "folder_removed", now=now, actor="user", detail=display(gone[0]))
+    return gone is not None
 
 
 def exists(db: Connection, folder: int) -> bool:

@@ -47,7 +47,7 @@ class StudioScreen(Screen[None]):
         yield Notice(self.studio, id="notice")
         yield Tabs(self.studio, self.TAB or self.VIEW, self.says)
         yield from self.body()
-        yield Footer(self.studio, self.VIEW, self.target, self.marked)
+        yield Footer(self.studio, self.VIEW, target=self.target, marked=self.marked, typing=self.typing)
         yield Static(
             f"This terminal is too small: tqstudio needs {MIN_WIDTH} columns and {MIN_HEIGHT} lines.",
             id="too-small",
@@ -68,6 +68,10 @@ class StudioScreen(Screen[None]):
     def marked(self) -> int:
         return 0
 
+    def typing(self) -> bool:
+        """Whether keys are text just now."""
+        return False
+
     def line_views(self) -> Iterator[LineView]:
         return iter(self.query(LineView))
 
@@ -83,6 +87,11 @@ class StudioScreen(Screen[None]):
 
     def on_screen_resume(self) -> None:
         self.paint()
+
+    @on(events.DescendantFocus)
+    @on(events.DescendantBlur)
+    def _focus_moved(self) -> None:
+        self.query_one("#footer", Footer).paint()
 
     def on_resize(self, event: events.Resize) -> None:
         self.set_class(event.size.width < MIN_WIDTH or event.size.height < MIN_HEIGHT, "too-small")

@@ -84,11 +84,10 @@ class ChooseQualities(Dialog[list[str] | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
             yield Label(Text(plain(self._title)), classes="title")
-            yield Label(
-                Text("The present version plays on until the new one is complete."), classes="sentence"
-            )
-            for name in self._names:
-                yield Tick(name, self._glyphs, value=True, name=name)
+            yield Label(Text("The present version plays on until the new one is done."), classes="sentence")
+            with Vertical(classes="ticks"):
+                for name in self._names:
+                    yield Tick(name, self._glyphs, value=True, name=name)
             yield Problem()
             yield Label(Text("space chooses · a all or none · enter starts · esc back"), classes="hint")
 

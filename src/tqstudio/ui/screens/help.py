@@ -15,8 +15,12 @@ from tqstudio.ui.line import wrap
 from tqstudio.ui.screens.dialogs import Dialog
 
 KEYS_WIDTH = 13
-TEXT_WIDTH = 38
+TEXT_WIDTH = 50
+"""The longest line of help; shorter where there is less room."""
 TWO_COLUMNS = 118
+BOX_WIDTH = 134
+FRAME = 9
+"""What border, padding, scroll bar and a blank take of the box."""
 
 
 class HelpScreen(Dialog[None]):
@@ -32,13 +36,15 @@ class HelpScreen(Dialog[None]):
         self._view: View = view
 
     def compose(self) -> ComposeResult:
+        two = self.app.size.width >= TWO_COLUMNS
+        room = (min(BOX_WIDTH, self.app.size.width * 94 // 100) - FRAME) // (2 if two else 1)
         groups: dict[str, list[Action]] = {}
         for action in actions_of(self._view):
             groups.setdefault(action.group, []).append(action)
-        blocks = [_block(group, actions) for group, actions in groups.items()]
+        blocks = [_block(group, actions, room) for group, actions in groups.items()]
         with VerticalScroll(classes="dialog help"):
             yield Label(Text(f"Keys of the view: {self._view}"), classes="title")
-            if self.app.size.width >= TWO_COLUMNS:
+            if two:
                 half = max(1, sum(len(actions) + 2 for actions in groups.values()) // 2)
                 left, right = _halves(blocks, half)
                 with Horizontal():
@@ -52,11 +58,11 @@ class HelpScreen(Dialog[None]):
         self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
 
 
-def _block(group: str, actions: list[Action]) -> Text:
+def _block(group: str, actions: list[Action], width: int) -> Text:
     lines = [Text(group, style="bold")]
     for action in actions:
         keys = " ".join(key_sign(key) for key in action.keys)
-        for at, part in enumerate(wrap(action.help, TEXT_WIDTH)):
+        for at, part in enumerate(wrap(action.help, min(TEXT_WIDTH, width - KEYS_WIDTH - 2))):
             lines.append(Text(f"  {'' if at else keys:<{KEYS_WIDTH}}{part}"))
     return Text("\n").join(lines)
 

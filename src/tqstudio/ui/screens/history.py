@@ -114,7 +114,7 @@ class HistoryScreen(ListScreen):
             ("job", f"{event['job']} {row['name'] if row else ''}" if event["job"] is not None else ""),
             ("status", moved),
             ("by", actor_words(event)),
-            ("code", event["code"] or ""),
+            ("code", "" if event["code"] == event["actor"] else event["code"] or ""),
             ("remark", event["detail"] or ""),
         ]
 

@@ -78,6 +78,9 @@ class ListScreen(StudioScreen):
     def place(self, width: int, height: int) -> None:  # noqa: ARG002
         self.pane.styles.height = max(4, min(10, (height - 3) * 2 // 5))
 
+    def typing(self) -> bool:
+        return self.filter_line.has_focus
+
     def paint(self) -> None:
         self.list.sync()
         super().paint()

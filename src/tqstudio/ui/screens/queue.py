@@ -74,6 +74,9 @@ class QueueScreen(QueueActions, JobActions):
     def marked(self) -> int:
         return len(self.list.marks)
 
+    def typing(self) -> bool:
+        return self.filter_line.has_focus
+
     def says(self) -> tuple[str, str]:
         window, status = self.studio.model.jobs, self.studio.model.status
         query = window.query

@@ -19,19 +19,33 @@ NEED_JOB = ("open", "copy")
 WHEN_LOST = ("start", "reconnect", "back")
 """What helps, and all that is offered, while no supervisor answers."""
 
+TYPED = (("enter", "keeps the filter"), ("esc", "shows all again"))
+"""The keys that are no text while a filter is typed."""
+
 
 class Footer(LineView):
     def __init__(
-        self, studio: Studio, view: View, target: Callable[[], Target | None], marked: Callable[[], int]
+        self,
+        studio: Studio,
+        view: View,
+        *,
+        target: Callable[[], Target | None],
+        marked: Callable[[], int],
+        typing: Callable[[], bool],
     ) -> None:
         super().__init__(studio, id="footer")
         self._view = view
         self._target = target
         self._marked = marked
+        self._typing = typing
 
     def line(self, y: int, width: int) -> Strip:  # noqa: ARG002
         palette = self.studio.vivid
         line = self.start(width, palette.bar).gap()
+        if self._typing():
+            for key, does in TYPED:
+                line.add(key, palette.key).add(f" {does}", palette.dim).gap(2)
+            return line.strip()
         target = self._target()
         hints = sorted((a for a in actions_of(self._view) if self._shown_here(a)), key=lambda a: a.footer)
         last = [a for a in hints if a.name in LAST]

@@ -184,6 +184,8 @@ class JobPane(LineView):
         if not self.beside:
             size = max(8, line.room - sum(cells for _, cells in numbers) - 2)
             add_bar(line, rendition, size, state, glyphs, palette)
+        else:
+            line.gap(line.room - sum(cells for _, cells in numbers) - 1)
         for text, cells in numbers:
             line.cell(text, cells, palette.dim if cells != 5 else None, right=True)
         if not self.beside:
