@@ -204,6 +204,10 @@ class _Turns:
             self._scheduled = True
             self._life.world.loop.call_later(self._life.delay_s(), self._turn)
 
+    def submit_with_others(self, call: Any, _loop: asyncio.AbstractEventLoop) -> None:
+        # What waits shares a turn in any case.
+        self.submit(call)
+
     def _turn(self) -> None:
         self._scheduled = False
         if self._life.dead or not self._waiting:

@@ -7,10 +7,11 @@ that is lost costs only the rest of the wait.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+from pydantic_core import from_json
 
 from tqstudio.config import Settings
 from tqstudio.engine.disk_gate import DiskGate, Refused
@@ -207,7 +208,7 @@ class Dispatch:
             "source_size": video.size,
             "source_mtime_ns": video.mtime_ns,
             "sink": {"kind": "file", "path_b64": encode(self._workspace.sink(video.output_root))},
-            "profile": json.loads(spec.profile_json),
+            "profile": from_json(spec.profile_json),
             "requested": None if spec.requested is None else list(spec.requested),
             "kept": kept,
             "facts": dict(video.facts) if video.facts else None,

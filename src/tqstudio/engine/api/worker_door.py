@@ -14,6 +14,7 @@ from typing import Any
 
 from fastapi import APIRouter
 from pydantic import BaseModel
+from pydantic_core import to_json
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tqstudio.engine.api.refusals import Refusal, no_such_path, refusal, wrong_method
@@ -230,7 +231,7 @@ def _has_hung_up(receive: Receive) -> bool:
 
 
 async def _send(send: Send, status: int, answer: Any) -> None:
-    body = json.dumps(answer, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    body = to_json(answer)
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

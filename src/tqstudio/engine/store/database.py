@@ -195,16 +195,12 @@ class Database:
             _run_sharing(db, calls)
         except BaseException as error:
             db.rollback()
-            if len(calls) == 1:
-                calls[0].error = error
-            else:
+            if len(calls) > 1:
                 # One of them spoilt it for all, or the disk is full: each has a try of its own.
                 for call in calls:
                     self._commit(db, [call])
                 return
-        for call in calls:
-            if call.error is not None:
-                call.error = self._told(call.error)
+            calls[0].error = self._told(error)
         self._deliver(calls)
 
     def _look(self, db: Connection, calls: Sequence[_Call]) -> None:
@@ -224,15 +220,21 @@ class Database:
         return told
 
     def _deliver(self, calls: Sequence[_Call]) -> None:
-        """Tell the watchers first: who asked finds the events of its change on their way."""
         events = [event for call in calls if call.error is None for event in call.appended]
-        if events and self._loop is not None:
-            _soon(self._loop, self.on_events, events)
-        here = [call for call in calls if call.loop is None]
-        for call in here:
-            call.deliver()
-        for loop in {call.loop for call in calls if call.loop is not None}:
-            _soon(loop, _deliver_all, [call for call in calls if call.loop is loop])
+        loops = {call.loop for call in calls} | ({self._loop} if events else set())
+        for loop in loops:
+            mine = [call for call in calls if call.loop is loop]
+            if loop is None:
+                _deliver_all(mine)
+            else:
+                # One turn of the loop for all: to wake it costs more than what it is woken for.
+                _soon(loop, self._arrive, events if loop is self._loop else [], mine)
+
+    def _arrive(self, events: list[EventRow], calls: Sequence[_Call]) -> None:
+        """Tell the watchers first: who asked finds the events of its change on their way."""
+        if events:
+            self.on_events(events)
+        _deliver_all(calls)
 
     def close(self) -> None:
         self._reader.close()
@@ -240,36 +242,21 @@ class Database:
 
 
 def _run_sharing(db: Connection, calls: Sequence[_Call]) -> None:
-    """All calls in one transaction; one that fails is undone by itself, and its error is its answer.
+    """All calls in one transaction.
 
     Raises:
-        BaseException: nothing of any call is in the database.
+        BaseException: one failed; nothing of any call is in the database. A savepoint for each would spare
+            the others their second run, and cost all of them two statements each time.
     """
     db.begin(immediate=True)
     try:
         for call in calls:
             call.appended.clear()
-            call.error = None
             db.appended = call.appended
-            if len(calls) == 1:
-                call.result = call.fn(db, *call.args, **call.kwargs)
-            else:
-                _run_in_savepoint(db, call)
+            call.result = call.fn(db, *call.args, **call.kwargs)
     finally:
         db.appended = None
     db.commit()
-
-
-def _run_in_savepoint(db: Connection, call: _Call) -> None:
-    db.execute("SAVEPOINT call")
-    try:
-        call.result = call.fn(db, *call.args, **call.kwargs)
-    except BaseException as error:
-        if not db.in_transaction:
-            raise
-        call.error = error
-        db.execute("ROLLBACK TO call")
-    db.execute("RELEASE call")
 
 
 def _soon(loop: asyncio.AbstractEventLoop, fn: Callable[..., object], *args: Any) -> None:
@@ -287,7 +274,7 @@ def _deliver_all(calls: Sequence[_Call]) -> None:
 async def _asked(thread: _ConnectionThread, fn: Callable[..., T], args: Any, kwargs: Any) -> T:
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[T] = loop.create_future()
-    thread.submit(_Call(fn, args, kwargs, loop, answer))
+    thread.submit_with_others(_Call(fn, args, kwargs, loop, answer), loop)
     # A client that hangs up ends the wait only: what was submitted is decided all the same.
     return await answer
 
@@ -307,7 +294,8 @@ class _ConnectionThread:
 
     def __init__(self, name: str, serve: Callable[[Connection, Sequence[_Call]], None]) -> None:
         self._name, self._serve = name, serve
-        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._calls: SimpleQueue[list[_Call] | None] = SimpleQueue()
+        self._gathered: list[_Call] = []
         self._thread: threading.Thread | None = None
         self._closed = threading.Event()
 
@@ -327,30 +315,46 @@ class _ConnectionThread:
         opened.set_result(None)
         try:
             while calls := self._waiting():
-                self._serve(db, calls)
+                for first in range(0, len(calls), MAX_SHARING):
+                    self._serve(db, calls[first : first + MAX_SHARING])
         finally:
             db.close()
 
     def _waiting(self) -> list[_Call]:
         """The calls that wait, at least one; none at the end."""
         calls: list[_Call] = []
-        call = self._calls.get()
-        while call is not None:
-            calls.append(call)
-            if len(calls) == MAX_SHARING:
-                return calls
+        more = self._calls.get()
+        while more is not None:
+            calls += more
             try:
-                call = self._calls.get_nowait()
+                more = self._calls.get_nowait()
             except Empty:
                 return calls
         if calls:
             self._calls.put(None)
         return calls
 
-    def submit(self, call: _Call) -> None:
+    def submit(self, *calls: _Call) -> None:
         if self._thread is None or self._closed.is_set():
             raise RuntimeError("the database is not open")
-        self._calls.put(call)
+        self._calls.put(list(calls))
+
+    def submit_with_others(self, call: _Call, loop: asyncio.AbstractEventLoop) -> None:
+        """Submit what comes in one turn of the loop together: it shares a commit and a waking."""
+        if self._closed.is_set():
+            raise RuntimeError("the database is not open")
+        if not self._gathered:
+            loop.call_soon(self._submit_gathered)
+        self._gathered.append(call)
+
+    def _submit_gathered(self) -> None:
+        gathered, self._gathered = self._gathered, []
+        try:
+            self.submit(*gathered)
+        except RuntimeError as error:
+            for call in gathered:
+                call.error = error
+                call.deliver()
 
     def close(self) -> None:
         if self._thread is None or self._closed.is_set():
