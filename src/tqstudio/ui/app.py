@@ -11,6 +11,7 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from textual._compositor import ChopsUpdate, LayoutUpdate
 from textual.app import App, SystemCommand
 from textual.binding import BindingType
 from textual.command import Provider
@@ -29,6 +30,7 @@ from tqstudio.ui.theme import Palette, in_sixteen_colours, load_themes, shipped_
 from tqstudio.ui.toasts import Toasts
 from tqstudio.ui.views import LATER, LATER_S, VIEWS, load, view_class
 from tqstudio.ui.widgets.row_list import RowList
+from tqstudio.ui.wire import Wire
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -109,6 +111,7 @@ class StudioApp(App[None]):
         self._paint_asked = False
         self._key_at = 0.0
         self._toasts = Toasts(self)
+        self._wire = Wire()
         self._errands: set[asyncio.Task[None]] = set()
         self._colours = self.get_css_variables()
         self.stylesheet.set_variables(self._colours)
@@ -158,6 +161,12 @@ class StudioApp(App[None]):
         await asyncio.gather(*self._errands, return_exceptions=True)
 
     # Painting.
+
+    def _display(self, screen: Screen[Any], renderable: Any) -> None:
+        """Textual's way to the terminal, with fewer bytes."""
+        if isinstance(renderable, ChopsUpdate | LayoutUpdate):
+            renderable = self._wire.thrifty(renderable, self.size)
+        super()._display(screen, renderable)
 
     def paint_soon(self) -> None:
         """Paint at once after a quiet time, else together with what comes next."""

@@ -1,0 +1,160 @@
+"""What goes to the terminal: the cells that changed, and of their style what differs from the cell before.
+
+Textual writes a changed line from its beginning, every run of cells with its whole style, and the first
+picture several times. Over a slow line the screen would fall behind the keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import lru_cache, partial
+from time import monotonic
+
+from rich.color import Color, ColorSystem
+from rich.console import COLOR_SYSTEMS, Console
+from rich.style import Style
+from textual._compositor import ChopsUpdate, CompositorUpdate, LayoutUpdate
+from textual.geometry import Size
+from textual.strip import Strip
+
+from tqstudio.ui.line import changed_spans
+
+RESET = "\x1b[0m"
+_SHOW_ON_BLANKS = frozenset(("4", "5", "6", "7", "9", "21", "53"))
+"""Attributes that a blank shows: lines through, below and above it, blinking and reverse."""
+
+FRESH_S = 1.0
+"""For so long it is known what stands in a line; later, another program may have written over it."""
+
+Piece = tuple[int, int, Strip]
+"""Column, line, and what is written from there on."""
+
+
+class Thrifty(CompositorUpdate):
+    """An update of Textual's, written with fewer bytes.
+
+    Args:
+        pieces: asked for only when the update is written: Textual drops some.
+    """
+
+    def __init__(self, pieces: Callable[[], Iterable[Piece]]) -> None:
+        self._pieces = pieces
+
+    def render_segments(self, console: Console) -> str:
+        pen = Pen(COLOR_SYSTEMS.get(console.color_system or "", ColorSystem.TRUECOLOR))
+        for x, y, strip in self._pieces():
+            pen.move(x, y)
+            pen.write(strip)
+        return pen.text()
+
+
+class Wire:
+    """Makes updates thrifty; knows for a moment what stands in the lines that were written as a whole."""
+
+    def __init__(self) -> None:
+        self._size = Size()
+        self._lines: dict[int, tuple[float, Strip]] = {}
+
+    def thrifty(self, update: ChopsUpdate | LayoutUpdate, size: Size) -> Thrifty:
+        """Args: `size` of the terminal; one of another size has moved what stood in it."""
+        return Thrifty(partial(self._pieces, update, size))
+
+    def _pieces(self, update: ChopsUpdate | LayoutUpdate, size: Size) -> Iterator[Piece]:
+        if size != self._size:
+            self._size = size
+            self._lines.clear()
+        for piece in _changed(update) if isinstance(update, ChopsUpdate) else _whole(update):
+            yield from self._put(*piece)
+
+    def _put(self, x: int, y: int, strip: Strip) -> Iterator[Piece]:
+        """What of a strip differs from what is known to stand there."""
+        stop = x + strip.cell_length
+        known = self._known(y)
+        if known is None:
+            if (x, stop) == (0, self._size.width):
+                self._lines[y] = monotonic(), strip
+            yield x, y, strip
+            return
+        for at, width in changed_spans(known.crop(x, stop), strip):
+            yield x + at, y, strip.crop(at, at + width)
+        self._lines[y] = self._lines[y][0], Strip.join([known.crop(0, x), strip, known.crop(stop)])
+
+    def _known(self, y: int) -> Strip | None:
+        written_at, line = self._lines.get(y, (-FRESH_S, None))
+        if line is not None and monotonic() - written_at < FRESH_S:
+            return line
+        self._lines.pop(y, None)
+        return None
+
+
+def _changed(update: ChopsUpdate) -> Iterator[Piece]:
+    for y, x1, x2 in update.spans:
+        for end, (x, strip) in zip(update.chop_ends[y], update.chops[y].items(), strict=False):
+            start, stop = max(x, x1), min(end, x2)
+            if strip is not None and start < stop:
+                yield start, y, strip.crop(start - x, stop - x)
+
+
+def _whole(update: LayoutUpdate) -> Iterator[Piece]:
+    for y, strips in enumerate(update.strips, update.region.y):
+        yield update.region.x, y, Strip.join(list(strips))
+
+
+class Pen:
+    """Writes strips, and changes of style only where there are any."""
+
+    def __init__(self, system: ColorSystem) -> None:
+        self._system = system
+        self._out: list[str] = []
+        self._held = ("", "", "")
+        """Attributes, ink and paper that the terminal has now."""
+
+    def move(self, x: int, y: int) -> None:
+        self._out.append(f"\x1b[{y + 1};{x + 1}H")
+
+    def write(self, strip: Strip) -> None:
+        for text, style, _ in strip:
+            if style is not None and style.link:
+                self._change(("", "", ""))
+                self._out.append(Strip.render_style(style, text, self._system))
+                continue
+            wanted = _codes(style, self._system) if style is not None else ("", "", "")
+            self._change(self._as_a_blank(wanted) if text.isspace() else wanted)
+            self._out.append(text)
+
+    def text(self) -> str:
+        self._change(("", "", ""))
+        return "".join(self._out)
+
+    def _as_a_blank(self, wanted: tuple[str, str, str]) -> tuple[str, str, str]:
+        """What a blank needs: the paper. The ink stays as it is."""
+        attributes, ink, _ = self._held
+        seen = _SHOW_ON_BLANKS.intersection(f"{attributes};{wanted[0]}".split(";"))
+        return wanted if seen else (attributes, ink, wanted[2])
+
+    def _change(self, wanted: tuple[str, str, str]) -> None:
+        held = self._held
+        if wanted == held:
+            return
+        self._held = wanted
+        attributes, ink, paper = wanted
+        if attributes != held[0] or (held[1] and not ink) or (held[2] and not paper):
+            # There is no code that takes back one of these alone in every terminal.
+            self._out.append(RESET)
+            held = ("", "", "")
+        codes = [code for code, had in zip((attributes, ink, paper), held, strict=True) if code != had]
+        if codes:
+            self._out.append(f"\x1b[{';'.join(codes)}m")
+
+
+@lru_cache(maxsize=1024)
+def _codes(style: Style, system: ColorSystem) -> tuple[str, str, str]:
+    """Attributes, ink and paper as the terminal is told them; empty for its own."""
+    attributes = Strip.render_ansi(style.without_color, system)
+    return attributes, _color(style.color, system, ink=True), _color(style.bgcolor, system, ink=False)
+
+
+def _color(color: Color | None, system: ColorSystem, *, ink: bool) -> str:
+    if color is None or color.is_default:
+        return ""
+    return ";".join(color.downgrade(system).get_ansi_codes(foreground=ink))
