@@ -350,6 +350,7 @@ def test_after_a_jump_live_leases_begin_anew_and_dead_ones_stay_dead(queue: Queu
     before, now = queue.now, queue.now + jump_s * SECOND
     assert claims.begin_anew(queue.db, now=now, before=before, lease_us=LEASE) == 2
     assert [lease.job for lease in claims.expired(queue.db, now=now)] == [dead.job]
+    assert queue.row(dead.job)["lease_expires_at"] == min(dead.lease_expires_at, now)
     assert queue.row(live.job)["lease_expires_at"] == now + LEASE
     assert queue.row(waiting["id"]) == waiting
 

@@ -229,8 +229,8 @@ def extend(db: Connection, tokens: Iterable[Token], *, now: int, lease_us: int) 
 
 
 _BEGIN_ANEW = (
-    "UPDATE job SET lease_expires_at = CASE WHEN lease_expires_at > :before THEN :expires ELSE :now END"
-    " WHERE status = 'in_progress'"
+    "UPDATE job SET lease_expires_at = CASE WHEN lease_expires_at > :before THEN :expires"
+    " ELSE min(lease_expires_at, :now) END WHERE status = 'in_progress'"
 )
 
 
@@ -238,7 +238,7 @@ def begin_anew(db: Connection, *, now: int, before: int, lease_us: int) -> int:
     """Give a whole lease from `now` to every job whose lease was live at `before`; returns how many run.
 
     For when the clock went on from `before` to `now` (or back) and nobody could be heard in between. A lease
-    that had run out before that stays so.
+    that had run out before that stays so, and where it was: nothing that looks like a renewal befalls it.
     """
     return db.execute(_BEGIN_ANEW, {"now": now, "before": before, "expires": now + lease_us}).rowcount
 
