@@ -1,8 +1,10 @@
-"""The worlds that are part of every run of the tests; each is simulated once in a process."""
+"""The worlds that are part of every run of the tests; each is simulated once for all its processes."""
 
 from __future__ import annotations
 
-from functools import cache
+import fcntl
+import pickle
+from pathlib import Path
 
 from .faults import WEATHER
 from .world import Outcome, simulate
@@ -15,14 +17,22 @@ LEAST_STEPS = 100_000
 """That all of them have together."""
 
 
-@cache
-def course(weather: str, seed: int) -> Outcome:
+def course(weather: str, seed: int, kept: Path) -> Outcome:
     """What a world came to.
+
+    Args:
+        kept: a folder in which the processes of one run of the tests keep what they came to.
 
     Raises:
         Violation: of an invariant; it names the seed.
     """
-    return simulate(seed, STEPS, weather)
+    file, busy = kept / f"{weather}-{seed}", kept / f"{weather}-{seed}.busy"
+    with busy.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not file.exists():
+            file.write_bytes(pickle.dumps(simulate(seed, STEPS, weather)))
+    outcome: Outcome = pickle.loads(file.read_bytes())
+    return outcome
 
 
 def told(outcome: Outcome) -> tuple[str, int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tqstudio.engine.pressure import Reading
@@ -50,12 +51,29 @@ WEATHER: dict[str, dict[str, int]] = {
 """Kinds of worlds: how often which fault comes, beside the others."""
 
 
+@dataclass(frozen=True)
+class Temper:
+    """What workers are like, beside the faults that befall them."""
+
+    watches_clock: float = 0.5
+    """How many of them drop a job when its lease must have run out, as a worker should."""
+    believes: float = 0.8
+    """How many drop a job when they are told that it was lost, as a worker should."""
+    slowness: float = 1.0
+    """How much longer than usual an encode takes."""
+
+
+TEMPERS = {"zombies": Temper(watches_clock=0.1, believes=0.2, slowness=8.0)}
+"""Where most workers are stubborn, and have a job in their hands for longer than a lease."""
+
+
 class Faults:
     """Kills, silences and shifts things; most of it passes by itself."""
 
     def __init__(self, world: World, weather: str) -> None:
         self.world = world
         self._weights = WEATHER[weather]
+        self.temper = TEMPERS.get(weather, Temper())
 
     def strike(self) -> None:
         """One thing goes wrong."""

@@ -27,6 +27,7 @@ OF_A_JOB = (
     job.a_job_is_claimable_or_says_why_not,
     job.a_backoff_is_waited_out,
     job.nothing_is_claimed_but_what_waits,
+    job.open_jobs_of_a_video_are_one,
 )
 """After each commit, of each job that it touched."""
 OF_A_COMMIT = (
@@ -44,7 +45,6 @@ OF_A_STEP = (whole.an_expired_lease_is_taken_back_soon,)
 OF_THE_WHOLE = (
     whole.counts_are_true,
     whole.every_job_is_known,
-    whole.open_jobs_of_a_video_are_one,
     whole.what_plays_is_whole,
 )
 """After every 400th commit, and at the end."""

@@ -313,6 +313,22 @@ def nothing_is_claimed_but_what_waits(change: JobChange) -> None:
         change.require(before["deleted_at"] is None, "it was claimed though deleted")
 
 
+def open_jobs_of_a_video_are_one(change: JobChange) -> None:
+    """No two jobs work on one video."""
+    if not _is_open(change.after) or _is_open(change.before):
+        return
+    others = change.audit.raw.execute(
+        "SELECT id FROM job WHERE video_id = ? AND id <> ? AND deleted_at IS NULL"
+        " AND status IN ('pending', 'in_progress', 'paused')",
+        (change.after["video_id"], change.job),
+    ).fetchall()
+    change.require(not others, f"its video has these open jobs too: {others}")
+
+
+def _is_open(row: Row | None) -> bool:
+    return row is not None and row["status"] not in TERMINAL and row["deleted_at"] is None
+
+
 def transitions_of(name: str, source: str | None, target: str) -> set[tuple[str, str | None, str]]:
     """The rows of the lifecycle table that an event may stand for: (trigger, source, target) each."""
     triggers = _OTHER_NAMES.get(name, (name,))

@@ -37,16 +37,6 @@ def every_job_is_known(audit: Audit) -> None:
             raise Violation(f"job {job} changed unseen: {row}")
 
 
-def open_jobs_of_a_video_are_one(audit: Audit) -> None:
-    """No two jobs work on one video."""
-    twice = audit.raw.execute(
-        "SELECT video_id, count(*) FROM job WHERE status IN ('pending', 'in_progress', 'paused')"
-        " AND deleted_at IS NULL GROUP BY video_id HAVING count(*) > 1"
-    ).fetchall()
-    if twice:
-        raise Violation(f"videos with several open jobs: {twice}")
-
-
 def an_expired_lease_is_taken_back_soon(audit: Audit) -> None:
     """While a supervisor runs undisturbed, no job stays with a worker that has lost it."""
     world = audit.world

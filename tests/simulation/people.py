@@ -47,7 +47,7 @@ _ACTS = {
 _OPERATIONS = {
     Operation.PAUSE: 4,
     Operation.RESUME: 5,
-    Operation.CANCEL: 2,
+    Operation.CANCEL: 3,
     Operation.RETRY: 5,
     Operation.RESTART: 3,
     Operation.RETRANSCODE: 4,

@@ -56,10 +56,9 @@ class Process:
         self.pid = world.next_pid()
         self.instance = f"{name}#{self.pid:06d}"
         self.held: Held | None = None
-        self.watches_clock = world.rng.random() < 0.5
-        """Whether it drops a job when its lease must have run out, as a worker should."""
-        self.believes = world.rng.random() < 0.8
-        """Whether it drops a job when it is told that it was lost, as a worker should."""
+        self._temper = world.faults.temper
+        self.watches_clock = world.rng.random() < self._temper.watches_clock
+        self.believes = world.rng.random() < self._temper.believes
         self.stopping = False
         self.partitioned = False
         self.alive = True
@@ -248,7 +247,7 @@ class Process:
         for number in range(SEGMENTS):
             missing = missing_of(number)
             if missing:
-                await self._sleep(self.world.rng.uniform(0.02, 8 / SEGMENTS))
+                await self._sleep(self.world.rng.uniform(0.02, 8 * self._temper.slowness / SEGMENTS))
                 if self._ended(held) or self.world.disks.output_free == 0:
                     return
                 for file in missing:

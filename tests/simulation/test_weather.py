@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -11,8 +12,8 @@ from .courses import OF_ONE_KIND, STEPS, course, told
 
 @pytest.mark.parametrize(("weather", "seed"), OF_ONE_KIND)
 def test_a_world_of_one_kind_of_trouble(
-    weather: str, seed: int, record_property: Callable[[str, object], None]
+    weather: str, seed: int, kept: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    outcome = course(weather, seed)
+    outcome = course(weather, seed, kept)
     record_property("simulated", told(outcome))
     assert outcome.steps >= STEPS
