@@ -74,9 +74,13 @@ def test_a_run_from_the_start_does_not_seek() -> None:
     assert f"end_pts={GRID.g0 + 2 * GRID.total_frames + 1798}" in after(argv, "-filter_complex")
 
 
-def test_a_resumed_run_seeks_early_and_cuts_at_the_frame() -> None:
-    argv = video_command(FFMPEG, b"/media/a.mp4", FACTS, GRID, WEB, RUNGS, start=5)
-    assert after(argv, "-ss") == "20.030000"
+@pytest.mark.parametrize(
+    ("container", "seek"), [("mov,mp4,m4a,3gp,3g2,mj2", "28.030000"), ("mpegts", "20.030000")]
+)
+def test_a_resumed_run_seeks_early_and_cuts_at_the_frame(container: str, seek: str) -> None:
+    facts = replace(FACTS, container=container)
+    argv = video_command(FFMPEG, b"/media/a.mp4", facts, GRID, WEB, RUNGS, start=5)
+    assert after(argv, "-ss") == seek
     assert argv.index("-noaccurate_seek") < argv.index("-i")
     assert f"start_pts={GRID.g0 + 5 * 180}" in after(argv, "-filter_complex")
     assert after(argv, "-start_number") == "5"
