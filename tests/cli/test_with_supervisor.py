@@ -587,6 +587,28 @@ def test_a_drop_folder(up: Shell, clips: Path, tmp_path: Path) -> None:
     assert str(drop) not in up("folder", "list").out
 
 
+@pytest.mark.parametrize(
+    "command", [("add", "{clip}"), ("process", "-i", "{clip}"), ("folder", "add", "{folder}")], ids=" ".join
+)
+def test_an_output_that_can_take_no_file_is_refused_at_once(
+    command: tuple[str, ...], up: Shell, clips: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    words = [word.format(clip=clips / "short.mp4", folder=tmp_path) for word in command]
+
+    def known() -> list[list[int]]:
+        lists = (up("job", "list", "--json").json()["jobs"], up("folder", "list", "--json").json()["folders"])
+        return [sorted(row["id"] for row in rows) for rows in lists]
+
+    before = known()
+    told = up(*words, "-o", str(file / "out"))
+    assert told.code == 2
+    assert told.err.startswith(f"error: BAD_REQUEST: {file / 'out'} cannot be: {file} is no folder\n")
+    assert "choose another folder with --output" in told.err
+    assert known() == before
+
+
 def test_workers(up: Shell) -> None:
     assert up("worker", "disable", "cpu-0").code == 0
     assert up("worker", "list", "--json").json()["workers"][0]["enabled"] is False

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tqstudio import client as calls
-from tqstudio.errors import MAX_ERROR_TEXT, TqError
+from tqstudio.errors import MAX_ERROR_TEXT, ErrorCode, TqError
 from tqstudio.sources import encode
 
 from .conftest import MakeClip, MakeStudio
@@ -239,10 +239,17 @@ def test_a_file_that_may_not_be_read(make_studio: MakeStudio, clip: MakeClip, co
     later.chmod(0o600)
     studio.do("retry", job)
     studio.done(job)
-    # An output that cannot be written to.
+    # An output that cannot be written to is refused; one that is closed later is found out by its job.
     walled = studio.root / "walled"
     walled.mkdir(mode=0o500)
+    with pytest.raises(TqError, match=r"nothing may be written in .*walled") as caught:
+        studio.add(good, output_b64=encode(walled))
+    assert caught.value.code is ErrorCode.PERMISSION
+    walled.chmod(0o700)
+    studio.client.send(calls.pause_queue("a test"))
     job = studio.add(good, output_b64=encode(walled))
+    walled.chmod(0o500)
+    studio.client.send(calls.resume_queue())
     _said(studio.wait(job, "failed")["error"], "PERMISSION", "walled")
     walled.chmod(0o700)
     studio.do("retry", job)

@@ -34,9 +34,12 @@ def test_no_worker_switched_on_is_told_like_a_shut_gate(
 def test_an_output_that_cannot_be_made_fails_at_once(make_studio: MakeStudio, clip: MakeClip, copy) -> None:
     studio = make_studio().up()
     in_the_way = studio.root / "a-file"
-    in_the_way.write_text("no folder\n")
     output = Path(in_the_way) / "ladders"
+    studio.client.send(calls.pause_queue("a test"))
     job = studio.add(copy(clip(), "nowhere.mp4"), output_b64=encode(output))
+    # Had it stood there before, the file would not have been taken.
+    in_the_way.write_text("no folder\n")
+    studio.client.send(calls.resume_queue())
     detail = studio.wait(job, "failed")
     assert detail["error"]["code"] == "PERMISSION", detail["error"]
     assert str(output) in detail["error"]["message"]

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
+from tqstudio.engine import outputs
 from tqstudio.engine.admission import Offer, new_batch
 from tqstudio.engine.api.access import TheStudio
 from tqstudio.engine.recognition import Certainty
@@ -32,9 +33,11 @@ async def add(studio: TheStudio, request: AddRequest) -> AddAnswer:
 
 async def _add(studio: Studio, request: AddRequest) -> AddAnswer:
     paths = [_path(text) for text in request.paths_b64]
+    output = studio.admission.output_root(_path(request.output_b64) if request.output_b64 else None)
+    await outputs.require_usable(output, studio.patience)
     how = Offer(
         profile=studio.admission.profile(request.profile, request.overrides),
-        output_root=studio.admission.output_root(_path(request.output_b64) if request.output_b64 else None),
+        output_root=output,
         priority=request.priority or 0,
         hold=request.hold,
         force=request.force,

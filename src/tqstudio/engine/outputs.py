@@ -1,0 +1,64 @@
+"""Whether ladders can ever be put into a folder: looked at when somebody names it as an output.
+
+An output that cannot take a file would be found out by the first job for it, and a queue that waits for room
+where there is none waits for good.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from functools import partial
+
+from tqstudio.engine.patience import NoAnswer, Patience
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.sources import display
+
+_ELSEWHERE = "choose another folder with --output"
+
+
+async def require_usable(root: bytes, patience: Patience) -> None:
+    """Refuse an output root that can take no file. One that does not answer may be well later.
+
+    Raises:
+        TqError: BAD_REQUEST where no folder can be, PERMISSION where nothing may be written.
+    """
+    with contextlib.suppress(NoAnswer):
+        await patience.look(root, partial(_examine, root))
+
+
+def _examine(root: bytes) -> None:
+    folder, found = _nearest(root)
+    shown = display(folder)
+    if not stat.S_ISDIR(found.st_mode):
+        raise TqError(ErrorCode.BAD_REQUEST, f"{display(root)} cannot be: {shown} is no folder", _ELSEWHERE)
+    volume = os.statvfs(folder)
+    if not volume.f_blocks:
+        raise TqError(ErrorCode.BAD_REQUEST, f"the file system of {display(root)} keeps no files", _ELSEWHERE)
+    if volume.f_flag & os.ST_RDONLY:
+        raise TqError(ErrorCode.PERMISSION, f"the file system of {display(root)} is read-only", _ELSEWHERE)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise TqError(
+            ErrorCode.PERMISSION,
+            f"nothing may be written in {shown}",
+            f"give the user that runs the supervisor access to it, or {_ELSEWHERE}",
+        )
+
+
+def _nearest(root: bytes) -> tuple[bytes, os.stat_result]:
+    """The folder itself, or the nearest one above it that is there."""
+    folder = root
+    while True:
+        try:
+            return folder, os.stat(folder)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            if os.path.islink(folder):
+                message = f"{display(folder)} is a link to nothing"
+                raise TqError(ErrorCode.BAD_REQUEST, message, _ELSEWHERE) from error
+            folder = os.path.dirname(folder)
+        except PermissionError as error:
+            raise TqError(ErrorCode.PERMISSION, f"{display(root)} may not be looked at") from error
+        except OSError as error:
+            message = f"{display(root)} cannot be an output: {error.strerror}"
+            raise TqError(ErrorCode.BAD_REQUEST, message, _ELSEWHERE) from error

@@ -1,0 +1,82 @@
+"""Which folders are refused as an output when somebody names them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+from tqstudio.engine import outputs, patience
+from tqstudio.engine.patience import Patience
+from tqstudio.errors import ErrorCode, TqError
+
+from .hung import HungMount
+
+
+def require(path: Path) -> None:
+    asyncio.run(outputs.require_usable(os.fsencode(path), Patience()))
+
+
+def refused(path: Path) -> TqError:
+    with pytest.raises(TqError) as caught:
+        require(path)
+    return caught.value
+
+
+def test_a_folder_may_be_there_or_not(tmp_path: Path) -> None:
+    require(tmp_path)
+    require(tmp_path / "not" / "yet")
+    (tmp_path / "link").symlink_to(tmp_path)
+    require(tmp_path / "link" / "below")
+    assert not list(tmp_path.glob("not*")), "it is only looked at"
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs /proc")
+def test_a_file_system_that_keeps_no_files() -> None:
+    error = refused(Path("/proc/x/y"))
+    assert (error.code, error.message) == (
+        ErrorCode.BAD_REQUEST,
+        "the file system of /proc/x/y keeps no files",
+    )
+    assert "--output" in error.hint
+
+
+def test_a_file_in_the_way(tmp_path: Path) -> None:
+    file = tmp_path / "film.mp4"
+    file.touch()
+    for path in (file, file / "below", file / "further" / "below"):
+        error = refused(path)
+        assert error.code is ErrorCode.BAD_REQUEST
+        assert error.message == f"{path} cannot be: {file} is no folder"
+
+
+def test_a_link_to_nothing(tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "gone")
+    assert refused(link / "below").message == f"{link} is a link to nothing"
+    link.unlink()
+    link.symlink_to(link)
+    assert refused(link).code is ErrorCode.BAD_REQUEST
+
+
+def test_a_name_that_is_too_long(tmp_path: Path) -> None:
+    assert "name too long" in refused(tmp_path / ("x" * 300)).message
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root ignores modes")
+def test_a_folder_that_may_not_be_written(tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o500)
+    error = refused(closed / "below")
+    assert (error.code, error.message) == (ErrorCode.PERMISSION, f"nothing may be written in {closed}")
+
+
+def test_what_does_not_answer_is_not_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(patience, "PATIENCE_S", 0.2)
+    mount = HungMount(tmp_path / "hung")
+    try:
+        require(mount.folder / "below")
+    finally:
+        mount.end()
