@@ -86,8 +86,12 @@ def tqstudio() -> list[str]:
 
 
 @contextlib.contextmanager
-def studio(root: Path, flags: Sequence[str] = ()) -> Iterator[Studio]:
-    """Start a supervisor in the home `root` and wait until it answers; the home is removed at the end."""
+def studio(root: Path, flags: Sequence[str] = (), *, keep: bool = False) -> Iterator[Studio]:
+    """Start a supervisor in the home `root` and wait until it answers; the home is removed at the end.
+
+    Args:
+        keep: the home stays.
+    """
     home = Home(root)
     root.mkdir(parents=True, exist_ok=True)
     with (root / "said.log").open("wb") as log:
@@ -114,4 +118,5 @@ def studio(root: Path, flags: Sequence[str] = ()) -> Iterator[Studio]:
         yield running
     finally:
         running.stop()
-        shutil.rmtree(root, ignore_errors=True)
+        if not keep:
+            shutil.rmtree(root, ignore_errors=True)

@@ -290,6 +290,12 @@ class Job(SQLModel, table=True):
         *_lanes("ix_job", "deleted_at IS NULL"),
         *_lanes("ix_job_deleted", "deleted_at IS NOT NULL"),
         Index(
+            "ix_job_foretold",
+            text("completed_at DESC"),
+            text("id DESC"),
+            sqlite_where=text("predicted_s IS NOT NULL AND status = 'done' AND deleted_at IS NULL"),
+        ),
+        Index(
             "ix_job_autorestart",
             "id",
             sqlite_where=text(
