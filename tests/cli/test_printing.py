@@ -40,6 +40,29 @@ def test_tables_align_wide_letters(capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
+def test_a_narrow_terminal_gets_a_table_that_fits(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lines() -> list[str]:
+        rows = [("7", "", "/srv/upload/cam1", "/srv/ladders/cam1"), ("8", "", "/srv/b", "/srv/ladders/b")]
+        printing.table(("ID", "SETTLING", "FOLDER", "OUTPUT"), rows, elastic=(3, 2))
+        return capsys.readouterr().out.splitlines()
+
+    whole = lines()
+    assert "SETTLING" in whole[0], "nothing is left out where no terminal is"
+    monkeypatch.setattr(printing, "terminal", lambda _=None: True)
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    assert lines() == whole
+    monkeypatch.setenv("COLUMNS", "30")
+    narrow = lines()
+    assert narrow[0].split() == ["ID", "FOLDER", "OUTPUT"]
+    assert max(map(len, narrow)) <= 30
+    assert narrow[1].split()[1] == "/srv/upload/cam1"
+    monkeypatch.setenv("COLUMNS", "22")
+    assert max(map(len, lines())) <= 22
+
+
 @pytest.mark.parametrize(
     ("code", "exit_code"),
     [

@@ -417,7 +417,8 @@ def test_priority_delete_and_undelete(up: Shell, held: int) -> None:
         return int(up("job", "show", str(held), "--json").json()["priority"])
 
     for wanted, expected in (("7", 7), ("+5", 12), ("-2", 10), ("=-3", -3)):
-        assert up("job", "priority", str(held), wanted).code == 0
+        told = up("job", "priority", str(held), wanted)
+        assert (told.code, told.out) == (0, f"job {held}: priority {wanted.removeprefix('=')}\n")
         assert priority() == expected
     assert up("job", "delete", str(held)).code == 0
     assert held not in [job["id"] for job in up("job", "list", "--json").json()["jobs"]]
@@ -585,6 +586,10 @@ def test_a_drop_folder(up: Shell, clips: Path, tmp_path: Path) -> None:
     assert str(drop) in up("folder", "list").out
     assert up("folder", "remove", str(folder["id"])).code == 0
     assert str(drop) not in up("folder", "list").out
+    told = up("folder", "add", str(drop), "-o", str(tmp_path / "out")).out
+    assert f"{drop} is watched" in told
+    assert f"its ladders go to {tmp_path / 'out'}" in told
+    assert up("folder", "remove", str(drop)).code == 0
 
 
 @pytest.mark.parametrize(

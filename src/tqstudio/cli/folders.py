@@ -72,7 +72,8 @@ def add(
             autorestart_delay_s=delay,
         )
     )
-    return _answer(folder, as_json, f"folder {folder['id']}: {folder['path']} is watched ({folder['watch']})")
+    watched = f"folder {folder['id']}: {folder['path']} is watched ({folder['watch']})"
+    return _answer(folder, as_json, f"{watched}, its ladders go to {folder['output_root']}")
 
 
 def list_folders(as_json: options.JsonFlag = False) -> int:
@@ -92,7 +93,7 @@ def list_folders(as_json: options.JsonFlag = False) -> int:
                 folder["profile"],
                 folder["watch"] if folder["enabled"] else "off",
                 str(folder["settling"] or ""),
-                str(folder["autorestart"] or "off"),
+                str(folder["autorestart"] or ""),
                 f"{folder['done_today']} done, {folder['failed_today']} failed",
                 folder["path"],
                 folder["output_root"],
@@ -100,6 +101,7 @@ def list_folders(as_json: options.JsonFlag = False) -> int:
             for folder in folders
         ],
         right=(0, 3, 4),
+        elastic=(7, 6),
     )
     for folder in folders:
         _print_troubles(folder)

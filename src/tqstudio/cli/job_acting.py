@@ -26,7 +26,7 @@ _SAID = {
     "cancel": "job {job}: {word}",
     "retry": "job {job} goes again: {word}",
     "restart": "job {job} starts over: {word}",
-    "priority": "job {job} has its new priority",
+    "priority": "job {job}: priority{how}",
     "delete": "job {job} is deleted; undo with: tqstudio job undelete {job}",
     "undelete": "job {job} is back: {word}",
 }
@@ -104,7 +104,8 @@ def priority(
             "write it as: tqstudio job priority 7 100, or +1, or -1",
         )
     change = {"delta": value} if wanted[:1] in "+-" else {"priority": value}
-    return _do("priority", numbers, as_json, **change)
+    results = act(session(), "priority", numbers, **change)
+    return report(results, "priority", as_json, how=f" {wanted.removeprefix('=')}")
 
 
 def _do(operation: str, ids: Sequence[int], as_json: bool, **more: Any) -> int:
@@ -123,7 +124,7 @@ def report(results: list[ActionResult], operation: str, as_json: bool, *, how: s
     """Print what became of each job; answers 4 when any was refused.
 
     Args:
-        how: more to say of new jobs.
+        how: more to say of new jobs, and the priority that was asked for.
     """
     if as_json:
         printing.out_json({"results": results})
@@ -133,5 +134,6 @@ def report(results: list[ActionResult], operation: str, as_json: bool, *, how: s
         elif not as_json and result["new_job"] is not None:
             printing.out(f"job {result['new_job']} makes the ladder of job {result['job']} again{how}")
         elif not as_json:
-            printing.out(_SAID[operation].format(job=result["job"], word=result["word"] or result["status"]))
+            word = result["word"] or result["status"]
+            printing.out(_SAID[operation].format(job=result["job"], word=word, how=how))
     return 0 if all(result["ok"] for result in results) else 4

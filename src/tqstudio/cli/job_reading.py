@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -75,7 +76,7 @@ def list_jobs(
         ("ID", "STATE", "DONE", "QUALITIES", "LEFT", "WORKER", "VIDEO"),
         [_line(row) for row in rows],
         right=(0, 2, 4),
-        elastic=6,
+        elastic=(6,),
         statuses=[row["status"] for row in rows],
     )
     if after is not None:
@@ -158,6 +159,10 @@ def _print(job: JobDetail) -> None:
             printing.out(f"            log: {error['log']}")
     _print_renditions(job["renditions"])
     _print_attempts(job["attempts_log"])
+    if job["attempts_log"]:
+        printing.out(
+            f"{printing.arrow()} tqstudio job log {job['id']} prints its log, --attempt N an older one"
+        )
     if job["events"]:
         printing.out()
         rows = [
@@ -171,7 +176,7 @@ def _print(job: JobDetail) -> None:
             )
             for e in reversed(job["events"])
         ]
-        printing.table(("AT", "EVENT", "NOW", "BY", "CODE", "DETAIL"), rows, elastic=5)
+        printing.table(("AT", "EVENT", "NOW", "BY", "CODE", "DETAIL"), rows, elastic=(5,))
 
 
 def _took(job: JobDetail) -> str:
@@ -226,7 +231,7 @@ def _print_renditions(renditions: list[RenditionView]) -> None:
             for r in renditions
         ],
         right=(2, 3, 4),
-        elastic=6,
+        elastic=(6,),
     )
 
 
@@ -235,23 +240,28 @@ def _print_attempts(attempts: list[AttemptView]) -> None:
         return
     printing.out()
     printing.table(
-        ("ATTEMPT", "WORKER", "BEGAN", "ENDED", "FROM", "OUTCOME", "CODE", "LOG"),
+        ("#", "WORKER", "BEGAN", "TOOK", "FROM", "OUTCOME", "CODE"),
         [
             (
                 str(a["number"]),
                 a["worker"],
                 printing.clock(a["started_at"]),
-                printing.clock(a["ended_at"]),
+                _lasted(a),
                 _went_on_from(a),
                 a["outcome"],
                 a["error_code"] or "",
-                a["log"] or "",
             )
             for a in attempts
         ],
-        right=(0,),
-        elastic=7,
+        right=(0, 3),
     )
+
+
+def _lasted(attempt: AttemptView) -> str:
+    if attempt["ended_at"] is None:
+        return ""
+    began, ended = (datetime.fromisoformat(at) for at in (attempt["started_at"], attempt["ended_at"]))
+    return printing.span((ended - began).total_seconds())
 
 
 def _went_on_from(attempt: AttemptView) -> str:

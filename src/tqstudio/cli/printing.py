@@ -181,25 +181,31 @@ def table(
     rows: Iterable[Sequence[str]],
     *,
     right: Iterable[int] = (),
-    elastic: int | None = None,
+    elastic: Sequence[int] = (),
     statuses: Sequence[str] | None = None,
 ) -> None:
     """Print aligned columns.
 
     Args:
         right: columns whose text stands at the right.
-        elastic: the column that is cut when a terminal is too narrow; into a pipe nothing is cut.
+        elastic: columns that are cut, one after the other, when a terminal is too narrow. Those without any
+            text are left out first. Into a pipe nothing is cut.
         statuses: one status per row, for its colour.
     """
     lines = [list(row) for row in rows]
     widths = [max(width(cell) for cell in column) for column in zip(heads, *lines, strict=True)]
-    if elastic is not None and terminal():
-        spare = shutil.get_terminal_size().columns - sum(widths) - 2 * (len(widths) - 1)
-        widths[elastic] = max(8, widths[elastic] + min(0, spare))
+    shown = list(range(len(widths)))
+    if terminal():
+        columns = shutil.get_terminal_size().columns
+        if sum(widths) + 2 * (len(widths) - 1) > columns:
+            shown = [i for i in shown if any(cells[i] for cells in lines)] or shown
+        for i in elastic:
+            spare = columns - sum(widths[each] for each in shown) - 2 * (len(shown) - 1)
+            widths[i] = max(min(8, widths[i]), widths[i] + min(0, spare))
     rights = frozenset(right)
 
     def line(cells: Sequence[str]) -> str:
-        padded = [_fit(cell, widths[i], left=i not in rights) for i, cell in enumerate(cells)]
+        padded = [_fit(cells[i], widths[i], left=i not in rights) for i in shown]
         return "  ".join(padded).rstrip()
 
     out(bold(line(heads)))

@@ -31,7 +31,7 @@ def list_profiles(as_json: JsonFlag = False) -> int:
         printing.table(
             ("PROFILE", "QUALITIES", "ENCODED", "FROM", "DESCRIPTION"),
             [_line(profile) for profile in profiles],
-            elastic=4,
+            elastic=(4,),
             statuses=["failed" if profile["error"] else "" for profile in profiles],
         )
     broken = [profile["error"] for profile in profiles if profile["error"]]

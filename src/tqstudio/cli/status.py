@@ -88,7 +88,7 @@ def _print(view: StatusView) -> None:
             for worker in workers
         ],
         right=(3, 4, 6),
-        elastic=5,
+        elastic=(5,),
         statuses=[worker["status"] for worker in workers],
     )
 

@@ -117,7 +117,7 @@ class _Group(TyperGroup):
 def _build(name: str, verb: str | tuple[str, Mapping[str, str]]) -> Any:
     if isinstance(verb, tuple):
         about, verbs = verb
-        return _group(name, about, verbs, _help_alone)
+        return _group(name, about, verbs, _help_alone, add_completion=False)
     module, _, function = verb.partition(":")
     callback = getattr(import_module(f"tqstudio.cli.{module}"), function)
     app = typer.Typer(add_completion=False, rich_markup_mode=None)

@@ -42,7 +42,7 @@ def list_workers(as_json: JsonFlag = False) -> int:
             for worker in workers
         ],
         right=(3, 5, 6, 7, 8),
-        elastic=10,
+        elastic=(10,),
         statuses=[worker["status"] for worker in workers],
     )
     return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
+from rich.cells import chop_cells
 from textual.strip import Strip
 
 from tqstudio import shell, units
@@ -152,7 +153,9 @@ class JobPane(LineView):
             return []
         palette = self.studio.palette
         lines = []
-        for at, part in enumerate(wrap(shell.line(["mpv", generation["master"]]), width - 14)):
+        # A path that takes two lines anyhow begins behind the command.
+        command = shell.line(["mpv", generation["master"]])
+        for at, part in enumerate(chop_cells(command, max(8, width - 14))):
             line = self._start(width).gap().cell("" if at else "play", 9, palette.faint).gap()
             lines.append(line.add(part, palette.text).strip())
         return lines
