@@ -15,7 +15,7 @@ from tqstudio.engine.patience import NoAnswer, Patience
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.sources import display
 
-_ELSEWHERE = "choose another folder with --output"
+_ELSEWHERE = "choose another output folder"
 
 
 async def require_usable(root: bytes, patience: Patience) -> None:
