@@ -51,11 +51,12 @@ def test_a_wall_clock_that_is_set_moves_nothing_until_it_is_caught_up_with(
 
 
 def test_time_in_which_nobody_looked_does_not_pass(machine: Machine) -> None:
-    before = machine.clock.now_us()
+    before, started = machine.clock.now_us(), machine.clock.running_us()
     machine.run(HOUR)
     assert machine.clock.now_us() == before
     machine.run(SECOND)
     assert machine.clock.now_us() == before + SECOND
+    assert machine.clock.running_us() == started + SECOND
     drift = machine.clock.drift()
     assert drift == Drift(HOUR, HOUR)
     assert drift.set_us == 0

@@ -89,6 +89,13 @@ def test_after_a_silence_live_leases_begin_anew(leases: Leases) -> None:
     assert Abandoned(B, excused=True) in leases.abandoned(1002)
 
 
+def test_a_clock_that_is_set_back_revives_no_lease(leases: Leases) -> None:
+    leases.begin(A, 1000, 1060)
+    leases.begin(B, 1050, 1110)
+    leases.begin_anew(100, before=1070)
+    assert leases.hear("one", [A, B], 101) == [B]
+
+
 def test_a_lease_that_ended_is_forgotten(leases: Leases) -> None:
     leases.begin(A, 0, 60)
     leases.hear("one", [A], 5)
@@ -193,6 +200,27 @@ def test_a_supervisor_that_was_stopped_takes_no_job_away(
         until(lambda: beat(worker) and desk.show(job["job"])["status"] == "pending", "it goes again")
         row = desk.show(job["job"])
         assert (row["crashes"], row["attempts"]) == (0, 0)
+
+
+def test_a_database_that_hangs_takes_no_job_away(make_supervisor: MakeSupervisor, tmp_path: Path) -> None:
+    """Longer than a lease nothing can be written, while the worker is heard all the time."""
+    with quick(make_supervisor, tmp_path, TQSTUDIO_LEASE_S="3") as desk:
+        worker, job = desk.running()
+        with contextlib.closing(sqlite3.connect(desk.live.home.database, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            end = since_boot() + 5
+            until(lambda: beat(worker, job)["lost"] or since_boot() >= end, "the lease in there has run out")
+            assert beat(worker, job)["lost"] == []
+            other.execute("ROLLBACK")
+        report(worker, job, 10.0)
+        until(lambda: "leases_extended" in triggers(desk.live), "it is written down")
+        row = desk.show(job["job"])
+        assert (row["status"], row["crashes"], row["claim"]) == ("in_progress", 0, "claimed")
+        events = desk.live.send(client.events(limit=100))["events"]
+        [event] = [e for e in events if e["trigger"] == "leases_extended"]
+        assert "the database did not answer for" in event["detail"]
+        answer = worker.tell(f"jobs/{job['job']}/release", epoch=job["epoch"], reason="shutdown")
+        assert answer["status"] == "pending", "it is still his"
 
 
 def test_a_silent_worker_is_offline_until_it_is_heard(

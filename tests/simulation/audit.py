@@ -105,6 +105,16 @@ class Commit:
 
 
 @dataclass(frozen=True)
+class Refused:
+    """A worker was told that a job is not its own any more."""
+
+    audit: Audit
+    job: int
+    epoch: int
+    instance: str
+
+
+@dataclass(frozen=True)
 class Told:
     """What a worker was told of the end of its job."""
 
@@ -141,6 +151,9 @@ class Audit:
         self.streaks: dict[int, Streak] = {}
         self.heard: dict[tuple[int, int], tuple[object, int]] = {}
         """Segments that the last report of a lease told, and to which life of the supervisor."""
+        self.assured_until: dict[tuple[int, int, str], tuple[object, int]] = {}
+        """To which life of the supervisor a holder was told that the job is its own, and for how long it then
+        is at least, µs since boot."""
         self.blamed: dict[str, set[int]] = {}
         """The different jobs that each worker failed since it did one."""
         self.shut: set[str] = set()
@@ -251,6 +264,22 @@ class Audit:
         """A sign of life of the holder of a lease has arrived: it may be renewed once."""
         self.signs[job, epoch, instance] += 1
         self.first_signs.setdefault((job, epoch, instance), self.world.clock.boot // 1000)
+
+    def assured(self, job: int, epoch: int, instance: str) -> None:
+        """A worker was told that it has a job."""
+        until = self.world.clock.boot // 1000 + int(self.world.settings.lease_s * 1_000_000)
+        self.assured_until[job, epoch, instance] = self.world.life, until
+
+    def is_assured(self, job: int, epoch: int, instance: str) -> bool:
+        """Whether a worker was told so within a lease, by the supervisor that runs now."""
+        life, until = self.assured_until.get((job, epoch, instance), (None, 0))
+        return life is self.world.life and self.world.clock.boot // 1000 < until
+
+    def refused(self, job: int, epoch: int, instance: str) -> None:
+        """A worker was told that it has a job no more."""
+        from . import invariants
+
+        self.hold(invariants.OF_A_REFUSAL, Refused(self, job, epoch, instance))
 
     def told(self, job: int, epoch: int, instance: str, status: str) -> None:
         """A worker was told that its job has ended."""

@@ -40,12 +40,20 @@ WEATHER: dict[str, dict[str, int]] = {
         "fill_disk": 3,
         "fill_home": 1,
         "slow_disk": 4,
+        "hang_database": 2,
         "press": 2,
     },
     "zombies": {"kill_worker": 2, "freeze": 8, "partition": 6, "slow_disk": 1},
     "outages": {"kill_supervisor": 3, "end_supervisor": 2, "arm": 12, "kill_worker": 4, "fill_disk": 1},
-    "time": {"suspend": 4, "set_clock": 4, "stall": 6, "freeze": 2},
-    "shortages": {"fill_disk": 6, "fill_home": 2, "press": 4, "slow_disk": 2, "kill_worker": 2},
+    "time": {"suspend": 4, "set_clock": 4, "stall": 6, "hang_database": 4, "freeze": 2},
+    "shortages": {
+        "fill_disk": 6,
+        "fill_home": 2,
+        "press": 4,
+        "slow_disk": 2,
+        "hang_database": 2,
+        "kill_worker": 2,
+    },
     "restarts": {"end_supervisor": 6, "kill_worker": 6, "stop_worker": 4, "stall": 1},
 }
 """Kinds of worlds: how often which fault comes, beside the others."""
@@ -89,7 +97,7 @@ class Faults:
             process.partitioned = False
             process.thaw()
         if world.life is not None:
-            world.life.fail_point, world.life.stalled_until = None, 0.0
+            world.life.fail_point, world.life.stalled_until, world.life.hangs_until = None, 0.0, 0.0
 
     def _step(self, what: str) -> None:
         self.world.step("fault", what)
@@ -172,7 +180,7 @@ class Faults:
         if life := self._running():
             seconds = self.world.rng.choice((1, 1, 2, 5, 20, 90))
             self._step(f"the supervisor stalls for {seconds} s")
-            life.stalled_until = self.world.loop.time() + seconds
+            life.stalled_until = max(life.stalled_until, self.world.loop.time() + seconds)
             if seconds > _SHORT_S:
                 self.world.disturbed(seconds)
 
@@ -230,6 +238,14 @@ class Faults:
             self.world.disks.slow_s = 0.0
 
         self._later(5, 30, quick)
+
+    def _hang_database(self) -> None:
+        """The disk of the database answers no write for a while; everything else goes on."""
+        if life := self._running():
+            seconds = self.world.rng.choice((2, 10, 30, 90))
+            self._step(f"the database hangs for {seconds} s")
+            life.hangs_until = max(life.hangs_until, self.world.loop.time() + seconds)
+            self.world.disturbed(seconds)
 
     def _press(self) -> None:
         """Other programs take the memory, or the processors."""

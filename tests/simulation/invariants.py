@@ -24,6 +24,7 @@ OF_A_JOB = (
     job.reports_come_from_the_holder,
     job.only_the_holder_renews_a_lease,
     job.an_expired_lease_is_never_revived,
+    job.a_worker_that_is_heard_keeps_its_job,
     job.a_job_is_claimable_or_says_why_not,
     job.a_backoff_is_waited_out,
     job.nothing_is_claimed_but_what_waits,
@@ -40,6 +41,8 @@ OF_A_COMMIT = (
 """After each commit."""
 OF_AN_ANSWER = (commit.a_worker_is_told_what_came_true,)
 """With each answer to a worker that ends its job."""
+OF_A_REFUSAL = (commit.an_owner_is_not_refused,)
+"""With each refusal of what a worker says of a job."""
 OF_A_STEP = (whole.an_expired_lease_is_taken_back_soon,)
 """After each act of a person or a fault."""
 OF_THE_WHOLE = (
@@ -60,7 +63,7 @@ OF_THE_COURSE = (
 NAMES = (
     tuple(
         rule.__name__
-        for rules in (OF_A_JOB, OF_A_COMMIT, OF_AN_ANSWER, OF_A_STEP, OF_THE_WHOLE, AT_THE_END)
+        for rules in (OF_A_JOB, OF_A_COMMIT, OF_AN_ANSWER, OF_A_REFUSAL, OF_A_STEP, OF_THE_WHOLE, AT_THE_END)
         for rule in rules
     )
     + OF_THE_COURSE

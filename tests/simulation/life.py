@@ -38,7 +38,8 @@ class Life:
 
     def __init__(self, world: World) -> None:
         self.world, self.dead, self.open = world, False, False
-        self.stalled_until = 0.0
+        self.stalled_until = self.hangs_until = 0.0
+        """Until then the process gets no processor; its writes wait for the disk of the database."""
         self.fail_point: str | None = None
         self.context = contextvars.copy_context()
         self.context.run(LIFE.set, self)
@@ -133,7 +134,7 @@ class _SimulatedDatabase(Database):
     def __init__(self, path: Path, life: Life) -> None:
         super().__init__(path)
         self._life, self._wrote = life, False
-        self._writer = _Turns(life, self._commit)  # type: ignore[assignment]
+        self._writer = _Turns(life, self._commit, writes=True)  # type: ignore[assignment]
         self._reader = _Turns(life, self._look)  # type: ignore[assignment]
 
     def open(self) -> None:
@@ -183,8 +184,10 @@ class _Mortal(Connection):
 class _Turns:
     """Serves the calls of one connection in their order; those that wait together share a turn."""
 
-    def __init__(self, life: Life, serve: Callable[[Connection, Sequence[Any]], None]) -> None:
-        self._life, self._serve = life, serve
+    def __init__(
+        self, life: Life, serve: Callable[[Connection, Sequence[Any]], None], *, writes: bool = False
+    ) -> None:
+        self._life, self._serve, self._writes = life, serve, writes
         self._waiting: list[Any] = []
         self._scheduled = False
         self.db: Any = None
@@ -201,8 +204,7 @@ class _Turns:
         if call.loop is None:
             self._turn()
         elif not self._scheduled:
-            self._scheduled = True
-            self._life.world.loop.call_later(self._life.delay_s(), self._turn)
+            self._next_turn(self._life.delay_s())
 
     def submit_with_others(self, call: Any, _loop: asyncio.AbstractEventLoop) -> None:
         # What waits shares a turn in any case.
@@ -212,11 +214,21 @@ class _Turns:
         self._scheduled = False
         if self._life.dead or not self._waiting:
             return
+        if self._waiting[0].loop is not None and (left := self._held_up_s()) > 0:
+            self._next_turn(left)
+            return
         calls, self._waiting = self._waiting[:MAX_SHARING], self._waiting[MAX_SHARING:]
         self._serve(self.db, calls)
         if self._waiting and not self._scheduled:
-            self._scheduled = True
-            self._life.world.loop.call_later(self._life.delay_s(), self._turn)
+            self._next_turn(self._life.delay_s())
+
+    def _next_turn(self, in_s: float) -> None:
+        self._scheduled = True
+        self._life.world.loop.call_later(in_s, self._turn)
+
+    def _held_up_s(self) -> float:
+        until = max(self._life.stalled_until, self._life.hangs_until if self._writes else 0.0)
+        return until - self._life.world.loop.time()
 
     def cut(self) -> None:
         self._waiting.clear()

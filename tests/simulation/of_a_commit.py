@@ -5,7 +5,7 @@ from __future__ import annotations
 from tqstudio.engine.store.quarantine import BLAMES
 from tqstudio.lifecycle import Trigger
 
-from .audit import Commit, Told, Violation
+from .audit import Commit, Refused, Told, Violation
 from .of_a_job import is_crash
 from .of_the_whole import the_ladder_is_whole
 
@@ -106,3 +106,13 @@ def a_worker_is_told_what_came_true(told: Told) -> None:
     ).fetchone()
     if row is None or row[0] != told.instance or row[1] is None or row[2] != told.status:
         raise Violation(f"{key} was told {told.status}, and the attempt is {row}")
+
+
+def an_owner_is_not_refused(refused: Refused) -> None:
+    """Who was told that a job is its own may report of it and end it for a lease's length."""
+    row = refused.audit.known[refused.job]
+    owner = (row["status"], row["epoch"], row["instance"])
+    if owner == ("in_progress", refused.epoch, refused.instance) and refused.audit.is_assured(
+        refused.job, refused.epoch, refused.instance
+    ):
+        raise Violation(f"job {refused.job} epoch {refused.epoch} was refused to {refused.instance}")

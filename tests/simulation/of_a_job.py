@@ -269,6 +269,16 @@ def _time_has_moved(audit: Audit) -> bool:
     return audit.world.loop.time() - audit.world.sound_since < _NOTICED_S
 
 
+def a_worker_that_is_heard_keeps_its_job(change: JobChange) -> None:
+    """Who was told that a job is its own does not lose it to the time that passes, for a lease's length."""
+    before = change.before
+    if before is None or before["status"] != "in_progress":
+        return
+    assured = change.audit.is_assured(change.job, before["epoch"], before["instance"])
+    stale = any(event.trigger == "requeued:stale" for event in change.events)
+    change.require(not (stale and assured), "its worker was heard within the lease")
+
+
 def a_job_is_claimable_or_says_why_not(change: JobChange) -> None:
     """Every job that nobody may claim now has a reason that a person can read, and it passes."""
     job = change.after

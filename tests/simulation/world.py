@@ -289,6 +289,12 @@ class World:
             self.audit.heard[job, body["epoch"]] = self.life, made
         if verb in ("complete", "fail", "release") and answer.error is None:
             self.audit.told(job, body["epoch"], sender.instance, answer.body["status"])
+        if verb == "heartbeat" and answer.error is None:
+            for beat in body["jobs"]:
+                if beat["job"] not in answer.body["lost"]:
+                    self.audit.assured(beat["job"], beat["epoch"], sender.instance)
+        if job and answer.error is not None and answer.error.code is ErrorCode.LOST_LEASE:
+            self.audit.refused(job, body["epoch"], sender.instance)
 
     def disturbed(self, seconds: float = 0.0) -> None:
         """For so long the supervisor cannot do its work in time, or time itself has moved."""

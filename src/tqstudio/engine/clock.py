@@ -61,7 +61,7 @@ class SteadyClock:
         self._lock = threading.Lock()
         self._seen = boot()
         self._offset = wall() - self._seen
-        self._missed = 0
+        self._missed = self._silent = 0
         self._patience_us: int | None = None
 
     def watch(self, patience_us: int) -> None:
@@ -75,12 +75,19 @@ class SteadyClock:
         with self._lock:
             return self._now()
 
+    def running_us(self) -> int:
+        """µs that somebody was there to see; never set, so that two of them tell how long something took."""
+        with self._lock:
+            self._now()
+            return self._seen - self._silent
+
     def _now(self) -> int:
         boot = self._boot()
         silence = boot - self._seen
         if self._patience_us is not None and silence > self._patience_us:
             self._offset -= silence
             self._missed += silence
+            self._silent += silence
         self._seen = max(boot, self._seen)
         return boot + self._offset
 

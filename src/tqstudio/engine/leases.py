@@ -91,3 +91,5 @@ class Leases:
         for held in self._held.values():
             if held.until > before:
                 held.until, held.excused = now + self._lease_us, True
+            else:
+                held.until = min(held.until, now)  # a clock that is set back revives nothing

@@ -50,6 +50,8 @@ class Recovery:
         self._under_way: set[asyncio.Task[None]] = set()
         self._outlived: dict[str, list[Token]] = {}
         """Leases that ran out while their worker's process went on, by its instance."""
+        self._was_set_back = False
+        """The clock goes on from an earlier time, and the database has the leases of the later one."""
         self._log = structlog.get_logger()
 
     async def begin(self) -> None:
@@ -58,8 +60,11 @@ class Recovery:
         Its own workers died with it: their jobs go again at once, and nothing is counted. Remote workers may
         live on: they have `grace_s` to be heard.
         """
-        # A longer silence than this is the supervisor's own; beats and patience together fit into a lease.
-        self._clock.watch(int(max(_LEAST_PATIENCE_S, self._settings.lease_s / 4) * MICROSECOND))
+        # A longer silence than this is the supervisor's own, or the database's; beats and patience together
+        # fit into a lease.
+        patience_us = int(max(_LEAST_PATIENCE_S, self._settings.lease_s / 4) * MICROSECOND)
+        self._clock.watch(patience_us)
+        self._db.watch(patience_us, self._after_hang)
         await self._db.write(self._grant_grace)
         now = self._clock.now_us()
         leases = await self._db.read(claims.running)
@@ -208,24 +213,55 @@ class Recovery:
         drift = self._clock.drift()
         if not drift.noticeable:
             return
-        before = self._clock.now_us()
-        now = before + drift.total_us
+        # Behind a hang of the database, if there is one: it knows again then which leases are live.
+        await self._db.write(self._stay_expired, drift)
         if drift.total_us < 0:
             # In this order no lease looks expired in between; forward it is the other way round.
-            self._clock.catch_up(drift)
-        self._board.leases.begin_anew(now, before)
-        await self._db.write(self._begin_anew, drift, before=before, now=now)
-        if drift.total_us > 0:
-            self._clock.catch_up(drift)
+            self._go_on(drift)
+            self._was_set_back = True
+            try:
+                await self._db.write(self._begin_anew, drift, ahead_us=0)
+            finally:
+                self._was_set_back = False
+        else:
+            await self._db.write(self._begin_anew, drift, ahead_us=drift.total_us)
+            self._go_on(drift)
 
-    def _begin_anew(self, db: Connection, drift: Drift, *, before: int, now: int) -> None:
+    def _go_on(self, drift: Drift) -> None:
+        """From where the wall clock is, and with every lease: no beat is heard between the two."""
+        before = self._clock.now_us()
+        self._clock.catch_up(drift)
+        self._board.leases.begin_anew(before + drift.total_us, before)
+
+    def _stay_expired(self, db: Connection, drift: Drift) -> None:
+        before = self._clock.now_us()
+        claims.stay_expired(db, now=before + drift.total_us, before=before)
+
+    def _begin_anew(self, db: Connection, drift: Drift, *, ahead_us: int) -> None:
+        # By the clock as it is when the turn has come; what was claimed meanwhile was so by the same.
+        before = self._clock.now_us()
+        jobs.shift_backoff(db, drift.set_us)
+        self._extend_all(db, _why(drift), before=before, now=before + ahead_us)
+
+    def _after_hang(self, db: Connection, waited_us: int) -> None:
+        """Beats were heard and renewed leases, and the database could not be told: it knows them as run out.
+
+        Every lease that was live when the hang began gets a whole term. One whose worker fell silent since
+        then runs out a term later than it would have.
+        """
+        if self._was_set_back:
+            return  # by this clock they are live, all of them, until they begin anew in a moment
+        now = self._clock.now_us()
+        why = f"the database did not answer for {waited_us / MICROSECOND:.1f} s"
+        self._extend_all(db, why, before=now - waited_us, now=now)
+
+    def _extend_all(self, db: Connection, why: str, *, before: int, now: int) -> None:
         lease_us = int(self._settings.lease_s * MICROSECOND)
         running = claims.begin_anew(db, now=now, before=before, lease_us=lease_us)
-        jobs.shift_backoff(db, drift.set_us)
         workers.hear_all(db, now=now)
-        detail = f"{_why(drift)}; leases of running jobs: {running}"
+        detail = f"{why}; leases of running jobs: {running}"
         events.append(db, "leases_extended", now=now, actor="supervisor", detail=detail)
-        self._log.warning("leases extended", why=_why(drift), running=running)
+        self._log.warning("leases extended", why=why, running=running)
 
 
 def _why(drift: Drift) -> str:

@@ -228,19 +228,27 @@ def extend(db: Connection, tokens: Iterable[Token], *, now: int, lease_us: int) 
     return renewed
 
 
-_BEGIN_ANEW = (
-    "UPDATE job SET lease_expires_at = CASE WHEN lease_expires_at > :before THEN :expires"
-    " ELSE min(lease_expires_at, :now) END WHERE status = 'in_progress'"
-)
-
-
 def begin_anew(db: Connection, *, now: int, before: int, lease_us: int) -> int:
-    """Give a whole lease from `now` to every job whose lease was live at `before`; returns how many run.
+    """Give a whole lease from `now` to every job whose lease was live at `before`; returns how many.
 
-    For when the clock went on from `before` to `now` (or back) and nobody could be heard in between. A lease
-    that had run out before that stays so, and where it was: nothing that looks like a renewal befalls it.
+    For when the clock went on from `before` to `now` and nobody could be heard in between, or nothing be
+    written. A lease that had run out before that stays so, and where it was: nothing befalls it that looks
+    like a renewal.
     """
-    return db.execute(_BEGIN_ANEW, {"now": now, "before": before, "expires": now + lease_us}).rowcount
+    return db.execute(
+        "UPDATE job SET lease_expires_at = :expires"
+        " WHERE status = 'in_progress' AND lease_expires_at > :before",
+        {"before": before, "expires": now + lease_us},
+    ).rowcount
+
+
+def stay_expired(db: Connection, *, now: int, before: int) -> None:
+    """Let leases that have run out at `before` be so at `now` too, to which the clock is about to go back."""
+    db.execute(
+        "UPDATE job SET lease_expires_at = :now"
+        " WHERE status = 'in_progress' AND lease_expires_at <= :before AND lease_expires_at > :now",
+        {"before": before, "now": now},
+    )
 
 
 def grant(db: Connection, *, now: int, grace_us: int) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+from tqstudio.engine.clock import WALL
 from tqstudio.engine.scheduling import now_us
 from tqstudio.engine.store import backup, troubles
 from tqstudio.engine.store.connection import Connection, connect, open_raw
@@ -114,6 +115,8 @@ class _Call:
     result: Any = None
     error: BaseException | None = None
     appended: list[EventRow] = field(default_factory=list)
+    at: int = field(default_factory=WALL.running_us)
+    """Since when it waits, by the clock that is never set."""
 
     def deliver(self) -> None:
         if self.answer.done():
@@ -122,6 +125,14 @@ class _Call:
             self.answer.set_exception(self.error)
         else:
             self.answer.set_result(self.result)
+
+
+@dataclass(frozen=True, slots=True)
+class _Watch:
+    """What is done after a hang, and what is one."""
+
+    patience_us: int
+    after: Callable[[Connection, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +161,8 @@ class Database:
         self._writer = _ConnectionThread("db-writer", self._commit)
         self._reader = _ConnectionThread("db-reader", self._look)
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._watch: _Watch | None = None
+        self._began = 0
         self.refusal: Refusal | None = None
 
     def open(self) -> None:
@@ -164,6 +177,15 @@ class Database:
     def bind(self, loop: asyncio.AbstractEventLoop) -> None:
         """Name the loop on which `on_events` is called."""
         self._loop = loop
+
+    def watch(self, patience_us: int, after_hang: Callable[[Connection, int], None]) -> None:
+        """Have `after_hang(connection, µs)` run before writes that waited for longer than `patience_us`.
+
+        A disk, or another program that holds the file, may keep the writer for minutes while everything else
+        goes on. What the writes then find is as old as that. It runs once after each hang, in the
+        transaction of the first of them.
+        """
+        self._watch = _Watch(patience_us, after_hang)
 
     async def write(
         self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
@@ -192,7 +214,7 @@ class Database:
 
     def _commit(self, db: Connection, calls: Sequence[_Call]) -> None:
         try:
-            _run_sharing(db, calls)
+            self._run_sharing(db, calls)
         except BaseException as error:
             db.rollback()
             if len(calls) > 1:
@@ -202,6 +224,31 @@ class Database:
                 return
             calls[0].error = self._told(error)
         self._deliver(calls)
+
+    def _run_sharing(self, db: Connection, calls: Sequence[_Call]) -> None:
+        """All calls in one transaction.
+
+        Raises:
+            BaseException: one failed; nothing of any call is in the database. A savepoint for each would
+                spare the others their second run, and cost all of them two statements each time.
+        """
+        db.begin(immediate=True)
+        began = WALL.running_us()
+        try:
+            for call in calls:
+                call.appended.clear()
+            db.appended = calls[0].appended
+            # Since the last ones had their turn: to wait for many others is no hang.
+            waited = began - max(self._began, calls[0].at)
+            if self._watch is not None and waited > self._watch.patience_us:
+                self._watch.after(db, waited)
+            for call in calls:
+                db.appended = call.appended
+                call.result = call.fn(db, *call.args, **call.kwargs)
+        finally:
+            db.appended = None
+        db.commit()
+        self._began = began
 
     def _look(self, db: Connection, calls: Sequence[_Call]) -> None:
         for call in calls:
@@ -239,24 +286,6 @@ class Database:
     def close(self) -> None:
         self._reader.close()
         self._writer.close()
-
-
-def _run_sharing(db: Connection, calls: Sequence[_Call]) -> None:
-    """All calls in one transaction.
-
-    Raises:
-        BaseException: one failed; nothing of any call is in the database. A savepoint for each would spare
-            the others their second run, and cost all of them two statements each time.
-    """
-    db.begin(immediate=True)
-    try:
-        for call in calls:
-            call.appended.clear()
-            db.appended = call.appended
-            call.result = call.fn(db, *call.args, **call.kwargs)
-    finally:
-        db.appended = None
-    db.commit()
 
 
 def _soon(loop: asyncio.AbstractEventLoop, fn: Callable[..., object], *args: Any) -> None:
