@@ -282,8 +282,8 @@ def test_a_killed_supervisor_takes_its_workers_along_and_its_home_goes_on(
 
 def test_a_killed_worker_is_replaced(supervisor: LiveSupervisor) -> None:
     def pid() -> int | None:
-        rows = supervisor.send(client.workers())["workers"]
-        return next((row["pid"] for row in rows if row["status"] == "idle"), None)
+        [row] = supervisor.send(client.workers())["workers"]
+        return row["pid"] if row["status"] == "idle" else None
 
     first = until(pid, "the worker is idle")
     psutil.Process(first).kill()

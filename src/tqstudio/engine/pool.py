@@ -9,7 +9,7 @@ import secrets
 import signal
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,6 +20,7 @@ from tqstudio.engine.children import Child
 from tqstudio.engine.dispatch import Identity
 from tqstudio.engine.scheduling import now_us
 from tqstudio.engine.store import workers
+from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.database import Database
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
@@ -87,19 +88,26 @@ class WorkerPool:
         self._home, self._db, self._identities, self._lost = home, db, identities, lost
         self._running: dict[str, _Running] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._slots: set[str] = set()
         self._stopping = asyncio.Event()
         self.notes: dict[str, str] = {}
         """Worker name → why it is not running now."""
         self._log = structlog.get_logger()
 
+    async def prepare(self, slots: Sequence[Slot]) -> None:
+        """Make the workers of these slots known; their processes run once each slot is started."""
+        await self._db.write(_ensure_all, slots)
+        self._slots |= {slot.name for slot in slots}
+
     def start(self, slot: Slot) -> None:
         """Fill a slot; idempotent."""
         if slot.name not in self._tasks and not self._stopping.is_set():
+            self._slots.add(slot.name)
             self._tasks[slot.name] = asyncio.create_task(self._keep(slot))
 
     def has(self, name: str) -> bool:
-        """Whether the pool fills a slot of that name."""
-        return name in self._tasks
+        """Whether the pool fills a slot of that name, or is about to."""
+        return name in self._slots
 
     def left_over(self, name: str) -> bool:
         """Whether it is a CPU worker of an earlier, larger pool. A GPU that is gone is missed."""
@@ -152,9 +160,7 @@ class WorkerPool:
             await asyncio.wait_for(self._stopping.wait(), seconds)
 
     async def _spawn(self, slot: Slot) -> _Running:
-        row = await self._db.write(
-            workers.ensure, slot.name, slot.kind, device=slot.label or slot.device, now=now_us()
-        )
+        row = await self._db.write(_ensure, slot)
         token = self._identities.issue(row.id, slot.name, slot.kind)
         environment = {
             "TQSTUDIO_HOME": str(self._home.root),
@@ -211,6 +217,16 @@ class WorkerPool:
             await done
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         self._tasks.clear()
+        self._slots.clear()
+
+
+def _ensure(db: Connection, slot: Slot) -> workers.WorkerRow:
+    return workers.ensure(db, slot.name, slot.kind, device=slot.label or slot.device, now=now_us())
+
+
+def _ensure_all(db: Connection, slots: Sequence[Slot]) -> None:
+    for slot in slots:
+        _ensure(db, slot)
 
 
 def restart_wait_s(deaths: int) -> float:

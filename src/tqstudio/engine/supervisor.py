@@ -191,8 +191,12 @@ class _Supervisor:
             loop.add_signal_handler(number, self._on_signal)
         _become_subreaper()
         await self._recovery.begin()
-        # Whether the disk is still full is for the first job to find out.
-        await self._db.write(lambda db: gates.reopen(db, GateKind.DISK, now=now_us(), actor="supervisor"))
+        await asyncio.gather(
+            # Whether the disk is still full is for the first job to find out.
+            self._db.write(lambda db: gates.reopen(db, GateKind.DISK, now=now_us(), actor="supervisor")),
+            # Who asks first sees every worker; their processes begin behind the answer.
+            self.studio.pool.prepare(self._cpu_slots()),
+        )
         await self._publisher.undo_leftovers()
         await self.studio.forecasts.load()
         # Before the pool starts: none of its own is among them.
@@ -220,8 +224,8 @@ class _Supervisor:
     async def _start_parts(self) -> None:
         self._maintenance.start()
         self._prober.start()
-        for index in range(self._cpu_workers()):
-            self.studio.pool.start(Slot(f"cpu-{index}", "cpu"))
+        for slot in self._cpu_slots():
+            self.studio.pool.start(slot)
         await self.studio.intake.start()
         await self.studio.intake.set_folders(await self._db.read(folders.listing))
         if self._settings.gpu:
@@ -234,9 +238,10 @@ class _Supervisor:
         if not starting.cancelled() and (error := starting.exception()) is not None:
             self._log.error("a part did not start", exc_info=error)
 
-    def _cpu_workers(self) -> int:
+    def _cpu_slots(self) -> list[Slot]:
         chosen = self._settings.workers
-        return chosen or default_cpu_workers(os.cpu_count() or 1, psutil.virtual_memory().total)
+        count = chosen or default_cpu_workers(os.cpu_count() or 1, psutil.virtual_memory().total)
+        return [Slot(f"cpu-{index}", "cpu") for index in range(count)]
 
     async def _end_parts(self, starting: asyncio.Task[None], snapshots: asyncio.Task[None]) -> None:
         """End in the order of need: intake, workers (which still report), the streams."""
