@@ -181,7 +181,8 @@ class Faults:
             seconds = self.world.rng.choice((1, 1, 2, 5, 20, 90))
             self._step(f"the supervisor stalls for {seconds} s")
             life.stalled_until = max(life.stalled_until, self.world.loop.time() + seconds)
-            if seconds > _SHORT_S:
+            # A short one puts off what the supervisor has to notice.
+            if seconds > _SHORT_S or self.world.settling:
                 self.world.disturbed(seconds)
 
     # The machine

@@ -41,6 +41,10 @@ CALM_STEPS = 3_000
 CALM_S = 7200.0
 RETRY_ROUNDS = 8
 _GAP_S = 1.2
+_NOTICED_S = 11.0
+"""So long a supervisor may run until leases begin anew because the clock was set or it was stopped: it looks a
+second after the three turns of the database of its last look, then writes in two, and a slow disk takes two
+seconds for each."""
 
 
 @dataclass(frozen=True)
@@ -299,6 +303,11 @@ class World:
     def disturbed(self, seconds: float = 0.0) -> None:
         """For so long the supervisor cannot do its work in time, or time itself has moved."""
         self.sound_since = max(self.sound_since, self.loop.time() + seconds)
+
+    @property
+    def settling(self) -> bool:
+        """Whether the supervisor may not have noticed yet that it was disturbed."""
+        return self.loop.time() - self.sound_since < _NOTICED_S
 
     def mistake(
         self, what: str, rule: str = "nothing_fails_unforeseen", error: BaseException | None = None
