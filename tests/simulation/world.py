@@ -42,8 +42,8 @@ CALM_S = 7200.0
 RETRY_ROUNDS = 8
 _GAP_S = 1.2
 _NOTICED_S = 11.0
-"""So long a supervisor may run until leases begin anew because the clock was set or it was stopped: it looks a
-second after the three turns of the database of its last look, then writes in two, and a slow disk takes two
+"""So long a supervisor may run until leases begin anew because the clock was set or it was stopped: it looks
+one second after the three turns of the database of its last look, then writes in two; a slow disk takes two
 seconds for each."""
 
 

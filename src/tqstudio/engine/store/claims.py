@@ -245,8 +245,8 @@ def begin_anew(db: Connection, *, now: int, before: int, lease_us: int) -> int:
 def stay_expired(db: Connection, *, now: int, before: int) -> None:
     """Let leases that have run out at `before` be so at `now` too, to which the clock is about to go back."""
     db.execute(
-        "UPDATE job SET lease_expires_at = :now"
-        " WHERE status = 'in_progress' AND lease_expires_at <= :before AND lease_expires_at > :now",
+        "UPDATE job SET lease_expires_at = min(lease_expires_at, :now)"
+        " WHERE status = 'in_progress' AND lease_expires_at <= :before",
         {"before": before, "now": now},
     )
 
