@@ -20,7 +20,7 @@ from sqlalchemy import create_engine
 from sqlmodel import SQLModel
 
 from tqstudio.engine.store import database as database_module
-from tqstudio.engine.store import jobs, listing, videos
+from tqstudio.engine.store import jobs, listing, speeds, videos
 from tqstudio.engine.store.connection import Connection, connect
 from tqstudio.engine.store.database import SCHEMA_VERSION, Database, migrate, schema_version, upgrade
 from tqstudio.errors import ErrorCode, TqError
@@ -243,9 +243,10 @@ INSERT INTO supervisor (id, store_uuid) VALUES (1, 'the-uuid');
 """
 
 
-def test_a_database_of_the_first_version_keeps_its_rows(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", ["0001", "0002"])
+def test_a_database_of_an_earlier_version_keeps_its_rows(tmp_path: Path, version: str) -> None:
     old = tmp_path / "old.db"
-    upgrade(old, "0001")
+    upgrade(old, version)
     with sqlite3.connect(old) as raw:
         raw.executescript(_ROWS)
     raw.close()
@@ -267,6 +268,7 @@ def test_a_database_of_the_first_version_keeps_its_rows(tmp_path: Path) -> None:
         assert video is not None
         assert (video.id, video.slug, video.generation) == (1, "caf", 1)
         assert db.read_now(jobs.open_job_of, 1) == 2
+        assert db.read_now(speeds.last_errors) == []
         found = db.read_now(lambda c: listing.page(c, listing.Query(text="CAF"), limit=10))
         assert found.ids == [2, 1]
         assert db.write_now(lambda c: c.execute("PRAGMA quick_check").scalar()) == "ok"
@@ -275,10 +277,10 @@ def test_a_database_of_the_first_version_keeps_its_rows(tmp_path: Path) -> None:
         db.close()
     [kept] = (tmp_path / "backups").iterdir()
     assert kept.name == f"before-schema-{SCHEMA_VERSION}.db"
-    assert schema_version(kept) == "0001"
+    assert schema_version(kept) == version
 
 
-@pytest.mark.parametrize("version", ["0003", "9999"])
+@pytest.mark.parametrize("version", [f"{int(SCHEMA_VERSION) + 1:04}", "9999"])
 def test_a_newer_database_is_refused_and_not_touched(tmp_path: Path, version: str) -> None:
     path = tmp_path / "newer.db"
     with sqlite3.connect(path) as raw:

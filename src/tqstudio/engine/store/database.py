@@ -24,7 +24,7 @@ from tqstudio.engine.store.connection import Connection, connect, open_raw
 from tqstudio.engine.store.events import EventRow
 from tqstudio.errors import ErrorCode, TqError
 
-SCHEMA_VERSION = "0002"
+SCHEMA_VERSION = "0003"
 """Newest migration in `migrations/versions`; a test holds the two together."""
 
 MAX_SHARING = 64

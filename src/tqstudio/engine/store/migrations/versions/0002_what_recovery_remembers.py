@@ -39,10 +39,6 @@ def upgrade() -> None:
         "CREATE INDEX ix_job_unprobed ON job (priority DESC, created_at, id)"
         " WHERE unprobed = 1 AND status IN ('pending', 'paused') AND deleted_at IS NULL"
     )
-    op.execute(
-        "CREATE INDEX ix_job_foretold ON job (completed_at DESC, id DESC)"
-        " WHERE predicted_s IS NOT NULL AND status = 'done' AND deleted_at IS NULL"
-    )
     op.create_index(
         "ix_job_autorestart",
         "job",
