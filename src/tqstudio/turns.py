@@ -2,7 +2,7 @@
 
 A thread that asks for short turns goes before one that asks for long ones as soon as it has something to do;
 without that it may wait for the kernel's next tick, 4 ms. How much of a processor each gets stays as it is:
-that is the niceness. Seen with ffmpeg on both of 2 cores, p99: an fsync 6 ms, and 0.5 ms beside an ffmpeg of
+that is the niceness. Seen with ffmpeg on both of 2 cores, p99: an fsync 6 ms, and 0.8 ms beside an ffmpeg of
 long turns; a durable claim in the store 8 ms, and 5 ms when the supervisor takes short ones besides.
 
 Linux honours it since 6.12; an older one, another system or another processor leaves everything as it is.
