@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 
-import structlog
-
 from tqstudio.config import Settings
 from tqstudio.engine.dispatch import Identity, require_lease
 from tqstudio.engine.endings import Endings
@@ -41,7 +39,6 @@ class Results:
         self._keep_completed = settings.keep_completed
         self._publishing: dict[Token, asyncio.Task[JobStatus]] = {}
         self._rules = RetryRules(settings.backoff_s, settings.backoff_max_s, random.random)
-        self._log = structlog.get_logger()
 
     async def complete(self, who: Identity, job: int, request: CompleteRequest) -> JobStatus:
         """Publish what a worker made and mark the job done; a repeated call is answered as the first was.
@@ -99,10 +96,7 @@ class Results:
 
         if not self._keep_completed and class_of(error.code) is not ErrorClass.RESOURCE:
             await self._forget_completed(token)
-        answer = await self._answer(token, await self._endings.end(token, write, steps, blame=error.code))
-        if class_of(error.code) is ErrorClass.FATAL:
-            self._log.info("job failed", job=token.job, code=error.code.value, error=error.message)
-        return answer
+        return await self._answer(token, await self._endings.end(token, write, steps, blame=error.code))
 
     async def _forget_completed(self, token: Token) -> None:
         """The next attempt makes everything again. Before this one ends: nobody else works on it yet."""

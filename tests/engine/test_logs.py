@@ -1,0 +1,52 @@
+"""The supervisor's log: nobody waits for it, and nothing of it is lost."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tqstudio.home import Home
+
+_SAYS = """
+import sys
+from pathlib import Path
+import structlog
+from tqstudio.engine import logs
+from tqstudio.home import Home
+logs.configure(Home(Path(sys.argv[1])))
+log = structlog.get_logger()
+for number in range(50):
+    log.info("a line", number=number)
+print("said", flush=True)
+"""
+
+
+def _program(home: Home) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-P", "-c", _SAYS, str(home.root)], stdout=subprocess.PIPE, text=True
+    )
+
+
+def test_every_line_is_written_at_the_end(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.create()
+    with _program(home) as program:
+        assert program.wait(timeout=60) == 0
+    lines = home.supervisor_log.read_text().splitlines()
+    assert [line.rpartition("number=")[2] for line in lines] == [str(number) for number in range(50)]
+    assert "level=info" in lines[0]
+    assert 'event="a line"' in lines[0]
+
+
+def test_nobody_waits_for_a_disk_that_does_not_answer(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.create()
+    # To open it for writing takes until somebody reads.
+    os.mkfifo(home.supervisor_log)
+    with _program(home) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "said\n"
+        assert home.supervisor_log.read_text().count("a line") == 50
+        assert program.wait(timeout=60) == 0
