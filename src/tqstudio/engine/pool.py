@@ -27,7 +27,7 @@ from tqstudio.home import Home
 
 DEATHS_WINDOW_S = 60.0
 FREE_DEATHS = 2
-"""So many deaths in the window are answered at once; then the replacement waits."""
+"""So many deaths in the window are answered at once; then starts are kept apart."""
 FIRST_RESTART_WAIT_S = 0.5
 MAX_RESTART_WAIT_S = 30.0
 REAP_AFTER_S = 0.5
@@ -121,6 +121,7 @@ class WorkerPool:
         """Start the slot's process again and again; wait longer when it keeps dying."""
         deaths: deque[float] = deque()
         while not self._stopping.is_set():
+            began = time.monotonic()
             try:
                 running = await self._spawn(slot)
             except (OSError, TqError) as error:
@@ -140,7 +141,7 @@ class WorkerPool:
             deaths.append(now)
             while deaths and now - deaths[0] > DEATHS_WINDOW_S:
                 deaths.popleft()
-            wait_s = restart_wait_s(len(deaths))
+            wait_s = restart_wait_s(len(deaths), now - began)
             if wait_s:
                 self.notes[slot.name] = f"{how}; starts again in {wait_s:.1f} s"
                 await self._rest(wait_s)
@@ -229,14 +230,16 @@ def _ensure_all(db: Connection, slots: Sequence[Slot]) -> None:
         _ensure(db, slot)
 
 
-def restart_wait_s(deaths: int) -> float:
+def restart_wait_s(deaths: int, lived_s: float) -> float:
     """Seconds before a replacement starts, after so many deaths within a minute.
 
-    It begins so low that a job still runs again within two seconds after the third death.
+    What is held back is one start after another, so it counts from the last one: who lived longer is replaced
+    at once. It begins so low that a job still runs again within two seconds after the third death.
     """
     if deaths <= FREE_DEATHS:
         return 0.0
-    return min(MAX_RESTART_WAIT_S, FIRST_RESTART_WAIT_S * 2.0 ** (deaths - FREE_DEATHS - 1))
+    apart_s = min(MAX_RESTART_WAIT_S, FIRST_RESTART_WAIT_S * 2.0 ** (deaths - FREE_DEATHS - 1))
+    return max(0.0, apart_s - lived_s)
 
 
 def default_cpu_workers(processors: int, memory_bytes: int) -> int:
