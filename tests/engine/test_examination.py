@@ -16,7 +16,7 @@ from tqstudio.engine.examination import examine
 from tqstudio.engine.scheduling import now_us
 from tqstudio.engine.store import supervisors, videos
 from tqstudio.engine.store.connection import Connection, connect
-from tqstudio.engine.store.database import migrate
+from tqstudio.engine.store.schema import migrate
 from tqstudio.engine.store.videos import NewVideo
 from tqstudio.home import Home
 

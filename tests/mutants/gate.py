@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tqstudio.engine.store.connection import connect
-from tqstudio.engine.store.database import migrate
+from tqstudio.engine.store.schema import migrate
 
 from .clauses import Change, mutants
 from .lanes import Ending, Lanes, Recording, Trial, allowed_s

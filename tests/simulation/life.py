@@ -14,7 +14,8 @@ from tqstudio.engine.media.ffmpeg import FFmpeg
 from tqstudio.engine.pressure import PressureGate
 from tqstudio.engine.store import troubles
 from tqstudio.engine.store.connection import Connection
-from tqstudio.engine.store.database import MAX_SHARING, Database
+from tqstudio.engine.store.connection_thread import MAX_SHARING
+from tqstudio.engine.store.database import Database
 from tqstudio.errors import ErrorCode, TqError
 
 from .timekeeping import patched
@@ -327,7 +328,7 @@ class _Prober:
 class _Door:
     """In the place of the HTTP server: requests are answered while it serves."""
 
-    def __init__(self, _listener: Any, _app: Any) -> None:
+    def __init__(self, _listener: Any, _app: Any, _before_reading: Any) -> None:
         self._closed = asyncio.Event()
 
     @property

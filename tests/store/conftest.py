@@ -13,9 +13,9 @@ from tqstudio.engine.scheduling import RetryRules
 from tqstudio.engine.store import claims, jobs, operations, outcomes, videos, workers
 from tqstudio.engine.store.claims import Claimant, Lease, Token
 from tqstudio.engine.store.connection import Connection, connect
-from tqstudio.engine.store.database import migrate
 from tqstudio.engine.store.jobs import NewJob
 from tqstudio.engine.store.outcomes import Failure
+from tqstudio.engine.store.schema import migrate
 from tqstudio.engine.store.videos import NewVideo
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import Control, JobKind, JobStatus, Operation

@@ -7,22 +7,22 @@ from typing import Any
 
 import pytest
 
-from tqstudio.engine.store import claims, gates, jobs, operations, workers
-from tqstudio.engine.store.claims import CANDIDATES_SQL, Token
+from tqstudio.engine.store import claims, gates, jobs, operations, videos, workers
+from tqstudio.engine.store.claims import CANDIDATES_SQL, GPU_CANDIDATES_SQL, Assignment, Token
 from tqstudio.engine.store.connection import Connection
 from tqstudio.errors import ErrorCode
-from tqstudio.lifecycle import GateKind, JobStatus, Operation
+from tqstudio.lifecycle import GateKind, JobKind, JobStatus, Operation
 
 from .conftest import LEASE, NOW, SECOND, Queue, token
 
 
-@pytest.mark.parametrize("prefer_gpu", [0, 1])
-def test_a_claim_reads_its_index_and_sorts_nothing(queue: Queue, prefer_gpu: int) -> None:
-    rows = queue.db.execute(f"EXPLAIN QUERY PLAN {CANDIDATES_SQL}", {"prefer_gpu": prefer_gpu, "limit": 1})
-    plan = [row[3] for row in rows]
-    assert len(plan) == 1
-    assert "SEARCH job USING" in plan[0]
-    assert "INDEX ix_job_ready (prefer_gpu=?)" in plan[0]
+@pytest.mark.parametrize(("sql", "heads"), [(CANDIDATES_SQL, 2), (GPU_CANDIDATES_SQL, 1)])
+def test_a_claim_reads_its_index_and_sorts_nothing(queue: Queue, sql: str, heads: int) -> None:
+    plan = [row[3] for row in queue.db.execute(f"EXPLAIN QUERY PLAN {sql}", {"gpu_jobs": 3})]
+    reads = [step for step in plan if "job" in step]
+    assert len(reads) == heads
+    assert all("INDEX ix_job_ready (prefer_gpu=?)" in step for step in reads)
+    assert not any("TEMP B-TREE" in step for step in plan)
 
 
 def test_the_order_is_priority_then_age_then_id(queue: Queue) -> None:
@@ -145,6 +145,46 @@ def test_a_deleted_job_is_not_next(queue: Queue) -> None:
     lease = queue.claim()
     assert lease is not None
     assert lease.job == kept
+
+
+@pytest.mark.parametrize("gpu", [False, True])
+def test_what_cannot_be_claimed_is_not_next(queue: Queue, gpu: bool) -> None:
+    running, waiting = queue.job(gpu=gpu), queue.job(gpu=gpu)
+    assert (lease := queue.claim(grace_s=0)) is not None
+    assert lease.job == running
+    failed = queue.claim(queue.worker("cpu-1"), grace_s=0)
+    assert failed is not None
+    assert failed.job == waiting
+    queue.fail(failed, ErrorCode.ENCODER_EXIT)
+    queue.do(queue.job(gpu=gpu), Operation.DELETE)
+    kept = queue.job(gpu=gpu)
+    assert claims.head(queue.db) == kept
+    got = queue.claim(queue.worker("cpu-1"), grace_s=0)
+    assert got is not None
+    assert got.job == kept
+
+
+def test_an_assignment_says_what_to_make_of_which_file(queue: Queue) -> None:
+    queue.claimed()
+    video = queue.video("clip.mp4")
+    job = queue.job(video=video, kind=JobKind.RETRANSCODE, requested=("720p",), dropped=("360p",))
+    videos.set_facts(queue.db, video, {"height": 720}, quick_hash="abc")
+    known = videos.get(queue.db, video)
+    assert known is not None
+    assert claims.assignment_of(queue.db, job) == Assignment(
+        kind=JobKind.RETRANSCODE,
+        profile_json="{}",
+        requested=("720p",),
+        dropped=("360p",),
+        source=known.source,
+        size=known.size,
+        mtime_ns=known.mtime_ns,
+        quick_hash="abc",
+        facts={"height": 720},
+        output_root=known.output_root,
+        slug=known.slug,
+        generation=None,
+    )
 
 
 def test_the_head_is_what_a_worker_would_get(queue: Queue) -> None:

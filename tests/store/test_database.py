@@ -16,7 +16,8 @@ import pytest
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.connection import Connection
-from tqstudio.engine.store.database import MAX_SHARING, Database
+from tqstudio.engine.store.connection_thread import MAX_SHARING
+from tqstudio.engine.store.database import Database
 from tqstudio.errors import ErrorCode
 
 

@@ -8,6 +8,7 @@ from tqstudio.engine.store import gates, inspection, publications
 from tqstudio.engine.store.claims import Lease
 from tqstudio.engine.store.inspection import Numbers
 from tqstudio.engine.store.publications import PublicationRow
+from tqstudio.engine.store.transitions import look
 from tqstudio.lifecycle import GateKind
 
 from .conftest import NOW, Queue
@@ -51,14 +52,31 @@ def test_only_an_intent_whose_lease_has_ended_is_left_over(queue: Queue) -> None
     assert publications.of_video(queue.db, lease.video) == [row]
 
 
+def test_a_publish_is_seen_under_its_lease_alone(queue: Queue) -> None:
+    lease, other = queue.claimed(queue.worker("cpu-0")), queue.claimed(queue.worker("cpu-1"))
+    begin(queue, lease)
+    facts, of_other = look(queue.db, lease.job), look(queue.db, other.job)
+    assert facts is not None
+    assert of_other is not None
+    assert (facts.publishes, of_other.publishes) == (True, False)
+    assert facts.is_held_by(lease.token)
+    assert not facts.is_held_by(other.token)
+    queue.release(lease)
+    assert queue.claim(queue.worker("cpu-0", instance="a new life")) is not None
+    facts = look(queue.db, lease.job)
+    assert facts is not None
+    assert not facts.publishes, "this lease has not begun one"
+
+
 def test_room_is_asked_for_by_the_job_and_by_what_runs(queue: Queue) -> None:
     waiting = [queue.job(video=queue.video(f"waits-{number}.mp4")) for number in range(3)]
     lease = queue.claimed()
-    need = gates.need_of(queue.db, waiting[1])
+    need, [running] = gates.needs_beside(queue.db, waiting[1])
     assert need is not None
     assert (need.job, need.name) == (waiting[1], "waits-1.mp4")
-    [running] = gates.needs_of_running(queue.db)
     assert (running.job, running.video) == (lease.job, lease.video)
+    assert gates.needs_beside(queue.db, lease.job) == (running, [])
+    assert gates.needs_beside(queue.db, 99) == (None, [running])
 
 
 def test_gates_are_told_apart(queue: Queue) -> None:

@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from sqlalchemy import create_engine
 from sqlmodel import SQLModel
 
-from tqstudio.engine.store import database as database_module
-from tqstudio.engine.store import jobs, listing, speeds, videos
+from tqstudio.engine.store import jobs, listing, schema, speeds, videos
 from tqstudio.engine.store.connection import Connection, connect
-from tqstudio.engine.store.database import SCHEMA_VERSION, Database, migrate, schema_version, upgrade
+from tqstudio.engine.store.database import Database
+from tqstudio.engine.store.schema import SCHEMA_VERSION, migrate, schema_version, upgrade
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import JobStatus, Operation
 
@@ -218,7 +218,7 @@ def test_a_database_of_somebody_else_has_no_version(tmp_path: Path) -> None:
 
 def test_the_version_is_the_head_of_the_migrations() -> None:
     config = Config()
-    folder = Path(database_module.__file__).parent / "migrations"
+    folder = Path(schema.__file__).parent / "migrations"
     config.set_main_option("script_location", str(folder))
     assert ScriptDirectory.from_config(config).get_heads() == [SCHEMA_VERSION]
 

@@ -134,10 +134,10 @@ class DiskGate:
         Args:
             margin: this much more than is needed has to be there, as a fraction.
         """
-        need = gates.need_of(db, job)
+        need, running = gates.needs_beside(db, job)
         if need is None:
             return None
-        needs = (need, *(other for other in gates.needs_of_running(db) if other.job != job))
+        needs = (need, *running)
         looks = self._looks
         if not self._all_fresh(looks, needs):
             return Refused(needs)

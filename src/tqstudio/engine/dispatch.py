@@ -7,6 +7,7 @@ that is lost costs only the rest of the wait.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +19,9 @@ from tqstudio.engine.disk_gate import DiskGate, Refused
 from tqstudio.engine.forecasts import Forecasts
 from tqstudio.engine.live import Beat, LiveBoard, LiveJob
 from tqstudio.engine.publishing import is_whole
+from tqstudio.engine.publishing.place import Place
 from tqstudio.engine.scheduling import MICROSECOND, now_us
-from tqstudio.engine.store import claims, generations, jobs, progress, videos, workers
+from tqstudio.engine.store import claims, generations, progress, videos, workers
 from tqstudio.engine.store.claims import Claimant, Lease, Token
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.database import Database
@@ -27,7 +29,6 @@ from tqstudio.engine.store.events import EventRow
 from tqstudio.engine.store.generations import GenerationRow
 from tqstudio.engine.store.progress import RenditionRow
 from tqstudio.engine.store.transitions import look
-from tqstudio.engine.views import place_of
 from tqstudio.engine.workspace import Workspace
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
@@ -124,8 +125,9 @@ class Dispatch:
                 if claimed is not None:
                     lease, job, published = claimed
                     if not lease.repeated or lease.job not in self._board.jobs:
-                        self._board.begin(lease.token, who.name, now_us(), lease.lease_expires_at)
-                        self._board.control(lease.job, lease.control)
+                        self._board.begin(
+                            lease.token, who.name, now_us(), lease.lease_expires_at, lease.control
+                        )
                     else:
                         # It counts from this claim: the worker has not seen the answer of the first.
                         self._board.leases.hear(request.instance, [lease.token], now_us())
@@ -182,37 +184,35 @@ class Dispatch:
         return None
 
     def _describe(self, db: Connection, lease: Lease) -> tuple[ClaimedJob, _Published | None]:
-        video = videos.get(db, lease.video)
-        if video is None:
-            raise TqError(ErrorCode.INTERNAL, f"job {lease.job} has no video")
-        spec = jobs.spec_of(db, lease.job)
-        generation = generations.current(db, lease.video) if video.generation is not None else None
+        asked = claims.assignment_of(db, lease.job)
+        generation = generations.current(db, lease.video) if asked.generation is not None else None
         kept = {row.name: row.settings_hash for row in generation.renditions} if generation else {}
-        if spec.kind is JobKind.RETRANSCODE:
-            if spec.requested is None:
+        if asked.kind is JobKind.RETRANSCODE:
+            if asked.requested is None:
                 kept = {}
-            for name in spec.requested or ():
+            for name in asked.requested or ():
                 kept.pop(name, None)
-        for name in spec.dropped:
+        for name in asked.dropped:
             kept.pop(name, None)
         published = None
         if generation is not None:
-            published = _Published(place_of(video).generation(generation.number), generation)
+            place = Place(Path(os.fsdecode(asked.output_root)), asked.slug)
+            published = _Published(place.generation(generation.number), generation)
         job: ClaimedJob = {
             "job": lease.job,
             "epoch": lease.epoch,
             "video": lease.video,
             "attempt": lease.attempts + lease.crashes + 1,
-            "kind": spec.kind.value,
-            "source": {"kind": "file", "path_b64": encode(video.source)},
-            "source_size": video.size,
-            "source_mtime_ns": video.mtime_ns,
-            "sink": {"kind": "file", "path_b64": encode(self._workspace.sink(video.output_root))},
-            "profile": from_json(spec.profile_json),
-            "requested": None if spec.requested is None else list(spec.requested),
+            "kind": asked.kind.value,
+            "source": {"kind": "file", "path_b64": encode(asked.source)},
+            "source_size": asked.size,
+            "source_mtime_ns": asked.mtime_ns,
+            "sink": {"kind": "file", "path_b64": encode(self._workspace.sink(asked.output_root))},
+            "profile": from_json(asked.profile_json),
+            "requested": None if asked.requested is None else list(asked.requested),
             "kept": kept,
-            "facts": dict(video.facts) if video.facts else None,
-            "content_id": video.quick_hash,
+            "facts": asked.facts or None,
+            "content_id": asked.quick_hash,
             "log": f"{self._home.job_logs(lease.job)}/{lease.epoch}.log",
             "lease_s": self._settings.lease_s,
         }
@@ -274,8 +274,7 @@ class Dispatch:
     async def _adopt(self, who: Identity, token: Token) -> LiveJob:
         """A report of a job that this supervisor has not seen yet: believed if the lease is live."""
         lease = await require_lease(self._db, token)
-        self._board.begin(token, who.name, now_us(), lease.lease_expires_at)
-        self._board.control(token.job, lease.control)
+        self._board.begin(token, who.name, now_us(), lease.lease_expires_at, lease.control)
         return self._board.jobs[token.job]
 
     def _facts(self, db: Connection, token: Token, facts: dict[str, object], content: str | None) -> None:

@@ -9,7 +9,7 @@ from tqstudio.engine.dispatch import save_report
 from tqstudio.engine.live import LiveBoard, LiveJob
 from tqstudio.engine.publishing.publisher import Publisher
 from tqstudio.engine.scheduling import now_us
-from tqstudio.engine.store import progress, publications, quarantine
+from tqstudio.engine.store import progress, quarantine
 from tqstudio.engine.store.claims import Token
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.database import Database
@@ -87,11 +87,10 @@ class Endings:
         blame: ErrorCode | None,
         settled: bool,
     ) -> JobStatus | None:
-        publication = None if settled else publications.of_job(db, token.job)
-        if publication is not None and publication.is_under(token):
+        before = look(db, token.job)
+        if not settled and before is not None and before.publishes and before.is_held_by(token):
             raise _Unsettled
         self.save_last(db, token, steps)
-        before = look(db, token.job)
         answer = how(db)
         if answer is None:
             return None

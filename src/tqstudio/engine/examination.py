@@ -22,7 +22,7 @@ from tqstudio.engine.scheduling import MICROSECOND, now_us
 from tqstudio.engine.space import occupied_bytes, volume_of
 from tqstudio.engine.store import folders, inspection, opening, videos
 from tqstudio.engine.store.connection import Connection, connect
-from tqstudio.engine.store.database import SCHEMA_VERSION, schema_version
+from tqstudio.engine.store.schema import SCHEMA_VERSION, schema_version
 from tqstudio.engine.workspace import FOLDER
 from tqstudio.errors import TqError
 from tqstudio.home import Home

@@ -71,9 +71,10 @@ class LiveBoard:
         self._touched_jobs: set[int] = set()
         self._fresh_beats: dict[int, Beat] = {}
 
-    def begin(self, token: Token, worker: str, now: int, until: int) -> None:
+    def begin(self, token: Token, worker: str, now: int, until: int, control: Control = Control.NONE) -> None:
         """A job was claimed; its lease ends at `until` unless it is renewed."""
-        self.jobs[token.job] = LiveJob(token, worker, at=now, moved_at=now, saved_at=now)
+        live = LiveJob(token, worker, at=now, moved_at=now, saved_at=now, control=control)
+        self.jobs[token.job] = live
         self.leases.begin(token, now, until)
         self._touched_jobs.add(token.job)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ctypes
+import gc
 import os
 import signal
 import socket
@@ -48,7 +49,7 @@ from tqstudio.engine.recovery import Recovery
 from tqstudio.engine.results import Results
 from tqstudio.engine.retention import Retention
 from tqstudio.engine.scheduling import MICROSECOND, now_us
-from tqstudio.engine.store import database, folders, gates, opening, supervisors, videos
+from tqstudio.engine.store import folders, gates, opening, schema, supervisors, videos
 from tqstudio.engine.store.database import Database
 from tqstudio.engine.store.events import EventRow
 from tqstudio.engine.store.folders import FolderRow
@@ -106,6 +107,8 @@ def run(home: Home, settings: Settings) -> int:
         _migrate_apart(home)
         db = Database(home.database)
         db.open()
+        # What was imported stays; to look for garbage in it again and again holds up every request.
+        gc.freeze()
         try:
             with asyncio.Runner(loop_factory=_loop_factory()) as runner:
                 runner.run(_Supervisor(home, settings, db, found).main())
@@ -118,10 +121,10 @@ def run(home: Home, settings: Settings) -> int:
 
 def _migrate_apart(home: Home) -> None:
     """Bring the schema up to date in a process that ends: alembic would stay in memory, 20 MB."""
-    if database.is_current(home.database):
+    if schema.is_current(home.database):
         return
     # What goes wrong there goes wrong again when the database is opened, and is told then.
-    argv = [sys.executable, "-P", "-m", "tqstudio.engine.store.database", str(home.database)]
+    argv = [sys.executable, "-P", "-m", "tqstudio.engine.store.schema", str(home.database)]
     subprocess.run(argv, stderr=subprocess.DEVNULL, check=False)
 
 
@@ -203,7 +206,7 @@ class _Supervisor:
         if ended := await asyncio.to_thread(orphans.end_orphans, self._uuid):
             self._log.warning("ended processes of an earlier supervisor", pids=ended)
         listener = lock.bind(self._home.socket)
-        server = Server(listener, make_app(self.studio))
+        server = Server(listener, make_app(self.studio), self._db.give_way)
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         snapshots = asyncio.create_task(self._snapshots())
         starting = asyncio.create_task(self._start_parts())

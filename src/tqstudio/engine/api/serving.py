@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import uvicorn
@@ -17,14 +18,18 @@ _CLOSE_STREAMS_S = 2
 
 
 class Server(uvicorn.Server):
-    """uvicorn without its signal handling: its own closes the listener at once and hangs on open streams."""
+    """uvicorn without its signal handling: its own closes the listener at once and hangs on open streams.
 
-    def __init__(self, listener: socket.socket, app: ASGIApp) -> None:
+    Args:
+        before_reading: called whenever something has arrived.
+    """
+
+    def __init__(self, listener: socket.socket, app: ASGIApp, before_reading: Callable[[], None]) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
                 fd=listener.fileno(),
-                http=_Protocol,
+                http=partial(_Protocol, before_reading),  # type: ignore[arg-type]
                 lifespan="off",
                 log_config=None,
                 access_log=False,
@@ -47,6 +52,14 @@ class _Protocol(HttpToolsProtocol):
     Each piece wakes the client, and waking a process costs more than making the answer: half of the
     supervisor's time when many workers claim.
     """
+
+    def __init__(self, before_reading: Callable[[], None], **given: Any) -> None:
+        super().__init__(**given)
+        self._before_reading = before_reading
+
+    def data_received(self, data: bytes) -> None:
+        self._before_reading()
+        super().data_received(data)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(_Gathering(transport))

@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic_core import from_json
+
 from tqstudio.engine.store import events
-from tqstudio.engine.store.connection import Connection
-from tqstudio.lifecycle import AttemptOutcome, Control, JobStatus, Trigger
+from tqstudio.engine.store.connection import Connection, Row
+from tqstudio.lifecycle import AttemptOutcome, Control, JobKind, JobStatus, Trigger
 
 LEASE_FREE = (
     "worker_id = NULL, instance = NULL, claimed_at = NULL, lease_expires_at = NULL, control = 'none',"
@@ -88,20 +90,30 @@ def _lease(row: Any, *, repeated: bool = False) -> Lease:
 READY = "status = 'pending' AND not_before IS NULL AND deleted_at IS NULL"
 """The condition of the partial index `ix_job_ready`, word for word, or SQLite will not use it."""
 
+
+def _candidates(prefer_gpu: int, limit: str) -> str:
+    return (
+        "SELECT id, priority, created_at, ready_at, prefer_gpu FROM job INDEXED BY ix_job_ready"
+        f" WHERE {READY} AND prefer_gpu = {prefer_gpu}"
+        f" ORDER BY priority DESC, created_at, id LIMIT {limit}"
+    )
+
+
+GPU_CANDIDATES_SQL = _candidates(1, "1")
 CANDIDATES_SQL = (
-    "SELECT id, priority, created_at, ready_at FROM job INDEXED BY ix_job_ready"
-    f" WHERE {READY} AND prefer_gpu = :prefer_gpu"
-    " ORDER BY priority DESC, created_at, id LIMIT :limit"
+    f"SELECT * FROM ({_candidates(0, '1')}) UNION ALL SELECT * FROM ({_candidates(1, ':gpu_jobs')})"
 )
-_HELD = (
-    f"SELECT {_LEASE_COLUMNS} FROM job INDEXED BY ix_job_instance"
-    " WHERE status = 'in_progress' AND instance = :instance AND worker_id = :worker"
-    " AND lease_expires_at > :now LIMIT 1"
-)
-_MAY_WORK = (
+"""The first of the jobs that prefer no GPU, and the first `gpu_jobs` of those that do; no order holds."""
+
+_STANDING = (
     "SELECT enabled = 1 AND draining = 0 AND quarantined_at IS NULL AND instance = :instance"
-    " AND NOT EXISTS (SELECT 1 FROM gate) FROM worker WHERE id = :worker"
+    " AND NOT EXISTS (SELECT 1 FROM gate),"
+    " (SELECT id FROM job INDEXED BY ix_job_instance WHERE status = 'in_progress' AND instance = :instance"
+    " AND worker_id = :worker AND lease_expires_at > :now LIMIT 1)"
+    " FROM worker WHERE id = :worker"
 )
+"""Whether a worker may have a job, and which one it has."""
+_HELD = f"SELECT {_LEASE_COLUMNS} FROM job WHERE id = :job"
 _CLAIM = (
     "UPDATE job SET status = 'in_progress', epoch = epoch + 1, worker_id = :worker, instance = :instance,"
     " claimed_at = :now, lease_expires_at = :expires, started_at = coalesce(started_at, :now),"
@@ -137,10 +149,11 @@ def claim(
     first `idle_gpus` GPU-preferring ones to the idle GPU workers until they have been claimable for
     `gpu_grace_us`.
     """
-    held = db.execute(_HELD, {"instance": who.instance, "worker": who.id, "now": now}).first()
+    asked = {"worker": who.id, "instance": who.instance, "now": now}
+    may_work, held = db.execute(_STANDING, asked).first() or (0, None)
     if held is not None:
-        return _lease(held, repeated=True)
-    if not db.execute(_MAY_WORK, {"worker": who.id, "instance": who.instance}).scalar():
+        return _lease(db.execute(_HELD, {"job": held}).one(), repeated=True)
+    if not may_work:
         return None
     candidate = _pick(db, who, now=now, idle_gpus=idle_gpus, gpu_grace_us=gpu_grace_us)
     if candidate is None or not fits(db, candidate):
@@ -174,25 +187,71 @@ def claim(
 
 def _pick(db: Connection, who: Claimant, *, now: int, idle_gpus: int, gpu_grace_us: int) -> int | None:
     if who.kind == "gpu":
-        row = db.execute(CANDIDATES_SQL, {"prefer_gpu": 1, "limit": 1}).first()
+        row = db.execute(GPU_CANDIDATES_SQL).first()
         return None if row is None else int(row[0])
-    heads: list[Any] = list(db.execute(CANDIDATES_SQL, {"prefer_gpu": 0, "limit": 1}))
-    for position, row in enumerate(db.execute(CANDIDATES_SQL, {"prefer_gpu": 1, "limit": idle_gpus + 1})):
-        waited = now - (row[3] if row[3] is not None else row[2])
-        if position >= idle_gpus or waited >= gpu_grace_us:
-            heads.append(row)
-            break
-    if not heads:
-        return None
-    return int(min(heads, key=lambda row: (-row[1], row[2], row[0]))[0])
+    rows = _in_order(db.execute(CANDIDATES_SQL, {"gpu_jobs": idle_gpus + 1}))
+    for left_to_gpus, (job, _, created_at, ready_at, prefers_gpu) in enumerate(rows):
+        waited = now - (ready_at if ready_at is not None else created_at)
+        if not prefers_gpu or left_to_gpus >= idle_gpus or waited >= gpu_grace_us:
+            return int(job)
+    return None
+
+
+def _in_order(candidates: Iterable[Row]) -> list[Row]:
+    """By priority, age and id."""
+    return sorted(candidates, key=lambda row: (-row[1], row[2], row[0]))
 
 
 def head(db: Connection) -> int | None:
     """The job that is next, whoever asks; None when no job can be claimed."""
-    heads = [row for gpu in (0, 1) for row in db.execute(CANDIDATES_SQL, {"prefer_gpu": gpu, "limit": 1})]
-    if not heads:
-        return None
-    return int(min(heads, key=lambda row: (-row[1], row[2], row[0]))[0])
+    rows = _in_order(db.execute(CANDIDATES_SQL, {"gpu_jobs": 1}))
+    return int(rows[0][0]) if rows else None
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What the holder of a lease is to make, and of which file. Paths are bytes, `size` bytes."""
+
+    kind: JobKind
+    profile_json: str
+    requested: tuple[str, ...] | None
+    """Renditions to make; None for all."""
+    dropped: tuple[str, ...]
+    source: bytes
+    size: int
+    mtime_ns: int
+    quick_hash: str | None
+    facts: dict[str, Any] | None
+    """The probe's, if there was one."""
+    output_root: bytes
+    slug: str
+    generation: int | None
+    """Id of the one that plays."""
+
+
+_ASSIGNMENT = (
+    "SELECT kind, profile_json, requested, dropped, source, size, mtime_ns, quick_hash, facts, output_root,"
+    " slug, generation_id FROM job JOIN video ON video.id = job.video_id WHERE job.id = :job"
+)
+
+
+def assignment_of(db: Connection, job: int) -> Assignment:
+    row = db.execute(_ASSIGNMENT, {"job": job}).one()
+    kind, profile_json, requested, dropped, source, size, mtime_ns, quick_hash, facts, root, slug, plays = row
+    return Assignment(
+        kind=JobKind(kind),
+        profile_json=profile_json,
+        requested=None if requested is None else tuple(from_json(requested)),
+        dropped=tuple(from_json(dropped)),
+        source=source,
+        size=size,
+        mtime_ns=mtime_ns,
+        quick_hash=quick_hash,
+        facts=None if facts is None else from_json(facts),
+        output_root=root,
+        slug=slug,
+        generation=plays,
+    )
 
 
 _MATCH = "id = :job AND epoch = :epoch AND instance = :instance AND lease_expires_at > :now"

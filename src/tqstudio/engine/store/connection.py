@@ -6,8 +6,11 @@ claims` shows the sum); a claim runs ten. The tables and their migrations stay S
 
 from __future__ import annotations
 
+import re
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -18,6 +21,32 @@ BUSY_TIMEOUT_S = 10
 _CACHED_STATEMENTS = 512
 
 Row = tuple[Any, ...]
+
+
+_InOrder = Callable[[Any], Row]
+
+_NAMED = re.compile(r"'(?:[^']|'')*'|:([a-z_]\w*)")
+"""A quoted text, in which nothing is a parameter, or a named parameter."""
+
+
+@lru_cache(maxsize=_CACHED_STATEMENTS)
+def _prepared(sql: str) -> tuple[str, _InOrder]:
+    """A statement with numbered parameters, and what puts its named values in their order."""
+    names: list[str] = []
+
+    def number(found: re.Match[str]) -> str:
+        if (name := found[1]) is None:
+            return found[0]
+        if name not in names:
+            names.append(name)
+        return f"?{names.index(name) + 1}"
+
+    text = _NAMED.sub(number, sql)
+    if not names:
+        return text, lambda _values: ()
+    if len(names) == 1:
+        return text, lambda values: (values[names[0]],)
+    return text, itemgetter(*names)
 
 
 class Rows(Sequence[Row]):
@@ -71,7 +100,8 @@ class Connection:
 
     def execute(self, sql: str, values: Mapping[str, Any] | None = None) -> Rows:
         """Run one statement. Values belong into its named parameters, never into the text."""
-        cursor = self._raw.execute(sql, values or {})
+        text, in_order = _prepared(sql)
+        cursor = self._raw.execute(text, in_order(values))
         columns = cursor.description
         if columns is None:
             return Rows([], cursor.rowcount, None)

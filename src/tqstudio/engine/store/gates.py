@@ -58,16 +58,15 @@ class Need:
 
 
 _NEED = "SELECT job.id, video.id, video.output_root, video.size, video.name FROM job"
-_OF_JOB = f"{_NEED} JOIN video ON video.id = job.video_id WHERE job.id = :job"
-_OF_RUNNING = (
-    f"{_NEED} INDEXED BY ix_job_lease JOIN video ON video.id = job.video_id WHERE job.status = 'in_progress'"
+_NEEDS = (
+    f"{_NEED} JOIN video ON video.id = job.video_id WHERE job.id = :job UNION ALL"
+    f" {_NEED} INDEXED BY ix_job_lease JOIN video ON video.id = job.video_id"
+    " WHERE job.status = 'in_progress' AND job.id <> :job"
 )
 
 
-def need_of(db: Connection, job: int) -> Need | None:
-    row = db.execute(_OF_JOB, {"job": job}).first()
-    return None if row is None else Need(*row)
-
-
-def needs_of_running(db: Connection) -> list[Need]:
-    return [Need(*row) for row in db.execute(_OF_RUNNING)]
+def needs_beside(db: Connection, job: int) -> tuple[Need | None, list[Need]]:
+    """What a job needs, None when there is no such job; and what those need that run meanwhile."""
+    needs = [Need(*row) for row in db.execute(_NEEDS, {"job": job})]
+    own = next((need for need in needs if need.job == job), None)
+    return own, [need for need in needs if need is not own]

@@ -52,9 +52,10 @@ def fail(
     denied = class_of(failure.code) is ErrorClass.FATAL
     move(
         db,
-        token.job,
+        lease.job,
         verdict.trigger,
         now=now,
+        lease=lease,
         actor=worker,
         worker=worker,
         code=verdict.code,
@@ -98,9 +99,10 @@ def release(
     detail = None if reason is None else f"{reason.value} was taken back"
     move(
         db,
-        token.job,
+        lease.job,
         Trigger.RELEASE,
         now=now,
+        lease=lease,
         actor=worker,
         worker=worker,
         detail=detail,
@@ -129,6 +131,7 @@ def _wish(
         lease.job,
         trigger,
         now=now,
+        lease=lease,
         actor=actor,
         worker=actor,
         detail=detail,
@@ -198,6 +201,7 @@ def lose(
         lease.job,
         verdict.trigger,
         now=now,
+        lease=lease,
         actor="supervisor",
         worker=worker,
         code=verdict.code,
@@ -240,6 +244,7 @@ def requeue(
         lease.job,
         Trigger.RELEASE,
         now=now,
+        lease=lease,
         actor="supervisor",
         detail=why,
         event=event,
@@ -271,9 +276,10 @@ def complete(
         return False
     moved = move(
         db,
-        token.job,
+        lease.job,
         Trigger.COMPLETE,
         now=now,
+        lease=lease,
         actor=worker,
         worker=worker,
         detail=detail,

@@ -11,7 +11,7 @@ from sqlite3 import IntegrityError
 from typing import Any
 
 from tqstudio.engine.store import events
-from tqstudio.engine.store.claims import LEASE_FREE
+from tqstudio.engine.store.claims import LEASE_FREE, Lease, Token
 from tqstudio.engine.store.connection import Connection
 from tqstudio.lifecycle import Control, JobStatus, Trigger, sources_of, target_of
 
@@ -28,17 +28,35 @@ class Facts:
     epoch: int
     instance: str | None
     lease_expires_at: int | None
+    publishes: bool
+    """A publish of this epoch was begun, and is neither recorded nor undone."""
+
+    def is_held_by(self, token: Token) -> bool:
+        """Whether this is the lease of the token, live or not."""
+        return (self.epoch, self.instance) == (token.epoch, token.instance)
 
 
 def look(db: Connection, job: int) -> Facts | None:
     row = db.execute(
-        "SELECT id, video_id, status, control, deleted_at IS NOT NULL, epoch, instance, lease_expires_at"
+        "SELECT video_id, status, control, deleted_at IS NOT NULL, epoch, instance, lease_expires_at,"
+        " EXISTS (SELECT 1 FROM publication p WHERE p.job_id = job.id AND p.epoch = job.epoch)"
         " FROM job WHERE id = :job",
         {"job": job},
     ).first()
     if row is None:
         return None
-    return Facts(row[0], row[1], JobStatus(row[2]), Control(row[3]), bool(row[4]), *row[5:])
+    video, status, control, deleted, epoch, instance, until, publishes = row
+    return Facts(
+        job,
+        video,
+        JobStatus(status),
+        Control(control),
+        bool(deleted),
+        epoch,
+        instance,
+        until,
+        bool(publishes),
+    )
 
 
 def move(
@@ -54,20 +72,18 @@ def move(
     code: str | None = None,
     detail: str | None = None,
     event: str | None = None,
+    lease: Lease | None = None,
 ) -> bool:
-    """Apply one transition of the lifecycle table; False when the job is not where it starts from."""
+    """Apply one transition of the lifecycle table; False when the job is not where it starts from.
+
+    Args:
+        lease: of the job, where the same transaction has read it; spares another look.
+    """
     target = target_of(trigger)
-    allowed = ", ".join(f"'{status.value}'" for status in sorted(sources_of(trigger)))
-    before = db.execute("SELECT status, video_id FROM job WHERE id = :job", {"job": job}).first()
+    before = (JobStatus.IN_PROGRESS, lease.video) if lease is not None else _status_and_video(db, job)
     if before is None:
         return False
-    leaving = f", {LEASE_FREE}" if before[0] == JobStatus.IN_PROGRESS else ""
-    ready = ", ready_at = :now" if target is JobStatus.PENDING else ""
-    more = f", {assign}" if assign else ""
-    statement = (
-        f"UPDATE job SET status = :target{leaving}{ready}{more}"
-        f" WHERE id = :job AND status IN ({allowed}) AND deleted_at IS NULL"
-    )
+    statement = _moving(trigger, before[0] == JobStatus.IN_PROGRESS, assign)
     given = {"target": target.value, "job": job, "now": now, **(values or {})}
     try:
         moved = db.execute(statement, given).rowcount == 1
@@ -90,6 +106,24 @@ def move(
             detail=detail,
         )
     return moved
+
+
+def _status_and_video(db: Connection, job: int) -> tuple[str, int] | None:
+    row = db.execute("SELECT status, video_id FROM job WHERE id = :job", {"job": job}).first()
+    return None if row is None else (row[0], row[1])
+
+
+def _moving(trigger: Trigger, from_progress: bool, assign: str) -> str:
+    """The statement of a transition."""
+    target = target_of(trigger)
+    allowed = ", ".join(f"'{status.value}'" for status in sorted(sources_of(trigger)))
+    leaving = f", {LEASE_FREE}" if from_progress else ""
+    ready = ", ready_at = :now" if target is JobStatus.PENDING else ""
+    more = f", {assign}" if assign else ""
+    return (
+        f"UPDATE job SET status = :target{leaving}{ready}{more}"
+        f" WHERE id = :job AND status IN ({allowed}) AND deleted_at IS NULL"
+    )
 
 
 _UNCOUNTED = "attempts = 0, crashes = 0, segments_at_crash = 0"
