@@ -139,6 +139,21 @@ def _b_frames(corpus: Corpus, path: Path) -> None:
     corpus.copy(corpus.with_b_frames(), path)
 
 
+def _keys_at_cuts(corpus: Corpus, path: Path) -> None:
+    corpus.clip(path.name, *_B_FRAMES, "-g", "75")
+
+
+def _keys_behind_cuts(corpus: Corpus, path: Path) -> None:
+    """Decoded before the cut, shown behind it."""
+    keys = ",".join(f"{3 * number + 0.04}" for number in range(1, 6))
+    corpus.clip(path.name, *_B_FRAMES, "-g", "250", "-force_key_frames", keys)
+
+
+def _fragmented(corpus: Corpus, path: Path) -> None:
+    """Without an index."""
+    corpus.copy(corpus.with_b_frames(), path, "-movflags", "frag_keyframe+empty_moov")
+
+
 def _ntsc(corpus: Corpus, path: Path) -> None:
     corpus.clip(path.name, *_B_FRAMES, fps="30000/1001")
 
@@ -152,6 +167,10 @@ CORPUS = (
     Nasty("negative.mkv", _negative, linear="found"),
     Nasty("late.mkv", _late, late_s=3.7),
     Nasty("open-gop.mkv", _open_gop),
+    Nasty("open-gop.mp4", _open_gop),
+    Nasty("keys-at-cuts.mp4", _keys_at_cuts),
+    Nasty("keys-behind-cuts.mp4", _keys_behind_cuts),
+    Nasty("fragmented.mp4", _fragmented),
     Nasty("b-frames.ts", _b_frames),
     Nasty("ntsc.mp4", _ntsc, shown=(0, 522)),
 )

@@ -83,6 +83,7 @@ def test_killed_at_every_segment(
     last = encode(source, slow, rungs=RUNGS, poster=False)
     run_to_end(last)
     assert (last.state, last.error, last.warnings) == ("done", None, [])
+    assert (last.mode == "linear") is bool(nasty.linear), "no seam missed that a seek can find"
     assert [*resumed, _video_run(last).resumed_from] == list(range(whole._spec.grid.segment_count))
     assert killed
     assert {name: pictures(stream) for name, stream in streams(last).items()} == expected

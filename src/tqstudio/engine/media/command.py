@@ -27,10 +27,10 @@ from tqstudio.engine.media.profiles import Profile
 _SOURCE = "file:source"
 
 # A bare seek loses or repeats frames in some containers; so the run starts early and `trim` makes the exact
-# cut. The index of an MP4 names every frame, so little is enough there, and a resume in 1080p costs 2 s of
-# processor time less.
+# cut. The index of an MP4 names every frame, so it starts with the last key frame that is not behind the cut:
+# every frame of the first segment follows from there, and nothing is decoded in vain where a key frame is at
+# the cut, as every 2 s in many recordings.
 _SEEK_MARGIN_S = 10
-_SEEK_MARGIN_BY_INDEX_S = 2
 _INDEXED = "mov,mp4,m4a,3gp,3g2,mj2"
 # Most encoders set a key frame every 10 s at least. A film with a single one is not read to its end for it.
 _KEY_FRAME_WITHIN_S = 12
@@ -199,7 +199,7 @@ def _at(seconds: Fraction | float) -> dict[str, str]:
 
 
 def _seek(facts: SourceFacts, grid: Grid, start: int) -> Fraction:
-    margin_s = _SEEK_MARGIN_BY_INDEX_S if facts.container == _INDEXED else _SEEK_MARGIN_S
+    margin_s = 0 if facts.container == _INDEXED else _SEEK_MARGIN_S
     return max(Fraction(0), start * grid.segment_s - margin_s)
 
 
