@@ -20,8 +20,11 @@ from tqstudio import client
 from tqstudio.config import Settings
 from tqstudio.engine.clock import since_boot
 from tqstudio.engine.dispatch import Dispatch, Identity
-from tqstudio.engine.leases import Abandoned, Leases
+from tqstudio.engine.endings import Endings
+from tqstudio.engine.leases import Abandoned, Leases, Renewal
 from tqstudio.engine.live import LiveBoard
+from tqstudio.engine.recovery import Recovery
+from tqstudio.engine.results import Results
 from tqstudio.engine.scheduling import now_us
 from tqstudio.engine.store import claims
 from tqstudio.engine.store.claims import Claimant, Token
@@ -48,7 +51,8 @@ def test_a_beat_renews_what_it_names(leases: Leases) -> None:
     assert leases.is_live(A, 118)
     assert not leases.is_live(A, 119)
     assert not leases.is_live(B, 60)
-    assert leases.take_renewals() == [(A, 59)]
+    assert leases.hear("one", [A], 70) == [A]
+    assert leases.take_renewals() == [Renewal(A, since=59, heard=70)]
     assert leases.take_renewals() == []
 
 
@@ -302,6 +306,44 @@ def test_the_beats_of_64_workers_are_one_transaction(
     before = now_us()
     opened.write_now(lambda db: db.raw.set_trace_callback(None))
     assert opened.read_now(claims.expired, now=before + 59 * SECOND) == []
+
+
+def test_a_beat_counts_before_it_is_stored(home: Home, opened: Database, settings: Settings) -> None:
+    """The database was slow, and knows the lease as run out."""
+    board = LiveBoard(Leases(60 * SECOND, 10 * SECOND))
+    # What ends no publish is left out.
+    endings = Endings(opened, board, None, None, quarantine_after=0)  # type: ignore[arg-type]
+    results = Results(settings, opened, None, endings, None, None)  # type: ignore[arg-type]
+    recovery = Recovery(home, settings, opened, board, endings, results, None)  # type: ignore[arg-type]
+    (unheard, _), *heard = opened.write_now(sixty_four_running)
+    now = now_us()
+    opened.write_now(lambda db: db.execute("UPDATE job SET lease_expires_at = :now", {"now": now}))
+    for held_token, worker in heard:
+        board.begin(held_token, worker.name, now, now + 30 * SECOND)
+        board.leases.hear(worker.instance, [held_token], now)
+    assert asyncio.run(recovery.scan()) == 1
+    running = {lease.job for lease in opened.read_now(claims.running)}
+    assert running == {held_token.job for held_token, _ in heard}
+    assert unheard.job not in running
+
+
+def test_a_lease_that_runs_out_between_two_beats_is_renewed(
+    home: Home, opened: Database, settings: Settings
+) -> None:
+    """Neither is stored when the second comes; the lease that the database knows has run out by then."""
+    board = LiveBoard(Leases(60 * SECOND, 10 * SECOND))
+    # What a claim needs is left out.
+    dispatch = Dispatch(home, settings, opened, board, None, None, None)  # type: ignore[arg-type]
+    (held, worker), *_ = opened.write_now(sixty_four_running)
+    now = now_us()
+    opened.write_now(lambda db: db.execute("UPDATE job SET lease_expires_at = :now", {"now": now}))
+    board.begin(held, worker.name, now - 30 * SECOND, now)
+    for heard in (now - SECOND, now + SECOND):
+        assert board.leases.hear(worker.instance, [held], heard) == [held]
+    asyncio.run(dispatch.flush_beats())
+    lease = opened.read_now(claims.live, held, now=now + SECOND)
+    assert lease is not None
+    assert lease.lease_expires_at == now + SECOND + int(settings.lease_s * SECOND)
 
 
 def sixty_four_running(db: Connection) -> list[tuple[Token, Claimant]]:

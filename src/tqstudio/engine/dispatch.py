@@ -17,6 +17,7 @@ from pydantic_core import from_json
 from tqstudio.config import Settings
 from tqstudio.engine.disk_gate import DiskGate, Refused
 from tqstudio.engine.forecasts import Forecasts
+from tqstudio.engine.leases import Renewal
 from tqstudio.engine.live import Beat, LiveBoard, LiveJob
 from tqstudio.engine.publishing import is_whole
 from tqstudio.engine.publishing.place import Place
@@ -351,13 +352,13 @@ def _save_all(db: Connection, due: list[LiveJob], now: int) -> None:
 
 def _flush(
     db: Connection,
-    renewals: list[tuple[Token, int]],
+    renewals: list[Renewal],
     beats: list[tuple[int, str, int]],
     due: list[LiveJob],
     now: int,
     lease_us: int,
 ) -> None:
-    for token, heard_at in renewals:
-        claims.extend(db, [token], now=heard_at, lease_us=lease_us)
+    for one in renewals:
+        claims.extend(db, [one.token], now=one.since, lease_us=one.heard - one.since + lease_us)
     workers.beats(db, beats)
     _save_all(db, due, now)

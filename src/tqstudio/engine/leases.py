@@ -25,6 +25,18 @@ class _Held:
 
 
 @dataclass(frozen=True, slots=True)
+class Renewal:
+    """What the database is to know of a lease."""
+
+    token: Token
+    since: int
+    """When the first beat was heard that it does not know of. The lease as it knows it was live then, and may
+    have run out since."""
+    heard: int
+    """When the last one was."""
+
+
+@dataclass(frozen=True, slots=True)
 class Abandoned:
     """A lease whose worker lives, beats, and does not name it: it has dropped the job."""
 
@@ -44,7 +56,7 @@ class Leases:
     def __init__(self, lease_us: int, heartbeat_us: int) -> None:
         self._lease_us, self._heartbeat_us = lease_us, heartbeat_us
         self._held: dict[int, _Held] = {}
-        self._renewals: dict[int, tuple[Token, int]] = {}
+        self._renewals: dict[int, Renewal] = {}
 
     def begin(self, token: Token, now: int, until: int) -> None:
         """A job was claimed; the database says until when."""
@@ -65,7 +77,9 @@ class Leases:
         for token in renewed:
             held = self._held[token.job]
             held.until, held.unnamed = now + self._lease_us, 0
-            self._renewals[token.job] = (token, now)
+            waiting = self._renewals.get(token.job)
+            since = waiting.since if waiting is not None and waiting.token == token else now
+            self._renewals[token.job] = Renewal(token, since, now)
         for held in self._held.values():
             if held.token.instance == instance and held.token not in named:
                 held.unnamed += 1
@@ -79,10 +93,15 @@ class Leases:
             if held.unnamed >= _UNNAMED_BEATS and now - held.since > self._heartbeat_us
         ]
 
-    def take_renewals(self) -> list[tuple[Token, int]]:
-        """Leases that were renewed since the last call, and when."""
+    def take_renewals(self) -> list[Renewal]:
+        """Leases that were renewed since the last call."""
         renewals, self._renewals = list(self._renewals.values()), {}
         return renewals
+
+    def is_to_be_stored(self, token: Token) -> bool:
+        """Whether the lease was renewed since the last call of `take_renewals`."""
+        waiting = self._renewals.get(token.job)
+        return waiting is not None and waiting.token == token
 
     def begin_anew(self, now: int, before: int) -> None:
         """Give a whole term from `now` to every lease that was live at `before`: after a time in which no

@@ -159,13 +159,16 @@ class Recovery:
     async def scan(self) -> int:
         """Take back the jobs whose lease ran out, and those that their worker dropped; answers how many.
 
-        Looks at leases alone, never at workers. All beats must have been flushed before.
+        Looks at leases alone, never at workers. All beats must have been flushed before; one that has come
+        since, while the database was slow, counts too, and is stored with the next.
         """
         overdue = await self._db.read(lambda db: claims.expired(db, now=self._clock.now_us()))
         names = {row.id: row.name for row in await self._db.read(workers.listing)} if overdue else {}
         taken = 0
         for lease in overdue:
-            if not self._results.is_publishing(lease.token):
+            if not self._board.leases.is_to_be_stored(lease.token) and not self._results.is_publishing(
+                lease.token
+            ):
                 self._outlived.setdefault(lease.instance, []).append(lease.token)
                 taken += await self.take_back(
                     lease,
