@@ -199,7 +199,7 @@ def test_known_facts_spare_the_probe(
     report = RecordingReport()
     first = run(make_job(clip), bench, report)
     probed = next(state for state in report.seen if state.facts)
-    monkeypatch.setattr("tqstudio.engine.worker.examine.probe", lambda *_: pytest.fail("probed again"))
+    monkeypatch.setattr("tqstudio.engine.media.probe.probe", lambda *_: pytest.fail("probed again"))
     job = make_job(clip, epoch=2, facts=probed.facts, content_id=probed.content_id)
     second = run(job, bench, RecordingReport())
     assert isinstance(first, Done)

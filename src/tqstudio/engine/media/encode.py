@@ -17,7 +17,6 @@ from tqstudio.engine import durable
 from tqstudio.engine.media import source
 from tqstudio.engine.media.command import PosterPicture
 from tqstudio.engine.media.encode_board import Board
-from tqstudio.engine.media.encode_finish import finish
 from tqstudio.engine.media.encode_runs import Batch, Launcher, Task
 from tqstudio.engine.media.encode_state import EncodeSpec, RenditionState, RunRecord, State
 from tqstudio.engine.media.layout import CPU_ENCODER, GPU_ENCODERS, POSTER_NAME
@@ -297,6 +296,9 @@ class LadderEncode:
         Returns:
             Those that did not pass, and why. None of them when the encode was given up.
         """
+        # Only the end needs PyAV; its import is a fifth of what the start of a worker takes.
+        from tqstudio.engine.media.encode_finish import finish
+
         end = finish(self._spec, [self._board[name] for name in names])
         if end.misfit is not None:
             # It concerns the source, so every rendition alike: making them one by one shows nothing new.

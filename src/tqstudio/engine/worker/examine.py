@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from tqstudio.engine.media import fingerprint, source
 from tqstudio.engine.media.facts import SourceFacts
-from tqstudio.engine.media.probe import probe
 from tqstudio.engine.media.source import Identity
 
 if TYPE_CHECKING:
@@ -45,6 +44,9 @@ def examine(job: ClaimedJob, path: bytes, check: Callable[[], None] = lambda: No
     unchanged = (found.st_size, found.st_mtime_ns) == (job["source_size"], job["source_mtime_ns"])
     facts = _known_facts(job, found.st_size) if unchanged else None
     if facts is None:
+        # Mostly the facts are known, and a worker that takes another's place starts sooner without PyAV.
+        from tqstudio.engine.media.probe import probe
+
         facts = probe(path, check)
     content_id = job["content_id"] if unchanged else None
     return Source(path, source.identity_of(found), content_id or fingerprint.quick_hash(path), facts)
