@@ -26,11 +26,12 @@ from tqstudio.engine.live import LiveBoard
 from tqstudio.engine.recovery import Recovery
 from tqstudio.engine.results import Results
 from tqstudio.engine.scheduling import now_us
-from tqstudio.engine.store import claims
+from tqstudio.engine.store import claims, outcomes
 from tqstudio.engine.store.claims import Claimant, Token
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.database import Database
 from tqstudio.home import Home
+from tqstudio.lifecycle import JobStatus
 from tqstudio.requests import HeartbeatRequest
 
 from .conftest import Desk
@@ -54,6 +55,19 @@ def test_a_beat_renews_what_it_names(leases: Leases) -> None:
     assert leases.hear("one", [A], 70) == [A]
     assert leases.take_renewals() == [Renewal(A, since=59, heard=70)]
     assert leases.take_renewals() == []
+
+
+def test_what_could_not_be_stored_waits_again(leases: Leases) -> None:
+    leases.begin(A, 0, 60)
+    leases.begin(B, 0, 60)
+    leases.hear("one", [A, B], 50)
+    taken = leases.take_renewals()
+    leases.hear("one", [A], 65)
+    leases.end(B.job)
+    leases.put_back(taken)
+    assert leases.renewals() == [Renewal(A, since=50, heard=65)]
+    assert leases.renewal_of(A) == leases.renewals()[0]
+    assert leases.renewal_of(Token(A.job, A.epoch + 1, "one")) is None
 
 
 def test_what_ran_out_is_not_revived(leases: Leases) -> None:
@@ -312,7 +326,7 @@ def test_a_beat_counts_before_it_is_stored(home: Home, opened: Database, setting
     """The database was slow, and knows the lease as run out."""
     board = LiveBoard(Leases(60 * SECOND, 10 * SECOND))
     # What ends no publish is left out.
-    endings = Endings(opened, board, None, None, quarantine_after=0)  # type: ignore[arg-type]
+    endings = Endings(opened, board, None, None, quarantine_after=0, lease_us=60 * SECOND)  # type: ignore[arg-type]
     results = Results(settings, opened, None, endings, None, None)  # type: ignore[arg-type]
     recovery = Recovery(home, settings, opened, board, endings, results, None)  # type: ignore[arg-type]
     (unheard, _), *heard = opened.write_now(sixty_four_running)
@@ -325,6 +339,26 @@ def test_a_beat_counts_before_it_is_stored(home: Home, opened: Database, setting
     running = {lease.job for lease in opened.read_now(claims.running)}
     assert running == {held_token.job for held_token, _ in heard}
     assert unheard.job not in running
+
+
+def test_who_was_heard_in_time_ends_its_job(opened: Database) -> None:
+    """The beat is not stored yet; with its end it is."""
+    board = LiveBoard(Leases(60 * SECOND, 10 * SECOND))
+    # What ends no publish is left out.
+    endings = Endings(opened, board, None, None, quarantine_after=0, lease_us=60 * SECOND)  # type: ignore[arg-type]
+    (heard, worker), (unheard, other), *_ = opened.write_now(sixty_four_running)
+    now = now_us()
+    opened.write_now(lambda db: db.execute("UPDATE job SET lease_expires_at = :now", {"now": now}))
+    board.begin(heard, worker.name, now - SECOND, now)
+    board.leases.hear(worker.instance, [heard], now - 1)
+
+    def end(held: Token, name: str) -> JobStatus | None:
+        return asyncio.run(
+            endings.end(held, lambda db: outcomes.release(db, held, None, now=now + 1, worker=name))
+        )
+
+    assert end(heard, worker.name) is JobStatus.PENDING
+    assert end(unheard, other.name) is None
 
 
 def test_a_lease_that_runs_out_between_two_beats_is_renewed(

@@ -15,11 +15,12 @@ from pathlib import Path
 import structlog
 from tqstudio.engine import logs
 from tqstudio.home import Home
-logs.configure(Home(Path(sys.argv[1])))
+writer = logs.configure(Home(Path(sys.argv[1])))
 log = structlog.get_logger()
 for number in range(50):
     log.info("a line", number=number)
 print("said", flush=True)
+writer.stop()
 """
 
 

@@ -149,6 +149,19 @@ def _keys_behind_cuts(corpus: Corpus, path: Path) -> None:
     corpus.clip(path.name, *_B_FRAMES, "-g", "250", "-force_key_frames", keys)
 
 
+def _open_behind_cuts(corpus: Corpus, path: Path) -> None:
+    """Key frames 1, 2, 3 … frames behind the cuts, and pictures before them that need the GOP before."""
+    corpus.clip(path.name, *_B_FRAMES, "-g", "19", "-x264-params", "open-gop=1", "-flags", "-cgop")
+
+
+def _hevc(corpus: Corpus, path: Path) -> None:
+    corpus.clip(
+        path.name,
+        *("-c:v", "libx265", "-preset", "ultrafast", "-tag:v", "hvc1"),
+        *("-x265-params", "keyint=19:min-keyint=19:bframes=3:open-gop=1:scenecut=0:log-level=error"),
+    )
+
+
 def _fragmented(corpus: Corpus, path: Path) -> None:
     """Without an index."""
     corpus.copy(corpus.with_b_frames(), path, "-movflags", "frag_keyframe+empty_moov")
@@ -170,6 +183,8 @@ CORPUS = (
     Nasty("open-gop.mp4", _open_gop),
     Nasty("keys-at-cuts.mp4", _keys_at_cuts),
     Nasty("keys-behind-cuts.mp4", _keys_behind_cuts),
+    Nasty("open-behind-cuts.mp4", _open_behind_cuts),
+    Nasty("hevc.mp4", _hevc),
     Nasty("fragmented.mp4", _fragmented),
     Nasty("b-frames.ts", _b_frames),
     Nasty("ntsc.mp4", _ntsc, shown=(0, 522)),

@@ -86,6 +86,13 @@ def test_a_resumed_run_seeks_a_key_frame_and_cuts_at_the_frame(container: str, s
     assert after(argv, "-start_number") == "5"
 
 
+def test_a_run_of_an_indexed_source_begins_early_when_asked() -> None:
+    facts = replace(FACTS, container="mov,mp4,m4a,3gp,3g2,mj2")
+    assert after(
+        video_command(FFMPEG, b"/media/a.mp4", facts, GRID, WEB, RUNGS, start=5, early=True), "-ss"
+    ) == ("20.030000")
+
+
 def test_a_run_has_an_end_whatever_the_source_says() -> None:
     argv = video_command(FFMPEG, b"/media/a.mp4", FACTS, GRID, WEB, RUNGS, start=5)
     assert argv.count("-frames:v") == len(RUNGS)

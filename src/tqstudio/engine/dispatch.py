@@ -7,7 +7,6 @@ that is lost costs only the rest of the wait.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from pydantic_core import from_json
 from tqstudio.config import Settings
 from tqstudio.engine.disk_gate import DiskGate, Refused
 from tqstudio.engine.forecasts import Forecasts
-from tqstudio.engine.leases import Renewal
+from tqstudio.engine.leases import Renewal, store_renewals
 from tqstudio.engine.live import Beat, LiveBoard, LiveJob
 from tqstudio.engine.publishing import is_whole
 from tqstudio.engine.publishing.place import Place
@@ -197,7 +196,7 @@ class Dispatch:
             kept.pop(name, None)
         published = None
         if generation is not None:
-            place = Place(Path(os.fsdecode(asked.output_root)), asked.slug)
+            place = Place.below(asked.output_root, asked.slug)
             published = _Published(place.generation(generation.number), generation)
         job: ClaimedJob = {
             "job": lease.job,
@@ -300,7 +299,12 @@ class Dispatch:
         due = self._board.due(now, everything=True)
         if not renewals and not beats and not due:
             return
-        await self._db.write(_flush, renewals, beats, due, now, int(self._settings.lease_s * MICROSECOND))
+        lease_us = int(self._settings.lease_s * MICROSECOND)
+        try:
+            await self._db.write(_flush, renewals, beats, due, now, lease_us)
+        except TqError:
+            self._board.leases.put_back(renewals)
+            raise
         for live in due:
             self._board.saved(live.token.job, now)
 
@@ -358,7 +362,6 @@ def _flush(
     now: int,
     lease_us: int,
 ) -> None:
-    for one in renewals:
-        claims.extend(db, [one.token], now=one.since, lease_us=one.heard - one.since + lease_us)
+    store_renewals(db, renewals, lease_us)
     workers.beats(db, beats)
     _save_all(db, due, now)

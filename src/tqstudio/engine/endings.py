@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from tqstudio.engine.dispatch import save_report
+from tqstudio.engine.leases import store_renewals
 from tqstudio.engine.live import LiveBoard, LiveJob
 from tqstudio.engine.publishing.publisher import Publisher
 from tqstudio.engine.scheduling import now_us
@@ -31,6 +32,7 @@ class Endings:
 
     Args:
         quarantine_after: different jobs failed in a row after which a worker takes no more; 0 for never.
+        lease_us: how long a lease holds after a beat.
     """
 
     def __init__(
@@ -41,7 +43,9 @@ class Endings:
         publisher: Publisher,
         *,
         quarantine_after: int,
+        lease_us: int,
     ) -> None:
+        self._lease_us = lease_us
         self._db, self._board, self._workspace, self._publisher = db, board, workspace, publisher
         self._quarantine_after = quarantine_after
 
@@ -105,7 +109,12 @@ class Endings:
         return answer
 
     def save_last(self, db: Connection, token: Token, steps: dict[str, float]) -> None:
-        """Store the last report with the outcome, in its transaction."""
+        """Store the last report with the outcome, in its transaction; and first that the worker was heard.
+
+        A beat that is not stored yet may be what keeps the lease alive.
+        """
+        heard = self._board.leases.renewal_of(token)
+        store_renewals(db, [heard] if heard is not None else [], self._lease_us)
         live = self._board.jobs.get(token.job)
         if live is None or live.token != token:
             live = LiveJob(token, "", at=now_us())

@@ -6,10 +6,12 @@ that the work moves. Only a heartbeat that names a lease renews it.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 
+from tqstudio.engine.store import claims
 from tqstudio.engine.store.claims import Token
+from tqstudio.engine.store.connection import Connection
 
 _UNNAMED_BEATS = 2
 """A single beat may have been on its way when the claim was answered; the next one cannot."""
@@ -77,9 +79,8 @@ class Leases:
         for token in renewed:
             held = self._held[token.job]
             held.until, held.unnamed = now + self._lease_us, 0
-            waiting = self._renewals.get(token.job)
-            since = waiting.since if waiting is not None and waiting.token == token else now
-            self._renewals[token.job] = Renewal(token, since, now)
+            waiting = self.renewal_of(token)
+            self._renewals[token.job] = Renewal(token, waiting.since if waiting else now, now)
         for held in self._held.values():
             if held.token.instance == instance and held.token not in named:
                 held.unnamed += 1
@@ -93,15 +94,26 @@ class Leases:
             if held.unnamed >= _UNNAMED_BEATS and now - held.since > self._heartbeat_us
         ]
 
+    def renewals(self) -> list[Renewal]:
+        """Leases that were renewed, of which the database does not know."""
+        return list(self._renewals.values())
+
+    def renewal_of(self, token: Token) -> Renewal | None:
+        """The same for one lease; may be asked from any thread."""
+        waiting = self._renewals.get(token.job)
+        return waiting if waiting is not None and waiting.token == token else None
+
     def take_renewals(self) -> list[Renewal]:
-        """Leases that were renewed since the last call."""
+        """As `renewals`; from now on the caller sees to it that they are stored."""
         renewals, self._renewals = list(self._renewals.values()), {}
         return renewals
 
-    def is_to_be_stored(self, token: Token) -> bool:
-        """Whether the lease was renewed since the last call of `take_renewals`."""
-        waiting = self._renewals.get(token.job)
-        return waiting is not None and waiting.token == token
+    def put_back(self, renewals: Iterable[Renewal]) -> None:
+        """They could not be stored: the next ones are no later for it than these were."""
+        for one in renewals:
+            held, newer = self._held.get(one.token.job), self.renewal_of(one.token)
+            if held is not None and held.token == one.token:
+                self._renewals[one.token.job] = replace(newer or one, since=one.since)
 
     def begin_anew(self, now: int, before: int) -> None:
         """Give a whole term from `now` to every lease that was live at `before`: after a time in which no
@@ -112,3 +124,9 @@ class Leases:
                 held.until, held.excused = now + self._lease_us, True
             else:
                 held.until = min(held.until, now)  # a clock that is set back revives nothing
+
+
+def store_renewals(db: Connection, renewals: Iterable[Renewal], lease_us: int) -> None:
+    """Let the database know of leases that were renewed; one that had run out before stays so."""
+    for one in renewals:
+        claims.extend(db, [one.token], now=one.since, lease_us=one.heard - one.since + lease_us)

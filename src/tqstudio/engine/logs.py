@@ -3,13 +3,12 @@
 A thread of its own writes them. A line that the event loop wrote itself would hold up every worker while the
 disk does not answer, or the terminal is stopped.
 
-What becomes of jobs is not told here: that is the history's (`tqstudio events`).
+The history of each job is not written here, but where `tqstudio events` reads it.
 """
 
 from __future__ import annotations
 
 import asyncio
-import atexit
 import logging
 import logging.handlers
 import sys
@@ -24,11 +23,12 @@ from tqstudio.home import Home
 MAX_LOG_BYTES = 10_000_000
 KEPT_LOGS = 3
 _GATHER_S = 0.1
-"""How long a line waits for others: to wake the thread costs more than to write it."""
+"""How long the thread rests behind a line: what comes meanwhile is written at once, for it costs less than to
+wake it each time."""
 
 
-def configure(home: Home) -> None:
-    """One line per event, key=value; the file is rotated at 10 MB. What waits is written at the end."""
+def configure(home: Home) -> logging.handlers.QueueListener:
+    """One line per event, key=value; the file is rotated at 10 MB. The last ones are written by `stop`."""
     handlers: list[logging.Handler] = [
         logging.handlers.RotatingFileHandler(
             home.supervisor_log, maxBytes=MAX_LOG_BYTES, backupCount=KEPT_LOGS, encoding="utf-8", delay=True
@@ -64,7 +64,7 @@ def configure(home: Home) -> None:
         cache_logger_on_first_use=True,
     )
     writer.start()
-    atexit.register(writer.stop)
+    return writer
 
 
 class _Writer(logging.handlers.QueueListener):
@@ -73,11 +73,9 @@ class _Writer(logging.handlers.QueueListener):
         self._lines = lines
 
     def dequeue(self, block: bool) -> Any:
-        is_first = self._lines.empty()
-        line = self._lines.get(block)
-        if is_first:
+        if self._lines.empty():
             time.sleep(_GATHER_S)
-        return line
+        return self._lines.get(block)
 
 
 def _is_no_cut_stream(record: logging.LogRecord) -> bool:

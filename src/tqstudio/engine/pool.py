@@ -118,10 +118,9 @@ class WorkerPool:
         return self.notes.get(name)
 
     async def _keep(self, slot: Slot) -> None:
-        """Start the slot's process again and again; wait longer when it keeps dying."""
+        """Start the slot's process again and again; the starts come further apart when it keeps dying."""
         deaths: deque[float] = deque()
         while not self._stopping.is_set():
-            began = time.monotonic()
             try:
                 running = await self._spawn(slot)
             except (OSError, TqError) as error:
@@ -132,8 +131,9 @@ class WorkerPool:
             if self._stopping.is_set():
                 # It began while everything ended: nobody else tells it, and it has no job yet.
                 running.child.signal(signal.SIGKILL)
+            began = time.monotonic()
             await running.child.exited.wait()
-            how = running.child.how
+            how, lived_s = running.child.how, time.monotonic() - began
             await self._until_written(partial(self._ended, running, how))
             if self._stopping.is_set():
                 return
@@ -141,7 +141,7 @@ class WorkerPool:
             deaths.append(now)
             while deaths and now - deaths[0] > DEATHS_WINDOW_S:
                 deaths.popleft()
-            wait_s = restart_wait_s(len(deaths), now - began)
+            wait_s = restart_wait_s(len(deaths), lived_s)
             if wait_s:
                 self.notes[slot.name] = f"{how}; starts again in {wait_s:.1f} s"
                 await self._rest(wait_s)

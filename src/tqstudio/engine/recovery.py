@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
+from collections.abc import Sequence
 
 import structlog
 
 from tqstudio.config import Settings
 from tqstudio.engine.clock import WALL, Drift, SteadyClock
 from tqstudio.engine.endings import Endings
+from tqstudio.engine.leases import Renewal, store_renewals
 from tqstudio.engine.live import LiveBoard
 from tqstudio.engine.results import Results
 from tqstudio.engine.scheduling import MICROSECOND
@@ -166,17 +168,17 @@ class Recovery:
         names = {row.id: row.name for row in await self._db.read(workers.listing)} if overdue else {}
         taken = 0
         for lease in overdue:
-            if not self._board.leases.is_to_be_stored(lease.token) and not self._results.is_publishing(
-                lease.token
-            ):
-                self._outlived.setdefault(lease.instance, []).append(lease.token)
-                taken += await self.take_back(
-                    lease,
-                    names.get(lease.worker_id, "?"),
-                    "the lease ran out",
-                    "requeued:stale",
-                    only_expired=True,
-                )
+            heard = self._board.leases.renewal_of(lease.token) is not None
+            if heard or self._results.is_publishing(lease.token):
+                continue
+            self._outlived.setdefault(lease.instance, []).append(lease.token)
+            taken += await self.take_back(
+                lease,
+                names.get(lease.worker_id, "?"),
+                "the lease ran out",
+                "requeued:stale",
+                only_expired=True,
+            )
         return taken + await self._take_abandoned()
 
     async def _take_abandoned(self) -> int:
@@ -217,7 +219,7 @@ class Recovery:
         if not drift.noticeable:
             return
         # Behind a hang of the database, if there is one: it knows again then which leases are live.
-        await self._db.write(self._stay_expired, drift)
+        await self._db.write(self._stay_expired, drift, self._board.leases.renewals())
         if drift.total_us < 0:
             # In this order no lease looks expired in between; forward it is the other way round.
             self._go_on(drift)
@@ -236,7 +238,8 @@ class Recovery:
         self._clock.catch_up(drift)
         self._board.leases.begin_anew(before + drift.total_us, before)
 
-    def _stay_expired(self, db: Connection, drift: Drift) -> None:
+    def _stay_expired(self, db: Connection, drift: Drift, heard: Sequence[Renewal]) -> None:
+        store_renewals(db, heard, int(self._settings.lease_s * MICROSECOND))
         before = self._clock.now_us()
         claims.stay_expired(db, now=before + drift.total_us, before=before)
 

@@ -7,7 +7,6 @@ import os
 import shutil
 import time
 from collections.abc import Iterable
-from pathlib import Path
 
 import structlog
 
@@ -61,7 +60,7 @@ class Retention:
 
     def _remove(self, retired: Retired) -> bool:
         """Whether nothing of it is left."""
-        place = Place(Path(os.fsdecode(retired.output_root)), retired.slug)
+        place = Place.below(retired.output_root, retired.slug)
         if not place.folder.is_dir() and not self._workspace.is_there(retired.output_root):
             return False  # perhaps a disk that is not mounted
         if publishing.named(place) == retired.number:

@@ -100,8 +100,8 @@ def run(home: Home, settings: Settings) -> int:
         ) from None
     held = lock.HomeLock(home)
     held.acquire()
+    log = logs.configure(home)
     try:
-        logs.configure(home)
         found = ffmpeg.locate(settings.ffmpeg or None)
         opening.require_sound(home)
         _migrate_apart(home)
@@ -116,6 +116,8 @@ def run(home: Home, settings: Settings) -> int:
             db.close()
         return 0
     finally:
+        # Before another supervisor may write to the same file.
+        log.stop()
         held.release()
 
 
@@ -147,7 +149,14 @@ class _Supervisor:
         disk = DiskGate(home, settings, db, workspace, retention, patience)
         dispatch = Dispatch(home, settings, db, board, workspace, forecasts, disk)
         self._publisher = Publisher(db, board, workspace, patience)
-        endings = Endings(db, board, workspace, self._publisher, quarantine_after=settings.quarantine_after)
+        endings = Endings(
+            db,
+            board,
+            workspace,
+            self._publisher,
+            quarantine_after=settings.quarantine_after,
+            lease_us=int(settings.lease_s * MICROSECOND),
+        )
         results = Results(settings, db, workspace, endings, self._publisher, forecasts)
         self._recovery = Recovery(home, settings, db, board, endings, results, workspace)
         identities = Identities()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 from tqstudio.engine.disk_gate import Shortage
@@ -275,7 +274,7 @@ def event_view(row: EventRow) -> EventView:
 
 
 def place_of(video: VideoRow) -> Place:
-    return Place(Path(os.fsdecode(video.output_root)), video.slug)
+    return Place.below(video.output_root, video.slug)
 
 
 def published_view(row: PublishedRow) -> PublishedView:

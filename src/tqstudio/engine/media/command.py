@@ -27,9 +27,9 @@ from tqstudio.engine.media.profiles import Profile
 _SOURCE = "file:source"
 
 # A bare seek loses or repeats frames in some containers; so the run starts early and `trim` makes the exact
-# cut. The index of an MP4 names every frame, so it starts with the last key frame that is not behind the cut:
-# every frame of the first segment follows from there, and nothing is decoded in vain where a key frame is at
-# the cut, as every 2 s in many recordings.
+# cut. The index of an MP4 names its key frames, so a run begins with the last one that is decoded before the
+# cut, and nothing is decoded in vain where one is at the cut, as every 2 s in many recordings. With open GOPs
+# it may be shown behind the cut, by a few frames: the seam tells, and the run begins anew, early.
 _SEEK_MARGIN_S = 10
 _INDEXED = "mov,mp4,m4a,3gp,3g2,mj2"
 # Most encoders set a key frame every 10 s at least. A film with a single one is not read to its end for it.
@@ -61,6 +61,7 @@ def video_command(
     stop: int | None = None,
     threads: int = 0,
     device: str | None = None,
+    early: bool = False,
 ) -> list[str]:
     """The command that decodes once and writes segments `start` … `stop` − 1 of every rung given.
 
@@ -72,10 +73,11 @@ def video_command(
         stop: None goes on to the end of the source.
         threads: cap on the threads of the decoder and of each encoder; 0 leaves it to ffmpeg.
         device: index of the GPU for a GPU encoder.
+        early: begin early before a segment even where the source has an index.
     """
     first = start * grid.seg_frames
     end = _cap_frames(facts, grid, start) if stop is None else stop * grid.seg_frames
-    seek = Fraction(0) if facts.linear else _seek(facts, grid, start)
+    seek = Fraction(0) if facts.linear else _seek(facts, grid, start, early)
     stream: Any = _input(threads, facts.linear, seek)[str(facts.video.index)]
     if facts.video.interlaced:
         stream = stream.filter("bwdif", mode="send_frame", deint="interlaced")
@@ -198,8 +200,13 @@ def _at(seconds: Fraction | float) -> dict[str, str]:
     return {"ss": f"{float(seconds):.6f}"} if seconds else {}
 
 
-def _seek(facts: SourceFacts, grid: Grid, start: int) -> Fraction:
-    margin_s = 0 if facts.container == _INDEXED else _SEEK_MARGIN_S
+def is_indexed(facts: SourceFacts) -> bool:
+    """Whether the source names its key frames, so that a run can begin with the last one before it."""
+    return facts.container == _INDEXED
+
+
+def _seek(facts: SourceFacts, grid: Grid, start: int, early: bool) -> Fraction:
+    margin_s = 0 if is_indexed(facts) and not early else _SEEK_MARGIN_S
     return max(Fraction(0), start * grid.segment_s - margin_s)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tqstudio.engine import durable
 from tqstudio.engine.media import source
-from tqstudio.engine.media.command import PosterPicture
+from tqstudio.engine.media.command import PosterPicture, is_indexed
 from tqstudio.engine.media.encode_board import Board
 from tqstudio.engine.media.encode_runs import Batch, Launcher, Task
 from tqstudio.engine.media.encode_state import EncodeSpec, RenditionState, RunRecord, State
@@ -103,6 +103,8 @@ class LadderEncode:
             self._next()
         except TqError as error:
             self._give_up(error)
+        # While ffmpeg works: only the end needs PyAV, and it would be a fifth of a worker's start.
+        from tqstudio.engine.media import encode_finish as encode_finish
 
     def step(self) -> list[NewSegment]:
         """Look at the runs, store what they finished, start what comes next. Call it until `state` changes.
@@ -296,7 +298,6 @@ class LadderEncode:
         Returns:
             Those that did not pass, and why. None of them when the encode was given up.
         """
-        # Only the end needs PyAV; its import is a fifth of what the start of a worker takes.
         from tqstudio.engine.media.encode_finish import finish
 
         end = finish(self._spec, [self._board[name] for name in names])
@@ -334,10 +335,17 @@ class LadderEncode:
         self._batches.append(Batch((differs.name,), task.encoder, fresh=True))
 
     def _miss(self, task: Task, miss: SeamError) -> None:
-        """The first segment of a run does not fit: decoding from the start, on a clock of its own, does."""
+        """The first segment of a run does not fit.
+
+        Where the key frame at the cut was too late, starting early helps. Decoding from the start, on a clock
+        of its own, always does.
+        """
         self._end_task(task)
         if self.mode == "seek" and task.batch is not None:
-            self._go_linear(task.batch)
+            if is_indexed(self._spec.facts) and not task.batch.early:
+                self._batches.appendleft(replace(task.batch, early=True))
+            else:
+                self._go_linear(task.batch)
         else:
             self._task_failed(task, TqError(ErrorCode.OUTPUT_INVALID, str(miss)))
 

@@ -29,6 +29,8 @@ class Batch:
     encoder: str
     fresh: bool = False
     """From their first segment in one run, whatever the disk has: what is there cannot be continued."""
+    early: bool = False
+    """The last key frame before the cut was too late to begin with."""
     latest: int | None = None
     """No run may start behind this segment: the source was found to have no frame there."""
 
@@ -92,6 +94,7 @@ class Launcher:
             planned.stop,
             spec.threads,
             spec.device if encoder in GPU_ENCODERS else None,
+            batch.early,
         )
         label = "video" if len(planned.names) > 1 else f"video-{planned.names[0]}"
         mine = {name: stores[name] for name in planned.names}

@@ -23,6 +23,10 @@ class Place:
     output_root: Path
     slug: str
 
+    @classmethod
+    def below(cls, output_root: bytes, slug: str) -> Place:
+        return cls(Path(os.fsdecode(output_root)), slug)
+
     @property
     def folder(self) -> Path:
         return self.output_root / self.slug

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,7 +44,7 @@ class Publication:
 
     @property
     def place(self) -> Place:
-        return Place(Path(os.fsdecode(self.video.output_root)), self.row.slug)
+        return Place.below(self.video.output_root, self.row.slug)
 
     @property
     def before(self) -> GenerationRow | None:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
-from pathlib import Path
 from weakref import WeakValueDictionary
 
 import structlog
@@ -239,7 +238,7 @@ class Publisher:
 
 
 def _place_of(video: VideoRow) -> Place:
-    return Place(Path(os.fsdecode(video.output_root)), video.slug)
+    return Place.below(video.output_root, video.slug)
 
 
 def _shown(place: Place) -> str:

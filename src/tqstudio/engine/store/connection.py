@@ -1,7 +1,8 @@
 """A connection to the database: the driver's own, with rows fetched at once.
 
 A statement through SQLAlchemy's Connection costs 48 µs, through this one 4 µs (`python -m benchmarks --only
-claims` shows the sum); a claim runs ten. The tables and their migrations stay SQLModel's and alembic's.
+claims` shows the sum); a claim runs seven. Values are bound by their order, for the driver lets go of the
+interpreter for each that is bound by its name. The tables and their migrations stay SQLModel's and alembic's.
 """
 
 from __future__ import annotations
@@ -31,17 +32,16 @@ _NAMED = re.compile(r"'(?:[^']|'')*'|:([a-z_]\w*)")
 
 @lru_cache(maxsize=_CACHED_STATEMENTS)
 def _prepared(sql: str) -> tuple[str, _InOrder]:
-    """A statement with numbered parameters, and what puts its named values in their order."""
+    """A statement whose parameters have no names, and what puts its named values in their order."""
     names: list[str] = []
 
-    def number(found: re.Match[str]) -> str:
+    def unnamed(found: re.Match[str]) -> str:
         if (name := found[1]) is None:
             return found[0]
-        if name not in names:
-            names.append(name)
-        return f"?{names.index(name) + 1}"
+        names.append(name)
+        return "?"
 
-    text = _NAMED.sub(number, sql)
+    text = _NAMED.sub(unnamed, sql)
     if not names:
         return text, lambda _values: ()
     if len(names) == 1:
@@ -101,7 +101,7 @@ class Connection:
     def execute(self, sql: str, values: Mapping[str, Any] | None = None) -> Rows:
         """Run one statement. Values belong into its named parameters, never into the text."""
         text, in_order = _prepared(sql)
-        cursor = self._raw.execute(text, in_order(values))
+        cursor = self._raw.execute(text, in_order(values or {}))
         columns = cursor.description
         if columns is None:
             return Rows([], cursor.rowcount, None)
