@@ -18,7 +18,7 @@ from tqstudio.drill.witness import Witness, unplayable, wrong_frames
 from .conftest import MakeClip
 from .studio import Studio
 
-KILLS = 12
+KILLS = 9
 
 
 @pytest.fixture
