@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import os
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -10,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from tqstudio.engine.media import profiles
+from tqstudio.engine.media import boxes, profiles
 from tqstudio.engine.media.encode import LadderEncode
 from tqstudio.engine.media.encode_state import EncodeSpec
 from tqstudio.engine.media.ffmpeg import FFmpeg, locate
 from tqstudio.engine.media.grid import make_grid
 from tqstudio.engine.media.ladder import build_ladder
+from tqstudio.engine.media.layout import FRAGMENTS_NAME, fragment_name
 from tqstudio.engine.media.probe import probe
 from tqstudio.engine.media.profiles import Profile, RungSpec
 from tqstudio.engine.media.source import identity_of
@@ -133,3 +136,29 @@ def wait_a_moment(encode: LadderEncode) -> None:
         task.run.wait(0.002)
     except subprocess.TimeoutExpired:
         return
+
+
+def leave(directory: Path, segments: int, fragments: int = 0) -> None:
+    """Take away from a stored stream what was not finished yet after so many segments and fragments."""
+    (directory / "complete.json").unlink(missing_ok=True)
+    stored, folder = sorted(directory.glob("*.m4s")), directory / FRAGMENTS_NAME
+    if stored[segments:]:
+        # Taken apart again; what was stored of a later segment goes.
+        split, each = (_fragments_of(stored[k].read_bytes()) for k in (segments, 0))
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        for number, content in enumerate(split[:fragments], segments * len(each)):
+            (folder / fragment_name(number)).write_bytes(content)
+        for path in stored[segments:]:
+            path.unlink()
+    else:
+        for path in sorted(folder.glob("*.m4s"))[fragments:]:
+            path.unlink()
+
+
+def _fragments_of(segment: bytes) -> list[bytes]:
+    """Each with the type in front that the segment begins with."""
+    found = boxes.top_level(io.BytesIO(segment), len(segment))
+    [kind] = [segment[at - 8 : at + length] for name, at, length in found if name == b"styp"]
+    begins = [at - 8 for name, at, _ in found if name == b"moof"]
+    return [kind + segment[begin:end] for begin, end in zip(begins, [*begins[1:], None], strict=True)]

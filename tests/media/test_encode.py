@@ -25,7 +25,7 @@ from tqstudio.engine.media.profiles import Profile, RungSpec
 from tqstudio.engine.media.segment_store import SegmentStore
 from tqstudio.errors import ErrorCode
 
-from .conftest import MakeClip, MakeEncode, run_ffmpeg, run_to_end
+from .conftest import MakeClip, MakeEncode, leave, run_ffmpeg, run_to_end
 
 
 def video_of(encode: LadderEncode) -> list[RenditionState]:
@@ -206,10 +206,10 @@ def test_a_killed_encode_leaves_whole_segments_and_goes_on(
         assert decoded(state, tmp_path)[:2] == (750, {Fraction(1, 25)})
 
 
-def unfinish(state: RenditionState, segments: int) -> dict[Path, int]:
-    """Leave of a finished stream what a kill after so many segments would have left: path → inode."""
-    for path in [state.directory / "complete.json", *sorted(state.directory.glob("*.m4s"))[segments:]]:
-        path.unlink()
+def unfinish(state: RenditionState, segments: int, fragments: int = 0) -> dict[Path, int]:
+    """Leave of a finished stream what a kill after so many segments, and fragments of the next one, would
+    have left: path → inode of the segments."""
+    leave(state.directory, segments, fragments)
     return {path: path.stat().st_ino for path in state.directory.glob("*.m4s")}
 
 
@@ -430,7 +430,7 @@ def test_the_culprit_fails_alone_and_the_others_go_on_at_the_segment(
     source = clip("long.mp4", seconds=30)
     first = encode(source, poster=False)
     run_to_end(first)
-    kept = unfinish(video_of(first)[0], 5) | unfinish(video_of(first)[1], 6)
+    kept = unfinish(video_of(first)[0], 5, 1) | unfinish(video_of(first)[1], 6)
     second = encode(source, ffmpeg=broken, poster=False)
     run_to_end(second)
     assert second.state == "failed"

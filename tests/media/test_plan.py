@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from tqstudio.engine.media.grid import Grid
 from tqstudio.engine.media.plan import Stored, VideoRun, plan
 
-# 100 segments, as far as anyone knows.
-GRID = Grid(Fraction(25), 50, 150, 0, 15_000, "5.999999", Fraction(0))
+# 100 fragments, as far as anyone knows.
+GRID = Grid(Fraction(25), 50, 150, 0, 5_000, Fraction(0))
 WANTED = {"720p": "key-720", "480p": "key-480", "360p": "key-360"}
 END = None
 
 
-def stored(**full: int) -> dict[str, Stored]:
-    return {f"{name[1:]}p": Stored(f"key-{name[1:]}", count) for name, count in full.items()}
+def stored(**fragments: int) -> dict[str, Stored]:
+    return {f"{name[1:]}p": Stored(f"key-{name[1:]}", count) for name, count in fragments.items()}
 
 
 @pytest.mark.parametrize(
@@ -28,9 +28,9 @@ def stored(**full: int) -> dict[str, Stored]:
         ({}, [(0, END, "720p 480p 360p")]),
         (stored(_720=0, _480=0, _360=0), [(0, END, "720p 480p 360p")]),
         (stored(_720=7, _480=7, _360=7), [(7, END, "720p 480p 360p")]),
-        # Killed between two of them: the one segment is made again, and dropped.
+        # Killed between two of them: the one fragment is made again, and dropped.
         (stored(_720=7, _480=8, _360=8), [(7, END, "720p 480p 360p")]),
-        # A segment that the disk lost: what lags behind makes up for it alone.
+        # One that the disk lost: what lags behind makes up for it alone.
         (stored(_720=40, _480=3, _360=41), [(3, 40, "480p"), (40, END, "720p 480p 360p")]),
         (stored(_720=40, _480=40), [(0, 40, "360p"), (40, END, "720p 480p 360p")]),
         (
@@ -44,7 +44,6 @@ def test_what_is_made(disk: dict[str, Stored], runs: list[tuple[int, int | None,
     todo = plan(GRID, WANTED, disk)
     assert todo.runs == tuple(VideoRun(a, b, tuple(names.split()), "seek") for a, b, names in runs)
     assert todo.whole == ()
-    assert todo.kept == {name: disk[name].full if name in disk else 0 for name in WANTED}
 
 
 def test_what_ends_on_disk_is_not_made() -> None:
@@ -56,10 +55,9 @@ def test_what_ends_on_disk_is_not_made() -> None:
     assert plan(GRID, WANTED, everything).whole == tuple(WANTED)
 
 
-def test_segments_of_another_key_are_not_continued() -> None:
+def test_media_of_another_key_are_not_continued() -> None:
     disk = stored(_720=7, _480=7) | {"360p": Stored("older", 7, ended=True)}
     todo = plan(GRID, WANTED, disk)
-    assert todo.kept == {"720p": 7, "480p": 7, "360p": 0}
     assert [(run.start, run.stop, run.names) for run in todo.runs] == [
         (0, 7, ("360p",)),
         (7, None, tuple(WANTED)),
@@ -67,7 +65,7 @@ def test_segments_of_another_key_are_not_continued() -> None:
 
 
 def test_a_run_always_has_a_frame_to_make() -> None:
-    # All the estimated segments are there, but nothing proves that the source ends there.
+    # All the estimated fragments are there, but nothing proves that the source ends there.
     (run,) = plan(GRID, {"720p": "key-720"}, stored(_720=100)).runs
     assert run.start == 99
     (run,) = plan(GRID, {"720p": "key-720"}, stored(_720=100), latest=55).runs
@@ -84,20 +82,20 @@ def test_linear_is_a_matter_of_how_not_of_what() -> None:
 
 
 @given(
-    full=st.dictionaries(st.sampled_from(list(WANTED)), st.integers(0, 99)),
+    made=st.dictionaries(st.sampled_from(list(WANTED)), st.integers(0, 99)),
     ended=st.frozensets(st.sampled_from(list(WANTED))),
 )
-def test_everything_is_made_once(full: dict[str, int], ended: frozenset[str]) -> None:
-    disk = {name: Stored(WANTED[name], count, name in ended) for name, count in full.items()}
+def test_everything_is_made_once(made: dict[str, int], ended: frozenset[str]) -> None:
+    disk = {name: Stored(WANTED[name], count, name in ended) for name, count in made.items()}
     todo = plan(GRID, WANTED, disk)
-    assert set(todo.whole) == {name for name in full if name in ended}
+    assert set(todo.whole) == {name for name in made if name in ended}
     assert all(earlier.stop == later.start for earlier, later in pairwise(todo.runs))
     for name in WANTED:
         runs = [run for run in todo.runs if name in run.names]
         if name in todo.whole:
             assert not runs
             continue
-        have = full.get(name, 0)
+        have = made.get(name, 0)
         assert have - 1 <= runs[0].start <= have
         assert runs[-1].stop is None
         assert all(earlier.stop == later.start for earlier, later in pairwise(runs))

@@ -1,4 +1,4 @@
-"""Killed and resumed at every segment of sources with nasty timestamps: nobody can tell afterwards."""
+"""Killed and resumed in every segment of sources with nasty timestamps: nobody can tell afterwards."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tqstudio.engine.media.ladder import Rung
 from tqstudio.engine.media.probe import probe
 from tqstudio.engine.media.profiles import Profile
 
-from .conftest import MakeEncode, run_to_end
+from .conftest import MakeEncode, leave, run_to_end
 from .corpus import CORPUS, Corpus, Nasty, pictures
 
 RUNGS = (Rung("90p", 160, 90, 200), Rung("54p", 96, 54, 100))
@@ -50,20 +50,24 @@ def streams(encode: LadderEncode) -> dict[str, bytes]:
     }
 
 
-def kill_behind(encode: LadderEncode, segments: int) -> None:
-    """SIGKILL every ffmpeg as soon as all qualities have so many segments; what came after is taken away."""
-    run_to_end(encode, until=lambda: min(s.segments_done for s in video_of(encode)) >= segments)
+def kill_behind(encode: LadderEncode, fragment: int) -> None:
+    """SIGKILL every ffmpeg as soon as all qualities have so many fragments; what came after is taken away."""
+    run_to_end(encode, until=lambda: _fragments_made(encode) >= fragment)
     encode.kill()
     for state in video_of(encode):
-        (state.directory / "complete.json").unlink(missing_ok=True)
-        for path in sorted(state.directory.glob("*.m4s"))[segments:]:
-            path.unlink()
+        leave(state.directory, *divmod(fragment, encode._spec.grid.fragments_per_segment))
 
 
-@pytest.mark.parametrize("nasty", CORPUS, ids=lambda nasty: nasty.name)
-def test_killed_at_every_segment(
-    corpus: Corpus, encode: MakeEncode, slow: Profile, nasty: Nasty, tmp_path: Path
+def _fragments_made(encode: LadderEncode) -> int:
+    outputs = [output for task in encode._tasks if task.kind == "video" for output in task.outputs]
+    return min((output.next_piece for output in outputs), default=0)
+
+
+@pytest.mark.parametrize(("number", "nasty"), enumerate(CORPUS), ids=[nasty.name for nasty in CORPUS])
+def test_killed_in_every_segment(
+    corpus: Corpus, encode: MakeEncode, slow: Profile, number: int, nasty: Nasty, tmp_path: Path
 ) -> None:
+    """In each once: at its first, its second or its third fragment, by turns."""
     source = corpus.source(nasty)
     whole = encode(source, slow, rungs=RUNGS, poster=False, store_root=tmp_path / "whole")
     assert (whole.mode == "linear") is (nasty.linear == "probed")
@@ -74,17 +78,22 @@ def test_killed_at_every_segment(
     _is_the_source(expected["90p"], nasty)
     assert [number for _, number in expected["54p"]] == [number for _, number in expected["90p"]]
 
-    resumed, killed = [], 0
-    for segments in range(1, whole._spec.grid.segment_count):
+    grid = whole._spec.grid
+    each = grid.fragments_per_segment
+    cuts = [k * each + (k + number) % each for k in range(grid.segment_count)]
+    cuts = [cut for cut in cuts if 0 < cut < grid.fragment_count]
+    begun, killed = [], 0
+    for cut in cuts:
         attempt = encode(source, slow, rungs=RUNGS, poster=False)
-        kill_behind(attempt, segments)
-        resumed.append(_video_run(attempt).resumed_from)
+        kill_behind(attempt, cut)
+        begun.append(_video_run(attempt).starts_at_s)
         killed += _video_run(attempt).returncode == -signal.SIGKILL
     last = encode(source, slow, rungs=RUNGS, poster=False)
     run_to_end(last)
     assert (last.state, last.error, last.warnings) == ("done", None, [])
     assert (last.mode == "linear") is bool(nasty.linear), "no seam missed that a seek can find"
-    assert [*resumed, _video_run(last).resumed_from] == list(range(whole._spec.grid.segment_count))
+    begun.append(_video_run(last).starts_at_s)
+    assert begun == [float(cut * grid.fragment_s) for cut in (0, *cuts)]
     assert killed
     assert {name: pictures(stream) for name, stream in streams(last).items()} == expected
     assert [s.check.frames for s in video_of(last) if s.check] == [len(expected["90p"])] * 2

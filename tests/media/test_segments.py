@@ -24,7 +24,7 @@ from tqstudio.engine.media.segments import (
 from .conftest import run_ffmpeg
 
 # 25 fps, one second a segment, 2.4 s of source that starts at zero.
-GRID = Grid(Fraction(25), 25, 25, 0, 60, "0.999999", Fraction(0))
+GRID = Grid(Fraction(25), 25, 25, 0, 60, Fraction(0))
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +57,7 @@ def test_a_whole_stream(stream: Path) -> None:
     segments = [segment for segment in found if isinstance(segment, Segment)]
     assert [segment.frames for segment in segments] == [25, 25, 10]
     assert all(segment.keyframe for segment in segments)
-    assert [segment.tfdt for segment in segments] == [GRID.tfdt(k, init.timescale) for k in range(3)]
+    assert [segment.tfdt for segment in segments] == [GRID.tfdt(25 * k, init.timescale) for k in range(3)]
     assert segments[0].tfdt + segments[0].duration == segments[1].tfdt
     assert segments[1].follows(segments[0])
     assert segments[2].follows(segments[1])
@@ -108,29 +108,29 @@ def test_damage_is_torn(stream: Path, tmp_path: Path, damage: object) -> None:
 
 def test_the_prefix_counts_full_segments(copy: Path) -> None:
     # The short one at its end is stored only after ffmpeg ended with 0.
-    assert verified_prefix(copy, GRID) == Prefix(2, ended=True)
+    assert verified_prefix(copy, GRID) == Prefix(2, 2, ended=True)
     (copy / "seg_00002.m4s").unlink()
-    assert verified_prefix(copy, GRID) == Prefix(2)
+    assert verified_prefix(copy, GRID) == Prefix(2, 2)
 
 
 def test_the_prefix_ends_at_the_first_that_is_wrong(copy: Path) -> None:
     last = (copy / "seg_00001.m4s").read_bytes()
     (copy / "seg_00001.m4s").write_bytes(last[:-1])
-    assert verified_prefix(copy, GRID) == Prefix(1)
+    assert verified_prefix(copy, GRID) == Prefix(1, 1)
     # Whole and full, but of another place.
     (copy / "seg_00001.m4s").write_bytes((copy / "seg_00000.m4s").read_bytes())
-    assert verified_prefix(copy, GRID) == Prefix(1)
+    assert verified_prefix(copy, GRID) == Prefix(1, 1)
     # Whole and short, as SIGTERM leaves one; more behind it shows that it is no end.
     (copy / "seg_00001.m4s").write_bytes((copy / "seg_00002.m4s").read_bytes())
-    assert verified_prefix(copy, GRID) == Prefix(1)
+    assert verified_prefix(copy, GRID) == Prefix(1, 1)
     (copy / "seg_00000.m4s").unlink()
-    assert verified_prefix(copy, GRID) == Prefix(0)
+    assert verified_prefix(copy, GRID) == Prefix()
 
 
 def test_segments_of_another_grid_are_no_prefix(copy: Path) -> None:
     assert verified_prefix(copy, replace(GRID, g0=1)) == Prefix()
-    assert verified_prefix(copy, replace(GRID, seg_frames=50)) == Prefix()
-    assert verified_prefix(copy, replace(GRID, seg_frames=20)) == Prefix()
+    assert verified_prefix(copy, replace(GRID, gop=50, seg_frames=50)) == Prefix()
+    assert verified_prefix(copy, replace(GRID, gop=20, seg_frames=20)) == Prefix()
 
 
 def test_without_its_init_nothing_counts(copy: Path) -> None:

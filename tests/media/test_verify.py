@@ -19,7 +19,7 @@ from tqstudio.errors import ErrorCode, TqError
 
 from .conftest import MakeClip, run_ffmpeg
 
-GRID = Grid(Fraction(25), 25, 25, 0, 60, "0.999999", Fraction(0))
+GRID = Grid(Fraction(25), 25, 25, 0, 60, Fraction(0))
 
 
 def make_stream(ffmpeg: FFmpeg, directory: Path, *options: str, seconds: float = 2.4) -> Path:

@@ -20,7 +20,14 @@ from tqstudio.engine.media.facts import SourceFacts
 from tqstudio.engine.media.ffmpeg import FFmpeg
 from tqstudio.engine.media.grid import TIMELINE_START_S, Grid
 from tqstudio.engine.media.ladder import AudioRendition, Rung
-from tqstudio.engine.media.layout import CPU_ENCODER, INIT_NAME, PLAYLIST_NAME, POSTER_NAME, SEGMENT_PATTERN
+from tqstudio.engine.media.layout import (
+    CPU_ENCODER,
+    FRAGMENT_PATTERN,
+    INIT_NAME,
+    PLAYLIST_NAME,
+    POSTER_NAME,
+    SEGMENT_PATTERN,
+)
 from tqstudio.engine.media.profiles import Profile
 
 # Stands for the source while the graph is compiled: the compiler cannot hash a name that is not UTF-8.
@@ -63,7 +70,7 @@ def video_command(
     device: str | None = None,
     early: bool = False,
 ) -> list[str]:
-    """The command that decodes once and writes segments `start` … `stop` − 1 of every rung given.
+    """The command that decodes once and writes fragments `start` … `stop` − 1 of every rung given.
 
     Its output directories, `<rung>/`, must exist. Progress goes to stdout. Linear facts make it decode from
     the start of the source; the frames and their timestamps are the same.
@@ -73,10 +80,10 @@ def video_command(
         stop: None goes on to the end of the source.
         threads: cap on the threads of the decoder and of each encoder; 0 leaves it to ffmpeg.
         device: index of the GPU for a GPU encoder.
-        early: begin early before a segment even where the source has an index.
+        early: begin early before the cut even where the source has an index.
     """
-    first = start * grid.seg_frames
-    end = _cap_frames(facts, grid, start) if stop is None else stop * grid.seg_frames
+    first = start * grid.gop
+    end = _cap_frames(facts, grid, start) if stop is None else stop * grid.gop
     seek = Fraction(0) if facts.linear else _seek(facts, grid, start, early)
     stream: Any = _input(threads, facts.linear, seek)[str(facts.video.index)]
     if facts.video.interlaced:
@@ -103,7 +110,7 @@ def video_command(
             **{"frames:v": end - first},
             # Without -copyts ffmpeg would fill the time before the first frame with copies of it.
             **({"fps_mode": "passthrough"} if facts.linear else {}),
-            **_hls_options(rung.name, grid.hls_time, grid.output_offset, start),
+            **_hls_options(rung.name, FRAGMENT_PATTERN, grid.hls_time, grid.output_offset, start),
         )
         for number, rung in enumerate(rungs)
     ]
@@ -137,7 +144,7 @@ def audio_command(
             "ar": profile.audio_sample_rate,
             "t": f"{limit_s:.3f}",
         },
-        **_hls_options(rendition.name, str(profile.segment_s), offset, 0),
+        **_hls_options(rendition.name, SEGMENT_PATTERN, str(profile.segment_s), offset, 0),
     )
     return _compile(ffmpeg, source, [output], progress=True, threads=1)
 
@@ -207,7 +214,7 @@ def is_indexed(facts: SourceFacts) -> bool:
 
 def _seek(facts: SourceFacts, grid: Grid, start: int, early: bool) -> Fraction:
     margin_s = 0 if is_indexed(facts) and not early else _SEEK_MARGIN_S
-    return max(Fraction(0), start * grid.segment_s - margin_s)
+    return max(Fraction(0), start * grid.fragment_s - margin_s)
 
 
 def _cap_frames(facts: SourceFacts, grid: Grid, start: int) -> int:
@@ -218,7 +225,7 @@ def _cap_frames(facts: SourceFacts, grid: Grid, start: int) -> int:
         if declared
         else int(_CAP_UNDECLARED_S * grid.fps)
     )
-    return max(cap, (start + 1) * grid.seg_frames)
+    return max(cap, (start + 1) * grid.gop)
 
 
 def _encoder_options(
@@ -251,7 +258,7 @@ def _encoder_options(
     raise ValueError(f"no options are known for the encoder {encoder!r}")
 
 
-def _hls_options(directory: str, hls_time: str, offset: Fraction, start_segment: int) -> dict[str, Any]:
+def _hls_options(directory: str, pattern: str, hls_time: str, offset: Fraction, start: int) -> dict[str, Any]:
     return {
         "f": "hls",
         "output_ts_offset": f"{float(offset):.6f}",
@@ -264,8 +271,8 @@ def _hls_options(directory: str, hls_time: str, offset: Fraction, start_segment:
         # A segment appears under its name when ffmpeg has ended it, not before.
         "hls_flags": "temp_file+independent_segments",
         "hls_fmp4_init_filename": INIT_NAME,
-        "hls_segment_filename": str(PurePosixPath(directory, SEGMENT_PATTERN)),
-        "start_number": start_segment,
+        "hls_segment_filename": str(PurePosixPath(directory, pattern)),
+        "start_number": start,
         # Nothing of the source's own text ends up in what is published.
         "map_metadata": -1,
         "map_chapters": -1,

@@ -55,7 +55,7 @@ class LadderEncode:
 
     @property
     def mode(self) -> Mode:
-        """How runs reach their first segment. Once it became linear, it should stay so for this source."""
+        """How runs reach their first frame. Once it became linear, it should stay so for this source."""
         return self._spec.mode
 
     @property
@@ -222,7 +222,7 @@ class LadderEncode:
             task.last_frame = frame
             self.last_advance = self._clock()
         elif not task.last_frame:
-            # Nothing comes out while it decodes its way to its first segment; but it reads, and not for ever.
+            # Nothing comes out while it decodes its way to its first one; but it reads, and not for ever.
             task.idle_until = time.monotonic()
             read = min(task.run.bytes_read, _READS * self._spec.identity.size + _READS_BESIDE)
             if read > task.bytes_read:
@@ -233,10 +233,10 @@ class LadderEncode:
         grid, frames = self._spec.grid, task.last_frame
         fraction, speed = 0.0, task.run.progress.speed
         if task.kind == "video":
-            fraction = (task.start * grid.seg_frames + frames) / grid.total_frames
+            fraction = (task.start * grid.gop + frames) / grid.total_frames
             elapsed = time.monotonic() - (task.idle_until or task.run.started)
             speed = frames / float(grid.fps) / elapsed if frames else None
-        self._board.advance(output.name, output.next_segment, fraction, speed)
+        self._board.advance(output.name, output.whole_segments, fraction, speed)
 
     def _streams_made(self, task: Task) -> None:
         """A run ended with 0: verify what is whole, go on with what is not."""
@@ -256,25 +256,29 @@ class LadderEncode:
 
     def _range_made(self, task: Task, batch: Batch, stop: int) -> None:
         """Renditions that lagged behind have caught up with the others."""
-        short = [output.name for output in task.outputs if output.next_segment < stop]
+        short = [output.name for output in task.outputs if output.next_piece < stop]
         for name in short:
             error = TqError(
-                ErrorCode.OUTPUT_INVALID, f"{name} ended before segment {stop}, where others go on"
+                ErrorCode.OUTPUT_INVALID, f"{name} ended before {self._at(stop)}, where others go on"
             )
             self._rendition_failed(name, error)
         self._batches.appendleft(batch.without(tuple(short)))
 
     def _no_frame_left(self, task: Task, batch: Batch) -> None:
-        """The source seems to end before this run began. The segment before it has frames: it proves the end,
-        or shows that the seek went astray."""
+        """The source seems to end before this run began. The fragment before it has frames: it proves the
+        end, or shows that the seek went astray."""
         if batch.latest is None:
             self._batches.appendleft(replace(batch, latest=task.start - 1))
         elif self.mode == "seek":
             self._go_linear(batch)
         else:
             self._task_failed(
-                task, TqError(ErrorCode.OUTPUT_EMPTY, f"no frame came from segment {task.start} on")
+                task, TqError(ErrorCode.OUTPUT_EMPTY, f"no frame came from {self._at(task.start)} on")
             )
+
+    def _at(self, fragment: int) -> str:
+        """Where a fragment begins, for messages."""
+        return f"{float(fragment * self._spec.grid.fragment_s):.1f} s"
 
     def _go_linear(self, batch: Batch) -> None:
         """Make a batch by decoding from the start; what is finished stays."""
@@ -335,7 +339,7 @@ class LadderEncode:
         self._batches.append(Batch((differs.name,), task.encoder, fresh=True))
 
     def _miss(self, task: Task, miss: SeamError) -> None:
-        """The first segment of a run does not fit.
+        """The first fragment of a run does not fit.
 
         Where the key frame at the cut was too late, starting early helps. Decoding from the start, on a clock
         of its own, always does.

@@ -28,11 +28,11 @@ class Batch:
     names: tuple[str, ...]
     encoder: str
     fresh: bool = False
-    """From their first segment in one run, whatever the disk has: what is there cannot be continued."""
+    """From their first frame in one run, whatever the disk has: what is there cannot be continued."""
     early: bool = False
     """The last key frame before the cut was too late to begin with."""
     latest: int | None = None
-    """No run may start behind this segment: the source was found to have no frame there."""
+    """No run may start behind this fragment: the source was found to have no frame there."""
 
     def without(self, names: tuple[str, ...]) -> Batch:
         """The others of them."""
@@ -56,7 +56,7 @@ class Task:
     last_frame: int = 0
     """Of its progress, never going back."""
     idle_until: float = 0.0
-    """Clock time at which it had not made a frame yet: it decodes its way to its first segment."""
+    """Clock time at which it had not made a frame yet: it decodes its way to its first one."""
     bytes_read: int = 0
     """By ffmpeg, so far."""
 
@@ -67,7 +67,7 @@ class Task:
 
     @property
     def start(self) -> int:
-        """Its first segment."""
+        """Its first fragment."""
         return self.planned.start if self.planned is not None else 0
 
 
@@ -140,11 +140,14 @@ class Launcher:
         log_path = spec.log_dir / f"{number:02d}-{label}.log"
         run = start(argv, directory, log_path, kind != "poster", spec.nice, spec.memory_limit)
         grid, first = (spec.grid, planned.start) if planned is not None else (None, 0)
+        to_the_end = planned is None or planned.stop is None
         outputs = [
-            StreamOutput(name, directory / name, store, grid, first, self._require_same_source)
+            StreamOutput(name, directory / name, store, grid, first, to_the_end, self._require_same_source)
             for name, store in stores.items()
         ]
-        self.records.append(RunRecord(label, run.argv, log_path, encoder, first, None, spec.mode))
+        segment = first // spec.grid.fragments_per_segment
+        at_s = float(first * spec.grid.fragment_s)
+        self.records.append(RunRecord(label, run.argv, log_path, encoder, segment, None, spec.mode, at_s))
         return Task(kind, run, directory, encoder, outputs, number, batch, planned)
 
     def _require_same_source(self) -> None:

@@ -58,7 +58,7 @@ class EncodeSpec:
 
     @property
     def mode(self) -> Mode:
-        """How runs reach their first segment."""
+        """How runs reach their first frame."""
         return "linear" if self.facts.linear else "seek"
 
     @property
@@ -101,7 +101,7 @@ class RenditionState:
     @property
     def stored(self) -> Stored:
         """The same for the plan."""
-        return Stored(self.stream_key, self.prefix.full, self.prefix.ended)
+        return Stored(self.stream_key, self.prefix.fragments, self.prefix.ended)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +113,13 @@ class RunRecord:
     log_path: Path
     encoder: str
     resumed_from: int
-    """First segment of the run."""
+    """First segment that was not whole before the run."""
     returncode: int | None
     """None while it runs."""
     mode: Mode = "seek"
-    """How it got to its first segment."""
+    """How it got to its first frame."""
+    starts_at_s: float = 0.0
+    """Seconds of video before its first frame."""
 
 
 ALMOST = 0.999

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 SEGMENT_PATTERN = "seg_%05d.m4s"
+FRAGMENT_PATTERN = "frag_%05d.m4s"
+FRAGMENTS_NAME = "fragments"
+"""The folder, within that of a stream, of the fragments whose segment is in the making."""
 INIT_NAME = "init.mp4"
 PLAYLIST_NAME = "index.m3u8"
 POSTER_NAME = "poster.jpg"
@@ -15,3 +18,8 @@ GPU_ENCODERS = ("h264_nvenc",)
 def segment_name(k: int) -> str:
     """The file name of segment k, as the pattern given to ffmpeg makes it."""
     return SEGMENT_PATTERN % k
+
+
+def fragment_name(g: int) -> str:
+    """The file name of fragment g, likewise."""
+    return FRAGMENT_PATTERN % g

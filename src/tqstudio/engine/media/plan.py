@@ -9,9 +9,9 @@ from typing import Literal
 from tqstudio.engine.media.grid import Grid
 
 Mode = Literal["seek", "linear"]
-"""How a run reaches its first segment: by seeking in the source, or by decoding all of it from the start."""
+"""How a run reaches its first fragment: by seeking in the source, or by decoding all of it from the start."""
 
-# Renditions of one run differ by a segment when it is killed. To make that one again costs less than another
+# Renditions of one run differ by a fragment when it is killed. To make that one again costs less than another
 # ffmpeg that decodes the same seconds.
 _TOGETHER = 1
 
@@ -22,20 +22,20 @@ class Stored:
 
     stream_key: str
     """Of the segments; those of another key cannot be continued."""
-    full: int
-    """Verified full segments from 0 on."""
+    fragments: int
+    """Verified full fragments from 0 on."""
     ended: bool = False
     """The end of the stream is there too."""
 
 
 @dataclass(frozen=True, slots=True)
 class VideoRun:
-    """One ffmpeg: a range of segments of some renditions."""
+    """One ffmpeg: a range of fragments of some renditions."""
 
     start: int
-    """First segment to be made."""
+    """First fragment to be made."""
     stop: int | None
-    """First segment not to be made; None goes on to the end of the source."""
+    """First fragment not to be made; None goes on to the end of the source."""
     names: tuple[str, ...]
     """Renditions, largest first."""
     mode: Mode
@@ -43,12 +43,10 @@ class VideoRun:
 
 @dataclass(frozen=True, slots=True)
 class EncodePlan:
-    """What there is to keep and what there is to make."""
+    """What there is to make, and what is there already."""
 
-    kept: Mapping[str, int]
-    """Rendition → full segments that stay as they are."""
     whole: tuple[str, ...]
-    """Renditions of which every segment is there."""
+    """Renditions of which everything is there."""
     runs: tuple[VideoRun, ...]
     """One after another, they make the rest. The last one has no `stop` and proves where the source ends."""
 
@@ -63,12 +61,12 @@ def plan(
     """Work out the runs that are missing.
 
     Renditions that are as far as each other go on together: one decode feeds them all. One that is further
-    behind first makes up its arrears alone, so that no finished segment is made again.
+    behind first makes up its arrears alone, so that nothing finished is made again.
 
     Args:
         wanted: the ladder: rendition → stream_key, largest first.
         stored: rendition → what the disk has.
-        latest: start no run behind this segment; by default the last one of the grid's estimate.
+        latest: start no run behind this fragment; by default the last one of the grid's estimate.
     """
     usable = {
         name: found for name, key in wanted.items() if (found := stored.get(name)) and found.stream_key == key
@@ -76,12 +74,13 @@ def plan(
     whole = tuple(name for name in wanted if name in usable and usable[name].ended)
     # The estimated end may lie before the real one. A run has to start where at least a frame is left:
     # without one, ffmpeg writes nothing and the end stays unproved.
-    bound = max(0, grid.segment_count - 1) if latest is None else max(0, latest)
+    bound = max(0, grid.fragment_count - 1) if latest is None else max(0, latest)
     starts = {
-        name: min(usable[name].full, bound) if name in usable else 0 for name in wanted if name not in whole
+        name: min(usable[name].fragments, bound) if name in usable else 0
+        for name in wanted
+        if name not in whole
     }
     return EncodePlan(
-        kept={name: usable[name].full if name in usable else 0 for name in wanted},
         whole=whole,
         runs=_runs(starts, mode),
     )

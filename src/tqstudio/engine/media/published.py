@@ -152,7 +152,6 @@ def _grid(folder: Path, listed: list[str]) -> Grid | None:
         seg_frames=whole[0].frames,
         g0=0,
         total_frames=frames,
-        hls_time="",
         start_time=TIMELINE_START_S - Fraction(whole[0].tfdt, init.timescale),
     )
 

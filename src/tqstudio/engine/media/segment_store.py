@@ -1,5 +1,8 @@
 """The finished segments of one stream on disk: `…/segments/<video>/<rendition>/<stream_key>/`.
 
+Below it, in `fragments/`, are those of the segment that is in the making: a death costs no more than one of
+them.
+
 The key names the content, so two workers that put the same segment put the same thing: the second is dropped,
 and one that lost its lease does no harm. Nothing in it is ever replaced.
 """
@@ -16,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tqstudio.engine import durable
-from tqstudio.engine.media.layout import INIT_NAME
+from tqstudio.engine.media.layout import FRAGMENTS_NAME, INIT_NAME, fragment_name
 from tqstudio.engine.media.rendition import RenditionCheck
 
 COMPLETE_NAME = "complete.json"
@@ -61,7 +64,7 @@ class SegmentStore:
             return True
         if stored is not None:
             self.discard()
-        self._write(INIT_NAME, content)
+        self._write(self.init_path, content)
         return stored is None
 
     def put(self, scratch: Path) -> bool:
@@ -73,22 +76,15 @@ class SegmentStore:
         Raises:
             OSError: as of the file system; ENOSPC leaves the scratch file.
         """
-        durable.make_folder(self.root)
-        durable.sync(scratch)
-        target = self.root / scratch.name
-        try:
-            os.link(scratch, target)
-            stored = True
-        except FileExistsError:
-            stored = False
-        except OSError as error:
-            if error.errno not in durable.NO_LINKS:
-                raise
-            stored = self._move(scratch, target)
-        scratch.unlink(missing_ok=True)
-        if stored:
-            durable.sync_folder(self.root)
-        return stored
+        return self._put(scratch, self.root)
+
+    def put_fragment(self, scratch: Path) -> bool:
+        """The same for a checked fragment."""
+        return self._put(scratch, self.root / FRAGMENTS_NAME)
+
+    def fragment_path(self, g: int) -> Path:
+        """Where fragment g is, when it is there."""
+        return self.root / FRAGMENTS_NAME / fragment_name(g)
 
     def listing(self) -> tuple[str, ...]:
         """Names of the stored segments, in order."""
@@ -106,7 +102,9 @@ class SegmentStore:
             OSError: as of the file system.
         """
         record = {"encoder": complete.encoder, "check": complete.check.to_json()}
-        self._write(COMPLETE_NAME, json.dumps(record, indent=1).encode())
+        self._write(self.root / COMPLETE_NAME, json.dumps(record, indent=1).encode())
+        # A late worker may have left some behind that are in segments now.
+        shutil.rmtree(self.root / FRAGMENTS_NAME, ignore_errors=True)
 
     def completed(self) -> Complete | None:
         """The record of a whole stream, if it was marked and every file still has its size."""
@@ -133,16 +131,34 @@ class SegmentStore:
             (self.root / COMPLETE_NAME).unlink()
         shutil.rmtree(self.root, ignore_errors=True)
 
-    def _write(self, name: str, content: bytes) -> None:
-        durable.make_folder(self.root)
-        temporary = self.root / f".{name}.{os.getpid()}"
+    def _write(self, target: Path, content: bytes) -> None:
+        durable.make_folder(target.parent)
+        temporary = target.with_name(f".{target.name}.{os.getpid()}")
         try:
             durable.write(temporary, content)
-            temporary.replace(self.root / name)
+            temporary.replace(target)
         except OSError:
             temporary.unlink(missing_ok=True)
             raise
-        durable.sync_folder(self.root)
+        durable.sync_folder(target.parent)
+
+    def _put(self, scratch: Path, folder: Path) -> bool:
+        durable.make_folder(folder)
+        durable.sync(scratch)
+        target = folder / scratch.name
+        try:
+            os.link(scratch, target)
+            stored = True
+        except FileExistsError:
+            stored = False
+        except OSError as error:
+            if error.errno not in durable.NO_LINKS:
+                raise
+            stored = self._move(scratch, target)
+        scratch.unlink(missing_ok=True)
+        if stored:
+            durable.sync_folder(folder)
+        return stored
 
     def _move(self, scratch: Path, target: Path) -> bool:
         """Without hard links: a rename cannot refuse to replace, but equal names hold equal content here."""
@@ -153,5 +169,5 @@ class SegmentStore:
         except OSError as error:
             if error.errno != errno.EXDEV:
                 raise
-            self._write(target.name, scratch.read_bytes())
+            self._write(target, scratch.read_bytes())
         return True

@@ -8,19 +8,20 @@ count tell.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
 from pathlib import Path
 
 from tqstudio.engine.media import boxes
 from tqstudio.engine.media.grid import Grid
-from tqstudio.engine.media.layout import INIT_NAME, segment_name
+from tqstudio.engine.media.layout import FRAGMENTS_NAME, INIT_NAME, fragment_name, segment_name
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A whole media segment: one `moof`, one `mdat`, and every byte they declare.
+    """A whole media segment, or a part of one: its fragments join, and every byte they declare is there.
 
-    Times are in units of the track's timescale.
+    A fragment is one `moof` and one `mdat`. Times are in units of the track's timescale.
     """
 
     frames: int
@@ -41,6 +42,24 @@ class Segment:
     def follows(self, earlier: Segment) -> bool:
         """Whether its first frame is the one after the last frame of `earlier`, decoded and shown."""
         return self.tfdt == earlier.tfdt + earlier.duration and self.first_pts == earlier.end_pts
+
+    def with_next(self, later: Segment) -> Segment:
+        """Both as one.
+
+        Raises:
+            boxes.Damage: they do not join.
+        """
+        if not later.follows(self):
+            raise boxes.Damage("its fragments do not join")
+        return Segment(
+            self.frames + later.frames,
+            self.tfdt,
+            self.duration + later.duration,
+            self.size + later.size,
+            self.keyframe,
+            self.first_pts,
+            later.end_pts,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +90,8 @@ class Prefix:
 
     full: int = 0
     """Full segments from 0 on."""
+    fragments: int = 0
+    """Full fragments from 0 on: those of these segments, and those of the segment that is in the making."""
     ended: bool = False
     """Behind them lies the shorter segment that ends the stream. It is stored only after ffmpeg ended with 0,
     so it proves the end."""
@@ -82,7 +103,7 @@ class Prefix:
 
 
 def inspect_segment(path: Path) -> Segment | Torn:
-    """Read a media segment's boxes: its metadata only, some 0.05 ms.
+    """Read the boxes of a media segment or of a fragment: the metadata only, some 0.05 ms.
 
     Raises:
         FileNotFoundError: when there is no such file.
@@ -91,23 +112,32 @@ def inspect_segment(path: Path) -> Segment | Torn:
         with path.open("rb") as file:
             size = file.seek(0, 2)
             found = boxes.top_level(file, size)
-            fragments = [box for box in found if box[0] == b"moof"]
-            media = [box for box in found if box[0] == b"mdat"]
-            if len(fragments) != 1 or len(media) != 1:
-                return Torn(
-                    f"{len(fragments)} moof and {len(media)} mdat boxes",
-                    empty=bool(found) and not fragments and not media,
-                )
-            samples = boxes.fragment(boxes.load(file, *fragments[0][1:]))
-            if samples.bytes != media[0][2]:
-                return Torn(f"its samples declare {samples.bytes} bytes, its mdat has {media[0][2]}")
+            media = [box for box in found if box[0] in (b"moof", b"mdat")]
+            if not media:
+                return Torn("no moof and no mdat box", empty=bool(found))
+            if [kind for kind, *_ in media] != [b"moof", b"mdat"] * (len(media) // 2):
+                return Torn("its moof and mdat boxes are not in pairs")
+            whole = reduce(
+                Segment.with_next,
+                [
+                    _fragment(boxes.load(file, *moof[1:]), mdat[2])
+                    for moof, mdat in zip(media[::2], media[1::2], strict=True)
+                ],
+            )
     except (boxes.Damage, struct.error, IndexError) as damage:
         return Torn(str(damage) or "a box is cut short")
+    return replace(whole, size=size)
+
+
+def _fragment(moof: bytes, media_bytes: int) -> Segment:
+    samples = boxes.fragment(moof)
+    if samples.bytes != media_bytes:
+        raise boxes.Damage(f"its samples declare {samples.bytes} bytes, its mdat has {media_bytes}")
     return Segment(
         samples.count,
         samples.tfdt,
         samples.duration,
-        size,
+        media_bytes,
         samples.keyframe,
         samples.first_pts,
         samples.end_pts,
@@ -132,16 +162,16 @@ def inspect_init(path: Path) -> Init | Torn:
     return Init(track.timescale, track.codec, track.width, track.height)
 
 
-def is_placed(segment: Segment, k: int, grid: Grid, timescale: int) -> bool:
-    """Whether a segment begins with a keyframe, where the grid has segment k."""
-    return segment.keyframe and grid.on_grid(k, segment.tfdt, timescale)
+def is_placed(segment: Segment, frame: int, grid: Grid, timescale: int) -> bool:
+    """Whether it begins with a keyframe, and that is this frame of the grid."""
+    return segment.keyframe and grid.on_grid(frame, segment.tfdt, timescale)
 
 
 def verified_prefix(directory: Path, grid: Grid) -> Prefix:
-    """Find the segments of a video stream, from 0 on, that are whole, on the grid, full, and joined.
+    """Find what of a video stream is whole, on the grid, full, and joined, from its first frame on.
 
     Args:
-        directory: holds `init.mp4` and segments that were stored by `StreamOutput`.
+        directory: holds `init.mp4` and what `StreamOutput` stored.
     """
     try:
         init = inspect_init(directory / INIT_NAME)
@@ -149,19 +179,29 @@ def verified_prefix(directory: Path, grid: Grid) -> Prefix:
         return Prefix()
     if isinstance(init, Torn):
         return Prefix()
-    k, before = 0, None
-    while True:
+
+    def find(path: Path, frame: int, before: Segment | None) -> Segment | None:
         try:
-            segment = inspect_segment(directory / segment_name(k))
+            found = inspect_segment(path)
         except (FileNotFoundError, NotADirectoryError):
-            return Prefix(k)
-        if (
-            isinstance(segment, Torn)
-            or not is_placed(segment, k, grid, init.timescale)
-            or (before is not None and not segment.follows(before))
-        ):
-            return Prefix(k)
+            return None
+        if isinstance(found, Torn) or not is_placed(found, frame, grid, init.timescale):
+            return None
+        return found if before is None or found.follows(before) else None
+
+    full, before, per_segment = 0, None, grid.fragments_per_segment
+    while segment := find(directory / segment_name(full), full * grid.seg_frames, before):
         if segment.frames != grid.seg_frames:
-            ended = 0 < segment.frames < grid.seg_frames and not (directory / segment_name(k + 1)).exists()
-            return Prefix(k, ended)
-        before, k = segment, k + 1
+            ended = 0 < segment.frames < grid.seg_frames
+            ended = ended and not (directory / segment_name(full + 1)).exists()
+            return Prefix(full, full * per_segment, ended)
+        before, full = segment, full + 1
+    made = full * per_segment
+    # The last fragment of a segment is never stored by itself: with it, the segment is.
+    while made + 1 < (full + 1) * per_segment and (
+        fragment := find(directory / FRAGMENTS_NAME / fragment_name(made), made * grid.gop, before)
+    ):
+        if fragment.frames != grid.gop:
+            break
+        before, made = fragment, made + 1
+    return Prefix(full, made)

@@ -1,4 +1,8 @@
-"""One stream while ffmpeg makes it: from the scratch directory, checked, into the segment store."""
+"""One stream while ffmpeg makes it: from the scratch directory, checked, into the segment store.
+
+Video comes in fragments, three to a segment by default. They are stored as they come, and joined when their
+segment is whole; sound comes in segments.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tqstudio.engine.media import boxes, fragments
 from tqstudio.engine.media.grid import Grid
-from tqstudio.engine.media.layout import INIT_NAME, segment_name
+from tqstudio.engine.media.layout import FRAGMENTS_NAME, INIT_NAME, fragment_name, segment_name
 from tqstudio.engine.media.process import from_os_error
 from tqstudio.engine.media.segment_store import SegmentStore
 from tqstudio.engine.media.segments import Segment, Torn, inspect_init, inspect_segment, is_placed
@@ -19,7 +24,7 @@ _FULL_BELOW_BYTES = 16 * 1024 * 1024
 
 
 class InitDiffersError(Exception):
-    """The stored segments begin with another init.mp4. They were dropped; start this stream at segment 0."""
+    """The stored segments begin with another init.mp4. They were dropped; start this stream at its start."""
 
     def __init__(self, name: str) -> None:
         super().__init__(f"{name} begins with another init.mp4 now")
@@ -27,7 +32,7 @@ class InitDiffersError(Exception):
 
 
 class SeamError(Exception):
-    """A run did not begin where the stored segments end, or where the source does. It stored nothing."""
+    """A run did not begin where the stored media ends, or where the source does. It stored nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +48,7 @@ class NewSegment:
 
 
 class StreamOutput:
-    """Collects what one run writes for one rendition."""
+    """Collects what one run writes for one rendition. A *piece* is a file that ffmpeg writes."""
 
     def __init__(
         self,
@@ -52,83 +57,103 @@ class StreamOutput:
         store: SegmentStore,
         grid: Grid | None,
         start: int = 0,
+        to_the_end: bool = True,
         may_store: Callable[[], None] = lambda: None,
     ) -> None:
         """
         Args:
             name: of the rendition.
             directory: of the run's output; created by the caller.
-            store: where checked segments go.
-            grid: of the video; None for audio, whose segments end where its own frames do.
-            start: the first segment that the run writes; it has to follow the stored one before it.
+            store: where checked media goes.
+            grid: of the video, whose pieces are fragments; None for audio, whose pieces are segments that
+                end where its own frames do.
+            start: the first piece that the run writes; it has to follow what is stored before it.
+            to_the_end: the run goes on to the end of the source.
             may_store: asked before anything is stored; raises TqError when what ffmpeg read is not the source
                 any more.
         """
         self.name = name
         self.store = store
         self.start = start
-        self.next_segment = start
-        """Segments below this one are in the store."""
+        self.next_piece = start
+        """Pieces below this one are stored, by themselves or in their segment."""
         self._directory = directory
         self._grid = grid
-        self._before: Segment | None = None
+        self._to_the_end = to_the_end
         self._may_store = may_store
+        self._pieces_per_segment = grid.fragments_per_segment if grid is not None else 1
+        self.whole_segments = start // self._pieces_per_segment
+        """Segments below this one are stored."""
+        self._added = False
+        """This run has brought something new into the store."""
+        self._opened: list[Path] = []
+        """The pieces of the segment in the making, in the store or in the scratch directory."""
+        self._covering: Segment | None = None
+        """That segment, where it is stored as a whole, and the run began within it."""
+        self._before: Segment | None = None
         self._timescale: int | None = None
 
     @property
     def made_nothing(self) -> bool:
-        """It has not finished a single segment."""
-        return self.next_segment == self.start
+        """It has not finished a single piece."""
+        return self.next_piece == self.start
 
     def collect(self, new: list[NewSegment], ended: bool = False) -> None:
-        """Move whole segments into the store. Cheap when there is none.
+        """Move what is finished into the store. Cheap when there is nothing.
 
         Args:
-            new: receives what was stored, also when a later segment raises; not what the store had already.
-            ended: the run ended with 0: a short segment is the last one, not a torn one.
+            new: receives the segments that were stored, also when a later one raises; not what the store had
+                already.
+            ended: the run ended with 0: a short piece is the last one, not a torn one.
 
         Raises:
-            TqError: DISK_LOW, or OUTPUT_INVALID for a segment that cannot be right; what `may_store` raises.
+            TqError: DISK_LOW, or OUTPUT_INVALID for a piece that cannot be right; what `may_store` raises.
             InitDiffersError, SeamError: see there.
         """
+        ended = ended and self._to_the_end
         try:
-            while self._take(new, ended):
-                pass
+            while self._take(ended):
+                if self.next_piece % self._pieces_per_segment == 0:
+                    self._close_segment(new)
+            if ended:
+                self._close_segment(new)
+            self._keep_fragments()
         except OSError as error:
-            raise from_os_error(error, f"{self.name}: storing segment {self.next_segment} failed") from error
+            raise from_os_error(error, f"{self.name}: storing {self._what()} failed") from error
 
-    def _take(self, new: list[NewSegment], ended: bool) -> bool:
-        """Store the next segment; False when it is not there yet."""
-        k = self.next_segment
-        path = self._directory / segment_name(k)
+    def _take(self, ended: bool) -> bool:
+        """Check the next piece; False when it is not there yet."""
+        number = self.next_piece
+        path = self._directory / self._file_name(number)
         try:
-            segment = inspect_segment(path)
+            piece = inspect_segment(path)
         except FileNotFoundError:
             return False
-        if isinstance(segment, Torn):
-            if segment.empty and self.made_nothing:
+        if isinstance(piece, Torn):
+            if piece.empty and self.made_nothing:
                 return False  # the source has no frame from here on: ffmpeg is about to end
-            raise self._damaged(f"segment {k} is not whole: {segment.reason}")
-        if not self._is_finished(k, segment, ended):
+            raise self._damaged(f"{self._what()} is not whole: {piece.reason}")
+        if not self._is_finished(piece, ended):
             return False
         self._may_store()
         timescale = self._continued()
+        if self.made_nothing:
+            self._open_segment()
         if self._grid is not None:
-            self._require_joined(k, segment, self._grid, timescale)
-        self._drop_damaged(k, segment)
-        if self.store.put(path):
-            new.append(NewSegment(self.name, k, path.name, segment.size, segment.frames))
-        self._before = segment
-        self.next_segment = k + 1
+            self._require_joined(piece, self._grid, timescale)
+        if self._covering is None:
+            self._opened.append(path)
+        self._before = piece
+        self.next_piece = number + 1
         return True
 
-    def _is_finished(self, k: int, segment: Segment, ended: bool) -> bool:
-        """Whether a segment has the frames it should; False while it may be one that was cut short."""
-        if self._grid is None or segment.frames == self._grid.seg_frames:
+    def _is_finished(self, piece: Segment, ended: bool) -> bool:
+        """Whether a piece has the frames it should; False while it may be one that was cut short."""
+        if self._grid is None or piece.frames == self._grid.gop:
             return True
-        followed = (self._directory / segment_name(k + 1)).exists()
-        if followed or segment.frames > self._grid.seg_frames:
-            raise self._damaged(f"segment {k} has {segment.frames} frames instead of {self._grid.seg_frames}")
+        followed = (self._directory / self._file_name(self.next_piece + 1)).exists()
+        if followed or piece.frames > self._grid.gop:
+            raise self._damaged(f"{self._what()} has {piece.frames} frames instead of {self._grid.gop}")
         return ended  # the last one, or one that a dying ffmpeg cut short: its exit status tells
 
     def _continued(self) -> int:
@@ -142,14 +167,77 @@ class StreamOutput:
             self._timescale = init.timescale
         return self._timescale
 
-    def _require_joined(self, k: int, segment: Segment, grid: Grid, timescale: int) -> None:
-        """The first frame must be the one after the last frame of the segment before, on the grid."""
-        if self._before is None and k:
-            stored = inspect_segment(self.store.root / segment_name(k - 1))
-            self._before = stored if isinstance(stored, Segment) else None
-        follows = segment.follows(self._before) if self._before is not None else not k
-        if not follows or not is_placed(segment, k, grid, timescale):
-            raise self._misplaced(f"segment {k} does not begin where the one before it ends")
+    def _open_segment(self) -> None:
+        """Find what the store has of the segment in which the run begins, and what lies before the run."""
+        k, within = divmod(self.start, self._pieces_per_segment)
+        if not within:
+            self._before = self._stored(k - 1) if k else None
+            return
+        # Stored as a whole, it lacks nothing: another rendition of the run lags behind by a fragment.
+        self._covering = self._stored(k)
+        if self._covering is None:
+            self._opened = [self.store.fragment_path(g) for g in range(self.start - within, self.start)]
+            before = inspect_segment(self._opened[-1])
+            self._before = before if isinstance(before, Segment) else None
+
+    def _stored(self, k: int) -> Segment | None:
+        try:
+            found = inspect_segment(self.store.root / segment_name(k))
+        except FileNotFoundError:
+            return None
+        return found if isinstance(found, Segment) else None
+
+    def _require_joined(self, piece: Segment, grid: Grid, timescale: int) -> None:
+        """The first frame must be the one after the last frame of the piece before, on the grid."""
+        if self._before is not None:
+            follows = piece.follows(self._before)
+        else:
+            follows = not self.next_piece or self._covering is not None
+        if not follows or not is_placed(piece, self.next_piece * grid.gop, grid, timescale):
+            raise self._misplaced(f"{self._what()} does not begin where the one before it ends")
+
+    def _close_segment(self, new: list[NewSegment]) -> None:
+        """Store the segment in the making; nothing where none is."""
+        if self._covering is None and not self._opened:
+            return
+        k = (self.next_piece - 1) // self._pieces_per_segment
+        if self._covering is not None:
+            if self._before is None or self._before.end_pts != self._covering.end_pts:
+                raise self._misplaced(f"segment {k} was made before, and ends elsewhere")
+            self._before, self._covering = self._covering, None
+        elif segment := self._joined(k):
+            self._drop_damaged(k, segment)
+            if self.store.put(self._directory / segment_name(k)):
+                self._added = True
+                new.append(NewSegment(self.name, k, segment_name(k), segment.size, segment.frames))
+            for fragment in self._opened:
+                fragment.unlink(missing_ok=True)
+        self._opened = []
+        self.whole_segments = k + 1
+
+    def _joined(self, k: int) -> Segment | None:
+        """The segment in the making as one file in the scratch directory; None when the store has it."""
+        path = self._directory / segment_name(k)
+        try:
+            if self._grid is not None:
+                fragments.join(self._opened, path)
+            segment = inspect_segment(path)
+        except boxes.Damage as damage:
+            raise self._damaged(f"segment {k} cannot be joined: {damage}") from damage
+        except FileNotFoundError:
+            if self._stored(k) is None:
+                raise
+            return None  # a late worker had the same fragments
+        if isinstance(segment, Torn):
+            raise self._damaged(f"segment {k} is not whole: {segment.reason}")
+        return segment
+
+    def _keep_fragments(self) -> None:
+        """Store those of the segment in the making, so that they outlive this run."""
+        for number, path in enumerate(self._opened):
+            if path.parent == self._directory:
+                self._added = self.store.put_fragment(path) or self._added
+                self._opened[number] = self.store.root / FRAGMENTS_NAME / path.name
 
     def _drop_damaged(self, k: int, made: Segment) -> None:
         """Remove a stored segment that the disk has lost: a damaged one would fail every later check."""
@@ -167,8 +255,15 @@ class StreamOutput:
                 )
         stored.unlink(missing_ok=True)
 
+    def _file_name(self, number: int) -> str:
+        return segment_name(number) if self._grid is None else fragment_name(number)
+
+    def _what(self) -> str:
+        """The next piece, for messages."""
+        return f"{'segment' if self._grid is None else 'fragment'} {self.next_piece}"
+
     def _misplaced(self, what: str) -> Exception:
-        if self.made_nothing:
+        if not self._added:
             return SeamError(f"{self.name}: {what}")
         return self._damaged(what)
 

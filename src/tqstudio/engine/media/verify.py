@@ -137,7 +137,7 @@ def _tolerance(seconds: float, linear: bool) -> float:
 def _check_on_grid(label: str, grid: Grid, init: Init, k: int, segment: Segment, last: bool) -> None:
     if not segment.keyframe:
         raise _invalid(label, f"segment {k} does not begin with a keyframe")
-    if not grid.on_grid(k, segment.tfdt, init.timescale):
+    if not grid.on_grid(k * grid.seg_frames, segment.tfdt, init.timescale):
         raise _invalid(label, f"segment {k} is not where the grid has it")
     if segment.frames > grid.seg_frames or (segment.frames < grid.seg_frames and not last):
         raise _invalid(label, f"segment {k} has {segment.frames} frames instead of {grid.seg_frames}")

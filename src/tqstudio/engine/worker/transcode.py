@@ -151,9 +151,10 @@ class Watch:
     def _tell_runs(self) -> None:
         runs = self._encode.runs
         for run in runs[self._runs :]:
-            if run.resumed_from:
+            if run.starts_at_s:
+                where = f"segment {run.resumed_from}, at {run.starts_at_s:.1f} s"
                 how = ", decoding from the start of the source" if run.mode == "linear" else ""
-                self._log.line(f"[{run.label}] goes on at segment {run.resumed_from}{how}")
+                self._log.line(f"[{run.label}] goes on at {where}{how}")
         self._runs = len(runs)
         videos = [run for run in runs if run.label.startswith("video")]
         self._report.tell(
