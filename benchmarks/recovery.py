@@ -28,6 +28,7 @@ from tqstudio.home import Home
 BATCH = 64
 """Workers whose beats are stored in one transaction."""
 _SEGMENT_S = 6.0
+_GOP_S = 2.0
 _ORPHAN_S = 2.0
 _DEATHS_BEFORE_BACKOFF = 2
 """A third death within a minute is waited for, as it should be; so many are measured in each supervisor."""
@@ -97,15 +98,16 @@ def _encoded_s(job: Any) -> float:
     return max((row["progress"] / 100 * length for row in job["renditions"]), default=0.0)
 
 
-def _kept_s(job: Any) -> float:
-    """Seconds of media that are in finished segments, of the quality that has most."""
-    length = job["source"]["duration_s"] or 0.0
-    rows = [row for row in job["renditions"] if row["segments_total"]]
-    return max((row["segments_done"] / row["segments_total"] * length for row in rows), default=0.0)
+def _began_at_s(job: Any) -> float | None:
+    """Seconds of media that lie before the video that the newest attempt makes; None before it told."""
+    for argv in job["attempts_log"][-1]["argv"] or []:
+        if "-c:v" in argv and "-start_number" in argv:
+            return int(argv[argv.index("-start_number") + 1]) * _GOP_S
+    return None
 
 
 def _kill_worker(running: Studio, job: int, worker: int) -> tuple[float, float]:
-    """Seconds of media that were in flight, and seconds until the job's ffmpeg runs again."""
+    """Seconds of media that are made again, and seconds until the job's ffmpeg runs again."""
     seen = _job(running, job)
     began = time.perf_counter()
     os.kill(worker, signal.SIGKILL)
@@ -115,7 +117,15 @@ def _kill_worker(running: Studio, job: int, worker: int) -> tuple[float, float]:
         return any(set(encoders(child)) - before for child in _children(running.pid) if child != worker)
 
     until(runs_again, "the job runs again", 60)
-    return max(0.0, _encoded_s(seen) - _kept_s(seen)), time.perf_counter() - began
+    took = time.perf_counter() - began
+    attempts = len(seen["attempts_log"])
+
+    def begun_at() -> float | None:
+        job_now = _job(running, job)
+        return _began_at_s(job_now) if len(job_now["attempts_log"]) > attempts else None
+
+    until(lambda: begun_at() is not None, "it tells where it goes on", 60)
+    return max(0.0, _encoded_s(seen) - (begun_at() or 0.0)), took
 
 
 def _children(pid: int) -> list[int]:

@@ -13,7 +13,7 @@ import pytest
 from tqstudio import client as calls
 from tqstudio.sources import encode
 
-from .conftest import MakeClip
+from .conftest import MakeClip, MakeStudio
 from .ladder import check_ladder, frames_of
 from .studio import Studio, until
 
@@ -175,3 +175,13 @@ def test_no_work_is_left_behind(story: Story) -> None:
         video = story.studio.job(_job_of(story.studio, name) or 0)["video"]
         assert not list(story.studio.out.glob(f".tqstudio/*/segments/{video}/*"))
     assert {p.name for p in (story.studio.out / "ntsc").iterdir()} <= {"master.m3u8", "v1", ".owner"}
+
+
+def test_an_idle_worker_loads_what_its_first_job_needs(make_studio: MakeStudio) -> None:
+    studio = make_studio().up()
+
+    def has_pyav() -> bool:
+        pid = studio.worker()["pid"]
+        return pid is not None and "libavcodec" in Path(f"/proc/{pid}/maps").read_text()
+
+    until(has_pyav, "PyAV is loaded while the worker waits")

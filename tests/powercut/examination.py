@@ -12,7 +12,7 @@ import av
 
 from tqstudio.drill.clips import RUNGS, Clip
 from tqstudio.drill.witness import unplayable, wrong_frames
-from tqstudio.engine.media.layout import INIT_NAME
+from tqstudio.engine.media.layout import FRAGMENTS_NAME, INIT_NAME
 from tqstudio.engine.media.published import verify_ladder
 from tqstudio.engine.media.segment_store import SegmentStore
 from tqstudio.engine.media.segments import Torn, inspect_init, inspect_segment
@@ -97,34 +97,38 @@ def _files_damage(playlist: Path) -> str | None:
 
 
 def stored_segments(output: Path) -> Iterator[tuple[int, str | None]]:
-    """Every stream of unfinished work: how many segments it has, and what is wrong with them.
+    """Every stream of unfinished work: how many segments and fragments it has, and what is wrong with them.
 
-    A segment gets its name in the store once it is durable, so that none may be torn, and a player is to
-    decode all that the next attempt will trust.
+    What gets its name in the store is durable by then, so that nothing may be torn, and a player is to decode
+    all that the next attempt will trust.
     """
     for stream in sorted(output.glob(".tqstudio/*/segments/*/*/*")):
-        names = SegmentStore(stream).listing()
+        segments = [stream / name for name in SegmentStore(stream).listing()]
+        fragments = sorted((stream / FRAGMENTS_NAME).glob("*.m4s"))
         name = "/".join(stream.parts[-3:-1])
         try:
-            wrong = _stream_damage(stream, names)
+            wrong = _damage_of(stream, segments)
+            # One that is in a segment by now may be back behind a cut: each is looked at by itself.
+            for fragment in fragments:
+                wrong = wrong or _damage_of(stream, [fragment])
         except _DAMAGE as error:
             wrong = repr(error)
-        yield len(names), None if wrong is None else f"stored segments {name}: {wrong}"
+        yield len(segments) + len(fragments), None if wrong is None else f"stored segments {name}: {wrong}"
 
 
-def _stream_damage(stream: Path, names: Sequence[str]) -> str | None:
-    if not names:
+def _damage_of(stream: Path, media: Sequence[Path]) -> str | None:
+    if not media:
         return None
     if isinstance(init := inspect_init(stream / INIT_NAME), Torn):
         return f"{INIT_NAME}: {init.reason}"
     frames, content = 0, (stream / INIT_NAME).read_bytes()
-    for name in names:
-        if isinstance(segment := inspect_segment(stream / name), Torn):
-            return f"{name}: {segment.reason}"
-        frames += segment.frames
-        content += (stream / name).read_bytes()
+    for path in media:
+        if isinstance(found := inspect_segment(path), Torn):
+            return f"{path.name}: {found.reason}"
+        frames += found.frames
+        content += path.read_bytes()
     if stream.parent.name not in RUNGS:
         return None
     with av.open(io.BytesIO(content)) as container:
         decoded = sum(1 for _ in container.decode(video=0))
-    return None if decoded == frames else f"{decoded} of {frames} frames can be decoded"
+    return None if decoded == frames else f"{decoded} of {frames} frames of {media[0].name} … can be decoded"

@@ -121,7 +121,7 @@ async def test_cancel_asks_and_keeps_by_default(make_app: MakeApp, door: FakeDoo
         assert isinstance(app.focused, Button)
         assert str(app.focused.label) == "Keep it running"
         said = " ".join(str(label.content) for label in app.screen.query("Label"))
-        assert "segment in flight" in said
+        assert "what is in flight" in said
         assert "225 finished segments stay for a later retry" in said
         await pilot.press("enter")
         await until(pilot, lambda: not isinstance(app.screen, Confirm))

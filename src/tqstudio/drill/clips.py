@@ -24,6 +24,7 @@ rungs = [
 ]
 """
 RUNGS = ("360p", "240p", "180p")
+GOP_S = 1
 _TIMEOUT_S = 120.0
 
 

@@ -14,13 +14,14 @@ from typing import TypeVar
 
 from tqstudio import client as calls
 from tqstudio.drill import clips
-from tqstudio.drill.clips import CLIPS, RUNGS, Clip
+from tqstudio.drill.clips import CLIPS, GOP_S, RUNGS, Clip
 from tqstudio.drill.faults import Toll, strike
 from tqstudio.drill.sandbox import WAIT_S, Sandbox, until
 from tqstudio.drill.witness import Witness, wrong_frames
+from tqstudio.engine.media.layout import FRAGMENTS_NAME
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import TERMINAL
-from tqstudio.schemas import RenditionView
+from tqstudio.schemas import JobDetail, RenditionView
 
 T = TypeVar("T")
 
@@ -185,25 +186,26 @@ def _strike(
 
 
 def _in_flight(box: Sandbox) -> float:
-    """Seconds of media in segments that are being made just now, over all qualities of all running jobs."""
+    """Seconds of media that are encoded and not stored yet, over all qualities of all running jobs."""
     total = 0.0
     with contextlib.suppress(TqError):
         for worker in box.status()["workers"]:
             if worker["job"]:
                 job = box.job(worker["job"])
                 total += sum(
-                    _unfinished(row) * (job["source"]["duration_s"] or 0)
-                    for row in job["renditions"]
-                    if row["status"] == "in_progress"
+                    _unstored(box, job, row) for row in job["renditions"] if row["status"] == "in_progress"
                 )
     return total
 
 
-def _unfinished(row: RenditionView) -> float:
-    """The share of a quality that is encoded and not yet in a finished segment."""
+def _unstored(box: Sandbox, job: JobDetail, row: RenditionView) -> float:
+    """Seconds of a quality that are encoded, and neither in a finished segment nor in a finished fragment."""
     if not row["segments_total"]:
         return 0.0
-    return max(0.0, row["progress"] / 100 - row["segments_done"] / row["segments_total"])
+    unfinished = row["progress"] / 100 - row["segments_done"] / row["segments_total"]
+    stream = f".tqstudio/*/segments/{job['video']}/{row['name']}/*"
+    fragments = len(list(box.output.glob(f"{stream}/{FRAGMENTS_NAME}/*.m4s")))
+    return max(0.0, unfinished * (job["source"]["duration_s"] or 0) - fragments * GOP_S)
 
 
 def _finish(box: Sandbox, jobs: list[int], account: Account, witness: Witness) -> None:

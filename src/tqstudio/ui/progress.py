@@ -12,7 +12,7 @@ _NOT_YET = 99.9
 
 
 def quality_percent(rendition: RenditionView) -> float:
-    """0–100. The segment in flight counts only while something works on it: without a worker it is lost."""
+    """0–100. The segment in the making counts only while something works on it."""
     if rendition["status"] == "completed":
         return 100.0
     total = rendition["segments_total"]

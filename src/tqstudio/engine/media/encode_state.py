@@ -163,6 +163,7 @@ def _look_up(
     prefix = Prefix() if complete or kind == "audio" else verified_prefix(store.root, spec.grid)
     done = len(complete.check.segments) if complete else prefix.segments
     total = done if complete else max(done, _expected_segments(spec, kind))
+    kept = max(done / max(1, total), prefix.fragments * spec.grid.gop / spec.grid.total_frames)
     return RenditionState(
         name=name,
         kind=kind,
@@ -174,7 +175,7 @@ def _look_up(
         directory=store.root,
         segments_done=done,
         segments_total=total,
-        fraction=1.0 if complete else min(ALMOST, done / max(1, total)),
+        fraction=1.0 if complete else min(ALMOST, kept),
         speed=None,
         error=None,
         check=complete.check if complete else None,

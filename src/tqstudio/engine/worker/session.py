@@ -105,10 +105,15 @@ class Session:
             self._pulse_line, self._instance, terms["heartbeat_s"], Usage().measure, self._be_refused
         )
         pulse.start()
+        # The first look does not wait: who takes the place of a killed worker finds its job at once.
+        wait_s = 0.0
         try:
             while not self._stopping and not self._refused:
-                if (claimed := self._claim(terms)) is not None:
+                if (claimed := self._claim(wait_s)) is not None:
                     self._work(*claimed, terms, pulse)
+                elif not wait_s:
+                    self._get_ready(terms)
+                wait_s = terms["long_poll_s"]
         finally:
             pulse.stop()
         _log.info("worker ends", refused=self._refused)
@@ -178,12 +183,19 @@ class Session:
             retry_s = retries.after(retry_s)
         return None
 
-    def _claim(self, terms: RegisterAnswer) -> tuple[ClaimedJob, float] | None:
+    def _get_ready(self, terms: RegisterAnswer) -> None:
+        """Do while nothing waits for it what the first job would wait for: some 0.1 s."""
+        # PyAV, which the probe of a new source and the end of a job need.
+        from tqstudio.engine.media import encode_finish as encode_finish
+
+        with contextlib.suppress(TqError):  # without an ffmpeg: the job that needs it tells
+            self._locate(terms["ffmpeg"])
+
+    def _claim(self, wait_s: float) -> tuple[ClaimedJob, float] | None:
         """Wait for a job; answers it with the time at which it was asked for.
 
         None: there was none, or the waiting was broken off.
         """
-        wait_s = terms["long_poll_s"]
         retry_s = retries.FIRST_S
         while not self._stopping and not self._refused:
             asked_at = since_boot()

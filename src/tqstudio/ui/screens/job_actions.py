@@ -262,9 +262,7 @@ def _question(operation: Operation, targets: Sequence[Target]) -> Confirm:
     running = sum(target.status is JobStatus.IN_PROGRESS for target in targets)
     segments = sum(target.segments_done for target in targets)
     each = "of each quality " if len(targets) == 1 else "of each quality of every running job "
-    lost = (
-        f"Lost: the segment in flight {each}(a few seconds of video)." if running else "Nothing is lost now."
-    )
+    lost = f"Lost: what is in flight {each}(a second or two of video)." if running else "Nothing is lost now."
     if operation is Operation.RESTART:
         made = f"Lost: {counted(segments, 'finished segment')}, and what is being made." if segments else lost
         return Confirm(
@@ -276,7 +274,7 @@ def _question(operation: Operation, targets: Sequence[Target]) -> Confirm:
     verb = "stays" if segments == 1 else "stay"
     stays = f"{counted(segments, 'finished segment')} {verb} for a later retry."
     if not segments:
-        stays = "No segment is finished yet: a later retry begins at the start."
+        stays = "No segment is finished yet: a later retry begins at or near the start."
     return Confirm(
         f"Cancel {_named(targets)}?",
         [lost, stays],
