@@ -10,8 +10,9 @@ STAMP := $(VENV)/.installed
 demo: $(STAMP)
 	$(BIN)/tqstudio demo
 
+# In the order of their names: the end-to-end tests, which take longest, come early and are not waited for at the end.
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 3 --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # Take each clause that guards a statement out of it in turn; a test has to notice: make mutants ONLY=claims
 mutants: $(STAMP)

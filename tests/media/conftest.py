@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import shutil
+import struct
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -157,8 +158,12 @@ def leave(directory: Path, segments: int, fragments: int = 0) -> None:
 
 
 def _fragments_of(segment: bytes) -> list[bytes]:
-    """Each with the type in front that the segment begins with."""
+    """Each with the type in front that the segment begins with, and its own entry of the index."""
     found = boxes.top_level(io.BytesIO(segment), len(segment))
     [kind] = [segment[at - 8 : at + length] for name, at, length in found if name == b"styp"]
+    [index] = [segment[at - 8 : at + length] for name, at, length in found if name == b"sidx"]
+    entries = [index[at : at + 12] for at in range(40, len(index), 12)]
+    heads = [struct.pack(">I", 52) + index[4:38] + struct.pack(">H", 1) + entry for entry in entries]
     begins = [at - 8 for name, at, _ in found if name == b"moof"]
-    return [kind + segment[begin:end] for begin, end in zip(begins, [*begins[1:], None], strict=True)]
+    ends = [*begins[1:], len(segment)]
+    return [kind + head + segment[a:b] for head, a, b in zip(heads, begins, ends, strict=True)]

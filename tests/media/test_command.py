@@ -49,7 +49,7 @@ def test_the_recipe_is_complete() -> None:
         "-sc_threshold": "0",
         "-flags": "+cgop",
         "-hls_time": "2.001999",
-        "-hls_playlist_type": "event",
+        "-hls_list_size": "2",
         "-hls_segment_options": "movflags=+frag_discont",
         "-hls_flags": "temp_file+independent_segments",
         "-output_ts_offset": "8.600000",

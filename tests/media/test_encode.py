@@ -256,6 +256,28 @@ def test_what_lags_behind_catches_up_alone(clip: MakeClip, encode: MakeEncode, t
         assert decoded(state, tmp_path)[:2] == (750, {Fraction(1, 25)})
 
 
+def test_a_fragment_that_the_disk_lost_is_made_again(
+    clip: MakeClip, encode: MakeEncode, small: Profile, tmp_path: Path
+) -> None:
+    source, profile = clip("long.mp4", seconds=30), replace(small, segment_s=3, gop_s=1)
+    first = encode(source, profile, poster=False)
+    run_to_end(first)
+    kept = unfinish(video_of(first)[0], 5, 2) | unfinish(video_of(first)[1], 5, 2)
+    torn = video_of(first)[1].directory / "fragments" / "frag_00015.m4s"
+    torn.write_bytes(torn.read_bytes()[:-1])
+    second = encode(source, profile, poster=False)
+    run_to_end(second)
+    assert (second.state, second.error, second.warnings) == ("done", None, [])
+    assert [(run.label, run.starts_at_s) for run in second.runs if run.label.startswith("video")] == [
+        ("video-90p", 15.0),
+        ("video", 17.0),
+    ]
+    assert inodes(kept) == kept
+    for state in video_of(second):
+        assert decoded(state, tmp_path)[:2] == (750, {Fraction(1, 25)})
+        assert not (state.directory / "fragments").exists()
+
+
 def test_a_whole_stream_is_adopted_without_its_proof(clip: MakeClip, encode: MakeEncode) -> None:
     """Killed between its last segment and the record that it is whole: the short last one tells."""
     source = clip("24.mp4", fps="24", seconds=5)

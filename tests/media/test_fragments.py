@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import itertools
+import os
 import shutil
 import struct
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 
@@ -187,20 +190,67 @@ def test_a_short_fragment_with_another_behind_it_is_damage(bench: Bench) -> None
         run.writes(1)
 
 
-@pytest.mark.parametrize("harm", ["torn", "elsewhere", "gone"])
-def test_a_fragment_that_the_disk_lost_is_not_trusted(bench: Bench, harm: str) -> None:
+HARMS: dict[str, Callable[[bytes, bytes], bytes | None]] = {
+    "torn": lambda content, _: content[:-1],
+    "longer": lambda content, _: content + b"1234",
+    "elsewhere": lambda _, other: other,
+    "gone": lambda *_: None,
+}
+
+
+@pytest.mark.parametrize("step", [1, 2, 5], ids=lambda step: f"{step} at once")
+@pytest.mark.parametrize("harm", list(HARMS))
+def test_a_fragment_that_the_disk_lost_is_made_again(bench: Bench, harm: str, step: int) -> None:
     run = bench.run()
     run.writes(*range(5))
     path = bench.store.fragment_path(3)
-    if harm == "torn":
-        path.write_bytes(path.read_bytes()[:-1])
-    elif harm == "elsewhere":
-        shutil.copy(run._written / fragment_name(4), path)
-    else:
-        path.unlink()
+    left = HARMS[harm](path.read_bytes(), (run._written / fragment_name(4)).read_bytes())
+    path.unlink() if left is None else path.write_bytes(left)
     assert bench.prefix() == Prefix(1, 3)
-    bench.run(3).writes(*range(3, SHORT + 1), ended=True)
+    # The arrears come first, in a run of their own; the next one goes on.
+    bench.run(3, to_the_end=False).writes(3, 4, ended=True)
+    assert bench.prefix() == Prefix(1, 5)
+    path.unlink() if left is None else path.write_bytes(left)
+    run = bench.run(3)
+    for first in range(3, SHORT + 1, step):
+        run.writes(*range(first, min(first + step, SHORT + 1)))
+    run.writes(ended=True)
     assert bench.prefix() == Prefix(2, 6, ended=True)
+    assert bench.packets() == GRID.total_frames
+
+
+def test_a_fragment_that_cannot_be_read_to_its_end_is_met_once(bench: Bench) -> None:
+    """Its boxes are whole, its media is not: the sector is bad, or somebody cuts it while it is read."""
+    bench.run().writes(0, 1)
+    run = bench.run(2)
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fragments, "join", fail)
+        with pytest.raises(TqError, match="cannot be joined"):
+            run.writes(2)
+    assert run.writes(3) == []
+    assert bench.prefix() == Prefix()
+    bench.run().writes(*range(SHORT + 1), ended=True)
+    assert bench.prefix() == Prefix(2, 6, ended=True)
+
+
+def test_a_disk_that_is_too_full_for_a_segment_keeps_its_fragments(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    run = bench.run()
+    with monkeypatch.context() as patch:
+        patch.setattr(fragments, "join", refuse)
+        with pytest.raises(TqError) as caught:
+            run.writes(0, 1, 2)
+    assert caught.value.code is ErrorCode.DISK_LOW
+    assert bench.prefix() == Prefix(0, 2)
+    bench.run(2).writes(*range(2, SHORT + 1), ended=True)
     assert bench.packets() == GRID.total_frames
 
 
@@ -213,6 +263,39 @@ def test_two_workers_with_the_same_fragments_make_one_segment(bench: Bench) -> N
     assert own.writes(2, 3) == []
     assert bench.prefix() == Prefix(1, 4)
     assert own.writes(4, 5) == [segment_name(1)]
+
+
+def test_a_late_worker_may_tidy_up_at_any_moment(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It proves the stream whole between two steps of one that stores a fragment."""
+    bench.run().writes(*range(SHORT + 1), ended=True)
+    complete = Complete("libx264", verify_rendition(bench.store.root, GRID))
+    link, tidied = os.link, []
+
+    def tidy_first(source: Path, target: Path) -> None:
+        if not tidied:
+            bench.store.mark_complete(complete)
+            tidied.append(True)
+        link(source, target)
+
+    late = bench.run(6)
+    monkeypatch.setattr(os, "link", tidy_first)
+    late.writes(6)
+    assert tidied
+    assert bench.store.completed() is not None
+
+
+@pytest.mark.parametrize("code", [errno.EPERM, errno.EXDEV])
+def test_fragments_are_kept_without_hard_links(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(code, "no links here")
+
+    monkeypatch.setattr(os, "link", refuse)
+    bench.run().writes(*range(5))
+    assert bench.prefix() == Prefix(1, 5)
+    bench.run(5).writes(*range(5, SHORT + 1), ended=True)
+    assert bench.packets() == GRID.total_frames
 
 
 def test_what_a_late_worker_left_goes_with_the_proof(bench: Bench) -> None:

@@ -89,7 +89,7 @@ def down(
 ) -> int:
     """Stop the supervisor.
 
-    Running jobs stop at once and go on from their last segment at the next start.
+    Running jobs stop at once and go on where they were at the next start.
     """
     at = door()
     if drain:

@@ -263,8 +263,8 @@ def _hls_options(directory: str, pattern: str, hls_time: str, offset: Fraction, 
         "f": "hls",
         "output_ts_offset": f"{float(offset):.6f}",
         "hls_time": hls_time,
-        # With `vod`, a killed run leaves no playlist at all.
-        "hls_playlist_type": "event",
+        # Nobody reads ffmpeg's own playlist, and a long one would be written anew with every fragment.
+        "hls_list_size": 2,
         "hls_segment_type": "fmp4",
         # Makes the decode time of a fragment absolute; without it every run begins at zero.
         "hls_segment_options": "movflags=+frag_discont",

@@ -139,7 +139,9 @@ def look_up_video(spec: EncodeSpec, rung: Rung, encoder: str | None = None) -> R
         _look_up(spec, rung.name, "video", rung.required, candidate, key, rung.pixels)
         for candidate in candidates
     ]
-    return max(states, key=lambda state: (state.status == "completed", state.segments_done))
+    return max(
+        states, key=lambda state: (state.status == "completed", state.segments_done, state.prefix.fragments)
+    )
 
 
 def look_up_audio(spec: EncodeSpec, rendition: AudioRendition) -> RenditionState:

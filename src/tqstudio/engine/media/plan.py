@@ -61,7 +61,7 @@ def plan(
     """Work out the runs that are missing.
 
     Renditions that are as far as each other go on together: one decode feeds them all. One that is further
-    behind first makes up its arrears alone, so that nothing finished is made again.
+    behind first makes up its arrears alone, so that the others are not made again.
 
     Args:
         wanted: the ladder: rendition → stream_key, largest first.

@@ -86,6 +86,10 @@ class SegmentStore:
         """Where fragment g is, when it is there."""
         return self.root / FRAGMENTS_NAME / fragment_name(g)
 
+    def sync(self) -> None:
+        """Make the names of the segments durable that another worker may have put there just now."""
+        durable.sync_folder(self.root)
+
     def listing(self) -> tuple[str, ...]:
         """Names of the stored segments, in order."""
         try:
@@ -143,11 +147,16 @@ class SegmentStore:
         durable.sync_folder(target.parent)
 
     def _put(self, scratch: Path, folder: Path) -> bool:
-        durable.make_folder(folder)
         durable.sync(scratch)
         target = folder / scratch.name
         try:
-            os.link(scratch, target)
+            durable.make_folder(folder)
+            try:
+                os.link(scratch, target)
+            except FileNotFoundError:
+                # A late worker has proved the stream whole, and tidied up, just now.
+                durable.make_folder(folder)
+                os.link(scratch, target)
             stored = True
         except FileExistsError:
             stored = False
@@ -156,8 +165,8 @@ class SegmentStore:
                 raise
             stored = self._move(scratch, target)
         scratch.unlink(missing_ok=True)
-        if stored:
-            durable.sync_folder(folder)
+        # Also where another worker put it there just now: it may not have come to this yet.
+        durable.sync_folder(folder)
         return stored
 
     def _move(self, scratch: Path, target: Path) -> bool:

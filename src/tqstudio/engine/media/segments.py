@@ -43,6 +43,15 @@ class Segment:
         """Whether its first frame is the one after the last frame of `earlier`, decoded and shown."""
         return self.tfdt == earlier.tfdt + earlier.duration and self.first_pts == earlier.end_pts
 
+    def is_like(self, other: Segment) -> bool:
+        """Whether it has as many frames as another one, at the same time."""
+        return (self.frames, self.tfdt, self.duration, self.end_pts) == (
+            other.frames,
+            other.tfdt,
+            other.duration,
+            other.end_pts,
+        )
+
     def with_next(self, later: Segment) -> Segment:
         """Both as one.
 

@@ -6,6 +6,8 @@ segment is whole; sound comes in segments.
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,7 +34,7 @@ class InitDiffersError(Exception):
 
 
 class SeamError(Exception):
-    """A run did not begin where the stored media ends, or where the source does. It stored nothing."""
+    """A run did not begin where the stored media ends, or where the source does. It stored no segment."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +86,13 @@ class StreamOutput:
         self._pieces_per_segment = grid.fragments_per_segment if grid is not None else 1
         self.whole_segments = start // self._pieces_per_segment
         """Segments below this one are stored."""
-        self._added = False
-        """This run has brought something new into the store."""
-        self._opened: list[Path] = []
+        self._opened: list[tuple[Path, Segment]] = []
         """The pieces of the segment in the making, in the store or in the scratch directory."""
         self._covering: Segment | None = None
         """That segment, where it is stored as a whole, and the run began within it."""
         self._before: Segment | None = None
         self._timescale: int | None = None
+        self._failed = False
 
     @property
     def made_nothing(self) -> bool:
@@ -110,6 +111,8 @@ class StreamOutput:
             TqError: DISK_LOW, or OUTPUT_INVALID for a piece that cannot be right; what `may_store` raises.
             InitDiffersError, SeamError: see there.
         """
+        if self._failed:
+            return  # what was in the making when it failed is not to be touched again
         ended = ended and self._to_the_end
         try:
             while self._take(ended):
@@ -119,7 +122,14 @@ class StreamOutput:
                 self._close_segment(new)
             self._keep_fragments()
         except OSError as error:
-            raise from_os_error(error, f"{self.name}: storing {self._what()} failed") from error
+            self._failed = True
+            # A full disk takes links though it does not take a segment more.
+            with contextlib.suppress(OSError):
+                self._keep_fragments()
+            raise from_os_error(error, f"{self.name}: storing what was made failed") from error
+        except BaseException:
+            self._failed = True
+            raise
 
     def _take(self, ended: bool) -> bool:
         """Check the next piece; False when it is not there yet."""
@@ -137,12 +147,12 @@ class StreamOutput:
             return False
         self._may_store()
         timescale = self._continued()
-        if self.made_nothing:
-            self._open_segment()
         if self._grid is not None:
+            if self.made_nothing:
+                self._open_segment(self._grid, timescale)
             self._require_joined(piece, self._grid, timescale)
         if self._covering is None:
-            self._opened.append(path)
+            self._opened.append((path, piece))
         self._before = piece
         self.next_piece = number + 1
         return True
@@ -167,22 +177,37 @@ class StreamOutput:
             self._timescale = init.timescale
         return self._timescale
 
-    def _open_segment(self) -> None:
+    def _open_segment(self, grid: Grid, timescale: int) -> None:
         """Find what the store has of the segment in which the run begins, and what lies before the run."""
         k, within = divmod(self.start, self._pieces_per_segment)
         if not within:
-            self._before = self._stored(k - 1) if k else None
+            self._before = self._stored(segment_name(k - 1)) if k else None
             return
         # Stored as a whole, it lacks nothing: another rendition of the run lags behind by a fragment.
-        self._covering = self._stored(k)
-        if self._covering is None:
-            self._opened = [self.store.fragment_path(g) for g in range(self.start - within, self.start)]
-            before = inspect_segment(self._opened[-1])
-            self._before = before if isinstance(before, Segment) else None
+        self._covering = self._stored_whole(k, grid, timescale)
+        if self._covering is None and not self._take_up(range(self.start - within, self.start)):
+            # A late worker may have joined them just now.
+            self._covering = self._stored_whole(k, grid, timescale)
 
-    def _stored(self, k: int) -> Segment | None:
+    def _take_up(self, numbers: range) -> bool:
+        """Go on with stored fragments; False where they are not all there."""
+        paths = [self.store.fragment_path(g) for g in numbers]
+        found = [self._stored(path.relative_to(self.store.root)) for path in paths]
+        whole = [(path, piece) for path, piece in zip(paths, found, strict=True) if piece is not None]
+        if len(whole) < len(paths):
+            return False
+        self._opened, self._before = whole, whole[-1][1]
+        return True
+
+    def _stored_whole(self, k: int, grid: Grid, timescale: int) -> Segment | None:
+        found = self._stored(segment_name(k))
+        if found is None or found.frames != grid.seg_frames:
+            return None
+        return found if is_placed(found, k * grid.seg_frames, grid, timescale) else None
+
+    def _stored(self, name: str | Path) -> Segment | None:
         try:
-            found = inspect_segment(self.store.root / segment_name(k))
+            found = inspect_segment(self.store.root / name)
         except FileNotFoundError:
             return None
         return found if isinstance(found, Segment) else None
@@ -194,64 +219,81 @@ class StreamOutput:
         else:
             follows = not self.next_piece or self._covering is not None
         if not follows or not is_placed(piece, self.next_piece * grid.gop, grid, timescale):
-            raise self._misplaced(f"{self._what()} does not begin where the one before it ends")
+            what = f"{self._what()} does not begin where the one before it ends"
+            raise self._misplaced(what, self.made_nothing)
 
     def _close_segment(self, new: list[NewSegment]) -> None:
         """Store the segment in the making; nothing where none is."""
         if self._covering is None and not self._opened:
             return
         k = (self.next_piece - 1) // self._pieces_per_segment
+        first = k == self.start // self._pieces_per_segment
         if self._covering is not None:
             if self._before is None or self._before.end_pts != self._covering.end_pts:
-                raise self._misplaced(f"segment {k} was made before, and ends elsewhere")
+                raise self._misplaced(f"segment {k} was made before, and ends elsewhere", first)
             self._before, self._covering = self._covering, None
         elif segment := self._joined(k):
-            self._drop_damaged(k, segment)
+            self._drop_damaged(k, segment, first)
             if self.store.put(self._directory / segment_name(k)):
-                self._added = True
                 new.append(NewSegment(self.name, k, segment_name(k), segment.size, segment.frames))
-            for fragment in self._opened:
-                fragment.unlink(missing_ok=True)
+        self._drop_fragments(k)
         self._opened = []
         self.whole_segments = k + 1
 
     def _joined(self, k: int) -> Segment | None:
         """The segment in the making as one file in the scratch directory; None when the store has it."""
-        path = self._directory / segment_name(k)
+        path, pieces = self._directory / segment_name(k), [piece for piece, _ in self._opened]
         try:
-            if self._grid is not None:
-                fragments.join(self._opened, path)
+            if len(pieces) == 1 and pieces[0].parent == self._directory:
+                pieces[0].replace(path)
+            else:
+                fragments.join(pieces, path)
             segment = inspect_segment(path)
-        except boxes.Damage as damage:
-            raise self._damaged(f"segment {k} cannot be joined: {damage}") from damage
         except FileNotFoundError:
-            if self._stored(k) is None:
+            if self._stored(segment_name(k)) is None:
                 raise
+            self.store.sync()
             return None  # a late worker had the same fragments
+        except (OSError, boxes.Damage) as error:
+            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            # One that cannot be read to its end is not to be met again by the next attempt.
+            self._drop_fragments(k)
+            raise self._damaged(f"segment {k} cannot be joined: {error}") from error
         if isinstance(segment, Torn):
+            self._drop_fragments(k)
             raise self._damaged(f"segment {k} is not whole: {segment.reason}")
         return segment
 
     def _keep_fragments(self) -> None:
         """Store those of the segment in the making, so that they outlive this run."""
-        for number, path in enumerate(self._opened):
+        for number, (path, piece) in enumerate(self._opened):
             if path.parent == self._directory:
-                self._added = self.store.put_fragment(path) or self._added
-                self._opened[number] = self.store.root / FRAGMENTS_NAME / path.name
+                kept = self.store.root / FRAGMENTS_NAME / path.name
+                found = self._stored(kept.relative_to(self.store.root))
+                if found is None or not found.is_like(piece):
+                    kept.unlink(missing_ok=True)  # the disk has lost it
+                self.store.put_fragment(path)
+                self._opened[number] = kept, piece
 
-    def _drop_damaged(self, k: int, made: Segment) -> None:
+    def _drop_fragments(self, k: int) -> None:
+        """Remove those of a segment from the store, also one that another run has left there."""
+        if self._grid is not None:
+            for g in range(k * self._pieces_per_segment, (k + 1) * self._pieces_per_segment):
+                self.store.fragment_path(g).unlink(missing_ok=True)
+        for path, _ in self._opened:
+            path.unlink(missing_ok=True)
+
+    def _drop_damaged(self, k: int, made: Segment, first: bool) -> None:
         """Remove a stored segment that the disk has lost: a damaged one would fail every later check."""
         stored = self.store.root / segment_name(k)
-        try:
-            found = inspect_segment(stored)
-        except FileNotFoundError:
-            return
-        if isinstance(found, Segment) and found.tfdt == made.tfdt:
+        found = self._stored(stored.name)
+        if found is not None and found.tfdt == made.tfdt:
             if found.frames == made.frames:
                 return
             if self._grid is not None and found.frames > made.frames:
                 raise self._misplaced(
-                    f"segment {k} has {made.frames} frames, {found.frames} were made before"
+                    f"segment {k} has {made.frames} frames, {found.frames} were made before", first
                 )
         stored.unlink(missing_ok=True)
 
@@ -262,10 +304,9 @@ class StreamOutput:
         """The next piece, for messages."""
         return f"{'segment' if self._grid is None else 'fragment'} {self.next_piece}"
 
-    def _misplaced(self, what: str) -> Exception:
-        if not self._added:
-            return SeamError(f"{self.name}: {what}")
-        return self._damaged(what)
+    def _misplaced(self, what: str, first: bool) -> Exception:
+        """What does not fit at the beginning of a run is a matter of the seek."""
+        return SeamError(f"{self.name}: {what}") if first else self._damaged(what)
 
     def _damaged(self, what: str) -> TqError:
         disk = os.statvfs(self._directory)

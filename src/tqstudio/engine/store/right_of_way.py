@@ -1,10 +1,10 @@
 """Who of two threads runs Python now: the writer goes first, the event loop gives way to it.
 
 The driver lets go of the interpreter several times in every statement, for some microseconds. A thread that
-waits for the interpreter is woken each time, mostly in vain: with both busy, that took as much processor time
-as the statements themselves. So the loop waits at its doors while the writer runs its statements, and has the
-interpreter to itself while the disk makes the commit durable. With eight clients that claim and fail as fast
-as they can this makes 1.2 times as many jobs (`python -m benchmarks --only claims`).
+waits for the interpreter is woken each time, mostly in vain. So the loop waits at its doors while the writer
+runs its statements, and has the interpreter to itself while the disk makes the commit durable. With eight
+clients that claim and fail as fast as they can this makes 1.2 times as many jobs (`python -m benchmarks
+--only claims`).
 """
 
 from __future__ import annotations

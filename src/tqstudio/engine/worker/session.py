@@ -111,7 +111,7 @@ class Session:
             while not self._stopping and not self._refused:
                 if (claimed := self._claim(wait_s)) is not None:
                     self._work(*claimed, terms, pulse)
-                elif not wait_s:
+                elif not (wait_s or self._stopping or self._refused):
                     self._get_ready(terms)
                 wait_s = terms["long_poll_s"]
         finally:
@@ -185,11 +185,13 @@ class Session:
 
     def _get_ready(self, terms: RegisterAnswer) -> None:
         """Do while nothing waits for it what the first job would wait for: some 0.1 s."""
-        # PyAV, which the probe of a new source and the end of a job need.
-        from tqstudio.engine.media import encode_finish as encode_finish
+        try:
+            # PyAV, which the probe of a new source and the end of a job need.
+            from tqstudio.engine.media import encode_finish as encode_finish
 
-        with contextlib.suppress(TqError):  # without an ffmpeg: the job that needs it tells
             self._locate(terms["ffmpeg"])
+        except Exception as error:  # the job that needs it fails with it, and tells
+            _log.warning("a job will not find all it needs", error=str(error))
 
     def _claim(self, wait_s: float) -> tuple[ClaimedJob, float] | None:
         """Wait for a job; answers it with the time at which it was asked for.

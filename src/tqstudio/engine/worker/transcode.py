@@ -144,7 +144,7 @@ class Watch:
 
     def _tell_linear(self) -> None:
         """Every later attempt has to know it: the source is the same."""
-        self._log.line("seeking in this source misses the segment: it is decoded from its start")
+        self._log.line("seeking in this source misses the frame: it is decoded from its start")
         facts = replace(self._source.facts, linear=True)
         self._report.tell(facts=facts.to_json(), content_id=self._source.content_id)
 
