@@ -421,12 +421,17 @@ def test_a_deleted_job_is_off_the_list(desk: Desk) -> None:
 
 def test_pausing_the_queue_changes_no_job(desk: Desk) -> None:
     job, worker = desk.job(priority=1000), desk.worker()
-    before = desk.show(job)
+
+    def seen() -> dict[str, Any]:
+        # The look at its source in the background may come to its end meanwhile.
+        return {name: value for name, value in desk.show(job).items() if name != "source"}
+
+    before = seen()
     gate = desk.live.send(client.pause_queue("for the night"))
     assert (gate["kind"], gate["reason"]) == ("user", "for the night")
     desk.live.send(client.pause_queue("again"))
     assert worker.claim() is None
-    assert desk.show(job) == before
+    assert seen() == before
     assert [g["kind"] for g in desk.live.send(client.status())["gates"]] == ["user"]
     assert desk.live.send(client.resume_queue()) == {"resumed": True}
     assert desk.live.send(client.resume_queue()) == {"resumed": False}

@@ -16,6 +16,7 @@ _ROOT = Path(__file__).parents[2]
 _CLAIMS = "tests/store/test_claims.py"
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize(
     ("test", "survives"),
     [("test_an_expired_lease_is_not_revived", False), ("test_a_live_lease_is_renewed_from_now", True)],

@@ -1,4 +1,4 @@
-"""Engines that are broken on purpose: each is seen by the one invariant that is for it."""
+"""Engines that are broken on purpose: each is seen by the one invariant that is for it (`make mutants`)."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ An engine that does anything else a little differently takes other courses: noth
 RELIABILITY = Path(__file__).parents[2] / "docs" / "reliability.md"
 
 
+@pytest.mark.gate
 @pytest.mark.parametrize("broken", BROKEN, ids=str)
 def test_a_broken_engine_is_caught(broken: Broken) -> None:
     with broken.how(), pytest.raises(Violation) as caught:
