@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from http.client import HTTPConnection
@@ -20,6 +24,7 @@ import structlog
 from tqstudio import client
 from tqstudio.client import Call
 from tqstudio.connection import Client
+from tqstudio.engine.store import schema
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 
@@ -62,6 +67,23 @@ def until(condition: Callable[[], T], what: str, timeout_s: float = 30.0) -> T:
     return found
 
 
+def new_home(root: Path) -> Home:
+    """A home; a new one has the database already that its first start makes, in most of that start's time."""
+    home = Home(root)
+    if not root.exists() or not any(root.iterdir()):
+        home.create()
+        shutil.copyfile(_first_database(), home.database)
+    return home
+
+
+@functools.cache
+def _first_database() -> Path:
+    folder = Path(tempfile.mkdtemp(prefix="tqstudio-first-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    subprocess.run([sys.executable, "-P", "-m", schema.__name__, str(folder / "tqstudio.db")], check=True)
+    return folder / "tqstudio.db"
+
+
 class UnixHTTP(HTTPConnection):
     """http.client over a unix socket, for requests that a well-behaved client would not send."""
 
@@ -85,7 +107,7 @@ class LiveSupervisor:
     """
 
     def __init__(self, root: Path, **environment: str) -> None:
-        self.home = Home(root)
+        self.home = new_home(root)
         inherited = {
             key: value for key, value in os.environ.items() if not key.startswith(("TQSTUDIO_", "XDG_"))
         }

@@ -19,12 +19,12 @@ from typing import Any, TypeVar
 
 import psutil
 
+from conftest import new_home
 from tqstudio import client as calls
 from tqstudio.client import StreamEvent
 from tqstudio.connection import Client
 from tqstudio.engine import failpoints
 from tqstudio.errors import TqError
-from tqstudio.home import Home
 from tqstudio.sources import encode
 
 T = TypeVar("T")
@@ -158,7 +158,7 @@ class Studio:
     ) -> None:
         root.mkdir(parents=True, exist_ok=True)
         self.root = root
-        self.home = Home(root / "home")
+        self.home = new_home(root / "home")
         self.out = root / "out"
         self._pace = root / "pace"
         self._before = list(before)

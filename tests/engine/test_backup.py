@@ -85,7 +85,7 @@ def test_a_restored_backup_comes_up_and_leaves_later_ladders_alone(
 
 def test_without_a_supervisor(make_supervisor: MakeSupervisor) -> None:
     live = make_supervisor()
-    live.home.create()
+    live.home.database.unlink()
     nothing = tqstudio(live, "backup")
     assert (nothing.returncode, "NOT_FOUND" in nothing.stderr) == (4, True)
     live.start()
