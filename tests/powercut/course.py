@@ -143,8 +143,8 @@ class _Home:
         self._was_publishing = False
 
     def live(self, rng: random.Random, cuts: int) -> None:
-        for _ in range(cuts):
-            found = [*self._work_until_cut(rng), *self._look()]
+        for left in reversed(range(cuts)):
+            found = [*self._work_until_cut(rng, last=left == 0), *self._look()]
             for line in found:
                 self._say(f"       LOST: {line}")
             if self._careless:
@@ -169,12 +169,14 @@ class _Home:
             environment=environment,
         )
 
-    def _work_until_cut(self, rng: random.Random) -> list[str]:
+    def _work_until_cut(self, rng: random.Random, *, last: bool) -> list[str]:
         point = self._point(rng)
         before = self._ledger.answers
         moment = before + rng.randrange(_MOST_ANSWERS)
+        # However the moments fall: a home has been given work before its last cut, and ends it afterwards.
+        needs_work = last and not self._ledger.jobs
         # Also while it starts, recovers and settles. One that is careless has to have something to lose.
-        early = point is None and not self._careless and rng.random() < 0.4
+        early = point is None and not self._careless and not needs_work and rng.random() < 0.4
         box = self._sandbox()
         with _killed_at_the_end(box):
             box.start(point)
@@ -190,7 +192,11 @@ class _Home:
                 died = _wait(
                     box,
                     rng.uniform(0, _START_S) if early else _LONGEST_WAIT_S,
-                    enough=lambda: point is None and self._ledger.answers > moment,
+                    enough=lambda: (
+                        point is None
+                        and self._ledger.answers > moment
+                        and (bool(self._ledger.jobs) or not needs_work)
+                    ),
                 )
                 said = _said(box) if died else ""
                 there = self._volume.listing()
