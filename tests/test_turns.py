@@ -17,7 +17,7 @@ from tqstudio.engine.media.ffmpeg import locate
 from tqstudio.engine.media.process import start
 
 T = TypeVar("T")
-SHORT_NS, LONG_NS = 100_000, 100_000_000
+SHORT_NS, LONG_NS = 100_000, 5_000_000
 
 
 def in_a_thread(look: Callable[[], T]) -> T:

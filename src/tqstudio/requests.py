@@ -181,6 +181,7 @@ class ProgressRequest(Token):
     steps: dict[Step, float] = Field(default_factory=dict)
     argv: list[list[str]] | None = None
     resumed_from: int | None = Field(None, ge=0)
+    resumed_at_s: float | None = Field(None, ge=0)
     encoder: ShortText | None = None
     facts: dict[str, Any] | None = None
     content_id: ShortText | None = None

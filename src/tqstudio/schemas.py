@@ -133,6 +133,8 @@ class AttemptView(TypedDict):
     """Every command this attempt ran, each as one argument list."""
     resumed_from: int | None
     """First segment that this attempt had to make; None before that is known."""
+    resumed_at_s: float | None
+    """Seconds of video, to the fragment, that it found made and went on behind; 0 is the start."""
     steps: dict[str, float]
     """Seconds spent in each step."""
     started_at: str

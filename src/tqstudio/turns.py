@@ -2,8 +2,13 @@
 
 A thread that asks for short turns goes before one that asks for long ones as soon as it has something to do;
 without that it may wait for the kernel's next tick, 4 ms. How much of a processor each gets stays as it is:
-that is the niceness. Seen with ffmpeg on both of 2 cores, p99: an fsync 6 ms, and 0.8 ms beside an ffmpeg of
-long turns; a durable claim in the store 8 ms, and 5 ms when the supervisor takes short ones besides.
+that is the niceness. Longer is not better: the threads of one ffmpeg wait for each other. Seen with ffmpeg on
+both of 2 cores, medians of three to five rounds, by the turns that it asks for:
+
+    turn           cores that it kept busy   p99 of a durable claim in the store beside it
+    the kernel's   1.96                      5.0 ms
+    5 ms           1.95                      4.2 ms
+    100 ms         1.91                      4.4 ms
 
 Linux honours it since 6.12; an older one, another system or another processor leaves everything as it is.
 """
@@ -18,8 +23,9 @@ from collections.abc import Iterator
 
 _SHORT_S = 0.0001
 """The shortest the kernel takes."""
-_LONG_S = 0.1
-"""The longest the kernel takes."""
+_LONG_S = 0.005
+"""Longer than the 3 ms at most of those who ask for nothing, such as the kernel's own threads that end an
+fsync: these go before ffmpeg too."""
 _CALLS = {"x86_64": (314, 315), "aarch64": (274, 275)}
 """Numbers of sched_setattr and sched_getattr; the C library has names for them only since 2.41."""
 

@@ -244,7 +244,7 @@ def test_what_a_paused_job_had_made_of_the_old_profile_is_forgotten(house: House
 
     def run_a_little(db: Any) -> None:
         token = Token(lease.job, lease.epoch, lease.instance)
-        step = dict.fromkeys(("argv", "resumed_from", "encoder"))
+        step = dict.fromkeys(("argv", "resumed_from", "resumed_at_s", "encoder"))
         assert progress.save(
             db, token, step="transcode", progress=50, reported=[row], steps={}, at=1, now=now_us(), **step
         )

@@ -81,11 +81,13 @@ def new_board() -> LiveBoard:
 def test_the_board_keeps_what_a_report_leaves_out() -> None:
     board = new_board()
     board.begin(A, "cpu-0", 0, 60)
-    full = progress(renditions=(quality("pending"),), argv=(("ffmpeg",),), resumed_from=0, encoder="libx264")
+    went_on = {"resumed_from": 0, "resumed_at_s": 4.0}
+    full = progress(renditions=(quality("pending"),), argv=(("ffmpeg",),), encoder="libx264", **went_on)
     board.report(A, full, significant=True)
     merged = board.report(A, progress(progress=5.0), significant=False)
     assert (merged.progress, merged.renditions, merged.argv) == (10.0, full.renditions, full.argv)
-    assert (merged.resumed_from, merged.encoder, merged.unsaved) == (0, "libx264", True)
+    assert (merged.resumed_from, merged.resumed_at_s, merged.encoder) == (0, 4.0, "libx264")
+    assert merged.unsaved
 
 
 def test_another_lease_inherits_nothing() -> None:

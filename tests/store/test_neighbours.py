@@ -153,6 +153,7 @@ def report(street: Street) -> None:
         steps={"probe": 1.0},
         argv=None,
         resumed_from=None,
+        resumed_at_s=None,
         encoder=None,
         at=NOW + 1,
         now=NOW,

@@ -255,6 +255,7 @@ def save(queue: Queue, lease: Lease, **changes: object) -> bool:
         "steps": {},
         "argv": None,
         "resumed_from": None,
+        "resumed_at_s": None,
         "encoder": None,
         "at": queue.now,
         "now": queue.now,
@@ -272,11 +273,12 @@ def test_progress_never_goes_back(queue: Queue) -> None:
 
 def test_what_a_report_leaves_out_stays(queue: Queue) -> None:
     lease = queue.claimed()
-    save(queue, lease, argv=[["ffmpeg", "-i", "x"]], resumed_from=4, encoder="libx264", steps={"probe": 1.5})
+    found = {"resumed_from": 4, "resumed_at_s": 26.0}
+    save(queue, lease, argv=[["ffmpeg", "-i", "x"]], **found, encoder="libx264", steps={"probe": 1.5})
     save(queue, lease, steps={"probe": 1.5, "transcode": 2.0})
     [attempt] = progress.attempts(queue.db, lease.job)
     assert attempt.argv == [["ffmpeg", "-i", "x"]]
-    assert (attempt.resumed_from, attempt.encoder) == (4, "libx264")
+    assert (attempt.resumed_from, attempt.resumed_at_s, attempt.encoder) == (4, 26.0, "libx264")
     assert attempt.steps == {"probe": 1.5, "transcode": 2.0}
 
 

@@ -350,6 +350,7 @@ def job_detail(row: Any) -> Any:
         "encoder": "libx264",
         "argv": [argv],
         "resumed_from": 0,
+        "resumed_at_s": 0.0,
         "steps": steps,
         "started_at": ago(2000),
         "ended_at": ago(1500),
@@ -368,6 +369,7 @@ def job_detail(row: Any) -> Any:
         "error_code": row["error"]["code"] if row["error"] else None,
         "error": row["error"]["message"] if row["error"] else None,
         "resumed_from": 30,
+        "resumed_at_s": 184.0,
     }
     published = [
         {

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from media.conftest import leave
 from tqstudio.engine.media.facts import SourceFacts
 from tqstudio.engine.media.ffmpeg import FFmpeg
 from tqstudio.engine.media.profiles import Profile
@@ -105,6 +106,23 @@ def test_ffmpeg_is_dead_at_once(
     assert time.monotonic() - asked_at < 2
     assert outcome == (Lost("gone") if reason == "lost" else Stopped(reason))  # type: ignore[arg-type]
     assert list(report.steps) == ["probe", "thumbnail", "transcode"]
+
+
+def test_an_attempt_says_at_which_fragment_of_the_first_segment_it_goes_on(
+    clip: Path, make_job: MakeJob, bench: Bench, sink: Path
+) -> None:
+    first = RecordingReport()
+    assert isinstance(run(make_job(clip), bench, first), Done)
+    assert (first.seen[-1].resumed_from, first.seen[-1].resumed_at_s) == (0, 0)
+    for name in ("144p", "90p"):
+        [directory] = sink.glob(f"segments/3/{name}/*")
+        leave(directory, 0, 1)
+    again, next_job = RecordingReport(), make_job(clip, epoch=2)
+    assert isinstance(run(next_job, bench, again), Done)
+    assert (again.seen[-1].resumed_from, again.seen[-1].resumed_at_s) == (0, 1)
+    log = Path(next_job["log"]).read_text()
+    assert "found: 144p 0 of 2 segments, 90p 0 of 2 segments" in log
+    assert "[video] goes on at segment 0, at 1.0 s" in log
 
 
 def test_a_paused_job_goes_on_at_the_segment(

@@ -265,9 +265,9 @@ def _lasted(attempt: AttemptView) -> str:
 
 
 def _went_on_from(attempt: AttemptView) -> str:
-    """The first segment that the attempt had to make; empty before that is known."""
-    at = attempt["resumed_from"]
-    return "" if at is None else f"segment {at}" if at else "the start"
+    """How much of the video was made before the attempt; empty before that is known."""
+    at_s = attempt["resumed_at_s"]
+    return "" if at_s is None else printing.span(at_s) if at_s else "the start"
 
 
 def command(job_id: JobId, attempt: AttemptNumber = None, as_json: JsonFlag = False) -> int:

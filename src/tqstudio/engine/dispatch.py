@@ -259,6 +259,7 @@ class Dispatch:
             steps={step.value: seconds for step, seconds in request.steps.items()},
             argv=tuple(tuple(command) for command in request.argv) if request.argv else None,
             resumed_from=request.resumed_from,
+            resumed_at_s=request.resumed_at_s,
             encoder=request.encoder,
             at=now,
         )
@@ -343,6 +344,7 @@ def save_report(db: Connection, live: LiveJob, steps: dict[str, float], now: int
         steps=steps,
         argv=live.argv,
         resumed_from=live.resumed_from,
+        resumed_at_s=live.resumed_at_s,
         encoder=live.encoder,
         at=live.moved_at,
         now=now,

@@ -33,6 +33,7 @@ class LiveJob:
     steps: Mapping[str, float] = field(default_factory=dict)
     argv: tuple[tuple[str, ...], ...] | None = None
     resumed_from: int | None = None
+    resumed_at_s: float | None = None
     encoder: str | None = None
     at: int = 0
     """When it was reported."""
@@ -90,6 +91,7 @@ class LiveBoard:
             renditions=report.renditions if report.renditions is not None else before.renditions,
             argv=report.argv or before.argv,
             resumed_from=before.resumed_from if report.resumed_from is None else report.resumed_from,
+            resumed_at_s=before.resumed_at_s if report.resumed_at_s is None else report.resumed_at_s,
             encoder=report.encoder or before.encoder,
             moved_at=report.at if moved else before.moved_at,
             saved_at=before.saved_at,

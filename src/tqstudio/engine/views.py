@@ -231,6 +231,7 @@ def attempt_view(row: AttemptRow, *, job: int, home: Home) -> AttemptView:
         "encoder": row.encoder,
         "argv": row.argv,
         "resumed_from": row.resumed_from,
+        "resumed_at_s": row.resumed_at_s,
         "steps": dict(row.steps),
         "started_at": _iso(row.started_at),
         "ended_at": iso(row.ended_at),

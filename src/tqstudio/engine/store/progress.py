@@ -63,6 +63,7 @@ def save(
     steps: Mapping[str, float],
     argv: Sequence[Sequence[str]] | None,
     resumed_from: int | None,
+    resumed_at_s: float | None,
     encoder: str | None,
     at: int,
     now: int,
@@ -86,12 +87,14 @@ def save(
         return False
     db.execute(
         "UPDATE attempt SET steps = :steps, argv = coalesce(:argv, argv),"
-        " resumed_from = coalesce(:resumed_from, resumed_from), encoder = coalesce(:encoder, encoder)"
+        " resumed_from = coalesce(:resumed_from, resumed_from),"
+        " resumed_at_s = coalesce(:resumed_at_s, resumed_at_s), encoder = coalesce(:encoder, encoder)"
         " WHERE job_id = :job AND epoch = :epoch",
         {
             "steps": json.dumps(dict(steps)),
             "argv": None if argv is None else json.dumps([list(command) for command in argv]),
             "resumed_from": resumed_from,
+            "resumed_at_s": resumed_at_s,
             "encoder": encoder,
             "job": token.job,
             "epoch": token.epoch,
@@ -132,6 +135,7 @@ class AttemptRow:
     encoder: str | None
     argv: list[list[str]]
     resumed_from: int | None
+    resumed_at_s: float | None
     steps: Mapping[str, float]
     started_at: int
     ended_at: int | None
@@ -143,13 +147,13 @@ class AttemptRow:
 
 def attempts(db: Connection, job: int) -> list[AttemptRow]:
     rows = db.execute(
-        "SELECT number, epoch, worker, encoder, argv, resumed_from, steps, started_at, ended_at, outcome,"
-        " error_code, error_text, log FROM attempt WHERE job_id = :job ORDER BY epoch",
+        "SELECT number, epoch, worker, encoder, argv, resumed_from, resumed_at_s, steps, started_at,"
+        " ended_at, outcome, error_code, error_text, log FROM attempt WHERE job_id = :job ORDER BY epoch",
         {"job": job},
     )
     found = []
     for row in rows:
         values = list(row)
-        values[4], values[6] = json.loads(values[4]), json.loads(values[6])
+        values[4], values[7] = json.loads(values[4]), json.loads(values[7])
         found.append(AttemptRow(*values))
     return found

@@ -396,6 +396,7 @@ class Attempt(SQLModel, table=True):
     argv: str = _text(default="[]")
     steps: str = _text(default="{}")
     resumed_from: int = Field(default=None, sa_column=Column(Integer, nullable=True))
+    resumed_at_s: float = Field(default=None, sa_column=Column(Float, nullable=True))
     started_at: int | None = _time(optional=False)
     ended_at: int | None = _time()
     outcome: str = _text(default=AttemptOutcome.RUNNING.value)

@@ -70,7 +70,7 @@ class Report:
             self._renditions = list(renditions)
 
     def tell(self, **news: Any) -> None:
-        """Add what is said once: facts, content_id, argv, resumed_from, encoder. The newest counts."""
+        """Add what is said once: facts, content_id, argv, encoder, where it resumed. The newest counts."""
         with self._lock:
             self._news |= {key: value for key, value in news.items() if value is not None}
 

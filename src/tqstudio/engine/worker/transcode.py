@@ -160,6 +160,7 @@ class Watch:
         self._report.tell(
             argv=[[shell.transportable(word) for word in run.argv] for run in runs],
             resumed_from=videos[0].resumed_from if videos else None,
+            resumed_at_s=round(videos[0].starts_at_s, 3) if videos else None,
             encoder=videos[-1].encoder if videos else None,
         )
 
@@ -172,7 +173,7 @@ def inventory(states: Sequence[RenditionState]) -> str:
 def _made(state: RenditionState) -> str:
     if state.status == "completed":
         return "whole"
-    if not state.segments_done:
+    if not state.segments_done and not state.prefix.fragments:
         return "not begun"
     return f"{state.segments_done} of {state.segments_total} segments"
 

@@ -207,10 +207,11 @@ def _attempt_numbers(attempt: AttemptView, doc: Document) -> list[str]:
     if ended is None and doc.studio.model.stale:
         ended = doc.studio.model.heard_at
     took = ((ended or now) - began).total_seconds() if began else None
-    from_segment = attempt["resumed_from"]
+    at_s = attempt["resumed_at_s"]
+    went_on = "" if at_s is None else f"resumed at {fmt.clock_duration(at_s)}" if at_s else "from the start"
     return [
         f"{fmt.clock_duration(took):>5}",
-        f"from segment {from_segment}" if from_segment else "from the start" if attempt["argv"] else "",
+        went_on,
         fmt.moment(attempt["started_at"], now),
     ]
 
