@@ -200,7 +200,7 @@ class WorkerPool:
             running.child.signal(signal.SIGKILL)
 
     def terminate(self) -> None:
-        """Ask every worker to stop at the segment; it releases its job first."""
+        """Ask every worker to stop at the fragment; it releases its job first."""
         self._stopping.set()
         for running in self._running.values():
             running.child.signal(signal.SIGTERM)

@@ -154,6 +154,6 @@ async def make_backup(studio: TheStudio, request: BackupRequest) -> BackupView:
 
 @router.post("/shutdown")
 async def shutdown(studio: TheStudio, request: ShutdownRequest) -> dict[str, object]:
-    """End the supervisor: at the segment at once, or, draining, when the running jobs have ended."""
+    """End the supervisor: at the fragment at once, or, draining, when the running jobs have ended."""
     studio.request_stop(request.drain)
     return {"stopping": True, "drain": request.drain}

@@ -161,7 +161,7 @@ class _Work:
         if not isinstance(outcome, Done):
             self._log.line(f"made so far: {made}")
         if isinstance(outcome, Stopped):
-            _log.info("stopped at the segment", job=self._job["job"], reason=outcome.reason, made=made)
+            _log.info("stopped at the fragment", job=self._job["job"], reason=outcome.reason, made=made)
 
     def _trouble_with_source(self) -> TqError | None:
         """Whether the file was changed or taken away since work on it began."""
