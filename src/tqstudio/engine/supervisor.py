@@ -228,7 +228,7 @@ class _Supervisor:
             waiting.cancel()
         finally:
             await self._end_parts(starting, snapshots)
-            server.should_exit = True
+            server.end()
             await serving
             self._remove_socket(listener)
             self._log.info("supervisor ended")
