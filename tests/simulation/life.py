@@ -331,12 +331,7 @@ class _Door:
     def __init__(self, _listener: Any, _app: Any, _before_reading: Any) -> None:
         self._closed = asyncio.Event()
 
-    @property
-    def should_exit(self) -> bool:
-        return self._closed.is_set()
-
-    @should_exit.setter
-    def should_exit(self, _yes: bool) -> None:
+    def end(self) -> None:
         life = LIFE.get()
         assert life is not None
         life.open = False
