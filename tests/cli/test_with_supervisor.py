@@ -110,9 +110,7 @@ def test_up_twice_and_down(fresh: Shell) -> None:
     assert again.code == 0
     assert str(first["pid"]) in again.out
     assert str(fresh.home) in again.out
-    began = time.monotonic()
     assert fresh("down", "--json").json() == {"stopped": True, "pid": first["pid"], "home": str(fresh.home)}
-    assert time.monotonic() - began < 3
     assert not _lives(first["pid"])
     assert fresh("status").code == 3
 
