@@ -215,11 +215,19 @@ def test_a_poster_outside_the_store_is_not_taken(
 
 def test_the_poster_goes_along(place: Place, bench: Bench) -> None:
     bench.rendition("360p", "one")
-    (bench.sink / "poster.jpg").write_bytes(b"picture")
+    picture = b"\xff\xd8 picture \xff\xd9"
+    (bench.sink / "poster.jpg").write_bytes(picture)
     publish(place, bench, poster="poster.jpg")
-    assert (place.generation(1) / POSTER_NAME).read_bytes() == b"picture"
+    assert (place.generation(1) / POSTER_NAME).read_bytes() == picture
     put_in_place(bench.sink, place, 2, bench.manifest(), kept_from=place.generation(1))
-    assert (place.generation(2) / POSTER_NAME).read_bytes() == b"picture", "that of the generation before"
+    assert (place.generation(2) / POSTER_NAME).read_bytes() == picture, "that of the generation before"
+
+
+def test_half_a_poster_is_not_taken(place: Place, bench: Bench) -> None:
+    bench.rendition("360p", "one")
+    (bench.sink / "poster.jpg").write_bytes(b"\xff\xd8 half a pict")
+    publish(place, bench, poster="poster.jpg")
+    assert not (place.generation(1) / POSTER_NAME).exists()
 
 
 def test_a_folder_that_is_there_is_not_written_over(place: Place, bench: Bench) -> None:

@@ -6,10 +6,12 @@ import dataclasses
 import shutil
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from media.conftest import leave
+from tqstudio.engine.media.encode import LadderEncode
 from tqstudio.engine.media.facts import SourceFacts
 from tqstudio.engine.media.ffmpeg import FFmpeg
 from tqstudio.engine.media.profiles import Profile
@@ -234,3 +236,37 @@ def test_facts_of_another_version_or_file_are_read_again(clip: Path, make_job: M
 def test_no_thread_is_left(clip: Path, make_job: MakeJob, bench: Bench) -> None:
     run(make_job(clip), bench, RecordingReport())
     assert [thread.name for thread in threading.enumerate() if thread.name == "source-hash"] == []
+
+
+def test_a_lease_that_ends_within_a_step_takes_nothing_away(
+    clip: Path, make_job: MakeJob, bench: Bench, sink: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a sleep in the middle of it: the lease was looked at just before."""
+    job = make_job(clip)
+    lease, step = lease_of(job), LadderEncode.step
+
+    def late(encode: LadderEncode) -> Any:
+        for task in encode._tasks:
+            task.run.wait()
+        lease.lose("gone")
+        return step(encode)
+
+    monkeypatch.setattr(LadderEncode, "step", late)
+    assert isinstance(run(job, bench, RecordingReport(), lease), Lost)
+    assert not list(sink.glob("segments/3/*/*/*.m4s")), "nor is anything stored"
+
+
+@pytest.mark.parametrize("torn", [b"", b"\xff\xd8\xff\xe0 half"])
+def test_a_poster_that_a_power_cut_tore_is_made_again(
+    clip: Path, make_job: MakeJob, bench: Bench, sink: Path, torn: bytes
+) -> None:
+    assert isinstance(run(make_job(clip), bench, RecordingReport()), Done)
+    [poster] = sink.glob("segments/3/poster-*.jpg")
+    whole = poster.read_bytes()
+    poster.write_bytes(torn)
+    for made in sink.glob("segments/3/144p/*/complete.json"):
+        made.unlink()
+    again = RecordingReport()
+    assert isinstance(run(make_job(clip, epoch=2), bench, again), Done)
+    assert "poster.jpg" in again.commands
+    assert poster.read_bytes() == whole

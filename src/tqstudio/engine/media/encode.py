@@ -18,7 +18,7 @@ from tqstudio.engine.media import source
 from tqstudio.engine.media.command import PosterPicture, is_indexed
 from tqstudio.engine.media.encode_board import Board
 from tqstudio.engine.media.encode_runs import Batch, Launcher, Task
-from tqstudio.engine.media.encode_state import EncodeSpec, RenditionState, RunRecord, State
+from tqstudio.engine.media.encode_state import EncodeSpec, NotOursError, RenditionState, RunRecord, State
 from tqstudio.engine.media.layout import CPU_ENCODER, GPU_ENCODERS, POSTER_NAME
 from tqstudio.engine.media.plan import Mode, plan
 from tqstudio.engine.media.process import classify_exit, from_os_error
@@ -111,6 +111,9 @@ class LadderEncode:
 
         Returns:
             The segments that were stored by this call.
+
+        Raises:
+            NotOursError: another worker has the job; `kill` without storing is all that is left to do.
         """
         new: list[NewSegment] = []
         for task in list(self._tasks):
@@ -145,7 +148,7 @@ class LadderEncode:
             task.run.kill()
             if store:
                 for output in task.outputs:
-                    with contextlib.suppress(TqError, OSError, InitDiffersError, SeamError):
+                    with contextlib.suppress(TqError, OSError, InitDiffersError, SeamError, NotOursError):
                         output.collect([])
                         self._show_progress(task, output)
             self._end_task(task)
@@ -202,6 +205,7 @@ class LadderEncode:
         status = task.run.poll()
         if status is not None:
             task.run.wait()
+            self._spec.require_ours()
         self._see_movement(task)
         for output in task.outputs:
             output.collect(new, ended=status == 0)
@@ -250,6 +254,7 @@ class LadderEncode:
                 return
         for name, failure in self._finish(task.names).items():
             if batch is not None and len(task.names) > 1:
+                self.warnings.append(f"{name} is made again: {failure.message}")
                 self._batches.append(Batch((name,), task.encoder))
             else:
                 self._rendition_failed(name, failure)

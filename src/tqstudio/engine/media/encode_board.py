@@ -108,6 +108,7 @@ class Board:
             if count != longest
         }
         for name in errors:
+            self._spec.require_ours()
             SegmentStore(self._states[name].directory).discard()
         return errors
 

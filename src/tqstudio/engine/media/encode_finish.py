@@ -29,6 +29,7 @@ def finish(spec: EncodeSpec, states: Sequence[RenditionState]) -> Finish:
 
     Raises:
         TqError: DISK_LOW and such.
+        NotOursError: another worker has the job.
     """
     failures: dict[str, TqError] = {}
     passed: dict[str, RenditionCheck] = {}
@@ -37,6 +38,7 @@ def finish(spec: EncodeSpec, states: Sequence[RenditionState]) -> Finish:
         try:
             passed[state.name] = verify_rendition(state.directory, grid, name=state.name)
         except TqError as error:
+            spec.require_ours()
             # Whatever is wrong with it must not be found again by the next run.
             SegmentStore(state.directory).discard()
             failures[state.name] = error
@@ -61,6 +63,7 @@ def _misfit(
             check_end(spec.source, spec.facts, spec.grid, frames)
     except TqError as error:
         if error.code is ErrorCode.OUTPUT_INVALID:
+            spec.require_ours()
             # The next attempt has to find the end anew.
             for state in video:
                 SegmentStore(state.directory).remove(checks[state.name].segments[-1].name)

@@ -142,7 +142,7 @@ class Launcher:
         grid, first = (spec.grid, planned.start) if planned is not None else (None, 0)
         to_the_end = planned is None or planned.stop is None
         outputs = [
-            StreamOutput(name, directory / name, store, grid, first, to_the_end, self._require_same_source)
+            StreamOutput(name, directory / name, store, grid, first, to_the_end, self._require_right)
             for name, store in stores.items()
         ]
         segment = first // spec.grid.fragments_per_segment
@@ -150,5 +150,7 @@ class Launcher:
         self.records.append(RunRecord(label, run.argv, log_path, encoder, segment, None, spec.mode, at_s))
         return Task(kind, run, directory, encoder, outputs, number, batch, planned)
 
-    def _require_same_source(self) -> None:
+    def _require_right(self) -> None:
+        """What may be stored is of the source that was examined, by the worker that has the job."""
+        self.spec.require_ours()
         source.require_same(self.spec.source, self.spec.identity)

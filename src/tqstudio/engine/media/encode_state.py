@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -23,6 +24,10 @@ from tqstudio.errors import TqError
 
 State = Literal["idle", "running", "done", "failed", "killed"]
 RenditionStatus = Literal["pending", "in_progress", "completed", "failed"]
+
+
+class NotOursError(Exception):
+    """Another worker has the job by now: what is stored is its to judge, and to take away."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +60,17 @@ class EncodeSpec:
     """Bytes each ffmpeg may have."""
     nice: int = 10
     poster: bool = True
+    is_ours: Callable[[], bool] = lambda: True
+    """Whether the job still belongs to whoever encodes. Asked before anything is stored, found whole or taken
+    away: a process may sleep at any line, and its successor goes on with the same store."""
+
+    def require_ours(self) -> None:
+        """
+        Raises:
+            NotOursError: somebody else has the job.
+        """
+        if not self.is_ours():
+            raise NotOursError("another worker may have the job by now")
 
     @property
     def mode(self) -> Mode:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tqstudio.engine import durable, failpoints
+from tqstudio.engine.media import poster as pictures
 from tqstudio.engine.media.layout import INIT_NAME, PLAYLIST_NAME, POSTER_NAME
 from tqstudio.engine.media.playlists import media_playlist
 from tqstudio.engine.publishing.place import MASTER_NAME, Place
@@ -194,7 +195,7 @@ def _poster(sink: Path, building: Path, made: str | None, kept_from: Path | None
     if kept_from is not None:
         candidates.append(kept_from / POSTER_NAME)
     for candidate in candidates:
-        if candidate.is_file():
+        if pictures.is_whole(candidate):
             durable.write(building / POSTER_NAME, candidate.read_bytes())
             return
 

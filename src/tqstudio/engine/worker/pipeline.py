@@ -19,6 +19,7 @@ import structlog
 from blake3 import blake3
 
 from tqstudio import sources
+from tqstudio.engine.media import poster as pictures
 from tqstudio.engine.media.encode import LadderEncode
 from tqstudio.engine.media.encode_state import EncodeSpec
 from tqstudio.engine.media.ffmpeg import FFmpeg
@@ -33,7 +34,7 @@ from tqstudio.engine.worker.examine import Source, examine
 from tqstudio.engine.worker.failure import describe
 from tqstudio.engine.worker.lease import Lease, StopWork
 from tqstudio.engine.worker.limits import Deadline, TimeLimit, memory_limit
-from tqstudio.engine.worker.outcome import Done, Failed, Outcome, Stopped
+from tqstudio.engine.worker.outcome import Done, Failed, Lost, Outcome, Stopped
 from tqstudio.engine.worker.report import Report
 from tqstudio.engine.worker.source_hash import SourceHash
 from tqstudio.engine.worker.transcode import TRANSCODE_ENDS_AT, Watch, inventory, require_space, transcode
@@ -125,7 +126,9 @@ class _Work:
         with self._scratch():
             with self._step(Step.THUMBNAIL):
                 # It is made beside the video: in front of it, the job would wait for one picture.
-                self._log.line("the poster is there already" if poster.exists() else "a poster will be made")
+                self._log.line(
+                    "the poster is there already" if pictures.is_whole(poster) else "a poster will be made"
+                )
             deadline = Deadline(self._bench.time_limit.of(source.facts, choice.make, spec.encoder))
             full_hash = SourceHash(self._path)
             try:
@@ -254,7 +257,8 @@ class _Work:
             device=bench.device,
             memory_limit=memory_limit(source.facts, choice.make, os.cpu_count() or 1),
             nice=bench.nice,
-            poster=not choice.nothing_to_make and not poster.exists(),
+            poster=not choice.nothing_to_make and not pictures.is_whole(poster),
+            is_ours=lambda: not isinstance(self._lease.ended, Lost),
         )
 
     def _list(
@@ -265,7 +269,7 @@ class _Work:
             choice,
             encode.renditions,
             spec.grid,
-            poster if poster.exists() else None,
+            poster if pictures.is_whole(poster) else None,
             encode.warnings,
         )
         # The supervisor looks at the file once more before players see what was made of it.

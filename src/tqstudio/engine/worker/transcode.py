@@ -10,8 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from tqstudio import shell, sources
+from tqstudio.engine.media import poster as pictures
 from tqstudio.engine.media.encode import LadderEncode
-from tqstudio.engine.media.encode_state import RenditionState
+from tqstudio.engine.media.encode_state import NotOursError, RenditionState
 from tqstudio.engine.space import occupied_bytes, still_to_come
 from tqstudio.engine.worker.attempt_log import AttemptLog
 from tqstudio.engine.worker.choice import Choice, rows
@@ -81,6 +82,9 @@ def transcode(
     except StopWork as stop:
         lost = isinstance(stop.outcome, Lost)
         raise
+    except NotOursError as gone:
+        lost = True
+        raise StopWork(Lost(str(gone))) from None
     finally:
         # Who lost the job touches nothing any more.
         encode.kill(store=not lost)
@@ -91,7 +95,7 @@ def transcode(
 
 def _keep_poster(encode: LadderEncode, poster: Path) -> None:
     if encode.poster is not None and encode.poster != poster:
-        encode.poster = encode.poster.replace(poster)
+        encode.poster = pictures.keep(encode.poster, poster)
 
 
 class Watch:
