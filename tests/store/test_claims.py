@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tqstudio.engine.store import claims, gates, jobs, operations, videos, workers
-from tqstudio.engine.store.claims import CANDIDATES_SQL, GPU_CANDIDATES_SQL, Assignment, Token
+from tqstudio.engine.store import claims, gates, jobs, operations, progress, videos, workers
+from tqstudio.engine.store.claims import CANDIDATES_SQL, GPU_CANDIDATES_SQL, Assignment, Lease, Token
 from tqstudio.engine.store.connection import Connection
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import GateKind, JobKind, JobStatus, Operation
@@ -172,6 +172,7 @@ def test_an_assignment_says_what_to_make_of_which_file(queue: Queue) -> None:
     known = videos.get(queue.db, video)
     assert known is not None
     assert claims.assignment_of(queue.db, job) == Assignment(
+        attempt=0,
         kind=JobKind.RETRANSCODE,
         profile_json="{}",
         requested=("720p",),
@@ -185,6 +186,17 @@ def test_an_assignment_says_what_to_make_of_which_file(queue: Queue) -> None:
         slug=known.slug,
         generation=None,
     )
+
+
+def test_attempts_are_counted_whatever_ended_the_one_before(queue: Queue) -> None:
+    queue.complete(queue.claimed())
+    lease: Lease | None = queue.claimed()
+    for number, end in enumerate((queue.release, queue.lose, queue.release), 1):
+        assert lease is not None
+        [*_, attempt] = progress.attempts(queue.db, lease.job)
+        assert claims.assignment_of(queue.db, lease.job).attempt == attempt.number == number
+        assert end(lease) is not None
+        lease = queue.claim()
 
 
 def test_the_head_is_what_a_worker_would_get(queue: Queue) -> None:

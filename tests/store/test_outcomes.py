@@ -22,6 +22,12 @@ def first_answer(queue: Queue, lease: Lease) -> JobStatus | None:
     return claims.first_answer(queue.db, token(lease))
 
 
+def at_once(queue: Queue, lease: Lease) -> None:
+    """Let a job that failed go again now."""
+    queue.do(lease.job, Operation.PAUSE)
+    queue.do(lease.job, Operation.RESUME)
+
+
 def again(queue: Queue) -> Lease:
     lease = queue.claim()
     assert lease is not None
@@ -52,8 +58,7 @@ def test_a_shortage_costs_nothing(queue: Queue, code: ErrorCode) -> None:
         row = queue.row(lease.job)
         assert (row["attempts"], row["crashes"], row["error_code"]) == (0, 0, code)
         assert row["not_before"] > queue.now
-        queue.do(lease.job, Operation.PAUSE)
-        queue.do(lease.job, Operation.RESUME)
+        at_once(queue, lease)
         lease = again(queue)
 
 
@@ -66,8 +71,7 @@ def test_a_retryable_error_is_counted_until_the_attempts_are_used_up(queue: Queu
         row = queue.row(lease.job)
         assert (row["attempts"], row["exhausted"], row["completed_at"]) == (attempts, 0, None)
         waits.append((row["not_before"] - queue.now) / SECOND)
-        queue.do(lease.job, Operation.PAUSE)
-        queue.do(lease.job, Operation.RESUME)
+        at_once(queue, lease)
         lease = again(queue)
     assert waits == [30, 60]
     assert queue.fail(lease, code) is F
@@ -114,6 +118,33 @@ def test_a_job_that_gets_further_outlives_its_workers(queue: Queue) -> None:
     assert save(queue, lease, reported=[rendition(segments_done=10)])
     assert queue.lose(lease) is F
     assert queue.row(lease.job)["error_code"] == "POISON"
+
+
+def test_a_source_that_changed_begins_the_count_of_what_is_made_anew(queue: Queue) -> None:
+    lease = queue.claimed()
+    assert save(queue, lease, progress=47.0, reported=[rendition(segments_done=8)])
+    assert queue.lose(lease) is P
+    lease = again(queue)
+    assert queue.fail(lease, ErrorCode.SOURCE_CHANGED) is P
+    row = queue.row(lease.job)
+    assert (row["progress"], row["segments_at_crash"], row["crashes"]) == (0, 0, 1)
+    assert progress.renditions(queue.db, lease.job) == []
+    at_once(queue, lease)
+    for segments in (2, 4):
+        lease = again(queue)
+        assert save(queue, lease, reported=[rendition(segments_done=segments)])
+        assert queue.lose(lease) is P
+        assert queue.row(lease.job)["crashes"] == 1, "it gets further with the new file"
+
+
+def test_the_error_of_a_lost_worker_names_the_log_of_its_attempt(queue: Queue) -> None:
+    lease = queue.claimed()
+    queue.fail(lease, ErrorCode.ENCODER_EXIT)
+    first = queue.row(lease.job)["error_log"]
+    at_once(queue, lease)
+    lease = again(queue)
+    queue.lose(lease)
+    assert (first, queue.row(lease.job)["error_log"]) == ("1.log", "2.log")
 
 
 def test_the_segments_of_all_qualities_count(queue: Queue) -> None:

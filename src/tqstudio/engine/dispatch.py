@@ -202,7 +202,7 @@ class Dispatch:
             "job": lease.job,
             "epoch": lease.epoch,
             "video": lease.video,
-            "attempt": lease.attempts + lease.crashes + 1,
+            "attempt": asked.attempt,
             "kind": asked.kind.value,
             "source": {"kind": "file", "path_b64": encode(asked.source)},
             "source_size": asked.size,

@@ -212,6 +212,8 @@ def head(db: Connection) -> int | None:
 class Assignment:
     """What the holder of a lease is to make, and of which file. Paths are bytes, `size` bytes."""
 
+    attempt: int
+    """Its number, as the job's list of attempts has it."""
     kind: JobKind
     profile_json: str
     requested: tuple[str, ...] | None
@@ -230,15 +232,18 @@ class Assignment:
 
 
 _ASSIGNMENT = (
-    "SELECT kind, profile_json, requested, dropped, source, size, mtime_ns, quick_hash, facts, output_root,"
-    " slug, generation_id FROM job JOIN video ON video.id = job.video_id WHERE job.id = :job"
+    "SELECT (SELECT count(*) FROM attempt WHERE job_id = job.id), kind, profile_json, requested, dropped,"
+    " source, size, mtime_ns, quick_hash, facts, output_root, slug, generation_id"
+    " FROM job JOIN video ON video.id = job.video_id WHERE job.id = :job"
 )
 
 
 def assignment_of(db: Connection, job: int) -> Assignment:
     row = db.execute(_ASSIGNMENT, {"job": job}).one()
-    kind, profile_json, requested, dropped, source, size, mtime_ns, quick_hash, facts, root, slug, plays = row
+    attempt, kind, profile_json, requested, dropped, *of_video = row
+    source, size, mtime_ns, quick_hash, facts, root, slug, plays = of_video
     return Assignment(
+        attempt=attempt,
         kind=JobKind(kind),
         profile_json=profile_json,
         requested=None if requested is None else tuple(from_json(requested)),

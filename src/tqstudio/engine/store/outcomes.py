@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tqstudio.engine.scheduling import MICROSECOND, RetryRules, judge_failure, judge_loss
-from tqstudio.engine.store import claims, quarantine
+from tqstudio.engine.store import claims, progress, quarantine
 from tqstudio.engine.store.claims import Lease, Token
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.transitions import assignments_of, look, move
@@ -21,6 +21,7 @@ _AUTORESTART = (
     " WHEN :denied THEN 'denied' WHEN restarts >= autorestart_limit THEN 'failed' ELSE autorestart END"
 )
 """What a failure makes of it; values: final, denied."""
+_NOTHING_MADE = ", progress = 0, segments_at_crash = 0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,8 @@ def fail(
         rules=rules,
     )
     error = failure.text[:MAX_ERROR_TEXT]
+    # What was made is of a file that is not there any more; nothing of it is a step ahead of what comes.
+    anew = failure.code is ErrorCode.SOURCE_CHANGED
     denied = class_of(failure.code) is ErrorClass.FATAL
     move(
         db,
@@ -64,7 +67,7 @@ def fail(
             "attempts = :attempts, error_code = :code, error_text = :error, error_hint = :hint,"
             " error_log = :log, exhausted = :exhausted, not_before = :not_before,"
             " completed_at = :completed,"
-            f" {_AUTORESTART}"
+            f" {_AUTORESTART}{_NOTHING_MADE if anew else ''}"
         ),
         values={
             "attempts": verdict.attempts,
@@ -79,6 +82,8 @@ def fail(
             "denied": int(denied),
         },
     )
+    if anew:
+        progress.reset_renditions(db, lease.job)
     answer = target_of(verdict.trigger)
     claims.end_attempt(
         db, lease, AttemptOutcome.FAILED, now=now, answer=answer, code=failure.code, error=error
@@ -209,7 +214,8 @@ def lose(
         event=None if poison else event,
         assign=(
             "crashes = :crashes, segments_at_crash = :made, error_code = :code, error_text = :why,"
-            " error_hint = NULL, exhausted = :exhausted, completed_at = :completed, not_before = NULL,"
+            " error_hint = NULL, error_log = :log, exhausted = :exhausted, completed_at = :completed,"
+            " not_before = NULL,"
             f" {_AUTORESTART}"
         ),
         values={
@@ -217,6 +223,7 @@ def lose(
             "made": max(made, made_before),
             "code": verdict.code.value,
             "why": why[:MAX_ERROR_TEXT],
+            "log": f"{lease.epoch}.log",
             "exhausted": int(verdict.exhausted),
             "completed": now if poison else None,
             "final": int(poison),
