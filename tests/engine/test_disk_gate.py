@@ -85,6 +85,7 @@ def test_a_job_that_does_not_fit_is_not_begun(desk: Desk) -> None:
     assert "large.mp4" in gate["reason"]
     assert str(desk.out) in gate["reason"]
     assert "pause the job that waits for it" in gate["hint"]
+    assert str(desk.out) in [disk["path"] for disk in desk.live.send(client.status())["disk"]]
     assert [desk.show(job)["status"] for job in (large, small)] == ["pending", "pending"]
     assert desk.show(large)["attempts_log"] == [], "it was never begun"
     assert desk.told() == ["gate_shut"]
@@ -100,6 +101,7 @@ def test_what_running_jobs_will_take_is_not_given_twice(desk: Desk) -> None:
     one, two = desk.worker("one"), desk.worker("two")
     job = until(one.claim, "the first job")
     assert job["job"] == first
+    assert str(desk.out) in [disk["path"] for disk in desk.live.send(client.status())["disk"]]
     assert two.claim() is None
     [gate] = desk.gates()
     assert gate["needed"] == int(1.5 * 5 * MB) + MB

@@ -65,8 +65,8 @@ def _print(view: StatusView) -> None:
         since = printing.age(gate["since"])
         printing.out(printing.painted(f"held up     {gate['reason']} (since {since})", "paused"))
         if "path" in gate:
-            free, needed = units.size(gate["free"]), units.size(gate["needed"])
-            printing.out(f"            {gate['path']}: {free} free, {needed} needed")
+            needed = f", {units.size(gate['needed'])} needed" if gate["needed"] else ""
+            printing.out(f"            {gate['path']}: {units.size(gate['free'])} free{needed}")
         printing.out(f"            {printing.arrow()} {gate['hint']}")
     for disk in view["disk"]:
         free, total, reserve = (units.size(disk[key]) for key in ("free", "total", "reserve"))

@@ -20,6 +20,7 @@ from tqstudio.engine.workspace import Workspace
 from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of, code_of
 from tqstudio.lifecycle import Control, GateKind, JobStatus
 from tqstudio.requests import CompleteRequest, FailRequest, ReleaseRequest
+from tqstudio.sources import display
 
 
 class Results:
@@ -91,7 +92,10 @@ class Results:
                 facts = look(db, token.job)
                 video = videos.get(db, facts.video) if facts else None
                 path = video.output_root if video else None
-                gates.shut(db, GateKind.DISK, error.message, now=now, actor=who.name, path=path)
+                reason = error.message
+                if path is not None and (where := display(path)) not in reason:
+                    reason = f"the disk of {where} is full: {reason}"
+                gates.shut(db, GateKind.DISK, reason, now=now, actor=who.name, path=path)
             return answer
 
         if not self._keep_completed and class_of(error.code) is not ErrorClass.RESOURCE:

@@ -97,12 +97,13 @@ def _no_worker(views: list[WorkerView], counts: dict[str, int], since: str) -> l
 
 async def _outputs(studio: Studio) -> list[Path]:
     rows = await studio.db.read(folders.listing)
-    roots = {studio.admission.output_root(None), *(row.output_root for row in rows)}
+    at_work = await studio.db.read(gates.outputs_at_work)
+    roots = {studio.admission.output_root(None), *(row.output_root for row in rows)} | at_work
     return [Path(os.fsdecode(root)) for root in sorted(roots)]
 
 
 async def _disks(studio: Studio) -> list[DiskView]:
-    """The file systems of all outputs, each once; without those that do not answer."""
+    """The file systems of the outputs in use, each once; without those that do not answer."""
     found: dict[int, DiskView] = {}
     for path in await _outputs(studio):
         with contextlib.suppress(OSError):

@@ -65,6 +65,18 @@ _NEEDS = (
 )
 
 
+_OUTPUTS_OF_RUNNING = (
+    "SELECT DISTINCT video.output_root FROM job INDEXED BY ix_job_lease JOIN video ON video.id = job.video_id"
+    " WHERE job.status = 'in_progress'"
+)
+
+
+def outputs_at_work(db: Connection) -> set[bytes]:
+    """The outputs that running jobs write to, and the one that holds the queue up."""
+    waited_for = {row.path for row in listing(db) if row.path is not None}
+    return waited_for | {row[0] for row in db.execute(_OUTPUTS_OF_RUNNING)}
+
+
 def needs_beside(db: Connection, job: int) -> tuple[Need | None, list[Need]]:
     """What a job needs, None when there is no such job; and what those need that run meanwhile."""
     needs = [Need(*row) for row in db.execute(_NEEDS, {"job": job})]

@@ -90,8 +90,8 @@ def _gate(gate: GateView) -> list[str]:
     """What holds the queue up; of a full disk the figures too, in as few words as there is room for."""
     words = [gate_words(gate)]
     if "path" in gate:
-        free, needed = units.size(gate["free"]), units.size(gate["needed"])
-        words.append(f"no room at {gate['path']}: {free} free, {needed} needed – {gate['hint']}")
+        needed = f", {units.size(gate['needed'])} needed" if gate["needed"] else ""
+        words.append(f"no room at {gate['path']}: {units.size(gate['free'])} free{needed} – {gate['hint']}")
     return words
 
 
