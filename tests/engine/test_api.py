@@ -596,12 +596,14 @@ def report(worker: Any, job: Any, progress: float, **more: Any) -> Any:
 def test_progress_is_shown_and_answers_with_what_was_asked(desk: Desk) -> None:
     worker, job = desk.running()
     rendition = {"name": "360p", "status": "in_progress", "progress": 40.0, "segments_done": 2, "speed": 2.0}
-    answer = report(worker, job, 40.0, speed=2.0, eta_s=9.0, renditions=[rendition], argv=[["ffmpeg"]])
+    went_on = {"argv": [["ffmpeg"]], "resumed_from": 0, "resumed_at_s": 4.0}
+    answer = report(worker, job, 40.0, speed=2.0, eta_s=9.0, renditions=[rendition], **went_on)
     assert answer == {"control": "none"}
     row = desk.show(job["job"])
     assert (row["word"], row["step"], row["progress"], row["speed"]) == ("running", "transcode", 40, 2)
     assert row["renditions"][0]["segments_done"] == 2
-    assert row["attempts_log"][0]["argv"] == [["ffmpeg"]]
+    attempt = row["attempts_log"][0]
+    assert (attempt["argv"], attempt["resumed_from"], attempt["resumed_at_s"]) == ([["ffmpeg"]], 0, 4)
     report(worker, job, 30.0)
     assert desk.show(job["job"])["progress"] == 40, "it never goes back"
     [result] = desk.act("pause", job["job"])

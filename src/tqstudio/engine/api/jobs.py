@@ -147,8 +147,14 @@ async def detail(studio: TheStudio, job: int) -> JobDetail:
     attempt_views = [attempt_view(attempt, job=job, home=studio.home) for attempt in attempts]
     live = studio.board.jobs.get(job)
     if live is not None and attempt_views and attempt_views[-1]["epoch"] == live.token.epoch:
-        attempt_views[-1]["steps"] = dict(live.steps)
-        attempt_views[-1]["argv"] = [list(command) for command in live.argv or ()]
+        # What the database has is a few seconds old.
+        attempt_views[-1] = attempt_views[-1] | {
+            "steps": dict(live.steps),
+            "argv": [list(command) for command in live.argv or ()],
+            "resumed_from": live.resumed_from,
+            "resumed_at_s": live.resumed_at_s,
+            "encoder": live.encoder,
+        }
     return {
         **row,
         "video_view": video_view(
