@@ -97,6 +97,7 @@ def test_a_retranscode_plays_on_until_it_is_done(desk: Desk) -> None:
     assert desk.live.send(client.video(job["video"]))["status"] == "ready"
     [refused] = desk.act("retranscode", job["job"])
     assert f"job {made} has the same video; cancel or restart that" in refused["error"]["message"]
+    assert refused["error"]["hint"].endswith(f"job show {made}")
 
     worker = desk.worker()
     again = worker.claim()
@@ -131,7 +132,9 @@ def test_a_quality_that_is_not_there_cannot_be_asked_for(desk: Desk) -> None:
     [refused] = desk.act("retranscode", job["job"], renditions=["361p"])
     message = refused["error"]["message"]
     assert "has no quality 361p with the profile web; it has " in message
-    assert {"360p", "720p", "audio-en"} <= set(message.partition("it has ")[2].split(", "))
+    names = message.partition("it has ")[2].split(", ")
+    assert {"360p", "720p", "audio-en"} <= set(names)
+    assert names.index("720p") < names.index("360p") < names.index("audio-en")
 
 
 def test_a_quality_can_be_dropped(desk: Desk) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import replace
 
 from tqstudio.engine.live import LiveBoard
@@ -98,7 +99,7 @@ class Actions:
         other = jobs.open_job_of(db, facts.video)
         if other is not None:
             reason = f"cannot be made again now: job {other} has the same video; cancel or restart that"
-            return _refused(job, facts.status, reason)
+            return _refused(job, facts.status, reason, see=other)
         if generation is None:
             return _refused(job, facts.status, "has no published ladder; add its source again")
         spec = jobs.spec_of(db, job)
@@ -115,7 +116,7 @@ class Actions:
             )
         if unknown := sorted(set(request.renditions or ()) - possible):
             reason = f"has no quality {unknown[0]} with the profile {spec.profile}"
-            return _refused(job, facts.status, f"{reason}; it has {', '.join(sorted(possible))}")
+            return _refused(job, facts.status, f"{reason}; it has {', '.join(_by_size(possible))}")
         made = jobs.create(
             db,
             jobs.NewJob(
@@ -143,12 +144,22 @@ def _rungs(profile_json: str) -> set[str]:
     return {f"{rung['short_side']}p" for rung in json.loads(profile_json).get("rungs", [])}
 
 
-def _refused(job: int, status: JobStatus, reason: str) -> ActionResult:
-    return result_of(job, Applied(Decision(None, reason), status, Control.NONE))
+def _by_size(names: Iterable[str]) -> list[str]:
+    """Pictures from the largest to the smallest, then what has none."""
+    sizes = {name: int(name[:-1]) if name.endswith("p") and name[:-1].isdecimal() else 0 for name in names}
+    return sorted(names, key=lambda name: (-sizes[name], name))
 
 
-def result_of(job: int, applied: Applied | None) -> ActionResult:
-    """What a person is told of an operation; None means that there is no such job."""
+def _refused(job: int, status: JobStatus, reason: str, *, see: int | None = None) -> ActionResult:
+    return result_of(job, Applied(Decision(None, reason), status, Control.NONE), see=see)
+
+
+def result_of(job: int, applied: Applied | None, *, see: int | None = None) -> ActionResult:
+    """What a person is told of an operation; None means that there is no such job.
+
+    Args:
+        see: the job that stands in the way, if it is another one.
+    """
     if applied is None:
         code = ErrorCode.NOT_FOUND
         return {
@@ -168,7 +179,7 @@ def result_of(job: int, applied: Applied | None) -> ActionResult:
         error = {
             "code": ErrorCode.REFUSED.value,
             "message": f"job {job} {applied.decision.reason}",
-            "hint": f"see how it stands: tqstudio job show {job}",
+            "hint": f"see how it stands: tqstudio job show {see or job}",
         }
     return {
         "job": job,

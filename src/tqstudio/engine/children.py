@@ -45,11 +45,11 @@ class Child:
 
     @property
     def how(self) -> str:
-        """How it ended, for people."""
+        """How it ended, for people: what is said of it."""
         status = self._process.returncode
         if status is not None and status < 0:
-            return f"it was killed by {signal.Signals(-status).name}"
-        return f"it ended with status {status}" if status else "it ended"
+            return f"was killed by {signal.Signals(-status).name}"
+        return f"ended with status {status}" if status else "ended"
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal; to a process that has ended it is not sent, whoever has its pid now."""

@@ -133,7 +133,7 @@ class WorkerPool:
                 running.child.signal(signal.SIGKILL)
             began = time.monotonic()
             await running.child.exited.wait()
-            how, lived_s = running.child.how, time.monotonic() - began
+            how, lived_s = f"the worker {running.child.how}", time.monotonic() - began
             await self._until_written(partial(self._ended, running, how))
             if self._stopping.is_set():
                 return

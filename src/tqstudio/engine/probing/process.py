@@ -103,7 +103,7 @@ class ProbeProcess:
             raise
         if not ready.endswith(b"\n"):
             await process.kill()
-            raise OSError(f"{child.how} before it was ready, see {home.probe_log}")
+            raise OSError(f"it {child.how} before it was ready, see {home.probe_log}")
         return process
 
     async def ask(self, path: bytes, limit_s: float) -> Answer:
@@ -124,7 +124,7 @@ class ProbeProcess:
             return Died("its answer has no end")
         if not line.endswith(b"\n"):
             await self.kill()
-            return Died(self._child.how)
+            return Died(f"it {self._child.how}")
         try:
             return _read(line)
         except (ValueError, TypeError, KeyError, RecursionError):
