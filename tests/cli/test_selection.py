@@ -67,6 +67,17 @@ def test_ladders_are_no_sources(tmp_path: Path) -> None:
     assert select([str(tmp_path)], _by(recursive=True, exclude=[str(tmp_path / "out")])) == [a]
 
 
+@pytest.mark.parametrize("folder", ["out", "out/a"])
+def test_an_output_is_no_input(folder: str, tmp_path: Path) -> None:
+    named = _touch(tmp_path / folder / "a.mp4")
+    by = _by(exclude=[str(tmp_path / "out")])
+    with pytest.raises(TqError, match="cannot be both input and output") as refused:
+        select([str(tmp_path / folder)], by)
+    assert refused.value.code is ErrorCode.BAD_REQUEST
+    assert "-o" in refused.value.hint
+    assert select([os.fsdecode(named)], by) == [named], "a file that is named is always taken"
+
+
 def test_names_are_bytes(tmp_path: Path) -> None:
     odd = os.fsencode(tmp_path) + b"/caf\xe9 \n [red].mp4"
     with open(odd, "wb") as file:

@@ -82,6 +82,7 @@ def _expand(path: bytes, by: Rules) -> list[bytes]:
         raise TqError(
             ErrorCode.PERMISSION, f"the folder {shown} may not be read", "make it readable, then retry"
         )
+    _refuse_results(path, by.exclude)
     files = [file for file in _videos(path, by) if not _is_result(file, by.exclude)]
     if not files:
         where = "" if by.recursive else " (sub-folders are looked into with -r)"
@@ -97,9 +98,25 @@ def _videos(folder: bytes, by: Rules) -> Iterator[bytes]:
     return walk(folder, recursive=by.recursive, extensions=by.extensions)
 
 
+def _refuse_results(folder: bytes, exclude: Sequence[bytes]) -> None:
+    """Refuse a folder that is an output or lies in one: of what is there nothing is a source."""
+    for output in exclude:
+        if folder == output or _lies_in(folder, output):
+            where = "is the output folder" if folder == output else f"lies in the output {display(output)}"
+            raise TqError(
+                ErrorCode.BAD_REQUEST,
+                f"{display(folder)} cannot be both input and output: it {where}",
+                "let the ladders go elsewhere with -o, or name the videos themselves",
+            )
+
+
+def _lies_in(path: bytes, folder: bytes) -> bool:
+    return path.startswith(folder.rstrip(b"/") + b"/")
+
+
 def _is_result(file: bytes, exclude: Sequence[bytes]) -> bool:
     """Whether a file is part of a ladder: in an output folder, or the head of its segments."""
-    if any(file.startswith(folder.rstrip(b"/") + b"/") for folder in exclude):
+    if any(_lies_in(file, folder) for folder in exclude):
         return True
     folder, name = os.path.split(file)
     return name == b"init.mp4" and os.path.exists(os.path.join(folder, b"index.m3u8"))
