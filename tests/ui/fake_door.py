@@ -59,6 +59,7 @@ def job_row(job: int, name: str, status: str = "pending", **more: Any) -> Any:
         "word": job_word(JobStatus(status), Control.NONE),
         "claim": "claimed" if running else "unclaimed",
         "control": "none",
+        "idle_s": None,
         "step": "transcode" if running else None,
         "profile": "web",
         "priority": 0,

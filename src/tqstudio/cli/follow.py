@@ -48,6 +48,11 @@ class Video:
         """Its job has ended."""
         return self.status in _SETTLED
 
+    @property
+    def log(self) -> str:
+        """Path of the log of the attempt that failed; empty where nothing was attempted."""
+        return str(self.error.get("log") or "") if self.error is not None else ""
+
     def take(self, detail: JobDetail) -> None:
         """Fill in what its job says."""
         view = detail["video_view"]

@@ -36,11 +36,13 @@ def list_jobs(
     text: Annotated[
         str, typer.Option("--text", metavar="TEXT", help="Only names with these words in them.")
     ] = "",
-    batch: Annotated[str | None, typer.Option("--batch", help="Only jobs of this batch.")] = None,
+    batch: Annotated[
+        str | None, typer.Option("--batch", metavar="ID", help="Only jobs of this batch.")
+    ] = None,
     sort: Annotated[
         str, typer.Option("--sort", metavar="order|newest|oldest", help="In which order.")
     ] = "order",
-    limit: Annotated[int, typer.Option("--limit", min=1, help="At most so many.")] = 50,
+    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="At most so many.")] = 50,
     deleted: Annotated[bool, typer.Option("--deleted", help="Show deleted jobs instead.")] = False,
     as_json: JsonFlag = False,
 ) -> int:
@@ -91,7 +93,7 @@ def _line(row: JobRow) -> tuple[str, ...]:
     name = f"{row['name']}  {row['error']['code']}" if row["error"] and _is_told(row) else row["name"]
     return (
         str(row["id"]),
-        f"{printing.glyph(row['status'])}{_word(row)}",
+        f"{printing.job_glyph(row)}{_word(row)}",
         progress,
         " ".join(r["name"] for r in row["renditions"] if r["status"] != "skipped"),
         printing.span(left),
@@ -126,7 +128,7 @@ def show(ids: JobIds, as_json: JsonFlag = False) -> int:
 
 def _print(job: JobDetail) -> None:
     video = job["video_view"]
-    state = printing.painted(f"{printing.glyph(job['status'])}{job['word']}", job["status"])
+    state = printing.painted(f"{printing.job_glyph(job)}{job['word']}", job["status"])
     title = printing.bold(f"job {job['id']}")
     printing.out(f"{title}  {state}  {job['name']}")
     fields = [
@@ -134,7 +136,7 @@ def _print(job: JobDetail) -> None:
         ("video", f"{video['id']} ({video['status']}), {_source(job)}"),
         ("problem", job["source"]["problem"]["message"] if job["source"]["problem"] else ""),
         ("profile", f"{job['profile']}, priority {job['priority']}, {job['kind']}"),
-        ("failures", f"{job['attempts']} of {job['max_attempts']}"),
+        ("failures", _failures(job)),
         ("crashes", f"{job['crashes']} of {job['max_crashes']}" if job["crashes"] else ""),
         ("worker", job["worker"] or job["processed_by"] or ""),
         ("created", printing.clock(job["created_at"])),
@@ -150,13 +152,13 @@ def _print(job: JobDetail) -> None:
     ]
     for name, value in fields:
         if value:
-            printing.out(f"  {name:9} {value}")
+            printing.out(_field(name, value))
     if error := job["error"]:
         name, look = ("error", "failed") if _is_told(job) else ("last error", "")
-        printing.out(printing.painted(f"  {name:9} {error['code']}: {error['message']}", look))
-        printing.out(f"            {printing.arrow()} {error['hint']}")
+        printing.out(printing.painted(_field(name, f"{error['code']}: {error['message']}"), look))
+        printing.out(_field("", f"{printing.arrow()} {error['hint']}"))
         if error["log"]:
-            printing.out(f"            log: {error['log']}")
+            printing.out(_field("", f"log: {error['log']}"))
     _print_renditions(job["renditions"])
     _print_attempts(job["attempts_log"])
     if job["attempts_log"]:
@@ -179,12 +181,23 @@ def _print(job: JobDetail) -> None:
         printing.table(("AT", "EVENT", "NOW", "BY", "CODE", "DETAIL"), rows, elastic=(5,))
 
 
+def _field(name: str, value: str) -> str:
+    return f"  {name:10} {value}"
+
+
+def _failures(job: JobDetail) -> str:
+    """How many attempts are used up; what no retry can help uses up none."""
+    if job["status"] == "failed" and not job["attempts"] and not job["crashes"]:
+        return "failed for good"
+    return f"{job['attempts']} of {job['max_attempts']}"
+
+
 def _took(job: JobDetail) -> str:
-    """How long the run that finished it took, and how long was foretold."""
+    """How long the run that finished it took, and how long that was estimated to be."""
     if job["actual_s"] is None:
         return ""
-    foretold = f"; {printing.span(job['predicted_s'])} was foretold" if job["predicted_s"] is not None else ""
-    return f"{printing.span(job['actual_s'])}{foretold}"
+    estimate = f"; estimated {printing.span(job['predicted_s'])}" if job["predicted_s"] is not None else ""
+    return f"{printing.span(job['actual_s'])}{estimate}"
 
 
 def _autorestart(job: JobDetail) -> str:

@@ -11,9 +11,12 @@ import shutil
 import sys
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tqstudio.errors import ErrorCode, TqError
+
+if TYPE_CHECKING:
+    from tqstudio.schemas import JobRow
 
 _EXIT_CODES: Mapping[ErrorCode, int] = {
     ErrorCode.NO_SUPERVISOR: 3,
@@ -47,6 +50,9 @@ GLYPHS: Mapping[str, str] = {
     "done": "✓",
     "failed": "✗",
     "cancelled": "⊘",
+    "retry": "↻",
+    "held": "◷",
+    "changing": "…",
 }
 _COLOURS: Mapping[str, str] = {
     "in_progress": "36",
@@ -136,6 +142,12 @@ def glyph(status: str) -> str:
     """The sign of a job's status, or nothing where the terminal has no such letter."""
     sign = GLYPHS.get(status, "")
     return f"{sign} " if sign and _can_print(sign) else ""
+
+
+def job_glyph(row: JobRow) -> str:
+    """The sign that fits the word of a job: one that is tried again or on hold has its own."""
+    word = row["word"]
+    return glyph("changing" if word.endswith("…") else word if word in GLYPHS else row["status"])
 
 
 def word(status: str) -> str:

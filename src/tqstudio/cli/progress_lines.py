@@ -73,10 +73,11 @@ def quality_text(rendition: RenditionView) -> str:
 
 
 def ending_text(video: Video) -> str:
-    """What became of a video, in one line; a failure has its next step on a second."""
+    """What became of a video, in one line; below it a failure has its next step and its log."""
     if video.error is not None and video.status != "done":
         error = printing.error_lines(video.error["code"], video.error["message"], video.error["hint"])
-        return f"{video.name}: {video.status}\n{error}"
+        log = f"\n  log: {video.log}" if video.log else ""
+        return f"{video.name}: {video.status}\n{error}{log}"
     if video.master:
         return f"{video.name}: {video.status} {printing.arrow()} {video.master}"
     return f"{video.name}: {video.status}"

@@ -1,0 +1,92 @@
+"""What `job list` and `job show` print of a job, and a run of one that failed."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from tqstudio.cli import job_reading, printing
+from tqstudio.cli.follow import Video
+from tqstudio.cli.progress_lines import ending_text
+from tqstudio.ui import symbols
+from ui.fake_door import error, job_detail, job_row
+
+LOST = error("WORKER_LOST", "cpu-0 died", "it is tried again", log="/home/logs/7-1.log")
+
+
+class Door:
+    """Answers every question with one job."""
+
+    def __init__(self, job: Any) -> None:
+        self.job = job
+
+    def send(self, _: object) -> Any:
+        return self.job
+
+
+def shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], status: str, **more: Any
+) -> list[str]:
+    """The lines of `job show`, up to its first table."""
+    job = job_detail(job_row(7, "a.mp4", status, **more))
+    monkeypatch.setattr(job_reading, "door", lambda: Door(job))
+    assert job_reading.show([7]) == 0
+    return capsys.readouterr().out.partition("\n\n")[0].splitlines()
+
+
+@pytest.mark.parametrize(
+    ("status", "more", "label"),
+    [
+        ("failed", {"attempts": 3}, "error"),
+        ("done", {"attempts": 1, "actual_s": 28.0, "predicted_s": 510.0}, "last error"),
+    ],
+)
+def test_all_values_stand_in_one_column(
+    status: str,
+    more: dict[str, Any],
+    label: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    _, *lines = shown(monkeypatch, capsys, status, error=LOST, **more)
+    said = {line[2:13].strip(): line[13:] for line in lines}
+    assert all(line[12] == " " != line[13] for line in lines), lines
+    assert said[label] == "WORKER_LOST: cpu-0 died"
+    assert [line[13:] for line in lines[-2:]] == [
+        f"{printing.arrow()} it is tried again",
+        "log: /home/logs/7-1.log",
+    ]
+    if status == "done":
+        assert said["took"] == "28 s; estimated 8:30"
+
+
+def test_what_fails_for_good_does_not_say_that_nothing_failed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for attempts, said in ((0, "failed for good"), (3, "3 of 3")):
+        lines = shown(monkeypatch, capsys, "failed", attempts=attempts, error=LOST)
+        assert f"  failures   {said}" in lines
+
+
+def test_signs_are_those_of_the_screen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(printing, "_can_print", lambda _: True)
+    for word in ("retry", "held", "pausing…", "pending"):
+        row = cast("Any", job_row(7, "a.mp4", "pending")) | {"word": word}
+        assert printing.job_glyph(row).strip() == symbols.UNICODE.states[symbols.job_state(row)]
+    for status, sign in printing.GLYPHS.items():
+        state = "running" if status == "in_progress" else status
+        assert sign == symbols.UNICODE.states[state]
+
+
+def test_a_failed_video_says_where_the_log_is() -> None:
+    video = Video("a.mp4", "/films/a.mp4", "failed", error=LOST)
+    assert ending_text(video).splitlines() == [
+        "a.mp4: failed",
+        "error: WORKER_LOST: cpu-0 died",
+        f"  {printing.arrow()} it is tried again",
+        "  log: /home/logs/7-1.log",
+    ]
+    # Of a file that made no job there is none.
+    video.error = {"code": "SOURCE_EMPTY", "message": "a.mp4 is empty", "hint": "copy it again"}
+    assert "log" not in ending_text(video)
