@@ -10,6 +10,7 @@ import pytest
 from tqstudio.lifecycle import PAUSED_WITHOUT_REASON, Operation, Trigger
 from tqstudio.ui.progress import job_percent, quality_percent
 from tqstudio.ui.screens.facts import facts_text
+from tqstudio.ui.screens.job_sections import broken_off_in
 from tqstudio.ui.sentences import (
     attempt_words,
     autorestart_words,
@@ -64,6 +65,23 @@ def test_what_fails_for_good_does_not_say_that_nothing_failed() -> None:
     assert failure_words(job_row(1, "a.mp4", "failed", attempts=0)) == "failed for good"
     assert failure_words(job_row(1, "a.mp4", "failed", attempts=3)) == "3 of 3 failed"
     assert failure_words(job_row(1, "a.mp4", "pending", attempts=0)) == "0 of 3 failed"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "timed", "step"),
+    [
+        # A worker that died had no time to say how long the step took that it died in.
+        ("lost", ["probe", "thumbnail"], "transcode"),
+        ("lost", [], "probe"),
+        ("failed", ["probe", "thumbnail", "transcode"], "transcode"),
+        ("paused", ["probe"], "probe"),
+        ("done", ["probe"], None),
+        ("running", ["probe"], None),
+    ],
+)
+def test_the_step_in_which_an_attempt_broke_off(outcome: str, timed: list[str], step: str | None) -> None:
+    attempt = job_detail(sample_jobs()[0])["attempts_log"][0]
+    assert broken_off_in(attempt | {"outcome": outcome, "steps": dict.fromkeys(timed, 1.0)}) == step
 
 
 def test_a_quality_stands_as_its_job_does() -> None:
@@ -148,7 +166,7 @@ GATE = {"kind": "disk", "reason": "job 4 has no room", "since": "", "hint": "fre
             "no progress for 5m – p, and p again, frees it; 3 finished segments",
         ),
         ("running", {"idle_s": None}, [], ""),
-        ("done", {"actual_s": 61.0, "predicted_s": 50.0}, [], "took 01:01; 00:50 was foretold"),
+        ("done", {"actual_s": 61.0, "predicted_s": 50.0}, [], "took 01:01; estimated 00:50"),
     ],
 )
 def test_a_job_says_why_it_waits(word: str, more: dict[str, Any], gates: list[Any], said: str) -> None:

@@ -158,12 +158,19 @@ def standing(row: JobRow, gates: Sequence[GateView] = ()) -> str:
             idle = short_duration(row["idle_s"] or 0.0)
             return f"no progress for {idle} – p, and p again, frees it{_kept(row)}; l shows what it does"
         case "done" if row["actual_s"] is not None:
-            foretold = row["predicted_s"]
-            guess = f"; {clock_duration(foretold)} was foretold" if foretold is not None else ""
-            return f"took {clock_duration(row['actual_s'])}{guess}"
+            return f"took {took_words(row)}"
         case "cancelled":
             return "cancelled – r tries it again"
     return ""
+
+
+def took_words(row: JobRow) -> str:
+    """How long the run that finished a job took, and how long that was estimated to be; empty before."""
+    if row["actual_s"] is None:
+        return ""
+    estimate = row["predicted_s"]
+    guess = f"; estimated {clock_duration(estimate)}" if estimate is not None else ""
+    return f"{clock_duration(row['actual_s'])}{guess}"
 
 
 def error_now(row: JobRow) -> JobError | None:

@@ -152,9 +152,7 @@ def steps(doc: Document, job: JobDetail, width: int) -> list[Strip]:
     took = attempt["steps"] if attempt else {}
     moving = job["status"] == "in_progress" and not doc.studio.model.stale
     current = job["step"] if moving else None
-    # The time of a step that was broken off is kept too.
-    last = next((step.value for step in reversed(Step) if step.value in took), None)
-    broken_off = last if attempt and attempt["outcome"] not in ("done", "running") else None
+    broken_off = broken_off_in(attempt) if attempt else None
     lines = [doc.heading("Steps", width)]
     line = doc.start(width).gap(2)
     for step in Step:
@@ -173,6 +171,17 @@ def steps(doc: Document, job: JobDetail, width: int) -> list[Strip]:
             line = doc.start(width).gap(2)
         line.add(text, palette.states[key]).gap(2)
     return [*lines, line.strip(), doc.blank(width)]
+
+
+def broken_off_in(attempt: AttemptView) -> str | None:
+    """The step in which an attempt ended before its time."""
+    took = attempt["steps"]
+    if attempt["outcome"] in ("done", "running"):
+        return None
+    if attempt["outcome"] == "lost":
+        # A worker that died could not say how long its last step took.
+        return next((step.value for step in Step if step.value not in took), None)
+    return next((step.value for step in reversed(Step) if step.value in took), None)
 
 
 def attempts(doc: Document, job: JobDetail, width: int, *, chosen: int | None) -> list[Strip]:

@@ -12,7 +12,7 @@ from tqstudio import shell, units
 from tqstudio.ui import format as fmt
 from tqstudio.ui.line import Line, fit, fit_name, width_of, wrap
 from tqstudio.ui.progress import quality_percent
-from tqstudio.ui.sentences import attempt_words, error_now, failure_words, kind_words, standing
+from tqstudio.ui.sentences import attempt_words, error_now, failure_words, kind_words, standing, took_words
 from tqstudio.ui.studio import Studio
 from tqstudio.ui.symbols import job_state, job_word, quality_look
 from tqstudio.ui.widgets.bars import add_bar
@@ -140,6 +140,8 @@ class JobPane(LineView):
 
     def _standing(self, row: JobRow, width: int) -> list[Strip]:
         model = self.studio.model
+        if row["status"] == "done":
+            return self._named("took", took_words(row), width)
         said = "" if model.stale else standing(row, model.gates)
         return [
             self._start(width).gap().add(part, self.studio.palette.text).strip()
@@ -198,7 +200,7 @@ class JobPane(LineView):
         return [line.strip(), below.strip()]
 
     def _facts(self, row: JobRow, width: int) -> list[Strip]:
-        palette, now = self.studio.palette, self.studio.model.now()
+        now = self.studio.model.now()
         source = row["source"]
         about = [
             fmt.source_size(source),
@@ -216,11 +218,14 @@ class JobPane(LineView):
             ("worker", row["worker"] or ""),
             ("path", row["path"]),
         ]
+        return [line for name, value in facts for line in self._named(name, value, width)]
+
+    def _named(self, name: str, value: str, width: int) -> list[Strip]:
+        """A value in the column of values, with its name before it."""
         lines: list[Strip] = []
-        for name, value in facts:
-            for at, part in enumerate(wrap(value, width - 14)):
-                line = self._start(width).gap().cell(name if not at else "", 9, palette.faint).gap()
-                lines.append(line.add(part, palette.text).strip())
+        for at, part in enumerate(wrap(value, width - 14)):
+            line = self._start(width).gap().cell("" if at else name, 9, self.studio.palette.faint).gap()
+            lines.append(line.add(part, self.studio.palette.text).strip())
         return lines
 
 
