@@ -94,6 +94,12 @@ def test_wrapping_loses_nothing() -> None:
     [
         ({}, "utf-8", UNICODE),
         ({}, "ascii", ASCII),
+        # In the C locale Python writes UTF-8.
+        ({"LC_ALL": "C", "LANG": "en_US.UTF-8"}, "utf-8", ASCII),
+        ({"LC_CTYPE": "POSIX"}, "utf-8", ASCII),
+        ({"LANG": "de_DE.ISO-8859-1"}, "utf-8", ASCII),
+        ({"LC_ALL": "", "LC_CTYPE": "C.utf8", "LANG": "C"}, "utf-8", UNICODE),
+        ({"LANG": "en_US"}, "utf-8", UNICODE),
         ({"TQSTUDIO_ASCII": "1"}, "utf-8", ASCII),
         ({"TERM": "linux"}, "utf-8", ASCII),
         ({"TQSTUDIO_ASCII": "0", "TERM": "linux"}, "utf-8", UNICODE),

@@ -110,14 +110,20 @@ ASCII = Glyphs(
 
 
 def choose_glyphs(environ: Mapping[str, str] = os.environ, encoding: str | None = None) -> Glyphs:
-    """ASCII when asked for (TQSTUDIO_ASCII=1), on the Linux console, or when the locale is not UTF-8."""
+    """ASCII when asked for (TQSTUDIO_ASCII=1), on the Linux console, or when the locale is not UTF-8.
+
+    Python writes UTF-8 in the C locale too, so the encoding of its streams does not tell. Where no locale is
+    set at all, as in many a container, its word is taken.
+    """
     asked = environ.get("TQSTUDIO_ASCII", "")
     if asked:
         return UNICODE if asked in ("0", "no", "false") else ASCII
     encoding = encoding or getattr(sys.stdout, "encoding", None) or "ascii"
     if environ.get("TERM") in ("linux", "dumb") or "utf" not in encoding.lower():
         return ASCII
-    return UNICODE
+    locale = environ.get("LC_ALL") or environ.get("LC_CTYPE") or environ.get("LANG") or ""
+    codeset = "ascii" if locale in ("C", "POSIX") else locale.partition(".")[2].lower()
+    return ASCII if codeset and "utf" not in codeset else UNICODE
 
 
 _STATE_OF_STATUS = {
