@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field, ValidationError
 from pydantic_settings import (
@@ -21,7 +21,12 @@ from pydantic_settings import (
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
 GB = 1_000_000_000
+_KINDS = {"float": "a number", "int": "a whole number", "bool": "true or false", "string": "a text"}
+"""How an error of a type begins, and what people call the type."""
 
 
 class Settings(BaseSettings):
@@ -145,7 +150,7 @@ def load_settings(home: Home, **flags: Any) -> Settings:
         key = ".".join(str(part) for part in first["loc"])
         raise TqError(
             ErrorCode.BAD_CONFIG,
-            f"the setting {key} is wrong: {first['msg'].lower()} (it is {first.get('input')!r})",
+            f"the setting {key} is wrong: it is {first.get('input')!r} and has to be {_needed(first)}",
             f"correct {key} in {home.config} or TQSTUDIO_{key.upper()} in the environment",
         ) from None
     except (OSError, UnicodeDecodeError) as error:
@@ -159,6 +164,11 @@ def load_settings(home: Home, **flags: Any) -> Settings:
         ) from None
     finally:
         _toml_file = None
+
+
+def _needed(error: ErrorDetails) -> str:
+    kind = error["type"].partition("_")[0]
+    return _KINDS.get(kind) or error["msg"].removeprefix("Input should be ")
 
 
 def _require_beats_in_a_lease(settings: Settings) -> None:

@@ -123,6 +123,7 @@ def test_every_verb_has_help(verb: tuple[str, ...], here: Here, capsys: pytest.C
     assert text.startswith("Usage: tqstudio")
     # A sentence of what it does stands below the usage line.
     assert len(text.split("\n\n")[1].strip()) > 10
+    assert not re.search(r" <\w", text), "every value has a name that says what it is"
 
 
 def test_hidden_verbs_are_not_listed(here: Here, capsys: pytest.CaptureFixture[str]) -> None:
@@ -237,6 +238,34 @@ def test_doctor_reads_every_profile(here: Here, tmp_path: Path, capsys: pytest.C
     said = capsys.readouterr().out
     assert "FAIL  profile bad" in said
     assert "a whole number from 1 to 51" in said
+
+
+def test_doctor_aligns_what_it_says(here: Here, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "home" / "profiles"
+    folder.mkdir(parents=True)
+    (folder / "a long name.toml").write_text("crf =\n")
+    assert here("doctor") == 1
+    lines = [line for line in capsys.readouterr().out.splitlines() if not line.startswith(" ")]
+    column = len("FAIL  profile a long name  ")
+    assert all(line[column - 1] == " " != line[column] for line in lines), lines
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "needed"),
+    [("LEASE_S", "x", "a number"), ("WORKERS", "1.5", "a whole number"), ("SCAN_S", "0", "greater than 0")],
+)
+def test_a_wrong_setting_is_told_in_words(
+    key: str,
+    value: str,
+    needed: str,
+    here: Here,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv(f"TQSTUDIO_{key}", value)
+    assert here("doctor") == 1
+    said = capsys.readouterr().out
+    assert f"the setting {key.lower()} is wrong: it is '{value}' and has to be {needed}\n" in said
 
 
 def test_profiles_are_listed(here: Here, capsys: pytest.CaptureFixture[str]) -> None:

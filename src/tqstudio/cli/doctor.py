@@ -47,9 +47,10 @@ def doctor(as_json: JsonFlag = False) -> int:
     if as_json:
         printing.out_json({"ok": well, "checks": list(checks.values())})
         return 0 if well else 1
+    width = max(map(len, checks))
     for check in checks.values():
         word, status = _WORDS[check["level"]]
-        printing.out(f"{printing.painted(word, status)}  {check['name']:12} {check['detail']}")
+        printing.out(f"{printing.painted(word, status)}  {check['name']:{width}}  {check['detail']}")
         if check["hint"]:
             printing.out(f"      {printing.arrow()} {check['hint']}")
     return 0 if well else 1

@@ -17,11 +17,16 @@ if TYPE_CHECKING:
 
 
 def drill(
-    kills: Annotated[int, typer.Option("--kills", "-n", min=1, help="How often something is broken.")] = 20,
+    kills: Annotated[
+        int, typer.Option("--kills", "-n", min=1, metavar="N", help="How often something is broken.")
+    ] = 20,
     seed: Annotated[
-        int | None, typer.Option("--seed", help="Choose the same faults again; random otherwise.")
+        int | None,
+        typer.Option("--seed", metavar="S", help="Choose the same faults again; random otherwise."),
     ] = None,
-    workers: Annotated[int, typer.Option("--workers", "-w", min=1, max=16, help="CPU workers.")] = 1,
+    workers: Annotated[
+        int, typer.Option("--workers", "-w", min=1, max=16, metavar="N", help="CPU workers.")
+    ] = 1,
     keep: Annotated[bool, typer.Option("--keep", help="Keep the sandbox to look at.")] = False,
     as_json: JsonFlag = False,
 ) -> int:

@@ -30,7 +30,7 @@ def events(
         str | None, typer.Option("--since", metavar="10m|2h|3d|TIME", help="Everything from then on.")
     ] = None,
     limit: Annotated[
-        int, typer.Option("--limit", min=1, help="How many of the newest, without --since.")
+        int, typer.Option("--limit", min=1, metavar="N", help="How many of the newest, without --since.")
     ] = 50,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Comma-separated, with a head.")] = False,

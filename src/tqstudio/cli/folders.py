@@ -28,7 +28,8 @@ Settle = Annotated[
     typer.Option("--settle", min=0, metavar="SECONDS", help="How long a file must stay unchanged."),
 ]
 FolderPriority = Annotated[
-    int | None, typer.Option("--priority", min=-1000, max=1000, help="Of its jobs; higher goes first.")
+    int | None,
+    typer.Option("--priority", min=-1000, max=1000, metavar="N", help="Of its jobs; higher goes first."),
 ]
 Watch = Annotated[
     str | None,

@@ -30,7 +30,9 @@ def up(
         ),
     ] = None,
     gpu: Annotated[bool | None, typer.Option(help="Use GPU encoders where they work.")] = None,
-    profile: Annotated[str | None, typer.Option(help="Profile of files that name none.")] = None,
+    profile: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Profile of files that name none.")
+    ] = None,
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="DIR", help="Where ladders go by default.")
     ] = None,

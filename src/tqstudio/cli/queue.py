@@ -46,7 +46,9 @@ def status(as_json: JsonFlag = False) -> int:
 
 
 def pause(
-    reason: Annotated[str, typer.Option("--reason", help="Shown to everybody who looks.")] = "",
+    reason: Annotated[
+        str, typer.Option("--reason", metavar="TEXT", help="Shown to everybody who looks.")
+    ] = "",
     as_json: JsonFlag = False,
 ) -> int:
     """Hand out no more jobs; running ones go on to their end."""
