@@ -8,6 +8,7 @@ import io
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import time
@@ -218,6 +219,8 @@ def test_process_goes_on_after_a_file_that_is_no_video(fresh: Shell, clips: Path
     answer = fresh("process", "-i", str(folder), "-o", str(tmp_path / "out"))
     assert answer.code == 1
     assert "NO_MEDIA" in answer.out
+    (log,) = re.findall(r"^  log: (.*)$", answer.out, re.MULTILINE)
+    assert Path(log).is_file()
     assert "4 videos: 3 done, 1 failed" in answer.out
     assert "[red]x.mp4: done" in answer.out
     assert "caf\\xe9.mp4: done" in answer.out
@@ -266,6 +269,19 @@ def test_ctrl_c_leaves_the_rest_queued(up: Shell, clips: Path, tmp_path: Path) -
     (job,) = up("job", "list", "-s", "in_progress", "--json").json()["jobs"]
     _only(up("job", "cancel", str(job["id"]), "--json"))
     until(lambda: _status_of(up, job["id"]) == "cancelled")
+
+
+def test_a_run_whose_supervisor_is_stopped_sums_up(fresh: Shell, clips: Path, tmp_path: Path) -> None:
+    source = tmp_path / "long.mp4"
+    source.write_bytes((clips / "long.mp4").read_bytes())
+    with fresh.start("process", "-i", str(source), "-o", str(tmp_path / "out")) as process:
+        until(lambda: fresh("job", "list", "-s", "in_progress").out.startswith("ID"))
+        assert fresh("down").code == 0
+        out, err = process.communicate(timeout=WAIT_S)
+    assert process.returncode == 3
+    assert b"the supervisor was stopped meanwhile" in err
+    assert b"1 of 1 video left in the queue; run it again to go on" in err
+    assert b"1 video: 1 left" in out
 
 
 # Adding what is there already

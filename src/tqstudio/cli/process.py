@@ -145,10 +145,18 @@ def _work(at: Session, files: list[bytes], wishes: dict[str, Any], as_json: bool
             if result["applied"]:
                 printing.say(f"{result['path']}: {sentence(result, COMMANDS)}")
         videos = [video_of(at.door, result) for result in results]
-        interrupted = follow(at, videos, interrupt, after=after, to_stderr=as_json)
+        gone = False
+        try:
+            interrupted = follow(at, videos, interrupt, after=after, to_stderr=as_json)
+        except TqError as error:
+            if error.code is not ErrorCode.NO_SUPERVISOR:
+                raise
+            interrupted = gone = True
+            printing.say("the supervisor was stopped meanwhile")
         if interrupted:
             _say_what_is_left(videos, len(files))
-        return report(videos, started, interrupted=interrupted, as_json=as_json)
+        code = report(videos, started, interrupted=interrupted, as_json=as_json)
+        return printing.exit_code(ErrorCode.NO_SUPERVISOR) if gone else code
 
 
 def _say_what_is_left(videos: list[Video], files: int) -> None:
