@@ -67,8 +67,10 @@ def test_ladders_are_no_sources(tmp_path: Path) -> None:
     assert select([str(tmp_path)], _by(recursive=True, exclude=[str(tmp_path / "out")])) == [a]
 
 
-@pytest.mark.parametrize("folder", ["out", "out/a"])
+@pytest.mark.parametrize("folder", ["out", "out/a", "link"])
 def test_an_output_is_no_input(folder: str, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "out")
+    (tmp_path / "out").mkdir()
     named = _touch(tmp_path / folder / "a.mp4")
     by = _by(exclude=[str(tmp_path / "out")])
     with pytest.raises(TqError, match="cannot be both input and output") as refused:

@@ -100,9 +100,10 @@ def _videos(folder: bytes, by: Rules) -> Iterator[bytes]:
 
 def _refuse_results(folder: bytes, exclude: Sequence[bytes]) -> None:
     """Refuse a folder that is an output or lies in one: of what is there nothing is a source."""
-    for output in exclude:
-        if folder == output or _lies_in(folder, output):
-            where = "is the output folder" if folder == output else f"lies in the output {display(output)}"
+    real = os.path.realpath(folder)
+    for output in map(os.path.realpath, exclude):
+        if real == output or _lies_in(real, output):
+            where = "is the output folder" if real == output else f"lies in the output {display(output)}"
             raise TqError(
                 ErrorCode.BAD_REQUEST,
                 f"{display(folder)} cannot be both input and output: it {where}",
