@@ -271,10 +271,17 @@ def test_ctrl_c_leaves_the_rest_queued(up: Shell, clips: Path, tmp_path: Path) -
     until(lambda: _status_of(up, job["id"]) == "cancelled")
 
 
-def test_a_run_whose_supervisor_is_stopped_sums_up(fresh: Shell, clips: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("verb", ["process", "queue process"])
+def test_a_run_whose_supervisor_is_stopped_sums_up(
+    verb: str, fresh: Shell, clips: Path, tmp_path: Path
+) -> None:
     source = tmp_path / "long.mp4"
     source.write_bytes((clips / "long.mp4").read_bytes())
-    with fresh.start("process", "-i", str(source), "-o", str(tmp_path / "out")) as process:
+    files = ("-i", str(source), "-o", str(tmp_path / "out"))
+    if verb == "queue process":
+        assert fresh("process", *files, "--no-process").code == 0
+        files = ()
+    with fresh.start(*verb.split(), *files) as process:
         until(lambda: fresh("job", "list", "-s", "in_progress").out.startswith("ID"))
         assert fresh("down").code == 0
         out, err = process.communicate(timeout=WAIT_S)

@@ -145,18 +145,13 @@ def _work(at: Session, files: list[bytes], wishes: dict[str, Any], as_json: bool
             if result["applied"]:
                 printing.say(f"{result['path']}: {sentence(result, COMMANDS)}")
         videos = [video_of(at.door, result) for result in results]
-        gone = False
         try:
             interrupted = follow(at, videos, interrupt, after=after, to_stderr=as_json)
         except TqError as error:
-            if error.code is not ErrorCode.NO_SUPERVISOR:
-                raise
-            interrupted = gone = True
-            printing.say("the supervisor was stopped meanwhile")
+            return report_without_supervisor(error, videos, started, as_json=as_json)
         if interrupted:
             _say_what_is_left(videos, len(files))
-        code = report(videos, started, interrupted=interrupted, as_json=as_json)
-        return printing.exit_code(ErrorCode.NO_SUPERVISOR) if gone else code
+        return report(videos, started, interrupted=interrupted, as_json=as_json)
 
 
 def _say_what_is_left(videos: list[Video], files: int) -> None:
@@ -164,6 +159,20 @@ def _say_what_is_left(videos: list[Video], files: int) -> None:
     unasked = f", {files - len(videos)} not queued yet" if len(videos) < files else ""
     of = printing.counted(files, "video")
     printing.say(f"stopped: {left} of {of} left in the queue{unasked}; run it again to go on")
+
+
+def report_without_supervisor(error: TqError, videos: list[Video], started: float, *, as_json: bool) -> int:
+    """Sum up a run whose supervisor was stopped by somebody else; what is left is done by the next one.
+
+    Raises:
+        TqError: the error itself when it is another one.
+    """
+    if error.code is not ErrorCode.NO_SUPERVISOR:
+        raise error
+    printing.say("the supervisor was stopped meanwhile")
+    _say_what_is_left(videos, len(videos))
+    report(videos, started, interrupted=True, as_json=as_json)
+    return printing.exit_code(error.code)
 
 
 def report(videos: list[Video], started: float, *, interrupted: bool, as_json: bool) -> int:

@@ -150,7 +150,7 @@ def process(
     """Work until no job waits or runs; starts a supervisor when none runs and stops it then."""
     from tqstudio.cli.follow import Video, last_seq
     from tqstudio.cli.interrupt import Interrupt
-    from tqstudio.cli.process import follow, report, working_session
+    from tqstudio.cli.process import follow, report, report_without_supervisor, working_session
 
     started = time.monotonic()
     if max_jobs == 1 and workers is None and not listening():
@@ -170,7 +170,10 @@ def process(
             if not more or left == 0:
                 break
             videos |= {video.job or 0: video for video in more}
-            interrupted = follow(at, more, interrupt, after=after, to_stderr=as_json, at_most=left)
+            try:
+                interrupted = follow(at, more, interrupt, after=after, to_stderr=as_json, at_most=left)
+            except TqError as error:
+                return report_without_supervisor(error, [*videos.values()], started, as_json=as_json)
         return report(list(videos.values()), started, interrupted=interrupted, as_json=as_json)
 
 
