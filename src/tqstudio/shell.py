@@ -6,11 +6,24 @@ A message is JSON, which cannot carry every name. A word that is no UTF-8 travel
 
 from __future__ import annotations
 
+import posixpath
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 _ANSI_C = re.compile(r"\$'(?:[^'\\]|\\.)*'")
+
+
+def script(commands: Iterable[Sequence[str]]) -> list[str]:
+    """Commands of ffmpeg as lines that run in any folder: the first makes the folders that they write to.
+
+    Args:
+        commands: words as `transportable` made them.
+    """
+    commands = list(commands)
+    folders = {posixpath.dirname(word) for argv in commands for word in argv if word.endswith(".m3u8")}
+    made = sorted(folder for folder in folders if folder and not folder.startswith("/"))
+    return [line(argv) for argv in [*([["mkdir", "-p", *made]] if made else []), *commands]]
 
 
 def line(argv: Iterable[str]) -> str:

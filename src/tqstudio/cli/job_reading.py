@@ -297,8 +297,8 @@ def command(job_id: JobId, attempt: AttemptNumber = None, as_json: JsonFlag = Fa
     argv = max(wanted, key=lambda a: a["number"])["argv"]
     if as_json:
         printing.out_json({"job": job_id, "argv": argv})
-    for arguments in [] if as_json else argv:
-        printing.out(shell.line(arguments))
+    for command_line in [] if as_json else shell.script(argv):
+        printing.out(command_line)
     if not argv:
         printing.say(f"that attempt of job {job_id} ran no ffmpeg")
     return 0

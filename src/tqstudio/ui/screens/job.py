@@ -137,7 +137,7 @@ class JobScreen(JobActions):
         if attempt is None or not attempt["argv"]:
             self.toast("no command has run yet")
             return
-        self.copy("\n".join(shell.line(argv) for argv in attempt["argv"]), "command")
+        self.copy("\n".join(shell.script(attempt["argv"])), "command")
 
     async def do_back(self, _: str) -> None:
         self.dismiss()

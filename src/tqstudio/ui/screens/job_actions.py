@@ -137,11 +137,8 @@ class JobActions(StudioScreen):
 
         async def read() -> tuple[str, str]:
             detail = await self.studio.feed.send(calls.job(job))
-            commands = [
-                shell.line(argv)
-                for attempt in sorted(detail["attempts_log"], key=lambda attempt: -attempt["number"])[:1]
-                for argv in attempt["argv"]
-            ]
+            newest = max(detail["attempts_log"], key=lambda attempt: attempt["number"], default=None)
+            commands = shell.script(newest["argv"]) if newest is not None else []
             return "\n\n".join(commands) or "No command has run yet.", "\n".join(commands)
 
         self.app.push_screen(TextScreen(self.studio, f"commands of job {job}", read, wrapped=True))
