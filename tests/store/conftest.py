@@ -92,9 +92,12 @@ class Queue:
         assert lease.job == job
         return lease
 
-    def fail(self, lease: Lease, code: ErrorCode, text: str = "it broke") -> JobStatus | None:
+    def fail(
+        self, lease: Lease, code: ErrorCode, text: str = "it broke", *, forgotten: bool = False
+    ) -> JobStatus | None:
         failure = Failure(code, text, "mend it", f"{lease.epoch}.log")
-        return outcomes.fail(self.db, token(lease), failure, now=self.now, rules=RULES, worker="cpu-0")
+        how = {"now": self.now, "rules": RULES, "worker": "cpu-0", "forgotten": forgotten}
+        return outcomes.fail(self.db, token(lease), failure, **how)  # type: ignore[arg-type]
 
     def complete(self, lease: Lease) -> bool:
         return outcomes.complete(self.db, token(lease), now=self.now, worker="cpu-0", detail="generation 1")

@@ -120,12 +120,17 @@ def test_a_job_that_gets_further_outlives_its_workers(queue: Queue) -> None:
     assert queue.row(lease.job)["error_code"] == "POISON"
 
 
-def test_a_source_that_changed_begins_the_count_of_what_is_made_anew(queue: Queue) -> None:
+@pytest.mark.parametrize(
+    ("code", "forgotten"), [(ErrorCode.SOURCE_CHANGED, False), (ErrorCode.ENCODER_EXIT, True)]
+)
+def test_where_nothing_can_be_used_the_count_of_what_is_made_begins_anew(
+    queue: Queue, code: ErrorCode, forgotten: bool
+) -> None:
     lease = queue.claimed()
     assert save(queue, lease, progress=47.0, reported=[rendition(segments_done=8)])
     assert queue.lose(lease) is P
     lease = again(queue)
-    assert queue.fail(lease, ErrorCode.SOURCE_CHANGED) is P
+    assert queue.fail(lease, code, forgotten=forgotten) is P
     row = queue.row(lease.job)
     assert (row["progress"], row["segments_at_crash"], row["crashes"]) == (0, 0, 1)
     assert progress.renditions(queue.db, lease.job) == []

@@ -84,10 +84,13 @@ class Results:
         self, who: Identity, token: Token, error: TqError, steps: dict[str, float]
     ) -> JobStatus:
         failure = outcomes.Failure(error.code, error.message, error.hint, f"{token.epoch}.log")
+        forgotten = not self._keep_completed and class_of(error.code) is not ErrorClass.RESOURCE
 
         def write(db: Connection) -> JobStatus | None:
             now = now_us()
-            answer = outcomes.fail(db, token, failure, now=now, rules=self._rules, worker=who.name)
+            answer = outcomes.fail(
+                db, token, failure, now=now, rules=self._rules, worker=who.name, forgotten=forgotten
+            )
             if answer is not None and error.code is ErrorCode.DISK_LOW:
                 facts = look(db, token.job)
                 video = videos.get(db, facts.video) if facts else None
@@ -98,7 +101,7 @@ class Results:
                 gates.shut(db, GateKind.DISK, reason, now=now, actor=who.name, path=path)
             return answer
 
-        if not self._keep_completed and class_of(error.code) is not ErrorClass.RESOURCE:
+        if forgotten:
             await self._forget_completed(token)
         return await self._answer(token, await self._endings.end(token, write, steps, blame=error.code))
 

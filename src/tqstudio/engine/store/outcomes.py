@@ -33,9 +33,20 @@ class Failure:
 
 
 def fail(
-    db: Connection, token: Token, failure: Failure, *, now: int, rules: RetryRules, worker: str
+    db: Connection,
+    token: Token,
+    failure: Failure,
+    *,
+    now: int,
+    rules: RetryRules,
+    worker: str,
+    forgotten: bool = False,
 ) -> JobStatus | None:
-    """A worker's failure: pending again or failed, as its class says. None: the lease is lost."""
+    """A worker's failure: pending again or failed, as its class says. None: the lease is lost.
+
+    Args:
+        forgotten: what was made so far is removed.
+    """
     lease = claims.live(db, token, now=now)
     if lease is None:
         return None
@@ -50,8 +61,8 @@ def fail(
         rules=rules,
     )
     error = failure.text[:MAX_ERROR_TEXT]
-    # What was made is of a file that is not there any more; nothing of it is a step ahead of what comes.
-    anew = failure.code is ErrorCode.SOURCE_CHANGED
+    # What was made of a file that is not there any more can be used as little as what is removed.
+    anew = forgotten or failure.code is ErrorCode.SOURCE_CHANGED
     denied = class_of(failure.code) is ErrorClass.FATAL
     move(
         db,
