@@ -105,6 +105,32 @@ def test_every_mistake_names_file_key_and_what_is_allowed(
     assert allowed in caught.value.hint
 
 
+@pytest.mark.parametrize(
+    ("changes", "wrong", "instead"),
+    [
+        ({"video.gop_s": "10"}, "video.segment_s: 6 ", "video.segment_s = 10"),
+        ({"gop_s": "4"}, "video.segment_s: 6 ", "video.segment_s = 4"),
+        ({"segment_s": "5"}, "video.segment_s: 5 ", "video.segment_s = 4"),
+        ({"segment_s": "25", "gop_s": "20"}, "video.segment_s: 25 ", "video.segment_s = 20"),
+    ],
+)
+def test_changes_that_do_not_go_with_the_rest_are_refused(
+    changes: dict[str, str], wrong: str, instead: str
+) -> None:
+    with pytest.raises(TqError) as caught:
+        profiles.override(profiles.load("fast"), changes)
+    assert caught.value.code == ErrorCode.BAD_CONFIG
+    assert "profile fast with " in caught.value.message
+    assert wrong in caught.value.message
+    assert "multiple of gop_s" in caught.value.hint
+    assert instead in caught.value.hint
+
+
+def test_changes_that_go_together_are_taken() -> None:
+    other = profiles.override(profiles.load("fast"), {"video.gop_s": "5", "segment_s": "10", "crf": "30"})
+    assert (other.gop_s, other.segment_s, other.crf) == (5, 10, 30)
+
+
 def test_an_incomplete_profile_names_what_is_missing(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text('description = "bare"\n')
     with pytest.raises(TqError, match=r"encoder: missing"):

@@ -156,7 +156,8 @@ def override(profile: Profile, changes: Mapping[str, str]) -> Profile:
             fields[field] = read(value)
         except (TypeError, ValueError, KeyError, AttributeError) as error:
             raise TqError(ErrorCode.BAD_CONFIG, f"{key} cannot be {text!r}", f"allowed: {allowed}") from error
-    return replace(profile, **fields)
+    asked = ", ".join(f"{key}={text}" for key, text in changes.items())
+    return _checked(replace(profile, **fields), f"profile {profile.name} with {asked}")
 
 
 def _read(file: Path) -> tuple[dict[str, Any], str | None]:
@@ -188,11 +189,20 @@ def _build(name: str, file: Path, settings: dict[str, Any]) -> Profile:
     missing = [key for key, (field, _, _) in _KEYS.items() if field not in settings]
     if missing:
         raise _bad(file, missing[0], "missing", f'{_KEYS[missing[0]][1]}; or begin with extends = "web"')
-    if settings["segment_s"] % settings["gop_s"]:
-        raise _bad(
-            file, "video.segment_s", f"{settings['segment_s']}", f"a multiple of gop_s ({settings['gop_s']})"
+    return _checked(Profile(name=name, **settings), f"profile {file}")
+
+
+def _checked(profile: Profile, what: str) -> Profile:
+    """The profile, once its settings are found to go together; each by itself was allowed."""
+    segment_s, gop_s = profile.segment_s, profile.gop_s
+    if segment_s % gop_s:
+        nearest = max(1, segment_s // gop_s) * gop_s
+        raise TqError(
+            ErrorCode.BAD_CONFIG,
+            f"{what}: video.segment_s: {segment_s} is not a whole number of GOPs of {gop_s} s",
+            f"allowed: a multiple of gop_s ({gop_s}), such as video.segment_s = {nearest}",
         )
-    return Profile(name=name, **settings)
+    return profile
 
 
 def _flatten(document: Mapping[str, Any]) -> list[tuple[str, Any]]:
