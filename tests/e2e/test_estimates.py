@@ -11,11 +11,11 @@ from .studio import until
 def test_the_second_job_is_foretold_by_the_first(make_studio: MakeStudio, clip: MakeClip, copy) -> None:
     studio = make_studio().up()
     assert studio.status()["eta_error"] == {"median": None, "jobs": 0}
-    with studio.paced(2):
-        first = studio.done(studio.add(copy(clip(seconds=4), "first.mp4")))
+    with studio.paced(15):
+        first = studio.done(studio.add(copy(clip(seconds=40), "first.mp4")))
         assert (first["predicted_s"], first["eta"]) == (None, None)
         until(lambda: studio.job(first["id"])["actual_s"], "what it took is logged")
-        second = studio.add(copy(clip(seconds=6), "second.mp4"))
+        second = studio.add(copy(clip(seconds=60), "second.mp4"))
         studio.running(second)
         eta = until(lambda: studio.job(second)["eta"], "a range is told")
         assert 0 <= eta["low_s"] <= eta["eta_s"] <= eta["high_s"]
@@ -25,11 +25,17 @@ def test_the_second_job_is_foretold_by_the_first(make_studio: MakeStudio, clip: 
     error = abs(done["predicted_s"] - done["actual_s"]) / done["actual_s"]
     assert studio.status()["eta_error"] == {"median": pytest.approx(error), "jobs": 1}
 
+    tiny = studio.add(copy(clip(seconds=1), "tiny.mp4"))
+    studio.done(tiny)
+    assert until(lambda: studio.job(tiny)["actual_s"], "it is logged")
+    assert studio.job(tiny)["predicted_s"] is None, "so little is no judgement of an estimate"
+    assert studio.status()["eta_error"]["jobs"] == 1
+
     studio.down()
     studio.up()
     assert studio.status()["eta_error"]["jobs"] == 1, "it is remembered"
-    with studio.paced(2):
-        third = studio.add(copy(clip(seconds=5), "third.mp4"))
+    with studio.paced(15):
+        third = studio.add(copy(clip(seconds=40), "third.mp4"))
         studio.done(third)
     assert until(lambda: studio.job(third)["actual_s"], "it is logged")
     assert studio.job(third)["predicted_s"] > 0

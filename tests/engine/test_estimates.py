@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from fractions import Fraction
 from statistics import median
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tqstudio.engine.estimates import Estimates, work_of
+from tqstudio.engine.estimates import OVERHEAD, Estimates, work_of
 from tqstudio.engine.media import profiles
 from tqstudio.engine.media.facts import SourceFacts, VideoTrack
 from tqstudio.engine.media.workload import Workload, source_class, workload
@@ -41,6 +42,10 @@ def facts(width: int = 1920, height: int = 1080, *, seconds: float = 60, codec: 
         bitrate=1,
     )
     return SourceFacts("mov", seconds, 0.0, 1, 1, video)
+
+
+def at_fps(source: SourceFacts, fps: Fraction) -> SourceFacts:
+    return replace(source, video=replace(source.video, fps=fps))
 
 
 FAST = profiles.load("fast")
@@ -136,6 +141,40 @@ def test_one_strange_run_does_not_spoil_everything() -> None:
     seconds = estimates.encode_s(work)
     assert seconds is not None
     assert seconds < 60
+
+
+TINY = {
+    "one frame": (facts(320, 180, seconds=1 / 30), 0.56),
+    "17 frames": (facts(seconds=17 / 30), 2.4),
+    "8 frames at 0.5 fps": (at_fps(facts(320, 240, seconds=16), Fraction(1, 2)), 0.7),
+}
+
+
+@pytest.mark.parametrize("measured", [False, True], ids=["first", "later"])
+def test_runs_with_next_to_nothing_to_do_teach_nothing(measured: bool) -> None:
+    normal = workload(facts(), FAST, "libx264")
+    estimates, untroubled = Estimates(), Estimates()
+    if measured:
+        estimates.learn(normal, 30, 2)
+        untroubled.learn(normal, 30, 2)
+    for source, taken in TINY.values():
+        assert estimates.learn(workload(source, FAST, "libx264"), taken, 9) == []
+    assert estimates.foretell(normal) == untroubled.foretell(normal)
+    estimates.learn(normal, 31, 2)
+    untroubled.learn(normal, 31, 2)
+    assert estimates.foretell(normal) == untroubled.foretell(normal)
+
+
+def test_the_little_that_a_resumed_run_had_left_teaches_nothing() -> None:
+    left = workload(facts(), FAST, "libx264", done=dict.fromkeys(("720p", "480p", "360p"), 0.995))
+    estimates = Estimates()
+    assert estimates.learn(left, 3, 2) == []
+    assert estimates.learn(workload(facts(), FAST, "libx264", kept={"720p", "480p", "360p"}), 0, 2) == []
+
+
+def test_a_run_that_is_over_at_once_teaches_only_what_is_done_beside_it() -> None:
+    learnt = Estimates().learn(workload(facts(seconds=5), FAST, "libx264"), 1.9, 0.5)
+    assert [(speed.key, speed.value) for speed in learnt] == [(OVERHEAD, 0.5)]
 
 
 def test_the_range_is_as_wide_as_the_errors_were() -> None:

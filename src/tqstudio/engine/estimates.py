@@ -28,8 +28,11 @@ _LEAST_WEIGHT = 0.2
 """A new measurement counts at least so much, so that a machine that changed is noticed."""
 _MOST_CORRECTION = 4.0
 """One run says no more than this about its pieces: it may have been stopped by a laptop's lid."""
-_LEAST_TRAINING_S = 0.5
-"""Shorter runs measure the start of a process, not an encoder."""
+_LEAST_WORK_MEGAPIXELS = 100.0
+"""Decoded and encoded; some 1.5 s of 720p, 35 s of 180p. To start ffmpeg takes 0.3 – 0.6 s, so that a clip of
+one small picture would say 7 s a megapixel instead of 0.01."""
+_LEAST_TRAINING_S = 2.0
+"""Shorter runs measure the start of a process: a GPU is through with 100 megapixels sooner."""
 _UNTRIED_ERROR = 0.5
 """Relative error that is assumed until a few jobs have shown a real one."""
 _FEW = 3
@@ -43,6 +46,11 @@ class Foretold:
     work: Workload
     seconds: float | None
     """Of the whole job; None while nothing comparable was measured."""
+
+
+def tells_of_speed(work: Workload) -> bool:
+    """Whether a run has so much to do that its time is that of its work, and not of starting ffmpeg."""
+    return sum(piece.megapixels for piece in work.pieces) >= _LEAST_WORK_MEGAPIXELS
 
 
 class Estimates:
@@ -86,14 +94,16 @@ class Estimates:
     # Learning
 
     def learn(self, work: Workload, encode_s: float, rest_s: float) -> list[Speed]:
-        """Correct the costs by a finished run; answers the changed ones.
+        """Correct the costs by a finished run; answers the changed ones, none where it had too little to do.
 
         Args:
             encode_s: seconds that the encode took.
             rest_s: seconds of everything else.
         """
+        if not tells_of_speed(work):
+            return []
         changed = [self._towards(OVERHEAD, rest_s)]
-        if work.encode and encode_s >= _LEAST_TRAINING_S:
+        if encode_s >= _LEAST_TRAINING_S:
             changed += self._correct(work, encode_s)
         self._speeds |= {speed.key: speed for speed in changed}
         return changed

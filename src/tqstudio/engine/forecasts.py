@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from statistics import fmean
 
-from tqstudio.engine.estimates import Estimates, Foretold, work_of
+from tqstudio.engine.estimates import Estimates, Foretold, tells_of_speed, work_of
 from tqstudio.engine.live import LiveBoard, LiveJob
 from tqstudio.engine.media.layout import CPU_ENCODER
 from tqstudio.engine.scheduling import now_us
@@ -85,10 +85,12 @@ class Forecasts:
             return
         encode_s = steps[Step.TRANSCODE.value]
         taken = sum(steps.values())
-        self.estimates.came_true(foretold.seconds, taken)
+        # Nobody waits for the end of so little, and a start of ffmpeg that takes twice as long is half of it.
+        predicted_s = foretold.seconds if tells_of_speed(foretold.work) else None
+        self.estimates.came_true(predicted_s, taken)
         learnt = self.estimates.learn(foretold.work, encode_s, taken - encode_s)
         await self._db.write(speeds.save, learnt, now=now_us())
-        await self._db.write(speeds.record, live.token.job, predicted_s=foretold.seconds, actual_s=taken)
+        await self._db.write(speeds.record, live.token.job, predicted_s=predicted_s, actual_s=taken)
 
     # For screens
 
