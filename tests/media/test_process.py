@@ -174,6 +174,41 @@ def test_what_an_exit_means(returncode: int, log: str, code: ErrorCode) -> None:
     assert classify_exit(returncode, log).code == code
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_that_ffmpeg_takes_itself_is_named(
+    ffmpeg: FFmpeg, tmp_path: Path, number: signal.Signals
+) -> None:
+    argv = [ffmpeg.path, "-hide_banner", "-nostdin", "-nostats", "-progress", "pipe:1"]
+    argv += ["-re", "-f", "lavfi", "-i", "testsrc2=s=64x64", "-c:v", "libx264", "-preset", "ultrafast"]
+    run = start([*argv, "-f", "hls", "out.m3u8"], tmp_path, tmp_path / "log", progress=True)
+    try:
+        while not run.progress.frame:
+            assert run.poll() is None, run.log_tail()
+        os.kill(run.pid, number)
+        status = run.wait(30)
+    finally:
+        run.kill()
+    assert status == 255
+    error = classify_exit(status, run.log_tail())
+    assert (error.code, error.message) == (ErrorCode.ENCODER_SIGNAL, f"ffmpeg was ended by {number.name}")
+
+
+def test_the_signal_of_an_earlier_run_is_not_that_of_this_one() -> None:
+    earlier = "Exiting normally, received signal 15.\n"
+    assert classify_exit(255, earlier + NVENC_NO_DRIVER).code == ErrorCode.ENCODER_EXIT
+    assert classify_exit(1, earlier).code == ErrorCode.ENCODER_EXIT
+
+
+STATISTICS = """[hls @ 0x5581] Failed to open file 'seg_00001.m4s'
+[out#0/hls @ 0x5582] video:700KiB audio:0KiB subtitle:0KiB other streams:0KiB muxing overhead: unknown
+"""
+
+
+def test_statistics_are_no_complaint() -> None:
+    message = classify_exit(1, STATISTICS).message
+    assert message == "ffmpeg ended with status 1: [hls] Failed to open file 'seg_00001.m4s'"
+
+
 def test_the_message_has_the_cause_without_addresses() -> None:
     error = classify_exit(
         234, "[libx264 @ 0x55ac0a570440] Error setting option preset to value p5.\nConversion failed!\n"

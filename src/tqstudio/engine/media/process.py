@@ -209,9 +209,8 @@ def classify_exit(returncode: int, log_tail: str) -> TqError:
     disk_full = TqError(ErrorCode.DISK_LOW, "the disk became full while ffmpeg wrote to it")
     if returncode >= 0 and _DISK_FULL.search(log_tail):
         return disk_full
-    if returncode < 0 or 128 < returncode <= 128 + signal.SIGSYS:
-        # A shell between us and ffmpeg reports a signal as 128 + its number.
-        number = -returncode if returncode < 0 else returncode - 128
+    number = _signal_of(returncode, log_tail)
+    if number is not None:
         if number == signal.SIGKILL:
             return TqError(
                 ErrorCode.OUT_OF_MEMORY, "ffmpeg was killed by the system, most likely for its memory"
@@ -226,6 +225,17 @@ def classify_exit(returncode: int, log_tail: str) -> TqError:
     if status_errno == errno.ENOMEM or _NO_MEMORY.search(log_tail):
         return TqError(ErrorCode.OUT_OF_MEMORY, f"ffmpeg could not get the memory it needs: {said}")
     return TqError(ErrorCode.ENCODER_EXIT, f"ffmpeg ended with status {returncode}: {said}")
+
+
+def _signal_of(returncode: int, log_tail: str) -> int | None:
+    """The number of the signal that ended ffmpeg; None where none did."""
+    if returncode < 0:
+        return -returncode
+    if 128 < returncode <= 128 + signal.SIGSYS:
+        return returncode - 128  # of a shell between us and ffmpeg
+    # SIGTERM and SIGINT it takes itself: it closes its files, and says so in its last line.
+    taken = _TOOK_SIGNAL.search(log_tail) if returncode == _STATUS_OF_SIGNAL else None
+    return int(taken[1]) if taken else None
 
 
 def from_os_error(error: OSError, doing: str) -> TqError:
@@ -257,16 +267,24 @@ _GPU_SESSION = (
 )
 _DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded")
 _NO_MEMORY = re.compile(r"Cannot allocate memory|malloc of size \d+ failed|x264 .*malloc", re.IGNORECASE)
+_STATUS_OF_SIGNAL = 255
+_TOOK_SIGNAL = re.compile(r"^Exiting normally, received signal (\d+)\.\s*\Z", re.MULTILINE)
 _COMPLAINT = re.compile(
     r"error|failed|invalid|cannot|could not|unable|no such|unknown|not found|denied", re.IGNORECASE
 )
+# The statistics that end a run, whose overhead is "unknown" for a muxer of many files.
+_STATISTICS = re.compile(r"\bmuxing overhead: ")
 _ADDRESS = re.compile(r" @ 0x[0-9a-f]+")
 
 
 def _last_complaint(log_tail: str) -> str:
     """The last line that names a cause; the lines after it mostly repeat that ffmpeg gave up."""
     lines = [line.strip() for line in log_tail.splitlines() if line.strip()]
-    complaints = [line for line in lines if _COMPLAINT.search(line) and line != "Conversion failed!"]
+    complaints = [
+        line
+        for line in lines
+        if _COMPLAINT.search(line) and line != "Conversion failed!" and not _STATISTICS.search(line)
+    ]
     chosen = (complaints or lines or ["it said nothing"])[-1]
     return _ADDRESS.sub("", chosen)[:300]
 
