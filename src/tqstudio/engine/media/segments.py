@@ -206,7 +206,8 @@ def verified_prefix(directory: Path, grid: Grid) -> Prefix:
             return Prefix(full, full * per_segment, ended)
         before, full = segment, full + 1
     made = full * per_segment
-    # The last fragment of a segment is never stored by itself: with it, the segment is.
+    # The last fragment of a segment lies there by itself only where the disk was too full to join them. It is
+    # made again, and joined then: a run that began behind it would follow a segment that is not there.
     while made + 1 < (full + 1) * per_segment and (
         fragment := find(directory / FRAGMENTS_NAME / fragment_name(made), made * grid.gop, before)
     ):
