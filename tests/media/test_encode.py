@@ -402,7 +402,7 @@ def test_nothing_is_stored_of_a_source_that_changed(
     assert made.error is not None
     assert made.error.code is ErrorCode.SOURCE_CHANGED
     assert "growing.mp4" in made.error.message
-    assert not list((tmp_path / "store").glob("*/*/*.m4s"))
+    assert not list((tmp_path / "store").rglob("*.m4s"))
 
 
 def test_a_truncated_source_is_named(clip: MakeClip, encode: MakeEncode, tmp_path: Path) -> None:
