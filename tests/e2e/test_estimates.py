@@ -7,15 +7,18 @@ import pytest
 from .conftest import MakeClip, MakeStudio
 from .studio import until
 
+LARGE = "1280x720"
+"""A size of which a few seconds are enough work to be measured."""
+
 
 def test_the_second_job_is_foretold_by_the_first(make_studio: MakeStudio, clip: MakeClip, copy) -> None:
     studio = make_studio().up()
     assert studio.status()["eta_error"] == {"median": None, "jobs": 0}
-    with studio.paced(15):
-        first = studio.done(studio.add(copy(clip(seconds=40), "first.mp4")))
+    with studio.paced(2):
+        first = studio.done(studio.add(copy(clip(seconds=6, size=LARGE), "first.mp4")))
         assert (first["predicted_s"], first["eta"]) == (None, None)
         until(lambda: studio.job(first["id"])["actual_s"], "what it took is logged")
-        second = studio.add(copy(clip(seconds=60), "second.mp4"))
+        second = studio.add(copy(clip(seconds=9, size=LARGE), "second.mp4"))
         studio.running(second)
         eta = until(lambda: studio.job(second)["eta"], "a range is told")
         assert 0 <= eta["low_s"] <= eta["eta_s"] <= eta["high_s"]
@@ -34,8 +37,8 @@ def test_the_second_job_is_foretold_by_the_first(make_studio: MakeStudio, clip: 
     studio.down()
     studio.up()
     assert studio.status()["eta_error"]["jobs"] == 1, "it is remembered"
-    with studio.paced(15):
-        third = studio.add(copy(clip(seconds=40), "third.mp4"))
+    with studio.paced(2):
+        third = studio.add(copy(clip(seconds=6, size=LARGE), "third.mp4"))
         studio.done(third)
     assert until(lambda: studio.job(third)["actual_s"], "it is logged")
     assert studio.job(third)["predicted_s"] > 0
