@@ -288,9 +288,14 @@ class World:
     def answered(self, sender: Process, verb: str, body: dict[str, Any], job: int, answer: Answer) -> None:
         if verb == "claim":
             self.audit.claiming[sender.instance] -= 1
-        if verb == "progress" and answer.error is None:
+        if verb == "progress":
             made = sum(rendition["segments_done"] for rendition in body["renditions"])
-            self.audit.heard[job, body["epoch"]] = self.life, made
+            if answer.error is None:
+                self.audit.heard[job, body["epoch"]] = self.life, made
+            elif (job, body["epoch"]) in self.audit.heard:
+                # What was refused for a full disk may have been taken note of before.
+                life, before = self.audit.heard[job, body["epoch"]]
+                self.audit.heard[job, body["epoch"]] = life, min(before, made)
         if verb in ("complete", "fail", "release") and answer.error is None:
             self.audit.told(job, body["epoch"], sender.instance, answer.body["status"])
         if verb == "heartbeat" and answer.error is None:
