@@ -79,6 +79,15 @@ def test_room_is_asked_for_by_the_job_and_by_what_runs(queue: Queue) -> None:
     assert gates.needs_beside(queue.db, 99) == (None, [running])
 
 
+def test_outputs_at_work_are_those_that_are_written_to_or_waited_for(queue: Queue) -> None:
+    queue.job(video=queue.video("next.mp4", out=b"/waits"))
+    assert gates.outputs_at_work(queue.db) == set()
+    assert queue.claimed(video=queue.video("now.mp4", out=b"/runs"))
+    gates.shut(queue.db, GateKind.USER, "why", now=NOW, actor="test")
+    gates.shut(queue.db, GateKind.DISK, "why", now=NOW, actor="test", path=b"/holds")
+    assert gates.outputs_at_work(queue.db) == {b"/runs", b"/holds"}
+
+
 def test_gates_are_told_apart(queue: Queue) -> None:
     for kind in (GateKind.USER, GateKind.DISK):
         assert gates.shut(queue.db, kind, "why", now=NOW, actor="test")
