@@ -114,8 +114,9 @@ MEANINGS: MappingProxyType[ErrorCode, Meaning] = MappingProxyType(
         ErrorCode.UNSUPPORTED: Meaning(
             _FATAL, "this kind of file is not supported", "convert it, or add a regular video file"
         ),
+        # An upgrade takes it away for seconds: no queue is to be lost over that.
         ErrorCode.FFMPEG_MISSING: Meaning(
-            _FATAL, "no usable ffmpeg was found", "install ffmpeg, or set TQSTUDIO_FFMPEG to its path"
+            _RETRY, "no usable ffmpeg was found", "install ffmpeg, or set TQSTUDIO_FFMPEG to its path"
         ),
         ErrorCode.DISK_LOW: Meaning(
             _RESOURCE, "the disk has too little free space", "free some space; the queue goes on by itself"

@@ -68,11 +68,18 @@ def copy(tmp_path: Path) -> Callable[..., Path]:
 
 
 @pytest.fixture(scope="session")
-def shared(ffmpeg: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
-    """A supervisor with one worker for all tests that leave it as they found it."""
+def one_for_all(ffmpeg: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
     studio = Studio(tmp_path_factory.mktemp("shared"), ffmpeg).up()
     yield studio
     studio.down()
+
+
+@pytest.fixture
+def shared(one_for_all: Studio) -> Iterator[Studio]:
+    """A supervisor with one worker for all tests that leave it as they found it."""
+    yield one_for_all
+    # One that failed half-way is not to fail those that come after it.
+    one_for_all.let_work()
 
 
 @pytest.fixture

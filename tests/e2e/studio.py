@@ -299,6 +299,15 @@ class Studio:
         finally:
             self._pace.unlink(missing_ok=True)
 
+    def let_work(self) -> None:
+        """Let the queue and every worker go on, whoever held them up."""
+        state = self.status()
+        if any(gate["kind"] == "user" for gate in state["gates"]):
+            self.client.send(calls.resume_queue())
+        for worker in state["workers"]:
+            if worker["status"] in ("disabled", "draining"):
+                self.client.send(calls.worker_action(worker["name"], "enable"))
+
     # Asking
 
     def status(self) -> Any:

@@ -49,9 +49,9 @@ def _print(path: Path) -> tuple[str, int, int]:
 
 
 @pytest.fixture(scope="module")
-def story(shared: Studio, clip: MakeClip, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+def story(one_for_all: Studio, clip: MakeClip, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     """Six clips, each put there in another way; all that can be seen from outside has come true."""
-    drop = tmp_path_factory.mktemp("drop")
+    shared, drop = one_for_all, tmp_path_factory.mktemp("drop")
     earlier = drop / "silent.mp4"
     earlier.write_bytes(clip(fps="24", channels=0).read_bytes())
 

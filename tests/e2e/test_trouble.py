@@ -16,7 +16,7 @@ from tqstudio import client as calls
 from tqstudio.errors import TqError
 from tqstudio.sources import encode
 
-from .conftest import MakeClip
+from .conftest import MakeClip, MakeStudio
 from .ladder import check_ladder
 from .studio import PROFILE, Studio, gone, mark, published_marks, until, video_runs, write_script
 
@@ -160,19 +160,20 @@ def _only_the_culprit(job: Any) -> None:
     assert rows["180p"]["status"] == rows["120p"]["status"] == "completed"
 
 
-def test_an_ffmpeg_that_goes_away_is_named(brittle: Studio, clip: MakeClip, copy) -> None:
-    program = brittle.root / "ffmpeg"
-    away = program.rename(brittle.root / "away")
-    try:
-        job = brittle.add(copy(clip(), "no-program.mp4"))
-        error = brittle.wait(job, "failed")["error"]
-        assert error["code"] == "FFMPEG_MISSING"
-        assert str(program) in error["message"]
-        assert str(program) in Path(error["log"]).read_text()
-    finally:
-        away.rename(program)
-    brittle.do("retry", job)
-    brittle.done(job)
+def test_an_ffmpeg_that_goes_away_is_named_and_waited_for(
+    make_studio: MakeStudio, clip: MakeClip, copy
+) -> None:
+    """As while it is upgraded."""
+    studio = make_studio(backoff_s=3, backoff_max_s=3).up()
+    program = studio.root / "ffmpeg"
+    away = program.rename(studio.root / "away")
+    job = studio.add(copy(clip(), "no-program.mp4"))
+    error = until(lambda: studio.job(job)["error"], "the first attempt fails")
+    away.rename(program)
+    assert error["code"] == "FFMPEG_MISSING"
+    assert str(program) in error["message"]
+    assert str(program) in Path(error["log"]).read_text()
+    assert studio.done(job)["attempts"] > 0
 
 
 def test_a_source_that_changes_while_it_is_encoded_is_made_anew(

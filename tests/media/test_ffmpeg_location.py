@@ -41,6 +41,22 @@ def test_a_configured_one_that_does_not_work_is_never_replaced(tmp_path: Path, c
     assert "TQSTUDIO_FFMPEG" in caught.value.hint
 
 
+def test_one_that_is_killed_is_asked_again(tmp_path: Path) -> None:
+    """It says nothing about the program: without memory to spare anything may be killed."""
+    path, killed = Path(pretend(tmp_path / "ffmpeg", "7.1")), tmp_path / "killed"
+    script = path.read_text().replace(
+        "echo", f"echo once >> '{killed}'; [ $(wc -l < '{killed}') -gt 2 ] || kill -9 $$; echo", 1
+    )
+    path.write_text(script)
+    assert locate(str(path)).version == "7.1"
+    assert killed.read_text().count("once") == 3
+    killed.unlink()
+    path.write_text(script.replace("-gt 2", "-gt 9"))
+    with pytest.raises(TqError):
+        locate(str(path))
+    assert killed.read_text().count("once") == 3
+
+
 @pytest.mark.parametrize(
     ("system", "chosen"), [("4.4.1", "6.0"), ("6.1-3ubuntu5", "6.1-3ubuntu5"), ("n10.0", "10.0")]
 )

@@ -62,7 +62,10 @@ class Life:
 
     def run(self, coroutine: Any) -> asyncio.Task[Any]:
         """Run something as a part of this process."""
-        return self.world.loop.create_task(coroutine, context=self.context)
+        task = self.world.loop.create_task(coroutine, context=self.context)
+        # What is dead waits for ever; were it forgotten, Python would end it, and it would tell of that.
+        self.world.parts.append(task)
+        return task
 
     async def _main(self) -> None:
         # A process has a clock of its own.

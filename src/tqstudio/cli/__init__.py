@@ -14,6 +14,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     0 all well, 1 some job failed, 2 wrong usage, 3 no supervisor, 4 refused.
     """
+    from tqstudio import garbage
+
+    garbage.look_seldom()
     from tqstudio.cli import printing
     from tqstudio.errors import TqError
 

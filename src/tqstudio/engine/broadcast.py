@@ -24,12 +24,19 @@ class Broadcast:
     def __init__(self, view: Callable[[EventRow], Mapping[str, Any]]) -> None:
         self._view = view
         self._watchers: set[asyncio.Queue[bytes | None]] = set()
+        self._somebody = asyncio.Event()
         self._stopped = False
 
     @property
     def watched(self) -> bool:
         """Whether anybody looks: nobody needs a snapshot nobody sees."""
         return bool(self._watchers)
+
+    async def until_watched(self) -> None:
+        """Return once somebody looks."""
+        while not self._watchers:
+            self._somebody.clear()
+            await self._somebody.wait()
 
     def events(self, rows: list[EventRow]) -> None:
         """Pass stored events on."""
@@ -58,6 +65,7 @@ class Broadcast:
             _end(queue)
         else:
             self._watchers.add(queue)
+            self._somebody.set()
         return queue
 
     def leave(self, queue: asyncio.Queue[bytes | None]) -> None:

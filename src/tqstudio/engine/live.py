@@ -6,7 +6,7 @@ job's progress at most one write per second.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from tqstudio.engine.estimates import Foretold
@@ -69,6 +69,8 @@ class LiveBoard:
         self.jobs: dict[int, LiveJob] = {}
         self.beats: dict[int, Beat] = {}
         self.leases = leases
+        self.on_end: Callable[[], object] = lambda: None
+        """Called when a job is no longer running."""
         self._touched_jobs: set[int] = set()
         self._fresh_beats: dict[int, Beat] = {}
 
@@ -119,7 +121,9 @@ class LiveBoard:
         """The job is no longer running."""
         self.leases.end(job)
         self._touched_jobs.discard(job)
-        return self.jobs.pop(job, None)
+        ended = self.jobs.pop(job, None)
+        self.on_end()
+        return ended
 
     def saved(self, job: int, now: int) -> None:
         if (live := self.jobs.get(job)) is not None:

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import ctypes
 import gc
+import itertools
 import os
 import signal
 import socket
@@ -287,17 +288,19 @@ class _Supervisor:
         self.studio.draining = True
         self.studio.dispatch.closed = True
         self.studio.dispatch.wake()
-        loop = asyncio.get_running_loop()
+        loop, board = asyncio.get_running_loop(), self.studio.board
+        board.on_end = self._ending_changed.set
+        left: float | None = None
         deadline = None
-        while self.studio.board.jobs and self._ending is not Ending.NOW:
+        while board.jobs and self._ending is not Ending.NOW:
             if self._ending is Ending.DRAIN:
                 # From the signal: it may find a supervisor that drains without a limit already.
                 deadline = deadline or loop.time() + self._settings.drain_s
-                if loop.time() >= deadline:
+                if (left := deadline - loop.time()) <= 0:
                     return
             self._ending_changed.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._ending_changed.wait(), 0.2)
+                await asyncio.wait_for(self._ending_changed.wait(), left)
 
     def _remove_socket(self, listener: socket.socket) -> None:
         listener.close()
@@ -323,22 +326,19 @@ class _Supervisor:
 
     async def _snapshots(self) -> None:
         """Push what moves to the watchers, at most four times a second."""
-        tick = 0
-        while True:
+        board, broadcast, forecasts = self.studio.board, self.studio.broadcast, self.studio.forecasts
+        for tick in itertools.count(1):
+            await broadcast.until_watched()
             await asyncio.sleep(SNAPSHOT_INTERVAL_S)
-            board, now = self.studio.board, now_us()
-            if tick % _WORKER_SNAPSHOT_TICKS == 0:
+            now = now_us()
+            of_workers_too = tick % _WORKER_SNAPSHOT_TICKS == 0
+            if of_workers_too:
                 board.touch_idle(now)
-            moved = board.take_touched()
-            if not self.studio.broadcast.watched:
-                continue
-            tick += 1
-            if moved:
-                forecasts = self.studio.forecasts
+            if moved := board.take_touched():
                 rows = [job_live(live, forecasts, board.idle_s(live.token.job, now)) for live in moved]
-                self.studio.broadcast.snapshot("progress", {"jobs": rows})
-            if tick % _WORKER_SNAPSHOT_TICKS == 0:
-                self.studio.broadcast.snapshot("worker", {"workers": await worker_views(self.studio)})
+                broadcast.snapshot("progress", {"jobs": rows})
+            if of_workers_too:
+                broadcast.snapshot("worker", {"workers": await worker_views(self.studio)})
 
     async def _offer(self, folder: FolderRow, path: bytes) -> None:
         """A file has settled in a drop folder."""

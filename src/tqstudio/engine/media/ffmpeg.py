@@ -13,7 +13,10 @@ from blake3 import blake3
 from tqstudio.errors import ErrorCode, TqError
 
 _VERSION = re.compile(r"^ffmpeg version (?:n|N-)?(\S+)")
-_VERSION_TIMEOUT_S = 10.0
+_VERSION_TIMEOUT_S = 30.0
+"""Far more than it takes, also on a machine that is busy many times over."""
+_TRIES = 3
+"""To ask again when it was killed: whoever is short of memory kills what has just begun, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,20 +78,27 @@ def _ask(path: str) -> FFmpeg | None:
     resolved = shutil.which(os.path.expanduser(path))
     if resolved is None:
         return None
-    try:
-        answer = subprocess.run(
-            [resolved, "-version"],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=_VERSION_TIMEOUT_S,
-            check=True,
-        ).stdout
-    except (OSError, subprocess.SubprocessError):
-        return None
-    match = _VERSION.match(answer.decode(errors="replace"))
-    if match is None:
+    answer = _answer([resolved, "-version"])
+    match = _VERSION.match(answer.decode(errors="replace")) if answer is not None else None
+    if answer is None or match is None:
         return None
     return FFmpeg(os.path.abspath(resolved), match[1], blake3(answer).hexdigest()[:12])
+
+
+def _answer(argv: list[str]) -> bytes | None:
+    """What a program prints; None when it cannot."""
+    for _ in range(_TRIES):
+        try:
+            ended = subprocess.run(
+                argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_VERSION_TIMEOUT_S, check=False
+            )
+        except (OSError, subprocess.SubprocessError):
+            return None
+        if ended.returncode == 0:
+            return ended.stdout
+        if ended.returncode > 0:
+            return None
+    return None
 
 
 def _ordering(version: str) -> tuple[int, ...]:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from tqstudio.engine.worker.program import main
+from tqstudio import garbage
 
 if __name__ == "__main__":
+    garbage.look_seldom()
+    from tqstudio.engine.worker.program import main
+
     sys.exit(main())
