@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
+import threading
 from pathlib import Path
 
 import pytest
@@ -101,6 +103,40 @@ def test_complete_needs_every_file(store: SegmentStore, scratch: Path) -> None:
     assert store.completed() == Complete("libx264", CHECK)
     (store.root / "seg_00001.m4s").write_bytes(b"1234")
     assert store.completed() is None
+
+
+def test_a_fragment_comes_while_another_worker_tidies_up(store: SegmentStore, scratch: Path) -> None:
+    """Whenever that is, nothing fails, and nothing is left of it in the end."""
+    for number in range(2):
+        store.put(write(scratch, f"seg_0000{number}.m4s"))
+    store.put_init(write(scratch, "init.mp4", b"init"))
+    store.mark_complete(Complete("libx264", CHECK))
+    enough = threading.Event()
+
+    def tidy_up() -> None:
+        while not enough.is_set():
+            store.mark_complete(Complete("libx264", CHECK))
+
+    other = threading.Thread(target=tidy_up)
+    other.start()
+    try:
+        stored = [store.put_fragment(write(scratch, f"frag_{n:05}.m4s")) for n in range(300)]
+    finally:
+        enough.set()
+        other.join()
+    assert list(scratch.glob("frag_*")) == []
+    assert len(stored) == 300
+    store.mark_complete(Complete("libx264", CHECK))
+    assert not store.fragment_path(0).parent.exists()
+    assert store.completed() is not None
+
+
+def test_a_fragment_of_a_stream_that_is_gone_is_an_error(
+    store: SegmentStore, scratch: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "link", lambda *_: shutil.rmtree(store.root))
+    with pytest.raises(FileNotFoundError):
+        store.put_fragment(write(scratch, "frag_00000.m4s"))
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"{}", b'{"encoder": "x", "check": {"frames": 1}}'])

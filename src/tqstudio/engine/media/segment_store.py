@@ -79,8 +79,15 @@ class SegmentStore:
         return self._put(scratch, self.root)
 
     def put_fragment(self, scratch: Path) -> bool:
-        """The same for a checked fragment."""
-        return self._put(scratch, self.root / FRAGMENTS_NAME)
+        """The same for a checked fragment; where the stream was proved whole meanwhile, nobody needs it."""
+        try:
+            return self._put(scratch, self.root / FRAGMENTS_NAME)
+        except FileNotFoundError:
+            # Another worker has tidied up, just now.
+            if not (self.root / COMPLETE_NAME).exists():
+                raise
+            scratch.unlink(missing_ok=True)
+            return False
 
     def fragment_path(self, g: int) -> Path:
         """Where fragment g is, when it is there."""
@@ -151,12 +158,7 @@ class SegmentStore:
         target = folder / scratch.name
         try:
             durable.make_folder(folder)
-            try:
-                os.link(scratch, target)
-            except FileNotFoundError:
-                # A late worker has proved the stream whole, and tidied up, just now.
-                durable.make_folder(folder)
-                os.link(scratch, target)
+            os.link(scratch, target)
             stored = True
         except FileExistsError:
             stored = False
