@@ -35,7 +35,7 @@ def long(clip: MakeClip, copy) -> Path:
 
 def test_sigterm_stops_at_the_segment_and_counts_nothing(make_studio: MakeStudio, long: Path) -> None:
     studio = make_studio(drain_s=0.2).up()
-    with studio.paced(3):
+    with studio.paced(2):
         job = studio.add(long)
         studio.running(job)
         video = studio.job(job)["video"]
@@ -58,7 +58,7 @@ def test_sigterm_stops_at_the_segment_and_counts_nothing(make_studio: MakeStudio
 
 def test_sigterm_lets_a_job_end_that_is_nearly_done(make_studio: MakeStudio, clip: MakeClip, copy) -> None:
     studio = make_studio(drain_s=50).up()
-    with studio.paced(4):
+    with studio.paced(2):
         job = studio.add(copy(clip(seconds=6), "nearly.mp4"))
         studio.running(job)
         waiting = studio.add(copy(clip(), "waiting.mp4"))
@@ -129,7 +129,7 @@ def test_down_and_up_in_a_row_go_on_with_everything(
 def test_down_with_a_screen_attached(make_studio: MakeStudio, long: Path) -> None:
     studio = make_studio().up()
     watch = studio.watch()
-    with studio.paced(3):
+    with studio.paced(2):
         job = studio.add(long)
         watch.target(job, "in_progress")
         encoders = studio.running(job)
@@ -147,7 +147,7 @@ def test_down_with_a_screen_attached(make_studio: MakeStudio, long: Path) -> Non
 
 def test_down_with_drain_lets_running_jobs_end(make_studio: MakeStudio, clip: MakeClip, copy) -> None:
     studio = make_studio().up()
-    with studio.paced(4):
+    with studio.paced(2):
         job = studio.add(copy(clip(seconds=6), "nearly.mp4"))
         studio.running(job)
         answer = studio("down", "--drain")
@@ -180,7 +180,7 @@ def test_a_second_supervisor_is_refused(shared: Studio) -> None:
 def test_progress_is_pushed_while_a_job_runs(shared: Studio, long: Path) -> None:
     studio = shared
     watch = studio.watch()
-    with studio.paced(4):
+    with studio.paced(2):
         job = studio.add(long)
         watch.target(job, "done")
     shown = [

@@ -51,7 +51,7 @@ def test_the_history_of_a_job_from_its_events(make_studio: MakeStudio, clip: Mak
     studio.do("undelete", job)
     _agree(studio, job, *so_far)
 
-    with studio.paced(5):
+    with studio.paced(1):
         studio.do("resume", job)
         studio.running(job)
         studio.do("pause", job)

@@ -51,7 +51,7 @@ def _whole(job: Any) -> None:
 def test_a_killed_worker_is_replaced_and_its_job_goes_on(make_studio: MakeStudio, long: Path) -> None:
     studio = make_studio().up()
     watch = studio.watch(studio.last_seq())
-    with studio.paced(3):
+    with studio.paced(2):
         job = studio.add(long)
         encoders = studio.running(job)
         tmpdir = f"TMPDIR={studio.home.tmpdir('cpu-0')}".encode()
@@ -111,7 +111,7 @@ def test_a_job_that_gets_further_outlives_any_number_of_workers(
     make_studio: MakeStudio, clip: MakeClip, copy
 ) -> None:
     studio = make_studio(max_crashes=2).up()
-    with studio.paced(3):
+    with studio.paced(2):
         job = studio.add(copy(clip(seconds=40), "longer.mp4"))
         for kills in range(3):
             encoders, before = studio.running(job), _segments_told(studio, job)
@@ -160,7 +160,7 @@ def test_a_killed_supervisor_leaves_nobody_and_the_next_goes_on(
     finished = studio.add(copy(clip(channels=0), "finished.mp4"))
     studio.done(finished)
     held = studio.add(copy(clip(fps="24"), "held.mp4"), hold=True)
-    with studio.paced(3):
+    with studio.paced(2):
         job = studio.add(long)
         encoders = studio.running(job)
         worker = int(studio.worker()["pid"])

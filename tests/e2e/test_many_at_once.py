@@ -20,7 +20,7 @@ def test_every_job_is_made_once_whatever_dies(make_studio: MakeStudio, clip: Mak
     studio = make_studio(workers=3).up()
     names = ("cpu-0", "cpu-1", "cpu-2")
     sources = [copy(clip(seconds=6), f"clip-{n}.mp4") for n in range(6)]
-    with studio.paced(4):
+    with studio.paced(2):
         jobs = [result["job"] for result in studio.offer(*sources)]
         until(lambda: all(studio.worker(name)["job"] for name in names), "all workers are busy")
         held = [studio.worker(name)["job"] for name in names]

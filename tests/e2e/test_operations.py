@@ -29,7 +29,7 @@ def _whole(shared: Studio, job: int, seconds: int = 12) -> None:
 
 
 def test_a_running_job_is_paused_and_goes_on(shared: Studio, long: Path) -> None:
-    with shared.paced(3):
+    with shared.paced(2):
         job = shared.add(long)
         encoders = shared.running(job)
         assert shared.do("pause", job)["word"] in ("pausing…", "paused")
@@ -51,7 +51,7 @@ def test_a_running_job_is_paused_and_goes_on(shared: Studio, long: Path) -> None
 
 
 def test_pausing_can_be_taken_back_and_asked_twice(shared: Studio, long: Path) -> None:
-    with shared.paced(3):
+    with shared.paced(2):
         job = shared.add(long)
         shared.running(job)
         shared.do("pause", job)
@@ -78,7 +78,7 @@ def test_a_waiting_job_is_paused_resumed_and_cancelled(shared: Studio, clip: Mak
 
 
 def test_a_running_job_is_cancelled_and_tried_again(shared: Studio, long: Path) -> None:
-    with shared.paced(3):
+    with shared.paced(2):
         job = shared.add(long)
         encoders = shared.running(job)
         shared.do("cancel", job)
@@ -97,7 +97,7 @@ def test_a_running_job_is_cancelled_and_tried_again(shared: Studio, long: Path) 
 
 
 def test_restart_begins_a_running_job_again(shared: Studio, long: Path) -> None:
-    with shared.paced(3):
+    with shared.paced(2):
         job = shared.add(long)
         encoders = shared.running(job)
         before = {mark(path) for path in shared.stored_segments(shared.job(job)["video"])}
@@ -147,7 +147,7 @@ def test_a_deleted_job_comes_back(shared: Studio, clip: MakeClip, copy) -> None:
 
 
 def test_a_running_job_cannot_be_deleted(shared: Studio, long: Path) -> None:
-    with shared.paced(3):
+    with shared.paced(2):
         job = shared.add(long)
         shared.running(job)
         refused = shared.act("delete", job)
@@ -176,7 +176,7 @@ def test_priority_decides_what_is_next(shared: Studio, clip: MakeClip, copy) -> 
 
 
 def test_a_paused_queue_changes_no_job(shared: Studio, clip: MakeClip, copy, long: Path) -> None:
-    with shared.paced(3):
+    with shared.paced(2):
         running = shared.add(long)
         shared.running(running)
         gate = shared.client.send(calls.pause_queue("lunch"))
@@ -205,7 +205,7 @@ def test_one_of_two_running_things_ends_no_other(shared: Studio, clip: MakeClip,
 
 def test_a_killed_ffmpeg_ends_no_worker(shared: Studio, long: Path) -> None:
     worker = shared.worker()["pid"]
-    with shared.paced(3):
+    with shared.paced(2):
         job = shared.add(long)
         for pid in shared.running(job):
             os.kill(pid, signal.SIGKILL)

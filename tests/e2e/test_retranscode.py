@@ -75,7 +75,7 @@ def player(shared: Studio, ready: int) -> Iterator[Player]:
 
 def test_all_of_it_again_while_it_plays(shared: Studio, ready: int, player: Player) -> None:
     old = published_marks(shared.job(ready))
-    with shared.paced(4):
+    with shared.paced(2):
         again = shared.do("retranscode", ready)["new_job"]
         assert again != ready
         shared.running(again)
@@ -140,7 +140,7 @@ def test_one_that_fails_leaves_the_old_playing(shared: Studio, ready: int, playe
 
 
 def test_one_that_is_cancelled_leaves_the_old_playing(shared: Studio, ready: int, player: Player) -> None:
-    with shared.paced(3):
+    with shared.paced(2):
         again = shared.do("retranscode", ready)["new_job"]
         shared.running(again)
         shared.do("cancel", again)

@@ -107,7 +107,7 @@ def test_a_supervisor_that_hangs_costs_its_workers_nothing(brittle: Studio, long
 
 def test_an_ffmpeg_that_hangs_is_ended(brittle: Studio, long: Path) -> None:
     studio = brittle
-    with studio.paced(3):
+    with studio.paced(2):
         job = studio.add(long)
         encoders = studio.running(job)
         for pid in encoders:
@@ -179,7 +179,7 @@ def test_an_ffmpeg_that_goes_away_is_named_and_waited_for(
 def test_a_source_that_changes_while_it_is_encoded_is_made_anew(
     shared: Studio, long: Path, clip: MakeClip
 ) -> None:
-    with shared.paced(4):
+    with shared.paced(2):
         job = shared.add(long)
         shared.running(job)
         before = {mark(path) for path in shared.stored_segments(shared.job(job)["video"])}

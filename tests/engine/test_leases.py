@@ -438,7 +438,7 @@ def test_a_worker_that_hangs_can_be_taken_out(
 def test_a_worker_that_fails_one_job_after_another_is_quarantined(
     make_supervisor: MakeSupervisor, tmp_path: Path
 ) -> None:
-    with quick(make_supervisor, tmp_path, TQSTUDIO_LEASE_S="60") as desk:
+    with quick(make_supervisor, tmp_path, TQSTUDIO_LEASE_S="60", TQSTUDIO_OFFLINE_S="60") as desk:
         live = desk.live
         worker = desk.worker()
         jobs = [desk.job() for _ in range(4)]
