@@ -64,7 +64,9 @@ class Life:
         """Run something as a part of this process."""
         task = self.world.loop.create_task(coroutine, context=self.context)
         # What is dead waits for ever; were it forgotten, Python would end it, and it would tell of that.
-        self.world.parts.append(task)
+        self.world.parts.add(task)
+        # But what has ended must go: only then is an error that nobody asked for told of.
+        task.add_done_callback(self.world.parts.discard)
         return task
 
     async def _main(self) -> None:

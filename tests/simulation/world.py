@@ -109,8 +109,8 @@ class World:
         self._digest = sha256()
         self.loop = VirtualLoop(self.clock, self._execute)
         self.loop.set_exception_handler(self._on_exception)
-        self.parts: list[asyncio.Task[Any]] = []
-        """Everything that was ever begun as a part of a supervisor's process."""
+        self.parts: set[asyncio.Task[Any]] = set()
+        """What was begun as a part of a supervisor's process and has not ended."""
         self.violation: Violation | None = None
         self.closing = False
 
