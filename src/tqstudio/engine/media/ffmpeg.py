@@ -13,8 +13,9 @@ from blake3 import blake3
 from tqstudio.errors import ErrorCode, TqError
 
 _VERSION = re.compile(r"^ffmpeg version (?:n|N-)?(\S+)")
-_VERSION_TIMEOUT_S = 30.0
-"""Far more than it takes, also on a machine that is busy many times over."""
+_VERSION_TIMEOUT_S = 20.0
+"""Far more than it takes, also on a machine that is busy many times over; less than a start is waited for, so
+that one which hangs is named."""
 _TRIES = 3
 """To ask again when it was killed: whoever is short of memory kills what has just begun, too."""
 
