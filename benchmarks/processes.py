@@ -98,8 +98,12 @@ def _lives(pid: int) -> bool:
     return stat.rpartition(")")[2].split()[0] not in "ZX"
 
 
-def until(look: Callable[[], T], what: str, timeout_s: float = 30) -> T:
+def until(look: Callable[[], T], what: str, timeout_s: float = 30, every_s: float = _POLL_S) -> T:
     """Look again and again until there is something to see.
+
+    Args:
+        every_s: seconds between two looks. A look costs the supervisor some processor time, which what is
+            measured meanwhile lacks.
 
     Raises:
         RuntimeError: there was nothing for `timeout_s`.
@@ -108,7 +112,7 @@ def until(look: Callable[[], T], what: str, timeout_s: float = 30) -> T:
     while not (found := look()):
         if time.monotonic() > deadline:
             raise RuntimeError(f"{what}: not within {timeout_s:.0f} s")
-        time.sleep(_POLL_S)
+        time.sleep(every_s)
     return found
 
 
