@@ -56,7 +56,7 @@ class Settings(BaseSettings):
 
     max_attempts: int = Field(3, ge=1, le=100, description="failures after which a job has failed")
     max_crashes: int = Field(
-        3, ge=1, le=100, description="workers lost in a row, no segment finished between, that make POISON"
+        3, ge=1, le=100, description="workers lost in a row, nothing finished between, that make POISON"
     )
     backoff_s: float = Field(30, ge=0, description="before the second attempt; doubles with each further one")
     backoff_max_s: float = Field(600, ge=0, description="upper bound of the backoff")

@@ -17,7 +17,7 @@ from tqstudio import client as calls
 
 from .conftest import MakeClip, MakeStudio
 from .ladder import check_ladder
-from .studio import Studio, audio_runs, gone, lives, mark, published_marks, until, video_runs
+from .studio import PROFILE, Studio, audio_runs, gone, lives, mark, published_marks, until, video_runs
 
 RUNGS = ("180p", "120p", "90p")
 
@@ -37,6 +37,14 @@ def _kill_worker(studio: Studio) -> int:
 def _video_segments(studio: Studio, job: int) -> set[tuple[int, int]]:
     stored = studio.stored_segments(studio.job(job)["video"])
     return {mark(path) for path in stored if "audio" not in str(path)}
+
+
+def _least_encoded_s(studio: Studio, job: int) -> float:
+    """Seconds of media that are encoded, of the quality that has least."""
+    now = studio.job(job)
+    length = now["source"]["duration_s"] or 0.0
+    made = [row["progress"] / 100 * length for row in now["renditions"] if row["status"] == "in_progress"]
+    return min(made, default=0.0)
 
 
 def _segments_told(studio: Studio, job: int) -> int:
@@ -107,22 +115,30 @@ def test_killed_behind_the_encode_no_video_is_encoded_again(make_studio: MakeStu
     _whole(done)
 
 
+@pytest.mark.parametrize(("segment_s", "max_crashes", "crashes"), [(2, 2, 1), (20, 3, 2)])
 def test_a_job_that_gets_further_outlives_any_number_of_workers(
-    make_studio: MakeStudio, clip: MakeClip, copy
+    make_studio: MakeStudio, clip: MakeClip, copy, segment_s: int, max_crashes: int, crashes: int
 ) -> None:
-    studio = make_studio(max_crashes=2).up()
+    """It makes some GOPs between two deaths: a segment, or a part of one, which the next attempt finds."""
+    studio = make_studio(max_crashes=max_crashes).up()
+    studio.write_profile("tiny", PROFILE.replace("segment_s = 2", f"segment_s = {segment_s}"))
+    segments = []
     with studio.paced(2):
-        job = studio.add(copy(clip(seconds=40), "longer.mp4"))
+        job, before = studio.add(copy(clip(seconds=40), "longer.mp4")), 0.0
         for kills in range(3):
-            encoders, before = studio.running(job), _segments_told(studio, job)
-            until(lambda n=before: _segments_told(studio, job) > n, "a segment more is finished")
+            until(lambda s=before + 2.5: _least_encoded_s(studio, job) > s, "some GOPs more are made")
+            encoders, before = studio.running(job, segments=0), _least_encoded_s(studio, job)
             _kill_worker(studio)
             gone(encoders)
             until(lambda n=kills: len(studio.job(job)["attempts_log"]) == n + 2, "it goes on")
+            segments.append(_segments_told(studio, job))
     done = studio.done(job)
     assert [attempt["outcome"] for attempt in done["attempts_log"]] == ["lost"] * 3 + ["done"]
-    assert done["crashes"] == 1, "in a row"
+    assert done["crashes"] == crashes, "in a row"
     assert done["attempts"] == 0
+    resumed_at = [attempt["resumed_at_s"] for attempt in done["attempts_log"]]
+    assert sorted(set(resumed_at)) == resumed_at, "each goes on behind the one before"
+    assert (max(segments) == 0) == (segment_s == 20)
 
 
 def test_a_job_that_kills_its_workers_is_poison(

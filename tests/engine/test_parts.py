@@ -42,21 +42,28 @@ def test_the_backoff_doubles_up_to_its_bound(failures: int, seconds: float) -> N
     used=st.integers(0, 4),
     crashes=st.integers(0, 4),
     got_further=st.booleans(),
+    had_got_further=st.booleans(),
 )
 def test_a_verdict_keeps_the_counters_in_their_bounds(
-    code: ErrorCode, maximum: int, used: int, crashes: int, got_further: bool
+    code: ErrorCode, maximum: int, used: int, crashes: int, got_further: bool, had_got_further: bool
 ) -> None:
     used, crashes = min(used, maximum - 1), min(crashes, maximum - 1)
     failed = judge_failure(
         code, attempts=used, crashes=crashes, max_attempts=maximum, rules=RetryRules(1, 2, lambda: 0.5)
     )
-    lost = judge_loss(attempts=used, crashes=crashes, max_crashes=maximum, got_further=got_further)
+    lost = judge_loss(
+        attempts=used,
+        crashes=crashes,
+        max_crashes=maximum,
+        got_further=got_further,
+        had_got_further=had_got_further,
+    )
     for verdict in (failed, lost):
         assert used <= verdict.attempts <= maximum
         assert 0 <= verdict.crashes <= maximum
         assert verdict.exhausted <= (verdict.trigger is Trigger.FAIL_FINAL)
         assert (verdict.wait_s is None) or verdict.trigger is not Trigger.FAIL_FINAL
-    assert lost.crashes == (1 if got_further else crashes + 1)
+    assert lost.crashes == (1 if got_further else min(crashes, 1) + 1 if had_got_further else crashes + 1)
     assert lost.exhausted == (lost.crashes == maximum) == (lost.code is ErrorCode.POISON)
 
 

@@ -39,10 +39,11 @@ class Violation(AssertionError):
 
 @dataclass(frozen=True)
 class Streak:
-    """Crashes of a job in a row, and how many finished segments the last of them left."""
+    """Crashes of a job in a row, how many finished segments the last left, and where it had gone on."""
 
     crashes: int = 0
     segments: int = 0
+    resumed_at_s: float = 0.0
 
 
 @dataclass
@@ -79,6 +80,14 @@ class JobChange:
     def segments(self) -> int:
         """Finished segments of all qualities, as far as the engine knows."""
         return sum(done for _, done in self.renditions)
+
+    def resumed_at_s(self, ended_at: int) -> float:
+        """Where in the media the attempt had gone on that ended then, as far as the engine knows."""
+        told = self.audit.raw.execute(
+            "SELECT coalesce(max(resumed_at_s), 0) FROM attempt WHERE job_id = ? AND ended_at = ?",
+            (self.job, ended_at),
+        ).fetchone()
+        return float(told[0])
 
     def require(self, holds: object, why: str) -> None:
         if not holds:

@@ -175,7 +175,8 @@ def an_epoch_is_left_out() -> Any:
 
 def _judged_loss(*, further: bool) -> Any:
     real = outcomes.judge_loss
-    return patched((outcomes, "judge_loss", lambda **facts: real(**{**facts, "got_further": further})))
+    told = {"got_further": further, "had_got_further": further}
+    return patched((outcomes, "judge_loss", lambda **facts: real(**{**facts, **told})))
 
 
 def a_finished_segment_is_not_seen() -> Any:
@@ -190,7 +191,12 @@ def each_crash_is_the_first() -> Any:
 
 def segments_at_a_crash_are_not_kept() -> Any:
     """One segment, finished once, excuses every later crash."""
-    return sql(("segments_at_crash = :made,", ""))
+    return sql(("segments_at_crash = :segments,", ""))
+
+
+def where_a_crash_had_gone_on_is_not_kept() -> Any:
+    """One attempt that went on in the middle excuses every later crash."""
+    return sql(("resumed_at_crash_s = :resumed_at,", ""))
 
 
 def a_last_report_is_forgotten() -> Any:
@@ -419,6 +425,7 @@ BROKEN = (
     Broken(a_finished_segment_is_not_seen, "crashes_are_counted_in_a_row", "zombies"),
     Broken(each_crash_is_the_first, "crashes_are_counted_in_a_row", "zombies"),
     Broken(segments_at_a_crash_are_not_kept, "crashes_are_counted_in_a_row", "zombies"),
+    Broken(where_a_crash_had_gone_on_is_not_kept, "crashes_are_counted_in_a_row", "zombies"),
     Broken(a_last_report_is_forgotten, "what_was_reported_counts"),
     Broken(a_wish_is_forgotten, "a_wish_comes_true"),
     Broken(a_shutdown_sets_jobs_aside, "events_replay_to_the_state", "restarts"),

@@ -104,6 +104,7 @@ def is_crash(event: EventRow) -> bool:
 def crashes_are_counted_in_a_row(change: JobChange) -> None:
     """A lost worker adds one crash, and is the first again where a segment was finished since the last one.
 
+    Where the attempt began further on than the one that crashed before, that one's crash was the first.
     The last that is allowed, and no other, is poison. Whatever begins a job anew begins the count anew.
     """
     streak, job = change.audit.streaks.get(change.job, Streak()), change.after
@@ -111,18 +112,23 @@ def crashes_are_counted_in_a_row(change: JobChange) -> None:
         if event.trigger in _BACK_FROM_THE_END:
             streak = Streak()
         elif is_crash(event):
-            further = change.segments > streak.segments
-            crashes = 1 if further else streak.crashes + 1
-            streak = Streak(min(crashes, job["max_crashes"]), max(streak.segments, change.segments))
-            told = f"crash {crashes}, {change.segments} segments: {event.code}"
+            segments, resumed_at_s = change.segments, change.resumed_at_s(event.at)
+            had_got_further = resumed_at_s > streak.resumed_at_s
+            in_a_row = min(streak.crashes, 1) if had_got_further else streak.crashes
+            crashes = 1 if segments > streak.segments else in_a_row + 1
+            streak = Streak(
+                min(crashes, job["max_crashes"]),
+                max(streak.segments, segments),
+                max(streak.resumed_at_s, resumed_at_s),
+            )
+            told = f"crash {crashes}, {segments} segments, gone on at {resumed_at_s} s: {event.code}"
             change.require((event.code == ErrorCode.POISON) == (crashes >= job["max_crashes"]), told)
     change.audit.streaks[change.job] = streak
     change.require(
         job["crashes"] == streak.crashes, f"{job['crashes']} crashes, not {streak.crashes} in a row"
     )
-    change.require(
-        job["segments_at_crash"] == streak.segments, f"not {streak.segments} segments at its crash"
-    )
+    reached = (job["segments_at_crash"], job["resumed_at_crash_s"])
+    change.require(reached == (streak.segments, streak.resumed_at_s), f"not as far as at its crash: {streak}")
 
 
 def what_was_reported_counts(change: JobChange) -> None:

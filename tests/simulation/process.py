@@ -24,6 +24,7 @@ VIDEO = ("720p", "360p")
 LADDER = (*VIDEO, "audio-en")
 SEGMENTS = 4
 """Of each video quality."""
+SEGMENT_S = 6.0
 
 
 @dataclass
@@ -41,6 +42,8 @@ class Held:
     steps: dict[str, float] = field(default_factory=dict)
     made: int = 0
     """Finished segments of each video quality."""
+    resumed_at_s: float | None = None
+    """Where in the media it goes on; None before it knows."""
 
 
 class Process:
@@ -185,6 +188,7 @@ class Process:
             "progress": progress,
             "steps": dict(held.steps),
             "encoder": mark,
+            "resumed_at_s": held.resumed_at_s,
             "renditions": [rendition, {"name": "360p", "status": "pending", "encoder": mark, **done}],
         }
         try:
@@ -247,6 +251,8 @@ class Process:
         for number in range(SEGMENTS):
             missing = missing_of(number)
             if missing:
+                if held.resumed_at_s is None:
+                    held.resumed_at_s = SEGMENT_S * number
                 await self._sleep(self.world.rng.uniform(0.02, 8 * self._temper.slowness / SEGMENTS))
                 if self._ended(held) or self.world.disks.output_free == 0:
                     return
@@ -297,13 +303,13 @@ class Process:
             "name": name,
             "kind": "audio" if audio else "video",
             "folder": "/".join(folder.rsplit("/", 4)[1:]),
-            "segments": [{"name": each, "size": len(_CONTENT), "duration_s": 6.0} for each in names],
+            "segments": [{"name": each, "size": len(_CONTENT), "duration_s": SEGMENT_S} for each in names],
             "init_size": len(_CONTENT),
             "codecs": "mp4a.40.2" if audio else "avc1.64001f",
             "width": None if audio else 640,
             "height": None if audio else 360,
             "frame_rate": None if audio else 25.0,
-            "duration_s": 6.0 * len(names),
+            "duration_s": SEGMENT_S * len(names),
             "average_bps": 1000,
             "peak_bps": 1000,
             "settings_hash": self._key(held),

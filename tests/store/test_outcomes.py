@@ -120,6 +120,24 @@ def test_a_job_that_gets_further_outlives_its_workers(queue: Queue) -> None:
     assert queue.row(lease.job)["error_code"] == "POISON"
 
 
+def test_a_job_that_gets_further_within_a_segment_outlives_its_workers(queue: Queue) -> None:
+    lease = queue.claimed()
+    for resumed_at_s, crashes in ((0.0, 1), (2.0, 2), (4.0, 2), (6.0, 2)):
+        assert save(queue, lease, resumed_at_s=resumed_at_s, reported=[rendition(segments_done=0)])
+        assert queue.lose(lease) is P
+        assert queue.row(lease.job)["crashes"] == crashes, f"gone on at {resumed_at_s} s"
+        lease = again(queue)
+    assert save(queue, lease, resumed_at_s=6.0, reported=[rendition(segments_done=1)])
+    assert queue.lose(lease) is P
+    assert queue.row(lease.job)["crashes"] == 1, "a whole segment since the last"
+    for resumed_at_s in (None, 4.0):
+        lease = again(queue)
+        assert save(queue, lease, resumed_at_s=resumed_at_s)
+        ended = queue.lose(lease)
+    assert ended is F, "what was lost is made again, and that is not further"
+    assert queue.row(lease.job)["error_code"] == "POISON"
+
+
 @pytest.mark.parametrize(
     ("code", "forgotten"), [(ErrorCode.SOURCE_CHANGED, False), (ErrorCode.ENCODER_EXIT, True)]
 )
@@ -127,12 +145,13 @@ def test_where_nothing_can_be_used_the_count_of_what_is_made_begins_anew(
     queue: Queue, code: ErrorCode, forgotten: bool
 ) -> None:
     lease = queue.claimed()
-    assert save(queue, lease, progress=47.0, reported=[rendition(segments_done=8)])
+    assert save(queue, lease, progress=47.0, resumed_at_s=12.0, reported=[rendition(segments_done=8)])
     assert queue.lose(lease) is P
     lease = again(queue)
     assert queue.fail(lease, code, forgotten=forgotten) is P
     row = queue.row(lease.job)
-    assert (row["progress"], row["segments_at_crash"], row["crashes"]) == (0, 0, 1)
+    made = (row["progress"], row["segments_at_crash"], row["resumed_at_crash_s"], row["crashes"])
+    assert made == (0, 0, 0, 1)
     assert progress.renditions(queue.db, lease.job) == []
     at_once(queue, lease)
     for segments in (2, 4):

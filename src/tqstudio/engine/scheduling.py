@@ -66,14 +66,19 @@ def judge_failure(
             )
 
 
-def judge_loss(*, attempts: int, crashes: int, max_crashes: int, got_further: bool) -> Verdict:
+def judge_loss(
+    *, attempts: int, crashes: int, max_crashes: int, got_further: bool, had_got_further: bool
+) -> Verdict:
     """What a lost worker means: at once again, until the crashes are used up and the job is poison.
 
     Args:
         got_further: a segment was finished since the crash before. Whoever gets on is no poison: a long
             encode outlives any number of deaths, and as segments are finite, it ends.
+        had_got_further: the attempt that crashes now had gone on behind the place where the one before it
+            had: what that one left was a fragment more, so its crash was the first in a row. What this one
+            leaves, only the next will tell.
     """
-    crashes = 1 if got_further else crashes + 1
+    crashes = 1 if got_further else min(crashes, 1) + 1 if had_got_further else crashes + 1
     if crashes >= max_crashes:
         return Verdict(Trigger.FAIL_FINAL, attempts, max_crashes, None, ErrorCode.POISON, exhausted=True)
     return Verdict(Trigger.WORKER_LOST, attempts, crashes, None, ErrorCode.WORKER_LOST, exhausted=False)

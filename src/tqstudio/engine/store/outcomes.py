@@ -21,7 +21,7 @@ _AUTORESTART = (
     " WHEN :denied THEN 'denied' WHEN restarts >= autorestart_limit THEN 'failed' ELSE autorestart END"
 )
 """What a failure makes of it; values: final, denied."""
-_NOTHING_MADE = ", progress = 0, segments_at_crash = 0"
+_NOTHING_MADE = ", progress = 0, segments_at_crash = 0, resumed_at_crash_s = 0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,14 +172,29 @@ def _still(db: Connection, lease: Lease) -> Lease | None:
     return replace(lease, control=current.control, lease_expires_at=current.lease_expires_at)
 
 
-def _segments(db: Connection, job: int) -> tuple[int, int]:
-    """Finished segments of all qualities: now, and at the last crash."""
+@dataclass(frozen=True, slots=True)
+class _Reached:
+    """How far a job has come, by what is told of it at a crash."""
+
+    segments: int
+    """Finished, of all qualities."""
+    resumed_at_s: float
+    """Where in the media the attempt went on that crashes: behind whole fragments that others had made."""
+
+    def or_further(self, before: _Reached) -> _Reached:
+        """What was lost and is made again takes nobody further."""
+        return _Reached(max(self.segments, before.segments), max(self.resumed_at_s, before.resumed_at_s))
+
+
+def _reached(db: Connection, lease: Lease) -> tuple[_Reached, _Reached]:
+    """Now, and at the last crash."""
     row = db.execute(
         "SELECT coalesce((SELECT sum(segments_done) FROM rendition WHERE job_id = :job), 0),"
-        " segments_at_crash FROM job WHERE id = :job",
-        {"job": job},
+        " coalesce((SELECT resumed_at_s FROM attempt WHERE job_id = :job AND epoch = :epoch), 0),"
+        " segments_at_crash, resumed_at_crash_s FROM job WHERE id = :job",
+        {"job": lease.job, "epoch": lease.epoch},
     ).one()
-    return row[0], row[1]
+    return _Reached(row[0], row[1]), _Reached(row[2], row[3])
 
 
 def lose(
@@ -204,14 +219,16 @@ def lose(
     wished = _wish(db, lease, now=now, actor="supervisor", detail=why)
     if wished is not None:
         return wished
-    made, made_before = _segments(db, lease.job)
+    reached, before = _reached(db, lease)
     verdict = judge_loss(
         attempts=lease.attempts,
         crashes=lease.crashes,
         max_crashes=lease.max_crashes,
-        got_further=made > made_before,
+        got_further=reached.segments > before.segments,
+        had_got_further=reached.resumed_at_s > before.resumed_at_s,
     )
     poison = verdict.trigger is Trigger.FAIL_FINAL
+    furthest = reached.or_further(before)
     move(
         db,
         lease.job,
@@ -224,14 +241,16 @@ def lose(
         detail=why,
         event=None if poison else event,
         assign=(
-            "crashes = :crashes, segments_at_crash = :made, error_code = :code, error_text = :why,"
+            "crashes = :crashes, segments_at_crash = :segments, resumed_at_crash_s = :resumed_at,"
+            " error_code = :code, error_text = :why,"
             " error_hint = NULL, error_log = :log, exhausted = :exhausted, completed_at = :completed,"
             " not_before = NULL,"
             f" {_AUTORESTART}"
         ),
         values={
             "crashes": verdict.crashes,
-            "made": max(made, made_before),
+            "segments": furthest.segments,
+            "resumed_at": furthest.resumed_at_s,
             "code": verdict.code.value,
             "why": why[:MAX_ERROR_TEXT],
             "log": f"{lease.epoch}.log",

@@ -9,7 +9,7 @@ from tqstudio.engine.store import backup, troubles
 from tqstudio.engine.store.connection import connect, open_raw
 from tqstudio.errors import ErrorCode, TqError
 
-SCHEMA_VERSION = "0004"
+SCHEMA_VERSION = "0005"
 """Newest migration in `migrations/versions`; a test holds the two together."""
 
 

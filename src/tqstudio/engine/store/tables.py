@@ -325,9 +325,11 @@ class Job(SQLModel, table=True):
     """Since when it could be claimed; bounds how long a GPU is waited for."""
     attempts: int = _int()
     crashes: int = _int()
-    """In a row, with no segment finished between."""
+    """In a row, with nothing finished between."""
     segments_at_crash: int = _int()
     """Finished segments of all qualities when it crashed last."""
+    resumed_at_crash_s: float = _float()
+    """Seconds of media before the place where the attempt had gone on that crashed last."""
     max_attempts: int = _int(3)
     max_crashes: int = _int(3)
     epoch: int = _int()

@@ -126,7 +126,7 @@ def _moving(trigger: Trigger, from_progress: bool, assign: str) -> str:
     )
 
 
-_UNCOUNTED = "attempts = 0, crashes = 0, segments_at_crash = 0"
+_UNCOUNTED = "attempts = 0, crashes = 0, segments_at_crash = 0, resumed_at_crash_s = 0"
 
 _FRESH = (
     f"{_UNCOUNTED}, restarts = 0, exhausted = 0, error_code = NULL, error_text = NULL,"
