@@ -326,9 +326,9 @@ def test_a_beat_counts_before_it_is_stored(home: Home, opened: Database, setting
     """The database was slow, and knows the lease as run out."""
     board = LiveBoard(Leases(60 * SECOND, 10 * SECOND))
     # What ends no publish is left out.
-    endings = Endings(opened, board, None, None, quarantine_after=0, lease_us=60 * SECOND)  # type: ignore[arg-type]
+    endings = Endings(opened, board, None, quarantine_after=0, lease_us=60 * SECOND)  # type: ignore[arg-type]
     results = Results(settings, opened, None, endings, None, None)  # type: ignore[arg-type]
-    recovery = Recovery(home, settings, opened, board, endings, results, None)  # type: ignore[arg-type]
+    recovery = Recovery(home, settings, opened, board, endings, results)  # type: ignore[arg-type]
     (unheard, _), *heard = opened.write_now(sixty_four_running)
     now = now_us()
     opened.write_now(lambda db: db.execute("UPDATE job SET lease_expires_at = :now", {"now": now}))
@@ -345,7 +345,7 @@ def test_who_was_heard_in_time_ends_its_job(opened: Database) -> None:
     """The beat is not stored yet; with its end it is."""
     board = LiveBoard(Leases(60 * SECOND, 10 * SECOND))
     # What ends no publish is left out.
-    endings = Endings(opened, board, None, None, quarantine_after=0, lease_us=60 * SECOND)  # type: ignore[arg-type]
+    endings = Endings(opened, board, None, quarantine_after=0, lease_us=60 * SECOND)  # type: ignore[arg-type]
     (heard, worker), (unheard, other), *_ = opened.write_now(sixty_four_running)
     now = now_us()
     opened.write_now(lambda db: db.execute("UPDATE job SET lease_expires_at = :now", {"now": now}))

@@ -260,10 +260,7 @@ def test_unfinished_work_goes_with_its_job(desk: Desk, operation: str) -> None:
 def test_a_restart_begins_anew(desk: Desk) -> None:
     worker, job = desk.running()
     bench = bench_of(job)
-    made = bench.rendition("360p", "some")
-    store = bench.sink / "segments" / str(job["video"])
-    store.mkdir(parents=True, exist_ok=True)
-    (store / "finished").write_bytes(b"segment")
+    store = finished_work(bench)
     report(worker, job, 60.0, renditions=[{"name": "360p", "status": "in_progress", "progress": 60.0}])
     desk.act("restart", job["job"])
     assert report(worker, job, 60.0) == {"control": "restart"}
@@ -272,8 +269,81 @@ def test_a_restart_begins_anew(desk: Desk) -> None:
     )
     row = desk.show(job["job"])
     assert (row["progress"], row["renditions"], row["attempts"]) == (0, [], 0)
-    assert not store.exists(), "what was finished is forgotten"
-    assert made["name"] == "360p"
+    until(lambda: not store.exists(), "what was finished is forgotten")
+
+
+def finished_work(bench: Bench) -> Path:
+    """The segment store of the bench's video, with something in it."""
+    store = bench.sink / "segments" / str(bench.video)
+    store.mkdir(parents=True, exist_ok=True)
+    (store / "finished").write_bytes(b"segment")
+    return store
+
+
+def released(worker: Worker, job: Any, reason: str) -> str:
+    answer: str = worker.tell(f"jobs/{job['job']}/release", epoch=job["epoch"], reason=reason)["status"]
+    return answer
+
+
+def test_nobody_works_on_a_job_before_it_has_started_over(desk: Desk) -> None:
+    """What was made before a restart is gone when a worker hears of the job, however soon that is."""
+    worker, job = desk.running()
+    store = finished_work(bench_of(job))
+    desk.act("pause", job["job"])
+    assert released(worker, job, "pause") == "paused"
+    assert store.exists()
+    desk.act("restart", job["job"])
+    again = worker.claim()
+    assert again["job"] == job["job"]
+    assert not store.exists()
+    # From here on it is this attempt's.
+    finished_work(bench_of(job))
+    desk.act("pause", job["job"])
+    assert released(worker, again, "pause") == "paused"
+    desk.act("resume", job["job"])
+    assert worker.claim()["job"] == job["job"]
+    assert store.exists()
+
+
+def test_a_restart_that_is_told_twice_is_done_once(desk: Desk) -> None:
+    worker, job = desk.running()
+    desk.act("pause", job["job"])
+    released(worker, job, "pause")
+    first = desk.act("restart", job["job"], idempotency_key="once")
+    assert first[0]["ok"]
+    again = worker.claim()
+    store = finished_work(bench_of(job))
+    desk.act("pause", job["job"])
+    released(worker, again, "pause")
+    assert desk.act("restart", job["job"], idempotency_key="once") == first
+    assert desk.show(job["job"])["status"] == "paused"
+    desk.act("resume", job["job"])
+    assert worker.claim()["job"] == job["job"]
+    assert store.exists(), "what was made since is kept"
+
+
+def test_a_refused_restart_takes_nothing_away(desk: Desk) -> None:
+    worker, old = desk.running()
+    worker.tell(f"jobs/{old['job']}/fail", epoch=old["epoch"], code="NO_MEDIA", text="no")
+    path = Path(os.fsdecode(sources.decode(old["source"]["path_b64"])))
+    path.write_bytes(b"a better video, of another length")
+    [added] = desk.add(path, priority=1000)
+    assert added["job"] != old["job"]
+    newer = worker.claim()
+    assert (newer["job"], newer["video"]) == (added["job"], old["video"])
+    store = finished_work(bench_of(newer))
+    [refused] = desk.act("restart", old["job"])
+    assert f"job {newer['job']} works on the same video" in refused["error"]["message"]
+
+    desk.act("pause", newer["job"])
+    released(worker, newer, "pause")
+    desk.act("delete", newer["job"])
+    [refused] = desk.act("restart", newer["job"])
+    assert "is deleted" in refused["error"]["message"]
+    desk.act("undelete", newer["job"])
+    desk.act("resume", newer["job"])
+    assert worker.claim()["job"] == newer["job"]
+    assert store.exists(), "another's work, and that of a deleted job, stays"
 
 
 def test_a_full_disk_shuts_the_gate_and_costs_nothing(desk: Desk) -> None:

@@ -185,7 +185,11 @@ def test_an_assignment_says_what_to_make_of_which_file(queue: Queue) -> None:
         output_root=known.output_root,
         slug=known.slug,
         generation=None,
+        starts_over=False,
     )
+    queue.do(job, Operation.PAUSE)
+    queue.do(job, Operation.RESTART)
+    assert claims.assignment_of(queue.db, job).starts_over
 
 
 def test_attempts_are_counted_whatever_ended_the_one_before(queue: Queue) -> None:

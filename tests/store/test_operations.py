@@ -437,7 +437,6 @@ def assert_counts_are_true(queue: Queue) -> None:
     real |= {row[0]: row[1] for row in rows}
     kept = queue.db.execute("SELECT status, n FROM job_count")
     assert {row[0]: row[1] for row in kept} == real
-    assert jobs.outstanding(queue.db, list(OPEN)) == sum(real[status] for status in OPEN)
 
 
 def test_lives(database: Path) -> None:
@@ -577,12 +576,14 @@ def test_work_ends_with_the_last_job_that_can_still_run(queue: Queue) -> None:
         assert ended == (None if status in OPEN else queue.now), status
 
 
-def test_outstanding_is_what_has_one_of_the_statuses(queue: Queue) -> None:
-    for status, times in ((P, 1), (R, 2), (H, 3)):
-        for _ in range(times):
-            queue.in_status(status)
-    assert jobs.outstanding(queue.db, [P, H]) == 4
-    assert jobs.outstanding(queue.db, [R]) == 2
+def test_a_restart_is_owed_until_what_was_made_is_removed(queue: Queue) -> None:
+    waiting, restarted = queue.in_status(H), queue.in_status(H)
+    queue.do(restarted, Operation.RESTART)
+    assert [jobs.starts_over(queue.db, job) for job in (waiting, restarted)] == [False, True]
+    jobs.has_started_over(queue.db, waiting)
+    assert jobs.starts_over(queue.db, restarted), "another's"
+    jobs.has_started_over(queue.db, restarted)
+    assert not jobs.starts_over(queue.db, restarted)
 
 
 def test_a_batch_is_its_own_jobs_without_the_deleted(queue: Queue) -> None:

@@ -15,9 +15,8 @@ from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.database import Database
 from tqstudio.engine.store.operations import Applied
 from tqstudio.engine.store.transitions import look
-from tqstudio.engine.workspace import Workspace
 from tqstudio.errors import ErrorCode
-from tqstudio.lifecycle import Control, Decision, Effect, JobKind, JobStatus, Operation, decide, job_word
+from tqstudio.lifecycle import Control, Decision, JobKind, JobStatus, Operation, decide, job_word
 from tqstudio.requests import ActionRequest
 from tqstudio.schemas import ActionResult, ErrorView
 
@@ -25,8 +24,8 @@ from tqstudio.schemas import ActionResult, ErrorView
 class Actions:
     """Applies operations by the lifecycle's table, and lets running workers know."""
 
-    def __init__(self, db: Database, board: LiveBoard, workspace: Workspace, retention: Retention) -> None:
-        self._db, self._board, self._workspace, self._retention = db, board, workspace, retention
+    def __init__(self, db: Database, board: LiveBoard, retention: Retention) -> None:
+        self._db, self._board, self._retention = db, board, retention
 
     async def apply(
         self, request: ActionRequest, *, profile: Profile | None = None, actor: str = "user"
@@ -36,12 +35,6 @@ class Actions:
         Args:
             profile: of a retranscode; each job's own otherwise.
         """
-        if request.operation is Operation.RESTART:
-            # Finished segments go before the job is claimable again.
-            for job in request.ids:
-                facts = await self._db.read(look, job)
-                if facts and decide(facts.status, Operation.RESTART).effect is Effect.NOW:
-                    await self._workspace.forget(job)
         results = await self._db.write(self._apply_all, request, profile, actor)
         for result in results:
             if result["ok"]:

@@ -54,6 +54,16 @@ class Identity:
 
 
 @dataclass(frozen=True, slots=True)
+class _Claimed:
+    """A job that was claimed, and what is to be done before its worker hears of it."""
+
+    lease: Lease
+    job: ClaimedJob
+    published: _Published | None
+    starts_over: bool
+
+
+@dataclass(frozen=True, slots=True)
 class _Published:
     """The generation that plays, and its folder."""
 
@@ -123,7 +133,7 @@ class Dispatch:
                     await self._disk.settle(claimed)
                     continue
                 if claimed is not None:
-                    lease, job, published = claimed
+                    lease, job = claimed.lease, claimed.job
                     if not lease.repeated or lease.job not in self._board.jobs:
                         self._board.begin(
                             lease.token, who.name, now_us(), lease.lease_expires_at, lease.control
@@ -132,8 +142,10 @@ class Dispatch:
                         # It counts from this claim: the worker has not seen the answer of the first.
                         self._board.leases.hear(request.instance, [lease.token], now_us())
                         await self.flush_beats()
-                    if published is not None:
-                        job["kept"] = await asyncio.to_thread(_whole, job["kept"], published)
+                    if claimed.starts_over:
+                        await self._workspace.start_over(lease.job)
+                    if claimed.published is not None:
+                        job["kept"] = await asyncio.to_thread(_whole, job["kept"], claimed.published)
                     return job
                 left = deadline - loop.time()
                 if left <= 0:
@@ -151,9 +163,7 @@ class Dispatch:
     def _idle_gpus(self) -> int:
         return sum(1 for waiting in self._waiting_gpus.values() if waiting)
 
-    def _claim(
-        self, db: Connection, claimant: Claimant, idle_gpus: int
-    ) -> tuple[Lease, ClaimedJob, _Published | None] | Refused | None:
+    def _claim(self, db: Connection, claimant: Claimant, idle_gpus: int) -> _Claimed | Refused | None:
         refused: list[Refused] = []
 
         def fits(db: Connection, job: int) -> bool:
@@ -171,7 +181,7 @@ class Dispatch:
             fits=fits,
         )
         if lease is not None:
-            return lease, *self._describe(db, lease)
+            return self._describe(db, lease)
         if refused:
             return refused[0]
         row = workers.by_id(db, claimant.id)
@@ -183,7 +193,7 @@ class Dispatch:
             )
         return None
 
-    def _describe(self, db: Connection, lease: Lease) -> tuple[ClaimedJob, _Published | None]:
+    def _describe(self, db: Connection, lease: Lease) -> _Claimed:
         asked = claims.assignment_of(db, lease.job)
         generation = generations.current(db, lease.video) if asked.generation is not None else None
         kept = {row.name: row.settings_hash for row in generation.renditions} if generation else {}
@@ -216,7 +226,7 @@ class Dispatch:
             "log": f"{self._home.job_logs(lease.job)}/{lease.epoch}.log",
             "lease_s": self._settings.lease_s,
         }
-        return job, published
+        return _Claimed(lease, job, published, asked.starts_over)
 
     # While a job runs
 

@@ -15,7 +15,6 @@ from tqstudio.engine.store.claims import Token
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.database import Database
 from tqstudio.engine.store.transitions import look
-from tqstudio.engine.workspace import Workspace
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import Control, JobStatus, RenditionStatus
 
@@ -39,14 +38,13 @@ class Endings:
         self,
         db: Database,
         board: LiveBoard,
-        workspace: Workspace,
         publisher: Publisher,
         *,
         quarantine_after: int,
         lease_us: int,
     ) -> None:
         self._lease_us = lease_us
-        self._db, self._board, self._workspace, self._publisher = db, board, workspace, publisher
+        self._db, self._board, self._publisher = db, board, publisher
         self._quarantine_after = quarantine_after
 
     async def end(
@@ -63,15 +61,9 @@ class Endings:
             steps: seconds spent in each step, as far as the last report does not have them.
             blame: why the worker failed, if it did.
         """
-        restarts = self._control_of(token) is Control.RESTART
-        if restarts:
-            if await self._publisher.settle(token):
-                return None
-            # Before the job is claimable again: the next worker must not find what is to be forgotten.
-            await self._workspace.forget(token.job)
         end = partial(self._end, token=token, steps=dict(steps or {}), how=how, blame=blame)
         try:
-            answer = await self._db.write(end, settled=restarts)
+            answer = await self._db.write(end, settled=False)
         except _Unsettled:
             if await self._publisher.settle(token):
                 return None
@@ -121,7 +113,3 @@ class Endings:
         if live.step is None and not steps:
             return  # it ended before it said anything
         save_report(db, live, {**live.steps, **steps}, now_us())
-
-    def _control_of(self, token: Token) -> Control:
-        held = self._board.jobs.get(token.job)
-        return held.control if held is not None and held.token == token else Control.NONE

@@ -20,10 +20,8 @@ from tqstudio.engine.store import claims, events, jobs, outcomes, workers
 from tqstudio.engine.store.claims import Lease, Token
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.database import Database
-from tqstudio.engine.workspace import Workspace
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home, run_logs
-from tqstudio.lifecycle import Control
 
 _LEAST_PATIENCE_S = 1.5
 
@@ -43,11 +41,10 @@ class Recovery:
         board: LiveBoard,
         endings: Endings,
         results: Results,
-        workspace: Workspace,
         clock: SteadyClock = WALL,
     ) -> None:
         self._home, self._settings, self._db, self._board = home, settings, db, board
-        self._endings, self._results, self._workspace = endings, results, workspace
+        self._endings, self._results = endings, results
         self._clock = clock
         self._under_way: set[asyncio.Task[None]] = set()
         self._outlived: dict[str, list[Token]] = {}
@@ -126,8 +123,6 @@ class Recovery:
     async def requeue(self, lease: Lease, why: str, event: str = "requeued:supervisor") -> None:
         """Take back a job that is not run any more through nobody's fault: nothing is counted."""
         await self._results.publish_ended(lease.token)
-        if lease.control is Control.RESTART:
-            await self._workspace.forget(lease.job)
         await self._endings.end(
             lease.token,
             lambda db: outcomes.requeue(db, lease, now=self._clock.now_us(), why=why, event=event),

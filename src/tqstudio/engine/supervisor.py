@@ -143,7 +143,7 @@ class _Supervisor:
             idle_after_us=int(settings.stall_s * MICROSECOND / _IDLE_PART_OF_STALL),
         )
         broadcast = Broadcast(event_view)
-        workspace = Workspace(db, uuid)
+        self._workspace = workspace = Workspace(db, uuid)
         forecasts = Forecasts(db, board)
         patience = Patience()
         self._retention = retention = Retention(settings, db, workspace, patience)
@@ -153,13 +153,12 @@ class _Supervisor:
         endings = Endings(
             db,
             board,
-            workspace,
             self._publisher,
             quarantine_after=settings.quarantine_after,
             lease_us=int(settings.lease_s * MICROSECOND),
         )
         results = Results(settings, db, workspace, endings, self._publisher, forecasts)
-        self._recovery = Recovery(home, settings, db, board, endings, results, workspace)
+        self._recovery = Recovery(home, settings, db, board, endings, results)
         identities = Identities()
         self._ending: Ending | None = None
         self._ending_changed = asyncio.Event()
@@ -175,7 +174,7 @@ class _Supervisor:
             patience=patience,
             results=results,
             admission=Admission(home, settings, db),
-            actions=Actions(db, board, workspace, retention),
+            actions=Actions(db, board, retention),
             all_jobs=AllJobs(db, retention),
             intake=Intake(
                 default_settle_s=settings.settle_s,
@@ -313,6 +312,7 @@ class _Supervisor:
         self.studio.broadcast.events(events)
         self.studio.disk.hint(events)
         self.studio.dispatch.hint(events)
+        self._workspace.hint(events)
         self._prober.hint(events)
 
     def _on_looked(self, looked: Sequence[Looked]) -> None:

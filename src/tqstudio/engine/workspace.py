@@ -16,14 +16,16 @@ import os
 import shutil
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import structlog
 
-from tqstudio.engine.store import videos
+from tqstudio.engine.store import jobs, videos
 from tqstudio.engine.store.database import Database
+from tqstudio.engine.store.events import EventRow
 from tqstudio.engine.store.transitions import look
+from tqstudio.lifecycle import Trigger
 
 FOLDER = ".tqstudio"
 
@@ -34,6 +36,7 @@ class Workspace:
     def __init__(self, db: Database, store_uuid: str) -> None:
         self._db, self._uuid = db, store_uuid
         self._sinks: dict[bytes, Path] = {}
+        self._starting_over: dict[int, asyncio.Task[None]] = {}
         self._log = structlog.get_logger()
 
     @property
@@ -92,11 +95,44 @@ class Workspace:
         self.sweep(output_root)
 
     async def forget(self, job: int) -> None:
-        """Remove the finished segments of a job that starts over."""
+        """Remove the finished segments of a job that nobody works on."""
         facts = await self._db.read(look, job)
         video = await self._db.read(videos.get, facts.video) if facts else None
         if video is not None:
             await asyncio.to_thread(self.discard, video.output_root, video.id)
+
+    # Jobs that start over
+
+    def hint(self, events: Iterable[EventRow]) -> None:
+        """Something happened; a job that starts over need not wait for its turn to free its space."""
+        for event in events:
+            if event.trigger == Trigger.RESTART and event.job is not None:
+                self._begin_to_start_over(event.job)
+
+    async def start_over(self, job: int) -> None:
+        """Remove what was made of a job before its restart, once; it must be done before anybody works on it.
+
+        Raises:
+            TqError: the database cannot be written; it is still owed then.
+        """
+        await asyncio.shield(self._begin_to_start_over(job))
+
+    def _begin_to_start_over(self, job: int) -> asyncio.Task[None]:
+        task = self._starting_over.get(job)
+        if task is None:
+            task = self._starting_over[job] = asyncio.create_task(self._start_over(job))
+            task.add_done_callback(lambda ended: self._has_started_over(job, ended))
+        return task
+
+    async def _start_over(self, job: int) -> None:
+        if await self._db.read(jobs.starts_over, job):
+            await self.forget(job)
+            await self._db.write(jobs.has_started_over, job)
+
+    def _has_started_over(self, job: int, ended: asyncio.Task[None]) -> None:
+        del self._starting_over[job]
+        if not ended.cancelled() and (error := ended.exception()) is not None:
+            self._log.warning("what was made before a restart stays for now", job=job, error=str(error))
 
     # Scratch directories
 

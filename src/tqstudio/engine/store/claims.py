@@ -229,18 +229,20 @@ class Assignment:
     slug: str
     generation: int | None
     """Id of the one that plays."""
+    starts_over: bool
+    """What was made of it before is to be removed first."""
 
 
 _ASSIGNMENT = (
     "SELECT (SELECT count(*) FROM attempt WHERE job_id = job.id), kind, profile_json, requested, dropped,"
-    " source, size, mtime_ns, quick_hash, facts, output_root, slug, generation_id"
+    " starts_over, source, size, mtime_ns, quick_hash, facts, output_root, slug, generation_id"
     " FROM job JOIN video ON video.id = job.video_id WHERE job.id = :job"
 )
 
 
 def assignment_of(db: Connection, job: int) -> Assignment:
     row = db.execute(_ASSIGNMENT, {"job": job}).one()
-    attempt, kind, profile_json, requested, dropped, *of_video = row
+    attempt, kind, profile_json, requested, dropped, starts_over, *of_video = row
     source, size, mtime_ns, quick_hash, facts, root, slug, plays = of_video
     return Assignment(
         attempt=attempt,
@@ -256,6 +258,7 @@ def assignment_of(db: Connection, job: int) -> Assignment:
         output_root=root,
         slug=slug,
         generation=plays,
+        starts_over=bool(starts_over),
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -265,7 +265,10 @@ def spec_of(db: Connection, job: int) -> JobSpec:
     )
 
 
-def outstanding(db: Connection, statuses: Sequence[JobStatus]) -> int:
-    """How many jobs have one of these statuses, from the counts that triggers keep."""
-    listed = ", ".join(f"'{status.value}'" for status in statuses)
-    return int(db.execute(f"SELECT sum(n) FROM job_count WHERE status IN ({listed})").scalar())
+def starts_over(db: Connection, job: int) -> bool:
+    """Whether what was made of a job before its restart is still to be removed."""
+    return bool(db.execute("SELECT starts_over FROM job WHERE id = :job", {"job": job}).scalar())
+
+
+def has_started_over(db: Connection, job: int) -> None:
+    db.execute("UPDATE job SET starts_over = 0 WHERE id = :job", {"job": job})

@@ -330,6 +330,8 @@ class Job(SQLModel, table=True):
     """Finished segments of all qualities when it crashed last."""
     resumed_at_crash_s: float = _float()
     """Seconds of media before the place where the attempt had gone on that crashed last."""
+    starts_over: int = _int()
+    """Whether it was restarted and what was made of it before is still to be removed."""
     max_attempts: int = _int(3)
     max_crashes: int = _int(3)
     epoch: int = _int()

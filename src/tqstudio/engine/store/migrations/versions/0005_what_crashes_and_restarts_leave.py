@@ -1,4 +1,4 @@
-"""Where the attempt went on that crashed last: one that gets further within a segment is no poison either"""
+"""Where the attempt went on that crashed last, and that a restart is owed: what was made is still there"""
 
 import sqlalchemy as sa
 from alembic import op
@@ -13,3 +13,4 @@ def upgrade() -> None:
     op.add_column(
         "job", sa.Column("resumed_at_crash_s", sa.Float(), server_default=sa.text("0"), nullable=False)
     )
+    op.add_column("job", sa.Column("starts_over", sa.Integer(), server_default=sa.text("0"), nullable=False))
