@@ -52,6 +52,7 @@ class ErrorCode(StrEnum):
     TIMEOUT = "TIMEOUT"
     OUTPUT_EMPTY = "OUTPUT_EMPTY"
     OUTPUT_INVALID = "OUTPUT_INVALID"
+    OUTPUT_GONE = "OUTPUT_GONE"
     PUBLISH_FAILED = "PUBLISH_FAILED"
     SOURCE_CHANGED = "SOURCE_CHANGED"
     UPLOAD_FAILED = "UPLOAD_FAILED"
@@ -136,6 +137,11 @@ MEANINGS: MappingProxyType[ErrorCode, Meaning] = MappingProxyType(
         ErrorCode.OUTPUT_EMPTY: Meaning(_RETRY, "ffmpeg wrote nothing", "read the log of the attempt"),
         ErrorCode.OUTPUT_INVALID: Meaning(
             _RETRY, "the result did not pass the checks and was not published", "read the log of the attempt"
+        ),
+        ErrorCode.OUTPUT_GONE: Meaning(
+            _RETRY,
+            "the output folder was moved, removed or unmounted during the work",
+            "put it back, or change the output; what was made there goes on when it is found again",
         ),
         ErrorCode.PUBLISH_FAILED: Meaning(
             _RETRY, "the result could not be put in its place", "check the output folder, then retry"

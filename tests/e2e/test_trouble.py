@@ -176,6 +176,19 @@ def test_an_ffmpeg_that_goes_away_is_named_and_waited_for(
     assert studio.done(job)["attempts"] > 0
 
 
+def test_an_output_that_goes_away_is_named_at_once(make_studio: MakeStudio, long: Path) -> None:
+    studio = make_studio().up()
+    with studio.paced(0.5):
+        job = studio.add(long)
+        encoders = studio.running(job)
+        studio.out.rename(studio.out.with_name("moved"))
+        gone(encoders)
+        until(lambda: studio.job(job)["attempts_log"][0]["error_code"] == "OUTPUT_GONE", "it is named")
+    done = studio.done(job)
+    assert done["attempts"] == 1, "the next makes the folder anew"
+    check_ladder(Path(done["video_view"]["generation"]["master"]), frames=300, fps=Fraction(25), names=RUNGS)
+
+
 def test_a_source_that_changes_while_it_is_encoded_is_made_anew(
     shared: Studio, long: Path, clip: MakeClip
 ) -> None:

@@ -595,7 +595,8 @@ def report(worker: Any, job: Any, progress: float, **more: Any) -> Any:
 
 def test_progress_is_shown_and_answers_with_what_was_asked(desk: Desk) -> None:
     worker, job = desk.running()
-    rendition = {"name": "360p", "status": "in_progress", "progress": 40.0, "segments_done": 2, "speed": 2.0}
+    rendition = {"name": "360p", "status": "in_progress", "progress": 40.0, "speed": 2.0}
+    rendition |= {"segments_done": 2, "segments_total": 10}
     went_on = {"argv": [["ffmpeg"]], "resumed_from": 0, "resumed_at_s": 4.0}
     answer = report(worker, job, 40.0, speed=2.0, eta_s=9.0, renditions=[rendition], **went_on)
     assert answer == {"control": "none"}
@@ -615,6 +616,7 @@ def test_progress_is_shown_and_answers_with_what_was_asked(desk: Desk) -> None:
     assert answer == {"job": job["job"], "status": "paused"}
     row = desk.show(job["job"])
     assert (row["status"], row["progress"], row["renditions"][0]["status"]) == ("paused", 41, "pending")
+    assert row["renditions"][0]["progress"] == 20, "what was in the making does not count"
 
 
 def test_outcomes_are_repeated(desk: Desk) -> None:

@@ -55,6 +55,7 @@ WEATHER: dict[str, dict[str, int]] = {
         "kill_worker": 2,
     },
     "restarts": {"end_supervisor": 6, "kill_worker": 6, "stop_worker": 4, "stall": 1},
+    "hangs": {"hang_database": 6, "slow_disk": 1},
 }
 """Kinds of worlds: how often which fault comes, beside the others."""
 
@@ -71,8 +72,11 @@ class Temper:
     """How much longer than usual an encode takes."""
 
 
-TEMPERS = {"zombies": Temper(watches_clock=0.1, believes=0.2, slowness=8.0)}
-"""Where most workers are stubborn, and have a job in their hands for longer than a lease."""
+TEMPERS = {
+    "zombies": Temper(watches_clock=0.1, believes=0.2, slowness=8.0),
+    "hangs": Temper(watches_clock=0.0, slowness=60.0),
+}
+"""Where most workers are stubborn, or have a job in their hands for longer than a lease."""
 
 
 class Faults:

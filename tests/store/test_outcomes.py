@@ -326,6 +326,15 @@ def test_progress_never_goes_back(queue: Queue) -> None:
     assert queue.row(lease.job)["step"] == "transcode"
 
 
+def test_progress_goes_back_when_what_was_made_is_gone(queue: Queue) -> None:
+    lease = queue.claimed()
+    assert save(queue, lease, progress=90.0, reported=[rendition(segments_done=9)])
+    assert save(queue, lease, progress=40.0, reported=[rendition(segments_done=9)])
+    assert queue.row(lease.job)["progress"] == 90, "reports may be late"
+    assert save(queue, lease, progress=10.0, reported=[rendition(segments_done=1)])
+    assert queue.row(lease.job)["progress"] == 10
+
+
 def test_what_a_report_leaves_out_stays(queue: Queue) -> None:
     lease = queue.claimed()
     found = {"resumed_from": 4, "resumed_at_s": 26.0}

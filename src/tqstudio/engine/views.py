@@ -27,6 +27,7 @@ from tqstudio.lifecycle import (
     Control,
     GateKind,
     JobStatus,
+    RenditionStatus,
     claim_word,
     job_word,
     video_status,
@@ -81,6 +82,7 @@ def error_view(error: TqError) -> ErrorView:
 
 
 def rendition_view(row: RenditionRow, eta_s: float | None) -> RenditionView:
+    """A quality. While nothing works on it, what was in the making does not count."""
     return {
         "name": row.name,
         "status": row.status,
@@ -89,7 +91,7 @@ def rendition_view(row: RenditionRow, eta_s: float | None) -> RenditionView:
         "width": row.width,
         "height": row.height,
         "encoder": row.encoder,
-        "progress": row.progress,
+        "progress": row.progress if row.status in _COUNTED else _kept_percent(row),
         "segments_done": row.segments_done,
         "segments_total": row.segments_total,
         "speed": row.speed,
@@ -98,6 +100,13 @@ def rendition_view(row: RenditionRow, eta_s: float | None) -> RenditionView:
         "stream_key": row.stream_key,
         "error": row.error,
     }
+
+
+_COUNTED = (RenditionStatus.IN_PROGRESS, RenditionStatus.COMPLETED)
+
+
+def _kept_percent(row: RenditionRow) -> float:
+    return 100.0 * row.segments_done / row.segments_total if row.segments_total else 0.0
 
 
 def _renditions(rows: Iterable[RenditionRow], eta_s: float | None) -> list[RenditionView]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tqstudio.engine.media.encode_state import EncodeSpec, RenditionState
-from tqstudio.engine.media.process import from_os_error
+from tqstudio.engine.media.process import from_output_error
 from tqstudio.engine.media.rendition import RenditionCheck
 from tqstudio.engine.media.segment_store import Complete, SegmentStore
 from tqstudio.engine.media.verify import check_end, verify_rendition
@@ -50,7 +50,7 @@ def finish(spec: EncodeSpec, states: Sequence[RenditionState]) -> Finish:
             complete = Complete(state.encoder, passed[state.name])
             SegmentStore(state.directory).mark_complete(complete)
         except OSError as error:
-            raise from_os_error(error, f"{state.name}: recording the finished stream failed") from error
+            raise from_output_error(error, f"{state.name}: recording the finished stream failed") from error
     return Finish(passed, failures)
 
 

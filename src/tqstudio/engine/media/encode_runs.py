@@ -14,7 +14,7 @@ from tqstudio.engine.media.encode_state import EncodeSpec, RunRecord
 from tqstudio.engine.media.ladder import AudioRendition
 from tqstudio.engine.media.layout import GPU_ENCODERS
 from tqstudio.engine.media.plan import VideoRun
-from tqstudio.engine.media.process import Run, from_os_error, start
+from tqstudio.engine.media.process import Run, from_output_error, start
 from tqstudio.engine.media.segment_store import SegmentStore
 from tqstudio.engine.media.stream import StreamOutput
 
@@ -136,7 +136,7 @@ class Launcher:
             for name in stores:
                 (directory / name).mkdir()
         except OSError as error:
-            raise from_os_error(error, f"no directory could be made for the {label} run") from error
+            raise from_output_error(error, f"no directory could be made for the {label} run") from error
         log_path = spec.log_dir / f"{number:02d}-{label}.log"
         run = start(argv, directory, log_path, kind != "poster", spec.nice, spec.memory_limit)
         grid, first = (spec.grid, planned.start) if planned is not None else (None, 0)

@@ -250,6 +250,13 @@ def from_os_error(error: OSError, doing: str) -> TqError:
     return TqError(ErrorCode.INTERNAL, detail)
 
 
+def from_output_error(error: OSError, doing: str) -> TqError:
+    """As `from_os_error`, of a call on a file in the output folder, which is as good as gone without it."""
+    if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENODEV, errno.ESTALE):
+        return TqError(ErrorCode.OUTPUT_GONE, f"{doing}: {error.strerror}")
+    return from_os_error(error, doing)
+
+
 def read_tail(path: Path, limit: int = LOG_TAIL_BYTES) -> str:
     """The last `limit` bytes of a log as text; empty when there is none."""
     try:

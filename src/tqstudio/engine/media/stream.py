@@ -16,7 +16,7 @@ from pathlib import Path
 from tqstudio.engine.media import boxes, fragments
 from tqstudio.engine.media.grid import Grid
 from tqstudio.engine.media.layout import FRAGMENTS_NAME, INIT_NAME, fragment_name, segment_name
-from tqstudio.engine.media.process import from_os_error
+from tqstudio.engine.media.process import from_output_error
 from tqstudio.engine.media.segment_store import SegmentStore
 from tqstudio.engine.media.segments import Segment, Torn, inspect_init, inspect_segment, is_placed
 from tqstudio.errors import ErrorCode, TqError
@@ -126,7 +126,7 @@ class StreamOutput:
             # A full disk takes links though it does not take a segment more.
             with contextlib.suppress(OSError):
                 self._keep_fragments()
-            raise from_os_error(error, f"{self.name}: storing what was made failed") from error
+            raise from_output_error(error, f"{self.name}: storing what was made failed") from error
         except BaseException:
             self._failed = True
             raise
@@ -138,6 +138,10 @@ class StreamOutput:
         try:
             piece = inspect_segment(path)
         except FileNotFoundError:
+            if not self._directory.is_dir():
+                # ffmpeg holds its folder open and would go on to the end, wherever that is now.
+                self._may_store()
+                raise
             return False
         if isinstance(piece, Torn):
             if piece.empty and self.made_nothing:

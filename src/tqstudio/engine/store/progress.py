@@ -68,14 +68,19 @@ def save(
     at: int,
     now: int,
 ) -> bool:
-    """Store a running job's progress; False when the lease is lost. Progress never goes back."""
+    """Store a running job's progress; False when the lease is lost.
+
+    Progress never goes back, unless finished segments are gone: what was made then is not there any more.
+    """
+    gone = reported is not None and sum(row.segments_done for row in reported) < _segments(db, token.job)
     moved = db.execute(
-        "UPDATE job SET step = coalesce(:step, step), progress = max(progress, :progress),"
-        " last_progress_at = :at WHERE id = :job AND epoch = :epoch AND instance = :instance"
-        " AND lease_expires_at > :now",
+        "UPDATE job SET step = coalesce(:step, step), last_progress_at = :at,"
+        " progress = CASE WHEN :gone THEN :progress ELSE max(progress, :progress) END"
+        " WHERE id = :job AND epoch = :epoch AND instance = :instance AND lease_expires_at > :now",
         {
             "step": step,
             "progress": progress,
+            "gone": int(gone),
             "at": at,
             "now": now,
             "job": token.job,
@@ -103,6 +108,12 @@ def save(
     if reported is not None:
         set_renditions(db, token.job, reported)
     return True
+
+
+def _segments(db: Connection, job: int) -> int:
+    """Finished segments of all qualities, as they are stored."""
+    found = db.execute("SELECT sum(segments_done) FROM rendition WHERE job_id = :job", {"job": job})
+    return int(found.scalar() or 0)
 
 
 def set_renditions(db: Connection, job: int, reported: Sequence[RenditionRow]) -> None:
