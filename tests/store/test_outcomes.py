@@ -121,7 +121,8 @@ def test_a_job_that_gets_further_outlives_its_workers(queue: Queue) -> None:
 
 
 def test_a_job_that_gets_further_within_a_segment_outlives_its_workers(queue: Queue) -> None:
-    lease = queue.claimed()
+    other, lease = queue.claimed(queue.worker("cpu-1")), queue.claimed()
+    assert save(queue, other, resumed_at_s=100.0)
     for resumed_at_s, crashes in ((0.0, 1), (2.0, 2), (4.0, 2), (6.0, 2)):
         assert save(queue, lease, resumed_at_s=resumed_at_s, reported=[rendition(segments_done=0)])
         assert queue.lose(lease) is P
@@ -327,7 +328,8 @@ def test_progress_never_goes_back(queue: Queue) -> None:
 
 
 def test_progress_goes_back_when_what_was_made_is_gone(queue: Queue) -> None:
-    lease = queue.claimed()
+    other, lease = queue.claimed(queue.worker("cpu-1")), queue.claimed()
+    assert save(queue, other, reported=[rendition(segments_done=50)])
     assert save(queue, lease, progress=90.0, reported=[rendition(segments_done=9)])
     assert save(queue, lease, progress=40.0, reported=[rendition(segments_done=9)])
     assert queue.row(lease.job)["progress"] == 90, "reports may be late"
