@@ -21,10 +21,11 @@ from benchmarks.report import Section
 NAMES = {
     "commands": "how long commands take to start",
     "footprint": "memory and processor of what idles, and the first picture of the terminal UI",
-    "reactions": "file to ffmpeg, cancel, a killed worker, down",
+    "reactions": "file to ffmpeg, cancel, a killed worker, down while the UI looks on",
     "recovery": "killed workers, media made again, scans of a million jobs",
     "claims": "claims in the store and through the API",
     "pages": "pages of a list of a million jobs",
+    "hashes": "the hashes of a source's bytes",
     "ladder": "a whole job against hand-written ffmpeg commands",
 }
 

@@ -1,7 +1,8 @@
 """One client that claims jobs and fails them, as a program: `benchmarks.claims` starts several.
 
 Takes the socket's path, a worker's token and a number of jobs; says `ready`, waits for a line, and prints
-JSON: {"began", "ended" (seconds of the monotonic clock), "claims", "fails" (seconds each)}.
+JSON: {"began", "ended" (seconds of the monotonic clock), "claims", "fails" (seconds each),
+"jobs" (their numbers)}.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ def work(line: Line, instance: str, jobs: int) -> dict[str, Any]:
     """Claim and fail so many jobs; answers when, and the seconds of every call."""
     claims: list[float] = []
     fails: list[float] = []
+    claimed: list[int] = []
     began = time.monotonic()
     while len(claims) < jobs:
         at = time.perf_counter()
@@ -29,13 +31,14 @@ def work(line: Line, instance: str, jobs: int) -> dict[str, Any]:
         claims.append(time.perf_counter() - at)
         if job is None:
             raise RuntimeError("the queue is empty")
+        claimed.append(job["job"])
         body = {"instance": instance, "epoch": job["epoch"], **_FAILURE}
         at = time.perf_counter()
         status = line.post(f"/v1/worker/jobs/{job['job']}/fail", body)["status"]
         fails.append(time.perf_counter() - at)
         if status != "failed":
             raise RuntimeError(f"job {job['job']} is {status} after a fatal failure")
-    return {"began": began, "ended": time.monotonic(), "claims": claims, "fails": fails}
+    return {"began": began, "ended": time.monotonic(), "claims": claims, "fails": fails, "jobs": claimed}
 
 
 def register(line: Line, instance: str) -> None:

@@ -180,6 +180,9 @@ def _clients(running: Studio, name: str, claimed: int) -> tuple[float, list[floa
         for process in started:
             process.kill()
             process.wait()
+    jobs = [job for answer in answers for job in answer["jobs"]]
+    if len(set(jobs)) != len(jobs):
+        raise RuntimeError("two clients had the same job")
     began = min(answer["began"] for answer in answers)
     ended = max(answer["ended"] for answer in answers)
     seconds = [taken for answer in answers for taken in answer["claims"]]

@@ -93,7 +93,7 @@ def _python_paint_s(running: Studio) -> float:
 def _keys(section: Section, options: Options, root: Path) -> None:
     """From a key to its picture, in a long queue."""
     home = Home(root / "long")
-    seed(home, options.jobs)
+    seed(home, options.ui_jobs)
     p50, p95 = [], []
     with studio(home.root) as running:
         for _ in range(options.rounds):
@@ -106,7 +106,7 @@ def _keys(section: Section, options: Options, root: Path) -> None:
                 terminal.close()
             p50.append(percentile(seconds, 50) * 1000)
             p95.append(percentile(seconds, 95) * 1000)
-    queue = f"{count(options.jobs)} jobs"
+    queue = f"{count(options.ui_jobs)} jobs"
     section.add(f"UI with {queue}, key to picture, p50", p50, "ms")
     section.add(f"UI with {queue}, key to picture, p95", p95, "ms", at_most(50))
 

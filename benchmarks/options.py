@@ -13,8 +13,10 @@ class Options:
     """Of everything that takes long; what is compared takes turns in each."""
     clip_s: int = 60
     """Long enough that no job ends while the reactions are measured on it."""
-    jobs: int = 100_000
+    jobs: int = 1_000_000
     """In the table, for the claims."""
+    ui_jobs: int = 100_000
+    """In the queue, for the UI."""
     backoff: int = 50_000
     """More jobs that wait for a later time, for the second half of the claims."""
     claims: int = 1_000
@@ -25,6 +27,8 @@ class Options:
     """Per round and case."""
     deaths: int = 20
     """Of a worker that encodes."""
+    hashed_mb: int = 1_000
+    """Size of the file that is hashed."""
     idle_s: float = 20
     starts: int = 9
     """Of each command."""
@@ -34,11 +38,13 @@ QUICK = Options(
     rounds=1,
     clip_s=6,
     jobs=2_000,
+    ui_jobs=2_000,
     backoff=1_000,
     claims=80,
     list_jobs=10_000,
     pages=5,
     deaths=2,
+    hashed_mb=50,
     idle_s=2,
     starts=3,
 )

@@ -7,14 +7,17 @@ import json
 import os
 import shutil
 import signal
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks import clips
 from benchmarks.options import Options
 from benchmarks.processes import encoders, living, until
 from benchmarks.report import Section, at_most
-from benchmarks.studio import Studio, studio
+from benchmarks.studio import Studio, studio, tqstudio
+from benchmarks.terminal import Terminal
 from tqstudio.engine.media import ffmpeg
 
 
@@ -48,7 +51,25 @@ _PAUSED = "pause → ffmpeg gone"
 _RESUMED = "resume → ffmpeg runs"
 _KILLED = "kill -9 of the worker → the job's ffmpeg runs again"
 _ORPHAN = "kill -9 of the worker → its ffmpeg gone"
-_DOWN = "`tqstudio down` while a job runs"
+_DOWN = "`tqstudio down` while a job runs and the UI is open"
+
+
+@contextlib.contextmanager
+def _drained(terminal: Terminal) -> Iterator[None]:
+    """Somebody reads what the program writes."""
+    done = threading.Event()
+
+    def read() -> None:
+        while not done.is_set():
+            terminal.drain(0.05)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        yield
+    finally:
+        done.set()
+        reader.join()
 
 
 class _Round:
@@ -110,9 +131,15 @@ class _Round:
     def _down(self) -> float:
         self._line.close()
         below = [*self._children(), *(pid for child in self._children() for pid in encoders(child))]
-        began = time.perf_counter()
-        self._running.run("down")
-        took = time.perf_counter() - began
+        terminal = Terminal(tqstudio(), self._running.environment)
+        try:
+            terminal.first_paint_s()
+            with _drained(terminal):
+                began = time.perf_counter()
+                self._running.run("down")
+                took = time.perf_counter() - began
+        finally:
+            terminal.close()
         self._running.wait_ended()
         if left := living(below):
             raise RuntimeError(f"{len(left)} processes are left after down")
