@@ -256,12 +256,13 @@ def test_an_unknown_profile_makes_no_job(up: Shell, clips: Path) -> None:
     assert up("queue", "status", "--json").json()["total"] == before
 
 
-def test_ctrl_c_leaves_the_rest_queued(up: Shell, clips: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_leaves_the_rest_queued(up: Shell, clips: Path, tmp_path: Path, number: int) -> None:
     source = tmp_path / "long.mp4"
     source.write_bytes((clips / "long.mp4").read_bytes())
     with up.start("process", "-i", str(source), "-o", str(tmp_path / "out"), "--json") as process:
         until(lambda: up("job", "list", "-s", "in_progress", "--json").json()["jobs"])
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         out, err = process.communicate(timeout=WAIT_S)
     assert process.returncode == 130
     assert b"1 of 1 video left in the queue" in err
