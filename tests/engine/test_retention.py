@@ -34,7 +34,7 @@ class House:
 
     def __init__(self, db: Database, out: Path) -> None:
         self.db, self.out = db, out
-        self.workspace = Workspace(db, "uuid")
+        self.workspace = Workspace(db, "uuid", Patience())
         self.sink = self.workspace.sink(self.root)
         self.sink.mkdir(parents=True)
 

@@ -143,9 +143,9 @@ class _Supervisor:
             idle_after_us=int(settings.stall_s * MICROSECOND / _IDLE_PART_OF_STALL),
         )
         broadcast = Broadcast(event_view)
-        self._workspace = workspace = Workspace(db, uuid)
-        forecasts = Forecasts(db, board)
         patience = Patience()
+        self._workspace = workspace = Workspace(db, uuid, patience)
+        forecasts = Forecasts(db, board)
         self._retention = retention = Retention(settings, db, workspace, patience)
         disk = DiskGate(home, settings, db, workspace, retention, patience)
         dispatch = Dispatch(home, settings, db, board, workspace, forecasts, disk)

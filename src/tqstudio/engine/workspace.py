@@ -17,14 +17,17 @@ import shutil
 import time
 import uuid
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 
 import structlog
 
+from tqstudio.engine.patience import NoAnswer, Patience
 from tqstudio.engine.store import jobs, videos
 from tqstudio.engine.store.database import Database
 from tqstudio.engine.store.events import EventRow
 from tqstudio.engine.store.transitions import look
+from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import Trigger
 
 FOLDER = ".tqstudio"
@@ -33,8 +36,8 @@ FOLDER = ".tqstudio"
 class Workspace:
     """The work folders of one database."""
 
-    def __init__(self, db: Database, store_uuid: str) -> None:
-        self._db, self._uuid = db, store_uuid
+    def __init__(self, db: Database, store_uuid: str, patience: Patience) -> None:
+        self._db, self._uuid, self._patience = db, store_uuid, patience
         self._sinks: dict[bytes, Path] = {}
         self._starting_over: dict[int, asyncio.Task[None]] = {}
         self._log = structlog.get_logger()
@@ -113,7 +116,7 @@ class Workspace:
         """Remove what was made of a job before its restart, once; it must be done before anybody works on it.
 
         Raises:
-            TqError: the database cannot be written; it is still owed then.
+            TqError: OUTPUT_GONE, or the database cannot be written; it is still owed then.
         """
         await asyncio.shield(self._begin_to_start_over(job))
 
@@ -125,9 +128,20 @@ class Workspace:
         return task
 
     async def _start_over(self, job: int) -> None:
-        if await self._db.read(jobs.starts_over, job):
-            await self.forget(job)
-            await self._db.write(jobs.has_started_over, job)
+        if not await self._db.read(jobs.starts_over, job):
+            return
+        facts = await self._db.read(look, job)
+        video = await self._db.read(videos.get, facts.video) if facts else None
+        if video is not None:
+            root = video.output_root
+            try:
+                await self._patience.look(root, partial(self.set_aside, root, video.id))
+            except NoAnswer as error:
+                raise TqError(ErrorCode.OUTPUT_GONE, str(error.strerror)) from error
+            except OSError as error:
+                self._log.warning("a segment store stays", video=video.id, error=str(error))
+            self.sweep_soon(root)
+        await self._db.write(jobs.has_started_over, job)
 
     def _has_started_over(self, job: int, ended: asyncio.Task[None]) -> None:
         del self._starting_over[job]
