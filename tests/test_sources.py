@@ -108,3 +108,38 @@ def test_a_walk_enters_folders_in_order_and_follows_no_links(tmp_path: Path) -> 
     assert found(recursive=False) == [b"a.mp4", b"b.mp4", b"caf\xe9.mp4"]
     assert found(recursive=True) == [b"a.mp4", b"b.mp4", b"caf\xe9.mp4", b"sub/c.mkv", b"sub/deep/d.mov"]
     assert list(sources.walk(root + b"/nowhere", recursive=True)) == []
+
+
+def _published(folder: Path) -> None:
+    """A ladder as it lies on disk, as far as names go."""
+    quality = folder / "v1" / "240p"
+    quality.mkdir(parents=True)
+    for path in (folder / ".owner", folder / "master.m3u8", folder / "v1/poster.jpg"):
+        path.touch()
+    for name in ("index.m3u8", "init.mp4", "seg_00000.m4s"):
+        (quality / name).touch()
+
+
+def test_ladders_are_no_sources_and_videos_beside_them_are(tmp_path: Path) -> None:
+    _published(tmp_path / "out/film")
+    (tmp_path / "out/film/v1/extra.mp4").touch()
+    (tmp_path / "out/.tqstudio/u/segments/1/240p").mkdir(parents=True)
+    (tmp_path / "out/.tqstudio/u/segments/1/240p/init.mp4").touch()
+    # Qualities that lost what stands around them, and what another program wrote.
+    (tmp_path / "part").mkdir()
+    os.rename(tmp_path / "out/film/v1/240p", tmp_path / "part/240p")
+    for name in ("half/init.mp4", "half/chunk_7.m4s", "half/film.mp4", "own/init.mp4", "own/notes.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+
+    found = sources.walk(os.fsencode(tmp_path), recursive=True)
+    assert [os.path.relpath(path, os.fsencode(tmp_path)) for path in found] == [
+        b"half/film.mp4",
+        b"own/init.mp4",
+    ]
+
+
+def test_a_folder_that_is_named_is_looked_into_though_a_ladder_lies_in_it(tmp_path: Path) -> None:
+    _published(tmp_path)
+    (tmp_path / "a.mp4").touch()
+    assert list(sources.walk(os.fsencode(tmp_path), recursive=True)) == [os.fsencode(tmp_path / "a.mp4")]

@@ -1,5 +1,7 @@
 """Which files count as sources: names that are videos, names that are still being written, walking folders.
 
+What the program made itself is no source; how a ladder is told is in `ladder`.
+
 Paths are bytes here, as the kernel gives them; `display` makes one readable.
 """
 
@@ -7,9 +9,10 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tqstudio.errors import ErrorCode, TqError
+from tqstudio.ladder import is_head_of_segments, is_ladder
 
 VIDEO_EXTENSIONS = frozenset(
     (
@@ -55,19 +58,43 @@ def is_video_name(name: bytes, extensions: frozenset[bytes] = VIDEO_EXTENSIONS) 
 def walk(root: bytes, *, recursive: bool, extensions: frozenset[bytes] = VIDEO_EXTENSIONS) -> Iterator[bytes]:
     """Absolute paths of the video files below `root`, in name order.
 
-    Hidden folders are not entered and symbolic links not followed.
+    Hidden folders and published ladders are not entered, and symbolic links not followed.
     """
+    return _walk(root, recursive=recursive, extensions=extensions, named=True)
+
+
+def _walk(root: bytes, *, recursive: bool, extensions: frozenset[bytes], named: bool) -> Iterator[bytes]:
     try:
         with os.scandir(root) as entries:
-            listed = sorted(entries, key=lambda entry: entry.name)
+            listed = worth_a_look(entries, named=named)
     except OSError:
         return
     for entry in listed:
         if entry.is_dir(follow_symlinks=False):
-            if recursive and not entry.name.startswith(b"."):
-                yield from walk(entry.path, recursive=True, extensions=extensions)
+            if recursive:
+                yield from _walk(entry.path, recursive=True, extensions=extensions, named=False)
         elif entry.is_file(follow_symlinks=False) and is_video_name(entry.name, extensions):
             yield entry.path
+
+
+def worth_a_look(listing: Iterable[os.DirEntry[bytes]], *, named: bool = False) -> list[os.DirEntry[bytes]]:
+    """Of all entries of a folder those that may be sources or lead to some, in name order.
+
+    Hidden ones are left out, the work folder of an output among them, and so is all that makes up a
+    published ladder. Names alone decide: nothing more is read of the disk than the listing.
+
+    Args:
+        named: a person named this very folder, so it is looked into even where a ladder was put into it.
+    """
+    entries = sorted(listing, key=lambda entry: entry.name)
+    names = {entry.name for entry in entries}
+    if not named and is_ladder(names):
+        return []
+    return [
+        entry
+        for entry in entries
+        if not entry.name.startswith(b".") and not is_head_of_segments(entry.name, names)
+    ]
 
 
 def display(path: bytes) -> str:

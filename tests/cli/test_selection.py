@@ -64,6 +64,9 @@ def test_ladders_are_no_sources(tmp_path: Path) -> None:
     assert select([str(tmp_path)], _by(recursive=True, exclude=[str(tmp_path / "out")])) == [a]
     _touch(tmp_path / "older" / "v1" / "720p" / "init.mp4")
     _touch(tmp_path / "older" / "v1" / "720p" / "index.m3u8")
+    _touch(tmp_path / "oldest" / ".owner")
+    _touch(tmp_path / "oldest" / "master.m3u8")
+    _touch(tmp_path / "oldest" / "v1" / "720p" / "damaged.mp4")
     assert select([str(tmp_path)], _by(recursive=True, exclude=[str(tmp_path / "out")])) == [a]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from tqstudio.engine.intake import FolderState, Intake
+from tqstudio.engine.intake.rules import Rules
 from tqstudio.engine.intake.scan import Findings, Scanner
 from tqstudio.engine.intake.watch import TreeWatch
 from tqstudio.engine.store.folders import FolderRow
@@ -118,6 +120,19 @@ def make_row(root: Path | bytes, *, output: Path, **rules: Any) -> FolderRow:
         autorestart=NO_AUTORESTART,
     )
     return replace(row, **rules)
+
+
+def scanner_of(root: Path) -> Scanner:
+    """Looks of its own at a folder, without an intake."""
+    return Scanner(
+        os.fsencode(root),
+        Rules(()),
+        recursive=True,
+        trust_inotify=True,
+        apart=(),
+        accounted=lambda *_: False,
+        halt=threading.Event(),
+    )
 
 
 def put(directory: Path, name: bytes) -> None:

@@ -83,7 +83,7 @@ def _expand(path: bytes, by: Rules) -> list[bytes]:
             ErrorCode.PERMISSION, f"the folder {shown} may not be read", "make it readable, then retry"
         )
     _refuse_results(path, by.exclude)
-    files = [file for file in _videos(path, by) if not _is_result(file, by.exclude)]
+    files = [file for file in _videos(path, by) if not any(_lies_in(file, out) for out in by.exclude)]
     if not files:
         where = "" if by.recursive else " (sub-folders are looked into with -r)"
         raise TqError(
@@ -113,14 +113,6 @@ def _refuse_results(folder: bytes, exclude: Sequence[bytes]) -> None:
 
 def _lies_in(path: bytes, folder: bytes) -> bool:
     return path.startswith(folder.rstrip(b"/") + b"/")
-
-
-def _is_result(file: bytes, exclude: Sequence[bytes]) -> bool:
-    """Whether a file is part of a ladder: in an output folder, or the head of its segments."""
-    if any(_lies_in(file, folder) for folder in exclude):
-        return True
-    folder, name = os.path.split(file)
-    return name == b"init.mp4" and os.path.exists(os.path.join(folder, b"index.m3u8"))
 
 
 def _sorting(order: str) -> Callable[[bytes], float]:

@@ -12,12 +12,11 @@ import typer
 from tqstudio import units
 from tqstudio.cli import options, printing
 from tqstudio.errors import ErrorCode, TqError
+from tqstudio.ladder import MASTER_NAME
 from tqstudio.sources import absolute, display
 
 if TYPE_CHECKING:
     from tqstudio.engine.media.published import Finding, LadderReport
-
-MASTER_NAME = "master.m3u8"
 
 
 def verify(

@@ -17,7 +17,6 @@ import psutil
 
 from tqstudio.config import Settings
 from tqstudio.engine.disk_gate import DATABASE_ROOM_BYTES
-from tqstudio.engine.publishing.place import OWNER_NAME
 from tqstudio.engine.scheduling import MICROSECOND, now_us
 from tqstudio.engine.space import occupied_bytes, volume_of
 from tqstudio.engine.store import folders, inspection, opening, videos
@@ -26,6 +25,7 @@ from tqstudio.engine.store.schema import SCHEMA_VERSION, schema_version
 from tqstudio.engine.workspace import FOLDER
 from tqstudio.errors import TqError
 from tqstudio.home import Home
+from tqstudio.ladder import OWNER_NAME
 from tqstudio.schemas import CheckLevel, CheckView
 from tqstudio.sources import display
 from tqstudio.units import size

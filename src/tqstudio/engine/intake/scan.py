@@ -15,7 +15,8 @@ from tqstudio.engine.intake.rules import NOT_A_VIDEO, Choice, Rules
 from tqstudio.engine.intake.settling import Identity, Look, Stamp
 from tqstudio.engine.intake.watch import LIMITS, TreeWatch
 from tqstudio.errors import ErrorCode
-from tqstudio.sources import display
+from tqstudio.ladder import is_head_at, is_ladder_at
+from tqstudio.sources import display, worth_a_look
 
 Problem = tuple[str, str, str]
 """Code, one sentence, what to do now."""
@@ -96,27 +97,16 @@ class Scanner:
         """One look through the whole folder, keeping exactly its directories watched."""
         findings = Findings()
         began = time.thread_time()
-        shown = display(self._root)
         try:
             root = os.stat(self._root)
-            if not stat.S_ISDIR(root.st_mode):
-                findings.problem = (
-                    str(ErrorCode.SOURCE_MISSING),
-                    f"{shown} is not a folder any more",
-                    "put the folder back, or remove it from the drop folders",
-                )
-            elif not os.access(self._root, os.R_OK | os.X_OK):
-                findings.problem = (
-                    str(ErrorCode.PERMISSION),
-                    f"the folder {shown} may not be read",
-                    "give the user that runs the supervisor access to it; it is then taken up by itself",
-                )
         except OSError as error:
             findings.problem = (
                 str(ErrorCode.SOURCE_MISSING),
-                f"the folder {shown} is gone ({(error.strerror or str(error)).lower()})",
+                f"the folder {display(self._root)} is gone ({(error.strerror or str(error)).lower()})",
                 "mount or create it again; it is then taken up by itself",
             )
+        else:
+            findings.problem = self._unfit(root)
         if findings.problem is None:
             findings.blind = not self._trust_inotify and is_blind(os.path.realpath(self._root))
             self._walk([(self._root, (root.st_dev, root.st_ino))], findings, watch)
@@ -125,12 +115,32 @@ class Scanner:
         findings.cpu_s = time.thread_time() - began
         return findings
 
+    def _unfit(self, root: os.stat_result) -> Problem | None:
+        """Why what is there cannot be looked through."""
+        shown = display(self._root)
+        if not stat.S_ISDIR(root.st_mode):
+            return (
+                str(ErrorCode.SOURCE_MISSING),
+                f"{shown} is not a folder any more",
+                "put the folder back, or remove it from the drop folders",
+            )
+        if not os.access(self._root, os.R_OK | os.X_OK):
+            return (
+                str(ErrorCode.PERMISSION),
+                f"the folder {shown} may not be read",
+                "give the user that runs the supervisor access to it; it is then taken up by itself",
+            )
+        return None
+
     def part(self, paths: Iterable[bytes], directories: Iterable[bytes], watch: TreeWatch | None) -> Findings:
         """A look at these files, and through these directories below the folder."""
         findings = Findings()
+        ladders: dict[bytes, bool] = {}
         for path in paths:
             try:
-                self._meet(path, os.lstat(path), findings)
+                there = os.lstat(path)
+                if not self._in_ladder(os.path.dirname(path), ladders) and not is_head_at(path):
+                    self._meet(path, there, findings)
             except OSError:
                 continue
         for path in directories:
@@ -140,9 +150,24 @@ class Scanner:
                 continue
             if stat.S_ISDIR(there.st_mode) and self._recursive:
                 identity = (there.st_dev, there.st_ino)
-                if identity not in self._apart_identities():
+                if identity not in self._apart_identities() and not self._in_ladder(path, ladders):
                     self._walk([(path, identity)], findings, watch)
         return findings
+
+    def _in_ladder(self, directory: bytes, judged: dict[bytes, bool]) -> bool:
+        """Whether a directory below the folder is a published ladder or lies in one.
+
+        Args:
+            judged: what is known of directories during one look, so that each is asked about once.
+        """
+        way = []
+        while len(directory) > len(self._root) and directory not in judged:
+            way.append(directory)
+            directory = os.path.dirname(directory)
+        found = judged.get(directory, False)
+        for below in reversed(way):
+            found = judged[below] = found or is_ladder_at(below)
+        return found
 
     def _walk(
         self, pending: list[tuple[bytes, Identity]], findings: Findings, watch: TreeWatch | None
@@ -164,18 +189,17 @@ class Scanner:
     def _entries(self, directory: bytes, findings: Findings) -> Iterable[tuple[bytes, os.stat_result]]:
         try:
             with os.scandir(directory) as listing:
-                entries = sorted(listing, key=lambda entry: entry.name)
+                entries = worth_a_look(listing, named=directory == self._root)
         except PermissionError:
             findings.leave_out(directory, _CLOSED_DIRECTORY)
             return
         except OSError:
             return
         for entry in entries:
-            if not entry.name.startswith(b"."):
-                try:
-                    yield entry.path, entry.stat(follow_symlinks=False)
-                except OSError:
-                    continue
+            try:
+                yield entry.path, entry.stat(follow_symlinks=False)
+            except OSError:
+                continue
 
     def _meet(self, path: bytes, there: os.stat_result, findings: Findings) -> None:
         """Sort one entry that is no directory into the findings."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from tqstudio.ladder import INIT_NAME as INIT_NAME
+from tqstudio.ladder import PLAYLIST_NAME as PLAYLIST_NAME
+
 SEGMENT_PATTERN = "seg_%05d.m4s"
 FRAGMENT_PATTERN = "frag_%05d.m4s"
 FRAGMENTS_NAME = "fragments"
 """The folder, within that of a stream, of the fragments whose segment is in the making."""
-INIT_NAME = "init.mp4"
-PLAYLIST_NAME = "index.m3u8"
 POSTER_NAME = "poster.jpg"
 
 CPU_ENCODER = "libx264"

@@ -16,9 +16,10 @@ from tqstudio.engine import durable, failpoints
 from tqstudio.engine.media import poster as pictures
 from tqstudio.engine.media.layout import INIT_NAME, PLAYLIST_NAME, POSTER_NAME
 from tqstudio.engine.media.playlists import media_playlist
-from tqstudio.engine.publishing.place import MASTER_NAME, Place
+from tqstudio.engine.publishing.place import Place
 from tqstudio.engine.store.generations import PublishedRow
 from tqstudio.errors import ErrorCode, TqError
+from tqstudio.ladder import MASTER_NAME
 from tqstudio.requests import Manifest, ManifestRendition
 
 _UNNAMED = re.compile(rf"\.v\d+-building|\.{re.escape(MASTER_NAME)}-next")

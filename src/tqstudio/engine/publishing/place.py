@@ -9,11 +9,8 @@ from pathlib import Path
 
 from tqstudio.engine import durable
 from tqstudio.errors import ErrorCode, TqError
+from tqstudio.ladder import MASTER_NAME, OWNER_NAME
 from tqstudio.sources import display
-
-MASTER_NAME = "master.m3u8"
-OWNER_NAME = ".owner"
-"""Says whose folder it is: two homes, or a person, may want the same name below one output."""
 
 
 @dataclass(frozen=True, slots=True)
