@@ -87,6 +87,7 @@ def error_of(answer: tuple[int, Any], status: int) -> dict[str, str]:
         ("DELETE", "/v1/folders/4711", None, 404, "NOT_FOUND"),
         ("PATCH", "/v1/folders/4711", {}, 404, "NOT_FOUND"),
         ("POST", "/v1/folders", {"path_b64": "L25vd2hlcmU="}, 400, "SOURCE_MISSING"),
+        ("POST", "/v1/folders", {"path_b64": sources.encode("/proc")}, 400, "UNSUPPORTED"),
         ("GET", "/v1/nothing", None, 404, "NOT_FOUND"),
         ("GET", "/", None, 404, "NOT_FOUND"),
         ("DELETE", "/v1/status", None, 405, "BAD_REQUEST"),

@@ -19,7 +19,7 @@ from tqstudio.engine.intake import Intake, pace, troubles
 from tqstudio.engine.intake.scan import Scanner
 from tqstudio.engine.intake.watch import TreeWatch
 
-from .conftest import World, make_row, until, watching
+from .conftest import World, make_row, scanner_of, until, watching
 
 
 def _code(world: World) -> str | None:
@@ -284,3 +284,28 @@ def test_start_and_stop_may_come_in_any_order_and_leave_no_thread(world: World) 
     while set(threading.enumerate()) - before and time.monotonic() < deadline:
         time.sleep(0.01)
     assert not set(threading.enumerate()) - before
+
+
+def test_a_folder_that_came_to_show_the_state_of_the_system_is_a_problem() -> None:
+    findings = scanner_of(Path("/proc/sys")).everything(None)
+    assert findings.problem is not None
+    assert findings.problem[0] == "UNSUPPORTED"
+    assert not findings.directories
+
+
+def test_what_shows_the_state_of_the_system_is_not_entered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scanner = scanner_of(Path("/"))
+    entered = []
+
+    def enter(directory: bytes, *rest: object) -> list[object]:
+        entered.append(directory)
+        # Only what lies at the root.
+        return entries(directory, *rest) if directory == b"/" else []
+
+    entries = scanner._entries
+    monkeypatch.setattr(scanner, "_entries", enter)
+    scanner.everything(None)
+    assert os.path.join(b"/", os.fsencode(tmp_path).split(b"/")[1]) in entered
+    assert not {b"/proc", b"/sys", b"/dev"} & set(entered)

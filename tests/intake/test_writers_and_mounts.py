@@ -44,6 +44,10 @@ TABLE = rb"""22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
 33 32 0:43 / /mnt/local rw - fuse.sshfs me@host: rw
 34 30 0:44 / /mnt/nas/scratch rw - xfs /dev/sdc1 rw
 35 22 8:5 / /mnt/usb rw - fuseblk /dev/sdd1 rw
+36 22 0:5 / /dev rw - devtmpfs udev rw
+37 36 0:6 / /dev/shm rw - tmpfs tmpfs rw
+38 22 0:7 / /mnt/box/proc rw - proc proc rw
+39 22 0:8 / /mnt/box/sys/cgroup rw - cgroup2 none rw
 broken line
 """
 
@@ -67,6 +71,25 @@ def test_the_innermost_latest_mount_decides(tmp_path: Path) -> None:
     assert blind == {b"/mnt/nas", b"/mnt/nas/a/b", b"/mnt/two words/x", b"/mnt/local/x"}
 
 
+def test_what_shows_the_state_of_the_system_is_told_by_its_kind(tmp_path: Path) -> None:
+    table = tmp_path / "mountinfo"
+    table.write_bytes(TABLE)
+    assert mounts.system_devices(mounts=str(table)) == {os.makedev(0, minor) for minor in (5, 7, 8)}
+    table.write_bytes(b"36 22 0:5 / /dev rw - tmpfs tmpfs rw\n37 36 0:6 / /dev/shm rw - tmpfs shm rw\n")
+    assert mounts.system_devices(mounts=str(table)) == {os.makedev(0, 5)}, "as containers have it"
+    table.write_bytes(b"36 22 8:1 /box/dev /dev rw - ext4 /dev/sda1 rw\n")
+    assert mounts.system_devices(mounts=str(table)) == set(), "a folder of a disk that keeps files too"
+
+
+def test_a_folder_of_the_system_is_known_by_any_path(tmp_path: Path) -> None:
+    (tmp_path / "alias").symlink_to("/proc/sys")
+    assert mounts.shows_the_system(b"/proc")
+    assert mounts.shows_the_system(os.fsencode(tmp_path / "alias"))
+    assert not mounts.shows_the_system(os.fsencode(tmp_path))
+    assert not mounts.shows_the_system(b"/proc/self/cwd")
+
+
 def test_without_a_table_nothing_is_blind(tmp_path: Path) -> None:
     assert mounts.file_system(b"/srv", mounts=str(tmp_path / "none")) == ""
     assert not mounts.is_blind(b"/srv", mounts=str(tmp_path / "none"))
+    assert not mounts.system_devices(mounts=str(tmp_path / "none"))

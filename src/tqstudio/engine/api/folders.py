@@ -11,6 +11,7 @@ from fastapi import APIRouter
 
 from tqstudio.engine import outputs
 from tqstudio.engine.api.access import TheStudio
+from tqstudio.engine.intake.mounts import shows_the_system
 from tqstudio.engine.scheduling import MICROSECOND, now_us
 from tqstudio.engine.store import folders
 from tqstudio.engine.store.folders import FolderRow
@@ -132,6 +133,12 @@ def _check(path: bytes, output: bytes) -> None:
     if not os.path.isdir(path):
         code = ErrorCode.UNSUPPORTED if os.path.exists(path) else ErrorCode.SOURCE_MISSING
         raise TqError(code, f"{shown} is not a folder", "make it first, or check the path")
+    if shows_the_system(path):
+        raise TqError(
+            ErrorCode.UNSUPPORTED,
+            f"{shown} shows the state of the system; no files are kept there",
+            "name a folder on a disk",
+        )
     if not os.access(path, os.R_OK | os.X_OK):
         raise TqError(ErrorCode.PERMISSION, f"{shown} may not be read")
     if os.path.realpath(path) == os.path.realpath(output):

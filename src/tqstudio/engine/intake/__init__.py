@@ -2,7 +2,8 @@
 
 `Intake` holds the folders, one `FolderIntake` each. `watch` brings hints from inotify, `scan` reads the
 disk, `rules` judges names, `settling` and `writers` tell complete files from growing ones, `mounts` tells
-where inotify is blind, `pace` when everything is looked through, `account` what became of each file.
+where inotify is blind and where no files are kept, `pace` when everything is looked through, `account` what
+became of each file.
 """
 
 from __future__ import annotations

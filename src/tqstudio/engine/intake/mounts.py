@@ -1,8 +1,10 @@
-"""On which file system a folder lies, and whether inotify sees all that happens there."""
+"""On which file system a folder lies, whether inotify sees all that happens there, whether it keeps files."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from typing import NamedTuple
 
 _NETWORK = {
     "nfs",
@@ -24,7 +26,22 @@ _VIRTUAL_MACHINE = {"9p", "virtiofs", "vboxsf", "vmhgfs", "prl_fs", "drvfs"}
 BLIND = frozenset(_NETWORK | _CLUSTER | _VIRTUAL_MACHINE | {"fuse"})
 """File systems that others change without this kernel knowing; every `fuse.*` is one too."""
 
+_STATE = {"proc", "sysfs", "cgroup", "cgroup2", "configfs", "bpf", "pstore", "efivarfs", "resctrl"}
+_DEVICES = {"devtmpfs", "devpts", "mqueue", "hugetlbfs"}
+_INSIGHT = {"debugfs", "tracefs", "securityfs", "selinuxfs", "smackfs"}
+_INTERFACES = {"fusectl", "binfmt_misc", "rpc_pipefs", "nfsd", "nsfs"}
+
+SYSTEM = frozenset(_STATE | _DEVICES | _INSIGHT | _INTERFACES)
+"""File systems that show the state of the system and keep no files."""
+
 _MOUNTS = "/proc/self/mountinfo"
+
+
+class _Mount(NamedTuple):
+    point: bytes
+    device: int
+    """As `st_dev` of what lies there."""
+    kind: str
 
 
 def is_blind(path: bytes, *, mounts: str = _MOUNTS) -> bool:
@@ -38,24 +55,50 @@ def file_system(path: bytes, *, mounts: str = _MOUNTS) -> str:
 
     Only the table is read, never the path: a dead network mount would not answer.
     """
+    path = os.path.normpath(path)
+    best, kind = b"", ""
+    for mount in _table(mounts):
+        inside = path == mount.point or path.startswith(mount.point.rstrip(b"/") + b"/")
+        # Of two mounts on one point, the later covers the earlier.
+        if inside and len(mount.point) >= len(best):
+            best, kind = mount.point, mount.kind
+    return kind
+
+
+def shows_the_system(path: bytes, *, mounts: str = _MOUNTS) -> bool:
+    """Whether a folder lies on a file system that shows the state of the system: /proc, /sys, /dev and such.
+
+    Raises:
+        OSError: it cannot be looked at.
+    """
+    return os.stat(path).st_dev in system_devices(mounts=mounts)
+
+
+def system_devices(*, mounts: str = _MOUNTS) -> frozenset[int]:
+    """`st_dev` of all that lies on such file systems, by whatever path it is reached."""
+    # Containers keep their devices in a tmpfs.
+    devices = (b"/dev", "tmpfs")
+    return frozenset(
+        mount.device
+        for mount in _table(mounts)
+        if mount.kind in SYSTEM or (mount.point, mount.kind) == devices
+    )
+
+
+def _table(mounts: str) -> Iterator[_Mount]:
     try:
         with open(mounts, "rb") as table:
             lines = table.read().splitlines()
     except OSError:
-        return ""
-    path = os.path.normpath(path)
-    best, kind = b"", ""
+        return
     for line in lines:
         before, _, after = line.partition(b" - ")
         fields = before.split(b" ")
         if len(fields) < 5 or not after:
             continue
-        point = _unescape(fields[4])
-        inside = path == point or path.startswith(point.rstrip(b"/") + b"/")
-        # Of two mounts on one point, the later covers the earlier.
-        if inside and len(point) >= len(best):
-            best, kind = point, after.split(b" ")[0].decode("ascii", "replace")
-    return kind
+        major, _, minor = fields[2].partition(b":")
+        kind = after.split(b" ")[0].decode("ascii", "replace")
+        yield _Mount(_unescape(fields[4]), os.makedev(int(major), int(minor)), kind)
 
 
 def _unescape(field: bytes) -> bytes:

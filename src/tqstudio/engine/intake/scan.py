@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tqstudio.engine.intake.mounts import is_blind
+from tqstudio.engine.intake.mounts import is_blind, system_devices
 from tqstudio.engine.intake.rules import NOT_A_VIDEO, Choice, Rules
 from tqstudio.engine.intake.settling import Identity, Look, Stamp
 from tqstudio.engine.intake.watch import LIMITS, TreeWatch
@@ -91,12 +91,14 @@ class Scanner:
         self._trust_inotify = trust_inotify
         self._accounted = accounted
         self._halt = halt
+        self._system: frozenset[int] = frozenset()
         self.apart = apart
 
     def everything(self, watch: TreeWatch | None) -> Findings:
         """One look through the whole folder, keeping exactly its directories watched."""
         findings = Findings()
         began = time.thread_time()
+        self._system = system_devices()
         try:
             root = os.stat(self._root)
         except OSError as error:
@@ -123,6 +125,12 @@ class Scanner:
                 str(ErrorCode.SOURCE_MISSING),
                 f"{shown} is not a folder any more",
                 "put the folder back, or remove it from the drop folders",
+            )
+        if root.st_dev in self._system:
+            return (
+                str(ErrorCode.UNSUPPORTED),
+                f"{shown} shows the state of the system; no files are kept there",
+                "remove it from the drop folders",
             )
         if not os.access(self._root, os.R_OK | os.X_OK):
             return (
@@ -182,8 +190,10 @@ class Scanner:
             for path, there in self._entries(directory, findings):
                 if not stat.S_ISDIR(there.st_mode):
                     self._meet(path, there, findings)
-                elif self._recursive and (there.st_dev, there.st_ino) not in apart:
-                    below.append((path, (there.st_dev, there.st_ino)))
+                elif self._recursive and there.st_dev not in self._system:
+                    identity = (there.st_dev, there.st_ino)
+                    if identity not in apart:
+                        below.append((path, identity))
             pending.extend(reversed(below))
 
     def _entries(self, directory: bytes, findings: Findings) -> Iterable[tuple[bytes, os.stat_result]]:
