@@ -133,7 +133,7 @@ def edit(
     ] = None,
     as_json: options.JsonFlag = False,
 ) -> int:
-    """Change the rules of a drop folder; they hold for files that come from now on."""
+    """Change the rules of a drop folder, at once; what was queued by the old ones stays as it is."""
     changes: dict[str, Any] = {
         "output_b64": options.output_b64(output),
         "profile": profile,
