@@ -18,7 +18,7 @@ from tqstudio.engine import lock, pool
 from tqstudio.engine.leases import Leases
 from tqstudio.engine.live import Beat, LiveBoard, LiveJob
 from tqstudio.engine.pool import Identities
-from tqstudio.engine.scheduling import RetryRules, judge_failure, judge_loss
+from tqstudio.engine.scheduling import RESOURCE_WAIT_S, RetryRules, judge_failure, judge_loss, longest_wait_s
 from tqstudio.engine.store.claims import Token
 from tqstudio.engine.store.progress import RenditionRow
 from tqstudio.engine.views import iso, parse_time
@@ -34,6 +34,12 @@ def test_the_backoff_doubles_up_to_its_bound(failures: int, seconds: float) -> N
     for jitter, factor in ((0.0, 0.9), (0.5, 1.0), (1.0, 1.1)):
         rules = RetryRules(30, 600, lambda jitter=jitter: jitter)  # type: ignore[misc]
         assert rules.wait_s(failures) == pytest.approx(seconds * factor)
+
+
+@given(st.integers(1, 40), st.floats(0, 1), st.floats(1, 1000), st.floats(1, 10_000))
+def test_no_wait_is_longer_than_the_longest(failures: int, jitter: float, base: float, most: float) -> None:
+    rules = RetryRules(base, most, lambda: jitter)
+    assert max(rules.wait_s(failures), RESOURCE_WAIT_S) <= longest_wait_s(most) + 1e-6
 
 
 @given(

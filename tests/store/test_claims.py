@@ -461,6 +461,25 @@ def test_a_backoff_lasts_as_long_as_it_should_when_the_clock_is_set(queue: Queue
     assert queue.row(other)["not_before"] is None
 
 
+def test_no_backoff_outlasts_a_clock_that_was_set_back_unseen(queue: Queue) -> None:
+    def waiting() -> int:
+        lease = queue.claimed()
+        queue.fail(lease, ErrorCode.ENCODER_EXIT)
+        return lease.job
+
+    short = waiting()
+    jobs.shift_backoff(queue.db, -10 * SECOND)
+    long, paused, other = waiting(), waiting(), queue.job()
+    queue.do(paused, Operation.PAUSE)
+    queue.db.execute(
+        "UPDATE job SET not_before = 10000 * 1000000 + :now WHERE id = :id", {"now": queue.now, "id": paused}
+    )
+    jobs.bound_backoff(queue.db, now=queue.now, longest_us=25 * SECOND)
+    found = [queue.row(job)["not_before"] for job in (short, long, other)]
+    assert found == [queue.now + 20 * SECOND, queue.now + 25 * SECOND, None]
+    assert queue.row(paused)["not_before"] == queue.now + 10000 * SECOND
+
+
 def test_a_paused_job_leaves_its_backoff(queue: Queue) -> None:
     lease = queue.claimed()
     queue.fail(lease, ErrorCode.ENCODER_EXIT)

@@ -15,7 +15,7 @@ from tqstudio.engine.endings import Endings
 from tqstudio.engine.leases import Renewal, store_renewals
 from tqstudio.engine.live import LiveBoard
 from tqstudio.engine.results import Results
-from tqstudio.engine.scheduling import MICROSECOND
+from tqstudio.engine.scheduling import MICROSECOND, longest_wait_s
 from tqstudio.engine.store import claims, events, jobs, outcomes, workers
 from tqstudio.engine.store.claims import Lease, Token
 from tqstudio.engine.store.connection import Connection
@@ -80,6 +80,8 @@ class Recovery:
     def _grant_grace(self, db: Connection) -> None:
         now = self._clock.now_us()
         workers.forget_processes(db, now=now)
+        longest_us = int(longest_wait_s(self._settings.backoff_max_s) * MICROSECOND)
+        jobs.bound_backoff(db, now=now, longest_us=longest_us)
         claims.grant(db, now=now, grace_us=int(self._settings.grace_s * MICROSECOND))
 
     async def lost(self, instance: str, worker: str, why: str, told_to_end: bool) -> None:

@@ -35,6 +35,11 @@ class RetryRules:
         return bounded * (0.9 + 0.2 * self.jitter())
 
 
+def longest_wait_s(backoff_max_s: float) -> float:
+    """Seconds that no wait of a job is longer than."""
+    return max(RESOURCE_WAIT_S, backoff_max_s * 1.1)
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What becomes of a job after a failure."""

@@ -224,6 +224,14 @@ def shift_backoff(db: Connection, by_us: int) -> None:
     )
 
 
+def bound_backoff(db: Connection, *, now: int, longest_us: int) -> None:
+    """Let no backoff last longer than any can: the clock may have been set back while nobody saw it."""
+    db.execute(
+        "UPDATE job SET not_before = :latest WHERE status = 'pending' AND not_before > :latest",
+        {"latest": now + longest_us},
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class JobSpec:
     """What a job is asked to make."""
