@@ -14,6 +14,8 @@ from tqstudio.ui.app import StudioApp
 from tqstudio.ui.model import Link
 from tqstudio.ui.screens.job import JobScreen
 from tqstudio.ui.screens.text import TextScreen
+from tqstudio.ui.widgets.filter_line import FilterLine
+from tqstudio.ui.widgets.job_list import JobList
 
 from .conftest import MakeApp, loaded, until
 from .fake_door import FakeDoor, sample_jobs
@@ -153,6 +155,59 @@ async def test_too_small_a_terminal_says_so(make_app: MakeApp) -> None:
         assert app.screen.query_one("#too-small").display
         await pilot.resize_terminal(80, 24)
         await until(pilot, lambda: not app.screen.query_one("#too-small").display)
+
+
+async def test_too_small_a_terminal_takes_no_key_but_the_one_that_leaves(
+    make_app: MakeApp, door: FakeDoor
+) -> None:
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await loaded(pilot)
+        await pilot.resize_terminal(59, 14)
+        await until(pilot, lambda: app.screen.query_one("#too-small").display)
+        before = len(door.sent)
+        await pilot.press("j", "p", "x", "D", "P", "n", "t", "2", "enter", "question_mark", "colon", "ctrl+p")
+        await pilot.pause()
+        assert app.screen is app._views["queue"]
+        assert app.screen.query_one(JobList).cursor == 0
+        assert [call for call in door.sent[before:] if call.method != "GET"] == []
+        await pilot.press("q")
+        await until(pilot, lambda: not app.is_running or app._exit)
+
+
+async def test_too_small_a_terminal_can_be_left_from_below_a_dialog(
+    make_app: MakeApp, door: FakeDoor
+) -> None:
+    app = make_app()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await loaded(pilot)
+        door.down = True
+        door.drop()
+        await until(pilot, lambda: notice_of(app), "something stands in the way")
+        await pilot.press("question_mark")
+        await pilot.resize_terminal(22, 8)
+        await pilot.press("escape")
+        await until(pilot, lambda: app.screen.query("#too-small"))
+        shown = [widget for widget in app.screen.children if widget.display and widget.size.height]
+        assert [widget.id for widget in shown] == ["too-small"]
+        await pilot.press("q")
+        await until(pilot, lambda: not app.is_running or app._exit)
+
+
+async def test_a_filter_outlasts_too_small_a_terminal(make_app: MakeApp) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("slash", "h")
+        await pilot.resize_terminal(59, 14)
+        await until(pilot, lambda: app.screen.query_one("#too-small").display)
+        line = app.screen.query_one(FilterLine)
+        assert not line.display
+        await pilot.press("o")
+        assert line.value == "h"
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, lambda: line.display and line.has_focus, "what was typed can be gone on with")
+        await pilot.press("o")
+        assert line.value == "ho"
 
 
 async def test_unknown_messages_are_passed_over(make_app: MakeApp, door: FakeDoor) -> None:

@@ -12,12 +12,24 @@ from textual.widgets import Input, Label
 from tqstudio import sources
 from tqstudio.ui.screens.ask_path import AskPath
 from tqstudio.ui.screens.dialogs import AskPriority, Caution, Confirm
+from tqstudio.ui.screens.help import HelpScreen
 from tqstudio.ui.screens.job import JobScreen
 
 from .conftest import MakeApp, loaded, until
 from .fake_door import FakeDoor
 from .test_actions import messages
 from .test_queue import problem_of
+
+
+def help_of(app: Any) -> list[str]:
+    """The lines of the help's columns, as far as they are shown."""
+    shown = [label for label in app.screen.query("#left, #right").results(Label) if label.display]
+    return [
+        label.render_line(y).text.rstrip()
+        for label in shown
+        if label.region.right <= app.size.width and label.size.height
+        for y in range(label.size.height)
+    ]
 
 
 def pane_of(app: Any) -> str:
@@ -177,6 +189,29 @@ async def test_a_held_and_a_done_job_say_what_can_be_done(make_app: MakeApp) -> 
         await pilot.press("k", "k", "k", "k")
         await until(pilot, lambda: "p lets it start" in pane_of(app))
         assert "/srv/upload/archive-1998.avi" in pane_of(app)
+
+
+@pytest.mark.parametrize(
+    ("opened", "resized"), [((60, 15), (120, 40)), ((120, 40), (62, 40))], ids=["larger", "smaller"]
+)
+async def test_help_fits_the_terminal_whatever_its_size_was(
+    opened: tuple[int, int], resized: tuple[int, int], make_app: MakeApp
+) -> None:
+    async with make_app().run_test(size=resized) as pilot:
+        await loaded(pilot)
+        await pilot.press("question_mark")
+        await until(pilot, lambda: isinstance(pilot.app.screen, HelpScreen) and help_of(pilot.app))
+        fresh = help_of(pilot.app)
+        await pilot.resize_terminal(*opened)
+        await until(pilot, lambda: help_of(pilot.app) != fresh)
+        await pilot.resize_terminal(*resized)
+        await until(pilot, lambda: help_of(pilot.app) == fresh)
+    async with make_app().run_test(size=opened) as pilot:
+        await loaded(pilot)
+        await pilot.press("question_mark")
+        await until(pilot, lambda: isinstance(pilot.app.screen, HelpScreen) and help_of(pilot.app))
+        await pilot.resize_terminal(*resized)
+        await until(pilot, lambda: help_of(pilot.app) == fresh, "as if it had been opened there")
 
 
 async def test_the_log_of_an_earlier_attempt(make_app: MakeApp, door: FakeDoor) -> None:

@@ -22,7 +22,7 @@ from tqstudio.errors import ErrorCode, TqError
 from tqstudio.ui.actions import BY_NAME
 from tqstudio.ui.feed import BACKOFF_S, PATIENCE_S, Feed
 from tqstudio.ui.model import Model
-from tqstudio.ui.screens.base import StudioScreen
+from tqstudio.ui.screens.base import StudioScreen, too_small
 from tqstudio.ui.screens.queue import QueueScreen
 from tqstudio.ui.studio import Studio
 from tqstudio.ui.symbols import choose_glyphs
@@ -223,7 +223,12 @@ class StudioApp(App[None]):
     # Actions.
 
     async def perform(self, name: str, argument: str = "") -> None:
-        """Carry out an action: the screen's own way first, then the app's."""
+        """Carry out an action: the screen's own way first, then the app's.
+
+        Where the terminal is too small, leaving is all that is possible: nobody sees what else would happen.
+        """
+        if too_small(self.size) and name != "leave":
+            return
         self._key_at = monotonic()
         for owner in (*self._full_screens(), self):
             method = getattr(owner, f"do_{name}", None)
@@ -254,6 +259,11 @@ class StudioApp(App[None]):
 
     async def do_palette(self, _: str) -> None:
         self.action_command_palette()
+
+    def action_command_palette(self) -> None:
+        """Textual binds a key to this of its own, past `perform`."""
+        if not too_small(self.size):
+            super().action_command_palette()
 
     async def do_back(self, _: str) -> None:
         if self._view != "queue":

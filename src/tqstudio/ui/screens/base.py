@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import events, on
 from textual.app import ComposeResult
+from textual.geometry import Size
 from textual.screen import Screen
 from textual.widget import Widget
 from textual.widgets import Static
@@ -27,9 +28,16 @@ if TYPE_CHECKING:
 MIN_WIDTH, MIN_HEIGHT = 60, 15
 
 
+def too_small(size: Size) -> bool:
+    """Whether a terminal of this size shows nothing but that."""
+    return size.width < MIN_WIDTH or size.height < MIN_HEIGHT
+
+
 class StudioScreen(Screen[None]):
     """A screen composes its own part in `body`; all of it is drawn from the model by `paint`."""
 
+    AUTO_FOCUS = ""
+    """A screen chooses itself; the first widget that could take keys may be a filter that is not shown."""
     VIEW: ClassVar[View]
     TAB: ClassVar[str] = ""
     """The tab that is lit; the view itself when empty."""
@@ -37,6 +45,7 @@ class StudioScreen(Screen[None]):
     def __init__(self, studio: Studio) -> None:
         super().__init__()
         self.studio = studio
+        self._focus_before: Widget | None = None
 
     @property
     def studio_app(self) -> StudioApp:
@@ -49,7 +58,8 @@ class StudioScreen(Screen[None]):
         yield from self.body()
         yield Footer(self.studio, self.VIEW, target=self.target, marked=self.marked, typing=self.typing)
         yield Static(
-            f"This terminal is too small: tqstudio needs {MIN_WIDTH} columns and {MIN_HEIGHT} lines.",
+            f"This terminal is too small: tqstudio needs {MIN_WIDTH} columns and {MIN_HEIGHT} lines;"
+            " q leaves.",
             id="too-small",
         )
 
@@ -94,8 +104,19 @@ class StudioScreen(Screen[None]):
         self.query_one("#footer", Footer).paint()
 
     def on_resize(self, event: events.Resize) -> None:
-        self.set_class(event.size.width < MIN_WIDTH or event.size.height < MIN_HEIGHT, "too-small")
+        small = too_small(event.size)
+        if small != self.has_class("too-small"):
+            self._hide_or_show(small)
         self.place(event.size.width, event.size.height)
+
+    def _hide_or_show(self, small: bool) -> None:
+        # What is hidden loses the focus: a filter that is being typed would go on as commands.
+        if small:
+            self._focus_before = self.focused
+            self.set_focus(None)
+        self.set_class(small, "too-small")
+        if not small:
+            self.set_focus(self._focus_before)
 
     def place(self, width: int, height: int) -> None:
         """Place the parts for this size."""

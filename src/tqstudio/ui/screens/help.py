@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from rich.text import Text
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
@@ -36,26 +37,40 @@ class HelpScreen(Dialog[None]):
         self._view: View = view
 
     def compose(self) -> ComposeResult:
-        two = self.app.size.width >= TWO_COLUMNS
-        room = (min(BOX_WIDTH, self.app.size.width * 94 // 100) - FRAME) // (2 if two else 1)
-        groups: dict[str, list[Action]] = {}
-        for action in actions_of(self._view):
-            groups.setdefault(action.group, []).append(action)
-        blocks = [_block(group, actions, room) for group, actions in groups.items()]
         with VerticalScroll(classes="dialog help"):
             yield Label(Text(f"Keys of the view: {self._view}"), classes="title")
-            if two:
-                half = max(1, sum(len(actions) + 2 for actions in groups.values()) // 2)
-                left, right = _halves(blocks, half)
-                with Horizontal():
-                    yield Label(left)
-                    yield Label(right)
-            else:
-                yield Label(Text("\n\n").join(blocks))
+            with Horizontal():
+                yield Label(id="left")
+                yield Label(id="right")
             yield Label(Text("esc closes · j k scroll"), classes="hint")
+
+    def on_mount(self) -> None:
+        self._lay_out(self.app.size.width)
+
+    def on_resize(self, event: events.Resize) -> None:
+        self._lay_out(event.size.width)
+
+    def _lay_out(self, width: int) -> None:
+        left, right = _columns(actions_of(self._view), width)
+        self.query_one("#left", Label).update(left)
+        self.query_one("#right", Label).update(right)
+        self.query_one("#right").display = bool(right)
 
     def action_scroll_by(self, lines: int) -> None:
         self.query_one(VerticalScroll).scroll_relative(y=lines, animate=False)
+
+
+def _columns(actions: list[Action], width: int) -> tuple[Text, Text]:
+    """The help as it goes into a terminal of this width; the second column is empty where one is enough."""
+    two = width >= TWO_COLUMNS
+    room = (min(BOX_WIDTH, width * 94 // 100) - FRAME) // (2 if two else 1)
+    groups: dict[str, list[Action]] = {}
+    for action in actions:
+        groups.setdefault(action.group, []).append(action)
+    blocks = [_block(group, of_group, room) for group, of_group in groups.items()]
+    if not two:
+        return Text("\n\n").join(blocks), Text()
+    return _halves(blocks, max(1, sum(len(of_group) + 2 for of_group in groups.values()) // 2))
 
 
 def _block(group: str, actions: list[Action], width: int) -> Text:

@@ -15,6 +15,8 @@ SETTLE_S = 0.15
 
 
 class FilterLine(Input):
+    """Shown while it has the class `open`, and where the screen has room for anything."""
+
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "back", show=False, id="filter.leave"),
     ]
@@ -37,7 +39,6 @@ class FilterLine(Input):
             placeholder="words in the name, or state:failed,paused",
             select_on_focus=False,
         )
-        self.display = False
         self._timer: Timer | None = None
         self._before = ""
 
@@ -45,12 +46,12 @@ class FilterLine(Input):
         self._before = value
         self.value = value
         self.cursor_position = len(value)
-        self.display = True
+        self.add_class("open")
         self.focus()
 
     def close(self) -> None:
         self._forget()
-        self.display = False
+        self.remove_class("open")
 
     def complain(self, text: str) -> None:
         self.set_class(bool(text), "wrong")
@@ -58,7 +59,7 @@ class FilterLine(Input):
     @on(Input.Changed)
     def _changed(self, event: Input.Changed) -> None:
         event.stop()
-        if not self.display or event.value == self._before:
+        if not self.has_class("open") or event.value == self._before:
             return
         self._before = event.value
         self._forget()

@@ -65,7 +65,7 @@ class Notice(LineView):
         count = len(self._lines(self.app.size.width))
         if count != self._count:
             self._count = count
-            self.display = bool(count)
+            self.set_class(bool(count), "open")
             self.styles.height = max(1, count)
         super().paint()
 
