@@ -221,11 +221,19 @@ class JobDetail(JobRow):
     video_view: VideoView
     requested: list[str] | None
     """Qualities asked for; None means all of the profile."""
+    dropped: list[str]
+    """Renditions of the ladder before it that it shall not have."""
+    not_before: str | None
+    """When it may be claimed again, while it waits out a backoff."""
     processed_by: str | None
+    """The worker that claimed it last."""
+    processed_by_id: int | None
     metadata: dict[str, Any]
     claimed_at: str | None
     lease_expires_at: str | None
     lease_epoch: int
+    instance: str | None
+    """The run of the worker that holds its lease; with id and epoch the lease's token."""
     autorestart: AutorestartView
     attempts_log: list[AttemptView]
     events: list[EventView]

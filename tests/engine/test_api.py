@@ -10,15 +10,19 @@ import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import psutil
 import pytest
+from sqlalchemy import inspect
 
 from conftest import LiveSupervisor, MakeSupervisor, until
 from tqstudio import client, sources
+from tqstudio.engine.store import tables
 from tqstudio.errors import ErrorCode, TqError
+from tqstudio.schemas import AutorestartView, JobDetail, JobError
 
 from .conftest import Desk
 
@@ -381,6 +385,55 @@ def test_an_add_that_is_repeated_while_it_runs_is_done_once(desk: Desk) -> None:
         thread.join()
     assert answers[0] == answers[1] == answers[2]
     assert {result["decision"] for result in answers[0]["results"]} == {"queued"}
+
+
+# What the detail calls otherwise, or has in a part of its own.
+_CALLED = {
+    "video_id": "video",
+    "epoch": "lease_epoch",
+    "metadata_json": "metadata",
+    "error_code": "error.code",
+    "error_text": "error.message",
+    "error_hint": "error.hint",
+    "error_log": "error.log",
+    "exhausted": "error.exhausted",
+    "autorestart": "autorestart.state",
+    "autorestart_limit": "autorestart.limit",
+    "autorestart_delay_s": "autorestart.delay_s",
+    "restarts": "autorestart.restarts",
+    "last_restart_at": "autorestart.last_at",
+}
+_UNSAID = {
+    "profile_json": "the profile's name says it, and each rendition what came of it",
+    "worker_id": "processed_by_id, while it runs",
+    "unprobed": "follows from the facts of the video: the key of an index",
+    "prefer_gpu": "follows from the profile: the key of an index",
+    "ready_at": "orders the queue: what people read is created_at and not_before",
+    "segments_at_crash": "only compared, at the next crash",
+    "resumed_at_crash_s": "only compared, at the next crash",
+    "starts_over": "owed by the next claim; the event of the restart says it",
+}
+
+
+def test_the_detail_has_all_that_is_stored_of_a_job() -> None:
+    parts = {"": JobDetail, "error.": JobError, "autorestart.": AutorestartView}
+    said = {f"{of}{key}" for of, part in parts.items() for key in get_type_hints(part)}
+    columns = set(inspect(tables.Job).columns.keys())
+    assert {_CALLED.get(column, column) for column in columns - set(_UNSAID)} - said == set()
+    assert (set(_CALLED) | set(_UNSAID)) - columns == set(), "they are columns no more"
+
+
+def test_the_detail_says_who_holds_a_job_and_when_it_goes_again(desk: Desk) -> None:
+    worker, job = desk.running()
+    held = desk.show(job["job"])
+    assert held["instance"] == worker.instance
+    [known] = [w for w in desk.live.send(client.workers())["workers"] if w["name"] == held["worker"]]
+    assert (held["processed_by"], held["processed_by_id"]) == (known["name"], known["id"])
+    assert (held["dropped"], held["not_before"]) == ([], None)
+    worker.tell(f"jobs/{job['job']}/fail", epoch=job["epoch"], code="STALLED", text="no")
+    waits = desk.show(job["job"])
+    assert (waits["word"], waits["instance"], waits["processed_by_id"]) == ("retry", None, known["id"])
+    assert datetime.fromisoformat(waits["not_before"]) > datetime.fromisoformat(held["claimed_at"])
 
 
 def test_a_page_of_jobs(desk: Desk) -> None:

@@ -454,11 +454,15 @@ def job_detail(row: Any) -> Any:
     return row | {
         "video_view": view,
         "requested": None,
+        "dropped": [],
+        "not_before": None,
         "processed_by": None,
+        "processed_by_id": None,
         "metadata": {},
         "claimed_at": ago(300),
         "lease_expires_at": None,
         "lease_epoch": 2,
+        "instance": None,
         "autorestart": {
             "state": "disabled",
             "limit": 0,
