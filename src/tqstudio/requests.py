@@ -59,6 +59,7 @@ class ActionRequest(Message):
     profile: ProfileName | None = None
     """Of a retranscode; the job's own otherwise."""
     drop: list[str] = Field(default_factory=list)
+    """Of a retranscode: renditions of the current ladder that the new one shall not have."""
     idempotency_key: Annotated[str, StringConstraints(max_length=100)] | None = None
 
 

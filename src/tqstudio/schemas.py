@@ -508,6 +508,8 @@ class ClaimedJob(TypedDict):
     """The store's folder on the output's file system: `OUT/.tqstudio/<uuid>`: all that a worker writes."""
     profile: dict[str, Any]
     requested: list[str] | None
+    dropped: list[str]
+    """Renditions that the ladder shall not have, whatever is requested."""
     kept: dict[str, str]
     """Renditions of the current generation: name → settings_hash; what is equal need not be made."""
     facts: dict[str, Any] | None

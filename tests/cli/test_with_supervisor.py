@@ -367,6 +367,10 @@ def test_retranscode_with_another_profile(up: Shell, held: int) -> None:
     missing = up("job", "retranscode", str(held), "--profile", "fast", "--quality", "1080p")
     assert missing.code == 4
     assert "no quality 1080p with the profile fast" in missing.err
+    (only,) = _shown(up, held)["video_view"]["generation"]["renditions"]
+    for name, said in (("361p", "no quality 361p to drop"), (only["name"], "no quality left without")):
+        refused = up("job", "retranscode", str(held), "--drop", name)
+        assert (refused.code, said in refused.err) == (4, True)
 
     assert up("queue", "pause").code == 0
     made = up("job", "retranscode", str(held), "--profile", "web", "--priority", "7")

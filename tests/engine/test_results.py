@@ -140,7 +140,30 @@ def test_a_quality_that_is_not_there_cannot_be_asked_for(desk: Desk) -> None:
 def test_a_quality_can_be_dropped(desk: Desk) -> None:
     _, job, _ = ladder(desk)
     desk.act("retranscode", job["job"], renditions=["360p"], drop=["audio-en"], priority=1000)
-    assert set(desk.worker().claim()["kept"]) == {"720p"}
+    again = desk.worker().claim()
+    assert (set(again["kept"]), again["dropped"]) == ({"720p"}, ["audio-en"])
+    assert desk.show(again["job"])["dropped"] == ["audio-en"]
+
+
+@pytest.mark.parametrize(
+    ("renditions", "drop", "said"),
+    [
+        (None, ["361p"], "has no quality 361p to drop; it has 720p, 360p, audio-en"),
+        (None, ["1080p"], "has no quality 1080p to drop; it has 720p, 360p, audio-en"),
+        (["360p"], ["360p"], "cannot make 360p again and drop it; name it once"),
+        (["360p"], ["720p", "360p"], "cannot make 360p again and drop it; name it once"),
+        (None, ["720p", "360p", "audio-en"], "has no quality left without 720p, 360p, audio-en; "),
+        (None, ["360p"], "has no quality left without 360p; "),
+        (["audio-en"], ["720p", "360p"], "has no quality left without 720p, 360p; "),
+    ],
+)
+def test_what_cannot_be_dropped_is_refused(
+    desk: Desk, renditions: list[str] | None, drop: list[str], said: str
+) -> None:
+    _, job, _ = ladder(desk)  # Of a source of 360 lines, that another profile gave a 720p.
+    [refused] = desk.act("retranscode", job["job"], renditions=renditions, drop=drop)
+    assert (refused["ok"], refused["new_job"], refused["error"]["code"]) == (False, None, "REFUSED")
+    assert said in refused["error"]["message"]
 
 
 def test_what_is_damaged_is_not_kept(desk: Desk) -> None:

@@ -109,6 +109,7 @@ def make_job(tmp_path: Path, small: Profile, sink: Path) -> MakeJob:
             "sink": {"kind": "file", "path_b64": sources.encode(sink)},
             "profile": small.to_json(),
             "requested": None,
+            "dropped": [],
             "kept": {},
             "facts": None,
             "content_id": None,

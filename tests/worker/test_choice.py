@@ -97,3 +97,19 @@ def test_requested_qualities_that_the_source_does_not_have(
     assert raised.value.code is ErrorCode.BAD_CONFIG
     assert "360p" in raised.value.message
     assert "144p, 90p" in raised.value.hint
+
+
+def test_what_is_dropped_is_neither_made_nor_kept(
+    facts: SourceFacts, small: Profile, keys: dict[str, str]
+) -> None:
+    whole = choose(facts, small, "content", None, {}, dropped=["144p", "audio-und"])
+    assert made(whole) == ["90p"]
+    assert status_of(whole)["144p"] == ("skipped", "dropped")
+    part = choose(facts, small, "content", ["90p"], keys | {"90p": "other settings"}, dropped=["audio-und"])
+    assert (made(part), set(part.keep)) == (["90p"], {"144p"})
+
+
+def test_what_leaves_no_picture_cannot_be_dropped(facts: SourceFacts, small: Profile) -> None:
+    with pytest.raises(TqError, match="no quality left") as caught:
+        choose(facts, small, "content", None, {}, dropped=["144p", "90p"])
+    assert caught.value.code is ErrorCode.BAD_CONFIG

@@ -211,6 +211,14 @@ def test_kept_renditions_are_not_made(clip: Path, make_job: MakeJob, bench: Benc
     assert sorted(report.commands) == ["poster.jpg", "video"]
 
 
+def test_dropped_renditions_are_not_made(clip: Path, make_job: MakeJob, bench: Bench) -> None:
+    report = RecordingReport()
+    outcome = run(make_job(clip, dropped=["144p", "audio-und"]), bench, report)
+    assert isinstance(outcome, Done)
+    assert [r["name"] for r in outcome.manifest["renditions"]] == ["90p"]
+    assert sorted(report.commands) == ["poster.jpg", "video"]
+
+
 def test_known_facts_spare_the_probe(
     clip: Path, make_job: MakeJob, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

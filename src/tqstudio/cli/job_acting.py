@@ -73,12 +73,21 @@ def retranscode(
         list[str] | None,
         typer.Option("--quality", "-q", metavar="720p", help="Only these qualities; all otherwise."),
     ] = None,
+    drop: Annotated[
+        list[str] | None,
+        typer.Option("--drop", metavar="NAME", help="A quality that the new ladder shall not have."),
+    ] = None,
     profile: ProfileName = None,
     priority: Priority = None,
     as_json: JsonFlag = False,
 ) -> int:
     """Make finished ladders again, as new jobs; the old ones stay playable meanwhile."""
-    wishes = {"renditions": listed(quality) or None, "profile": profile, "priority": priority}
+    wishes = {
+        "renditions": listed(quality) or None,
+        "drop": listed(drop),
+        "profile": profile,
+        "priority": priority,
+    }
     results = act(session(), "retranscode", ids, **wishes)
     return report(results, "retranscode", as_json, how=f", with the profile {profile}" if profile else "")
 

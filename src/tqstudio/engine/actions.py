@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from tqstudio.engine.live import LiveBoard
+from tqstudio.engine.media.ladder import build_ladder
 from tqstudio.engine.media.profiles import Profile
 from tqstudio.engine.retention import Retention
 from tqstudio.engine.scheduling import now_us
-from tqstudio.engine.store import generations, jobs, operations, supervisors
+from tqstudio.engine.store import generations, jobs, operations, supervisors, videos
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.database import Database
 from tqstudio.engine.store.operations import Applied
@@ -110,6 +111,8 @@ class Actions:
         if unknown := sorted(set(request.renditions or ()) - possible):
             reason = f"has no quality {unknown[0]} with the profile {spec.profile}"
             return _refused(job, facts.status, f"{reason}; it has {', '.join(_by_size(possible))}")
+        if wrong := _wrong_drop(request, generation, _made_of(videos.get(db, facts.video), spec)):
+            return _refused(job, facts.status, wrong)
         made = jobs.create(
             db,
             jobs.NewJob(
@@ -131,6 +134,35 @@ class Actions:
         answer = result_of(job, Applied(decision, facts.status, facts.control))
         answer["new_job"] = made
         return answer
+
+
+def _made_of(video: videos.VideoRow | None, spec: jobs.JobSpec) -> set[str]:
+    """The qualities that the profile gives the source; none while nothing is known of it."""
+    if video is None or not video.facts:
+        return set()
+    picture = video.facts["video"]
+    profile = Profile.from_json(json.loads(spec.profile_json))
+    ladder = build_ladder((picture["width"], picture["height"]), profile)
+    return {rung.name for rung in ladder if not rung.skipped}
+
+
+def _wrong_drop(request: ActionRequest, current: generations.GenerationRow, made: set[str]) -> str:
+    """Why the ladder cannot be without what is to be dropped; empty when it can.
+
+    Args:
+        made: the qualities that a retranscode of everything makes.
+    """
+    drop = set(request.drop)
+    there = {row.name for row in current.renditions}
+    pictures = {row.name for row in current.renditions if row.kind != "audio"}
+    if unknown := sorted(drop - there):
+        return f"has no quality {unknown[0]} to drop; it has {', '.join(_by_size(there))}"
+    if both := _by_size(drop & set(request.renditions or ())):
+        return f"cannot make {both[0]} again and drop it; name it once"
+    left = pictures | set(request.renditions) if request.renditions else made or pictures
+    if drop and not (left - drop - (there - pictures)):
+        return f"has no quality left without {', '.join(_by_size(drop))}; drop fewer"
+    return ""
 
 
 def _rungs(profile_json: str) -> set[str]:

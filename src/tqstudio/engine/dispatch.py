@@ -220,6 +220,7 @@ class Dispatch:
             "sink": {"kind": "file", "path_b64": encode(self._workspace.sink(asked.output_root))},
             "profile": from_json(asked.profile_json),
             "requested": None if asked.requested is None else list(asked.requested),
+            "dropped": list(asked.dropped),
             "kept": kept,
             "facts": asked.facts or None,
             "content_id": asked.quick_hash,

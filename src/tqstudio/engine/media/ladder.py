@@ -10,6 +10,7 @@ from tqstudio.engine.media.profiles import Profile, RungSpec
 
 ABOVE_SOURCE = "above source"
 NOT_REQUESTED = "not requested"
+DROPPED = "dropped"
 
 # A source this much smaller than a rung still stands for it, at its own size: 1918×1078 is what a person
 # calls 1080p, and falling to 720p would throw half of its pixels away.

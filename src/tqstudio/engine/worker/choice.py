@@ -9,7 +9,7 @@ from typing import Any
 from tqstudio.engine.media.encode_state import RenditionState
 from tqstudio.engine.media.facts import SourceFacts
 from tqstudio.engine.media.hashes import audio_settings_hash, settings_hash
-from tqstudio.engine.media.ladder import AudioRendition, Rung, audio_renditions, build_ladder
+from tqstudio.engine.media.ladder import DROPPED, AudioRendition, Rung, audio_renditions, build_ladder
 from tqstudio.engine.media.profiles import Profile
 from tqstudio.engine.worker.failure import printable
 from tqstudio.errors import MAX_ERROR_TEXT, ErrorCode, TqError
@@ -40,6 +40,8 @@ def choose(
     content_id: str,
     requested: Collection[str] | None,
     kept: Mapping[str, str],
+    *,
+    dropped: Collection[str] = (),
 ) -> Choice:
     """Compare what must exist with what the current generation has.
 
@@ -47,15 +49,20 @@ def choose(
         requested: the qualities asked for; None means all. With it, everything else of the current generation
             goes on as it is, whatever its settings.
         kept: what the current generation has and may be kept: name → settings_hash.
+        dropped: renditions that are neither made nor kept.
 
     Raises:
-        TqError: BAD_CONFIG when none of the requested qualities exists for this source.
+        TqError: BAD_CONFIG when none of the requested qualities exists for this source, or all are dropped.
     """
-    ladder = build_ladder(facts, profile, None if requested is None else frozenset(requested))
+    ladder = tuple(
+        replace(rung, skipped_reason=DROPPED) if rung.name in dropped and not rung.skipped else rung
+        for rung in build_ladder(facts, profile, None if requested is None else frozenset(requested))
+    )
+    kept = {name: key for name, key in kept.items() if name not in dropped}
     wanted = {
         rung.name: settings_hash(content_id, profile, rung, facts) for rung in ladder if not rung.skipped
     }
-    sounds = {sound.name: sound for sound in audio_renditions(facts, profile)}
+    sounds = {sound.name: sound for sound in audio_renditions(facts, profile) if sound.name not in dropped}
     wanted |= {name: audio_settings_hash(content_id, profile, sound, facts) for name, sound in sounds.items()}
     if requested is None:
         keep = {name: key for name, key in wanted.items() if kept.get(name) == key}
@@ -69,6 +76,12 @@ def choose(
             ErrorCode.BAD_CONFIG,
             f"the source gets none of the requested qualities ({', '.join(sorted(requested))})",
             f"choose from: {there}",
+        )
+    if dropped and not make and not (set(keep) - set(sounds)):
+        raise TqError(
+            ErrorCode.BAD_CONFIG,
+            f"without {', '.join(sorted(dropped))} the source has no quality left",
+            "make it again and drop fewer",
         )
     return Choice(
         ladder=ladder,

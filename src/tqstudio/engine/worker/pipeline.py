@@ -114,7 +114,12 @@ class _Work:
             source = self._source = examine(self._job, self._path, self._lease.check)
             profile = _profile(self._job)
             choice = choose(
-                source.facts, profile, source.content_id, self._job["requested"], self._job["kept"]
+                source.facts,
+                profile,
+                source.content_id,
+                self._job["requested"],
+                self._job["kept"],
+                dropped=self._job["dropped"],
             )
             poster = self._poster_path(source, profile)
             spec = self._spec(source, profile, choice, poster)
