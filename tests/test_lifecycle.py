@@ -89,6 +89,24 @@ def test_the_matrix(operation: Operation, status: JobStatus) -> None:
         assert "; " in decision.reason, "the way out, or why there is none, is named"
 
 
+@pytest.mark.parametrize(
+    ("status", "operation", "first", "then"),
+    [
+        (JobStatus.PENDING, Operation.RESTART, Operation.CANCEL, JobStatus.CANCELLED),
+        (JobStatus.IN_PROGRESS, Operation.PRIORITY, Operation.PAUSE, JobStatus.PAUSED),
+        (JobStatus.DONE, Operation.PRIORITY, Operation.RETRANSCODE, JobStatus.PENDING),
+    ],
+)
+def test_a_refusal_names_what_makes_it_possible(
+    status: JobStatus, operation: Operation, first: Operation, then: JobStatus
+) -> None:
+    """Whatever the job has behind it: one that waits may have started before, and have finished segments."""
+    reason = decide(status, operation).reason
+    assert first.value in reason.partition("; ")[2]
+    assert decide(status, first).allowed
+    assert decide(then, operation).allowed
+
+
 @pytest.mark.parametrize("status", list(JobStatus))
 def test_only_what_is_not_running_comes_back_from_deletion(status: JobStatus) -> None:
     assert decide(status, Operation.UNDELETE).allowed is (status is not JobStatus.IN_PROGRESS)

@@ -305,7 +305,7 @@ OPERATIONS: dict[Operation, dict[JobStatus, Decision]] = {
         _C: _NOW,
     },
     Operation.RESTART: {
-        _P: _no("has not started; there is nothing to start over"),
+        _P: _no("is still waiting; to start it over, cancel it first, then restart it"),
         _R: _CONTROL,
         _H: _NOW,
         _D: _no("is done; use retranscode to make it again"),
@@ -322,9 +322,9 @@ OPERATIONS: dict[Operation, dict[JobStatus, Decision]] = {
     },
     Operation.PRIORITY: {
         _P: _NOW,
-        _R: _no("is running already; its priority no longer matters"),
+        _R: _no("is running and nothing goes before it; pause it first, then set its priority"),
         _H: _NOW,
-        _D: _no("is done; its priority no longer matters"),
+        _D: _no("is done; use retranscode, whose new job takes a priority"),
         _F: _NOW,
         _C: _NOW,
     },

@@ -31,7 +31,7 @@ MATRIX = _read()
 """asked: of the worker; same: it is so already; no: refused; new: a new job; a status: at once."""
 
 NAMES_OF = {
-    JobStatus.PENDING: ("still waiting", "not started"),
+    JobStatus.PENDING: ("still waiting",),
     JobStatus.IN_PROGRESS: ("running",),
     JobStatus.PAUSED: ("paused",),
     JobStatus.DONE: ("done",),
