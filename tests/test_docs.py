@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from tqstudio.cli.tree import verbs
-from tqstudio.config import table
+from tqstudio.config import Settings, table
 from tqstudio.ui.actions import ACTIONS, key_sign
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -19,6 +20,36 @@ _TEST_COLUMN = "test"
 def test_the_settings_page_is_the_settings_table() -> None:
     page = (ROOT / "docs" / "settings.md").read_text()
     assert table() in page
+
+
+@pytest.mark.parametrize("key", list(Settings.model_fields))
+def test_what_the_settings_page_allows_is_what_is_taken(key: str) -> None:
+    """The bounds on the page, tried on the check itself: what is within is taken, what is beyond is not."""
+    [row] = re.findall(rf"^\| `{key}` \|.*$", (ROOT / "docs" / "settings.md").read_text(), re.MULTILINE)
+    allowed = row.split("|")[3].strip()
+    within, beyond = _tries(allowed)
+    for value in within:
+        Settings(**{key: value})
+    for value in beyond:
+        with pytest.raises(ValidationError):
+            Settings(**{key: value})
+
+
+def _tries(allowed: str) -> tuple[list[Any], list[Any]]:
+    if allowed in ("text", "true, false"):
+        return (["words"], [7]) if allowed == "text" else ([True, False], ["words"])
+    bounds, _, whole = allowed.partition(", ")
+    low, _, high = bounds.removeprefix("> ").removeprefix("≥ ").partition(" … ")
+    within, beyond = [int(low) + 1], [int(low) - 1, "words"]
+    (beyond if bounds.startswith(">") else within).append(int(low))
+    if high:
+        within.append(int(high))
+        beyond.append(int(high) + 1)
+    if whole:
+        beyond.append(int(low) + 1.5)
+    else:
+        within.append(int(low) + 0.5)
+    return within, beyond
 
 
 def test_every_page_that_is_linked_exists() -> None:

@@ -22,11 +22,13 @@ from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 
 if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
     from pydantic_core import ErrorDetails
 
 GB = 1_000_000_000
 _KINDS = {"float": "a number", "int": "a whole number", "bool": "true or false", "string": "a text"}
 """How an error of a type begins, and what people call the type."""
+_BOUNDS = {"gt": ">", "ge": "≥", "le": "≤"}
 
 
 class Settings(BaseSettings):
@@ -194,13 +196,28 @@ def _refuse_unknown(path: Path) -> None:
 
 def table() -> str:
     """The settings as a Markdown table, for `docs/settings.md`."""
-    rows = ["| key | default | meaning |", "|---|---|---|"]
+    rows = ["| key | default | allowed | meaning |", "|---|---|---|---|"]
     for key, field in Settings.model_fields.items():
         default = field.default if field.default != "" else "–"
         if isinstance(default, bool):
             default = str(default).lower()
-        rows.append(f"| `{key}` | {default} | {field.description} |")
+        rows.append(f"| `{key}` | {default} | {_allowed(field)} | {field.description} |")
     return "\n".join(rows)
+
+
+def _allowed(field: FieldInfo) -> str:
+    """What the checks of a setting let through: `> 0`, `> 0 … 60`, `1 … 100, whole`."""
+    if field.annotation is bool:
+        return "true, false"
+    if field.annotation is str:
+        return "text"
+    bounds = {
+        name: getattr(check, name) for check in field.metadata for name in _BOUNDS if hasattr(check, name)
+    }
+    said = " … ".join(f"{_BOUNDS[name]} {value}" for name, value in bounds.items())
+    if "le" in bounds:
+        said = said.replace("≥ ", "").replace("≤ ", "")
+    return f"{said}, whole" if field.annotation is int else said
 
 
 if __name__ == "__main__":
