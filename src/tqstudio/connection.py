@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import socket
+import struct
 from collections.abc import AsyncIterator, Iterator
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from pathlib import Path
@@ -35,8 +36,8 @@ class Client:
             one, so it is for workers, whose every call may be repeated.
 
     Raises:
-        TqError: NO_SUPERVISOR when nobody answers, PERMISSION when the socket is another user's; else what
-            the supervisor says.
+        TqError: NO_SUPERVISOR when nobody listens, SUPERVISOR_SILENT when somebody does and no answer comes
+            in time, PERMISSION when the socket is another user's; else what the supervisor says.
     """
 
     def __init__(self, socket_path: Path, *, token: str | None = None, keep_alive: bool = False) -> None:
@@ -64,7 +65,7 @@ class Client:
                 self._kept, connection = connection, _UnixConnection(self._path)
             return decoded
         except TimeoutError:
-            raise _silent(self._path) from None
+            raise silent(connection.peer) from None
         except (HTTPException, OSError):
             raise no_supervisor(self._path) from None
         finally:
@@ -78,6 +79,8 @@ class Client:
         try:
             try:
                 response = self._ask(connection, Call("GET", "/v1/events/stream"), headers)
+            except TimeoutError:
+                raise silent(connection.peer) from None
             except (HTTPException, OSError):
                 raise no_supervisor(self._path) from None
             if response.status != 200:
@@ -111,6 +114,8 @@ class _UnixConnection(HTTPConnection):
     def __init__(self, path: Path) -> None:
         super().__init__("tqstudio")
         self._path = path
+        self.peer = 0
+        """Process that listens; 0 where the system does not tell."""
 
     def set_timeout(self, seconds: float | None) -> None:
         self.timeout = seconds
@@ -129,9 +134,14 @@ class _UnixConnection(HTTPConnection):
                 f"the supervisor at {self._path} belongs to another user",
                 "run the command as that user, or choose a home of your own with --home",
             ) from None
+        except BlockingIOError:
+            # As many wait already as may: somebody listens and takes none of them.
+            sock.close()
+            raise silent() from None
         except OSError:
             sock.close()
             raise no_supervisor(self._path) from None
+        self.peer = _peer(sock)
         sock.settimeout(self.timeout)
         self.sock = sock
 
@@ -164,7 +174,7 @@ class AsyncClient:
         except (httpx.ConnectError, httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
             raise no_supervisor(self._path) from None
         except httpx.TimeoutException:
-            raise _silent(self._path) from None
+            raise silent() from None
         decoded: T = _decode(response.status_code, response.reason_phrase, response.content)
         return decoded
 
@@ -225,12 +235,28 @@ def no_supervisor(path: Path) -> TqError:
     return TqError(ErrorCode.NO_SUPERVISOR, f"no supervisor answers in {path.parent}")
 
 
-def _silent(path: Path) -> TqError:
+def silent(pid: int = 0) -> TqError:
+    """A supervisor lives and gives no answer.
+
+    Args:
+        pid: its process; 0 when that is not known.
+    """
+    who = f"the supervisor (pid {pid})" if pid else "the supervisor"
+    by_force = f"; as a last resort: kill -9 {pid}, which loses nothing that is finished" if pid else ""
     return TqError(
-        ErrorCode.NO_SUPERVISOR,
-        f"the supervisor at {path} does not answer in time",
-        "look at logs/supervisor.log in its home",
+        ErrorCode.SUPERVISOR_SILENT,
+        f"{who} runs but does not answer",
+        f"wait a moment, then look at logs/supervisor.log in its home{by_force}",
     )
+
+
+def _peer(sock: socket.socket) -> int:
+    """The process that listens at the other end; 0 where the system does not tell."""
+    try:
+        pid: int = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+    except (OSError, AttributeError):
+        return 0
+    return pid
 
 
 def _decode(status: int, reason: str, body: bytes) -> Any:

@@ -68,6 +68,7 @@ class ErrorCode(StrEnum):
     BAD_REQUEST = "BAD_REQUEST"
     UNAUTHORIZED = "UNAUTHORIZED"
     NO_SUPERVISOR = "NO_SUPERVISOR"
+    SUPERVISOR_SILENT = "SUPERVISOR_SILENT"
     ALREADY_RUNNING = "ALREADY_RUNNING"
     NEWER_DATABASE = "NEWER_DATABASE"
     DATABASE_DAMAGED = "DATABASE_DAMAGED"
@@ -170,6 +171,9 @@ MEANINGS: MappingProxyType[ErrorCode, Meaning] = MappingProxyType(
         ErrorCode.NO_SUPERVISOR: Meaning(
             _REQUEST, "no supervisor answers", "start one with: tqstudio up --detach"
         ),
+        ErrorCode.SUPERVISOR_SILENT: Meaning(
+            _REQUEST, "the supervisor runs but does not answer", "look at logs/supervisor.log in its home"
+        ),
         ErrorCode.ALREADY_RUNNING: Meaning(
             _REQUEST, "a supervisor runs in this home already", "use it, or stop it with: tqstudio down"
         ),
@@ -186,6 +190,10 @@ MEANINGS: MappingProxyType[ErrorCode, Meaning] = MappingProxyType(
         ),
     }
 )
+
+
+UNANSWERED = frozenset((ErrorCode.NO_SUPERVISOR, ErrorCode.SUPERVISOR_SILENT))
+"""Codes of a call that got no answer: it may have been heard, and may be sent again."""
 
 
 class TqError(Exception):

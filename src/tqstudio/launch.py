@@ -22,22 +22,63 @@ if TYPE_CHECKING:
     from tqstudio.schemas import SupervisorView
 
 START_TIMEOUT_S = 30.0
+ANSWER_TIMEOUT_S = 10.0
+"""As long as the terminal UI waits; one that is busy answers in a second."""
 _POLL_S = 0.03
 # Settings that name files; the supervisor does not run in the directory they are relative to.
 _PATH_VARIABLES = ("TQSTUDIO_FFMPEG", "TQSTUDIO_OUTPUT")
 
 
-def running(home: Home) -> SupervisorView | None:
-    """The supervisor that answers in this home."""
+def running(home: Home, timeout_s: float = ANSWER_TIMEOUT_S) -> SupervisorView | None:
+    """The supervisor that answers in this home; None when nobody listens there.
+
+    Raises:
+        TqError: SUPERVISOR_SILENT when one listens and does not answer, PERMISSION.
+    """
     from tqstudio import client as calls
     from tqstudio.connection import Client
 
     try:
-        return Client(home.socket).send(calls.status())["supervisor"]
+        return Client(home.socket).send(calls.status(), timeout_s=timeout_s)["supervisor"]
     except TqError as error:
         if error.code is ErrorCode.NO_SUPERVISOR:
             return None
         raise
+
+
+def settled(home: Home, timeout_s: float = START_TIMEOUT_S) -> SupervisorView | None:
+    """The same, once a supervisor that starts or ends just now has done so.
+
+    Raises:
+        TqError: SUPERVISOR_SILENT also when one holds the home for `timeout_s` without listening.
+    """
+    from tqstudio.connection import silent
+
+    deadline = time.monotonic() + timeout_s
+    while (view := running(home)) is None and (pid := holder(home)) is not None:
+        if time.monotonic() > deadline:
+            raise silent(pid)
+        time.sleep(_POLL_S)
+    return view
+
+
+def holder(home: Home) -> int | None:
+    """The process that is the home's supervisor, whether it listens or not; 0 when its pid is not known.
+
+    The kernel answers, so neither a dead supervisor nor another process with its pid misleads.
+    """
+    import fcntl
+
+    try:
+        with home.lock.open("rb", buffering=0) as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                pid = lock.read(32).strip()
+                return int(pid) if pid.isdigit() else 0
+    except OSError:
+        return None
+    return None
 
 
 def listening(home: Home) -> bool:
@@ -48,6 +89,9 @@ def listening(home: Home) -> bool:
         probe.settimeout(0.2)
         try:
             probe.connect(str(home.socket))
+        except BlockingIOError:
+            # As many wait already as may.
+            return True
         except OSError:
             return False
         return True
@@ -88,18 +132,23 @@ def wait_until_up(
     """Wait for a started supervisor to answer; the answer may come from another that was faster.
 
     Raises:
-        TqError: what the supervisor said before it ended, or NO_SUPERVISOR after `timeout_s`.
+        TqError: what the supervisor said before it ended; after `timeout_s` SUPERVISOR_SILENT when another
+            one holds the home, else NO_SUPERVISOR.
     """
+    from tqstudio.connection import silent
+
     deadline = time.monotonic() + timeout_s
     while True:
         ended = process.poll() is not None
-        if view := running(home):
+        if view := running(home, timeout_s):
             return view
         if ended:
             error = why_it_ended(home, process.returncode)
             if error.code is not ErrorCode.ALREADY_RUNNING:
                 raise error
         if time.monotonic() > deadline:
+            if ended and (pid := holder(home)) is not None:
+                raise silent(pid)
             raise TqError(
                 ErrorCode.NO_SUPERVISOR,
                 f"the supervisor was started but does not answer after {timeout_s:.0f} s",

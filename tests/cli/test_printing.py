@@ -67,6 +67,7 @@ def test_a_narrow_terminal_gets_a_table_that_fits(
     ("code", "exit_code"),
     [
         (ErrorCode.NO_SUPERVISOR, 3),
+        (ErrorCode.SUPERVISOR_SILENT, 3),
         (ErrorCode.REFUSED, 4),
         (ErrorCode.ALREADY_RUNNING, 4),
         (ErrorCode.NOT_FOUND, 4),

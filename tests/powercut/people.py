@@ -14,7 +14,7 @@ from powercut.ledger import Closed, Ledger
 from tqstudio import client as calls
 from tqstudio.connection import Client
 from tqstudio.drill.sandbox import Sandbox
-from tqstudio.errors import ErrorCode, TqError
+from tqstudio.errors import UNANSWERED, TqError
 from tqstudio.sources import encode
 
 _LONGEST_THOUGHT_S = 0.12
@@ -84,7 +84,7 @@ class People:
             except Closed:
                 return
             except TqError as error:
-                if error.code is not ErrorCode.NO_SUPERVISOR:
+                if error.code not in UNANSWERED:
                     self._ledger.surprised(f"{error.code}: {error.message}")
 
     def _do_something(self, client: Client, source: Path, rng: random.Random) -> None:

@@ -37,7 +37,7 @@ def backup(
 
     home = current_home()
     target = _target(home, path)
-    if launch.listening(home):
+    if launch.running(home) is not None:
         size = door().send(calls.backup(encode(target)), timeout_s=TIMEOUT_S)["size"]
     else:
         from tqstudio.engine.store import backup as store

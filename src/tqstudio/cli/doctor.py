@@ -34,15 +34,9 @@ def doctor(as_json: JsonFlag = False) -> int:
 
     Looks at the home and its database, ffmpeg and its encoders, disks, limits and the clock.
     """
-    at = door()
     checks = {check["name"]: check for check in _local(current_home())}
-    try:
-        # What the supervisor says counts more: it is the one that works.
-        checks |= {check["name"]: check for check in at.send(calls.doctor())["checks"]}
-    except TqError as error:
-        if error.code is not ErrorCode.NO_SUPERVISOR:
-            raise
-        checks.setdefault("supervisor", _check("supervisor", True, "none runs; start one with: tqstudio up"))
+    # What the supervisor says counts more: it is the one that works.
+    checks |= {check["name"]: check for check in _of_supervisor(current_home())}
     well = all(check["ok"] for check in checks.values())
     if as_json:
         printing.out_json({"ok": well, "checks": list(checks.values())})
@@ -54,6 +48,19 @@ def doctor(as_json: JsonFlag = False) -> int:
         if check["hint"]:
             printing.out(f"      {printing.arrow()} {check['hint']}")
     return 0 if well else 1
+
+
+def _of_supervisor(home: Home) -> list[CheckView]:
+    from tqstudio import launch
+
+    try:
+        if launch.settled(home) is not None:
+            return door().send(calls.doctor())["checks"]
+    except TqError as error:
+        if error.code is not ErrorCode.SUPERVISOR_SILENT:
+            raise
+        return [_check("supervisor", False, error.message, error.hint)]
+    return [_check("supervisor", True, "none runs; start one with: tqstudio up")]
 
 
 def _check(name: str, ok: bool, detail: str, hint: str = "") -> CheckView:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _EXIT_CODES: Mapping[ErrorCode, int] = {
     ErrorCode.NO_SUPERVISOR: 3,
+    ErrorCode.SUPERVISOR_SILENT: 3,
     ErrorCode.REFUSED: 4,
     ErrorCode.NOT_FOUND: 4,
     ErrorCode.ALREADY_RUNNING: 4,

@@ -15,7 +15,7 @@ from tqstudio.cli.adding import describe, offer
 from tqstudio.cli.follow import Display, Follower, Video, last_seq
 from tqstudio.cli.interrupt import Interrupt
 from tqstudio.cli.supervisor import Session, session
-from tqstudio.errors import ErrorCode, TqError
+from tqstudio.errors import UNANSWERED, ErrorCode, TqError
 from tqstudio.home import current_home
 from tqstudio.offered import COMMANDS, sentence
 from tqstudio.sources import absolute
@@ -162,14 +162,17 @@ def _say_what_is_left(videos: list[Video], files: int) -> None:
 
 
 def report_without_supervisor(error: TqError, videos: list[Video], started: float, *, as_json: bool) -> int:
-    """Sum up a run whose supervisor was stopped by somebody else; what is left is done by the next one.
+    """Sum up a run whose supervisor was stopped by somebody else, or is silent; what is left is done later.
 
     Raises:
         TqError: the error itself when it is another one.
     """
-    if error.code is not ErrorCode.NO_SUPERVISOR:
+    if error.code not in UNANSWERED:
         raise error
-    printing.say("the supervisor was stopped meanwhile")
+    if error.code is ErrorCode.NO_SUPERVISOR:
+        printing.say("the supervisor was stopped meanwhile")
+    else:
+        printing.say(printing.error_lines(error.code, error.message, error.hint))
     _say_what_is_left(videos, len(videos))
     report(videos, started, interrupted=True, as_json=as_json)
     return printing.exit_code(error.code)

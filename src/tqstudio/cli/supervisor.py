@@ -14,7 +14,7 @@ from types import FrameType
 from tqstudio import client as calls
 from tqstudio.cli import printing
 from tqstudio.connection import Client
-from tqstudio.errors import ErrorCode, TqError
+from tqstudio.errors import UNANSWERED, ErrorCode, TqError
 from tqstudio.home import current_home
 
 STOP_TIMEOUT_S = 20.0
@@ -48,8 +48,12 @@ class Session:
         try:
             stop(self.door)
         except TqError as error:
-            if error.code is not ErrorCode.NO_SUPERVISOR:
+            if error.code not in UNANSWERED:
                 raise
+            if error.code is ErrorCode.SUPERVISOR_SILENT:
+                # What the command has to answer stands: its own work has been summed up.
+                printing.say(printing.error_lines(error.code, error.message, error.hint))
+                return
         self.process.wait()
 
 
@@ -81,7 +85,7 @@ def session(flags: Sequence[str] = (), *, for_this_run: bool = False, quiet: boo
     from tqstudio import launch
 
     at = door()
-    if launch.running(current_home()) is not None:
+    if launch.settled(current_home()) is not None:
         return Session(at)
     process = launch.start(current_home(), flags)
     view = launch.wait_until_up(current_home(), process)
@@ -106,9 +110,17 @@ def stop(at: Client, *, drain: bool = False, timeout_s: float | None = STOP_TIME
         timeout_s: None waits for ever.
 
     Raises:
-        TqError: NO_SUPERVISOR when none runs, TIMEOUT when its process stays.
+        TqError: NO_SUPERVISOR when none runs, SUPERVISOR_SILENT when it does not answer, TIMEOUT when its
+            process stays.
     """
-    pid = at.send(calls.status())["supervisor"]["pid"]
+    from tqstudio import launch
+    from tqstudio.connection import no_supervisor
+
+    home = current_home()
+    view = launch.settled(home)
+    if view is None:
+        raise no_supervisor(home.socket)
+    pid = view["pid"]
     gone = _Ending(pid)
     try:
         at.send(calls.shutdown(drain=drain))

@@ -19,7 +19,7 @@ from tqstudio.drill.faults import Toll, strike
 from tqstudio.drill.sandbox import WAIT_S, Sandbox, until
 from tqstudio.drill.witness import Witness, wrong_frames
 from tqstudio.engine.media.layout import FRAGMENTS_NAME
-from tqstudio.errors import ErrorCode, TqError
+from tqstudio.errors import UNANSWERED, ErrorCode, TqError
 from tqstudio.lifecycle import TERMINAL
 from tqstudio.schemas import JobDetail, RenditionView
 
@@ -156,7 +156,7 @@ def _insist(box: Sandbox, ask: Callable[[], T]) -> T:
         try:
             return ask()
         except TqError as error:
-            if error.code is not ErrorCode.NO_SUPERVISOR or time.monotonic() > deadline:
+            if error.code not in UNANSWERED or time.monotonic() > deadline:
                 raise
             _keep_up(box)
 

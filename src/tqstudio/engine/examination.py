@@ -15,6 +15,7 @@ from pathlib import Path
 
 import psutil
 
+from tqstudio import launch
 from tqstudio.config import Settings
 from tqstudio.engine.disk_gate import DATABASE_ROOM_BYTES
 from tqstudio.engine.scheduling import MICROSECOND, now_us
@@ -98,7 +99,7 @@ def _permissions(home: Home) -> CheckView:
 
 def _processes(home: Home) -> CheckView:
     """Processes of this home that outlived their supervisor."""
-    if _is_led(home):
+    if launch.holder(home) is not None:
         return line("processes", "ok", "those of the running supervisor")
     left = []
     for process in psutil.process_iter():
@@ -111,14 +112,6 @@ def _processes(home: Home) -> CheckView:
         return line("processes", "ok", "none is left over")
     pids = " ".join(map(str, left))
     return line("processes", "warn", f"no supervisor runs, but these do: {pids}", f"end them: kill {pids}")
-
-
-def _is_led(home: Home) -> bool:
-    """Whether the process that the lock names lives. Taking the lock could stop one that starts."""
-    try:
-        return any("tqstudio" in word for word in psutil.Process(int(home.lock.read_text())).cmdline())
-    except (OSError, ValueError, psutil.Error):
-        return False
 
 
 # The database

@@ -6,12 +6,15 @@ import contextlib
 import fcntl
 import os
 import socket
+import time
 from pathlib import Path
 
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 
 BACKLOG = 256
+_TRIES = 10
+_PAUSE_S = 0.01
 
 
 class HomeLock:
@@ -28,15 +31,13 @@ class HomeLock:
             TqError: ALREADY_RUNNING, naming the process that holds it.
         """
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _taken(descriptor):
             holder = os.read(descriptor, 32).decode(errors="replace").strip() or "unknown"
             os.close(descriptor)
             raise TqError(
                 ErrorCode.ALREADY_RUNNING,
                 f"a supervisor (pid {holder}) runs in {self._path.parent} already",
-            ) from None
+            )
         os.ftruncate(descriptor, 0)
         os.write(descriptor, f"{os.getpid()}\n".encode())
         self._descriptor = descriptor
@@ -45,6 +46,18 @@ class HomeLock:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
+
+
+def _taken(descriptor: int) -> bool:
+    """Take the lock, unless it is held for longer than commands need to see whether anybody holds it."""
+    for left in reversed(range(_TRIES)):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if left:
+                time.sleep(_PAUSE_S)
+    return False
 
 
 def bind(path: Path) -> socket.socket:

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from tqstudio import client as calls
-from tqstudio.errors import ErrorCode, TqError
+from tqstudio.errors import UNANSWERED, ErrorCode, TqError
 from tqstudio.ui.model import Connection, Link, Model
 from tqstudio.ui.pager import Pager
 
@@ -84,7 +84,7 @@ class Feed:
         """Send a call.
 
         Raises:
-            TqError: what the supervisor says, or NO_SUPERVISOR.
+            TqError: what the supervisor says, NO_SUPERVISOR or SUPERVISOR_SILENT.
         """
         if self._door is None:
             self._door = self._door_factory()
@@ -103,7 +103,7 @@ class Feed:
                 except _StartOver:
                     continue
                 except TqError as error:
-                    reason = "" if error.code is ErrorCode.NO_SUPERVISOR else error.message
+                    reason = "" if error.code in UNANSWERED else error.message
                 except OSError:
                     reason = ""
                 except Exception as error:
@@ -171,7 +171,7 @@ class Feed:
         try:
             return await asyncio.wait_for(self.send(call), ANSWER_S)
         except TimeoutError:
-            raise TqError(ErrorCode.NO_SUPERVISOR, "the supervisor does not answer in time") from None
+            raise TqError(ErrorCode.SUPERVISOR_SILENT, "the supervisor does not answer in time") from None
 
     async def _follow(self) -> None:
         """Take the stream and the polls together; the first that ends or fails ends all."""

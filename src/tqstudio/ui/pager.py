@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from tqstudio import client as calls
-from tqstudio.errors import ErrorCode, TqError
+from tqstudio.errors import UNANSWERED, TqError
 from tqstudio.ui.query import Query
 from tqstudio.ui.target import Target
 from tqstudio.ui.window import AHEAD, KEEP, PAGE, JobWindow
@@ -189,7 +189,7 @@ class Pager:
                 calls.jobs(statuses=query.statuses, text=query.text, sort=query.sort, limit=PAGE, around=job)
             )
         except TqError as error:
-            if error.code is ErrorCode.NO_SUPERVISOR:
+            if error.code in UNANSWERED:
                 raise
             return None
         self.window.read_at = self._now()

@@ -1,0 +1,101 @@
+"""A supervisor that lives and does not answer is told apart from none, and no second one is started."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import pytest
+
+from conftest import LiveSupervisor, MakeSupervisor
+from tqstudio import client as calls
+from tqstudio import launch
+from tqstudio.connection import Client
+from tqstudio.engine import lock
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.home import Home
+
+from .conftest import TIMEOUT_S, Shell
+
+
+@pytest.fixture
+def stopped(make_supervisor: MakeSupervisor) -> Iterator[LiveSupervisor]:
+    live = make_supervisor().start()
+    live.process.send_signal(signal.SIGSTOP)
+    yield live
+    live.process.send_signal(signal.SIGCONT)
+
+
+def test_every_command_says_that_it_does_not_answer(stopped: LiveSupervisor, tmp_path: Path) -> None:
+    pid = stopped.process.pid
+    with pytest.raises(TqError) as caught:
+        stopped.send(calls.status(), timeout_s=0.1)
+    assert caught.value.code is ErrorCode.SUPERVISOR_SILENT
+    assert caught.value.message == f"the supervisor (pid {pid}) runs but does not answer"
+    assert f"kill -9 {pid}" in caught.value.hint
+
+    (tmp_path / "film.mp4").write_bytes(b"no film")
+    shell = Shell(stopped.home.root)
+    verbs = [("down",), ("up", "--detach"), ("up",), ("backup",), ("process", "-i", f"{tmp_path}/film.mp4")]
+    # They wait for an answer all at once.
+    started = [shell.start(*verb, "--json") for verb in (*verbs, ("doctor",))]
+    answers = [process.communicate(timeout=TIMEOUT_S) for process in started]
+    for process, (out, _) in zip(started[:-1], answers[:-1], strict=True):
+        assert process.returncode == 3, process.args
+        assert json.loads(out)["error"]["message"] == caught.value.message, process.args
+    assert started[-1].returncode == 1
+    checks = {check["name"]: check for check in json.loads(answers[-1][0])["checks"]}
+    assert checks["supervisor"]["level"] == "fail"
+    assert checks["supervisor"]["detail"] == caught.value.message
+    assert not launch.start_log(stopped.home).exists(), "no other one was started"
+
+
+def test_one_that_takes_no_more_connections_is_there(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    with ExitStack() as opened:
+        listener = opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+        listener.bind(str(home.socket))
+        listener.listen(0)
+        with suppress(BlockingIOError):
+            while True:
+                waiting = opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+                waiting.setblocking(False)
+                waiting.connect(str(home.socket))
+        with pytest.raises(TqError) as caught:
+            Client(home.socket).send(calls.status())
+        assert caught.value.code is ErrorCode.SUPERVISOR_SILENT
+        assert launch.listening(home)
+
+
+def test_one_that_holds_the_home_without_a_socket_is_there(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    held = lock.HomeLock(home)
+    assert launch.settled(home) is None
+    held.acquire()
+    assert launch.holder(home) == os.getpid()
+    with pytest.raises(TqError) as caught:
+        launch.settled(home, timeout_s=0)
+    assert caught.value.code is ErrorCode.SUPERVISOR_SILENT
+    assert f"(pid {os.getpid()})" in caught.value.message
+    held.release()
+    assert launch.holder(home) is None
+    assert launch.settled(home) is None, "its pid is still written there"
+
+
+def test_looking_who_holds_a_home_does_not_stop_one_that_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = Home(tmp_path)
+    look = os.open(home.lock, os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(look, fcntl.LOCK_SH)
+    monkeypatch.setattr(lock.time, "sleep", lambda _seconds: os.close(look))
+    held = lock.HomeLock(home)
+    held.acquire()
+    assert launch.holder(home) == os.getpid()
+    held.release()
