@@ -30,6 +30,11 @@ class Home:
         return self.root / "supervisor.lock"
 
     @property
+    def in_use(self) -> Path:
+        """Locked by every command that needs the supervisor while it runs."""
+        return self.root / "in-use.lock"
+
+    @property
     def backups(self) -> Path:
         """Copies of the database; made when there is one."""
         return self.root / "backups"

@@ -292,6 +292,74 @@ def test_a_run_whose_supervisor_is_stopped_sums_up(
     assert b"1 video: 1 left" in out
 
 
+def _wait_for_jobs(shell: Shell, status: str, count: int) -> list[int]:
+    def ids() -> list[int]:
+        answer = shell("job", "list", "-s", status, "--json")
+        return [job["id"] for job in answer.json()["jobs"]] if answer.code == 0 else []
+
+    return list(until(lambda: found if len(found := ids()) == count else None))
+
+
+def _is_left(process: subprocess.Popen[bytes], how: str) -> bytes:
+    """Interrupt a run, or stop reading what it prints; answers what it said."""
+    assert process.stdout is not None
+    assert process.stderr is not None
+    if how == "ctrl-c":
+        process.send_signal(signal.SIGINT)
+    else:
+        process.stdout.close()
+    said = process.stderr.read()
+    assert process.wait(timeout=WAIT_S) in ((130,) if how == "ctrl-c" else (1, 141)), said
+    return said
+
+
+@pytest.mark.parametrize("how", ["ctrl-c", "head"])
+def test_a_run_leaves_the_supervisor_it_started_to_jobs_of_others(
+    how: str, fresh: Shell, clips: Path, tmp_path: Path
+) -> None:
+    out = str(tmp_path / "out")
+    with fresh.start("process", "-i", f"{clips}/long.mp4", "-o", out) as process:
+        (long,) = _wait_for_jobs(fresh, "in_progress", 1)
+        assert fresh("add", f"{clips}/short.mp4", "-o", out).code == 0
+        said = _is_left(process, how)
+    assert b") goes on, other jobs wait or run; stop it with: tqstudio --home " in said
+    assert fresh("job", "cancel", str(long)).code == 0
+    _wait_for_jobs(fresh, "done", 1)
+    assert fresh("down").code == 0
+
+
+@pytest.mark.parametrize("how", ["ctrl-c", "head"])
+def test_a_run_stops_its_supervisor_when_only_its_own_jobs_are_open(
+    how: str, fresh: Shell, clips: Path, tmp_path: Path
+) -> None:
+    out = str(tmp_path / "out")
+    with fresh.start("process", "-i", f"{clips}/long.mp4", "-o", out) as process:
+        _wait_for_jobs(fresh, "in_progress", 1)
+        assert fresh("add", f"{clips}/short.mp4", "-o", out, "--hold").code == 0
+        said = _is_left(process, how)
+    assert b"goes on" not in said
+    assert fresh("status").code == 3
+
+
+def test_a_run_leaves_the_supervisor_it_started_to_another_run(
+    fresh: Shell, clips: Path, tmp_path: Path
+) -> None:
+    out = str(tmp_path / "out")
+    with fresh.start("process", "-i", f"{clips}/long.mp4", "-o", out) as first:
+        (long,) = _wait_for_jobs(fresh, "in_progress", 1)
+        with fresh.start("queue", "process", "--json") as second:
+            # It works on the same job: no other one is open, and yet it is not alone.
+            assert second.stderr is not None
+            until(lambda: b"long.mp4" in second.stderr.readline())
+            said = _is_left(first, "ctrl-c")
+            assert b") goes on, another command uses it; " in said
+            assert fresh("job", "cancel", str(long)).code == 0
+            answer, _ = second.communicate(timeout=WAIT_S)
+    assert second.returncode == 1
+    assert json.loads(answer.splitlines()[-1])["summary"]["cancelled"] == 1
+    assert fresh("status").code == 0, "it was not the second one that started it"
+
+
 # Adding what is there already
 
 

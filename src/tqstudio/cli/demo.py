@@ -41,7 +41,8 @@ def demo(
     """
     from tqstudio.cli.screen import has_terminal, show
 
-    if os.environ.get("TQSTUDIO_HOME"):
+    own_home = not os.environ.get("TQSTUDIO_HOME")
+    if not own_home:
         home = current_home()
         folder = home.root / "demo"
     else:
@@ -54,16 +55,18 @@ def demo(
     clips = _make_clips(home, folder / "clips")
     started_at = time.monotonic()
     with session(for_this_run=True) as at:
+        at.own_home = own_home
         after = last_seq(at.door)
         _watch(at.door, folder / "drop", folder / "ladders")
         dropped = [drop(clip, folder / "drop") for clip in clips]
         printing.say(f"{len(dropped)} clips are in the drop folder {folder / 'drop'}")
         if has_terminal() and not as_json:
-            _wake(at.door, _picked_up(at.door, dropped), again)
+            videos = _wake(at.door, _picked_up(at.door, dropped), again)
+            at.jobs |= {video.job for video in videos if video.job is not None}
             code = show(home, f"the demo watches {folder / 'drop'}: drop more videos there", stops=at.started)
         else:
             code = _follow(at, dropped, after, started_at, again=again, as_json=as_json)
-    if at.started:
+    if at.stopped:
         printing.say("the demo's supervisor has stopped")
     return code
 
@@ -151,6 +154,7 @@ def _follow(
     from tqstudio.cli.process import INTERRUPTED, exit_code, follow, print_summary, summary
 
     videos = _wake(at.door, _picked_up(at.door, dropped), again)
+    at.jobs |= {video.job for video in videos if video.job is not None}
     if all(video.status == "cached" for video in videos):
         printing.say(
             "the clips were transcoded by an earlier demo; make them again with: tqstudio demo --again"

@@ -66,8 +66,8 @@ def process(
 ) -> int:
     """Make the ladders of files or folders, wait for them and sum up.
 
-    What is complete and unchanged is left alone. Starts a supervisor when none runs and stops it at the end;
-    run it again after any interruption and it goes on.
+    What is complete and unchanged is left alone. Starts a supervisor when none runs, and stops it at the end
+    unless somebody else needs it; run it again after any interruption and it goes on.
     """
     del resume
     from tqstudio.cli.selection import rules, select
@@ -88,6 +88,7 @@ def process(
         exclude=[absolute(output) if output else str(at_home.output)],
     )
     files = select(wanted, by)
+    batch = f"process-{uuid.uuid4().hex[:12]}"
     wishes = {
         "output_b64": options.output_b64(output),
         "profile": profile,
@@ -95,9 +96,10 @@ def process(
         "verify_full": verify_full,
         "priority": priority,
         "overrides": options.overrides(settings),
-        "batch": f"process-{uuid.uuid4().hex[:12]}",
+        "batch": batch,
     }
     with working_session(workers) as at:
+        at.batch = batch
         if no_process:
             return _only_queue(at.door, files, wishes, as_json)
         return _work(at, files, wishes, as_json)
@@ -145,6 +147,7 @@ def _work(at: Session, files: list[bytes], wishes: dict[str, Any], as_json: bool
             if result["applied"]:
                 printing.say(f"{result['path']}: {sentence(result, COMMANDS)}")
         videos = [video_of(at.door, result) for result in results]
+        at.jobs |= {video.job for video in videos if video.job is not None}
         try:
             interrupted = follow(at, videos, interrupt, after=after, to_stderr=as_json)
         except TqError as error:

@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from tqstudio import client as calls
 from tqstudio.cli import printing
 from tqstudio.cli.options import JsonFlag, Workers
-from tqstudio.cli.supervisor import door, listening, session
+from tqstudio.cli.supervisor import door, every_job, listening, session
 from tqstudio.errors import ErrorCode, TqError
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from tqstudio.connection import Client
-    from tqstudio.schemas import JobRow
-
-PAGE = 200
 ALL_TIMEOUT_S = 600.0
 ENDED = ("done", "failed", "cancelled")
 
@@ -147,7 +140,10 @@ def process(
     workers: Workers = None,
     as_json: JsonFlag = False,
 ) -> int:
-    """Work until no job waits or runs; starts a supervisor when none runs and stops it then."""
+    """Work until no job waits or runs.
+
+    Starts a supervisor when none runs, and stops it then unless somebody else needs it.
+    """
     from tqstudio.cli.follow import Video, last_seq
     from tqstudio.cli.interrupt import Interrupt
     from tqstudio.cli.process import follow, report, report_without_supervisor, working_session
@@ -170,19 +166,9 @@ def process(
             if not more or left == 0:
                 break
             videos |= {video.job or 0: video for video in more}
+            at.jobs |= videos.keys()
             try:
                 interrupted = follow(at, more, interrupt, after=after, to_stderr=as_json, at_most=left)
             except TqError as error:
                 return report_without_supervisor(error, [*videos.values()], started, as_json=as_json)
         return report(list(videos.values()), started, interrupted=interrupted, as_json=as_json)
-
-
-def every_job(at: Client, statuses: Sequence[str]) -> Iterator[JobRow]:
-    """All jobs with these statuses, page by page."""
-    after = None
-    while True:
-        page = at.send(calls.jobs(statuses=statuses, limit=PAGE, after=after))
-        yield from page["jobs"]
-        after = page["after"]
-        if after is None:
-            return

@@ -4,38 +4,52 @@ from __future__ import annotations
 
 import os
 import select
+import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from tqstudio import client as calls
-from tqstudio.cli import printing
+from tqstudio.cli import presence, printing
 from tqstudio.connection import Client
 from tqstudio.errors import UNANSWERED, ErrorCode, TqError
 from tqstudio.home import current_home
 
+if TYPE_CHECKING:
+    from tqstudio.schemas import JobRow
+
+PAGE = 200
 STOP_TIMEOUT_S = 20.0
 _POLL_S = 0.05
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Session:
     """A supervisor that answers.
 
-    As a context it lasts as long as the command works: at the end a supervisor that the command started is
-    stopped, and SIGTERM counts as Ctrl-C.
+    As a context it lasts as long as the command works, and SIGTERM counts as Ctrl-C. At the end a supervisor
+    that the command started is stopped, unless somebody else needs it: another command that uses it, or an
+    open job that this command has not asked for.
     """
 
     door: Client
     process: subprocess.Popen[bytes] | None = None
     """Set when this command started it."""
+    jobs: set[int] = field(default_factory=set)
+    """What this command works on; no reason to leave the supervisor running."""
+    batch: str = ""
+    """The same for every job of this batch."""
+    own_home: bool = False
+    """The same for every job there is: the home was made for this command."""
+    stopped: bool = False
 
     @property
     def started(self) -> bool:
-        """Whether this command started it, and so has to stop it."""
+        """Whether this command started it, and so stops it when nobody else needs it."""
         return self.process is not None
 
     def __enter__(self) -> Session:
@@ -43,9 +57,19 @@ class Session:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.process is None:
-            return
         try:
+            if self.process is not None:
+                self._stop_unless_needed(self.process)
+        finally:
+            presence.leave()
+
+    def _stop_unless_needed(self, process: subprocess.Popen[bytes]) -> None:
+        try:
+            if reason := self._who_needs_it():
+                printing.say(
+                    f"the supervisor (pid {process.pid}) goes on, {reason}; stop it with: {_down_command()}"
+                )
+                return
             stop(self.door)
         except TqError as error:
             if error.code not in UNANSWERED:
@@ -54,12 +78,41 @@ class Session:
                 # What the command has to answer stands: its own work has been summed up.
                 printing.say(printing.error_lines(error.code, error.message, error.hint))
                 return
-        self.process.wait()
+        process.wait()
+        self.stopped = True
+
+    def _who_needs_it(self) -> str:
+        """Why it has to go on; empty when nobody else needs it."""
+        if not presence.alone():
+            return "another command uses it"
+        if self.own_home or all(map(self._is_own, every_job(self.door, ("in_progress", "pending")))):
+            return ""
+        return "other jobs wait or run"
+
+    def _is_own(self, row: JobRow) -> bool:
+        return row["id"] in self.jobs or (self.batch != "" and row["batch"] == self.batch)
 
 
 def _as_interrupt(signum: int, frame: FrameType | None) -> None:
     del signum, frame
     raise KeyboardInterrupt
+
+
+def _down_command() -> str:
+    """The command that stops the supervisor of this home, for whoever reads it in another shell."""
+    home = ["--home", str(current_home().root)] if os.environ.get("TQSTUDIO_HOME") else []
+    return shlex.join(["tqstudio", *home, "down"])
+
+
+def every_job(at: Client, statuses: Sequence[str]) -> Iterator[JobRow]:
+    """All jobs with these statuses, page by page."""
+    after = None
+    while True:
+        page = at.send(calls.jobs(statuses=statuses, limit=PAGE, after=after))
+        yield from page["jobs"]
+        after = page["after"]
+        if after is None:
+            return
 
 
 def door() -> Client:
@@ -77,18 +130,21 @@ def listening() -> bool:
 def session(flags: Sequence[str] = (), *, for_this_run: bool = False, quiet: bool = False) -> Session:
     """The running supervisor; one is started in the background when none runs, and that is said.
 
+    Until this command ends no other one stops it, unless by `tqstudio down`.
+
     Args:
         flags: options of `tqstudio up` for one that has to be started.
-        for_this_run: the caller uses the session as a context, so it is stopped at the end.
+        for_this_run: the caller uses the session as a context, so it is stopped at the end if it can be.
         quiet: the caller says itself what happened.
     """
     from tqstudio import launch
 
-    at = door()
-    if launch.settled(current_home()) is not None:
+    at, home = door(), current_home()
+    presence.enter(home)
+    if launch.settled(home) is not None:
         return Session(at)
-    process = launch.start(current_home(), flags)
-    view = launch.wait_until_up(current_home(), process)
+    process = launch.start(home, flags)
+    view = launch.wait_until_up(home, process)
     if view["pid"] != process.pid:
         # Another command was faster; its supervisor is not ours to stop.
         return Session(at)
