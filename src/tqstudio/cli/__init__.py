@@ -14,17 +14,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     0 all well, 1 some job failed, 2 wrong usage, 3 no supervisor, 4 refused.
     """
+    from tqstudio.cli import streams
+
+    # Before anything is opened that could get the number of a closed one.
+    streams.make_sound()
     from tqstudio import garbage
 
     garbage.look_seldom()
     from tqstudio.cli import printing
-    from tqstudio.errors import TqError
 
     given = list(sys.argv[1:] if arguments is None else arguments)
     printing.prepare(given)
+    try:
+        return _run(given)
+    except BrokenPipeError:
+        return printing.reader_left()
+
+
+def _run(given: list[str]) -> int:
     import typer
 
+    from tqstudio.cli import printing
     from tqstudio.cli.tree import usage_message, verbs
+    from tqstudio.errors import TqError
 
     try:
         code = verbs().main(given, prog_name="tqstudio", standalone_mode=False)
@@ -37,5 +49,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         printing.say("interrupted")
         return INTERRUPTED
-    except BrokenPipeError:
-        return printing.reader_left()

@@ -5,6 +5,7 @@ No rich here: it costs 60 ms, and only progress bars need it.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -13,6 +14,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tqstudio.cli import streams
 from tqstudio.errors import ErrorCode, TqError
 
 if TYPE_CHECKING:
@@ -72,16 +74,12 @@ _json_wanted = False
 
 
 def prepare(arguments: Sequence[str]) -> None:
-    """Make the streams safe for any file name, and remember whether errors are wanted as JSON too."""
+    """Remember whether errors are wanted as JSON too."""
     global _json_wanted
     options = list(arguments)
     if "--" in options:
         options = options[: options.index("--")]
     _json_wanted = "--json" in options
-    for stream in (sys.stdout, sys.stderr):
-        # A name that the terminal's encoding lacks is printed as escapes instead of ending the command.
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
 
 
 def out(text: str = "") -> None:
@@ -109,19 +107,21 @@ def exit_code(code: ErrorCode | str) -> int:
 
 def report(error: TqError) -> int:
     """Print an error as a sentence and, where it was asked for, as JSON; answers the exit code."""
-    sys.stdout.flush()
+    # An answer that cannot be written either is not worth a second error.
+    with contextlib.suppress(TqError):
+        sys.stdout.flush()
     say(error_lines(error.code, error.message, error.hint))
     if _json_wanted:
-        out_json(
-            {"error": {"code": str(error.code), "message": error.message, "hint": error.hint}}, indent=None
-        )
+        told = {"code": str(error.code), "message": error.message, "hint": error.hint}
+        with contextlib.suppress(TqError):
+            out_json({"error": told}, indent=None)
     return exit_code(error.code)
 
 
 def reader_left() -> int:
     """Nobody reads our output any more: end without a word."""
-    # Python flushes stdout once more at exit, and would complain.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    streams.silence(sys.stdout)
+    streams.silence(sys.stderr)
     return READER_LEFT
 
 
