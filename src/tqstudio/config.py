@@ -18,6 +18,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from tqstudio import presence
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 
@@ -136,10 +137,11 @@ def load_settings(home: Home, **flags: Any) -> Settings:
         flags: values from the command line; None means not given.
 
     Raises:
-        TqError: BAD_CONFIG, naming the key and what is allowed, for a wrong or unknown value.
+        TqError: BAD_CONFIG, naming the key and what is allowed, for a wrong or unknown value; PERMISSION for
+            a file that may not be read.
     """
     global _toml_file
-    _toml_file = home.config if home.config.is_file() else None
+    _toml_file = home.config if presence.is_file(home.config) else None
     given = {key: value for key, value in flags.items() if value is not None}
     try:
         if _toml_file is not None:
@@ -155,6 +157,8 @@ def load_settings(home: Home, **flags: Any) -> Settings:
             f"the setting {key} is wrong: it is {first.get('input')!r} and has to be {_needed(first)}",
             f"correct {key} in {home.config} or TQSTUDIO_{key.upper()} in the environment",
         ) from None
+    except PermissionError as error:
+        raise presence.refused(home.config, error) from None
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
         raise TqError(

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,16 +31,21 @@ class Answer:
 
 
 class Shell:
-    """Runs `tqstudio` in one home."""
+    """Runs `tqstudio` in one home.
 
-    def __init__(self, home: Path, **environment: str) -> None:
+    Args:
+        before: words before the command, such as a `setpriv`.
+    """
+
+    def __init__(self, home: Path, *, before: Sequence[str] = (), **environment: str) -> None:
         self.home = home
+        self._before = before
         self.environment = {
             key: value for key, value in os.environ.items() if not key.startswith(("TQSTUDIO_", "XDG_"))
         } | {"TQSTUDIO_HOME": str(home), **environment}
 
     def command(self, *arguments: str | bytes) -> list[str | bytes]:
-        return [sys.executable, "-P", "-m", "tqstudio", *arguments]
+        return [*self._before, sys.executable, "-P", "-m", "tqstudio", *arguments]
 
     def __call__(self, *arguments: str | bytes, **environment: str) -> Answer:
         done = subprocess.run(

@@ -49,3 +49,9 @@ def _run(given: list[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         printing.say("interrupted")
         return INTERRUPTED
+    except PermissionError as error:
+        if not isinstance(error.filename, str | bytes):
+            raise
+        from tqstudio.presence import refused
+
+        return printing.report(refused(error.filename, error, "used"))

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from tqstudio import client as calls
-from tqstudio import units
+from tqstudio import presence, units
 from tqstudio.cli import printing
 from tqstudio.cli.options import JsonFlag
 from tqstudio.cli.supervisor import door
@@ -56,4 +56,4 @@ def _target(home: Home, path: str | None) -> Path:
     if path is None:
         return home.backups / name
     chosen = Path(absolute(path))
-    return chosen / name if chosen.is_dir() else chosen
+    return chosen / name if presence.is_folder(chosen) else chosen

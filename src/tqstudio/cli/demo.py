@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tqstudio import client as calls
+from tqstudio import presence
 from tqstudio.cli import printing
 from tqstudio.cli.clips import CLIPS, drop, make
 from tqstudio.cli.follow import POLL_S, Video, last_seq
@@ -75,7 +76,7 @@ def _make_clips(home: Home, folder: Path) -> list[Path]:
     from tqstudio.config import load_settings
     from tqstudio.engine.media.ffmpeg import locate
 
-    missing = [clip.name for clip in CLIPS if not (folder / clip.name).is_file()]
+    missing = [clip.name for clip in CLIPS if not presence.is_file(folder / clip.name)]
     if missing:
         printing.say(f"making {printing.counted(len(missing), 'sample clip')}")
     ffmpeg = locate(load_settings(home).ffmpeg or None)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from tqstudio import client as calls
-from tqstudio import units
+from tqstudio import presence, units
 from tqstudio.cli import printing
 from tqstudio.cli.options import JsonFlag
 from tqstudio.cli.supervisor import door
@@ -57,8 +57,6 @@ def _of_supervisor(home: Home) -> list[CheckView]:
         if launch.settled(home) is not None:
             return door().send(calls.doctor())["checks"]
     except TqError as error:
-        if error.code is not ErrorCode.SUPERVISOR_SILENT:
-            raise
         return [_check("supervisor", False, error.message, error.hint)]
     return [_check("supervisor", True, "none runs; start one with: tqstudio up")]
 
@@ -79,6 +77,8 @@ def _local(home: Home) -> Iterator[CheckView]:
         settings = load_settings(home)
     except TqError as error:
         yield _check("settings", False, error.message, error.hint)
+        if error.code is ErrorCode.PERMISSION:
+            yield _permissions(home)
         return
     yield _check("settings", True, str(home.config) if home.config.is_file() else "all as shipped")
     yield from _profiles(home, settings)
@@ -95,9 +95,19 @@ def _examined(home: Home, settings: Settings) -> Iterator[CheckView]:
     yield from examine(home, settings)
 
 
+def _permissions(home: Home) -> CheckView:
+    from tqstudio.engine.examination import permissions
+
+    return permissions(home)
+
+
 def _home_is_writable(home: Home) -> CheckView:
     hint = "make it writable, or choose another with --home or TQSTUDIO_HOME"
-    if not home.root.exists():
+    try:
+        is_there = presence.is_there(home.root)
+    except TqError as error:
+        return _check("home", False, error.message, hint)
+    if not is_there:
         above = _existing(str(home.root))
         detail = f"{home.root} does not exist yet"
         return _check("home", os.access(above, os.W_OK | os.X_OK), f"{detail}; {above} is there", hint)
@@ -119,7 +129,11 @@ def _existing(path: str) -> str:
 def _profiles(home: Home, settings: Settings) -> Iterator[CheckView]:
     from tqstudio.engine.catalogue import catalogue
 
-    found = catalogue(home.profiles, settings.profile)
+    try:
+        found = catalogue(home.profiles, settings.profile)
+    except TqError as refused:
+        yield _check("profiles", False, refused.message, refused.hint)
+        return
     good = [profile for profile in found if not profile["error"]]
     names = [f"{p['name']} (default)" if p["default"] else p["name"] for p in good]
     default = any(profile["default"] for profile in found)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tqstudio import client as calls
+from tqstudio import presence
 from tqstudio.cli import options, printing
 from tqstudio.cli.supervisor import door, session
 from tqstudio.errors import ErrorCode, TqError
@@ -55,7 +56,7 @@ def add(
 ) -> int:
     """Watch a folder: every video in it, and every one that is put there, is transcoded."""
     folder_path = absolute(path)
-    if not os.path.isdir(folder_path):
+    if not presence.is_folder(folder_path):
         shown = display(os.fsencode(folder_path))
         what = "is not a folder" if os.path.lexists(folder_path) else "does not exist"
         raise TqError(ErrorCode.SOURCE_MISSING, f"{shown} {what}", "name a folder that exists")

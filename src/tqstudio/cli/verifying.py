@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tqstudio import units
+from tqstudio import presence, units
 from tqstudio.cli import options, printing
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.ladder import MASTER_NAME
@@ -53,12 +53,14 @@ def verify(
 
 def _masters(path: str) -> Iterator[Path]:
     given = Path(absolute(path))
-    if not given.is_dir():
+    if not presence.is_folder(given):
         yield given
         return
-    if (given / MASTER_NAME).exists():
+    if presence.is_there(given / MASTER_NAME):
         yield given / MASTER_NAME
         return
+    # A pattern passes over a folder that may not be read.
+    os.scandir(given).close()
     found = sorted(master for master in given.glob(f"*/{MASTER_NAME}") if master.parent.name[0] != ".")
     if not found:
         raise TqError(

@@ -16,6 +16,9 @@ def catalogue(user_dir: Path, default: str | None) -> list[ProfileView]:
 
     Args:
         default: name of the one that is taken where none is named.
+
+    Raises:
+        TqError: PERMISSION when the user's may not be listed.
     """
     return [
         _view(name, file, user_dir, default) for name, file in sorted(profiles.available(user_dir).items())

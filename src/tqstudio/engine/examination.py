@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 
-from tqstudio import launch
+from tqstudio import launch, presence
 from tqstudio.config import Settings
 from tqstudio.engine.disk_gate import DATABASE_ROOM_BYTES
 from tqstudio.engine.scheduling import MICROSECOND, now_us
@@ -52,40 +52,44 @@ def line(name: str, level: CheckLevel, detail: str, hint: str = "") -> CheckView
 
 def examine(home: Home, settings: Settings) -> Iterator[CheckView]:
     """Look at everything below a home and at the outputs that its database names."""
-    yield _permissions(home)
+    yield permissions(home)
     yield _processes(home)
-    if not home.database.exists() or not home.database.stat().st_size:
-        try:
-            opening.require_sound(home)
-        except TqError as error:
-            yield line("database", "fail", error.message, error.hint)
-            return
-        yield line("database", "ok", "none yet; the first start makes it")
-        return
     try:
-        problem = opening.problem_of(home.database)
-        if problem is not None:
-            hint = f"stop the supervisor and put a backup in its place: {home.backups}, docs/backup.md"
-            yield line("database", "fail", f"{home.database} is damaged: {problem}", hint)
-            return
-        version = schema_version(home.database, read_only=True)
-        size_now = size(home.database.stat().st_size)
-        yield line("database", "ok", f"intact, {size_now}, schema {version}, SQLite {sqlite3.sqlite_version}")
-        if version == SCHEMA_VERSION:
-            with closing(connect(home.database, read_only=True)) as db:
-                yield from _records(db)
-                yield from _outputs(db, settings, home)
-                yield from _watches(db)
+        yield from _database(home, settings)
     except TqError as error:
         yield line("database", "fail", error.message, error.hint)
+
+
+def _database(home: Home, settings: Settings) -> Iterator[CheckView]:
+    if not presence.is_there(home.database) or not home.database.stat().st_size:
+        opening.require_sound(home)
+        yield line("database", "ok", "none yet; the first start makes it")
+        return
+    problem = opening.problem_of(home.database)
+    if problem is not None:
+        hint = f"stop the supervisor and put a backup in its place: {home.backups}, docs/backup.md"
+        yield line("database", "fail", f"{home.database} is damaged: {problem}", hint)
+        return
+    version = schema_version(home.database, read_only=True)
+    size_now = size(home.database.stat().st_size)
+    yield line("database", "ok", f"intact, {size_now}, schema {version}, SQLite {sqlite3.sqlite_version}")
+    if version == SCHEMA_VERSION:
+        with closing(connect(home.database, read_only=True)) as db:
+            yield from _records(db)
+            yield from _outputs(db, settings, home)
+            yield from _watches(db)
 
 
 # The home
 
 
-def _permissions(home: Home) -> CheckView:
-    if not home.root.exists():
-        return line("permissions", "ok", "the home is made by the first start")
+def permissions(home: Home) -> CheckView:
+    """Whether this user, and nobody else, may look into a home."""
+    try:
+        if not presence.is_there(home.root):
+            return line("permissions", "ok", "the home is made by the first start")
+    except TqError as error:
+        return line("permissions", "fail", error.message, error.hint)
     found = home.root.stat()
     if found.st_uid != os.geteuid():
         hint = "run tqstudio as the user it belongs to, or choose another home with --home"

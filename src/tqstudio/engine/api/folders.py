@@ -9,6 +9,7 @@ from typing import Any
 
 from fastapi import APIRouter
 
+from tqstudio import presence
 from tqstudio.engine import outputs
 from tqstudio.engine.api.access import TheStudio
 from tqstudio.engine.intake.mounts import shows_the_system
@@ -130,8 +131,8 @@ def _absolute(text: str) -> bytes:
 
 def _check(path: bytes, output: bytes) -> None:
     shown = display(path)
-    if not os.path.isdir(path):
-        code = ErrorCode.UNSUPPORTED if os.path.exists(path) else ErrorCode.SOURCE_MISSING
+    if not presence.is_folder(path):
+        code = ErrorCode.UNSUPPORTED if presence.is_there(path) else ErrorCode.SOURCE_MISSING
         raise TqError(code, f"{shown} is not a folder", "make it first, or check the path")
     if shows_the_system(path):
         raise TqError(

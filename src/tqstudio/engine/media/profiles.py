@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tqstudio import presence
 from tqstudio.errors import ErrorCode, TqError
 
 SHIPPED_DIR = Path(__file__).resolve().parents[2] / "profiles"
@@ -83,16 +84,30 @@ class Profile:
 
 
 def available(user_dir: Path | None = None) -> dict[str, Path]:
-    """Profile name → file. A user's profile hides a shipped one of the same name."""
+    """Profile name → file. A user's profile hides a shipped one of the same name.
+
+    Raises:
+        TqError: PERMISSION when the user's may not be listed, for any of them could hide a shipped one.
+    """
     directories = [SHIPPED_DIR, *([user_dir] if user_dir is not None else [])]
-    return {file.stem: file for directory in directories for file in sorted(directory.glob("*.toml"))}
+    return {file.stem: file for directory in directories for file in _files(directory)}
+
+
+def _files(directory: Path) -> list[Path]:
+    try:
+        return sorted(file for file in directory.iterdir() if file.name.endswith(".toml"))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise presence.refused(directory, error) from None
 
 
 def load(name: str, user_dir: Path | None = None) -> Profile:
     """Read a profile, with everything it extends.
 
     Raises:
-        TqError: BAD_CONFIG, naming the file and key that are wrong and what is allowed.
+        TqError: BAD_CONFIG, naming the file and key that are wrong and what is allowed; PERMISSION as
+            `available`.
     """
     return _load(name, user_dir, lambda: _usable(user_dir))
 

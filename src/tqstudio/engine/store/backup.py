@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+from tqstudio import presence
 from tqstudio.engine.store import opening, troubles
 from tqstudio.engine.store.connection import connect
 from tqstudio.errors import ErrorCode, TqError
@@ -29,7 +30,7 @@ def copy(database: Path, target: Path) -> int:
         TqError: NOT_FOUND without a database, REFUSED when there is a file of that name; PERMISSION,
             DISK_LOW, DATABASE_DAMAGED or DATABASE_BUSY.
     """
-    if target.exists():
+    if presence.is_there(target):
         raise _taken(target)
     with _made(database, target) as made:
         try:
@@ -40,7 +41,7 @@ def copy(database: Path, target: Path) -> int:
             if error.errno in _FULL:
                 raise
             # A file system without hard links; nothing better than a look before is left.
-            if target.exists():
+            if presence.is_there(target):
                 raise _taken(target) from None
             made.rename(target)
     return target.stat().st_size
@@ -61,7 +62,7 @@ def before_migration(database: Path, version: str) -> Path:
 @contextlib.contextmanager
 def _made(database: Path, target: Path) -> Iterator[Path]:
     """A checked and synced copy beside the target; what is still there at the end goes."""
-    if not database.exists():
+    if not presence.is_there(database):
         raise TqError(ErrorCode.NOT_FOUND, f"there is no database {database}", "nothing has to be kept yet")
     made = target.with_name(f".{target.name}.{os.getpid()}")
     try:
