@@ -9,6 +9,7 @@ import subprocess
 import pytest
 
 from tqstudio import shell
+from tqstudio.sources import readable
 
 
 @pytest.mark.parametrize(
@@ -19,6 +20,8 @@ from tqstudio import shell
         "a b'c\"d",
         "é\n",
         "日本語",
+        "東京\u3000旅行",
+        "می\u200cخواهم",
         "$HOME `id`",
         "$'a'",
         "$'a'; echo 'b'",
@@ -30,7 +33,7 @@ from tqstudio import shell
 def test_a_command_line_can_be_pasted_into_bash(name: str) -> None:
     sent = [shell.transportable(word) for word in ("printf", "%s", name)]
     line = shell.line(json.loads(json.dumps(sent)))
-    assert line.isprintable()
+    assert readable(line) == line
     assert "".join(sent).encode()
     assert subprocess.run(["bash", "-c", line], capture_output=True, check=True).stdout == os.fsencode(name)
 

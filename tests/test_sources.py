@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tqstudio import sources
+
+UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+"""Controls, formats, surrogates, private and unassigned characters, and separators of lines."""
 
 paths = st.binary(min_size=1).filter(lambda path: b"\0" not in path)
 
@@ -39,8 +43,20 @@ def test_texts_that_are_no_paths(text: str) -> None:
 @given(paths)
 def test_every_path_can_be_shown_on_one_line(path: bytes) -> None:
     shown = sources.display(path)
-    assert shown.isprintable()
     assert shown.encode("utf-8")
+    assert len(shown.splitlines()) == 1
+    assert {unicodedata.category(c) for c in shown if c not in "\u200c\u200d"}.isdisjoint(UNSEEN)
+
+
+@given(st.text().filter(lambda text: text and "\0" not in text))
+def test_a_path_that_is_text_is_data_as_it_is(text: str) -> None:
+    assert sources.data(text.encode()) == text
+    assert sources.data(text) == text
+
+
+def test_of_a_path_that_is_no_text_data_is_a_description() -> None:
+    assert sources.data(b"/in/caf\xe9\n.mp4") == "/in/caf\\xe9\\n.mp4"
+    assert sources.data(os.fsdecode(b"caf\xe9")) == "caf\\xe9"
 
 
 @pytest.mark.parametrize(
@@ -53,6 +69,13 @@ def test_every_path_can_be_shown_on_one_line(path: bytes) -> None:
         (b"/in/[red]x.mp4", "/in/[red]x.mp4"),
         (b"/in/\x1b[31m.mp4", "/in/\\x1b[31m.mp4"),
         ("/in/\u202egpj.mp4".encode(), "/in/\\u202egpj.mp4"),
+        ("/in/東京\u3000旅行.mp4".encode(), "/in/東京\u3000旅行.mp4"),
+        ("/in/3.05.10\u202fPM\u00a0.mp4".encode(), "/in/3.05.10\u202fPM\u00a0.mp4"),
+        ("/in/می\u200cخواهم.mp4".encode(), "/in/می\u200cخواهم.mp4"),
+        ("/in/👨\u200d👩\u200d👧.mp4".encode(), "/in/👨\u200d👩\u200d👧.mp4"),
+        ("/in/\u3000\x1b.mp4".encode(), "/in/\u3000\\x1b.mp4"),
+        ("/in/a\u200b\ufeff\u00ad\u2066\u061c.mp4".encode(), "/in/a\\u200b\\ufeff\\xad\\u2066\\u061c.mp4"),
+        ("/in/a\u2028\x85\U000e0041.mp4".encode(), "/in/a\\u2028\\x85\\U000e0041.mp4"),
     ],
 )
 def test_how_names_are_shown(path: bytes, shown: str) -> None:

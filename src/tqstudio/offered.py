@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tqstudio.sources import readable
+
 if TYPE_CHECKING:
     from tqstudio.schemas import AddResult
 
@@ -58,7 +60,10 @@ def sentence(result: AddResult, ways: Ways) -> str:
     )
     job = result["job"]
     said = said.format(
-        job=job, master=result["master"], retry=ways.retry.format(job=job), resume=ways.resume.format(job=job)
+        job=job,
+        master=readable(result["master"] or ""),
+        retry=ways.retry.format(job=job),
+        resume=ways.resume.format(job=job),
     )
     said += "".join(f"; {how}" for how in _taken_over(result))
     if result["other_job"] is not None:

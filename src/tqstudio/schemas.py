@@ -2,8 +2,11 @@
 
 Answers are `TypedDict`s: a client reads them as plain dicts, so the command line pays for no validation
 library; import them under `TYPE_CHECKING` there. What comes in is checked by the pydantic models of
-`requests.py`. Times are ISO 8601 in UTC, durations seconds, sizes bytes, progress 0–100. A path is given
-twice where it matters: `path`, escaped for people, and `path_b64`, the exact bytes.
+`requests.py`. Times are ISO 8601 in UTC, durations seconds, sizes bytes, progress 0–100.
+
+A path of a person's file is given twice: `path` as text, and `path_b64`, its bytes. The text is the path
+itself, control characters and all, so whoever shows it makes it `sources.readable`; only of a path that is
+no UTF-8 it is a description, with escapes. Names, reasons and messages are readable already.
 """
 
 from __future__ import annotations
@@ -84,8 +87,9 @@ class JobRow(TypedDict):
     video: int
     batch: str | None
     name: str
-    """File name, escaped."""
+    """File name, for people."""
     path: str
+    path_b64: str
     kind: str
     status: str
     word: str
@@ -168,7 +172,9 @@ class GenerationView(TypedDict):
     published_at: str
     master: str
     """Absolute path of the master playlist that serves this generation."""
+    master_b64: str
     poster: str | None
+    poster_b64: str | None
     renditions: list[PublishedView]
 
 
@@ -191,6 +197,7 @@ class VideoView(TypedDict):
     path: str
     path_b64: str
     output_root: str
+    output_root_b64: str
     slug: str
     title: str
     size: int
@@ -272,6 +279,7 @@ class FolderView(TypedDict):
     path: str
     path_b64: str
     output_root: str
+    output_root_b64: str
     profile: str
     watch: str
     """inotify or polling."""
@@ -304,12 +312,14 @@ class GateView(TypedDict):
     since: str
     hint: str
     path: NotRequired[str]
+    path_b64: NotRequired[str]
     free: NotRequired[int]
     needed: NotRequired[int]
 
 
 class DiskView(TypedDict):
     path: str
+    path_b64: str
     free: int
     total: int
     reserve: int
@@ -401,6 +411,7 @@ class AddResult(TypedDict):
     job: int | None
     slug: str | None
     master: str | None
+    master_b64: str | None
     status: str | None
     """Of its open job, now."""
     applied: dict[str, Any]
@@ -467,6 +478,7 @@ class BackupView(TypedDict):
     """A copy of the database; `size` in bytes."""
 
     path: str
+    path_b64: str
     size: int
 
 

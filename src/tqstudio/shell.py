@@ -11,6 +11,8 @@ import re
 import shlex
 from collections.abc import Iterable, Sequence
 
+from tqstudio.sources import readable
+
 _ANSI_C = re.compile(r"\$'(?:[^'\\]|\\.)*'")
 
 
@@ -27,7 +29,7 @@ def script(commands: Iterable[Sequence[str]]) -> list[str]:
 
 
 def line(argv: Iterable[str]) -> str:
-    """A command on one printable line, ready for bash.
+    """A command on one readable line, ready for bash.
 
     Args:
         argv: words as `transportable` made them.
@@ -51,7 +53,7 @@ def transportable(word: str) -> str:
 def _quoted(word: str) -> str:
     if _ANSI_C.fullmatch(word) and word.isprintable():
         return word
-    return shlex.quote(word) if word.isprintable() else _ansi_c(word)
+    return shlex.quote(word) if readable(word) == word else _ansi_c(word)
 
 
 def _ansi_c(word: str) -> str:

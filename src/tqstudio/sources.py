@@ -2,13 +2,15 @@
 
 What the program made itself is no source; how a ladder is told is in `ladder`.
 
-Paths are bytes here, as the kernel gives them; `display` makes one readable.
+Paths are bytes here, as the kernel gives them. `display` makes one readable for people, `data` gives it to
+programs.
 """
 
 from __future__ import annotations
 
 import base64
 import os
+import re
 from collections.abc import Iterable, Iterator
 
 from tqstudio.errors import ErrorCode, TqError
@@ -21,6 +23,10 @@ VIDEO_EXTENSIONS = frozenset(
     ).split()
 )
 """File name extensions taken for videos when no other rule is given; compared without case."""
+
+_HARMLESS = re.compile("[\u00a0\u1680\u2000-\u200a\u200c\u200d\u202f\u205f\u3000]+")
+"""What Python takes for unprintable and names are full of: every kind of space, and the two joiners, without
+which Persian is misspelt and an emoji falls apart."""
 
 _TEMPORARY_SUFFIXES = (b".part", b".tmp", b".crdownload", b".partial", b".filepart", b".aria2", b"~")
 
@@ -98,9 +104,37 @@ def worth_a_look(listing: Iterable[os.DirEntry[bytes]], *, named: bool = False) 
 
 
 def display(path: bytes) -> str:
-    """A path for people: control characters and bytes that are no UTF-8 are shown as escapes."""
-    text = path.decode("utf-8", "backslashreplace")
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+    """A path for people, on one line: `readable`, with bytes that are no UTF-8 as escapes too.
+
+    It names no file: what is to be opened, copied or sent is `data`, or the bytes themselves.
+    """
+    return readable(path.decode("utf-8", "backslashreplace"))
+
+
+def readable(text: str) -> str:
+    """Text of which nothing harms a terminal, breaks a line, turns its direction or hides.
+
+    Control characters, line separators, direction marks, invisible ones, and those whose look nobody knows
+    (unassigned, private) are shown as escapes. Spaces and joiners stay.
+    """
+    if text.isprintable() or _HARMLESS.sub("", text).isprintable():
+        return text
+    return "".join(
+        c if c.isprintable() or _HARMLESS.match(c) else c.encode("unicode_escape").decode("ascii")
+        for c in text
+    )
+
+
+def data(path: bytes | str | os.PathLike[str]) -> str:
+    """A path for programs, as JSON carries it: itself; one that is no UTF-8 as `display` has it.
+
+    Its exact bytes travel beside it: `encode`.
+    """
+    raw = os.fsencode(path)
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return display(raw)
 
 
 def encode(path: bytes | str | os.PathLike[str]) -> str:

@@ -9,6 +9,7 @@ import pytest
 from tqstudio.cli import job_reading, printing
 from tqstudio.cli.follow import Video
 from tqstudio.cli.progress_lines import ending_text
+from tqstudio.sources import encode
 from tqstudio.ui import symbols
 from ui.fake_door import error, job_detail, job_row
 
@@ -80,7 +81,7 @@ def test_signs_are_those_of_the_screen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_failed_video_says_where_the_log_is() -> None:
-    video = Video("a.mp4", "/films/a.mp4", "failed", error=LOST)
+    video = Video("a.mp4", "/films/a.mp4", encode("/films/a.mp4"), "failed", error=LOST)
     assert ending_text(video).splitlines() == [
         "a.mp4: failed",
         "error: WORKER_LOST: cpu-0 died",

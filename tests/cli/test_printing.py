@@ -87,3 +87,10 @@ def test_since_is_a_span_or_a_time() -> None:
     assert parse_since("2026-11-20T14:00:00+01:00") == "2026-11-20T13:00:00+00:00"
     with pytest.raises(TqError):
         parse_since("soon")
+
+
+@pytest.mark.parametrize(
+    ("text", "cells"), [("a.mp4", 5), ("東京\u3000旅行", 10), ("می\u200cخواهم", 7), ("e\u0301", 1)]
+)
+def test_a_text_takes_the_cells_that_a_terminal_gives_it(text: str, cells: int) -> None:
+    assert printing.width(text) == cells

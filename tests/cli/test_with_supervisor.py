@@ -188,7 +188,16 @@ def test_process_makes_a_ladder_once(fresh: Shell, clips: Path, tmp_path: Path) 
     assert set(report["summary"]) == {"total", "done", "failed", "cached", "cancelled", "seconds"}
     assert (report["summary"]["total"], report["summary"]["done"]) == (1, 1)
     (video,) = report["videos"]
-    assert set(video) == {"source", "slug", "status", "master", "renditions", "error"}
+    assert set(video) == {
+        "source",
+        "source_b64",
+        "slug",
+        "status",
+        "master",
+        "master_b64",
+        "renditions",
+        "error",
+    }
     assert video["source"] == str(clips / "short.mp4")
     assert video["status"] == "done"
     assert video["error"] is None

@@ -9,7 +9,7 @@ import m3u8
 import pytest
 
 from tqstudio import client as calls
-from tqstudio.sources import display, encode
+from tqstudio.sources import data, decode, display, encode
 
 from .conftest import MakeClip
 from .studio import Studio, until
@@ -17,7 +17,7 @@ from .studio import Studio, until
 NAMES = [
     b"-y.mp4",
     b"a b'c\"d.mp4",
-    "é\n.mp4".encode(),
+    "é\n\x1b[31m.mp4".encode(),
     b"[red]x.mp4",
     b"%03d.mp4",
     b"caf\xe9.mp4",
@@ -25,6 +25,7 @@ NAMES = [
     b"$(reboot);&.mp4",
     b"!!!.mp4",
     "日本語.mp4".encode(),
+    "東京\u3000می\u200cخواهم 3.05\u202fPM.mp4".encode(),
     b"x" * 251 + b".mp4",
 ]
 
@@ -69,16 +70,21 @@ def test_through_a_drop_folder(shared: Studio, odd: Path, tmp_path: Path) -> Non
 
 
 def test_through_process(shared: Studio, odd: Path, tmp_path: Path) -> None:
-    out = tmp_path / "out"
+    out = tmp_path / "出力\u3000\n\x1b"
     answer = shared("process", "-i", odd, "-o", out, "--json")
     assert answer.code == 0, answer.err
     report = answer.last_line()
     assert report["summary"]["done"] == len(NAMES)
-    assert sorted(video["source"] for video in report["videos"]) == sorted(
-        display(os.fsencode(odd) + b"/" + name) for name in NAMES
-    )
+    paths = [os.fsencode(odd) + b"/" + name for name in NAMES]
+    assert sorted(video["source"] for video in report["videos"]) == sorted(map(data, paths))
+    assert sorted(decode(video["source_b64"]) for video in report["videos"]) == sorted(paths)
     assert len(_published(out)) == len(NAMES)
-    assert all(Path(video["master"]).is_file() for video in report["videos"])
+    for video in report["videos"]:
+        assert Path(video["master"]).is_file()
+        assert decode(video["master_b64"]) == os.fsencode(video["master"])
+    again = shared("process", "-i", odd, "-o", out)
+    assert again.out.count(f"cached → {display(os.fsencode(out))}") == len(NAMES)
+    assert "\x1b" not in again.out + again.err + answer.err
     _all_there(odd)
 
 
@@ -92,9 +98,11 @@ def test_through_add_by_their_bare_names(shared: Studio, odd: Path, tmp_path: Pa
     assert len(_published(out)) == len(NAMES)
     listed = shared("job", "list", "--limit", "50").out
     assert "[red]x.mp4" in listed
-    assert "é\\n.mp4" in listed
+    assert "é\\n\\x1b[31m.mp4" in listed
+    assert "東京\u3000می\u200cخواهم 3.05\u202fPM.mp4" in listed
     shown = shared("job", "show", str(jobs[2]))
     assert shown.code == 0, shown.err
-    assert "é\\n.mp4" in shown.out
+    assert str(odd / "é\\n\\x1b[31m.mp4") in shown.out
+    assert "\x1b" not in listed + shown.out
     assert shared("job", "log", str(jobs[5])).code == 0
     _all_there(odd)

@@ -16,7 +16,7 @@ from .conftest import MakeClip
 from .studio import PROFILE, Answer, Studio, mark, write_script
 
 SUMMARY = {"total", "done", "failed", "cached", "cancelled", "seconds"}
-VIDEO = {"source", "slug", "status", "master", "renditions", "error"}
+VIDEO = {"source", "source_b64", "slug", "status", "master", "master_b64", "renditions", "error"}
 RENDITION = {"name", "status", "segments_done", "segments_total"}
 
 _COUNTING = """#!/bin/sh

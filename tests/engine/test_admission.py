@@ -603,3 +603,4 @@ def test_a_long_name_makes_a_short_slug() -> None:
 def test_titles() -> None:
     assert _title(b"/in/My_Holiday  2024.mp4") == "My Holiday 2024"
     assert _title(b"/in/\x1b\x07.mp4") == "untitled"
+    assert _title("/in/東京\u3000می\u200cخواهم\u200e.mp4".encode()) == "東京 می\u200cخواهم"

@@ -457,7 +457,40 @@ def test_a_name_is_shown_escaped_and_given_exactly(desk: Desk) -> None:
     assert sources.decode(result["path_b64"]) == os.fsencode(path)
     row = desk.show(result["job"])
     assert row["name"] == "caf\\xe9\\n[red].mp4"
+    assert sources.decode(row["path_b64"]) == os.fsencode(path)
     assert sources.decode(row["video_view"]["path_b64"]) == os.fsencode(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("東京\u3000旅行.mp4", "東京\u3000旅行.mp4"),
+        ("Recording 3.05.10\u202fPM.mp4", "Recording 3.05.10\u202fPM.mp4"),
+        ("می\u200cخواهم.mp4", "می\u200cخواهم.mp4"),
+        ("\u200eWhatsApp\x1b.mp4", "\\u200eWhatsApp\\x1b.mp4"),
+    ],
+)
+def test_a_path_that_is_text_is_given_as_it_is_and_its_name_is_found(
+    desk: Desk, name: str, shown: str
+) -> None:
+    path = desk.file(name.encode())
+    [result] = desk.add(path)
+    assert result["path"] == str(path)
+    row = desk.show(result["job"])
+    assert (row["path"], row["video_view"]["path"], row["name"]) == (str(path), str(path), shown)
+    found = desk.live.send(client.jobs(text=name))["jobs"]
+    assert [each["id"] for each in found] == [result["job"]]
+
+
+def test_the_disk_of_an_output_that_is_no_text_is_told(desk: Desk, tmp_path: Path) -> None:
+    output = os.fsencode(desk.live.home.output.parent) + b"/!\xe9"
+    made = client.add_folder(sources.encode(tmp_path), output_b64=sources.encode(output))
+    folder = desk.live.send(made)
+    [disk] = desk.live.send(client.status())["disk"]
+    desk.live.send(client.remove_folder(folder["id"]))
+    assert sources.decode(folder["output_root_b64"]) == output
+    assert disk["path"].endswith("/!\\xe9")
+    assert sources.decode(disk["path_b64"]) == output
 
 
 def test_a_deleted_job_is_off_the_list(desk: Desk) -> None:

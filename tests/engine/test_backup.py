@@ -50,18 +50,22 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_a_restored_backup_comes_up_and_leaves_later_ladders_alone(
     make_supervisor: MakeSupervisor, tmp_path: Path
 ) -> None:
-    out, copy = tmp_path / "out", tmp_path / "kept" / "copy.db"
+    out, copy = tmp_path / "out", tmp_path / "kept\u3000\n" / "copy.db"
     live = make_supervisor().start()
     live.send(client.worker_action("cpu-0", "disable"))
     known, _ = publish(live, tmp_path / "early.mp4", out)
     answer = tqstudio(live, "backup", copy, "--json")
     assert answer.returncode == 0, answer.stderr
-    assert json.loads(answer.stdout) == {"path": str(copy), "size": copy.stat().st_size}
+    assert json.loads(answer.stdout) == {
+        "path": str(copy),
+        "path_b64": sources.encode(copy),
+        "size": copy.stat().st_size,
+    }
     assert copy.stat().st_mode & 0o777 == 0o600
     assert [entry.name for entry in copy.parent.iterdir()] == [copy.name]
     again = tqstudio(live, "backup", copy)
     assert (again.returncode, "REFUSED" in again.stderr) == (4, True)
-    assert str(copy.parent) in tqstudio(live, "backup", copy.parent).stdout
+    assert sources.display(os.fsencode(copy.parent)) in tqstudio(live, "backup", copy.parent).stdout
     assert len(list(copy.parent.iterdir())) == 2, "into a folder, under a name of its own"
 
     later, video = publish(live, tmp_path / "later.mp4", out)

@@ -16,6 +16,7 @@ from tqstudio.engine.store import finding, jobviews, listing, sql_functions, wal
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.listing import Page, Query
 from tqstudio.lifecycle import QUEUE_ORDER, TERMINAL, JobStatus
+from tqstudio.sources import readable
 
 from .conftest import Queue, rolled_back
 
@@ -35,6 +36,10 @@ _WORDS = (
     "ÉTÉ",
     "Фильм",
     "ФИЛЬМ",
+    "می\u200cخواهم",
+    "東京\u3000",
+    "3.05\u202fPM",
+    "\\u200e\\x1b",
 )
 
 
@@ -97,7 +102,7 @@ def expected(queue: Queue, query: Query) -> list[int]:
         for row in found
         if (row["deleted_at"] is not None) == query.deleted
         and (not query.statuses or JobStatus(row["status"]) in query.statuses)
-        and all(word in row["name"].lower() for word in query.text.lower().split())
+        and all(readable(word) in row["name"].lower() for word in query.text.lower().split())
         and query.batch in (None, row["batch"])
         and query.video in (None, row["video_id"])
     ]
@@ -172,6 +177,10 @@ QUERIES = [
     Query(text="no such name"),
     Query(text="4 be MP4"),
     Query(text=" \t "),
+    Query(text="می\u200cخواهم"),
+    Query(text="東京\u30001"),
+    Query(text="3.05\u202fPM 2"),
+    Query(text="\u200e\x1b"),
     Query(text="ét"),
     Query(text="Été 1"),
     Query(text="фильм"),

@@ -54,6 +54,7 @@ def job_row(job: int, name: str, status: str = "pending", **more: Any) -> Any:
         "batch": None,
         "name": name,
         "path": f"/srv/upload/{name}",
+        "path_b64": sources.encode(f"/srv/upload/{name}"),
         "kind": "new",
         "status": status,
         "word": job_word(JobStatus(status), Control.NONE),
@@ -255,6 +256,7 @@ def sample_workers() -> list[Any]:
 def sample_folders() -> list[Any]:
     shared = {
         "output_root": "/srv/streams",
+        "output_root_b64": sources.encode("/srv/streams"),
         "profile": "web",
         "enabled": True,
         "recursive": True,
@@ -390,17 +392,20 @@ def job_detail(row: Any) -> Any:
     generation = {
         "number": 1,
         "published_at": ago(86_400),
-        "master": "/srv/streams/holiday-2026/master.m3u8",
-        "poster": "/srv/streams/holiday-2026/v1/poster.jpg",
+        "master": (master := "/srv/streams/holiday-2026/master.m3u8"),
+        "master_b64": sources.encode(master),
+        "poster": (poster := "/srv/streams/holiday-2026/v1/poster.jpg"),
+        "poster_b64": sources.encode(poster),
         "renditions": published,
     }
     view = {
         "id": row["video"],
         "name": row["name"],
         "path": row["path"],
-        "path_b64": "",
+        "path_b64": row["path_b64"],
         "slug": "holiday-2026",
         "output_root": "/srv/streams",
+        "output_root_b64": sources.encode("/srv/streams"),
         "title": "holiday-2026",
         "size": row["source"]["size"],
         "status": "processing",
@@ -592,9 +597,16 @@ class FakeDoor:
         raise TqError(ErrorCode.NOT_FOUND, f"{call.method} {call.path}")
 
     def _add(self, path_b64: str) -> Any:
-        path = sources.display(sources.decode(path_b64))
-        answer = {"path": path, "path_b64": path_b64, "video": 1, "job": 401, "slug": "x", "master": None}
-        answer |= {"status": None, "applied": {}, "other_job": None, "error": None}
+        path = sources.data(sources.decode(path_b64))
+        answer = {"path": path, "path_b64": path_b64, "video": 1, "job": 401, "slug": "x"}
+        answer |= {
+            "master": None,
+            "master_b64": None,
+            "status": None,
+            "applied": {},
+            "other_job": None,
+            "error": None,
+        }
         if special := self.decisions.get(os.path.basename(path)):
             return answer | special
         if path.endswith(".mp4"):
@@ -621,7 +633,15 @@ class FakeDoor:
             "jobs": dict(self._counts),
             "workers": self.workers,
             "gates": self.gates,
-            "disk": [{"path": "/srv", "free": 812 << 30, "total": 2 << 40, "reserve": 10 << 30}],
+            "disk": [
+                {
+                    "path": "/srv",
+                    "path_b64": sources.encode("/srv"),
+                    "free": 812 << 30,
+                    "total": 2 << 40,
+                    "reserve": 10 << 30,
+                }
+            ],
             "speed": 2.7 if running else None,
             "eta_s": 2460.0 if running else None,
             "eta": {"eta_s": 2460.0, "low_s": 2230.0, "high_s": 2710.0} if running else None,

@@ -32,8 +32,8 @@ def help_of(app: Any) -> list[str]:
     ]
 
 
-def pane_of(app: Any) -> str:
-    pane = app.screen.query_one("#pane")
+def pane_of(app: Any, name: str = "#pane") -> str:
+    pane = app.screen.query_one(name)
     return "\n".join(pane.render_line(y).text for y in range(pane.size.height))
 
 
@@ -177,6 +177,30 @@ async def test_a_failed_job_says_what_to_do_and_where_the_log_is(make_app: MakeA
         await until(pilot, lambda: "SOURCE_TRUNCATED" in pane_of(app))
         for said in ("so it was cut off", "→ copy the whole file again", "l log", "attempt-1.log"):
             assert said in pane_of(app)
+
+
+@pytest.mark.parametrize(
+    ("path", "shown", "copied"),
+    [
+        ("/srv/東京\u3000می\u200cخواهم.mp4".encode(), "東京\u3000می\u200cخواهم.mp4", None),
+        ("/srv/é\n\x1b[31m.mp4".encode(), "é\\n\\x1b[31m.mp4", None),
+        (b"/srv/caf\xe9.mp4", "caf\\xe9.mp4", "$'/srv/caf\\xe9.mp4'"),
+    ],
+)
+async def test_a_path_is_shown_harmless_and_copied_as_it_is(
+    make_app: MakeApp, door: FakeDoor, path: bytes, shown: str, copied: str | None
+) -> None:
+    row = {"name": shown, "path": sources.data(path), "path_b64": sources.encode(path)}
+    door.job(327).update(row)
+    door.folders[0] |= {"path": sources.data(path), "path_b64": sources.encode(path)}
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("G", "k", "k", "k", "k")
+        await until(pilot, lambda: f"/srv/{shown}" in pane_of(app))
+        await pilot.press("y")
+        assert app.clipboard == (copied or path.decode())
+        await pilot.press("3")
+        await until(pilot, lambda: f"/srv/{shown}" in pane_of(app, "#folders"))
 
 
 async def test_a_held_and_a_done_job_say_what_can_be_done(make_app: MakeApp) -> None:

@@ -17,7 +17,7 @@ from tqstudio.ui.widgets.bars import add_segments, bar_text
 
 from .fake_door import rendition
 
-NAMES = st.text(st.sampled_from("abc ._-é夏の旅\u0301[]/"), max_size=60)
+NAMES = st.text(st.sampled_from("abc ._-é夏の旅\u0301\u3000\u200c[]/"), max_size=60)
 RED, BLUE = Style(color="red"), Style(color="blue")
 
 
@@ -48,6 +48,15 @@ def test_only_what_changed_is_painted() -> None:
     assert changed_spans(old, old) == []
 
 
+@pytest.mark.parametrize(
+    "name", ["👨\u200d👩\u200d👧.mp4", "می\u200cخواهم.mp4", "東京\u3000旅行.mp4", "❤\ufe0f.mp4"]
+)
+def test_what_changes_behind_a_name_is_found_where_it_stands(name: str) -> None:
+    old, new = (Line(40, Style()).add(name).to(20).add(text, RED).strip() for text in ("61%", "62%"))
+    assert old.cell_length == cell_len(old.text) == 40
+    assert changed_spans(old, new) == [(21, 1)]
+
+
 @given(st.floats(0, 100), st.integers(4, 60), st.sampled_from([UNICODE, ASCII]))
 def test_a_bar_is_full_only_at_the_end(progress: float, width: int, glyphs: object) -> None:
     filled, rest = bar_text(progress, width, glyphs)  # type: ignore[arg-type]
@@ -72,6 +81,7 @@ def test_numbers_are_honest() -> None:
 
 def test_control_characters_reach_no_terminal() -> None:
     assert fmt.plain("a\x1b[31mb\nc") == "a\\x1b[31mb\\nc"
+    assert fmt.plain("東京\u3000می\u200cخواهم\t\u202e") == "東京\u3000می\u200cخواهم    \\u202e"
 
 
 def test_filter_lines() -> None:
@@ -87,6 +97,7 @@ def test_filter_lines() -> None:
 def test_wrapping_loses_nothing() -> None:
     assert wrap("one two three", 7) == ["one two", "three"]
     assert "".join(wrap("x" * 25, 10)) == "x" * 25
+    assert wrap("東京\u3000旅行  3.05\u202fPM", 12) == ["東京\u3000旅行", "3.05\u202fPM"]
 
 
 @pytest.mark.parametrize(

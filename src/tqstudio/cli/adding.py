@@ -12,7 +12,7 @@ from tqstudio.cli import options, printing
 from tqstudio.cli.supervisor import session
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.offered import COMMANDS, sentence
-from tqstudio.sources import absolute
+from tqstudio.sources import absolute, readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -132,7 +132,7 @@ def describe(result: AddResult, *, quiet: bool = False) -> None:
     if error := result["error"]:
         printing.say(printing.error_lines(error["code"], error["message"], error["hint"]))
     elif not quiet:
-        printing.out(f"{result['path']}: {sentence(result, COMMANDS)}")
+        printing.out(f"{readable(result['path'])}: {sentence(result, COMMANDS)}")
 
 
 def _exit_code(results: Sequence[AddResult]) -> int:

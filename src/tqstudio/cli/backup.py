@@ -15,7 +15,7 @@ from tqstudio.cli import printing
 from tqstudio.cli.options import JsonFlag
 from tqstudio.cli.supervisor import door
 from tqstudio.home import Home, current_home
-from tqstudio.sources import absolute, display, encode
+from tqstudio.sources import absolute, data, display, encode
 
 TIMEOUT_S = 3600.0
 
@@ -43,11 +43,10 @@ def backup(
         from tqstudio.engine.store import backup as store
 
         size = store.copy(home.database, target)
-    shown = display(os.fsencode(target))
     if as_json:
-        printing.out_json({"path": shown, "size": size})
+        printing.out_json({"path": data(target), "path_b64": encode(target), "size": size})
     else:
-        printing.out(f"{shown}: {units.size(size)}, checked")
+        printing.out(f"{display(os.fsencode(target))}: {units.size(size)}, checked")
     return 0
 
 

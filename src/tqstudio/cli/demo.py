@@ -134,8 +134,9 @@ def _wake(at: Client, views: list[VideoView], again: bool) -> list[Video]:
         elif status in ("failed", "cancelled", "paused"):
             _do(at, "resume" if status == "paused" else "retry", job_id)
             status = "pending"
-        video = Video(view["name"], view["path"], "cached" if status == "done" else status, job_id)
-        if status == "done":
+        status = "cached" if status == "done" else status
+        video = Video(view["name"], view["path"], view["path_b64"], status, job_id)
+        if status == "cached":
             video.take(job)
         videos.append(video)
     return videos

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tqstudio import client as calls
-from tqstudio.cli import presence, printing
+from tqstudio.cli import in_use, printing
 from tqstudio.cli.supervisor import door
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import current_home
@@ -47,7 +47,7 @@ def events(
         emit(event)
         seen = max(seen, event["seq"])
     if follow:
-        presence.enter(current_home())
+        in_use.enter(current_home())
         _follow(at, seen, job, emit)
     return 0
 

@@ -12,7 +12,7 @@ from tqstudio import presence
 from tqstudio.cli import options, printing
 from tqstudio.cli.supervisor import door, session
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.sources import absolute, display, encode
+from tqstudio.sources import absolute, display, encode, readable
 
 if TYPE_CHECKING:
     from tqstudio.connection import Client
@@ -74,8 +74,8 @@ def add(
             autorestart_delay_s=delay,
         )
     )
-    watched = f"folder {folder['id']}: {folder['path']} is watched ({folder['watch']})"
-    return _answer(folder, as_json, f"{watched}, its ladders go to {folder['output_root']}")
+    watched = f"folder {folder['id']}: {readable(folder['path'])} is watched ({folder['watch']})"
+    return _answer(folder, as_json, f"{watched}, its ladders go to {readable(folder['output_root'])}")
 
 
 def list_folders(as_json: options.JsonFlag = False) -> int:
@@ -97,8 +97,8 @@ def list_folders(as_json: options.JsonFlag = False) -> int:
                 str(folder["settling"] or ""),
                 str(folder["autorestart"] or ""),
                 f"{folder['done_today']} done, {folder['failed_today']} failed",
-                folder["path"],
-                folder["output_root"],
+                readable(folder["path"]),
+                readable(folder["output_root"]),
             )
             for folder in folders
         ],
@@ -154,7 +154,7 @@ def edit(
         )
     at = session().door
     changed = at.send(calls.edit_folder(_id_of(at, folder), **given))
-    return _answer(changed, as_json, f"folder {changed['id']}: {changed['path']} has its new rules")
+    return _answer(changed, as_json, f"folder {changed['id']}: {readable(changed['path'])} has its new rules")
 
 
 def remove(folder: FolderId, as_json: options.JsonFlag = False) -> int:

@@ -28,12 +28,14 @@ class Video:
 
     name: str
     source: str
-    """Path, escaped."""
+    """Its path as the API gives it; `name` and what is printed are readable."""
+    source_b64: str
     status: str
     """A job's status, or `cached` or `rejected`."""
     job: int | None = None
     slug: str | None = None
     master: str | None = None
+    master_b64: str | None = None
     renditions: list[dict[str, Any]] = field(default_factory=list)
     error: ErrorView | None = None
     held: bool = False
@@ -59,6 +61,7 @@ class Video:
         generation = view["generation"]
         self.slug = view["slug"]
         self.master = generation["master"] if generation else None
+        self.master_b64 = generation["master_b64"] if generation else None
         self.error = detail["error"]
         self.renditions = [
             {key: rendition[key] for key in ("name", "status", "segments_done", "segments_total")}
@@ -66,7 +69,7 @@ class Video:
         ]
 
     def report(self) -> dict[str, Any]:
-        keys = ("source", "slug", "status", "master", "renditions", "error")
+        keys = ("source", "source_b64", "slug", "status", "master", "master_b64", "renditions", "error")
         return {key: getattr(self, key) for key in keys}
 
 

@@ -15,6 +15,7 @@ from tqstudio.cli import printing
 from tqstudio.cli.options import JobIds, JsonFlag, listed
 from tqstudio.cli.supervisor import door
 from tqstudio.errors import ErrorCode, TqError
+from tqstudio.sources import readable
 
 if TYPE_CHECKING:
     from tqstudio.schemas import AttemptView, JobDetail, JobRow, RenditionView
@@ -132,7 +133,7 @@ def _print(job: JobDetail) -> None:
     title = printing.bold(f"job {job['id']}")
     printing.out(f"{title}  {state}  {job['name']}")
     fields = [
-        ("source", job["path"]),
+        ("source", readable(job["path"])),
         ("video", f"{video['id']} ({video['status']}), {_source(job)}"),
         ("problem", job["source"]["problem"]["message"] if job["source"]["problem"] else ""),
         ("profile", f"{job['profile']}, priority {job['priority']}, {job['kind']}"),
@@ -148,7 +149,7 @@ def _print(job: JobDetail) -> None:
         ("idle", f"no progress for {printing.span(job['idle_s'])}" if job["idle_s"] is not None else ""),
         ("left", printing.span(job["eta_s"])),
         ("took", _took(job)),
-        ("master", video["generation"]["master"] if video["generation"] else ""),
+        ("master", readable(video["generation"]["master"]) if video["generation"] else ""),
     ]
     for name, value in fields:
         if value:

@@ -70,6 +70,9 @@ _COLOURS: Mapping[str, str] = {
 
 _WORDS: Mapping[str, str] = {"in_progress": "running"}
 
+_ZERO_WIDTH = ("Mn", "Me", "Cf")
+"""Marks that stand on the letter before them, and joiners."""
+
 _json_wanted = False
 
 
@@ -231,7 +234,8 @@ def width(text: str) -> int:
     if text.isascii():
         return len(text)
     return sum(
-        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in text
+        0 if unicodedata.category(c) in _ZERO_WIDTH else 2 if unicodedata.east_asian_width(c) in "WF" else 1
+        for c in text
     )
 
 

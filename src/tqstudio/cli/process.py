@@ -18,7 +18,7 @@ from tqstudio.cli.supervisor import Session, session
 from tqstudio.errors import UNANSWERED, ErrorCode, TqError
 from tqstudio.home import current_home
 from tqstudio.offered import COMMANDS, sentence
-from tqstudio.sources import absolute
+from tqstudio.sources import absolute, readable
 
 if TYPE_CHECKING:
     from tqstudio.connection import Client
@@ -145,7 +145,7 @@ def _work(at: Session, files: list[bytes], wishes: dict[str, Any], as_json: bool
         _, results = offer(at.door, files, interrupt, **wishes)
         for result in results:
             if result["applied"]:
-                printing.say(f"{result['path']}: {sentence(result, COMMANDS)}")
+                printing.say(f"{readable(result['path'])}: {sentence(result, COMMANDS)}")
         videos = [video_of(at.door, result) for result in results]
         at.jobs |= {video.job for video in videos if video.job is not None}
         try:
@@ -239,23 +239,26 @@ def video_of(at: Client, result: AddResult) -> Video:
     """A file of this run as it stands after it was offered."""
     decision = result["decision"]
     video = Video(
-        name=result["path"].rpartition("/")[2],
+        name=readable(result["path"].rpartition("/")[2]),
         source=result["path"],
+        source_b64=result["path_b64"],
         status=_STATUS_OF.get(decision, "pending"),
         # The job of a rejected file makes something else; this run does not follow it.
         job=None if decision == "rejected" else result["job"],
         slug=result["slug"],
         master=result["master"],
+        master_b64=result["master_b64"],
         error=result["error"],
     )
     if decision == "cached" and video.job is None and result["video"] is not None:
         video.job = at.send(calls.video(result["video"]))["job"]
     if video.job is not None and decision in ("cached", "failed", "waiting"):
         detail = at.send(calls.job(video.job))
-        master = video.master
         video.take(detail)
         if decision == "cached":
-            video.error, video.master = None, master or video.master
+            video.error = None
+            if result["master"]:
+                video.master, video.master_b64 = result["master"], result["master_b64"]
         if decision == "waiting":
             video.status = detail["status"]
             video.held = video.status == "paused"

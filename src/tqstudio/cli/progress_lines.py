@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from tqstudio.cli import printing
 from tqstudio.cli.follow import Video
+from tqstudio.sources import readable
 
 if TYPE_CHECKING:
     from tqstudio.schemas import JobRow, RenditionView
@@ -79,5 +80,5 @@ def ending_text(video: Video) -> str:
         log = f"\n  log: {video.log}" if video.log else ""
         return f"{video.name}: {video.status}\n{error}{log}"
     if video.master:
-        return f"{video.name}: {video.status} {printing.arrow()} {video.master}"
+        return f"{video.name}: {video.status} {printing.arrow()} {readable(video.master)}"
     return f"{video.name}: {video.status}"

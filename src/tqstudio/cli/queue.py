@@ -158,7 +158,7 @@ def process(
         while not interrupted:
             after = last_seq(at.door)
             more = [
-                Video(row["name"], row["path"], row["status"], row["id"])
+                Video(row["name"], row["path"], row["path_b64"], row["status"], row["id"])
                 for row in every_job(at.door, ("in_progress", "pending"))
                 if row["id"] not in videos
             ]

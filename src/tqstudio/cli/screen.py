@@ -30,10 +30,10 @@ def open_screen() -> int:
             "use the commands instead, such as tqstudio status; see: tqstudio --help",
         )
     from tqstudio import launch
-    from tqstudio.cli import presence
+    from tqstudio.cli import in_use
 
     home = current_home()
-    presence.enter(home)
+    in_use.enter(home)
     started = None if launch.listening(home) else launch.start(home)
     code = show(home, "no supervisor was running: one is being started" if started else "")
     if started is not None and started.poll() and not launch.listening(home):

@@ -12,6 +12,7 @@ from tqstudio import units
 from tqstudio.cli import printing
 from tqstudio.cli.options import JsonFlag
 from tqstudio.cli.supervisor import door
+from tqstudio.sources import readable
 
 if TYPE_CHECKING:
     from tqstudio.schemas import EtaView, StatusView
@@ -66,11 +67,11 @@ def _print(view: StatusView) -> None:
         printing.out(printing.painted(f"held up     {gate['reason']} (since {since})", "paused"))
         if "path" in gate:
             needed = f", {units.size(gate['needed'])} needed" if gate["needed"] else ""
-            printing.out(f"            {gate['path']}: {units.size(gate['free'])} free{needed}")
+            printing.out(f"            {readable(gate['path'])}: {units.size(gate['free'])} free{needed}")
         printing.out(f"            {printing.arrow()} {gate['hint']}")
     for disk in view["disk"]:
         free, total, reserve = (units.size(disk[key]) for key in ("free", "total", "reserve"))
-        printing.out(f"disk        {free} free of {total} at {disk['path']} ({reserve} stay free)")
+        printing.out(f"disk        {free} free of {total} at {readable(disk['path'])} ({reserve} stay free)")
     printing.out()
     workers = view["workers"]
     printing.table(
@@ -110,7 +111,7 @@ def _print_plain(view: StatusView) -> None:
         *((f"worker.{w['name']}.status", w["status"]) for w in view["workers"]),
         *((f"worker.{w['name']}.job", w["job"]) for w in view["workers"] if w["job"] is not None),
         *((f"gate.{gate['kind']}", gate["reason"]) for gate in view["gates"]),
-        *((f"disk.{disk['path']}.free", disk["free"]) for disk in view["disk"]),
+        *((f"disk.{readable(disk['path'])}.free", disk["free"]) for disk in view["disk"]),
     ]
     for key, value in lines:
         printing.out(f"{key} {value}")

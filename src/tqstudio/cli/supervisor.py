@@ -14,7 +14,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from tqstudio import client as calls
-from tqstudio.cli import presence, printing
+from tqstudio.cli import in_use, printing
 from tqstudio.connection import Client
 from tqstudio.errors import UNANSWERED, ErrorCode, TqError
 from tqstudio.home import current_home
@@ -61,7 +61,7 @@ class Session:
             if self.process is not None:
                 self._stop_unless_needed(self.process)
         finally:
-            presence.leave()
+            in_use.leave()
 
     def _stop_unless_needed(self, process: subprocess.Popen[bytes]) -> None:
         try:
@@ -83,7 +83,7 @@ class Session:
 
     def _who_needs_it(self) -> str:
         """Why it has to go on; empty when nobody else needs it."""
-        if not presence.alone():
+        if not in_use.alone():
             return "another command uses it"
         if self.own_home or all(map(self._is_own, every_job(self.door, ("in_progress", "pending")))):
             return ""
@@ -140,7 +140,7 @@ def session(flags: Sequence[str] = (), *, for_this_run: bool = False, quiet: boo
     from tqstudio import launch
 
     at, home = door(), current_home()
-    presence.enter(home)
+    in_use.enter(home)
     if launch.settled(home) is not None:
         return Session(at)
     process = launch.start(home, flags)

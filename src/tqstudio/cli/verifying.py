@@ -13,7 +13,7 @@ from tqstudio import presence, units
 from tqstudio.cli import options, printing
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.ladder import MASTER_NAME
-from tqstudio.sources import absolute, display
+from tqstudio.sources import absolute, data, display, encode
 
 if TYPE_CHECKING:
     from tqstudio.engine.media.published import Finding, LadderReport
@@ -106,7 +106,8 @@ def _about(finding: Finding) -> str:
 
 def _view(report: LadderReport) -> dict[str, Any]:
     return {
-        "master": display(os.fsencode(report.master)),
+        "master": data(report.master),
+        "master_b64": encode(report.master),
         "ok": report.ok,
         "error": _error(report.error),
         "renditions": [_rendition(finding) for finding in report.findings],

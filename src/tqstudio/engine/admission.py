@@ -39,7 +39,7 @@ from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.lifecycle import NO_AUTORESTART, OPEN, AutorestartRule, JobKind, JobStatus, Operation
 from tqstudio.schemas import AddAnswer, AddResult
-from tqstudio.sources import display, encode
+from tqstudio.sources import data, display, encode, readable
 
 MAX_SLUG = 80
 
@@ -187,8 +187,8 @@ class Admission:
             answer = _answer(
                 path, "cached", video=known.id, job=newest[0] if newest else None, slug=known.slug
             )
-            answer["master"] = display(os.fsencode(place_of(known).master))
-            return answer
+            master = place_of(known).master
+            return {**answer, "master": data(master), "master_b64": encode(master)}
         _refresh(db, known.id, found, changed=changed)
         if generation is not None:
             kind = JobKind.RETRANSCODE if how.force and not changed else JobKind.CHANGED
@@ -271,13 +271,14 @@ def _answer(
     path: bytes, decision: str, *, video: int | None = None, job: int | None = None, slug: str | None = None
 ) -> AddResult:
     return {
-        "path": display(path),
+        "path": data(path),
         "path_b64": encode(path),
         "decision": decision,
         "video": video,
         "job": job,
         "slug": slug,
         "master": None,
+        "master_b64": None,
         "status": None,
         "applied": {},
         "other_job": None,
@@ -291,7 +292,7 @@ def _stem(path: bytes) -> str:
 
 def _title(path: bytes) -> str:
     stem = re.sub(r"[_\s]+", " ", _stem(path)).strip()
-    return "".join(c for c in stem if c.isprintable()) or "untitled"
+    return "".join(c for c in stem if readable(c) == c) or "untitled"
 
 
 def _slug(path: bytes) -> str:

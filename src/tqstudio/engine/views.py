@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -51,7 +50,7 @@ from tqstudio.schemas import (
     VideoView,
     WorkerView,
 )
-from tqstudio.sources import display, encode
+from tqstudio.sources import data, encode
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -157,7 +156,8 @@ def job_row(
         "video": record.video,
         "batch": record.batch,
         "name": record.name,
-        "path": display(record.source),
+        "path": data(record.source),
+        "path_b64": encode(record.source),
         "kind": record.kind,
         "status": record.status,
         "word": job_word(
@@ -306,11 +306,14 @@ def generation_view(video: VideoRow, row: GenerationRow | None) -> GenerationVie
     if row is None:
         return None
     place = place_of(video)
+    poster = place.generation(row.number) / row.poster if row.poster else None
     return {
         "number": row.number,
         "published_at": _iso(row.published_at),
-        "master": display(os.fsencode(place.master)),
-        "poster": display(os.fsencode(place.generation(row.number) / row.poster)) if row.poster else None,
+        "master": data(place.master),
+        "master_b64": encode(place.master),
+        "poster": data(poster) if poster else None,
+        "poster_b64": encode(poster) if poster else None,
         "renditions": [published_view(rendition) for rendition in row.renditions],
     }
 
@@ -324,9 +327,10 @@ def video_view(
     return {
         "id": video.id,
         "name": video.name,
-        "path": display(video.source),
+        "path": data(video.source),
         "path_b64": encode(video.source),
-        "output_root": display(video.output_root),
+        "output_root": data(video.output_root),
+        "output_root_b64": encode(video.output_root),
         "slug": video.slug,
         "title": video.title,
         "size": video.size,
@@ -400,8 +404,8 @@ def gate_view(row: GateRow, short: Shortage | None = None, *, of_home: bool = Fa
         "hint": _GATE_HINTS[row.kind],
     }
     if short is not None:
-        path = display(short.path)
-        view["path"], view["free"], view["needed"] = path, short.free, short.needed
+        view["path"], view["path_b64"] = data(short.path), encode(short.path)
+        view["free"], view["needed"] = short.free, short.needed
         aside = "" if of_home else ", or pause the job that waits for it"
         view["hint"] = f"free some space there{aside}; the queue goes on by itself"
     return view
@@ -420,9 +424,10 @@ def folder_view(
     listed: list[SkippedFile] = [{"name": name, "reason": reason} for name, reason in skipped]
     return {
         "id": row.id,
-        "path": display(row.path),
+        "path": data(row.path),
         "path_b64": encode(row.path),
-        "output_root": display(row.output_root),
+        "output_root": data(row.output_root),
+        "output_root_b64": encode(row.output_root),
         "profile": row.profile,
         "watch": watch,
         "enabled": row.enabled,

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from datetime import datetime
 from typing import TYPE_CHECKING
+
+from tqstudio import shell
+from tqstudio.sources import decode, readable
 
 if TYPE_CHECKING:
     from tqstudio.schemas import EtaView, SourceSummary
@@ -123,9 +127,9 @@ def full_moment(text: str | None, now: datetime) -> str:
 
 def plain(text: str) -> str:
     """Text from outside as one harmless line: no control or direction characters reach the terminal."""
-    if text.isprintable():
-        return text
-    return "".join(
-        c if c.isprintable() else "    " if c == "\t" else c.encode("unicode_escape").decode("ascii")
-        for c in text
-    )
+    return readable(text.replace("\t", "    "))
+
+
+def copied(path_b64: str) -> str:
+    """A path as `y` copies it: itself; one that is no UTF-8, which no clipboard carries, as bash's `$'…'`."""
+    return shell.transportable(os.fsdecode(decode(path_b64)))

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from rich.cells import cell_len, chop_cells, set_cell_size
+import re
+
+from rich.cells import cell_len, chop_cells, set_cell_size, split_graphemes
 from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
+
+_BLANKS = re.compile(r"[ \t\n]+")
 
 
 def width_of(text: str) -> int:
@@ -110,21 +114,25 @@ def _cells(strip: Strip) -> list[tuple[str, Style | None]]:
         if text.isascii():
             cells.extend([(char, style) for char in text])
             continue
-        for char in text:
-            wide = cell_len(char)
+        # As a strip is measured: joined emoji are one sign, and a mark belongs to the letter before it.
+        for start, end, wide in split_graphemes(text)[0]:
+            sign = text[start:end]
             if wide == 0 and cells:
-                cells[-1] = (cells[-1][0] + char, style)
+                cells[-1] = (cells[-1][0] + sign, style)
             else:
                 # A wide character fills two cells; both change when it does.
-                cells.extend([(char, style)] * wide)
+                cells.extend([(sign, style)] * wide)
     return cells
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """The text in lines of at most `width` cells, broken at blanks where there are any."""
+    """The text in lines of at most `width` cells, broken at blanks where there are any.
+
+    Other spaces, such as the wide one of Japanese names, stay what they are: a path is to be read off.
+    """
     lines: list[str] = []
     line = ""
-    for word in text.split():
+    for word in _BLANKS.split(text.strip(" \t\n")):
         if line and width_of(line) + 1 + width_of(word) <= width:
             line += " " + word
             continue

@@ -22,7 +22,7 @@ from tqstudio.engine.views import gate_view, iso
 from tqstudio.lifecycle import GateKind, JobStatus, WorkerStatus
 from tqstudio.requests import BackupRequest, ShutdownRequest
 from tqstudio.schemas import BackupView, CheckView, DiskView, GateView, ProfileView, StatusView, WorkerView
-from tqstudio.sources import decode, display
+from tqstudio.sources import data, decode, encode
 
 router = APIRouter()
 
@@ -112,7 +112,14 @@ async def _disks(studio: Studio) -> list[DiskView]:
                 device, total, free = disk
                 reserve = studio.settings.disk_reserve_bytes
                 found.setdefault(
-                    device, {"path": str(path), "free": free, "total": total, "reserve": reserve}
+                    device,
+                    {
+                        "path": data(path),
+                        "path_b64": encode(path),
+                        "free": free,
+                        "total": total,
+                        "reserve": reserve,
+                    },
                 )
     return list(found.values())
 
@@ -150,7 +157,7 @@ async def make_backup(studio: TheStudio, request: BackupRequest) -> BackupView:
     """Copy the database to a new file while everything goes on."""
     target = decode(request.path_b64)
     size = await asyncio.to_thread(backup.copy, studio.home.database, Path(os.fsdecode(target)))
-    return {"path": display(target), "size": size}
+    return {"path": data(target), "path_b64": encode(target), "size": size}
 
 
 @router.post("/shutdown")

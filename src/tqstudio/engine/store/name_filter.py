@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 from tqstudio.engine.store.connection import Connection
+from tqstudio.sources import readable
 
 PROBES = 32
 """Of long texts, no more groups of three letters than this are looked up."""
@@ -40,10 +41,9 @@ def holds(wanted: str) -> Condition:
 def _holds_word(word: str) -> tuple[str, str]:
     """The test and its value.
 
-    SQLite's LIKE takes capitals for small letters in ASCII alone and ends at a NUL; what goes beyond is
-    compared in Python.
+    SQLite's LIKE takes capitals for small letters in ASCII alone; what goes beyond is compared in Python.
     """
-    if not word.isascii() or "\0" in word:
+    if not word.isascii():
         return "name_holds({name}, {word})", word.lower()
     escaped = word.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
     return "{name} LIKE {word} ESCAPE '\\'", f"%{escaped}%"
@@ -72,9 +72,9 @@ _COUNT = "SELECT count(*) FROM (SELECT rowid FROM video_name WHERE video_name MA
 def _groups(wanted: str) -> Iterator[str]:
     for word in _words(wanted):
         for start in range(len(word) - 2):
-            if "\0" not in word[start : start + 3]:
-                yield word[start : start + 3]
+            yield word[start : start + 3]
 
 
 def _words(wanted: str) -> list[str]:
-    return list(dict.fromkeys(wanted.split()))
+    """What is looked for, as names are stored: readable."""
+    return list(dict.fromkeys(readable(word) for word in wanted.split()))

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tqstudio import units
+from tqstudio.sources import readable
 from tqstudio.ui import format as fmt
 
 if TYPE_CHECKING:
@@ -47,14 +48,14 @@ def _file(video: VideoView, facts: Mapping[str, Any]) -> list[Row]:
     start = facts.get("start_time_s")
     return [
         ("title", video["title"]),
-        ("path", video["path"]),
+        ("path", readable(video["path"])),
         ("size", f"{units.size(video['size'])} ({fmt.number(video['size'])} bytes)"),
         ("container", str(facts.get("container") or "")),
         ("length", _seconds(facts.get("duration_s"))),
         ("begins at", f"{start:.3f} s" if start else ""),
         ("bit rate", fmt.bitrate(facts.get("bitrate") or None)),
         ("status", video["status"]),
-        ("output", f"{video['output_root']}/{video['slug']}"),
+        ("output", readable(f"{video['output_root']}/{video['slug']}")),
     ]
 
 

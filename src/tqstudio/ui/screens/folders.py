@@ -59,7 +59,7 @@ class FolderList(RowList):
         )
         return self._columns(
             width,
-            folder["path"],
+            sources.readable(folder["path"]),
             f"{glyphs.states[state]} {word}",
             folder["profile"],
             folder["watch"],
@@ -82,7 +82,7 @@ class FolderList(RowList):
         line = self.start(width, palette.cursor if selected else palette.base)
         line.add(glyphs.cursor if selected else " ", palette.accent).gap()
         widths = (9, 8, 11, 11) if width >= 72 else (8, 0, 11, 9)
-        longest = max((width_of(folder["path"]) for folder in self.folders), default=0)
+        longest = max((width_of(sources.readable(folder["path"])) for folder in self.folders), default=0)
         room = max(14, min(width - 2 - 12 - sum(widths) - len(widths) - 1, longest + 2))
         line.cell(fit_name(path, room, glyphs.ellipsis), room, None if state else palette.faint).gap()
         line.cell(word, 10, palette.states[state] if state else palette.faint).gap()
@@ -134,9 +134,9 @@ class FoldersScreen(ListScreen):
         rules += [
             f"failed jobs start again by themselves {times}, {delay} after" if again else "no autorestart"
         ]
-        return folder["path"], [
+        return sources.readable(folder["path"]), [
             ("problem", f"{problem['message']} – {problem['hint']}" if problem else ""),
-            ("output", folder["output_root"]),
+            ("output", sources.readable(folder["output_root"])),
             ("rules", ", ".join(rules)),
             *(("left out", f"{skipped['name']}: {skipped['reason']}") for skipped in folder["skipped"]),
         ]
@@ -186,7 +186,7 @@ class FoldersScreen(ListScreen):
 
         question = Confirm(
             "Stop watching this folder?",
-            [folder["path"], "No file is touched, and jobs in the queue stay."],
+            [sources.readable(folder["path"]), "No file is touched, and jobs in the queue stay."],
             keep="Keep watching",
             go="Stop watching",
         )

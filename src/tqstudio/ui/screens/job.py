@@ -13,6 +13,7 @@ from tqstudio import client as calls
 from tqstudio import shell
 from tqstudio.errors import TqError
 from tqstudio.ui.actions import View, bindings_of
+from tqstudio.ui.format import copied
 from tqstudio.ui.line import fit_name
 from tqstudio.ui.screens import job_sections as parts
 from tqstudio.ui.screens.job_actions import JobActions
@@ -131,7 +132,7 @@ class JobScreen(JobActions):
     async def do_copy(self, _: str) -> None:
         made = self.detail["video_view"]["generation"] if self.detail else None
         if self.detail and self.detail["status"] == "done" and made is not None:
-            self.copy(made["master"], "path of the playlist")
+            self.copy(copied(made["master_b64"]), "path of the playlist")
             return
         attempt = parts.newest_attempt(self.detail) if self.detail else None
         if attempt is None or not attempt["argv"]:

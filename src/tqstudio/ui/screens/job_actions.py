@@ -10,7 +10,7 @@ from tqstudio import shell
 from tqstudio.errors import TqError
 from tqstudio.lifecycle import Control, JobStatus, Operation
 from tqstudio.ui.actions import BY_NAME, operation_for
-from tqstudio.ui.format import counted
+from tqstudio.ui.format import copied, counted
 from tqstudio.ui.screens.base import StudioScreen
 from tqstudio.ui.target import CONTROL_OF_WORD, Target, refusal
 
@@ -155,7 +155,7 @@ class JobActions(StudioScreen):
 
         async def read() -> tuple[str, str]:
             detail = await self.studio.feed.send(calls.job(job))
-            return facts_text(detail["video_view"]), detail["video_view"]["path"]
+            return facts_text(detail["video_view"]), copied(detail["video_view"]["path_b64"])
 
         self.app.push_screen(TextScreen(self.studio, f"source of job {job}", read, name_cells=NAME_CELLS))
 

@@ -9,6 +9,7 @@ from textual.strip import Strip
 
 from tqstudio import shell, units
 from tqstudio.lifecycle import Step
+from tqstudio.sources import readable
 from tqstudio.ui import format as fmt
 from tqstudio.ui.line import fit, width_of, wrap
 from tqstudio.ui.progress import job_percent, quality_percent
@@ -262,8 +263,8 @@ def facts(doc: Document, job: JobDetail, width: int) -> list[Strip]:
         ("length", fmt.clock_duration(source["duration_s"])),
         ("size", units.size(source["size"])),
         *_streams(video["facts"] or {}),
-        ("path", video["path"]),
-        ("output", video["output_root"]),
+        ("path", readable(video["path"])),
+        ("output", readable(video["output_root"])),
         ("added", fmt.moment(job["created_at"], now)),
         ("started", fmt.moment(job["started_at"], now)),
         ("ended", fmt.moment(job["completed_at"], now)),
@@ -306,8 +307,8 @@ def generation(doc: Document, job: JobDetail, width: int) -> list[Strip]:
     when = fmt.moment(made["published_at"], doc.studio.model.now())
     copies = "y copies it, " if job["status"] == "done" else ""
     lines = [doc.heading("Playable", width, f"{copies}v{made['number']}, {when}")]
-    lines += doc.fact("playlist", made["master"], width)
-    lines += doc.fact("play it", shell.line(["mpv", made["master"]]), width)
+    lines += doc.fact("playlist", readable(made["master"]), width)
+    lines += doc.fact("play it", shell.line(["mpv", fmt.copied(made["master_b64"])]), width)
     for rendition in made["renditions"]:
         line = doc.start(width).cell(rendition["name"], 14, palette.strong, right=True).gap(2)
         pixels = f"{rendition['width']}×{rendition['height']}" if rendition["width"] else rendition["kind"]

@@ -11,7 +11,7 @@ from tqstudio import client as calls
 from tqstudio import sources
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.offered import KEYS, sentence, summary
-from tqstudio.ui.format import counted
+from tqstudio.ui.format import copied, counted
 from tqstudio.ui.screens.base import StudioScreen
 from tqstudio.ui.target import Target
 
@@ -61,7 +61,7 @@ class QueueActions(StudioScreen):
             self.toast("no job is selected")
             return
         made = self.studio.model.generations.get(row["video"]) if row["status"] == "done" else None
-        self.app.copy_to_clipboard(made["master"] if made else row["path"])
+        self.app.copy_to_clipboard(copied(made["master_b64"] if made else row["path_b64"]))
         self.toast(f"path of the {'playlist' if made else 'source'} of job {row['id']} copied")
 
     async def do_pause_all(self, _: str) -> None:
@@ -138,7 +138,7 @@ def _said(results: Sequence[AddResult]) -> str:
     """What became of the files."""
     first = results[0]
     if len(results) == 1:
-        return f"{os.path.basename(first['path'])}: {sentence(first, KEYS)}"
+        return f"{sources.readable(os.path.basename(first['path']))}: {sentence(first, KEYS)}"
     return f"{counted(len(results), 'file')}: {summary(results)}"
 
 

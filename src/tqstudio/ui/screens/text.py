@@ -129,7 +129,8 @@ class TextScreen(StudioScreen):
 
     async def do_copy(self, _: str) -> None:
         self.app.copy_to_clipboard(self._copied or self._text.text)
-        self.toast(f"copied: {fit(self._copied, 200)}" if self._copied else "the text is copied")
+        shown = "\n".join(map(fmt.plain, self._copied.split("\n")))
+        self.toast(f"copied: {fit(shown, 200)}" if shown else "the text is copied")
 
     async def do_back(self, _: str) -> None:
         self.dismiss()

@@ -9,6 +9,7 @@ from rich.cells import chop_cells
 from textual.strip import Strip
 
 from tqstudio import shell, units
+from tqstudio.sources import readable
 from tqstudio.ui import format as fmt
 from tqstudio.ui.line import Line, fit, fit_name, width_of, wrap
 from tqstudio.ui.progress import quality_percent
@@ -156,7 +157,7 @@ class JobPane(LineView):
         palette = self.studio.palette
         lines = []
         # A path that takes two lines anyhow begins behind the command.
-        command = shell.line(["mpv", generation["master"]])
+        command = shell.line(["mpv", fmt.copied(generation["master_b64"])])
         for at, part in enumerate(chop_cells(command, max(8, width - 14))):
             line = self._start(width).gap().cell("" if at else "play", 9, palette.faint).gap()
             lines.append(line.add(part, palette.text).strip())
@@ -216,7 +217,7 @@ class JobPane(LineView):
             ("started", fmt.moment(row["started_at"], now)),
             ("ended", fmt.moment(row["completed_at"], now)),
             ("worker", row["worker"] or ""),
-            ("path", row["path"]),
+            ("path", readable(row["path"])),
         ]
         return [line for name, value in facts for line in self._named(name, value, width)]
 

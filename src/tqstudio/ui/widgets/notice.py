@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from textual.strip import Strip
 
 from tqstudio import units
+from tqstudio.sources import readable
 from tqstudio.ui import format as fmt
 from tqstudio.ui.line import width_of, wrap
 from tqstudio.ui.model import Link, Model
@@ -91,7 +92,9 @@ def _gate(gate: GateView) -> list[str]:
     words = [gate_words(gate)]
     if "path" in gate:
         needed = f", {units.size(gate['needed'])} needed" if gate["needed"] else ""
-        words.append(f"no room at {gate['path']}: {units.size(gate['free'])} free{needed} – {gate['hint']}")
+        words.append(
+            f"no room at {readable(gate['path'])}: {units.size(gate['free'])} free{needed} – {gate['hint']}"
+        )
     return words
 
 
@@ -99,7 +102,7 @@ def _folders(folders: Sequence[FolderView]) -> list[str]:
     problem = folders[0]["problem"]
     assert problem is not None
     if len(folders) > 1:
-        names = ", ".join(folder["path"] for folder in folders)
+        names = ", ".join(readable(folder["path"]) for folder in folders)
         return [f"{len(folders)} drop folders cannot be watched: {names} – 3 shows why"]
     what = problem["message"]
     return [f"{what} – {problem['hint']} (3 shows it, esc hides this)", f"{what} – 3 shows it", what]
