@@ -34,8 +34,9 @@ from tqstudio.errors import ErrorCode
 from tqstudio.home import Home
 
 CLIENTS = 8
-STEADY = 4
-"""So many times as many claims where nothing runs beside: of a second much is the start of eight programs."""
+STEADY = 11
+"""So many times as many claims where nothing runs beside: of a second much is the start of eight programs.
+All rounds together are 100 000 jobs, and each must have been claimed once."""
 REPEATS = 3
 """So often in each round, for no other figure differs as much from one time to the next."""
 
@@ -128,16 +129,20 @@ def _through_the_api(section: Section, running: Studio, options: Options, load: 
     loaded: list[float] = []
     rates: list[float] = []
     share: list[float] = []
+    claimed: list[int] = []
     for number in range(options.rounds):
         with beside(load, running.home.root, nice):
             one.add(_one_client(running, number, options.claims))
-            loaded.append(_clients(running, f"l{number}", options.claims)[0])
+            loaded.append(_clients(running, f"l{number}", options.claims, claimed)[0])
         for again in range(REPEATS):
             before, began = cpu_s(running.pid)[0], time.monotonic()
-            rate, latencies = _clients(running, f"m{number}-{again}", STEADY * options.claims)
+            name = f"m{number}-{again}"
+            rate, latencies = _clients(running, name, STEADY * options.claims, claimed)
             share.append((cpu_s(running.pid)[0] - before) / (time.monotonic() - began) * 100)
             rates.append(rate)
             many.add(latencies)
+    if len(set(claimed)) != len(claimed):
+        raise RuntimeError("two clients had the same job")
     one.report(section, "claim through the API, one client", at_most(15))
     section.add(f"{CLIENTS} clients that claim and fail, nothing beside", rates, "claims/s", at_least(1000))
     many.report(section, f"claim, {CLIENTS} clients at once", None)
@@ -160,8 +165,8 @@ def _one_client(running: Studio, number: int, claimed: int) -> list[float]:
     return seconds
 
 
-def _clients(running: Studio, name: str, claimed: int) -> tuple[float, list[float]]:
-    """Claims per second of all clients together, and the seconds of each claim."""
+def _clients(running: Studio, name: str, claimed: int, jobs: list[int]) -> tuple[float, list[float]]:
+    """Claims per second of all clients together, and the seconds of each; `jobs` receives what they had."""
     started: list[subprocess.Popen[str]] = []
     try:
         for number in range(CLIENTS):
@@ -180,9 +185,7 @@ def _clients(running: Studio, name: str, claimed: int) -> tuple[float, list[floa
         for process in started:
             process.kill()
             process.wait()
-    jobs = [job for answer in answers for job in answer["jobs"]]
-    if len(set(jobs)) != len(jobs):
-        raise RuntimeError("two clients had the same job")
+    jobs += [job for answer in answers for job in answer["jobs"]]
     began = min(answer["began"] for answer in answers)
     ended = max(answer["ended"] for answer in answers)
     seconds = [taken for answer in answers for taken in answer["claims"]]
