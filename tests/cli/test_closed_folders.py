@@ -59,6 +59,7 @@ def test_a_home_below(closed: Path) -> None:
         answer = tqstudio(*verb.split())
         assert answer.code == 2
         assert answer.err.startswith("error: PERMISSION: ")
+        assert f"{closed}/home" in answer.err
 
 
 def test_doctor_looks_at_what_it_may(closed: Path) -> None:
