@@ -17,12 +17,12 @@ from alembic.script import ScriptDirectory
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import create_engine
-from sqlmodel import SQLModel
 
 from tqstudio.engine.store import jobs, listing, schema, speeds, videos
 from tqstudio.engine.store.connection import Connection, connect
 from tqstudio.engine.store.database import Database
 from tqstudio.engine.store.schema import SCHEMA_VERSION, migrate, schema_version, upgrade
+from tqstudio.engine.store.tables import Job
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import JobStatus, Operation
 
@@ -167,12 +167,40 @@ def _objects(path: Path) -> dict[tuple[str, str], str]:
     return {(kind, name): " ".join(str(sql).split()) for kind, name, sql in rows}
 
 
+def test_a_new_database_is_what_the_migrations_make(database: Path, tmp_path: Path) -> None:
+    migrated = tmp_path / "migrated.db"
+    upgrade(migrated, "head")
+    assert _objects(database) == _objects(migrated)
+    assert list(_objects(database)) == list(_objects(migrated)), "in their order"
+    assert _contents(database) == _contents(migrated)
+
+
+def _contents(path: Path) -> dict[str, list[Any]]:
+    connection = sqlite3.connect(path)
+    tables = [row[1] for row in connection.execute("PRAGMA table_list") if row[2] in ("table", "shadow")]
+    rows = {name: connection.execute(f"SELECT * FROM {name}").fetchall() for name in sorted(tables)}
+    connection.close()
+    return {name: found for name, found in rows.items() if found and name != "sqlite_schema"}
+
+
+def test_a_new_database_comes_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, torn = tmp_path / "new.db", tmp_path / "torn.sql"
+    torn.write_text(schema._NEW_SCHEMA.read_text() + "CREATE TABLE job (id INTEGER);\n")
+    with monkeypatch.context() as patched:
+        patched.setattr(schema, "_NEW_SCHEMA", torn)
+        with pytest.raises(sqlite3.OperationalError, match="already exists"):
+            migrate(path)
+    assert _objects(path) == {}
+    migrate(path)
+    assert schema_version(path) == SCHEMA_VERSION
+
+
 def test_the_migrated_schema_is_that_of_the_tables(database: Path) -> None:
     engine = create_engine(f"sqlite:///{database}")
     with engine.connect() as connection:
         options = {"compare_server_default": True, "include_object": _can_be_compared}
         context = MigrationContext.configure(connection, opts=options)
-        assert compare_metadata(context, SQLModel.metadata) == []
+        assert compare_metadata(context, Job.metadata) == []
     engine.dispose()
 
 
@@ -183,7 +211,7 @@ def _can_be_compared(_: object, name: str, kind: str, *__: object) -> bool:
 
 def test_indexes_and_checks_are_those_of_the_tables(database: Path, tmp_path: Path) -> None:
     engine = create_engine(f"sqlite:///{tmp_path / 'models.db'}")
-    SQLModel.metadata.create_all(engine)
+    Job.metadata.create_all(engine)
     engine.dispose()
     migrated, modelled = _objects(database), _objects(tmp_path / "models.db")
 

@@ -123,8 +123,8 @@ def run(home: Home, settings: Settings) -> int:
 
 
 def _migrate_apart(home: Home) -> None:
-    """Bring the schema up to date in a process that ends: alembic would stay in memory, 20 MB."""
-    if schema.is_current(home.database):
+    """Bring an old schema up to date in a process that ends: alembic would stay in memory, 20 MB."""
+    if not schema.is_old(home.database):
         return
     # What goes wrong there goes wrong again when the database is opened, and is told then.
     argv = [sys.executable, "-P", "-m", "tqstudio.engine.store.schema", str(home.database)]
