@@ -162,6 +162,14 @@ def start_log(home: Home) -> Path:
     return home.logs / "start.log"
 
 
+def in_background(home: Home) -> bool:
+    """Whether `start` started this process: nobody reads what it says, unless it fails."""
+    try:
+        return os.path.samestat(os.fstat(2), start_log(home).stat())
+    except OSError:
+        return False
+
+
 def _environment(home: Home) -> dict[str, str]:
     environment = dict(os.environ) | {"TQSTUDIO_HOME": str(home.root)}
     for name in _PATH_VARIABLES:

@@ -514,6 +514,8 @@ class ClaimedJob(TypedDict):
     attempt: int
     kind: str
     source: FileDescriptor
+    source_root_b64: str
+    """Its drop folder, else the folder it lies in: what paths in the attempt's log are relative to."""
     source_size: int
     source_mtime_ns: int
     sink: FileDescriptor

@@ -46,17 +46,22 @@ def transportable(word: str) -> str:
     try:
         word.encode()
     except UnicodeEncodeError:
-        return _ansi_c(word)
-    return _ansi_c(word) if word.startswith("$'") else word
+        return ansi_c(word)
+    return ansi_c(word) if word.startswith("$'") else word
 
 
 def _quoted(word: str) -> str:
     if _ANSI_C.fullmatch(word) and word.isprintable():
         return word
-    return shlex.quote(word) if readable(word) == word else _ansi_c(word)
+    return shlex.quote(word) if readable(word) == word else ansi_c(word)
 
 
-def _ansi_c(word: str) -> str:
+def ansi_c(word: str) -> str:
+    """A word as `$'…'`, in ASCII.
+
+    Args:
+        word: as Python has it (`os.fsdecode`).
+    """
     escaped = "".join(
         f"\\x{byte:02x}" if byte < 0x20 or byte > 0x7E else chr(byte)
         for byte in word.encode("utf-8", "surrogateescape").replace(b"\\", b"\\\\").replace(b"'", b"\\'")

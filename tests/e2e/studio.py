@@ -254,7 +254,16 @@ class Studio:
             for number, line in enumerate(lines):
                 if "level=error" in line or "Traceback" in line:
                     complaints += [f"{log.name}:", *lines[number : number + 30]]
-        return complaints
+        return complaints + self.lines_that_name(self.root)
+
+    def lines_that_name(self, folder: Path) -> list[str]:
+        """Lines of any log in the home that hold the path of a folder; logs are handed on with reports."""
+        return [
+            f"{log.relative_to(self.home.logs)}: {line}"
+            for log in self.home.logs.rglob("*.log")
+            for line in log.read_text().splitlines()
+            if str(folder) in line
+        ]
 
     def kill_supervisor(self) -> None:
         assert self.process is not None

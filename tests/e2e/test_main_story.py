@@ -169,6 +169,35 @@ def test_a_job_tells_its_whole_story(story: Story) -> None:
     assert times == sorted(times)
 
 
+def test_no_log_names_a_folder(story: Story, tmp_path: Path) -> None:
+    """A log is handed on with reports. Commands and answers are for this machine, and have whole paths."""
+    studio = story.studio
+    bad = tmp_path / "bad.mp4"
+    bad.write_text("no video")
+    failed = studio.wait(studio.add(bad), "failed")
+    source = story.drop / "2026" / "may" / "mono.mp4"
+    job = studio.job(_job_of(studio, "mono.mp4") or 0)
+
+    logs = [Path(row["attempts_log"][0]["log"]).read_text() for row in (job, failed)]
+    assert "): 2026/may/mono.mp4\n" in logs[0]
+    assert "-i file:2026/may/mono.mp4 " in logs[0]
+    assert "] $ ffmpeg -hide_banner " in logs[0]
+    assert "from 'file:2026/may/mono.mp4'" in logs[0], "what ffmpeg says"
+    assert f"tqstudio job command {job['id']} prints the whole commands" in logs[0]
+    assert "): bad.mp4\n" in logs[1]
+    assert "failed: NO_MEDIA: bad.mp4" in logs[1]
+    told = studio.home.supervisor_log.read_text()
+    assert f" path=2026/may/mono.mp4 decision=queued job={job['id']}\n" in told
+    for folder in (studio.root, story.drop, tmp_path, Path(studio.environment["TQSTUDIO_FFMPEG"]).parent):
+        assert not studio.lines_that_name(folder)
+
+    assert (job["path"], failed["path"]) == (str(source), str(bad))
+    assert str(bad) in failed["error"]["message"]
+    commands = studio("job", "command", str(job["id"])).out
+    assert f"-i file:{source} " in commands
+    assert commands.count(f"{studio.environment['TQSTUDIO_FFMPEG']} -hide_banner ") == 3
+
+
 def test_no_work_is_left_behind(story: Story) -> None:
     assert not list(story.studio.out.glob(".tqstudio/*/scratch/*"))
     for name in EXPECTED:

@@ -614,6 +614,7 @@ def test_a_claim_says_all_a_worker_needs(desk: Desk) -> None:
     job = worker.claim()
     assert (job["job"], job["epoch"], job["attempt"], job["kind"]) == (result["job"], 1, 1, "new")
     assert sources.decode(job["source"]["path_b64"]) == os.fsencode(path)
+    assert sources.decode(job["source_root_b64"]) == os.fsencode(path.parent)
     assert (job["source_size"], job["source_mtime_ns"]) == (12, path.stat().st_mtime_ns)
     assert job["profile"]["name"] == "web"
     assert (job["kept"], job["requested"]) == ({}, None)

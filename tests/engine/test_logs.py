@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -51,3 +52,37 @@ def test_nobody_waits_for_a_disk_that_does_not_answer(tmp_path: Path) -> None:
         assert program.stdout.readline() == "said\n"
         assert home.supervisor_log.read_text().count("a line") == 50
         assert program.wait(timeout=60) == 0
+
+
+_NAMES = """
+import logging
+import os
+import sys
+from pathlib import Path
+import structlog
+from tqstudio.engine import logs
+from tqstudio.home import Home
+home = Path(sys.argv[1])
+writer = logs.configure(Home(home))
+log = structlog.get_logger()
+logs.know("/srv/in", b"/srv/caf\\xe9")
+log.info("known", path="/srv/in/a b.mp4", other="/srv/other", home=home)
+try:
+    os.scandir(b"/srv/caf\\xe9/x")
+except OSError as error:
+    log.exception("failed", error=str(error))
+logging.getLogger("library").error("in %s/tmp", home)
+writer.stop()
+"""
+
+
+def test_no_root_is_named(tmp_path: Path) -> None:
+    """Whoever wrote the line: the studio or a library."""
+    home = Home(tmp_path / "a home's")
+    home.create()
+    subprocess.run([sys.executable, "-P", "-c", _NAMES, str(home.root)], check=True)
+    known, failed, *_, library = home.supervisor_log.read_text().splitlines()
+    assert known.endswith('event=known path="a b.mp4" other=/srv/other home="."')
+    assert "No such file or directory: b'x'" in failed
+    assert not re.search(r"/srv/caf|a home", home.supervisor_log.read_text())
+    assert library == "in tmp"

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from tqstudio.engine.store import claims, gates, jobs, operations, progress, videos, workers
+from tqstudio.engine.store import claims, folders, gates, jobs, operations, progress, videos, workers
 from tqstudio.engine.store.claims import CANDIDATES_SQL, GPU_CANDIDATES_SQL, Assignment, Lease, Token
 from tqstudio.engine.store.connection import Connection
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import GateKind, JobKind, JobStatus, Operation
 
 from .conftest import LEASE, NOW, SECOND, Queue, token
+from .test_folders import folder
 
 
 @pytest.mark.parametrize(("sql", "heads"), [(CANDIDATES_SQL, 2), (GPU_CANDIDATES_SQL, 1)])
@@ -178,6 +179,7 @@ def test_an_assignment_says_what_to_make_of_which_file(queue: Queue) -> None:
         requested=("720p",),
         dropped=("360p",),
         source=known.source,
+        folder=None,
         size=known.size,
         mtime_ns=known.mtime_ns,
         quick_hash="abc",
@@ -190,6 +192,17 @@ def test_an_assignment_says_what_to_make_of_which_file(queue: Queue) -> None:
     queue.do(job, Operation.PAUSE)
     queue.do(job, Operation.RESTART)
     assert claims.assignment_of(queue.db, job).starts_over
+
+
+def test_an_assignment_names_the_drop_folder_of_its_file(queue: Queue) -> None:
+    theirs, ours = folder(queue, b"/other"), folder(queue, b"/in")
+    mine, other = queue.video(), queue.video()
+    videos.adopt(queue.db, mine, ours)
+    videos.adopt(queue.db, other, theirs)
+    job = queue.job(video=mine)
+    assert claims.assignment_of(queue.db, job).folder == b"/in"
+    folders.remove(queue.db, ours, now=NOW)
+    assert claims.assignment_of(queue.db, job).folder is None
 
 
 def test_attempts_are_counted_whatever_ended_the_one_before(queue: Queue) -> None:

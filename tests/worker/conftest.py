@@ -104,6 +104,7 @@ def make_job(tmp_path: Path, small: Profile, sink: Path) -> MakeJob:
             "attempt": 1,
             "kind": "new",
             "source": {"kind": "file", "path_b64": sources.encode(source)},
+            "source_root_b64": sources.encode(os.path.dirname(source)),
             "source_size": size,
             "source_mtime_ns": mtime_ns,
             "sink": {"kind": "file", "path_b64": sources.encode(sink)},

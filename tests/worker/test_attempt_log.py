@@ -9,11 +9,12 @@ import pytest
 
 from tqstudio.engine.media.encode_state import RunRecord
 from tqstudio.engine.worker.attempt_log import AttemptLog
+from tqstudio.roots import Roots
 
 
 def test_runs_beside_each_other_do_not_mix(tmp_path: Path) -> None:
     path = tmp_path / "jobs" / "7" / "2.log"
-    with AttemptLog(path) as log:
+    with AttemptLog(path, Roots()) as log:
         log.run_dir.mkdir(parents=True)
         runs = [
             RunRecord(label, ("ffmpeg", label), log.run_dir / label, "libx264", 0, None)
@@ -44,7 +45,7 @@ def test_a_talkative_run_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("tqstudio.engine.worker.attempt_log.MAX_COPIED_BYTES", 1000)
     monkeypatch.setattr("tqstudio.engine.worker.attempt_log._CHUNK", 300)
     path = tmp_path / "1.log"
-    with AttemptLog(path) as log:
+    with AttemptLog(path, Roots()) as log:
         log.run_dir.mkdir()
         run = RunRecord("video", ("ffmpeg",), log.run_dir / "video", "libx264", 0, None)
         run.log_path.write_text("damaged frame\n" * 1000)
@@ -57,6 +58,28 @@ def test_a_talkative_run_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_a_log_that_cannot_be_written_fails_nothing(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")
-    with AttemptLog(blocked / "1.log") as log:
+    with AttemptLog(blocked / "1.log", Roots()) as log:
         log.line("hello")
         log.exception(ValueError("x"))
+
+
+def test_no_root_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not where a long log is read in pieces, nor where a name breaks a line."""
+    monkeypatch.setattr("tqstudio.engine.worker.attempt_log._CHUNK", 100)
+    root = tmp_path / "clients\nof acme"
+    path = tmp_path / "1.log"
+    with AttemptLog(path, Roots(root)) as log:
+        log.run_dir.mkdir()
+        command = ("ffmpeg", "-i", f"file:{root}/a b.mp4")
+        run = RunRecord("video", command, log.run_dir / "video", "libx264", 0, 0)
+        run.log_path.write_text(f"'{root}/a b.mp4' is damaged\n" * 9 + f"in {root}")
+        log.line(f"{root} cannot be read")
+        log.exception(ValueError(f"{root}/x"))
+        log.follow([run])
+    said = path.read_text()
+    assert "acme" not in said
+    assert " . cannot be read\n" in said
+    assert "ValueError: x\n" in said
+    assert "$ ffmpeg -i $'file:a b.mp4'\n" in said
+    assert said.count("[video] 'a b.mp4' is damaged\n") == 9
+    assert said.endswith("[video] in .\n")

@@ -65,10 +65,12 @@ def up(
     settings = load_settings(
         home, workers=workers, gpu=gpu, profile=profile, output=absolute(output) if output else None
     )
-    drain = printing.span(settings.drain_s)
-    printing.say(
-        f"the supervisor starts in {home.root}; Ctrl-C gives running jobs {drain}, a second one stops at once"
-    )
+    if not launch.in_background(home):
+        drain = printing.span(settings.drain_s)
+        printing.say(
+            f"the supervisor starts in {home.root};"
+            f" Ctrl-C gives running jobs {drain}, a second one stops at once"
+        )
     return supervisor.run(home, settings)
 
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from tqstudio.config import Settings
-from tqstudio.engine import wishes
+from tqstudio.engine import logs, wishes
 from tqstudio.engine.media import profiles
 from tqstudio.engine.media.profiles import Profile
 from tqstudio.engine.recognition import Certainty, Look, is_current, look_at
@@ -124,9 +124,12 @@ class Admission:
         if given is not None:
             if not given.startswith(b"/"):
                 raise TqError(ErrorCode.BAD_REQUEST, "the output folder must be an absolute path")
-            return os.path.normpath(given)
-        chosen = Path(self._settings.output).expanduser() if self._settings.output else self._home.output
-        return os.fsencode(chosen.absolute())
+            root = os.path.normpath(given)
+        else:
+            chosen = Path(self._settings.output).expanduser() if self._settings.output else self._home.output
+            root = os.fsencode(chosen.absolute())
+        logs.know(root)
+        return root
 
     async def offer(self, path: bytes, how: Offer) -> AddResult:
         """Decide on one file. Never raises for the file's sake: the answer carries the error."""

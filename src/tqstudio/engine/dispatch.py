@@ -7,6 +7,7 @@ that is lost costs only the rest of the wait.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -215,6 +216,7 @@ class Dispatch:
             "attempt": asked.attempt,
             "kind": asked.kind.value,
             "source": {"kind": "file", "path_b64": encode(asked.source)},
+            "source_root_b64": encode(asked.folder or os.path.dirname(asked.source)),
             "source_size": asked.size,
             "source_mtime_ns": asked.mtime_ns,
             "sink": {"kind": "file", "path_b64": encode(self._workspace.sink(asked.output_root))},

@@ -1,7 +1,8 @@
 """Where the supervisor's log lines go: its file in the home, and the terminal it was started from.
 
 A thread of its own writes them. A line that the event loop wrote itself would hold up every worker while the
-disk does not answer, or the terminal is stopped.
+disk does not answer, or the terminal is stopped. It makes paths relative, too: a log is handed on with
+reports, and where its folders lie is nobody's business.
 
 The history of each job is not written here, but where `tqstudio events` reads it.
 """
@@ -18,7 +19,9 @@ from typing import Any
 
 import structlog
 
+from tqstudio import roots
 from tqstudio.home import Home
+from tqstudio.roots import Folder, Roots
 
 MAX_LOG_BYTES = 10_000_000
 KEPT_LOGS = 3
@@ -26,9 +29,19 @@ _GATHER_S = 0.1
 """How long the thread rests behind a line: what comes meanwhile is written at once, for it costs less than to
 wake it each time."""
 
+_roots = Roots()
+
+
+def know(*folders: Folder) -> None:
+    """Let no line from now on name these folders."""
+    global _roots
+    _roots |= Roots(*folders)
+
 
 def configure(home: Home) -> logging.handlers.QueueListener:
     """One line per event, key=value; the file is rotated at 10 MB. The last ones are written by `stop`."""
+    global _roots
+    _roots = Roots(home.root) | roots.of_program()
     handlers: list[logging.Handler] = [
         logging.handlers.RotatingFileHandler(
             home.supervisor_log, maxBytes=MAX_LOG_BYTES, backupCount=KEPT_LOGS, encoding="utf-8", delay=True
@@ -36,6 +49,8 @@ def configure(home: Home) -> logging.handlers.QueueListener:
     ]
     if sys.stderr.isatty():
         handlers.append(logging.StreamHandler())
+    for handler in handlers:
+        handler.setFormatter(_Relative())
     lines: SimpleQueue[Any] = SimpleQueue()
     writer = _Writer(lines, *handlers)
     logging.basicConfig(
@@ -65,6 +80,13 @@ def configure(home: Home) -> logging.handlers.QueueListener:
     )
     writer.start()
     return writer
+
+
+class _Relative(logging.Formatter):
+    """Sees every line, those of libraries too."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return _roots.relative(super().format(record))
 
 
 class _Writer(logging.handlers.QueueListener):

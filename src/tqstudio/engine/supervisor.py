@@ -104,6 +104,7 @@ def run(home: Home, settings: Settings) -> int:
     log = logs.configure(home)
     try:
         found = ffmpeg.locate(settings.ffmpeg or None)
+        logs.know(os.path.dirname(found.path))
         opening.require_sound(home)
         _migrate_apart(home)
         db = Database(home.database)
@@ -209,6 +210,7 @@ class _Supervisor:
             # Who asks first sees every worker; their processes begin behind the answer.
             self.studio.pool.prepare(self._cpu_slots()),
         )
+        logs.know(*await self._db.read(videos.output_roots))
         await self._publisher.undo_leftovers()
         await self.studio.forecasts.load()
         # Before the pool starts: none of its own is among them.
@@ -220,7 +222,7 @@ class _Supervisor:
         snapshots = asyncio.create_task(self._snapshots())
         starting = asyncio.create_task(self._start_parts())
         starting.add_done_callback(self._report_failed_start)
-        self._log.info("supervisor started", pid=os.getpid(), home=str(self._home.root))
+        self._log.info("supervisor started", pid=os.getpid())
         try:
             waiting = asyncio.create_task(self._until_ended())
             # A server that ends by itself (a socket that fails) ends the supervisor too.
@@ -356,7 +358,13 @@ class _Supervisor:
         result = await admission.offer(path, how)
         # A file that changed while it waits makes no event.
         self._prober.wake()
-        self._log.info("file settled", path=display(path), decision=result["decision"], job=result["job"])
+        self._log.info(
+            "file settled",
+            folder=folder.id,
+            path=display(path),
+            decision=result["decision"],
+            job=result["job"],
+        )
         if result["error"] is not None:
             error = result["error"]
             raise TqError(error["code"], error["message"], error["hint"])

@@ -133,7 +133,7 @@ class Prober:
         answer = await self._ask(source.path)
         if isinstance(answer, Died):
             # Something else may have killed it; a file that did so does it again.
-            self._log.warning("the probe process died", path=display(source.path), how=answer.how)
+            self._log.warning("the probe process died", job=source.job, how=answer.how)
             answer = await self._ask(source.path)
         match answer:
             case Facts(size, mtime_ns, facts) if (size, mtime_ns) == (source.size, source.mtime_ns):

@@ -220,6 +220,8 @@ class Assignment:
     """Renditions to make; None for all."""
     dropped: tuple[str, ...]
     source: bytes
+    folder: bytes | None
+    """The drop folder it was found in."""
     size: int
     mtime_ns: int
     quick_hash: str | None
@@ -235,7 +237,8 @@ class Assignment:
 
 _ASSIGNMENT = (
     "SELECT (SELECT count(*) FROM attempt WHERE job_id = job.id), kind, profile_json, requested, dropped,"
-    " starts_over, source, size, mtime_ns, quick_hash, facts, output_root, slug, generation_id"
+    " starts_over, source, (SELECT path FROM folder WHERE folder.id = folder_id), size, mtime_ns, quick_hash,"
+    " facts, output_root, slug, generation_id"
     " FROM job JOIN video ON video.id = job.video_id WHERE job.id = :job"
 )
 
@@ -243,7 +246,7 @@ _ASSIGNMENT = (
 def assignment_of(db: Connection, job: int) -> Assignment:
     row = db.execute(_ASSIGNMENT, {"job": job}).one()
     attempt, kind, profile_json, requested, dropped, starts_over, *of_video = row
-    source, size, mtime_ns, quick_hash, facts, root, slug, plays = of_video
+    source, folder, size, mtime_ns, quick_hash, facts, root, slug, plays = of_video
     return Assignment(
         attempt=attempt,
         kind=JobKind(kind),
@@ -251,6 +254,7 @@ def assignment_of(db: Connection, job: int) -> Assignment:
         requested=None if requested is None else tuple(from_json(requested)),
         dropped=tuple(from_json(dropped)),
         source=source,
+        folder=folder,
         size=size,
         mtime_ns=mtime_ns,
         quick_hash=quick_hash,

@@ -1,6 +1,7 @@
 """The log of one attempt: the worker's own lines and what every ffmpeg said, in one file, as it happens.
 
-A log that cannot be written never fails a job.
+Paths in it are relative to its roots: it is handed on with reports, and where its folders lie is nobody's
+business. A log that cannot be written never fails a job.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import IO
 from tqstudio import shell
 from tqstudio.engine.media.encode_state import RunRecord
 from tqstudio.home import run_logs
+from tqstudio.roots import Roots
 
 MAX_COPIED_BYTES = 8 * 1024 * 1024
 """Of one ffmpeg run. A damaged source makes it complain about every frame."""
@@ -26,10 +28,12 @@ class AttemptLog:
     """
     Args:
         path: of the file; made with its folder, appended to.
+        roots: folders that it does not name.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, roots: Roots) -> None:
         self.path = path
+        self._roots = roots
         self.run_dir = run_logs(path)
         self._file: IO[str] | None = None
         self._copied: dict[Path, int] = {}
@@ -52,11 +56,11 @@ class AttemptLog:
     def line(self, text: str) -> None:
         """One line of the worker's own."""
         now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
-        self._write(f"{now} {text}\n")
+        self._write(f"{now} {self._roots.relative(text)}\n")
 
     def exception(self, error: BaseException) -> None:
         """A traceback, for the report of a mistake of ours."""
-        self._write("".join(traceback.format_exception(error)))
+        self._write(self._roots.relative("".join(traceback.format_exception(error))))
 
     def follow(self, runs: Sequence[RunRecord]) -> None:
         """Copy what the runs have said since the last call. A new run shows its command first."""
@@ -78,13 +82,15 @@ class AttemptLog:
                 said = log.read(_CHUNK)
         except OSError:
             return False
-        # Whole lines only, while more of the last one may follow: runs beside each other must not mix.
-        if run.returncode is None and not said.endswith(b"\n"):
-            said = said[: said.rfind(b"\n") + 1]
+        # Whole lines only, while more of the last one may follow: runs beside each other must not mix, and a
+        # path that is cut cannot be made relative.
+        if not said.endswith(b"\n") and (run.returncode is None or len(said) == _CHUNK):
+            said = said[: said.rfind(b"\n") + 1] or (b"" if run.returncode is None else said)
         if not said:
             return False
         self._copied[run.log_path] = at + len(said)
-        text = said.decode("utf-8", "backslashreplace")
+        # Before it is cut into lines: the name of a folder may hold what breaks them.
+        text = self._roots.relative(said.decode("utf-8", "backslashreplace"))
         self._write("".join(f"[{run.label}] {line}\n" for line in text.splitlines() if line.strip()))
         if self._copied[run.log_path] >= MAX_COPIED_BYTES:
             self.line(f"[{run.label}] … and more of it, which is left out here")

@@ -27,7 +27,7 @@ from tqstudio.engine.media.grid import make_grid
 from tqstudio.engine.media.layout import CPU_ENCODER, GPU_ENCODERS
 from tqstudio.engine.media.process import from_os_error
 from tqstudio.engine.media.profiles import Profile
-from tqstudio.engine.worker import manifest
+from tqstudio.engine.worker import lines, manifest
 from tqstudio.engine.worker.attempt_log import AttemptLog
 from tqstudio.engine.worker.choice import Choice, choose, rows, without_sound
 from tqstudio.engine.worker.examine import Source, examine
@@ -69,9 +69,16 @@ def run(job: ClaimedJob, bench: Bench, lease: Lease, report: Report) -> Outcome:
     """
     path = sources.decode(job["source"]["path_b64"])
     sink = Path(os.fsdecode(sources.decode(job["sink"]["path_b64"])))
-    with AttemptLog(Path(job["log"])) as log:
+    roots = lines.set_roots(
+        sources.decode(job["source_root_b64"]), _output(sink), os.path.dirname(bench.ffmpeg.path)
+    )
+    with AttemptLog(Path(job["log"]), roots) as log:
         log.line(
             f"job {job['job']}, attempt {job['attempt']} (epoch {job['epoch']}): {sources.display(path)}"
+        )
+        log.line(
+            "paths are relative to the folders of the source, the output, the home and the programs;"
+            f" tqstudio job command {job['job']} prints the whole commands"
         )
         work = _Work(job, bench, lease, report, log, path, sink)
         try:
@@ -232,7 +239,7 @@ class _Work:
                     shutil.rmtree(old, ignore_errors=True)
             scratch.mkdir()
         except OSError as error:
-            out = sources.display(os.fsencode(self._sink.parent.parent))
+            out = sources.display(os.fsencode(_output(self._sink)))
             raise _unwritable(error, out) from error
         try:
             yield
@@ -279,6 +286,11 @@ class _Work:
         )
         # The supervisor looks at the file once more before players see what was made of it.
         return listed | {"source": source.identity._asdict()}
+
+
+def _output(sink: Path) -> Path:
+    """The output folder of a job that writes to this sink."""
+    return sink.parent.parent
 
 
 def _unwritable(error: OSError, out: str) -> TqError:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import os
-import sys
 from collections.abc import MutableMapping
 from pathlib import Path
 
 import structlog
-from structlog.typing import EventDict
 
 from tqstudio.engine.parent import die_with_parent
+from tqstudio.engine.worker import lines
 from tqstudio.engine.worker.session import Identity, Session
 from tqstudio.engine.worker.tmpdir import own_tmpdir
 from tqstudio.home import current_home
@@ -23,7 +21,7 @@ _USAGE = 2
 def main() -> int:
     """Run a worker until it is told to end. Returns the exit status: 0 ended in order, 1 refused by the
     supervisor, 2 not started by one."""
-    _log_to_stderr(os.environ.get("TQSTUDIO_WORKER_NAME", "?"))
+    lines.configure(os.environ.get("TQSTUDIO_WORKER_NAME", "?"))
     log = structlog.get_logger()
     if not die_with_parent(os.environ):
         log.warning("the supervisor is gone")
@@ -51,24 +49,4 @@ def take_identity(environment: MutableMapping[str, str]) -> Identity:
         token=token,
         encoder=environment.get("TQSTUDIO_WORKER_ENCODER") or None,
         device=environment.get("TQSTUDIO_WORKER_DEVICE") or None,
-    )
-
-
-def _log_to_stderr(worker: str) -> None:
-    """One line per event; the supervisor sends stderr to a file."""
-
-    def named(_logger: object, _method: str, event: EventDict) -> EventDict:
-        event["worker"] = worker
-        return event
-
-    structlog.configure(
-        processors=[
-            named,
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.processors.format_exc_info,
-            structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "worker", "event"]),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.WriteLoggerFactory(sys.stderr),
     )

@@ -21,7 +21,7 @@ from tqstudio.engine.clock import since_boot
 from tqstudio.engine.media.ffmpeg import FFmpeg, locate
 from tqstudio.engine.media.hardware import cpu_capabilities
 from tqstudio.engine.media.layout import CPU_ENCODER
-from tqstudio.engine.worker import calls, pipeline, retries
+from tqstudio.engine.worker import calls, lines, pipeline, retries
 from tqstudio.engine.worker.attempt_log import AttemptLog
 from tqstudio.engine.worker.ending import Ending
 from tqstudio.engine.worker.failure import describe
@@ -101,6 +101,7 @@ class Session:
         terms = self._register()
         if terms is None:
             return self._exit_status()
+        lines.set_roots(os.path.dirname(terms["ffmpeg"]))
         pulse = Pulse(
             self._pulse_line, self._instance, terms["heartbeat_s"], Usage().measure, self._be_refused
         )
@@ -271,10 +272,10 @@ class Session:
             )
             return pipeline.run(job, bench, lease, report)
         except TqError as error:  # there is no ffmpeg
-            return _not_begun(job, error)
+            return _not_begun(job, error, terms)
         except Exception as error:  # a claim that cannot even be read
             _log.exception("job could not be begun", job=lease.job)
-            return _not_begun(job, error)
+            return _not_begun(job, error, terms)
 
     def _locate(self, path: str) -> FFmpeg:
         """The ffmpeg, asked for its version again only when the file changed: an upgrade must not go unseen,
@@ -289,10 +290,10 @@ class Session:
         return self._ffmpeg[1]
 
 
-def _not_begun(job: ClaimedJob, error: Exception) -> Failed:
+def _not_begun(job: ClaimedJob, error: Exception, terms: RegisterAnswer) -> Failed:
     """The failure of a job that no step saw; its log, which people are pointed to, says so too."""
     failed = describe(error, f"job {job['job']}".encode())
     if path := job.get("log"):
-        with AttemptLog(Path(path)) as log:
+        with AttemptLog(Path(path), lines.set_roots(os.path.dirname(terms["ffmpeg"]))) as log:
             log.line(f"could not be begun: {failed.code}: {failed.text} ({failed.hint})")
     return failed
