@@ -279,9 +279,13 @@ class Studio:
         self.process, self.fail_point = None, ""
         until(lambda: not self.pids(), f"no process of {self.home.root} is left")
 
-    def terminate_supervisor(self) -> int:
+    def last_words(self) -> str:
+        """The last line that the supervisor wrote to its stderr."""
+        return self._log.read_text().splitlines()[-1]
+
+    def terminate_supervisor(self, number: signal.Signals = signal.SIGTERM) -> int:
         assert self.process is not None
-        self.process.send_signal(signal.SIGTERM)
+        self.process.send_signal(number)
         code = self.process.wait(WAIT_S)
         self.process = None
         return code

@@ -42,6 +42,11 @@ def test_sigterm_stops_at_the_segment_and_counts_nothing(make_studio: MakeStudio
         assert studio.terminate_supervisor() == 0
     until(lambda: not studio.pids(), "no process is left")
     assert studio.stored_status(job) == "pending"
+    assert studio.last_words() == (
+        "the supervisor ended; 1 job is left, begun: what is finished of it is kept;"
+        f" go on with: tqstudio --home {studio.home.root} up"
+    )
+    assert 'event="supervisor ended" left=1 begun=1 paused=0' in studio.home.supervisor_log.read_text()
     before = {mark(path) for path in studio.stored_segments(video)}
     assert before
     told = (studio.home.logs / "worker-cpu-0.log").read_text()
@@ -66,6 +71,7 @@ def test_sigterm_lets_a_job_end_that_is_nearly_done(make_studio: MakeStudio, cli
     until(lambda: not studio.pids(), "no process is left")
     assert studio.stored_status(job) == "done"
     assert studio.stored_status(waiting) == "pending", "no job is begun any more"
+    assert studio.last_words().startswith("the supervisor ended; 1 job is left; go on with: ")
     assert (studio.out / "nearly" / "master.m3u8").is_file()
 
 
@@ -82,15 +88,23 @@ def test_a_second_sigterm_ends_it_at_once(make_studio: MakeStudio, long: Path) -
     assert studio.stored_status(job) == "pending"
 
 
-def test_sigterm_bounds_a_drain_without_a_limit(make_studio: MakeStudio, long: Path) -> None:
+def test_ctrl_c_bounds_a_drain_without_a_limit(
+    make_studio: MakeStudio, long: Path, clip: MakeClip, copy
+) -> None:
     studio = make_studio(drain_s=0.2).up()
     with studio.paced(1):
         job = studio.add(long)
         studio.running(job)
+        studio.add(copy(clip(), "waiting.mp4"))
+        studio.add(copy(clip(), "held.mp4"), hold=True)
         studio.client.send(calls.shutdown(drain=True))
         until(lambda: studio.status()["supervisor"]["draining"], "it drains")
-        assert studio.terminate_supervisor() == 0
+        assert studio.terminate_supervisor(signal.SIGINT) == 0
     assert studio.stored_status(job) == "pending"
+    assert studio.last_words().startswith(
+        "the supervisor ended; 2 jobs are left, 1 of them begun: what is finished of it is kept;"
+        " 1 is paused; go on with: "
+    )
 
 
 def test_heartbeats_go_on_while_it_drains(make_studio: MakeStudio, clip: MakeClip, copy) -> None:
@@ -101,6 +115,7 @@ def test_heartbeats_go_on_while_it_drains(make_studio: MakeStudio, clip: MakeCli
         studio.running(job)
         assert studio.terminate_supervisor() == 0
     assert studio.stored_status(job) == "done"
+    assert studio.last_words() == "the supervisor ended; no job is left"
     studio.up()
     (attempt,) = studio.job(job)["attempts_log"]
     assert attempt["outcome"] == "done"

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tqstudio.cli import printing
 from tqstudio.cli.options import JsonFlag
-from tqstudio.cli.supervisor import door, session, stop
+from tqstudio.cli.supervisor import door, here, session, stop
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import current_home
 from tqstudio.sources import absolute
+
+if TYPE_CHECKING:
+    from tqstudio.engine.remainder import Remainder
 
 
 def up(
@@ -65,13 +68,33 @@ def up(
     settings = load_settings(
         home, workers=workers, gpu=gpu, profile=profile, output=absolute(output) if output else None
     )
-    if not launch.in_background(home):
+    read = not launch.in_background(home)
+    if read:
         drain = printing.span(settings.drain_s)
         printing.say(
             f"the supervisor starts in {home.root};"
             f" Ctrl-C gives running jobs {drain}, a second one stops at once"
         )
-    return supervisor.run(home, settings)
+    left = supervisor.run(home, settings)
+    if read:
+        printing.say(what_is_left(left))
+    return 0
+
+
+def what_is_left(of: Remainder) -> str:
+    """How a supervisor ended, what it leaves, and how to go on with it."""
+    parts = ["the supervisor ended", "no job is left"]
+    if of.left:
+        told = f"{printing.counted(of.left, 'job')} {'is' if of.left == 1 else 'are'} left"
+        if of.begun:
+            which = "begun" if of.left == 1 else f"{of.begun} of them begun"
+            told += f", {which}: what is finished of {'it' if of.begun == 1 else 'them'} is kept"
+        parts[1] = told
+    if of.paused:
+        parts.append(f"{of.paused} {'is' if of.paused == 1 else 'are'} paused")
+    if of.left:
+        parts.append(f"go on with: {here('up')}")
+    return "; ".join(parts)
 
 
 def _flags(workers: int | None, gpu: bool | None, profile: str | None, output: str | None) -> list[str]:

@@ -67,7 +67,7 @@ class Session:
         try:
             if reason := self._who_needs_it():
                 printing.say(
-                    f"the supervisor (pid {process.pid}) goes on, {reason}; stop it with: {_down_command()}"
+                    f"the supervisor (pid {process.pid}) goes on, {reason}; stop it with: {here('down')}"
                 )
                 return
             stop(self.door)
@@ -98,10 +98,10 @@ def _as_interrupt(signum: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _down_command() -> str:
-    """The command that stops the supervisor of this home, for whoever reads it in another shell."""
+def here(verb: str) -> str:
+    """A command for the supervisor of this home, for whoever reads it in another shell."""
     home = ["--home", str(current_home().root)] if os.environ.get("TQSTUDIO_HOME") else []
-    return shlex.join(["tqstudio", *home, "down"])
+    return shlex.join(["tqstudio", *home, verb])
 
 
 def every_job(at: Client, statuses: Sequence[str]) -> Iterator[JobRow]:

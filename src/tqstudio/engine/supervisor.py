@@ -24,7 +24,7 @@ import structlog
 
 from tqstudio import __version__, turns
 from tqstudio.config import Settings
-from tqstudio.engine import children, failpoints, lock, logs, orphans
+from tqstudio.engine import children, failpoints, lock, logs, orphans, remainder
 from tqstudio.engine.actions import Actions
 from tqstudio.engine.admission import Admission, Offer
 from tqstudio.engine.all_jobs import AllJobs
@@ -47,6 +47,7 @@ from tqstudio.engine.pool import Identities, Slot, WorkerPool, default_cpu_worke
 from tqstudio.engine.probing.prober import Looked, Prober
 from tqstudio.engine.publishing.publisher import Publisher
 from tqstudio.engine.recovery import Recovery
+from tqstudio.engine.remainder import Remainder
 from tqstudio.engine.results import Results
 from tqstudio.engine.retention import Retention
 from tqstudio.engine.scheduling import MICROSECOND, now_us
@@ -83,8 +84,8 @@ class Ending(Enum):
     """At the segment, at once (`down`, a second signal)."""
 
 
-def run(home: Home, settings: Settings) -> int:
-    """Run the supervisor of a home until it is told to end.
+def run(home: Home, settings: Settings) -> Remainder:
+    """Run the supervisor of a home until it is told to end; answers what it leaves to the next one.
 
     Raises:
         TqError: ALREADY_RUNNING, FFMPEG_MISSING, PERMISSION, NEWER_DATABASE, DATABASE_DAMAGED, DATABASE_BUSY
@@ -113,10 +114,9 @@ def run(home: Home, settings: Settings) -> int:
         gc.freeze()
         try:
             with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-                runner.run(_Supervisor(home, settings, db, found).main())
+                return runner.run(_Supervisor(home, settings, db, found).main())
         finally:
             db.close()
-        return 0
     finally:
         # Before another supervisor may write to the same file.
         log.stop()
@@ -163,6 +163,8 @@ class _Supervisor:
         identities = Identities()
         self._ending: Ending | None = None
         self._ending_changed = asyncio.Event()
+        self._worked_on: set[int] = set()
+        """Jobs that were in the hands of a worker when the end began."""
         self.studio = Studio(
             home=home,
             settings=settings,
@@ -196,7 +198,7 @@ class _Supervisor:
 
     # Life
 
-    async def main(self) -> None:
+    async def main(self) -> Remainder:
         loop = asyncio.get_running_loop()
         self._db.bind(loop)
         self._db.on_events = self._on_events
@@ -233,7 +235,9 @@ class _Supervisor:
             server.end()
             await serving
             self._remove_socket(listener)
-            self._log.info("supervisor ended")
+            left = await self._db.read(remainder.count, self._worked_on)
+            self._log.info("supervisor ended", left=left.left, begun=left.begun, paused=left.paused)
+        return left
 
     async def _start_parts(self) -> None:
         self._maintenance.start()
@@ -259,6 +263,8 @@ class _Supervisor:
 
     async def _end_parts(self, starting: asyncio.Task[None], snapshots: asyncio.Task[None]) -> None:
         """End in the order of need: intake, workers (which still report), the streams."""
+        # A claim may have been under way when the end began.
+        self._worked_on |= set(self.studio.board.jobs)
         self.studio.dispatch.closed = True
         self.studio.dispatch.wake()
         starting.cancel()
@@ -290,6 +296,7 @@ class _Supervisor:
         self.studio.dispatch.closed = True
         self.studio.dispatch.wake()
         loop, board = asyncio.get_running_loop(), self.studio.board
+        self._worked_on |= set(board.jobs)
         board.on_end = self._ending_changed.set
         left: float | None = None
         deadline = None
