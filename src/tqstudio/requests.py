@@ -192,6 +192,7 @@ class ManifestFile(Message):
     name: Annotated[str, StringConstraints(max_length=80, pattern=r"^[A-Za-z0-9_.-]+$")]
     size: int = Field(gt=0)
     duration_s: float = Field(gt=0)
+    blake3: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
 class ManifestRendition(Message):

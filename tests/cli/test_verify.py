@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from blake3 import blake3
 
 from .conftest import Shell
 from .test_with_supervisor import QUICK
@@ -54,11 +55,54 @@ def verify(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     monkeypatch.setenv("TQSTUDIO_HOME", str(tmp_path / "home"))
     from tqstudio.cli import main
 
-    def run(path: Path) -> tuple[int, Any]:
-        code = main(["verify", str(path), "--json"])
+    def run(path: Path, *flags: str) -> tuple[int, Any]:
+        code = main(["verify", str(path), "--json", *flags])
         return code, json.loads(capsys.readouterr().out)
 
     return run
+
+
+def test_every_byte_is_as_published(verify: Verify, ladder: Path) -> None:
+    code, answer = verify(ladder, "--full")
+    assert code == 0, answer
+    assert [r["every_byte_compared"] for r in answer["ladders"][0]["renditions"]] == [True] * 3
+    (sums,) = ladder.glob("v*/BLAKE3SUMS")
+    named = {line.split("  ")[1]: line.split("  ")[0] for line in sums.read_text().splitlines()}
+    there = {str(path.relative_to(sums.parent)) for path in sums.parent.rglob("*") if path.is_file()}
+    assert set(named) == there - {"BLAKE3SUMS"}
+    for name, digest in named.items():
+        assert blake3((sums.parent / name).read_bytes()).hexdigest() == digest
+
+
+def test_a_byte_that_changed_within_a_picture(verify: Verify, ladder: Path) -> None:
+    (segment,) = ladder.glob("v*/120p/seg_00001.m4s")
+    content = bytearray(segment.read_bytes())
+    content[-100] ^= 1
+    segment.write_bytes(content)
+    assert verify(ladder)[0] == 0, "its boxes are well"
+    code, answer = verify(ladder, "--full")
+    assert code == 1
+    (broken,) = [r for r in answer["ladders"][0]["renditions"] if not r["ok"]]
+    assert broken["name"] == "120p"
+    assert broken["error"]["code"] == "OUTPUT_INVALID"
+    assert "120p/seg_00001.m4s" in broken["error"]["message"]
+
+
+def test_a_ladder_without_digests_is_checked_as_far_as_can_be(verify: Verify, ladder: Path) -> None:
+    (sums,) = ladder.glob("v*/BLAKE3SUMS")
+    sums.unlink()
+    code, answer = verify(ladder, "--full")
+    assert code == 0
+    assert [r["every_byte_compared"] for r in answer["ladders"][0]["renditions"]] == [False] * 3
+
+
+@pytest.mark.parametrize("content", ["no digest at all\n", "\x00\xff"])
+def test_digests_that_cannot_be_read_are_told(verify: Verify, ladder: Path, content: str) -> None:
+    (sums,) = ladder.glob("v*/BLAKE3SUMS")
+    sums.write_bytes(content.encode("latin-1"))
+    code, answer = verify(ladder, "--full")
+    assert code == 1
+    assert {r["error"]["code"] for r in answer["ladders"][0]["renditions"]} == {"OUTPUT_INVALID"}
 
 
 def test_a_whole_ladder(verify: Verify, ladder: Path, tmp_path: Path) -> None:

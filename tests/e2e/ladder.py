@@ -14,6 +14,8 @@ from typing import Any
 import av
 import m3u8
 
+from tqstudio.engine.media.published import verify_ladder
+
 
 @dataclass(frozen=True)
 class Stream:
@@ -44,12 +46,15 @@ def frames_of(source: Path) -> int:
 def check_ladder(
     master: Path, *, frames: int, fps: Fraction, names: Sequence[str], audio: bool = True
 ) -> Ladder:
-    """Check a master playlist and every segment of every rendition that it names.
+    """Check a master playlist, every segment of every rendition that it names, and the digests of them all.
 
     Args:
         frames: that every quality must have.
         names: the qualities that must be there, largest first.
     """
+    report = verify_ladder(master, every_byte=True)
+    assert report.ok, report
+    assert all(finding.compared for finding in report.findings), report
     playlist = m3u8.load(str(master))
     assert playlist.is_variant
     assert playlist.is_independent_segments

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from blake3 import blake3
+
 from tqstudio.engine import publishing
 from tqstudio.engine.media.layout import INIT_NAME, segment_name
 from tqstudio.engine.publishing import Place
@@ -33,7 +35,8 @@ class Bench:
         for k in range(segments):
             content = f"{name} {settings_hash} {text} {k}".encode()
             (folder / segment_name(k)).write_bytes(content)
-            files.append({"name": segment_name(k), "size": len(content), "duration_s": 6.0})
+            digest = blake3(content).hexdigest()
+            files.append({"name": segment_name(k), "size": len(content), "duration_s": 6.0, "blake3": digest})
         audio = name.startswith("audio")
         made: dict[str, Any] = {
             "name": name,

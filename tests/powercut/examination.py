@@ -63,7 +63,9 @@ def ladders(output: Path, clips: Sequence[Clip]) -> Iterator[tuple[str, str | No
 def _ladder_damage(master: Path, frames: int) -> str | None:
     if (missing := unplayable(master)) is not None:
         return f"{missing} is missing"
-    report = verify_ladder(master)
+    report = verify_ladder(master, every_byte=True)
+    if not all(finding.compared for finding in report.findings if finding.error is None):
+        return "its digests are missing"
     if not report.ok:
         errors = [report.error, *(finding.error for finding in report.findings)]
         return str(next(error for error in errors if error is not None))

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from blake3 import blake3
+
 from tqstudio import sources
 from tqstudio.engine.media.layout import INIT_NAME, segment_name
 from tqstudio.errors import ErrorCode, TqError
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from .world import Nature, World
 
 _CONTENT = b"six seconds of something"
+_DIGEST = blake3(_CONTENT).hexdigest()
 _LOST = (ErrorCode.LOST_LEASE, ErrorCode.NOT_FOUND)
 VIDEO = ("720p", "360p")
 LADDER = (*VIDEO, "audio-en")
@@ -303,7 +306,10 @@ class Process:
             "name": name,
             "kind": "audio" if audio else "video",
             "folder": "/".join(folder.rsplit("/", 4)[1:]),
-            "segments": [{"name": each, "size": len(_CONTENT), "duration_s": SEGMENT_S} for each in names],
+            "segments": [
+                {"name": each, "size": len(_CONTENT), "duration_s": SEGMENT_S, "blake3": _DIGEST}
+                for each in names
+            ],
             "init_size": len(_CONTENT),
             "codecs": "mp4a.40.2" if audio else "avc1.64001f",
             "width": None if audio else 640,

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tqstudio.engine.store import generations, jobs, videos
-from tqstudio.engine.store.generations import PublishedRow
+from tqstudio.engine.store.generations import PublishedFile, PublishedRow
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import JobStatus, Operation
 
@@ -220,7 +220,7 @@ def published(name: str) -> PublishedRow:
         title=None,
         channels=None,
         is_default=True,
-        files=(("seg_00000.m4s", 3, 6.0),),
+        files=(PublishedFile("seg_00000.m4s", 3, 6.0, "0" * 64), PublishedFile("seg_00001.m4s", 3, 6.0)),
     )
 
 

@@ -28,6 +28,10 @@ def verify(
             show_default=False,
         ),
     ],
+    full: Annotated[
+        bool,
+        typer.Option("--full", help="Read every byte too, and compare it with what was published."),
+    ] = False,
     as_json: options.JsonFlag = False,
 ) -> int:
     """Check published ladders: their playlists, and every segment of every quality.
@@ -39,9 +43,9 @@ def verify(
 
     reports = []
     for master in masters:
-        reports.append(verify_ladder(master))
+        reports.append(verify_ladder(master, every_byte=full))
         if not as_json:
-            _print(reports[-1])
+            _print(reports[-1], full)
     well = all(report.ok for report in reports)
     if as_json:
         printing.out_json({"ok": well, "ladders": [_view(report) for report in reports]})
@@ -71,15 +75,21 @@ def _masters(path: str) -> Iterator[Path]:
     yield from found
 
 
-def _print(report: LadderReport) -> None:
+def _print(report: LadderReport, full: bool) -> None:
     printing.out(f"{_verdict(report.ok)}  {display(os.fsencode(report.master))}")
     for finding in report.findings:
         if finding.error is None:
-            printing.out(f"      {finding.name:10} {_about(finding)}")
+            printing.out(f"      {finding.name:10} {_about(finding)}{_compared(finding) if full else ''}")
         else:
             _print_error(f"{finding.name:10} ", finding.error)
     if report.error is not None:
         _print_error("", report.error)
+
+
+def _compared(finding: Finding) -> str:
+    if finding.compared:
+        return ", every byte as published"
+    return ", published before digests were kept: bytes not compared"
 
 
 def _verdict(ok: bool) -> str:
@@ -120,6 +130,7 @@ def _rendition(finding: Finding) -> dict[str, Any]:
         "name": finding.name,
         "kind": finding.kind,
         "ok": finding.error is None,
+        "every_byte_compared": finding.compared,
         "width": check.width or None if check else None,
         "height": check.height or None if check else None,
         "codecs": check.codecs if check else None,

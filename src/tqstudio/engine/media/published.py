@@ -15,6 +15,7 @@ from urllib.parse import unquote
 
 import m3u8
 
+from tqstudio.engine.media import digests
 from tqstudio.engine.media.grid import TIMELINE_START_S, Grid
 from tqstudio.engine.media.layout import INIT_NAME
 from tqstudio.engine.media.rendition import RenditionCheck
@@ -38,6 +39,8 @@ class Finding:
     check: RenditionCheck | None
     """None where it is broken."""
     error: TqError | None
+    compared: bool = False
+    """Every byte was read and is what was published."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +57,12 @@ class LadderReport:
         return self.error is None and all(finding.error is None for finding in self.findings)
 
 
-def verify_ladder(master: Path) -> LadderReport:
-    """Check everything that a master playlist names. Reads every segment, decodes none.
+def verify_ladder(master: Path, *, every_byte: bool = False) -> LadderReport:
+    """Check everything that a master playlist names. Looks at the parts of every segment, decodes none.
+
+    Args:
+        every_byte: read all of every file too and compare it with its digest from when it was published,
+            where there is one.
 
     Raises:
         TqError: the playlist itself is not there or may not be read.
@@ -72,34 +79,57 @@ def verify_ladder(master: Path) -> LadderReport:
         raise TqError(ErrorCode.PERMISSION, f"{shown} cannot be read: {error.strerror}") from None
     except TqError as error:
         return LadderReport(master, (), error)
-    findings = tuple(_findings(master, playlist))
+    findings = tuple(_findings(master, playlist, every_byte))
     videos = {f.name: f.check for f in findings if f.kind == "video" and f.check is not None}
     return LadderReport(master, findings, _difference(videos))
 
 
-def _findings(master: Path, playlist: Any) -> Iterator[Finding]:
+def _findings(master: Path, playlist: Any, every_byte: bool) -> Iterator[Finding]:
     for entry in playlist.playlists:
-        yield _look_at(master, entry.uri, "video", entry.stream_info)
+        yield _look_at(master, entry.uri, "video", entry.stream_info, every_byte)
     seen: set[str] = set()
     for medium in playlist.media:
         if medium.uri and medium.uri not in seen:
             seen.add(medium.uri)
-            yield _look_at(master, medium.uri, "audio", None)
+            yield _look_at(master, medium.uri, "audio", None, every_byte)
 
 
-def _look_at(master: Path, uri: str, kind: str, info: Any) -> Finding:
+def _look_at(master: Path, uri: str, kind: str, info: Any, every_byte: bool) -> Finding:
     name = Path(unquote(uri)).parent.name or uri
     try:
         index = _beside(master, uri)
         check = _rendition(index, name, video=kind == "video")
         if info is not None:
             _require_as_announced(name, info, check)
+        compared = every_byte and _compare(index.parent)
     except TqError as error:
         return Finding(name, kind, None, TqError(error.code, error.message, _HINT))
     except OSError as error:
         at = Path(os.fsdecode(error.filename)).name if error.filename else "a file"
         return Finding(name, kind, None, _invalid(f"{name}: {at} cannot be read: {error.strerror}"))
-    return Finding(name, kind, check, None)
+    return Finding(name, kind, check, None, compared)
+
+
+def _compare(folder: Path) -> bool:
+    """Read every file of a rendition; False where its digests were never written.
+
+    Raises:
+        TqError: OUTPUT_INVALID when one is not what was published.
+    """
+    try:
+        sums = digests.read(folder.parent / digests.SUMS_NAME)
+    except FileNotFoundError:
+        return False
+    except ValueError as error:
+        raise _invalid(f"{folder.name}: {error}") from None
+    there = sorted(path for path in folder.iterdir() if path.is_file())
+    for path in there:
+        name = f"{folder.name}/{path.name}"
+        if name not in sums:
+            raise _invalid(f"{name} was not published: {digests.SUMS_NAME} does not name it")
+        if digests.of_file(path) != sums[name]:
+            raise _invalid(f"{name} is not what was published: its bytes have changed")
+    return True
 
 
 def _beside(master: Path, uri: str) -> Path:

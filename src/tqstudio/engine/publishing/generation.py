@@ -13,11 +13,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tqstudio.engine import durable, failpoints
+from tqstudio.engine.media import digests
 from tqstudio.engine.media import poster as pictures
 from tqstudio.engine.media.layout import INIT_NAME, PLAYLIST_NAME, POSTER_NAME
 from tqstudio.engine.media.playlists import media_playlist
 from tqstudio.engine.publishing.place import Place
-from tqstudio.engine.store.generations import PublishedRow
+from tqstudio.engine.store.generations import PublishedFile, PublishedRow
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.ladder import MASTER_NAME
 from tqstudio.requests import Manifest, ManifestRendition
@@ -67,6 +68,7 @@ def build(
         _fill(source, building / row.name, row)
         failpoints.reach("publish.building")
     _poster(sink, building, manifest.poster, kept_from)
+    durable.write(building / digests.SUMS_NAME, digests.text_of(_sums(building, rows)).encode())
     durable.sync_tree(building)
     _verify(building, rows)
 
@@ -88,7 +90,7 @@ def is_whole(generation: Path, row: PublishedRow) -> bool:
         return bool(
             (folder / PLAYLIST_NAME).stat().st_size
             and (folder / INIT_NAME).stat().st_size
-            and all((folder / name).stat().st_size == size for name, size, _ in row.files)
+            and all((folder / file.name).stat().st_size == file.size for file in row.files)
         )
     except OSError:
         return False
@@ -140,7 +142,10 @@ def _row(rendition: ManifestRendition) -> PublishedRow:
         title=rendition.title,
         channels=rendition.channels,
         is_default=rendition.default,
-        files=tuple((segment.name, segment.size, segment.duration_s) for segment in rendition.segments),
+        files=tuple(
+            PublishedFile(segment.name, segment.size, segment.duration_s, segment.blake3)
+            for segment in rendition.segments
+        ),
     )
 
 
@@ -159,7 +164,7 @@ def _in_generation(kept_from: Path | None, row: PublishedRow) -> Path:
     if kept_from is None:
         raise TqError(ErrorCode.OUTPUT_INVALID, f"{row.name} is to be kept, and nothing is published")
     source = kept_from / row.name
-    _require(row.name, source, [(name, size) for name, size, _ in row.files])
+    _require(row.name, source, [(file.name, file.size) for file in row.files])
     return source
 
 
@@ -179,15 +184,15 @@ def _require(rendition: str, folder: Path, files: Sequence[tuple[str, int]]) -> 
 
 def _fill(source: Path, target: Path, row: PublishedRow) -> None:
     target.mkdir()
-    for name, _size, _duration in row.files:
-        durable.link(source / name, target / name)
+    for file in row.files:
+        durable.link(source / file.name, target / file.name)
     durable.write(target / INIT_NAME, (source / INIT_NAME).read_bytes())
     durable.write(target / PLAYLIST_NAME, _playlist(row))
 
 
 def _playlist(row: PublishedRow) -> bytes:
-    durations = [duration for _, _, duration in row.files]
-    return media_playlist(durations, names=[name for name, _, _ in row.files]).encode()
+    durations = [file.duration_s for file in row.files]
+    return media_playlist(durations, names=[file.name for file in row.files]).encode()
 
 
 def _poster(sink: Path, building: Path, made: str | None, kept_from: Path | None) -> None:
@@ -199,6 +204,19 @@ def _poster(sink: Path, building: Path, made: str | None, kept_from: Path | None
         if pictures.is_whole(candidate):
             durable.write(building / POSTER_NAME, candidate.read_bytes())
             return
+
+
+def _sums(building: Path, rows: Sequence[PublishedRow]) -> dict[str, str]:
+    """Digests of all files of a generation: those of its segments as the worker told them."""
+    sums: dict[str, str] = {}
+    for row in rows:
+        folder = building / row.name
+        sums |= {f"{row.name}/{name}": digests.of_file(folder / name) for name in (INIT_NAME, PLAYLIST_NAME)}
+        for file in row.files:
+            sums[f"{row.name}/{file.name}"] = file.blake3 or digests.of_file(folder / file.name)
+    if (poster := building / POSTER_NAME).exists():
+        sums[POSTER_NAME] = digests.of_file(poster)
+    return sums
 
 
 def _verify(folder: Path, rows: Sequence[PublishedRow]) -> None:

@@ -5,15 +5,25 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.connection import Connection
 
 
+class PublishedFile(NamedTuple):
+    """One segment of a rendition; `size` in bytes."""
+
+    name: str
+    size: int
+    duration_s: float
+    blake3: str | None = None
+    """64 hex digits; None where an earlier tqstudio published it."""
+
+
 @dataclass(frozen=True, slots=True)
 class PublishedRow:
-    """One rendition of a generation. Rates in bits per second; `files` is (name, bytes, seconds) each."""
+    """One rendition of a generation. Rates in bits per second."""
 
     name: str
     kind: str
@@ -31,7 +41,7 @@ class PublishedRow:
     title: str | None
     channels: int | None
     is_default: bool
-    files: tuple[tuple[str, int, float], ...]
+    files: tuple[PublishedFile, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +66,7 @@ _PUBLISHED = (
 def _published(row: Any) -> PublishedRow:
     values = list(row)
     values[15] = bool(values[15])
-    values[16] = tuple((name, size, duration) for name, size, duration in json.loads(values[16]))
+    values[16] = tuple(PublishedFile(*file) for file in json.loads(values[16]))
     return PublishedRow(*values)
 
 

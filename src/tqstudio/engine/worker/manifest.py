@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from blake3 import blake3
 
+from tqstudio.engine.media import digests
 from tqstudio.engine.media.encode_state import RenditionState
 from tqstudio.engine.media.grid import Grid
 from tqstudio.engine.media.ladder import AudioRendition
-from tqstudio.engine.media.rendition import RenditionCheck
+from tqstudio.engine.media.rendition import CheckedSegment, RenditionCheck
 from tqstudio.engine.media.segment_store import SegmentStore
 from tqstudio.engine.worker.choice import Choice
 from tqstudio.engine.worker.failure import printable
@@ -25,23 +26,27 @@ def build(
     grid: Grid,
     poster: Path | None,
     warnings: Sequence[str],
+    check: Callable[[], None],
 ) -> dict[str, Any]:
     """The manifest of a finished encode.
 
     Args:
         sink: to which its folders are relative.
         states: of all that was to be made; what failed without being required is left out.
+        check: called before each file is read, for that may take minutes; what it raises ends the reading.
 
     Raises:
         TqError: OUTPUT_INVALID when the qualities differ in length, or one is not what its state says.
         OSError: as of the file system.
     """
     made = [(state, _checked(state)) for state in states if state.status == "completed"]
-    _require_same_length({state.name: check for state, check in made if state.kind == "video"})
+    _require_same_length({state.name: found for state, found in made if state.kind == "video"})
     sounds = {sound.name: sound for sound in choice.audio}
     keys = {state.name: state.settings_hash for state, _ in made} | dict(choice.keep)
     return {
-        "renditions": [_rendition(sink, state, check, grid, sounds.get(state.name)) for state, check in made],
+        "renditions": [
+            _rendition(sink, state, found, grid, sounds.get(state.name), check) for state, found in made
+        ],
         "keep": sorted(choice.keep),
         "poster": None if poster is None else str(poster.relative_to(sink)),
         "settings_hash": combined(keys),
@@ -56,24 +61,36 @@ def combined(keys: Mapping[str, str]) -> str:
 
 
 def _rendition(
-    sink: Path, state: RenditionState, check: RenditionCheck, grid: Grid, sound: AudioRendition | None
+    sink: Path,
+    state: RenditionState,
+    found: RenditionCheck,
+    grid: Grid,
+    sound: AudioRendition | None,
+    check: Callable[[], None],
 ) -> dict[str, Any]:
     return {
         "name": state.name,
         "kind": state.kind,
         "folder": str(state.directory.relative_to(sink)),
-        "segments": [
-            {"name": segment.name, "size": segment.size, "duration_s": segment.duration_s}
-            for segment in check.segments
-        ],
+        "segments": [_segment(state.directory, segment, check) for segment in found.segments],
         "init_size": SegmentStore(state.directory).init_path.stat().st_size,
-        "codecs": check.codecs,
-        "duration_s": check.duration_s,
-        "average_bps": check.avg_bps,
-        "peak_bps": check.peak_bps,
+        "codecs": found.codecs,
+        "duration_s": found.duration_s,
+        "average_bps": found.avg_bps,
+        "peak_bps": found.peak_bps,
         "settings_hash": state.settings_hash,
         "stream_key": state.stream_key,
-        **(_video(check, grid) if sound is None else _audio(sound)),
+        **(_video(found, grid) if sound is None else _audio(sound)),
+    }
+
+
+def _segment(folder: Path, segment: CheckedSegment, check: Callable[[], None]) -> dict[str, Any]:
+    check()
+    return {
+        "name": segment.name,
+        "size": segment.size,
+        "duration_s": segment.duration_s,
+        "blake3": digests.of_file(folder / segment.name),
     }
 
 

@@ -283,6 +283,7 @@ class _Work:
             spec.grid,
             poster if pictures.is_whole(poster) else None,
             encode.warnings,
+            self._lease.check,
         )
         # The supervisor looks at the file once more before players see what was made of it.
         return listed | {"source": source.identity._asdict()}
