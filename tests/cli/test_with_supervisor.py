@@ -675,6 +675,32 @@ def test_queue_process_stops_after_so_many_jobs(fresh: Shell, clips: Path, tmp_p
     assert refused.err.startswith("error: REFUSED: ")
 
 
+@pytest.mark.parametrize("verb", ["process", "queue process"])
+def test_what_a_run_has_made_may_be_taken_off_the_list_meanwhile(
+    verb: str, fresh: Shell, clips: Path, tmp_path: Path
+) -> None:
+    folder, out = tmp_path / "in", str(tmp_path / "out")
+    folder.mkdir()
+    for name in ("a", "b"):
+        (folder / f"{name}.mp4").write_bytes((clips / "short.mp4").read_bytes())
+    assert fresh("process", "-i", f"{folder}/a.mp4", "-o", out).code == 0
+    (folder / "long.mp4").write_bytes((clips / "long.mp4").read_bytes())
+    files: tuple[str, ...] = ("-i", str(folder), "-o", out, "--order", "size")
+    if verb == "queue process":
+        assert fresh("process", *files, "--no-process").code == 0
+        files = ()
+    with fresh.start(*verb.split(), *files, "--json") as process:
+        _wait_for_jobs(fresh, "done", 2)
+        (long,) = _wait_for_jobs(fresh, "in_progress", 1)
+        assert fresh("queue", "clear", "--yes", "--json").json()["deleted"] == 2
+        assert fresh("job", "cancel", str(long)).code == 0
+        answer, _ = process.communicate(timeout=WAIT_S)
+    videos = json.loads(answer.splitlines()[-1])["videos"]
+    statuses = {Path(video["source"]).name: video["status"] for video in videos}
+    cached = {"a.mp4": "cached"} if verb == "process" else {}
+    assert statuses == cached | {"b.mp4": "done", "long.mp4": "cancelled"}
+
+
 def test_a_drop_folder(up: Shell, clips: Path, tmp_path: Path) -> None:
     drop = tmp_path / "drop"
     drop.mkdir()

@@ -156,7 +156,7 @@ class Follower:
                 if video is None:
                     continue
                 concerned = True
-                status = "cancelled" if event["trigger"] == "deleted" else event["target"]
+                status = _status_by(event, video)
                 if status is None or status == video.status:
                     continue
                 self._change(video, status, event)
@@ -190,3 +190,11 @@ class Follower:
             if reason not in self._said:
                 self._said.add(reason)
                 self._display.note(reason)
+
+
+def _status_by(event: EventView, video: Video) -> str | None:
+    """What a video becomes by an event of its job; None when the event changes nothing about it."""
+    if event["trigger"] != "deleted":
+        return event["target"]
+    # What has ended is taken off a list; what has not will never be made.
+    return None if video.settled or video.status == "cached" else "cancelled"
