@@ -111,9 +111,33 @@ def test_up_twice_and_down(fresh: Shell) -> None:
     assert again.code == 0
     assert str(first["pid"]) in again.out
     assert str(fresh.home) in again.out
+    assert fresh("up", "--detach").code == 0
     assert fresh("down", "--json").json() == {"stopped": True, "pid": first["pid"], "home": str(fresh.home)}
     assert not _lives(first["pid"])
     assert fresh("status").code == 3
+
+
+def test_options_for_a_start_are_refused_when_one_runs(up: Shell, tmp_path: Path) -> None:
+    one = up("up", "--workers", "3")
+    assert one.code == 4
+    assert one.err.startswith("error: REFUSED: --workers cannot be set: a supervisor runs already\n")
+    assert "leave --workers out, or stop it first with: tqstudio down" in one.err
+    options = ("--workers", "3", "--no-gpu", "--profile", "web", "--output", str(tmp_path))
+    several = up("up", "--detach", *options, "--json")
+    assert several.code == 4
+    error = several.last_line()["error"]
+    assert error["code"] == "REFUSED"
+    assert "--workers, --no-gpu, --profile, --output cannot be set" in error["message"]
+    assert "tqstudio down" in error["hint"]
+
+
+def test_two_starts_at_once_with_options_say_whose_hold(fresh: Shell) -> None:
+    starts = [fresh.start("up", "--detach", "--workers", number, "--json") for number in "12"]
+    answers = [json.loads(process.communicate(timeout=WAIT_S)[0]) for process in starts]
+    (won,) = [number for number, process in enumerate(starts) if process.returncode == 0]
+    (lost,) = [answer for answer in answers if "error" in answer]
+    assert lost["error"]["code"] == "REFUSED"
+    assert len(fresh("status", "--json").json()["workers"]) == won + 1
 
 
 def test_two_starts_at_once_make_one_supervisor(fresh: Shell) -> None:

@@ -8,7 +8,7 @@ import typer
 
 from tqstudio.cli import printing
 from tqstudio.cli.options import JsonFlag
-from tqstudio.cli.supervisor import door, here, session, stop
+from tqstudio.cli.supervisor import door, here, session, stop, too_late
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import current_home
 from tqstudio.sources import absolute
@@ -41,19 +41,27 @@ def up(
     ] = None,
     as_json: JsonFlag = False,
 ) -> int:
-    """Start the supervisor, here or in the background."""
+    """Start the supervisor, here or in the background.
+
+    Beside one that runs already there is nothing to do, and options for the start are refused.
+    """
     from tqstudio import launch
 
     home = current_home()
+    flags = _flags(workers, gpu, profile, output)
     if view := launch.running(home):
+        if flags:
+            raise too_late([*flags])
         if as_json:
             printing.out_json({"started": False, "pid": view["pid"], "home": view["home"]})
         else:
             printing.out(f"a supervisor runs already (pid {view['pid']}, home {home.root})")
         return 0
     if detach:
-        flags = _flags(workers, gpu, profile, output)
-        started = session(flags, quiet=True)
+        started = session([word for words in flags.values() for word in words], quiet=True)
+        if flags and not started.started:
+            # Another command was faster, and what it started knows nothing of them.
+            raise too_late([*flags])
         up_now = launch.running(home)
         pid = up_now["pid"] if up_now else 0
         if as_json:
@@ -97,16 +105,20 @@ def what_is_left(of: Remainder) -> str:
     return "; ".join(parts)
 
 
-def _flags(workers: int | None, gpu: bool | None, profile: str | None, output: str | None) -> list[str]:
-    flags = []
+def _flags(
+    workers: int | None, gpu: bool | None, profile: str | None, output: str | None
+) -> dict[str, list[str]]:
+    """The options for the start that were given, by name, as the words of a command line."""
+    flags = {}
     if workers is not None:
-        flags += ["--workers", str(workers)]
+        flags["--workers"] = ["--workers", str(workers)]
     if gpu is not None:
-        flags.append("--gpu" if gpu else "--no-gpu")
+        name = "--gpu" if gpu else "--no-gpu"
+        flags[name] = [name]
     if profile is not None:
-        flags += ["--profile", profile]
+        flags["--profile"] = ["--profile", profile]
     if output is not None:
-        flags += ["--output", absolute(output)]
+        flags["--output"] = ["--output", absolute(output)]
     return flags
 
 

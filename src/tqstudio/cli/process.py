@@ -14,7 +14,7 @@ from tqstudio.cli import options, printing
 from tqstudio.cli.adding import describe, offer
 from tqstudio.cli.follow import Display, Follower, Video, last_seq
 from tqstudio.cli.interrupt import Interrupt
-from tqstudio.cli.supervisor import Session, session
+from tqstudio.cli.supervisor import Session, session, too_late
 from tqstudio.errors import UNANSWERED, ErrorCode, TqError
 from tqstudio.home import current_home
 from tqstudio.offered import COMMANDS, sentence
@@ -119,11 +119,7 @@ def working_session(workers: int | None) -> Session:
     if launch.running(current_home()) is None:
         at = session(["--workers", str(workers)], for_this_run=True)
     if at is None or not at.started:
-        raise TqError(
-            ErrorCode.REFUSED,
-            "--workers cannot be set: a supervisor runs already",
-            "leave --workers out, or stop it first with: tqstudio down",
-        )
+        raise too_late(["--workers"])
     return at
 
 

@@ -158,6 +158,20 @@ def session(flags: Sequence[str] = (), *, for_this_run: bool = False, quiet: boo
     return Session(at, process)
 
 
+def too_late(options: Sequence[str]) -> TqError:
+    """The refusal of options that only a start can follow, where a supervisor runs already.
+
+    Args:
+        options: those that were given, such as `--workers`.
+    """
+    them = options[0] if len(options) == 1 else "them"
+    return TqError(
+        ErrorCode.REFUSED,
+        f"{', '.join(options)} cannot be set: a supervisor runs already",
+        f"leave {them} out, or stop it first with: tqstudio down",
+    )
+
+
 def stop(at: Client, *, drain: bool = False, timeout_s: float | None = STOP_TIMEOUT_S) -> int:
     """Ask the supervisor to stop and wait until its process is gone; answers its pid.
 
