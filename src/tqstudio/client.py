@@ -191,10 +191,16 @@ def clear_queue(*, history: bool = False) -> Call[ClearAnswer]:
 
 
 def events(
-    *, after: int | None = None, job_id: int | None = None, limit: int = 200, since: str | None = None
+    *,
+    after: int | None = None,
+    before: int | None = None,
+    job_id: int | None = None,
+    limit: int = 200,
+    since: str | None = None,
 ) -> Call[EventPage]:
-    """Stored events after a seq, oldest first; without `after` and `since` the newest `limit`."""
-    given = {"after": after, "job": job_id, "since": since}
+    """Stored events after a seq, oldest first; without `after` and `since` the newest `limit`, or the newest
+    of those `before` a seq."""
+    given = {"after": after, "before": before, "job": job_id, "since": since}
     return Call("GET", "/v1/events", {"limit": limit} | {k: v for k, v in given.items() if v is not None})
 
 

@@ -18,6 +18,10 @@ from typing import Any
 
 import pytest
 
+from tqstudio import client as calls
+from tqstudio.connection import Client
+from tqstudio.home import Home
+
 from .conftest import Answer, Shell
 
 WAIT_S = 40
@@ -521,6 +525,7 @@ def test_a_job_through_its_life(up: Shell, held: int) -> None:
     until(lambda: _status_of(up, new) == "done")
     said = up("events", "--job", str(new), "--json").out.splitlines()
     assert [json.loads(line)["target"] for line in said if json.loads(line)["target"]][-1] == "done"
+    assert "published" in [json.loads(line)["trigger"] for line in said], "when its ladder began to play"
 
 
 def test_the_commands_of_a_job_run_in_bash(up: Shell, clips: Path, tmp_path: Path) -> None:
@@ -785,6 +790,29 @@ def test_events(up: Shell, held: int) -> None:
         assert json.loads(process.stdout.readline())["target"] == "cancelled"
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=WAIT_S) == 130
+
+
+def test_as_many_events_as_asked_for(up: Shell, held: int) -> None:
+    door = Client(Home(up.home).socket)
+    for number in range(450):
+        door.send(calls.act("priority", [held], priority=number % 2))
+    of_job = ("events", "--job", str(held), "--json", "--limit")
+    some = [json.loads(line)["seq"] for line in up(*of_job, "430").out.splitlines()]
+    assert len(some) == 430
+    assert some == sorted(some)
+    every = [json.loads(line)["seq"] for line in up(*of_job, "5000").out.splitlines()]
+    assert len(every) > 450
+    assert every[-430:] == some
+    assert up("job", "delete", str(held)).code == 0
+    assert len(up(*of_job, "5000").out.splitlines()) == len(every) + 1, "it is off the list, not unknown"
+
+
+def test_a_job_that_never_was_has_no_events(up: Shell) -> None:
+    for more in ((), ("--since", "1h"), ("--follow",)):
+        answer = up("events", "--job", "4711", *more)
+        assert answer.code == 4
+        assert answer.err.startswith("error: NOT_FOUND: there is no job 4711\n")
+        assert "tqstudio job list" in answer.err
 
 
 def test_doctor_asks_the_supervisor_too(up: Shell) -> None:

@@ -68,6 +68,11 @@ def error_of(answer: tuple[int, Any], status: int) -> dict[str, str]:
         ("GET", f"/v1/jobs?around={BIG}", None, 400, "BAD_REQUEST"),
         ("GET", f"/v1/events?after={BIG}", None, 400, "BAD_REQUEST"),
         ("GET", "/v1/events?since=yesterday", None, 400, "BAD_REQUEST"),
+        ("GET", "/v1/events?after=1&before=9", None, 400, "BAD_REQUEST"),
+        ("GET", f"/v1/events?before={BIG}", None, 400, "BAD_REQUEST"),
+        ("GET", "/v1/events?job=4711", None, 404, "NOT_FOUND"),
+        ("GET", "/v1/events?job=4711&after=0", None, 404, "NOT_FOUND"),
+        ("GET", "/v1/batches/nobody-knows", None, 404, "NOT_FOUND"),
         ("POST", "/v1/jobs/actions", {"operation": "explode", "ids": [1]}, 400, "BAD_REQUEST"),
         ("POST", "/v1/jobs/actions", {"operation": "pause", "ids": [BIG]}, 400, "BAD_REQUEST"),
         (
@@ -447,7 +452,8 @@ def test_a_page_of_jobs(desk: Desk) -> None:
     assert [row["id"] for row in around["jobs"]] == made[1:4]
     batch = desk.live.send(client.batch("a-page"))
     assert batch == {"batch": "a-page", "counts": {"pending": 5}, "total": 5}
-    assert desk.live.send(client.batch("nobody-knows")) == {"batch": "nobody-knows", "counts": {}, "total": 0}
+    desk.live.send(client.act("delete", made))
+    assert desk.live.send(client.batch("a-page")) == {"batch": "a-page", "counts": {}, "total": 0}
 
 
 def test_a_name_is_shown_escaped_and_given_exactly(desk: Desk) -> None:

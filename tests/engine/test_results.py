@@ -52,7 +52,7 @@ def test_a_finished_job(desk: Desk) -> None:
     row = desk.show(job["job"])
     assert (row["status"], row["progress"], row["claim"], row["error"]) == ("done", 100, "completed", None)
     assert (row["processed_by"], row["worker"]) == (worker.name, None)
-    assert row["events"][0]["trigger"] == "complete"
+    assert [event["trigger"] for event in row["events"][:2]] == ["published", "complete"]
     assert row["source"]["fps"] == pytest.approx(29.97, abs=0.01)
     assert (video["status"], video["generation"]["number"]) == ("ready", 1)
     assert [r["name"] for r in video["generation"]["renditions"]] == ["720p", "360p", "audio-en"]

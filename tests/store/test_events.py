@@ -32,6 +32,8 @@ def test_pages_of_the_history(queue: Queue) -> None:
     seqs = numbered(queue, 10)
     assert [e.seq for e in events.after(queue.db, seqs[3], limit=3)] == seqs[4:7]
     assert [e.seq for e in events.newest(queue.db, limit=3)] == seqs[:-4:-1]
+    assert [e.seq for e in events.newest(queue.db, limit=3, before=seqs[5])] == [seqs[4], seqs[3], seqs[2]]
+    assert [e.seq for e in events.newest(queue.db, limit=3, before=seqs[1])] == [seqs[0]]
     since = events.after(queue.db, 0, limit=99, since=NOW + 8_000_000)
     assert [e.detail for e in since] == ["8", "9"]
     assert events.bounds(queue.db) == (seqs[0], seqs[-1])
@@ -41,7 +43,10 @@ def test_the_history_of_one_job(queue: Queue) -> None:
     job, _other = queue.job(), queue.job()
     queue.do(job, Operation.PAUSE)
     assert [e.trigger for e in events.after(queue.db, 0, limit=9, job=job)] == ["create", "pause"]
-    assert [e.trigger for e in events.newest(queue.db, limit=1, job=job)] == ["pause"]
+    (last,) = events.newest(queue.db, limit=1, job=job)
+    assert last.trigger == "pause"
+    queue.do(job, Operation.RESUME)
+    assert [e.trigger for e in events.newest(queue.db, limit=9, job=job, before=last.seq)] == ["create"]
 
 
 def test_an_empty_history(queue: Queue) -> None:
@@ -62,6 +67,8 @@ def test_a_long_detail_is_cut(queue: Queue) -> None:
         "SELECT min(seq) FROM event",
         "SELECT * FROM event WHERE seq > 5 ORDER BY seq LIMIT 9",
         "SELECT * FROM event WHERE job_id = 5 ORDER BY seq DESC LIMIT 9",
+        "SELECT * FROM event WHERE job_id = 5 AND seq < 5 ORDER BY seq DESC LIMIT 9",
+        "SELECT * FROM event WHERE seq < 5 ORDER BY seq DESC LIMIT 9",
         "SELECT 1 FROM event WHERE at < 5 AND trigger <> 'pruned' LIMIT 1",
     ],
 )

@@ -587,10 +587,13 @@ def test_a_restart_is_owed_until_what_was_made_is_removed(queue: Queue) -> None:
 
 
 def test_a_batch_is_its_own_jobs_without_the_deleted(queue: Queue) -> None:
-    _, deleted = queue.job(batch="one"), queue.job(batch="one")
+    left, deleted = queue.job(batch="one"), queue.job(batch="one")
     queue.job(batch="two")
     queue.do(deleted, Operation.DELETE)
     assert jobviews.batch_counts(queue.db, "one") == {"pending": 1}
+    queue.do(left, Operation.DELETE)
+    assert jobviews.batch_counts(queue.db, "one") == {}
+    assert jobviews.batch_counts(queue.db, "three") is None
 
 
 def test_a_job_is_shown_with_its_own_video(queue: Queue) -> None:

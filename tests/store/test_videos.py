@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tqstudio.engine.store import generations, jobs, videos
+from tqstudio.engine.store import events, generations, jobs, videos
 from tqstudio.engine.store.generations import PublishedFile, PublishedRow
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import JobStatus, Operation
@@ -228,6 +228,15 @@ def record(queue: Queue, video: int, number: int) -> int:
     return generations.record(
         queue.db, video, number, settings_hash="h", poster=None, renditions=[], now=queue.now
     )
+
+
+def test_the_event_of_a_generation_names_its_job(queue: Queue) -> None:
+    job = queue.job(video=(video := queue.video()))
+    generations.record(
+        queue.db, video, 1, settings_hash="h", poster=None, renditions=[], job=job, now=queue.now
+    )
+    (event,) = [e for e in events.newest(queue.db, limit=9, job=job) if e.trigger == "published"]
+    assert (event.video, event.detail) == (video, "generation 1")
 
 
 def test_the_time_of_a_generation_begins_when_it_is_replaced_first(queue: Queue) -> None:

@@ -54,8 +54,7 @@ def events(
 
 def _stored(at: Client, job: int | None, since: str | None, limit: int) -> Iterator[EventView]:
     if since is None:
-        page = at.send(calls.events(job_id=job, limit=min(limit, PAGE)))
-        yield from sorted(page["events"], key=lambda event: event["seq"])
+        yield from _newest(at, job, limit)
         return
     after = 0
     while True:
@@ -64,6 +63,22 @@ def _stored(at: Client, job: int | None, since: str | None, limit: int) -> Itera
         if len(events) < PAGE:
             return
         after = events[-1]["seq"]
+
+
+def _newest(at: Client, job: int | None, limit: int) -> Iterator[EventView]:
+    """So many of the last events, oldest first; the pages are read from the end on."""
+    pages: list[list[EventView]] = []
+    left, before = limit, None
+    while left:
+        asked = min(left, PAGE)
+        page = at.send(calls.events(before=before, job_id=job, limit=asked))["events"]
+        pages.append(page)
+        if len(page) < asked:
+            break
+        left -= asked
+        before = page[0]["seq"]
+    for page in reversed(pages):
+        yield from page
 
 
 def _follow(at: Client, seen: int, job: int | None, emit: Callable[[Any], None]) -> None:

@@ -8,10 +8,12 @@ from fastapi import APIRouter, Header, Query
 from fastapi.responses import StreamingResponse
 
 from tqstudio.engine.api.access import TheStudio
+from tqstudio.engine.api.jobs import no_such_job
 from tqstudio.engine.broadcast import message, stream
 from tqstudio.engine.store import events
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.events import EventRow
+from tqstudio.engine.store.transitions import look
 from tqstudio.engine.views import event_view, parse_time
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.schemas import EventPage
@@ -26,11 +28,17 @@ REPLAY_LIMIT = 1_000
 async def page(
     studio: TheStudio,
     after: int | None = None,
+    before: int | None = None,
     job: int | None = None,
     since: str | None = None,
     limit: Annotated[int, Query(ge=1, le=10_000)] = 200,
 ) -> EventPage:
-    """Events after a sequence number or a time, oldest first; without either the newest ones."""
+    """Events after a sequence number or a time, oldest first; without either the newest ones, or those just
+    before a sequence number."""
+    if before is not None and (after is not None or since is not None):
+        raise TqError(
+            ErrorCode.BAD_REQUEST, "before goes back from an event, after and since go on", "give one of them"
+        )
     try:
         start = None if since is None else parse_time(since)
     except ValueError:
@@ -39,8 +47,11 @@ async def page(
         ) from None
 
     def read(db: Connection) -> tuple[list[EventRow], int]:
+        # What is known of a job may have been pruned from the history; one that never was is a mistake.
+        if job is not None and look(db, job) is None:
+            raise no_such_job(job)
         if after is None and start is None:
-            found = events.newest(db, limit=limit, job=job)[::-1]
+            found = events.newest(db, limit=limit, job=job, before=before)[::-1]
         else:
             found = events.after(db, after or 0, limit=limit, job=job, since=start)
         return found, events.bounds(db)[1]

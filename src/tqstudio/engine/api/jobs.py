@@ -209,6 +209,12 @@ def _tail(path: Path) -> str:
 async def batch_status(studio: TheStudio, batch: str) -> BatchView:
     """How the jobs that were asked for together stand; they are listed by `GET /v1/jobs?batch=…`."""
     counts = await studio.db.read(jobviews.batch_counts, batch)
+    if counts is None:
+        raise TqError(
+            ErrorCode.NOT_FOUND,
+            f"no job belongs to a batch {batch}",
+            "files that were complete already got none; list all jobs with: tqstudio job list",
+        )
     return {"batch": batch, "counts": counts, "total": sum(counts.values())}
 
 

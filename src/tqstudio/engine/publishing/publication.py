@@ -109,6 +109,7 @@ def record(db: Connection, publication: Publication, *, poster: str | None) -> b
         poster=poster,
         renditions=publication.rows,
         omitted=_omitted(db, publication),
+        job=row.job,
         now=now,
     )
     videos.set_slug(db, row.video, row.slug)

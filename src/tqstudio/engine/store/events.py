@@ -84,12 +84,19 @@ def after(
     return [EventRow(*row) for row in rows]
 
 
-def newest(db: Connection, *, limit: int, job: int | None = None) -> list[EventRow]:
-    """The last events, newest first."""
-    where = "WHERE job_id = :job" if job is not None else ""
+def newest(
+    db: Connection, *, limit: int, job: int | None = None, before: int | None = None
+) -> list[EventRow]:
+    """The last events, or the last before a sequence number, newest first."""
+    where = []
+    if job is not None:
+        where.append("job_id = :job")
+    if before is not None:
+        where.append("seq < :before")
+    those = f"WHERE {' AND '.join(where)}" if where else ""
     rows = db.execute(
-        f"SELECT {_COLUMNS} FROM event {where} ORDER BY seq DESC LIMIT :limit",
-        {"job": job, "limit": limit},
+        f"SELECT {_COLUMNS} FROM event {those} ORDER BY seq DESC LIMIT :limit",
+        {"job": job, "before": before, "limit": limit},
     )
     return [EventRow(*row) for row in rows]
 

@@ -125,9 +125,14 @@ def record(
     poster: str | None,
     renditions: Sequence[PublishedRow],
     omitted: Mapping[str, str] | None = None,
+    job: int | None = None,
     now: int,
 ) -> int:
-    """Make a generation, whose files are in place, the current one; the former one retires."""
+    """Make a generation, whose files are in place, the current one; the former one retires.
+
+    Args:
+        job: the one that made it.
+    """
     db.execute(
         "UPDATE generation SET retired_at = :now WHERE video_id = :video AND retired_at IS NULL",
         {"now": now, "video": video},
@@ -162,7 +167,15 @@ def record(
         "UPDATE video SET generation_id = :generation WHERE id = :video",
         {"generation": generation, "video": video},
     )
-    events.append(db, "published", now=now, actor="supervisor", video=video, detail=f"generation {number}")
+    events.append(
+        db,
+        "published",
+        now=now,
+        actor="supervisor",
+        job=job,
+        video=video,
+        detail=f"generation {number}",
+    )
     return generation
 
 

@@ -107,10 +107,11 @@ def _record(row: Any, renditions: Sequence[RenditionRow]) -> JobRecord:
     return JobRecord(*values)
 
 
-def batch_counts(db: Connection, batch: str) -> dict[str, int]:
-    """How many jobs of a batch have each status."""
+def batch_counts(db: Connection, batch: str) -> dict[str, int] | None:
+    """How many jobs of a batch have each status, without those off the list; None when it never had any."""
     rows = db.execute(
-        "SELECT status, count(*) FROM job WHERE batch = :batch AND deleted_at IS NULL GROUP BY status",
+        "SELECT status, count(*) FILTER (WHERE deleted_at IS NULL) FROM job WHERE batch = :batch"
+        " GROUP BY status",
         {"batch": batch},
     )
-    return {row[0]: int(row[1]) for row in rows}
+    return {row[0]: int(row[1]) for row in rows if row[1]} if rows else None
