@@ -131,10 +131,34 @@ def test_a_quality_that_is_not_there_cannot_be_asked_for(desk: Desk) -> None:
     _, job, _ = ladder(desk)
     [refused] = desk.act("retranscode", job["job"], renditions=["361p"])
     message = refused["error"]["message"]
-    assert "has no quality 361p with the profile web; it has " in message
-    names = message.partition("it has ")[2].split(", ")
-    assert {"360p", "720p", "audio-en"} <= set(names)
-    assert names.index("720p") < names.index("360p") < names.index("audio-en")
+    # Of a source of 360 lines, that another profile gave a 720p.
+    assert "has no quality 361p with the profile web; it can have 360p, audio-en" in message
+    assert refused["error"]["hint"].endswith(f"job show {job['job']}")
+
+
+@pytest.mark.parametrize("quality", ["720p", "1080p"])
+def test_a_quality_above_the_source_is_refused_at_once(desk: Desk, quality: str) -> None:
+    _, job, _ = ladder(desk)
+    [refused] = desk.act("retranscode", job["job"], renditions=["360p", quality])
+    assert (refused["ok"], refused["new_job"], refused["error"]["code"]) == (False, None, "REFUSED")
+    assert f"has no quality {quality} with the profile web; it can have 360p, " in refused["error"]["message"]
+
+
+@pytest.mark.parametrize("quality", ["480p", "audio-en"])
+def test_a_quality_that_was_left_out_can_be_asked_for(desk: Desk, quality: str) -> None:
+    path = desk.file()
+    [added] = desk.add(path, priority=1000)
+    worker = desk.worker()
+    job = worker.claim()
+    report(worker, job, 1.0, facts=REAL_FACTS.to_json(), content_id=job["content_id"])
+    bench = bench_of(job)
+    for name, key in wanted(job["content_id"], Profile.from_json(job["profile"]), REAL_FACTS).items():
+        if name != quality:
+            bench.rendition(name, key)
+    assert complete(worker, job, bench)[1]["status"] == "done"
+    [result] = desk.act("retranscode", added["job"], renditions=[quality], priority=1000)
+    assert result["ok"], result
+    assert desk.worker().claim()["requested"] == [quality]
 
 
 def test_a_quality_can_be_dropped(desk: Desk) -> None:

@@ -108,10 +108,14 @@ class Actions:
                 profile_json=json.dumps(profile.to_json()),
                 prefer_gpu=profile.prefer_gpu,
             )
-        if unknown := sorted(set(request.renditions or ()) - possible):
+        made_of = _made_of(videos.get(db, facts.video), spec)
+        if made_of:
+            # What is known of the source decides; a worker would refuse the rest, and the job fail for good.
+            possible = made_of | _sounds(generation)
+        if unknown := _by_size(set(request.renditions or ()) - possible):
             reason = f"has no quality {unknown[0]} with the profile {spec.profile}"
-            return _refused(job, facts.status, f"{reason}; it has {', '.join(_by_size(possible))}")
-        if wrong := _wrong_drop(request, generation, _made_of(videos.get(db, facts.video), spec)):
+            return _refused(job, facts.status, f"{reason}; it can have {', '.join(_by_size(possible))}")
+        if wrong := _wrong_drop(request, generation, made_of):
             return _refused(job, facts.status, wrong)
         made = jobs.create(
             db,
@@ -144,6 +148,13 @@ def _made_of(video: videos.VideoRow | None, spec: jobs.JobSpec) -> set[str]:
     profile = Profile.from_json(json.loads(spec.profile_json))
     ladder = build_ladder((picture["width"], picture["height"]), profile)
     return {rung.name for rung in ladder if not rung.skipped}
+
+
+def _sounds(current: generations.GenerationRow) -> set[str]:
+    """The sound that the ladder has, or had before it was dropped."""
+    return {row.name for row in current.renditions if row.kind == "audio"} | {
+        name for name in current.omitted if name.startswith("audio-")
+    }
 
 
 def _wrong_drop(request: ActionRequest, current: generations.GenerationRow, made: set[str]) -> str:
