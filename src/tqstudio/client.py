@@ -50,7 +50,7 @@ class StreamEvent:
 
     `name` is `event` (stored, `seq` set), `progress` ({"jobs": [JobLive]}), `worker`
     ({"workers": [WorkerView]}), `sources` ({"jobs": [JobSource]}) or `reset` (events before
-    `data["oldest"]` are pruned: read everything anew).
+    `data["oldest"]` are pruned: read everything anew, or go on with those that are left and follow).
     """
 
     name: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ import pytest
 from conftest import LiveSupervisor, MakeSupervisor, UnixHTTP, until
 from tqstudio import client
 from tqstudio.connection import Client
-from tqstudio.engine.broadcast import BACKLOG, Broadcast, message, stream
+from tqstudio.engine.broadcast import BACKLOG, PAGE, RECENT, Broadcast, message, page, stream
 from tqstudio.engine.scheduling import now_us
 from tqstudio.engine.store import events
 from tqstudio.engine.store.database import Database
@@ -116,6 +116,32 @@ def test_who_cannot_be_told_everything_is_told_so(make_supervisor: MakeSuperviso
         assert listener.event()["trigger"] == "pruned"
 
 
+def numbers(listener: Listener, last: int) -> list[int]:
+    """The numbers of the events that are told, up to the last; a `reset` among them fails the test."""
+    found: list[int] = []
+    while not found or found[-1] < last:
+        block = listener.block()
+        assert block.get("event") != "reset"
+        if block.get("event") == "event":
+            found.append(int(block["id"]))
+    return found
+
+
+def test_one_action_on_thousands_is_told_whole(desk: Desk) -> None:
+    """Also to a watcher that reads nothing meanwhile, and to one that comes later; nobody waits for them."""
+    seen, job = last_seq(desk.live), desk.job()
+    with listening(desk.live, str(seen)) as reader, listening(desk.live, str(seen)) as stalled:
+        for _ in range(3):
+            desk.act("priority", *[job] * 2_500, delta=1)
+            last = last_seq(desk.live)
+        every = list(range(seen + 1, last + 1))
+        assert len(every) > 7_500
+        assert numbers(reader, last) == every
+        assert numbers(stalled, last) == every
+        with listening(desk.live, str(seen)) as late:
+            assert numbers(late, last) == every
+
+
 @pytest.mark.parametrize("after", ["x", "", "-1", "²"])
 def test_an_id_that_is_none_is_no_id(desk: Desk, after: str) -> None:
     connection = UnixHTTP(desk.live.home.socket)
@@ -187,38 +213,119 @@ def test_nobody_there() -> None:
 # The broadcast
 
 
-def row(seq: int) -> EventRow:
-    return EventRow(seq, 0, "noted", None, None, None, None, None, "test", None, None)
-
-
 def test_one_message() -> None:
     assert message("event", {"a": "é\n"}, 7) == b'event: event\nid: 7\ndata: {"a":"\\u00e9\\n"}\n\n'
     assert message("progress", {}) == b"event: progress\ndata: {}\n\n"
 
 
-def test_a_watcher_that_does_not_read_is_cut_off() -> None:
-    broadcast = Broadcast(lambda event: {"seq": event.seq})
-    slow = broadcast.watch()
-    broadcast.events([row(seq) for seq in range(BACKLOG + 1)])
-    assert not broadcast.watched
-    quick = broadcast.watch()
-    broadcast.events([row(1)])
-    assert quick.qsize() == 1
-    drained = [slow.get_nowait() for _ in range(slow.qsize())]
-    assert drained[-1] is None
-    assert drained.count(None) == 1
+def store(db: Database, count: int) -> list[EventRow]:
+    """Events that happen at once."""
+
+    def noted(connection: Any) -> list[EventRow]:
+        before = events.bounds(connection)[1]
+        for _ in range(count):
+            events.append(connection, "noted", now=1, actor="test")
+        return events.after(connection, before, limit=count)
+
+    return db.write_now(noted)
 
 
-def test_after_the_end_a_stream_is_over_at_once() -> None:
-    async def main() -> list[bytes]:
+def told_by(broadcast: Broadcast, db: Database, seen: int) -> AsyncIterator[bytes]:
+    async def read(seq: int) -> Any:
+        return await db.read(page, seq)
+
+    return stream(broadcast, read, seen, greeting=b"", keepalive_s=60)
+
+
+async def some(told: AsyncIterator[bytes], last: int) -> list[tuple[str, int]]:
+    """The messages up to the event of that number: their names and numbers."""
+    found: list[tuple[str, int]] = []
+    while not found or found[-1][1] < last:
+        for block in (await anext(told)).decode().split("\n\n"):
+            fields = dict(line.split(": ", 1) for line in block.splitlines())
+            if fields:
+                found.append((fields["event"], int(fields.get("id", "0"))))
+    return found
+
+
+def heard(first: int, last: int) -> list[tuple[str, int]]:
+    return [("event", seq) for seq in range(first, last + 1)]
+
+
+def test_a_watcher_that_lags_reads_from_the_store(opened: Database) -> None:
+    """However much happens, as many events are held as ever, for one watcher or for many."""
+
+    async def main() -> None:
         broadcast = Broadcast(lambda event: {"seq": event.seq})
-        early = broadcast.watch()
-        broadcast.stop()
-        late = broadcast.watch()
-        found = []
-        for queue in (early, late):
-            found += [text async for text in stream(broadcast, queue, [b"missed"], keepalive_s=60)]
-        assert not broadcast.watched
-        return found
+        lagging, following = (told_by(broadcast, opened, 0) for _ in range(2))
+        assert await anext(lagging) == await anext(following) == b""
+        step = RECENT + PAGE
+        for end in (step, 2 * step, 3 * step):
+            broadcast.events(store(opened, step))
+            assert await some(following, end) == heard(end - step + 1, end)
+        held = broadcast.since(broadcast.last - RECENT)
+        assert held is not None
+        assert len(held) == RECENT
+        assert broadcast.since(broadcast.last - RECENT - 1) is None
+        assert await some(lagging, broadcast.last) == heard(1, 3 * step)
+        broadcast.events(store(opened, 1))
+        assert await some(lagging, broadcast.last) == heard(broadcast.last, broadcast.last)
 
-    assert asyncio.run(main()) == [b"missed", b"missed"]
+    asyncio.run(main())
+
+
+def test_what_is_pruned_meanwhile_is_told_as_such(opened: Database) -> None:
+    async def main() -> None:
+        broadcast = Broadcast(lambda event: {"seq": event.seq})
+        broadcast.events(store(opened, 3 * PAGE))
+        told = told_by(broadcast, opened, 0)
+        assert await anext(told) == b""
+        assert await some(told, PAGE) == heard(1, PAGE)
+        opened.write_now(events.forget, through=2 * PAGE + 10, limit=10_000)
+        assert await some(told, 3 * PAGE) == [("reset", 0), *heard(2 * PAGE + 11, 3 * PAGE)]
+        # All that is left is forgotten too; what comes then is told.
+        broadcast.events(store(opened, 2 * RECENT))
+        opened.write_now(events.forget, through=broadcast.last, limit=10_000)
+        broadcast.events(store(opened, 1))
+        assert (await some(told, broadcast.last))[-1] == ("event", broadcast.last)
+
+    asyncio.run(main())
+
+
+def test_a_watcher_that_does_not_read_is_cut_off(opened: Database) -> None:
+    """It costs no more than so many snapshots, and is told every event before it ends."""
+
+    async def main() -> None:
+        broadcast = Broadcast(lambda event: {"seq": event.seq})
+        slow = told_by(broadcast, opened, 0)
+        assert await anext(slow) == b""
+        broadcast.events(store(opened, 10))
+        for _ in range(BACKLOG):
+            broadcast.snapshot("progress", {})
+        assert broadcast.watched
+        broadcast.snapshot("progress", {})
+        assert not broadcast.watched
+        assert await some(slow, 10) == heard(1, 10)
+        with pytest.raises(StopAsyncIteration):
+            await anext(slow)
+        quick = told_by(broadcast, opened, 10)
+        assert await anext(quick) == b""
+        broadcast.snapshot("progress", {})
+        assert await anext(quick) == message("progress", {})
+
+    asyncio.run(main())
+
+
+def test_after_the_end_a_stream_is_over_once_all_is_told(opened: Database) -> None:
+    async def main() -> None:
+        broadcast = Broadcast(lambda event: {"seq": event.seq})
+        early = told_by(broadcast, opened, 0)
+        assert await anext(early) == b""
+        broadcast.events(store(opened, 2))
+        broadcast.stop()
+        late = told_by(broadcast, opened, 1)
+        assert not broadcast.watched
+        assert [text async for text in early] == [b"".join(message("event", {"seq": n}, n) for n in (1, 2))]
+        assert [text async for text in late] == [b"", message("event", {"seq": 2}, 2)]
+
+    asyncio.run(main())

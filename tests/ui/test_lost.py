@@ -12,7 +12,7 @@ import pytest
 from tqstudio.connection import AsyncClient
 from tqstudio.home import Home
 from tqstudio.ui.app import StudioApp
-from tqstudio.ui.feed import BACKOFF_S
+from tqstudio.ui.feed import BACKOFF_S, MISSED_MOST
 from tqstudio.ui.model import Link
 
 from .conftest import MakeApp, loaded, until
@@ -85,6 +85,31 @@ async def test_what_may_be_true_no_more_does_not_look_live(make_app: MakeApp, do
         await pilot.pause()
         assert app.studio.palette is app.studio.vivid
         assert any("▸ running" in line for line in text_of(app))
+
+
+async def test_a_stream_that_is_cut_is_taken_up_without_a_word(make_app: MakeApp, door: FakeDoor) -> None:
+    """A terminal that stood still for minutes is cut off by a supervisor that lives."""
+    async with make_app(backoff_s=(0.0,)).run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        links: list[Link] = []
+        feed_changed = app.studio.feed._changed
+        app.studio.feed._changed = lambda: (links.append(app.studio.model.connection.link), feed_changed())
+        attached = len(door.asked_after)
+        door.drop()
+        await until(pilot, lambda: len(door.asked_after) > attached, "it is attached again")
+        assert set(links) == {Link.UP}
+        assert door.asked_after[-1] == app.studio.model.last_seq
+
+
+async def test_who_missed_thousands_of_events_reads_the_newest(make_app: MakeApp, door: FakeDoor) -> None:
+    async with make_app(backoff_s=(0.05,)).run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        pattern = door.events[-1]
+        door.events += [pattern | {"seq": pattern["seq"] + more} for more in range(1, MISSED_MOST + 2)]
+        door.drop()
+        await until(pilot, lambda: app.studio.model.last_seq == door.events[-1]["seq"], "it has the newest")
+        assert door.asked_after[-1] == door.events[-1]["seq"]
+        assert len(app.studio.model.events) == 200
 
 
 def test_it_is_looked_for_every_three_seconds() -> None:

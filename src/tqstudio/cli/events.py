@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from tqstudio.schemas import EventView
 
 PAGE = 200
+ATTACH_AGAIN_S = 0.2
 COLUMNS = ("seq", "at", "trigger", "job", "video", "worker", "source", "target", "actor", "code", "detail")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
@@ -42,7 +44,8 @@ def events(
     at = door()
     from_then = None if since is None else parse_since(since)
     emit = _json_line if as_json else _csv_writer() if as_csv else _line
-    seen = 0
+    # Asked first: what happens while the stored ones are read is among them, or follows.
+    seen = at.send(calls.events(limit=1))["last_seq"] if follow else 0
     for event in _stored(at, job, from_then, limit):
         emit(event)
         seen = max(seen, event["seq"])
@@ -81,14 +84,25 @@ def _newest(at: Client, job: int | None, limit: int) -> Iterator[EventView]:
         yield from page
 
 
-def _follow(at: Client, seen: int, job: int | None, emit: Callable[[Any], None]) -> None:
-    after = seen or at.send(calls.events(limit=1))["last_seq"]
-    for message in at.stream(after):
-        if message.name == "reset":
-            printing.say("older events are pruned; going on with those that are left")
-        elif message.name == "event" and job in (None, message.data["job"]):
-            emit(message.data)
-    printing.say("the supervisor has ended the stream")
+def _follow(at: Client, after: int, job: int | None, emit: Callable[[Any], None]) -> None:
+    """Emit what happens after that event until the supervisor has ended; a stream that is cut is taken up."""
+    while True:
+        try:
+            for message in at.stream(after):
+                if message.name == "reset":
+                    printing.say("older events are pruned; going on with those that are left")
+                    after = min(after, message.data["last"])
+                elif message.name == "event":
+                    after = message.data["seq"]
+                    if job in (None, message.data["job"]):
+                        emit(message.data)
+        except TqError as error:
+            if error.code is not ErrorCode.NO_SUPERVISOR:
+                raise
+            printing.say("the supervisor has ended")
+            return
+        # It has cut a reader that was too slow, or is about to end.
+        time.sleep(ATTACH_AGAIN_S)
 
 
 def parse_since(text: str) -> str:

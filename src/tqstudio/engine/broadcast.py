@@ -1,31 +1,87 @@
 """Pushes what happens to every watcher of the event stream.
 
-Stored events carry their sequence number and can be replayed; `progress` and `worker` snapshots are not
-stored and are coalesced to four a second.
+Stored events carry their sequence number. The newest are held here once for all watchers; whoever lags behind
+them, or asks for older ones, reads them from the store page by page. `progress` and `worker` snapshots are
+not stored and are coalesced to four a second.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
+from tqstudio.engine.store import events
+from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.events import EventRow
 
 SNAPSHOT_INTERVAL_S = 0.25
-BACKLOG = 2_000
-"""Messages a watcher may lag behind before it is told to read everything anew."""
+RECENT = 1_000
+"""Events held for all watchers together."""
+PAGE = 200
+"""Events read at once for a watcher that wants older ones."""
+BACKLOG = 240
+"""Snapshots a watcher may leave unread, a minute's at least, before it is told to read everything anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Stored events in order, and the first and last sequence number that the store has."""
+
+    rows: list[EventRow]
+    oldest: int
+    last: int
+
+
+def page(db: Connection, seen: int) -> Page:
+    """The events that follow `seen`; fewer than `PAGE` when these are all."""
+    return Page(events.after(db, seen, limit=PAGE), *events.bounds(db))
+
+
+class Watcher:
+    """One reader of the stream: the snapshots it has yet to be sent, and whether it is to end."""
+
+    def __init__(self) -> None:
+        self.woken = asyncio.Event()
+        self.ending = False
+        self._snapshots: list[bytes] = []
+
+    @property
+    def unread(self) -> int:
+        return len(self._snapshots)
+
+    def put(self, snapshot: bytes) -> None:
+        self._snapshots.append(snapshot)
+        self.woken.set()
+
+    def take(self) -> list[bytes]:
+        """The snapshots, which are then its reader's."""
+        taken, self._snapshots = self._snapshots, []
+        return taken
+
+    def end(self) -> None:
+        """Let the stream end once every event is told."""
+        self.ending = True
+        self.woken.set()
 
 
 class Broadcast:
-    """The watchers of the event stream; runs on the event loop."""
+    """The watchers of the event stream, and the newest events for them; runs on the event loop."""
 
     def __init__(self, view: Callable[[EventRow], Mapping[str, Any]]) -> None:
-        self._view = view
-        self._watchers: set[asyncio.Queue[bytes | None]] = set()
+        self.view = view
+        self._watchers: set[Watcher] = set()
         self._somebody = asyncio.Event()
         self._stopped = False
+        self._recent: deque[tuple[int, bytes]] = deque()
+        self._floor = 0
+        """Every event after this one is among the recent ones."""
+        self.last = 0
+        """The last event that was passed on; 0 before the first."""
 
     @property
     def watched(self) -> bool:
@@ -39,64 +95,112 @@ class Broadcast:
             await self._somebody.wait()
 
     def events(self, rows: list[EventRow]) -> None:
-        """Pass stored events on."""
+        """Pass stored events on; all of them, in the order of their numbers."""
+        if not self.last:
+            self._floor = rows[0].seq - 1
+        self.last = rows[-1].seq
         if not self._watchers:
+            self._recent.clear()
+            self._floor = self.last
             return
-        for row in rows:
-            self._put(message("event", self._view(row), row.seq))
+        # What does not fit is not even made: its watchers read it from the store.
+        self._recent.extend((row.seq, message("event", self.view(row), row.seq)) for row in rows[-RECENT:])
+        if len(rows) > RECENT:
+            self._floor = rows[-RECENT - 1].seq
+        while len(self._recent) > RECENT:
+            self._floor = max(self._floor, self._recent.popleft()[0])
+        for watcher in self._watchers:
+            watcher.woken.set()
+
+    def since(self, seen: int) -> list[tuple[int, bytes]] | None:
+        """The messages that follow `seen`, by number; None where some are held no more."""
+        if seen >= self.last:
+            return []
+        if seen < self._floor:
+            return None
+        newest_first = takewhile(lambda event: event[0] > seen, reversed(self._recent))
+        return list(newest_first)[::-1]
 
     def snapshot(self, name: str, data: Mapping[str, Any]) -> None:
         """Pass an unstored snapshot on."""
-        self._put(message(name, data))
+        text = message(name, data)
+        for watcher in list(self._watchers):
+            if watcher.unread < BACKLOG:
+                watcher.put(text)
+                continue
+            # Who has not read for so long comes back and reads everything anew; its snapshots are too old.
+            watcher.take()
+            watcher.end()
+            self.leave(watcher)
 
-    def _put(self, text: bytes) -> None:
-        for queue in list(self._watchers):
-            try:
-                queue.put_nowait(text)
-            except asyncio.QueueFull:
-                # A watcher that slow is cut off; it reconnects and reads everything anew.
-                self._watchers.discard(queue)
-                _end(queue)
-
-    def watch(self) -> asyncio.Queue[bytes | None]:
-        """A new watcher's queue; None in it ends the stream."""
-        queue: asyncio.Queue[bytes | None] = asyncio.Queue(BACKLOG)
+    def watch(self) -> Watcher:
+        """A new watcher; after the end it is one that ends at once."""
+        watcher = Watcher()
         if self._stopped:
-            _end(queue)
+            watcher.end()
         else:
-            self._watchers.add(queue)
+            self._watchers.add(watcher)
             self._somebody.set()
-        return queue
+        return watcher
 
-    def leave(self, queue: asyncio.Queue[bytes | None]) -> None:
-        self._watchers.discard(queue)
+    def leave(self, watcher: Watcher) -> None:
+        self._watchers.discard(watcher)
 
     def stop(self) -> None:
         """End every stream, so that the server can close."""
         self._stopped = True
-        for queue in self._watchers:
-            _end(queue)
+        for watcher in self._watchers:
+            watcher.end()
         self._watchers.clear()
 
 
 async def stream(
-    broadcast: Broadcast, queue: asyncio.Queue[bytes | None], replay: list[bytes], *, keepalive_s: float
+    broadcast: Broadcast,
+    read: Callable[[int], Awaitable[Page]],
+    seen: int,
+    *,
+    greeting: bytes,
+    keepalive_s: float,
 ) -> AsyncIterator[bytes]:
-    """The bytes of one watcher's stream: what it missed, then what comes; a comment when nothing does."""
+    """One watcher's stream: every event after `seen`, then what comes; a comment when nothing does.
+
+    Only one page is held at a time, however far behind the reader is.
+
+    Args:
+        read: the page of events that follow a sequence number.
+    """
+    watcher = broadcast.watch()
     try:
-        for text in replay:
-            yield text
+        yield greeting
+        behind = True
         while True:
-            try:
-                text_or_end = await asyncio.wait_for(queue.get(), keepalive_s)
-            except TimeoutError:
-                yield b": still here\n\n"
-                continue
-            if text_or_end is None:
+            watcher.woken.clear()
+            recent = None if behind else broadcast.since(seen)
+            if recent is None:
+                passed_on = broadcast.last
+                found = await read(seen)
+                texts = [message("event", broadcast.view(row), row.seq) for row in found.rows]
+                if found.oldest and seen < found.oldest - 1:
+                    texts.insert(0, reset(found.oldest, found.last))
+                seen = found.rows[-1].seq if found.rows else seen
+                behind = len(found.rows) == PAGE
+                if not behind:
+                    # What was passed on before the look and was not found is in the store no more.
+                    seen = max(seen, passed_on)
+            else:
+                texts = [text for _, text in recent]
+                seen = recent[-1][0] if recent else seen
+            if told := b"".join(watcher.take() + texts):
+                yield told
+            elif not behind and watcher.ending:
                 return
-            yield text_or_end
+            elif not behind:
+                try:
+                    await asyncio.wait_for(watcher.woken.wait(), keepalive_s)
+                except TimeoutError:
+                    yield b": still here\n\n"
     finally:
-        broadcast.leave(queue)
+        broadcast.leave(watcher)
 
 
 def message(name: str, data: Mapping[str, Any], seq: int | None = None) -> bytes:
@@ -105,7 +209,6 @@ def message(name: str, data: Mapping[str, Any], seq: int | None = None) -> bytes
     return f"event: {name}\n{number}data: {json.dumps(data, separators=(',', ':'))}\n\n".encode()
 
 
-def _end(queue: asyncio.Queue[bytes | None]) -> None:
-    while queue.full():
-        queue.get_nowait()
-    queue.put_nowait(None)
+def reset(oldest: int, last: int) -> bytes:
+    """Tells that events were pruned before they could be told: those from `oldest` on follow."""
+    return message("reset", {"oldest": oldest, "last": last})

@@ -33,6 +33,8 @@ ANSWER_S = 10.0
 """A supervisor that takes longer for its status counts as gone."""
 BACKOFF_S = (1.0, 2.0, 3.0)
 """Between attempts to reach it; the last one again and again."""
+MISSED_MOST = 1_000
+"""Whoever missed more events than this sees the newest, not one after the other go by."""
 PATIENCE_S = 10.0
 """A supervisor that is being started may be silent for so long before that is told."""
 EAGER_S = 0.2
@@ -98,8 +100,12 @@ class Feed:
                 try:
                     await self._load()
                     failures = 0
+                    began = monotonic()
                     await self._follow()
                     reason = ""
+                    if monotonic() - began > self._backoff_s[0]:
+                        # A stream that went well and ended: it was read too slowly, or the supervisor ends.
+                        continue
                 except _StartOver:
                     continue
                 except TqError as error:
@@ -154,9 +160,8 @@ class Feed:
     async def _load(self) -> None:
         """Read what a fresh view needs; the stream then goes on from the last event read here."""
         model = self.model
-        missed = model.last_seq is not None and bool(model.events)
-        if not missed:
-            page = await self._in_time(calls.events(limit=200))
+        page = await self._in_time(calls.events(limit=200))
+        if not model.events or not 0 <= page["last_seq"] - (model.last_seq or 0) <= MISSED_MOST:
             model.take_events(page["events"], page["last_seq"])
         model.take_status(await self._in_time(calls.status()))
         model.connection = Connection(Link.UP)
@@ -223,7 +228,7 @@ class Feed:
                 for listener in list(self.listeners):
                     listener(event)
             case "reset":
-                # Events were pruned before they could be read: nothing held may be trusted.
+                # Events were pruned before they could be told: nothing held may be trusted.
                 model.events.clear()
                 model.last_seq = None
                 raise _StartOver

@@ -7,9 +7,9 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query
 from fastapi.responses import StreamingResponse
 
+from tqstudio.engine import broadcast
 from tqstudio.engine.api.access import TheStudio
 from tqstudio.engine.api.jobs import no_such_job
-from tqstudio.engine.broadcast import message, stream
 from tqstudio.engine.store import events
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.events import EventRow
@@ -19,9 +19,6 @@ from tqstudio.errors import ErrorCode, TqError
 from tqstudio.schemas import EventPage
 
 router = APIRouter()
-
-REPLAY_LIMIT = 1_000
-"""A client that missed more is told to read everything anew."""
 
 
 @router.get("/events")
@@ -64,25 +61,25 @@ async def page(
 async def follow(
     studio: TheStudio, last_event_id: Annotated[str | None, Header()] = None
 ) -> StreamingResponse:
-    """Everything from now on; with Last-Event-ID also what was missed, or `reset` when that is gone."""
-    # Watched before the replay is read: what happens in between comes twice rather than never.
-    queue = studio.broadcast.watch()
-    replay = [f"retry: {int(studio.settings.sse_reconnect_s * 1000)}\n\n".encode()]
+    """Everything from now on; with Last-Event-ID also what was missed, or `reset` and what is left of it."""
+    oldest, last = await studio.db.read(events.bounds)
+    # The store is empty for a moment while the history is forgotten.
+    last = max(last, studio.broadcast.last)
+    greeting = f"retry: {int(studio.settings.sse_reconnect_s * 1000)}\n\n".encode()
+    seen = last
     if last_event_id is not None and last_event_id.isdecimal():
-        missed, oldest, last = await studio.db.read(_missed, int(last_event_id))
-        if missed is None:
-            replay.append(message("reset", {"oldest": oldest, "last": last}))
-        else:
-            replay += [message("event", event_view(row), row.seq) for row in missed]
+        seen = int(last_event_id)
+        if seen > last:
+            # It has read the history of another database.
+            greeting, seen = greeting + broadcast.reset(oldest, last), last
     return StreamingResponse(
-        stream(studio.broadcast, queue, replay, keepalive_s=studio.settings.sse_keepalive_s),
+        broadcast.stream(
+            studio.broadcast,
+            lambda seq: studio.db.read(broadcast.page, seq),
+            seen,
+            greeting=greeting,
+            keepalive_s=studio.settings.sse_keepalive_s,
+        ),
         media_type="text/event-stream",
         headers={"Cache-Control": "no-store"},
     )
-
-
-def _missed(db: Connection, seen: int) -> tuple[list[EventRow] | None, int, int]:
-    oldest, last = events.bounds(db)
-    if seen > last or (oldest and seen < oldest - 1) or last - seen > REPLAY_LIMIT:
-        return None, oldest, last
-    return events.after(db, seen, limit=REPLAY_LIMIT), oldest, last
