@@ -372,7 +372,9 @@ class EventPage(TypedDict):
 
 class VideoPage(TypedDict):
     videos: list[VideoView]
+    before: int | None
     after: int | None
+    """Ids from which to ask for the pages before and after this one; None where there is none."""
 
 
 class ActionResult(TypedDict):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import stat
@@ -53,6 +54,11 @@ def error_of(answer: tuple[int, Any], status: int) -> dict[str, str]:
         ("POST", "/v1/videos", {"paths_b64": ["L3g="], "profile": "none-such"}, 400, "BAD_CONFIG"),
         ("POST", "/v1/videos", {"paths_b64": ["L3g="], "overrides": {"none": "1"}}, 400, "BAD_CONFIG"),
         ("POST", "/v1/videos", {"paths_b64": ["L3g="], "output_b64": "eA=="}, 400, "BAD_REQUEST"),
+        ("GET", "/v1/videos?after=1&around=2", None, 400, "BAD_REQUEST"),
+        ("GET", "/v1/videos?sort=newest", None, 400, "BAD_REQUEST"),
+        ("GET", "/v1/videos?status=", None, 400, "BAD_REQUEST"),
+        ("GET", "/v1/videos/1?limit=1", None, 400, "BAD_REQUEST"),
+        ("POST", "/v1/queue/resume?force=1", None, 400, "BAD_REQUEST"),
         ("GET", "/v1/videos/4711", None, 404, "NOT_FOUND"),
         ("GET", "/v1/jobs/4711", None, 404, "NOT_FOUND"),
         ("GET", "/v1/jobs/x", None, 400, "BAD_REQUEST"),
@@ -104,6 +110,25 @@ def error_of(answer: tuple[int, Any], status: int) -> dict[str, str]:
 )
 def test_errors(standing: LiveSupervisor, method: str, path: str, body: Any, status: int, code: str) -> None:
     assert error_of(standing.raw(method, path, body), status)["code"] == code
+
+
+def test_a_query_that_is_not_known_is_refused_with_those_that_are(standing: LiveSupervisor) -> None:
+    """On every endpoint for people: who asks another question than is answered is told so."""
+    error = error_of(standing.raw("GET", "/v1/videos?around=2&colour=red"), 400)
+    assert error["message"] == "/v1/videos does not know 'colour'"
+    assert error["hint"] == "it takes after, before, around, limit"
+    paths = standing.raw("GET", "/openapi.json")[1]["paths"]
+    calls = [
+        (method.upper(), path)
+        for path, methods in paths.items()
+        for method in methods
+        if not path.startswith("/v1/worker/")
+    ]
+    assert len(calls) > 20
+    for method, path in calls:
+        named = re.sub(r"{[^}]*}", "1", path)
+        error = error_of(standing.raw(method, f"{named}?colour=red"), 400)
+        assert error["message"] == f"{named} does not know 'colour'"
 
 
 @pytest.mark.parametrize("header", [None, "Bearer", "Bearer wrong", "Basic x", "Bearer \xff"])
@@ -454,6 +479,25 @@ def test_a_page_of_jobs(desk: Desk) -> None:
     assert batch == {"batch": "a-page", "counts": {"pending": 5}, "total": 5}
     desk.live.send(client.act("delete", made))
     assert desk.live.send(client.batch("a-page")) == {"batch": "a-page", "counts": {}, "total": 0}
+
+
+def test_a_page_of_videos(desk: Desk) -> None:
+    ids = [result["video"] for result in desk.add(*(desk.file() for _ in range(6)))]
+
+    def page(**given: int) -> tuple[list[int], int | None, int | None]:
+        query = "&".join(f"{key}={value}" for key, value in given.items())
+        status, answer = desk.live.raw("GET", f"/v1/videos?{query}")
+        assert status == 200
+        return [video["id"] for video in answer["videos"]], answer["before"], answer["after"]
+
+    assert page(around=ids[2], limit=3) == (ids[1:4], ids[1], ids[3])
+    assert page(around=ids[5], limit=4) == (ids[3:6], ids[3], None)
+    assert page(after=ids[1], limit=2) == (ids[2:4], ids[2], ids[3])
+    assert page(before=ids[2], limit=2) == (ids[0:2], page(around=ids[0], limit=1)[1], ids[1])
+    assert page(after=ids[5]) == ([], None, None)
+    first, before, after = page(limit=1)
+    assert before is None
+    assert after == first[0]
 
 
 def test_a_name_is_shown_escaped_and_given_exactly(desk: Desk) -> None:

@@ -98,6 +98,8 @@ def test_changed_content_forgets_what_was_found_in_it(queue: Queue) -> None:
 def test_pages_of_videos(queue: Queue) -> None:
     made = [queue.video() for _ in range(5)]
     assert [row.id for row in videos.page(queue.db, after=made[1], limit=2)] == made[2:4]
+    earlier = videos.page_before(queue.db, before=made[3], limit=2)
+    assert [row.id for row in earlier] == [made[2], made[1]]
 
 
 def test_a_generation_retires_the_one_before(queue: Queue) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.types import ASGIApp
 
 from tqstudio import __version__
 from tqstudio.engine.api import events, folders, jobs, queue, system, videos, worker_door, workers
+from tqstudio.engine.api.access import refuse_unknown_query
 from tqstudio.engine.api.refusals import answer_http_error, answer_refusal
 from tqstudio.engine.studio import Studio
 from tqstudio.errors import TqError
@@ -16,7 +17,13 @@ from tqstudio.errors import TqError
 
 def make_app(studio: Studio) -> ASGIApp:
     """The API of a supervisor. Its schema is at `/openapi.json`; nothing is fetched from elsewhere."""
-    app = FastAPI(title="tqstudio", version=__version__, docs_url=None, redoc_url=None)
+    app = FastAPI(
+        title="tqstudio",
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+        dependencies=[Depends(refuse_unknown_query)],
+    )
     app.state.studio = studio
     for module in (workers, jobs, queue, videos, folders, events, system):
         app.include_router(module.router, prefix="/v1")

@@ -95,13 +95,33 @@ def _view(db: Connection, video: videos.VideoRow, studio: TheStudio) -> VideoVie
 
 @router.get("/videos")
 async def page(
-    studio: TheStudio, after: int = 0, limit: Annotated[int, Query(ge=1, le=500)] = 50
+    studio: TheStudio,
+    after: int | None = None,
+    before: int | None = None,
+    around: int | None = None,
+    limit: Annotated[int, Query(ge=1, le=500)] = 50,
 ) -> VideoPage:
-    def read(db: Connection) -> list[VideoView]:
-        return [_view(db, video, studio) for video in videos.page(db, after=after, limit=limit)]
+    """A page of videos by id, oldest first: after or before a video, or around one; else the first one."""
+    if sum(each is not None for each in (after, before, around)) > 1:
+        raise TqError(ErrorCode.BAD_REQUEST, "a page is after, before or around a video", "name one of them")
 
-    views = await studio.db.read(read)
-    return {"videos": views, "after": views[-1]["id"] if len(views) == limit else None}
+    def read(db: Connection) -> VideoPage:
+        rows: list[videos.VideoRow] = []
+        if before is not None:
+            rows = videos.page_before(db, before=before, limit=limit)[::-1]
+        elif around is not None:
+            earlier = videos.page_before(db, before=around, limit=limit // 2)[::-1]
+            rows = earlier + videos.page(db, after=around - 1, limit=limit - len(earlier))
+        else:
+            rows = videos.page(db, after=after or 0, limit=limit)
+        first, last = (rows[0].id, rows[-1].id) if rows else (0, 0)
+        return {
+            "videos": [_view(db, row, studio) for row in rows],
+            "before": first if rows and videos.page_before(db, before=first, limit=1) else None,
+            "after": last if rows and videos.page(db, after=last, limit=1) else None,
+        }
+
+    return await studio.db.read(read)
 
 
 @router.get("/videos/{video}")

@@ -58,9 +58,19 @@ def get(db: Connection, video: int) -> VideoRow | None:
 
 
 def page(db: Connection, *, after: int, limit: int) -> list[VideoRow]:
+    """Videos later than this one, oldest first."""
     rows = db.execute(
         f"SELECT {_COLUMNS} FROM video WHERE id > :after ORDER BY id LIMIT :limit",
         {"after": after, "limit": limit},
+    )
+    return [_row(row) for row in rows]
+
+
+def page_before(db: Connection, *, before: int, limit: int) -> list[VideoRow]:
+    """Videos earlier than this one, newest first."""
+    rows = db.execute(
+        f"SELECT {_COLUMNS} FROM video WHERE id < :before ORDER BY id DESC LIMIT :limit",
+        {"before": before, "limit": limit},
     )
     return [_row(row) for row in rows]
 
