@@ -40,6 +40,7 @@ class RenditionView(TypedDict):
     """Why it is skipped, or a remark such as a fallback to the CPU."""
     required: bool
     width: int | None
+    """None where the source is too small for it."""
     height: int | None
     encoder: str | None
     progress: float

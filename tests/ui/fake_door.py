@@ -112,7 +112,7 @@ def error(code: str, message: str, hint: str, **more: Any) -> Any:
 def sample_jobs() -> list[Any]:
     """One job in every state, and the names that break columns."""
     running = [
-        rendition("2160p", status="skipped", total=None, reason="above the source"),
+        rendition("2160p", status="skipped", total=None, reason="above source", width=None, height=None),
         rendition("1080p", 74, status="in_progress"),
         rendition("720p", 75, status="in_progress"),
         rendition("480p", 76, status="in_progress"),

@@ -188,6 +188,46 @@ async def test_all_qualities_means_no_list(make_app: MakeApp, door: FakeDoor) ->
         assert door.operations() == [{"operation": "retranscode", "ids": [314]}]
 
 
+async def test_a_quality_that_was_left_out_can_be_chosen(make_app: MakeApp, door: FakeDoor) -> None:
+    made = door.jobs[-1]
+    assert (made["id"], made["status"]) == (314, "done")
+    left_out = {"status": "skipped", "segments_done": 0, "segments_total": None, "progress": 0.0}
+    too_large = {"name": "2160p", "reason": "above source", "width": None, "height": None}
+    large, middle, small = made["renditions"]
+    made["renditions"] = [
+        large | left_out | too_large,
+        large | left_out | {"reason": "not requested"},
+        middle | left_out | {"reason": "dropped"},
+        small,
+    ]
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("G", "e")
+        await until(pilot, lambda: isinstance(app.screen, ChooseQualities))
+        ticks = list(app.screen.query(Tick))
+        assert [(tick.name, tick.value) for tick in ticks] == [
+            ("1080p", False),
+            ("720p", False),
+            ("480p", True),
+        ]
+        assert "1080p – not requested" in str(ticks[0].render())
+        await pilot.press("enter")
+        await until(pilot, lambda: door.operations())
+        assert door.operations()[-1]["renditions"] == ["480p"], "what is shown is what is made"
+        await until(pilot, lambda: not isinstance(app.screen, ChooseQualities))
+        await pilot.press("e")
+        await until(pilot, lambda: isinstance(app.screen, ChooseQualities))
+        await pilot.press("space", "enter")
+        await until(pilot, lambda: len(door.operations()) == 2)
+        assert door.operations()[-1]["renditions"] == ["1080p", "480p"]
+        await until(pilot, lambda: not isinstance(app.screen, ChooseQualities))
+        await pilot.press("e")
+        await until(pilot, lambda: isinstance(app.screen, ChooseQualities))
+        await pilot.press("a", "enter")
+        await until(pilot, lambda: len(door.operations()) == 3)
+        assert "renditions" not in door.operations()[-1]
+
+
 async def test_priority_by_key_and_by_number(make_app: MakeApp, door: FakeDoor) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)

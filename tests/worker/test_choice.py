@@ -79,6 +79,8 @@ def test_requested_qualities_leave_the_others_alone(facts: SourceFacts, small: P
     assert made(choice) == ["90p"]
     assert choice.keep == kept
     assert status_of(choice)["144p"] == ("skipped", "not requested")
+    sizes = {row["name"]: row["width"] for row in rows(choice, {})}
+    assert (sizes["360p"], sizes["144p"]) == (None, 256), "the source can have what was not requested"
 
 
 def test_requested_again_although_equal(facts: SourceFacts, small: Profile, keys: dict[str, str]) -> None:

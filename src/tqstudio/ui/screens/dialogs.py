@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from rich.text import Text
@@ -64,7 +64,11 @@ class Confirm(Dialog[bool]):
 
 
 class ChooseQualities(Dialog[list[str] | None]):
-    """Which qualities to make again; all are chosen at first."""
+    """Which qualities to make again; at first those are chosen that were made.
+
+    Args:
+        qualities: name → why it was not made; "" where it was.
+    """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "back", id="qualities.back"),
@@ -75,19 +79,20 @@ class ChooseQualities(Dialog[list[str] | None]):
     ]
     AUTO_FOCUS = "Tick"
 
-    def __init__(self, title: str, names: Sequence[str], glyphs: Glyphs) -> None:
+    def __init__(self, title: str, qualities: Mapping[str, str], glyphs: Glyphs) -> None:
         super().__init__()
         self._glyphs = glyphs
         self._title = title
-        self._names = names
+        self._qualities = qualities
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
             yield Label(Text(plain(self._title)), classes="title")
             yield Label(Text("The present version plays on until the new one is done."), classes="sentence")
             with Vertical(classes="ticks"):
-                for name in self._names:
-                    yield Tick(name, self._glyphs, value=True, name=name)
+                for name, left_out in self._qualities.items():
+                    text = f"{name} – {left_out}" if left_out else name
+                    yield Tick(text, self._glyphs, value=not left_out, name=name)
             yield Problem()
             yield Label(Text("space chooses · a all or none · enter starts · esc back"), classes="hint")
 

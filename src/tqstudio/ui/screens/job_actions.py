@@ -90,17 +90,17 @@ class JobActions(StudioScreen):
         allowed = self._allowed(Operation.RETRANSCODE, self.targets())
         if not allowed:
             return
-        names = self._quality_names(allowed)
+        qualities = self._qualities(allowed)
 
         def answered(chosen: list[str] | None) -> None:
             if chosen is not None:
                 ids = [target.id for target in allowed]
-                every = None if set(chosen) == set(names) else chosen
+                every = None if set(chosen) == set(qualities) else chosen
                 self.studio_app.start(self.send_operation(Operation.RETRANSCODE, ids, renditions=every))
 
-        if names:
+        if qualities:
             self.app.push_screen(
-                ChooseQualities(f"Make {_named(allowed)} again", names, self.studio.glyphs), answered
+                ChooseQualities(f"Make {_named(allowed)} again", qualities, self.studio.glyphs), answered
             )
         else:
             answered([])
@@ -227,15 +227,19 @@ class JobActions(StudioScreen):
         self.studio.feed.refresh_soon()
         self.paint()
 
-    def _quality_names(self, targets: Sequence[Target]) -> list[str]:
-        """The qualities that the jobs on screen have made, in their order."""
-        names: dict[str, None] = {}
+    def _qualities(self, targets: Sequence[Target]) -> dict[str, str]:
+        """The qualities that the sources of these jobs can have, and why none of the jobs made one; "" where
+        one did."""
+        found: dict[str, str] = {}
         for target in targets:
             row = self.studio.model.job(target.id)
             for rendition in row["renditions"] if row else ():
-                if rendition["status"] != "skipped":
-                    names.setdefault(rendition["name"])
-        return list(names)
+                name, skipped = rendition["name"], rendition["status"] == "skipped"
+                if not skipped:
+                    found[name] = ""
+                elif rendition["width"] is not None:
+                    found.setdefault(name, rendition["reason"] or "left out")
+        return found
 
     def copy(self, text: str, what: str) -> None:
         self.app.copy_to_clipboard(text)
