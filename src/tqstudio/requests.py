@@ -158,6 +158,9 @@ class RenditionReport(Message):
     height: int | None = None
     encoder: ShortText | None = None
     progress: float = Field(0, ge=0, le=100)
+    """With what is in the making."""
+    kept: float = Field(0, ge=0, le=100)
+    """What is finished, to the fragment: where the next attempt goes on."""
     segments_done: int = Field(0, ge=0)
     segments_total: int | None = Field(None, ge=0)
     speed: float | None = Field(None, ge=0)

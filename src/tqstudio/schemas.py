@@ -44,6 +44,7 @@ class RenditionView(TypedDict):
     height: int | None
     encoder: str | None
     progress: float
+    """While it runs, with what is in the making; else what is kept of it, to the fragment of two seconds."""
     segments_done: int
     segments_total: int | None
     speed: float | None
@@ -102,6 +103,8 @@ class JobRow(TypedDict):
     profile: str
     priority: int
     progress: float
+    """Of the whole job, its qualities weighted by their pixels. It goes back only where finished segments are
+    gone."""
     speed: float | None
     eta_s: float | None
     """Until it is done; of a job that waits, how long it will take once it runs."""
@@ -452,7 +455,8 @@ class JobLive(TypedDict):
     eta: EtaView | None
     worker: str | None
     idle_s: float | None
-    renditions: list[RenditionView]
+    renditions: NotRequired[list[RenditionView]]
+    """Left out before its worker has said anything of them: what is known stays true."""
 
 
 class JobSource(TypedDict):

@@ -1,4 +1,4 @@
-"""Sizes for people, in decimal units as disks are sold: one way for commands, screens and messages."""
+"""Sizes (decimal, as disks are sold) and percentages for people: one way for commands, screens, messages."""
 
 from __future__ import annotations
 
@@ -19,6 +19,11 @@ def short_size(count: float | None) -> str:
         return ""
     number, unit = _scaled(count)
     return f"{number}{unit[0].upper()}"
+
+
+def whole_percent(value: float) -> int:
+    """0–100; never 100 before it is true."""
+    return 100 if value >= 100 else int(max(0.0, value))
 
 
 def _scaled(count: float) -> tuple[str, str]:

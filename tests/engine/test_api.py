@@ -733,14 +733,14 @@ def report(worker: Any, job: Any, progress: float, **more: Any) -> Any:
 
 def test_progress_is_shown_and_answers_with_what_was_asked(desk: Desk) -> None:
     worker, job = desk.running()
-    rendition = {"name": "360p", "status": "in_progress", "progress": 40.0, "speed": 2.0}
+    rendition = {"name": "360p", "status": "in_progress", "progress": 40.0, "kept": 26.7, "speed": 2.0}
     rendition |= {"segments_done": 2, "segments_total": 10}
     went_on = {"argv": [["ffmpeg"]], "resumed_from": 0, "resumed_at_s": 4.0}
     answer = report(worker, job, 40.0, speed=2.0, eta_s=9.0, renditions=[rendition], **went_on)
     assert answer == {"control": "none"}
     row = desk.show(job["job"])
     assert (row["word"], row["step"], row["progress"], row["speed"]) == ("running", "transcode", 40, 2)
-    assert row["renditions"][0]["segments_done"] == 2
+    assert (row["renditions"][0]["segments_done"], row["renditions"][0]["progress"]) == (2, 40)
     attempt = row["attempts_log"][0]
     assert (attempt["argv"], attempt["resumed_from"], attempt["resumed_at_s"]) == ([["ffmpeg"]], 0, 4)
     report(worker, job, 30.0)
@@ -754,7 +754,9 @@ def test_progress_is_shown_and_answers_with_what_was_asked(desk: Desk) -> None:
     assert answer == {"job": job["job"], "status": "paused"}
     row = desk.show(job["job"])
     assert (row["status"], row["progress"], row["renditions"][0]["status"]) == ("paused", 41, "pending")
-    assert row["renditions"][0]["progress"] == 20, "what was in the making does not count"
+    assert row["renditions"][0]["progress"] == 26.7, (
+        "finished fragments count, what was in the making does not"
+    )
 
 
 def test_outcomes_are_repeated(desk: Desk) -> None:

@@ -125,7 +125,7 @@ def test_at_most_one_write_per_second() -> None:
     board.report(A, progress(), significant=True)
     assert board.due(999_999) == []
     assert [live.token for live in board.due(1_000_000)] == [A]
-    board.saved(1, 1_000_000)
+    board.saved(1, 1_000_000, 10.0)
     board.report(A, progress(at=1_000_001), significant=False)
     assert board.due(9_000_000) == [], "nothing a database must know"
     assert [live.token for live in board.due(9_000_000, everything=True)] == [A]

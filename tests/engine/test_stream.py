@@ -185,6 +185,39 @@ def test_progress_is_told_and_not_stored(desk: Desk) -> None:
         assert names[worker.name] == "busy"
 
 
+def test_a_job_that_goes_on_is_told_from_where_it_was(desk: Desk) -> None:
+    worker, job = desk.running()
+    made = {
+        "name": "360p",
+        "status": "in_progress",
+        "progress": 43.0,
+        "segments_done": 4,
+        "segments_total": 10,
+    }
+    report(worker, job, 42.0, renditions=[made])
+    desk.act("pause", job["job"])
+    worker.tell(f"jobs/{job['job']}/release", epoch=job["epoch"], reason="pause")
+    with listening(desk.live) as listener:
+
+        def told() -> Any:
+            return next((j for j in listener.event("progress")["jobs"] if j["id"] == job["job"]), None)
+
+        desk.act("resume", job["job"])
+        again = until(lambda: worker.claim(), "it is claimed again")
+        assert again["job"] == job["job"]
+        first = until(told, "the claim is told")
+        assert first["progress"] == 42
+        assert "renditions" not in first, "what is known of its qualities stays true"
+        report(worker, again, 40.0, renditions=[made])
+        at_work = until(
+            lambda: (live := told()) and live.get("renditions") and live, "its qualities are told"
+        )
+        assert at_work["progress"] == desk.show(job["job"])["progress"] == 42
+        report(worker, again, 40.5, renditions=[made | {"segments_done": 1}])
+        until(lambda: (live := told()) and live["progress"] == 40.5, "finished segments are gone")
+        assert desk.show(job["job"])["progress"] == 40.5
+
+
 def test_the_end_ends_the_streams(make_supervisor: MakeSupervisor) -> None:
     live = make_supervisor().start()
     with listening(live) as one, listening(live) as other:

@@ -149,7 +149,7 @@ def report(street: Street) -> None:
         token(street.lease),
         step="transcode",
         progress=5,
-        reported=[replace(RENDITION, progress=5.0)],
+        reported=[replace(RENDITION, kept=5.0)],
         steps={"probe": 1.0},
         argv=None,
         resumed_from=None,

@@ -283,7 +283,7 @@ def test_what_a_lost_worker_says_late_is_not_heard(queue: Queue) -> None:
     assert queue.release(lease, Control.PAUSE) is None
     assert queue.lose(lease) is None
     assert first_answer(queue, lease) is None
-    assert not save(queue, lease, progress=99)
+    assert save(queue, lease, progress=99) is None
     assert queue.row(lease.job) == before
 
 
@@ -299,11 +299,12 @@ def test_an_instance_cannot_ask_for_the_answer_of_another(queue: Queue) -> None:
 
 def rendition(name: str = "360p", **changes: object) -> RenditionRow:
     values: dict[str, object] = dict.fromkeys(RenditionRow.__dataclass_fields__)
-    values |= {"name": name, "status": "in_progress", "required": True, "progress": 50.0, "segments_done": 3}
+    values |= {"name": name, "status": "in_progress", "required": True, "progress": 55.0, "segments_done": 3}
+    values |= {"kept": 50.0}
     return RenditionRow(**(values | changes))  # type: ignore[arg-type]
 
 
-def save(queue: Queue, lease: Lease, **changes: object) -> bool:
+def save(queue: Queue, lease: Lease, **changes: object) -> float | None:
     values: dict[str, object] = {
         "step": "transcode",
         "progress": 10.0,
@@ -322,7 +323,7 @@ def save(queue: Queue, lease: Lease, **changes: object) -> bool:
 def test_progress_never_goes_back(queue: Queue) -> None:
     lease = queue.claimed()
     for reported, stored in ((10.0, 10), (60.5, 60.5), (20.0, 60.5)):
-        assert save(queue, lease, progress=reported)
+        assert save(queue, lease, progress=reported) == stored
         assert queue.row(lease.job)["progress"] == stored
     assert queue.row(lease.job)["step"] == "transcode"
 
@@ -333,7 +334,7 @@ def test_progress_goes_back_when_what_was_made_is_gone(queue: Queue) -> None:
     assert save(queue, lease, progress=90.0, reported=[rendition(segments_done=9)])
     assert save(queue, lease, progress=40.0, reported=[rendition(segments_done=9)])
     assert queue.row(lease.job)["progress"] == 90, "reports may be late"
-    assert save(queue, lease, progress=10.0, reported=[rendition(segments_done=1)])
+    assert save(queue, lease, progress=10.0, reported=[rendition(segments_done=1)]) == 10
     assert queue.row(lease.job)["progress"] == 10
 
 
@@ -351,9 +352,10 @@ def test_what_a_report_leaves_out_stays(queue: Queue) -> None:
 def test_renditions_in_their_order(queue: Queue) -> None:
     lease = queue.claimed()
     save(queue, lease, reported=[rendition("720p"), rendition("360p", required=False)])
-    save(queue, lease, reported=[rendition("360p", progress=80.0), rendition("720p")])
+    save(queue, lease, reported=[rendition("360p", progress=80.0, kept=70.0), rendition("720p")])
     found = progress.renditions(queue.db, lease.job)
-    assert [(r.name, r.progress, r.required) for r in found] == [("360p", 80, True), ("720p", 50, True)]
+    assert [(r.name, r.kept, r.required) for r in found] == [("360p", 70, True), ("720p", 50, True)]
+    assert [r.progress for r in found] == [70, 50], "what is in the making will not be found again"
     progress.settle_renditions(queue.db, lease.job, running_becomes="pending")
     assert {r.status for r in progress.renditions(queue.db, lease.job)} == {"pending"}
     progress.reset_renditions(queue.db, lease.job)
@@ -362,7 +364,10 @@ def test_renditions_in_their_order(queue: Queue) -> None:
 
 def test_a_restart_begins_at_nothing(queue: Queue) -> None:
     lease = queue.claimed()
+    assert lease.progress == 0
     save(queue, lease, progress=70.0)
+    assert (found := claims.live(queue.db, token(lease), now=queue.now)) is not None
+    assert found.progress == 70
     queue.do(lease.job, Operation.RESTART)
     queue.release(lease, Control.RESTART)
     assert queue.row(lease.job)["progress"] == 0

@@ -180,13 +180,13 @@ def sample_jobs() -> list[Any]:
             318,
             "lecture-04-the-chapter-about-everything-that-was-left-out-before.mp4",
             "paused",
-            progress=33.0,
+            progress=71.0,
             renditions=half,
             started_at=ago(4000),
         ),
         job_row(327, "archive-1998.avi", "paused", word="held"),
         job_row(316, "upload-17.mp4", "failed", attempts=1, error=lost, completed_at=ago(900)),
-        job_row(315, "old-demo.mp4", "cancelled", progress=12.0, completed_at=ago(7200), renditions=half),
+        job_row(315, "old-demo.mp4", "cancelled", progress=71.0, completed_at=ago(7200), renditions=half),
         job_row(
             317, "trailer.mp4", "done", progress=100.0, renditions=made, completed_at=ago(1260), attempts=1
         ),

@@ -19,7 +19,7 @@ from tqstudio.ui.widgets.footer import Footer
 from tqstudio.ui.widgets.job_list import JobList
 
 from .conftest import MakeApp, loaded, until
-from .fake_door import FakeDoor, job_row, many_jobs
+from .fake_door import FakeDoor, job_row, many_jobs, rendition
 
 
 def queue_of(app: StudioApp) -> QueueScreen:
@@ -111,9 +111,24 @@ async def test_progress_repaints_the_row_without_asking(make_app: MakeApp, door:
         row = door.job(319)
         keys = ("id", "status", "word", "control", "step", "speed", "eta_s", "worker", "progress")
         further = [each | {"progress": 77.0} for each in row["renditions"]]
-        door.push("progress", {"jobs": [{key: row[key] for key in keys} | {"renditions": further}]})
-        await until(pilot, lambda: any("77%" in line for line in text_of(app)), "the new progress is shown")
+        moved = {key: row[key] for key in keys} | {"progress": 75.6, "renditions": further}
+        door.push("progress", {"jobs": [moved]})
+        # The job's own figure, rounded down.
+        await until(pilot, lambda: any("75%" in line for line in text_of(app)), "the new progress is shown")
         assert sum(call.path == "/v1/jobs" for call in door.sent) == asked
+
+
+@pytest.mark.parametrize("status", ["in_progress", "pending", "paused", "failed", "cancelled"])
+async def test_the_progress_of_a_job_is_what_the_supervisor_says(
+    make_app: MakeApp, door: FakeDoor, status: str
+) -> None:
+    """Not the mean of its qualities: a large one counts more than a small one."""
+    qualities = [rendition("720p", 10, 100), rendition("480p", 90, 100)]
+    door.jobs[:] = [job_row(7, "a.mp4", status, progress=38.99, renditions=qualities)]
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        [line] = [line for line in text_of(app) if "a.mp4" in line]
+        assert "38%" in line
 
 
 async def test_filter_by_state_and_words(make_app: MakeApp) -> None:

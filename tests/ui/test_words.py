@@ -8,7 +8,6 @@ from typing import Any, cast
 import pytest
 
 from tqstudio.lifecycle import PAUSED_WITHOUT_REASON, Operation, Trigger
-from tqstudio.ui.progress import job_percent, quality_percent
 from tqstudio.ui.screens.facts import facts_text
 from tqstudio.ui.screens.job_sections import broken_off_in
 from tqstudio.ui.sentences import (
@@ -22,28 +21,6 @@ from tqstudio.ui.sentences import (
 from tqstudio.ui.symbols import UNICODE, quality_look
 
 from .fake_door import event, job_detail, job_row, rendition, sample_jobs
-
-
-def test_the_segment_in_flight_counts_only_while_it_is_made() -> None:
-    running = rendition("720p", 17, 20, "in_progress", progress=87.4)
-    assert quality_percent(running) == 87.4
-    assert quality_percent(running | {"status": "pending"}) == 85.0
-    assert quality_percent(running | {"progress": 3.0}) == 85.0
-
-
-@pytest.mark.parametrize("status", ["in_progress", "pending", "paused", "failed", "cancelled"])
-def test_a_job_is_as_far_as_its_qualities(status: str) -> None:
-    made = [rendition("720p", 20, 20, "completed"), rendition("480p", 10, 20), rendition("360p", 0, 20)]
-    skipped = rendition("1080p", status="skipped", total=None)
-    row = job_row(1, "a.mp4", status, progress=84.0, renditions=[skipped, *made])
-    assert job_percent(row) == 50.0
-    assert job_percent(row | {"renditions": []}) == 84.0
-
-
-def test_nothing_is_complete_before_the_job_is_done() -> None:
-    made = [rendition("720p", 20, 20, "completed")]
-    assert job_percent(job_row(1, "a.mp4", "in_progress", renditions=made)) < 100
-    assert job_percent(job_row(1, "a.mp4", "done", renditions=made)) == 100
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,9 @@ from .conftest import MakeJob, RecordingReport, lease_of, run
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
+FRAGMENTS = 2
+"""In a segment of the test profile."""
+
 
 def test_a_job_from_end_to_end(clip: Path, make_job: MakeJob, bench: Bench, sink: Path) -> None:
     report = RecordingReport()
@@ -135,11 +138,18 @@ def test_a_paused_job_goes_on_at_the_segment(
         if any(r.segments_done > 1 for r in report.seen[-1].renditions or []):
             lease.control("pause")
 
-    assert run(job, bench, RecordingReport(pause), lease) == Stopped("pause")
+    paused = RecordingReport(pause)
+    assert run(job, bench, paused, lease) == Stopped("pause")
     stored = {path: path.stat().st_ino for path in sink.glob("segments/3/*/*/*.m4s")}
     kept = {name: len(list(sink.glob(f"segments/3/{name}/*/*.m4s"))) for name in ("144p", "90p")}
     assert max(kept.values()) > 1
     assert f"144p {kept['144p']} of 30 segments" in Path(job["log"]).read_text()
+
+    left = {r.name: r for r in paused.seen[-1].renditions or ()}
+    for name, segments in kept.items():
+        fragments = len(list(sink.glob(f"segments/3/{name}/*/fragments/*.m4s")))
+        whole = 100 * (segments * FRAGMENTS + fragments) / (30 * FRAGMENTS)
+        assert (left[name].status, left[name].kept) == ("pending", pytest.approx(whole, abs=0.1))
 
     again = RecordingReport()
     next_job = make_job(long_clip, epoch=2)
@@ -155,6 +165,9 @@ def test_a_paused_job_goes_on_at_the_segment(
     shown = [{r.name: r for r in state.renditions} for state in again.seen if state.renditions]
     for name, segments in kept.items():
         assert shown[0][name].segments_done == segments
+        assert shown[0][name].kept == left[name].kept, "what was finished is found again, to the fragment"
+        assert [rows[name].kept for rows in shown] == sorted(rows[name].kept for rows in shown)
+        assert all(rows[name].kept <= rows[name].progress for rows in shown)
         progress = [rows[name].progress for rows in shown]
         assert segments / 30 * 100 - 0.1 <= progress[0] < (segments + 1) / 30 * 100
         assert progress == sorted(progress)

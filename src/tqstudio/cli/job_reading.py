@@ -89,18 +89,23 @@ def list_jobs(
 
 
 def _line(row: JobRow) -> tuple[str, ...]:
-    progress = f"{row['progress']:.0f} %" if row["status"] == "in_progress" else ""
     left = row["retry_in_s"] if row["retry_in_s"] is not None else row["eta_s"]
     name = f"{row['name']}  {row['error']['code']}" if row["error"] and _is_told(row) else row["name"]
     return (
         str(row["id"]),
         f"{printing.job_glyph(row)}{_word(row)}",
-        progress,
+        _progress(row),
         " ".join(r["name"] for r in row["renditions"] if r["status"] != "skipped"),
         printing.span(left),
         row["worker"] or "",
         name,
     )
+
+
+def _progress(row: JobRow) -> str:
+    """How far it is, also while it waits or after it failed; nothing where none is begun, or all is done."""
+    begun = row["status"] == "in_progress" or (row["progress"] > 0 and row["status"] != "done")
+    return printing.percent(row["progress"]) if begun else ""
 
 
 def _is_told(row: JobRow) -> bool:
@@ -145,7 +150,8 @@ def _print(job: JobDetail) -> None:
         ("ended", printing.clock(job["completed_at"])),
         ("next try", f"in {printing.span(job['retry_in_s'])}" if job["retry_in_s"] is not None else ""),
         ("restarts", _autorestart(job)),
-        ("step", f"{job['step']}, {job['progress']:.0f} %" if job["status"] == "in_progress" else ""),
+        ("progress", _progress(job)),
+        ("step", job["step"] or "" if job["status"] == "in_progress" else ""),
         ("idle", f"no progress for {printing.span(job['idle_s'])}" if job["idle_s"] is not None else ""),
         ("left", printing.span(job["eta_s"])),
         ("took", _took(job)),
@@ -236,7 +242,7 @@ def _print_renditions(renditions: list[RenditionView]) -> None:
             (
                 r["name"],
                 printing.word(r["status"]),
-                f"{r['progress']:.0f} %",
+                printing.percent(r["progress"]),
                 "" if r["segments_total"] is None else f"{r['segments_done']}/{r['segments_total']}",
                 printing.speed(r["speed"]),
                 r["encoder"] or "",

@@ -14,6 +14,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tqstudio import units
 from tqstudio.cli import streams
 from tqstudio.errors import ErrorCode, TqError
 
@@ -260,6 +261,11 @@ def span(seconds: float | None) -> str:
     if whole < 86400:
         return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
     return f"{whole // 86400} d {whole // 3600 % 24} h"
+
+
+def percent(value: float) -> str:
+    """Progress of the API: `62 %`."""
+    return f"{units.whole_percent(value)} %"
 
 
 def speed(factor: float | None) -> str:

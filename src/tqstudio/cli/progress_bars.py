@@ -72,7 +72,7 @@ class ProgressBars:
             grid.add_row(
                 Text(f"{row['id']} {row['name']}"),
                 ProgressBar(total=100, completed=row["progress"], width=24),
-                Text(f"{row['progress']:.0f} %"),
+                Text(printing.percent(row["progress"])),
                 Text(printing.speed(row["speed"])),
                 Text(left[:9]),
             )

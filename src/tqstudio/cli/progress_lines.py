@@ -54,7 +54,7 @@ class ProgressLines:
 
 def moving_text(row: JobRow) -> str:
     """`62 %  720p 3/8  480p 3/8  2.1×  3:40 left`."""
-    parts = [f"{row['progress']:.0f} %", *(quality_text(r) for r in row["renditions"] if is_made(r))]
+    parts = [printing.percent(row["progress"]), *(quality_text(r) for r in row["renditions"] if is_made(r))]
     if row["speed"]:
         parts.append(printing.speed(row["speed"]))
     if row["eta_s"] is not None:
@@ -69,7 +69,7 @@ def is_made(rendition: RenditionView) -> bool:
 
 def quality_text(rendition: RenditionView) -> str:
     total = rendition["segments_total"]
-    done = f"{rendition['segments_done']}/{total}" if total else f"{rendition['progress']:.0f} %"
+    done = f"{rendition['segments_done']}/{total}" if total else printing.percent(rendition["progress"])
     return f"{rendition['name']} {done}"
 
 

@@ -137,7 +137,12 @@ class Dispatch:
                     lease, job = claimed.lease, claimed.job
                     if not lease.repeated or lease.job not in self._board.jobs:
                         self._board.begin(
-                            lease.token, who.name, now_us(), lease.lease_expires_at, lease.control
+                            lease.token,
+                            who.name,
+                            now_us(),
+                            lease.lease_expires_at,
+                            lease.control,
+                            lease.progress,
                         )
                     else:
                         # It counts from this claim: the worker has not seen the answer of the first.
@@ -288,7 +293,7 @@ class Dispatch:
     async def _adopt(self, who: Identity, token: Token) -> LiveJob:
         """A report of a job that this supervisor has not seen yet: believed if the lease is live."""
         lease = await require_lease(self._db, token)
-        self._board.begin(token, who.name, now_us(), lease.lease_expires_at, lease.control)
+        self._board.begin(token, who.name, now_us(), lease.lease_expires_at, lease.control, lease.progress)
         return self._board.jobs[token.job]
 
     def _facts(self, db: Connection, token: Token, facts: dict[str, object], content: str | None) -> None:
@@ -301,9 +306,8 @@ class Dispatch:
         now = now_us()
         due = self._board.due(now, everything=everything)
         if due:
-            await self._db.write(_save_all, due, now)
-            for live in due:
-                self._board.saved(live.token.job, now)
+            stored = await self._db.write(_save_all, due, now)
+            self._saved(due, stored, now)
 
     async def flush_beats(self) -> None:
         """One transaction for all beats and lease renewals since the last tick."""
@@ -315,12 +319,15 @@ class Dispatch:
             return
         lease_us = int(self._settings.lease_s * MICROSECOND)
         try:
-            await self._db.write(_flush, renewals, beats, due, now, lease_us)
+            stored = await self._db.write(_flush, renewals, beats, due, now, lease_us)
         except TqError:
             self._board.leases.put_back(renewals)
             raise
-        for live in due:
-            self._board.saved(live.token.job, now)
+        self._saved(due, stored, now)
+
+    def _saved(self, due: list[LiveJob], stored: list[float | None], now: int) -> None:
+        for live, progress_now in zip(due, stored, strict=True):
+            self._board.saved(live.token.job, now, progress_now)
 
 
 async def require_lease(db: Database, token: Token) -> Lease:
@@ -346,9 +353,9 @@ def _is_significant(before: LiveJob, now: LiveJob) -> bool:
     return [r.status for r in before.renditions or ()] != [r.status for r in now.renditions]
 
 
-def save_report(db: Connection, live: LiveJob, steps: dict[str, float], now: int) -> None:
-    """Store a report with the seconds spent in each step."""
-    progress.save(
+def save_report(db: Connection, live: LiveJob, steps: dict[str, float], now: int) -> float | None:
+    """Store a report with the seconds spent in each step; see `progress.save`."""
+    return progress.save(
         db,
         live.token,
         step=live.step,
@@ -364,9 +371,8 @@ def save_report(db: Connection, live: LiveJob, steps: dict[str, float], now: int
     )
 
 
-def _save_all(db: Connection, due: list[LiveJob], now: int) -> None:
-    for live in due:
-        save_report(db, live, dict(live.steps), now)
+def _save_all(db: Connection, due: list[LiveJob], now: int) -> list[float | None]:
+    return [save_report(db, live, dict(live.steps), now) for live in due]
 
 
 def _flush(
@@ -376,7 +382,7 @@ def _flush(
     due: list[LiveJob],
     now: int,
     lease_us: int,
-) -> None:
+) -> list[float | None]:
     store_renewals(db, renewals, lease_us)
     workers.beats(db, beats)
-    _save_all(db, due, now)
+    return _save_all(db, due, now)

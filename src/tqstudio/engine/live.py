@@ -27,6 +27,9 @@ class LiveJob:
     worker: str
     step: str | None = None
     progress: float = 0.0
+    """0–100, of this run alone: it finds again what is kept, and not what was in the making before it."""
+    stored: float = 0.0
+    """0–100, as the database has it: never less than in an earlier run, unless finished segments are gone."""
     speed: float | None = None
     eta_s: float | None = None
     renditions: tuple[RenditionRow, ...] | None = None
@@ -74,9 +77,21 @@ class LiveBoard:
         self._touched_jobs: set[int] = set()
         self._fresh_beats: dict[int, Beat] = {}
 
-    def begin(self, token: Token, worker: str, now: int, until: int, control: Control = Control.NONE) -> None:
-        """A job was claimed; its lease ends at `until` unless it is renewed."""
-        live = LiveJob(token, worker, at=now, moved_at=now, saved_at=now, control=control)
+    def begin(
+        self,
+        token: Token,
+        worker: str,
+        now: int,
+        until: int,
+        control: Control = Control.NONE,
+        stored: float = 0.0,
+    ) -> None:
+        """A job was claimed; its lease ends at `until` unless it is renewed.
+
+        Args:
+            stored: its progress so far, 0–100.
+        """
+        live = LiveJob(token, worker, stored=stored, at=now, moved_at=now, saved_at=now, control=control)
         self.jobs[token.job] = live
         self.leases.begin(token, now, until)
         self._touched_jobs.add(token.job)
@@ -90,6 +105,7 @@ class LiveBoard:
         merged = replace(
             report,
             progress=max(before.progress, report.progress),
+            stored=before.stored,
             renditions=report.renditions if report.renditions is not None else before.renditions,
             argv=report.argv or before.argv,
             resumed_from=before.resumed_from if report.resumed_from is None else report.resumed_from,
@@ -125,9 +141,11 @@ class LiveBoard:
         self.on_end()
         return ended
 
-    def saved(self, job: int, now: int) -> None:
+    def saved(self, job: int, now: int, stored: float | None) -> None:
+        """Args: `stored` is the progress that the database has now; None where it took no report."""
         if (live := self.jobs.get(job)) is not None:
-            self.jobs[job] = replace(live, saved_at=now, unsaved=False)
+            stored = live.stored if stored is None else stored
+            self.jobs[job] = replace(live, saved_at=now, unsaved=False, stored=stored)
 
     def due(self, now: int, *, everything: bool = False) -> list[LiveJob]:
         """Reports that the database should have."""

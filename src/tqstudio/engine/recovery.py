@@ -71,7 +71,7 @@ class Recovery:
         for lease in leases:
             if lease.worker_id in remote:
                 name = remote[lease.worker_id].name
-                self._board.begin(lease.token, name, now, lease.lease_expires_at)
+                self._board.begin(lease.token, name, now, lease.lease_expires_at, stored=lease.progress)
         why = "the supervisor ended while it was running"
         local = [lease for lease in leases if lease.worker_id not in remote]
         await asyncio.gather(*(self._clear_away(lease.token) for lease in local))

@@ -81,7 +81,7 @@ def error_view(error: TqError) -> ErrorView:
 
 
 def rendition_view(row: RenditionRow, eta_s: float | None) -> RenditionView:
-    """A quality. While nothing works on it, what was in the making does not count."""
+    """A quality. While nothing works on it, what is kept counts: what was in the making is made again."""
     return {
         "name": row.name,
         "status": row.status,
@@ -90,7 +90,7 @@ def rendition_view(row: RenditionRow, eta_s: float | None) -> RenditionView:
         "width": row.width,
         "height": row.height,
         "encoder": row.encoder,
-        "progress": row.progress if row.status in _COUNTED else _kept_percent(row),
+        "progress": row.progress if row.status == RenditionStatus.IN_PROGRESS else row.kept,
         "segments_done": row.segments_done,
         "segments_total": row.segments_total,
         "speed": row.speed,
@@ -99,13 +99,6 @@ def rendition_view(row: RenditionRow, eta_s: float | None) -> RenditionView:
         "stream_key": row.stream_key,
         "error": row.error,
     }
-
-
-_COUNTED = (RenditionStatus.IN_PROGRESS, RenditionStatus.COMPLETED)
-
-
-def _kept_percent(row: RenditionRow) -> float:
-    return 100.0 * row.segments_done / row.segments_total if row.segments_total else 0.0
 
 
 def _renditions(rows: Iterable[RenditionRow], eta_s: float | None) -> list[RenditionView]:
@@ -216,20 +209,22 @@ def job_error(record: JobRecord, home: Home) -> JobError | None:
 def job_live(live: LiveJob, forecasts: Forecasts, idle_s: float | None) -> JobLive:
     eta = forecasts.of_running(live)
     eta_s = eta["eta_s"] if eta else None
-    return {
+    view: JobLive = {
         "id": live.token.job,
         "status": JobStatus.IN_PROGRESS.value,
         "word": job_word(JobStatus.IN_PROGRESS, live.control),
         "control": live.control.value,
         "step": live.step,
-        "progress": live.progress,
+        "progress": max(live.stored, live.progress),
         "speed": live.speed,
         "eta_s": eta_s,
         "eta": eta,
         "worker": live.worker,
         "idle_s": idle_s,
-        "renditions": _renditions(live.renditions or (), eta_s),
     }
+    if live.renditions is not None:
+        view["renditions"] = _renditions(live.renditions, eta_s)
+    return view
 
 
 def attempt_view(row: AttemptRow, *, job: int, home: Home) -> AttemptView:

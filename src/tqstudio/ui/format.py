@@ -6,7 +6,7 @@ import os
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from tqstudio import shell
+from tqstudio import shell, units
 from tqstudio.sources import decode, readable
 
 if TYPE_CHECKING:
@@ -62,8 +62,7 @@ def speed(value: float | None) -> str:
 
 
 def percent(value: float) -> str:
-    """Never 100 % before it is true."""
-    return f"{int(min(value, 99.99)) if value < 100 else 100}%"
+    return f"{units.whole_percent(value)}%"
 
 
 def number(count: int) -> str:

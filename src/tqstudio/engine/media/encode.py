@@ -235,12 +235,13 @@ class LadderEncode:
 
     def _show_progress(self, task: Task, output: StreamOutput) -> None:
         grid, frames = self._spec.grid, task.last_frame
-        fraction, speed = 0.0, task.run.progress.speed
+        fraction, kept, speed = 0.0, 0.0, task.run.progress.speed
         if task.kind == "video":
             fraction = (task.start * grid.gop + frames) / grid.total_frames
+            kept = output.next_piece * grid.gop / grid.total_frames
             elapsed = time.monotonic() - (task.idle_until or task.run.started)
             speed = frames / float(grid.fps) / elapsed if frames else None
-        self._board.advance(output.name, output.whole_segments, fraction, speed)
+        self._board.advance(output.name, output.whole_segments, fraction, speed, kept=kept)
 
     def _streams_made(self, task: Task) -> None:
         """A run ended with 0: verify what is whole, go on with what is not."""

@@ -65,16 +65,24 @@ class Board:
     def update(self, name: str, **changes: object) -> None:
         self._states[name] = replace(self._states[name], **changes)  # type: ignore[arg-type]
 
-    def advance(self, name: str, segments: int, fraction: float, speed: float | None) -> None:
-        """Note how far a running rendition is; none goes back."""
+    def advance(
+        self, name: str, segments: int, fraction: float, speed: float | None, *, kept: float = 0.0
+    ) -> None:
+        """Note how far a running rendition is; none goes back.
+
+        Args:
+            kept: the part of it that is stored, as far as whole segments do not tell it.
+        """
         state = self._states[name]
         done = max(state.segments_done, segments)
         total = max(state.segments_total, done)
+        kept = max(kept, done / total)
         self.update(
             name,
             segments_done=done,
             segments_total=total,
-            fraction=max(state.fraction, min(ALMOST, max(fraction, done / total))),
+            fraction=max(state.fraction, min(ALMOST, max(fraction, kept))),
+            kept=max(state.kept, min(ALMOST, kept)),
             speed=speed,
         )
 
@@ -92,6 +100,7 @@ class Board:
             segments_done=len(check.segments),
             segments_total=len(check.segments),
             fraction=1.0,
+            kept=1.0,
             speed=None,
         )
 

@@ -104,6 +104,8 @@ class RenditionState:
     """An estimate until it is completed."""
     fraction: float
     """0 … 1, never going back; 1 only when completed."""
+    kept: float
+    """0 … 1: the part that is in the store, to the fragment; what is in the making is lost with its run."""
     speed: float | None
     """Seconds of video per second while it runs."""
     error: TqError | None
@@ -194,6 +196,7 @@ def _look_up(
         segments_done=done,
         segments_total=total,
         fraction=1.0 if complete else min(ALMOST, kept),
+        kept=1.0 if complete else min(ALMOST, kept),
         speed=None,
         error=None,
         check=complete.check if complete else None,

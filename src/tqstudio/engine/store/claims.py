@@ -47,6 +47,8 @@ class Lease:
     crashes: int
     max_attempts: int
     max_crashes: int
+    progress: float
+    """0–100, as it is stored."""
     repeated: bool = False
     """The claim found this lease; it did not make it."""
 
@@ -66,7 +68,7 @@ class Token:
 
 _LEASE_COLUMNS = (
     "id, video_id, epoch, worker_id, instance, control, lease_expires_at, attempts, crashes,"
-    " max_attempts, max_crashes"
+    " max_attempts, max_crashes, progress"
 )
 
 
@@ -83,6 +85,7 @@ def _lease(row: Any, *, repeated: bool = False) -> Lease:
         crashes=row[8],
         max_attempts=row[9],
         max_crashes=row[10],
+        progress=row[11],
         repeated=repeated,
     )
 

@@ -13,7 +13,7 @@ from tqstudio.engine.store.connection import Connection
 
 @dataclass(frozen=True, slots=True)
 class RenditionRow:
-    """One quality of a job; `progress` 0–100, `speed` a multiple of real time."""
+    """One quality of a job; `speed` is a multiple of real time."""
 
     name: str
     status: str
@@ -23,15 +23,19 @@ class RenditionRow:
     height: int | None
     encoder: str | None
     progress: float
+    """0–100. As it is reported, with what is in the making; as it is stored, what is kept."""
     segments_done: int
     segments_total: int | None
     speed: float | None
     settings_hash: str | None
     stream_key: str | None
     error: str | None
+    kept: float = 0.0
+    """0–100: what is finished, to the fragment."""
 
 
-_FIELDS = tuple(RenditionRow.__dataclass_fields__)
+_FIELDS = tuple(name for name in RenditionRow.__dataclass_fields__ if name != "kept")
+_PROGRESS = _FIELDS.index("progress")
 _SELECT = f"SELECT {', '.join(_FIELDS)} FROM rendition WHERE job_id = :job ORDER BY position"
 _UPSERT = (
     f"INSERT INTO rendition (job_id, position, {', '.join(_FIELDS)}) VALUES (:job, :position,"
@@ -43,7 +47,7 @@ _UPSERT = (
 def renditions(db: Connection, job: int) -> list[RenditionRow]:
     rows = []
     for row in db.execute(_SELECT, {"job": job}):
-        values = list(row)
+        values = [*row, row[_PROGRESS]]
         values[3] = bool(values[3])
         rows.append(RenditionRow(*values))
     return rows
@@ -67,16 +71,17 @@ def save(
     encoder: str | None,
     at: int,
     now: int,
-) -> bool:
-    """Store a running job's progress; False when the lease is lost.
+) -> float | None:
+    """Store a running job's progress; what is stored now, None when the lease is lost.
 
     Progress never goes back, unless finished segments are gone: what was made then is not there any more.
     """
     gone = reported is not None and sum(row.segments_done for row in reported) < _segments(db, token.job)
-    moved = db.execute(
+    stored = db.execute(
         "UPDATE job SET step = coalesce(:step, step), last_progress_at = :at,"
         " progress = CASE WHEN :gone THEN :progress ELSE max(progress, :progress) END"
-        " WHERE id = :job AND epoch = :epoch AND instance = :instance AND lease_expires_at > :now",
+        " WHERE id = :job AND epoch = :epoch AND instance = :instance AND lease_expires_at > :now"
+        " RETURNING progress",
         {
             "step": step,
             "progress": progress,
@@ -87,9 +92,9 @@ def save(
             "epoch": token.epoch,
             "instance": token.instance,
         },
-    ).rowcount
-    if not moved:
-        return False
+    ).scalar()
+    if stored is None:
+        return None
     db.execute(
         "UPDATE attempt SET steps = :steps, argv = coalesce(:argv, argv),"
         " resumed_from = coalesce(:resumed_from, resumed_from),"
@@ -107,7 +112,7 @@ def save(
     )
     if reported is not None:
         set_renditions(db, token.job, reported)
-    return True
+    return float(stored)
 
 
 def _segments(db: Connection, job: int) -> int:
@@ -117,8 +122,10 @@ def _segments(db: Connection, job: int) -> int:
 
 
 def set_renditions(db: Connection, job: int, reported: Sequence[RenditionRow]) -> None:
+    """Store what was reported; of what is in the making only what will be found again."""
     for position, rendition in enumerate(reported):
         values: dict[str, Any] = {name: getattr(rendition, name) for name in _FIELDS}
+        values["progress"] = rendition.kept
         db.execute(
             _UPSERT,
             {**values, "required": int(rendition.required), "job": job, "position": position},

@@ -122,6 +122,7 @@ def _row(choice: Choice, rung: Rung, state: RenditionState | None, gpu: str | No
             "status": "completed",
             "reason": KEPT,
             "progress": 100.0,
+            "kept": 100.0,
             "settings_hash": choice.keep[rung.name],
         }
     if state is None:
@@ -131,6 +132,7 @@ def _row(choice: Choice, rung: Rung, state: RenditionState | None, gpu: str | No
         "reason": f"{gpu} did not make it, {state.encoder} did" if gpu and state.encoder != gpu else None,
         "encoder": state.encoder,
         "progress": round(min(100.0, state.fraction * 100), 2),
+        "kept": round(min(100.0, state.kept * 100), 2),
         "segments_done": state.segments_done,
         "segments_total": state.segments_total,
         "speed": None if state.speed is None else round(state.speed, 3),

@@ -12,7 +12,6 @@ from tqstudio.lifecycle import Step
 from tqstudio.sources import readable
 from tqstudio.ui import format as fmt
 from tqstudio.ui.line import fit, width_of, wrap
-from tqstudio.ui.progress import job_percent, quality_percent
 from tqstudio.ui.screens.facts import channels_word, language_word
 from tqstudio.ui.sentences import (
     attempt_words,
@@ -63,7 +62,7 @@ def state(doc: Document, job: JobDetail, width: int) -> list[Strip]:
     word = job_word(job, model.detail_age_s, stale=stale)
     line = doc.start(width).gap().add(f"{glyphs.states[key]} {word}", palette.states[key]).gap(2)
     if job["renditions"]:
-        line.add(fmt.percent(job_percent(job)), palette.strong).gap(2)
+        line.add(fmt.percent(job["progress"]), palette.strong).gap(2)
     waits = "" if stale else standing(job, model.gates)
     now, about = waits, [kind_words(job), f"profile {job['profile']}", f"priority {job['priority']}"]
     if job["status"] == "in_progress":
@@ -111,7 +110,7 @@ def qualities(doc: Document, job: JobDetail, width: int) -> list[Strip]:
         total = rendition["segments_total"]
         pixels = f"{rendition['width']}×{rendition['height']}" if rendition["width"] else ""
         line.cell(f"{glyphs.states[key]} {word}", 12, palette.states[key])
-        line.cell(fmt.percent(quality_percent(rendition)), 5, right=True).gap(2)
+        line.cell(fmt.percent(rendition["progress"]), 5, right=True).gap(2)
         line.cell(f"{rendition['segments_done']}/{total} seg" if total else "", 13, palette.dim)
         if key == "running":
             line.cell(fmt.speed(rendition["speed"]), 7, palette.dim)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tqstudio.ui.progress import quality_percent
 from tqstudio.ui.symbols import Glyphs, state_of
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ def add_bar(
     line: Line, rendition: RenditionView, width: int, state: str, glyphs: Glyphs, palette: Palette
 ) -> None:
     """Args: `state` is how the quality is shown."""
-    filled, rest = bar_text(quality_percent(rendition), width, glyphs)
+    filled, rest = bar_text(rendition["progress"], width, glyphs)
     line.add(filled, palette.states[state]).add(rest, palette.track)
 
 
@@ -48,7 +47,7 @@ def add_blocks(
         if state == "failed":
             line.add(glyphs.states["failed"], palette.states["failed"])
             continue
-        progress = quality_percent(rendition)
+        progress = rendition["progress"]
         height = top if progress >= 100 else min(top - 1, int(progress / 100 * top))
         if height == 0:
             # An empty block would be invisible; the lowest one in grey says that it waits.

@@ -15,7 +15,6 @@ from tqstudio.ui import format as fmt
 from tqstudio.ui.line import Line, fit_name
 from tqstudio.ui.model import Link
 from tqstudio.ui.pager import Edge
-from tqstudio.ui.progress import job_percent
 from tqstudio.ui.studio import Studio
 from tqstudio.ui.symbols import job_state, job_word
 from tqstudio.ui.widgets.bars import add_blocks
@@ -252,7 +251,7 @@ class JobList(RowList):
             case "quality":
                 add_blocks(line, row["renditions"], width, glyphs, palette)
             case "done":
-                progress = job_percent(row)
+                progress = row["progress"]
                 started = progress > 0 or row["status"] in ("in_progress", "done")
                 text = fmt.percent(progress) if started else ""
                 line.cell(text, width, palette.dim if quiet else None, right=True)

@@ -12,7 +12,6 @@ from tqstudio import shell, units
 from tqstudio.sources import readable
 from tqstudio.ui import format as fmt
 from tqstudio.ui.line import Line, fit, fit_name, width_of, wrap
-from tqstudio.ui.progress import quality_percent
 from tqstudio.ui.sentences import attempt_words, error_now, failure_words, kind_words, standing, took_words
 from tqstudio.ui.studio import Studio
 from tqstudio.ui.symbols import job_state, job_word, quality_look
@@ -234,7 +233,7 @@ def _numbers(rendition: RenditionView, *, roomy: bool, moving: bool) -> list[tup
     """Percent, segments, speed and time left, each with its width."""
     total = rendition["segments_total"]
     running = rendition["status"] == "in_progress"
-    progress = quality_percent(rendition)
+    progress = rendition["progress"]
     segments = f"{rendition['segments_done']}/{total}" if total else ""
     return [
         (fmt.percent(progress) if progress or running else "", 5),
