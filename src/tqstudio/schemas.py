@@ -31,8 +31,8 @@ class JobError(ErrorView):
     """Absolute path of the log of the attempt that failed."""
 
 
-class RenditionView(TypedDict):
-    """One quality of a job."""
+class RenditionLive(TypedDict):
+    """One quality of a running job."""
 
     name: str
     status: str
@@ -53,6 +53,14 @@ class RenditionView(TypedDict):
     settings_hash: str | None
     stream_key: str | None
     error: str | None
+
+
+class RenditionView(RenditionLive):
+    """One quality of a job. A quality that was kept or skipped has no times."""
+
+    started_at: str | None
+    """When it was first worked on; an attempt that goes on with it leaves that as it is."""
+    completed_at: str | None
 
 
 class SourceSummary(TypedDict):
@@ -455,7 +463,7 @@ class JobLive(TypedDict):
     eta: EtaView | None
     worker: str | None
     idle_s: float | None
-    renditions: NotRequired[list[RenditionView]]
+    renditions: NotRequired[list[RenditionLive]]
     """Left out before its worker has said anything of them: what is known stays true."""
 
 

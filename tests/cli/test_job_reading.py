@@ -11,7 +11,7 @@ from tqstudio.cli.follow import Video
 from tqstudio.cli.progress_lines import ending_text
 from tqstudio.sources import encode
 from tqstudio.ui import symbols
-from ui.fake_door import error, job_detail, job_row
+from ui.fake_door import error, job_detail, job_row, rendition
 
 LOST = error("WORKER_LOST", "cpu-0 died", "it is tried again", log="/home/logs/7-1.log")
 
@@ -60,6 +60,18 @@ def test_all_values_stand_in_one_column(
     ]
     if status == "done":
         assert said["took"] == "28 s; estimated 8:30"
+
+
+def test_a_quality_says_how_long_it_took(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = [rendition("720p", 120, status="completed"), rendition("360p", 3, status="in_progress")]
+    job = job_detail(job_row(7, "a.mp4", "in_progress", renditions=made))
+    monkeypatch.setattr(job_reading, "door", lambda: Door(job))
+    assert job_reading.show([7]) == 0
+    head, whole, part = capsys.readouterr().out.split("\n\n")[1].splitlines()
+    column = slice(head.index("SEGMENTS") + len("SEGMENTS"), head.index("TOOK") + len("TOOK"))
+    assert [line[column].strip() for line in (whole, part)] == ["31:20", ""]
 
 
 def test_what_fails_for_good_does_not_say_that_nothing_failed(

@@ -6,6 +6,7 @@ import os
 import signal
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,6 +29,11 @@ def _whole(shared: Studio, job: int, seconds: int = 12) -> None:
     check_ladder(master, frames=25 * seconds, fps=Fraction(25), names=RUNGS)
 
 
+def _begun(job: Any) -> str:
+    """When the first of a job's qualities began; empty before that."""
+    return min((row["started_at"] for row in job["renditions"] if row["started_at"]), default="")
+
+
 def test_a_running_job_is_paused_and_goes_on(shared: Studio, long: Path) -> None:
     with shared.paced(2):
         job = shared.add(long)
@@ -35,6 +41,9 @@ def test_a_running_job_is_paused_and_goes_on(shared: Studio, long: Path) -> None
         assert shared.do("pause", job)["word"] in ("pausing…", "paused")
         paused = shared.wait(job, "paused")
     assert not [pid for pid in encoders if lives(pid)], "ffmpeg is dead before the job counts as paused"
+    begun = _begun(paused)
+    assert begun
+    assert not [row["name"] for row in paused["renditions"] if row["completed_at"]]
     kept = shared.stored_segments(paused["video"])
     assert kept, "finished segments stay"
     before = {mark(path) for path in kept}
@@ -47,6 +56,14 @@ def test_a_running_job_is_paused_and_goes_on(shared: Studio, long: Path) -> None
     assert [attempt["outcome"] for attempt in done["attempts_log"]] == ["paused", "done"]
     assert before <= published_marks(done), "what was finished is what is published"
     assert [len(video_runs(attempt)) for attempt in done["attempts_log"]] == [1, 1], "one run for all"
+    assert _begun(done) == begun, "when it began first"
+    resumed_at = done["attempts_log"][1]["started_at"]
+    made = [row for row in done["renditions"] if row["status"] == "completed"]
+    assert made
+    assert all(resumed_at < row["completed_at"] <= done["completed_at"] for row in made)
+    assert all(
+        row["started_at"] is row["completed_at"] is None for row in done["renditions"] if row not in made
+    )
     _whole(shared, job)
 
 
@@ -101,6 +118,7 @@ def test_restart_begins_a_running_job_again(shared: Studio, long: Path) -> None:
         job = shared.add(long)
         encoders = shared.running(job)
         before = {mark(path) for path in shared.stored_segments(shared.job(job)["video"])}
+        begun = until(lambda: _begun(shared.job(job)), "its qualities are worked on")
         shared.do("restart", job)
         until(lambda: len(shared.job(job)["attempts_log"]) == 2, "the second attempt began")
         gone(encoders)
@@ -108,6 +126,7 @@ def test_restart_begins_a_running_job_again(shared: Studio, long: Path) -> None:
     assert (done["attempts"], done["crashes"]) == (0, 0)
     assert before
     assert not before & published_marks(done), "nothing of the first attempt is used"
+    assert begun < _begun(done), "its qualities begin anew too"
     assert "restart" in [event["trigger"] for event in shared.events(job)]
     _whole(shared, job)
 

@@ -119,6 +119,8 @@ def test_one_quality_again_keeps_the_others(shared: Studio, ready: int, player: 
     rows = {row["name"]: (row["status"], row["reason"]) for row in done["renditions"]}
     assert rows["120p"] == ("completed", None)
     assert rows["180p"][0] == "completed" or rows["180p"] == ("skipped", "not requested")
+    timed = {row["name"] for row in done["renditions"] if row["started_at"] and row["completed_at"]}
+    assert timed == {"120p"}, "only what was made took time"
     player.end()
     check_ladder(player.master, frames=300, fps=Fraction(25), names=RUNGS)
 

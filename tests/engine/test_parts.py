@@ -103,6 +103,38 @@ def test_the_board_keeps_what_a_report_leaves_out() -> None:
     assert merged.unsaved
 
 
+def _told(board: LiveBoard, at: int, *rows: RenditionRow) -> list[tuple[int | None, int | None]]:
+    merged = board.report(A, progress(renditions=rows, at=at), significant=False)
+    return [(row.started_at, row.completed_at) for row in merged.renditions or ()]
+
+
+def test_the_board_knows_when_this_run_began_and_completed_a_quality() -> None:
+    board = new_board()
+    board.begin(A, "cpu-0", 0, 60)
+    assert _told(board, 1, quality("pending")) == [(None, None)]
+    assert _told(board, 2, quality("in_progress")) == [(2, None)]
+    board.report(A, progress(at=3), significant=False)
+    assert _told(board, 4, quality("in_progress")) == [(2, None)]
+    assert _told(board, 5, quality("completed")) == [(2, 5)]
+    assert _told(board, 6, quality("completed")) == [(2, 5)]
+    assert _told(board, 7, quality("in_progress")) == [(2, None)]
+
+
+def test_a_quality_that_begins_and_ends_between_two_reports_has_both_times() -> None:
+    board = new_board()
+    board.begin(A, "cpu-0", 0, 60)
+    _told(board, 3, quality("pending"))
+    assert _told(board, 9, quality("completed")) == [(3, 9)]
+
+
+@pytest.mark.parametrize("status", ["completed", "skipped", "failed"])
+def test_a_quality_that_this_run_did_not_make_has_no_times(status: str) -> None:
+    board = new_board()
+    board.begin(A, "cpu-0", 0, 60)
+    for at in (1, 2):
+        assert _told(board, at, quality(status)) == [(None, None)]
+
+
 def test_another_lease_inherits_nothing() -> None:
     board = new_board()
     board.report(A, progress(progress=80.0), significant=False)

@@ -80,7 +80,7 @@ class Street:
 
     def _running(self, number: int) -> Lease:
         lease = self.queue.claimed(self.queue.worker(f"cpu-{number}"))
-        progress.set_renditions(self.db, lease.job, [RENDITION])
+        progress.set_renditions(self.db, lease.job, [RENDITION], at=NOW)
         publications.begin(self.db, publication(lease), now=self.queue.now)
         return lease
 
@@ -235,7 +235,7 @@ WRITES: dict[str, tuple[Act, Changed]] = {
         lambda s: job_and_attempt(s) | {"rendition 1"},
     ),
     "renditions settle": (
-        lambda s: progress.settle_renditions(s.db, s.lease.job, running_becomes="pending"),
+        lambda s: progress.settle_renditions(s.db, s.lease.job, running_becomes="pending", now=NOW),
         lambda _: {"rendition 1"},
     ),
     "renditions are forgotten": (

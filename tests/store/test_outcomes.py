@@ -356,7 +356,7 @@ def test_renditions_in_their_order(queue: Queue) -> None:
     found = progress.renditions(queue.db, lease.job)
     assert [(r.name, r.kept, r.required) for r in found] == [("360p", 70, True), ("720p", 50, True)]
     assert [r.progress for r in found] == [70, 50], "what is in the making will not be found again"
-    progress.settle_renditions(queue.db, lease.job, running_becomes="pending")
+    progress.settle_renditions(queue.db, lease.job, running_becomes="pending", now=queue.now)
     assert {r.status for r in progress.renditions(queue.db, lease.job)} == {"pending"}
     progress.reset_renditions(queue.db, lease.job)
     assert progress.renditions_of(queue.db, [lease.job]) == {}
@@ -438,5 +438,63 @@ def test_what_is_read_of_a_job_is_its_own(queue: Queue) -> None:
 def test_a_quality_that_is_done_stays_done(queue: Queue) -> None:
     lease = queue.claimed()
     save(queue, lease, reported=[rendition("720p"), rendition("360p", status="completed")])
-    progress.settle_renditions(queue.db, lease.job, running_becomes="pending")
+    progress.settle_renditions(queue.db, lease.job, running_becomes="pending", now=queue.now)
     assert [r.status for r in progress.renditions(queue.db, lease.job)] == ["pending", "completed"]
+
+
+def _times(queue: Queue, job: int) -> tuple[int | None, int | None]:
+    [row] = progress.renditions(queue.db, job)
+    return row.started_at, row.completed_at
+
+
+def test_the_first_start_of_a_quality_stays_and_its_end_follows(queue: Queue) -> None:
+    lease = queue.claimed()
+    save(queue, lease, reported=[rendition(started_at=5)])
+    save(queue, lease, reported=[rendition(started_at=5)])
+    assert _times(queue, lease.job) == (5, None)
+    queue.release(lease)
+    second = again(queue)
+    save(queue, second, reported=[rendition(status="pending")])
+    save(queue, second, reported=[rendition(started_at=20)])
+    assert _times(queue, lease.job) == (5, None)
+    save(queue, second, reported=[rendition(status="completed", started_at=20, completed_at=30)])
+    assert _times(queue, lease.job) == (5, 30)
+    queue.release(second)
+    third = again(queue)
+    save(queue, third, reported=[rendition(status="completed")])
+    assert _times(queue, lease.job) == (5, 30), "it was whole already"
+    save(queue, third, reported=[rendition(started_at=40)])
+    assert _times(queue, lease.job) == (5, None), "what was made is gone"
+
+
+def test_a_quality_found_whole_that_an_attempt_had_begun_was_done_by_then(queue: Queue) -> None:
+    lease = queue.claimed()
+    save(queue, lease, reported=[rendition(started_at=5)])
+    queue.release(lease)
+    save(queue, again(queue), reported=[rendition(status="completed")], at=50)
+    assert _times(queue, lease.job) == (5, 50)
+
+
+def test_a_quality_that_was_kept_has_no_times(queue: Queue) -> None:
+    lease = queue.claimed()
+    for _ in range(2):
+        save(queue, lease, reported=[rendition(status="completed")], at=50)
+    assert _times(queue, lease.job) == (None, None)
+
+
+@pytest.mark.parametrize(("becomes", "ended_at"), [("completed", 70), ("pending", None), ("failed", None)])
+def test_a_quality_ends_with_its_job(queue: Queue, becomes: str, ended_at: int | None) -> None:
+    lease = queue.claimed()
+    save(queue, lease, reported=[rendition(started_at=5)])
+    progress.settle_renditions(queue.db, lease.job, running_becomes=becomes, now=70)
+    assert _times(queue, lease.job) == (5, ended_at)
+
+
+def test_a_restart_forgets_when_qualities_were_made(queue: Queue) -> None:
+    lease = queue.claimed()
+    save(queue, lease, reported=[rendition(status="completed", started_at=5, completed_at=6)])
+    queue.do(lease.job, Operation.PAUSE)
+    queue.release(lease, Control.PAUSE)
+    queue.do(lease.job, Operation.RESTART)
+    save(queue, again(queue), reported=[rendition(started_at=90)])
+    assert _times(queue, lease.job) == (90, None)

@@ -43,6 +43,8 @@ def rendition(name: str, done: int = 0, total: int | None = 120, status: str = "
         "settings_hash": None,
         "stream_key": None,
         "error": None,
+        "started_at": ago(2000) if status in ("in_progress", "completed") else None,
+        "completed_at": ago(120) if status == "completed" else None,
     } | more
 
 

@@ -18,7 +18,7 @@ from tqstudio.ui.widgets.filter_line import FilterLine
 from tqstudio.ui.widgets.job_list import JobList
 
 from .conftest import MakeApp, loaded, until
-from .fake_door import FakeDoor, sample_jobs
+from .fake_door import FakeDoor, rendition, sample_jobs
 from .test_queue import text_of
 
 
@@ -138,6 +138,37 @@ async def test_the_job_and_its_texts(make_app: MakeApp) -> None:
         await until(pilot, lambda: app.screen._text.cursor == 199, "a log shows its end")
         await pilot.press("escape", "escape")
         await until(pilot, lambda: app.screen_stack[-1].VIEW == "queue")
+
+
+async def test_a_job_says_how_long_each_quality_took(make_app: MakeApp, door: FakeDoor) -> None:
+    row = next(each for each in door.jobs if each["status"] == "in_progress")
+    row["renditions"][-1] = rendition("360p", 120, status="completed")
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, JobScreen) and app.screen.detail)
+        assert app.screen.detail["id"] == row["id"]
+
+        def shown() -> str:
+            return "\n".join(line.text for line in app.screen.document._shown.values())
+
+        await until(pilot, lambda: "in 31:20" in shown(), "it is shown")
+        keys = ("id", "status", "word", "control", "step", "speed", "eta_s", "worker", "progress")
+        moving = [
+            {key: value for key, value in each.items() if key not in ("started_at", "completed_at")}
+            | {"progress": 100.0}
+            for each in row["renditions"]
+        ]
+        door.push("progress", {"jobs": [{key: row[key] for key in keys} | {"renditions": moving}]})
+        qualities = app.screen.detail["renditions"]
+        await until(
+            pilot,
+            lambda: app.screen.detail["renditions"] is not qualities,
+            "the stream, which has no times, was heard",
+        )
+        app._paint_now()
+        await pilot.pause()
+        assert "in 31:20" in shown()
 
 
 async def test_leaving_is_immediate(make_app: MakeApp) -> None:

@@ -237,21 +237,22 @@ def _print_renditions(renditions: list[RenditionView]) -> None:
         return
     printing.out()
     printing.table(
-        ("QUALITY", "STATE", "DONE", "SEGMENTS", "SPEED", "ENCODER", "REMARK"),
+        ("QUALITY", "STATE", "DONE", "SEGMENTS", "TOOK", "SPEED", "ENCODER", "REMARK"),
         [
             (
                 r["name"],
                 printing.word(r["status"]),
                 printing.percent(r["progress"]),
                 "" if r["segments_total"] is None else f"{r['segments_done']}/{r['segments_total']}",
+                _lasted(r["started_at"], r["completed_at"]),
                 printing.speed(r["speed"]),
                 r["encoder"] or "",
                 r["error"] or r["reason"] or "",
             )
             for r in renditions
         ],
-        right=(2, 3, 4),
-        elastic=(6,),
+        right=(2, 3, 4, 5),
+        elastic=(7,),
     )
 
 
@@ -266,7 +267,7 @@ def _print_attempts(attempts: list[AttemptView]) -> None:
                 str(a["number"]),
                 a["worker"],
                 printing.clock(a["started_at"]),
-                _lasted(a),
+                _lasted(a["started_at"], a["ended_at"]),
                 _went_on_from(a),
                 a["outcome"],
                 a["error_code"] or "",
@@ -277,11 +278,10 @@ def _print_attempts(attempts: list[AttemptView]) -> None:
     )
 
 
-def _lasted(attempt: AttemptView) -> str:
-    if attempt["ended_at"] is None:
+def _lasted(began: str | None, ended: str | None) -> str:
+    if began is None or ended is None:
         return ""
-    began, ended = (datetime.fromisoformat(at) for at in (attempt["started_at"], attempt["ended_at"]))
-    return printing.span((ended - began).total_seconds())
+    return printing.span((datetime.fromisoformat(ended) - datetime.fromisoformat(began)).total_seconds())
 
 
 def _went_on_from(attempt: AttemptView) -> str:

@@ -97,7 +97,7 @@ class Endings:
             progress.reset_renditions(db, token.job)
         else:
             left = RenditionStatus.FAILED if answer is JobStatus.FAILED else RenditionStatus.PENDING
-            progress.settle_renditions(db, token.job, running_becomes=left)
+            progress.settle_renditions(db, token.job, running_becomes=left, now=now_us())
         return answer
 
     def save_last(self, db: Connection, token: Token, steps: dict[str, float]) -> None:

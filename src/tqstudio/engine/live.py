@@ -13,7 +13,7 @@ from tqstudio.engine.estimates import Foretold
 from tqstudio.engine.leases import Leases
 from tqstudio.engine.store.claims import Token
 from tqstudio.engine.store.progress import RenditionRow
-from tqstudio.lifecycle import Control
+from tqstudio.lifecycle import Control, RenditionStatus
 
 SAVE_INTERVAL_US = 1_000_000
 """At most one database write per job in this time."""
@@ -58,6 +58,37 @@ class Beat:
     instance: str
     cpu_percent: float | None = None
     memory_bytes: int | None = None
+
+
+def _timed(report: LiveJob, before: LiveJob) -> tuple[RenditionRow, ...] | None:
+    """The qualities of a report, with the times at which this run began and completed them.
+
+    What was whole already when it was first heard of has none: another run made it, or it was kept.
+    """
+    if report.renditions is None:
+        return before.renditions
+    known = {row.name: row for row in before.renditions or ()}
+    return tuple(
+        _timed_row(row, known.get(row.name), at=report.at, before=before.at) for row in report.renditions
+    )
+
+
+def _timed_row(row: RenditionRow, was: RenditionRow | None, *, at: int, before: int) -> RenditionRow:
+    """
+    Args:
+        at: of the report that says `row`.
+        before: of the report that said `was`; a short quality begins and ends between two reports.
+    """
+    started_at = was.started_at if was is not None else None
+    completed_at = None
+    if row.status == RenditionStatus.IN_PROGRESS:
+        started_at = started_at or at
+    elif row.status == RenditionStatus.COMPLETED and was is not None:
+        if was.status != RenditionStatus.COMPLETED:
+            started_at, completed_at = started_at or before, at
+        else:
+            completed_at = was.completed_at
+    return replace(row, started_at=started_at, completed_at=completed_at)
 
 
 class LiveBoard:
@@ -106,7 +137,7 @@ class LiveBoard:
             report,
             progress=max(before.progress, report.progress),
             stored=before.stored,
-            renditions=report.renditions if report.renditions is not None else before.renditions,
+            renditions=_timed(report, before),
             argv=report.argv or before.argv,
             resumed_from=before.resumed_from if report.resumed_from is None else report.resumed_from,
             resumed_at_s=before.resumed_at_s if report.resumed_at_s is None else report.resumed_at_s,

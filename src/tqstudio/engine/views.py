@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -44,6 +44,7 @@ from tqstudio.schemas import (
     JobLive,
     JobRow,
     PublishedView,
+    RenditionLive,
     RenditionView,
     SkippedFile,
     SourceSummary,
@@ -80,7 +81,7 @@ def error_view(error: TqError) -> ErrorView:
     return {"code": error.code.value, "message": error.message, "hint": error.hint}
 
 
-def rendition_view(row: RenditionRow, eta_s: float | None) -> RenditionView:
+def rendition_live(row: RenditionRow, eta_s: float | None) -> RenditionLive:
     """A quality. While nothing works on it, what is kept counts: what was in the making is made again."""
     return {
         "name": row.name,
@@ -101,9 +102,32 @@ def rendition_view(row: RenditionRow, eta_s: float | None) -> RenditionView:
     }
 
 
-def _renditions(rows: Iterable[RenditionRow], eta_s: float | None) -> list[RenditionView]:
+def _live_renditions(rows: Iterable[RenditionRow], eta_s: float | None) -> list[RenditionLive]:
     """The qualities of a job; those that run end together, when the job says so."""
-    return [rendition_view(row, eta_s if row.status == "in_progress" else None) for row in rows]
+    return [rendition_live(row, eta_s if row.status == "in_progress" else None) for row in rows]
+
+
+def _renditions(
+    rows: Sequence[RenditionRow], stored: Iterable[RenditionRow], eta_s: float | None
+) -> list[RenditionView]:
+    """The same with their times, which no report has whole: earlier attempts are part of them.
+
+    Args:
+        stored: what the database has of them.
+    """
+    known = {row.name: row for row in stored}
+    views: list[RenditionView] = []
+    for row, live in zip(rows, _live_renditions(rows, eta_s), strict=True):
+        before = known.get(row.name, row)
+        whole = row.status == RenditionStatus.COMPLETED
+        views.append(
+            {
+                **live,
+                "started_at": iso(before.started_at or row.started_at),
+                "completed_at": iso(row.completed_at or before.completed_at) if whole else None,
+            }
+        )
+    return views
 
 
 def source_summary(size: int, facts: Mapping[str, Any] | None, problem: ErrorView | None) -> SourceSummary:
@@ -183,7 +207,7 @@ def job_row(
         "idle_s": idle_s if live else None,
         "error": job_error(record, home),
         "source": summary,
-        "renditions": _renditions(renditions, eta["eta_s"] if live and eta else None),
+        "renditions": _renditions(renditions, record.renditions, eta["eta_s"] if live and eta else None),
         "created_at": _iso(record.created_at),
         "started_at": iso(record.started_at),
         "completed_at": iso(record.completed_at),
@@ -223,7 +247,7 @@ def job_live(live: LiveJob, forecasts: Forecasts, idle_s: float | None) -> JobLi
         "idle_s": idle_s,
     }
     if live.renditions is not None:
-        view["renditions"] = _renditions(live.renditions, eta_s)
+        view["renditions"] = _live_renditions(live.renditions, eta_s)
     return view
 
 

@@ -88,7 +88,7 @@ class Model:
         detail = self.detail
         for update in updates:
             if detail is not None and update["id"] == detail["id"]:
-                self.detail = cast("JobDetail", {**detail, **update})
+                self.detail = cast("JobDetail", {**detail, **update, "renditions": _merged(detail, update)})
         self.changed()
 
     def take_detail(self, detail: JobDetail | None) -> None:
@@ -176,6 +176,13 @@ class Model:
         self.notes.clear()
         self._hushed = {_trouble(each) for each in self.folder_problems}
         return told
+
+
+def _merged(detail: JobDetail, update: JobLive) -> list[dict[str, Any]]:
+    """The qualities as they move now, with the times that only the detail has."""
+    known = {rendition["name"]: rendition for rendition in detail["renditions"]}
+    unknown = {"started_at": None, "completed_at": None}
+    return [{**unknown, **known.get(live["name"], {}), **live} for live in update["renditions"]]
 
 
 def _trouble(folder: FolderView) -> tuple[int, str]:

@@ -115,7 +115,7 @@ def record(db: Connection, publication: Publication, *, poster: str | None) -> b
     videos.set_slug(db, row.video, row.slug)
     if row.full_hash:
         videos.set_full_hash(db, row.video, row.full_hash)
-    progress.settle_renditions(db, row.job, running_becomes=RenditionStatus.COMPLETED)
+    progress.settle_renditions(db, row.job, running_becomes=RenditionStatus.COMPLETED, now=now)
     publications.end(db, row.job)
     return True
 

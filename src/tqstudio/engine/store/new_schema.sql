@@ -4,7 +4,7 @@ CREATE TABLE alembic_version (
 	version_num VARCHAR(32) NOT NULL,
 	CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO alembic_version VALUES ('0005');
+INSERT INTO alembic_version VALUES ('0006');
 CREATE TABLE event (
 	seq INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
 	at BIGINT NOT NULL,
@@ -245,7 +245,7 @@ CREATE TABLE rendition (
 	speed FLOAT,
 	settings_hash TEXT,
 	stream_key TEXT,
-	error TEXT,
+	error TEXT, started_at BIGINT, completed_at BIGINT,
 	CONSTRAINT pk_rendition PRIMARY KEY (job_id, name),
 	CONSTRAINT ck_rendition_status CHECK (status IN ('pending', 'in_progress', 'completed', 'failed', 'skipped')),
 	CONSTRAINT fk_rendition_job_id_job FOREIGN KEY(job_id) REFERENCES job (id) ON DELETE CASCADE

@@ -13,7 +13,7 @@ from tqstudio.engine.store.connection import Connection
 
 @dataclass(frozen=True, slots=True)
 class RenditionRow:
-    """One quality of a job; `speed` is a multiple of real time."""
+    """One quality of a job; `speed` is a multiple of real time, times are µs since 1970 in UTC."""
 
     name: str
     status: str
@@ -30,17 +30,29 @@ class RenditionRow:
     settings_hash: str | None
     stream_key: str | None
     error: str | None
+    started_at: int | None = None
+    completed_at: int | None = None
     kept: float = 0.0
     """0–100: what is finished, to the fragment."""
 
 
 _FIELDS = tuple(name for name in RenditionRow.__dataclass_fields__ if name != "kept")
 _PROGRESS = _FIELDS.index("progress")
+_TIMES = {
+    "started_at": "coalesce(started_at, :started_at)",
+    "completed_at": (
+        "CASE WHEN :status = 'completed' THEN coalesce(:completed_at, completed_at,"
+        " CASE WHEN started_at IS NOT NULL THEN :at END) END"
+    ),
+}
+"""What becomes of the times that are stored. The first start stays; an end stays until it is made again.
+What an earlier attempt began and this one finds whole was done when somebody first said so."""
 _SELECT = f"SELECT {', '.join(_FIELDS)} FROM rendition WHERE job_id = :job ORDER BY position"
 _UPSERT = (
     f"INSERT INTO rendition (job_id, position, {', '.join(_FIELDS)}) VALUES (:job, :position,"
     f" {', '.join(':' + name for name in _FIELDS)}) ON CONFLICT (job_id, name) DO UPDATE SET"
-    f" position = :position, {', '.join(f'{name} = :{name}' for name in _FIELDS if name != 'name')}"
+    f" position = :position, {', '.join(f'{name} = :{name}' for name in _FIELDS[1:] if name not in _TIMES)},"
+    f" {', '.join(f'{name} = {value}' for name, value in _TIMES.items())}"
 )
 
 
@@ -111,7 +123,7 @@ def save(
         },
     )
     if reported is not None:
-        set_renditions(db, token.job, reported)
+        set_renditions(db, token.job, reported, at=at)
     return float(stored)
 
 
@@ -121,22 +133,24 @@ def _segments(db: Connection, job: int) -> int:
     return int(found.scalar() or 0)
 
 
-def set_renditions(db: Connection, job: int, reported: Sequence[RenditionRow]) -> None:
+def set_renditions(db: Connection, job: int, reported: Sequence[RenditionRow], *, at: int) -> None:
     """Store what was reported; of what is in the making only what will be found again."""
     for position, rendition in enumerate(reported):
         values: dict[str, Any] = {name: getattr(rendition, name) for name in _FIELDS}
         values["progress"] = rendition.kept
         db.execute(
             _UPSERT,
-            {**values, "required": int(rendition.required), "job": job, "position": position},
+            {**values, "required": int(rendition.required), "job": job, "position": position, "at": at},
         )
 
 
-def settle_renditions(db: Connection, job: int, *, running_becomes: str) -> None:
+def settle_renditions(db: Connection, job: int, *, running_becomes: str, now: int) -> None:
     """When a job leaves progress, no rendition of it goes on running."""
     db.execute(
-        "UPDATE rendition SET status = :status, speed = NULL WHERE job_id = :job AND status = 'in_progress'",
-        {"status": running_becomes, "job": job},
+        "UPDATE rendition SET status = :status, speed = NULL,"
+        " completed_at = CASE WHEN :status = 'completed' THEN :now END"
+        " WHERE job_id = :job AND status = 'in_progress'",
+        {"status": running_becomes, "job": job, "now": now},
     )
 
 

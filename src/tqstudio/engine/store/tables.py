@@ -383,6 +383,9 @@ class Rendition(SQLModel, table=True):
     settings_hash: str = _text(optional=True)
     stream_key: str = _text(optional=True)
     error: str = _text(optional=True)
+    started_at: int | None = _time()
+    """When it was first worked on, by whichever attempt; never for one that was kept or skipped."""
+    completed_at: int | None = _time()
 
 
 class Attempt(SQLModel, table=True):

@@ -30,7 +30,7 @@ from tqstudio.ui.widgets.bars import add_segments
 from tqstudio.ui.widgets.line_view import link
 
 if TYPE_CHECKING:
-    from tqstudio.schemas import AttemptView, JobDetail
+    from tqstudio.schemas import AttemptView, JobDetail, RenditionView
     from tqstudio.ui.symbols import Glyphs
     from tqstudio.ui.theme import Palette
     from tqstudio.ui.widgets.document import Document
@@ -115,7 +115,7 @@ def qualities(doc: Document, job: JobDetail, width: int) -> list[Strip]:
         if key == "running":
             line.cell(fmt.speed(rendition["speed"]), 7, palette.dim)
             line.cell(fmt.clock_duration(rendition["eta_s"]), 7, palette.dim)
-        for part in (pixels, rendition["encoder"] or ""):
+        for part in (_took(rendition), pixels, rendition["encoder"] or ""):
             if part and len(part) < line.room:
                 line.add(f"{part} ", palette.faint)
         lines.append(line.strip())
@@ -132,6 +132,12 @@ def qualities(doc: Document, job: JobDetail, width: int) -> list[Strip]:
         text = fmt.plain(problem["message"]) if problem and not ended else text
         lines.append(doc.start(width).gap(2).add(text, palette.faint).strip())
     return [*lines, doc.blank(width)]
+
+
+def _took(rendition: RenditionView) -> str:
+    """How long a quality was in the making, pauses and all; empty before it is whole."""
+    began, ended = fmt.parse_time(rendition["started_at"]), fmt.parse_time(rendition["completed_at"])
+    return f"in {fmt.clock_duration((ended - began).total_seconds())}" if began and ended else ""
 
 
 def _legend(job: JobDetail, kept: int, glyphs: Glyphs) -> str:
