@@ -152,7 +152,8 @@ class AttemptView(TypedDict):
     resumed_at_s: float | None
     """Seconds of video, to the fragment, that it found made and went on behind; 0 is the start."""
     steps: dict[str, float]
-    """Seconds spent in each step."""
+    """Seconds spent in each step. `thumbnail` is the poster's own run, beside `transcode`; `finalize` has the
+    supervisor's publish in it."""
     started_at: str
     ended_at: str | None
     outcome: str

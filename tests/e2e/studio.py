@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -87,6 +88,11 @@ def until(condition: Callable[[], T], what: str, timeout_s: float = WAIT_S) -> T
             raise AssertionError(f"waited {timeout_s:g} s in vain: {what}")
         time.sleep(_POLL_S)
     return value
+
+
+def seconds_between(began: str, ended: str) -> float:
+    """Seconds from one time of the API to another."""
+    return (datetime.fromisoformat(ended) - datetime.fromisoformat(began)).total_seconds()
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from .conftest import MakeClip, MakeStudio
-from .studio import until
+from .studio import seconds_between, until
 
 LARGE = "1280x720"
 """A size of which a few seconds are enough work to be measured."""
@@ -25,6 +25,13 @@ def test_the_second_job_is_foretold_by_the_first(make_studio: MakeStudio, clip: 
         studio.done(second)
     done = until(lambda: (job := studio.job(second))["actual_s"] and job, "what it took is logged")
     assert done["predicted_s"] > 0
+    [attempt] = done["attempts_log"]
+    steps = attempt["steps"]
+    assert steps["thumbnail"] > 0
+    assert steps["finalize"] > 0
+    span_s = seconds_between(attempt["started_at"], attempt["ended_at"])
+    # Only the poster is made beside another step.
+    assert span_s / 2 < sum(steps.values()) - steps["thumbnail"] < span_s + 1
     error = abs(done["predicted_s"] - done["actual_s"]) / done["actual_s"]
     assert studio.status()["eta_error"] == {"median": pytest.approx(error), "jobs": 1}
 

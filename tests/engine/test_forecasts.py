@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from tqstudio.engine.forecasts import Forecasts
 from tqstudio.engine.leases import Leases
 from tqstudio.engine.live import LiveBoard, LiveJob
@@ -17,7 +19,8 @@ from .test_estimates import FAST, TINY, facts
 def finish(forecasts: Forecasts, work: Workload, seconds: float) -> float | None:
     """Foretell a run and have it take so long; answers what was foretold."""
     foretold = forecasts.estimates.foretell(work)
-    live = LiveJob(Token(1, 1, ""), "cpu-0", steps={"transcode": seconds, "verify": 1.0}, foretold=foretold)
+    steps = {"thumbnail": 9.0, "transcode": seconds, "finalize": 1.0}
+    live = LiveJob(Token(1, 1, ""), "cpu-0", steps=steps, foretold=foretold)
     asyncio.run(forecasts.finished(live, {}))
     return foretold.seconds
 
@@ -34,3 +37,12 @@ def test_estimates_are_not_judged_by_jobs_with_next_to_nothing_to_do(opened: Dat
     assert (forecasts.estimates.error, forecasts.estimates.foretell(normal)) == before
     asyncio.run(forecasts.load())
     assert forecasts.estimates.foretell(normal) == before[1], "nor does the next supervisor know of them"
+
+
+def test_the_poster_is_made_beside_the_rest_and_takes_no_time_of_its_own(opened: Database) -> None:
+    forecasts = Forecasts(opened, LiveBoard(Leases(lease_us=1, heartbeat_us=1)))
+    work = workload(facts(), FAST, "libx264")
+    finish(forecasts, work, 30.0)
+    foretold = finish(forecasts, work, 30.0)
+    assert foretold == pytest.approx(31.0)
+    assert forecasts.estimates.error == pytest.approx(0)

@@ -29,11 +29,12 @@ def bench_of(job: Any) -> Bench:
     return Bench(Path(os.fsdecode(sources.decode(job["sink"]["path_b64"]))), job["video"])
 
 
-def complete(worker: Worker, job: Any, bench: Bench, **more: Any) -> Any:
+def complete(
+    worker: Worker, job: Any, bench: Bench, steps: dict[str, float] | None = None, **more: Any
+) -> Any:
+    token = {"instance": worker.instance, "epoch": job["epoch"]}
     body = bench.manifest(**more).model_dump()
-    return worker.post(
-        f"jobs/{job['job']}/complete", instance=worker.instance, epoch=job["epoch"], manifest=body
-    )
+    return worker.post(f"jobs/{job['job']}/complete", **token, manifest=body, steps=steps or {})
 
 
 def ladder(desk: Desk, *names: str, **more: Any) -> tuple[Worker, Any, Any]:
@@ -58,6 +59,18 @@ def test_a_finished_job(desk: Desk) -> None:
     assert [r["name"] for r in video["generation"]["renditions"]] == ["720p", "360p", "audio-en"]
     assert len(m3u8.load(video["generation"]["master"]).playlists) == 2
     assert not (bench_of(job).sink / "segments" / str(job["video"])).exists(), "the store is emptied"
+
+
+def test_the_publish_is_part_of_the_last_step(desk: Desk) -> None:
+    worker, job = desk.running()
+    bench = bench_of(job)
+    bench.rendition("360p", f"timed-{job['video']}")
+    told = {"transcode": 4.0, "finalize": 1.0}
+    assert complete(worker, job, bench, steps=told)[1]["status"] == "done"
+    [attempt] = desk.show(job["job"])["attempts_log"]
+    assert attempt["steps"].keys() == told.keys()
+    assert attempt["steps"]["transcode"] == 4
+    assert attempt["steps"]["finalize"] > 1
 
 
 def test_a_repeated_complete_is_answered_as_the_first(desk: Desk) -> None:

@@ -73,6 +73,7 @@ def test_every_frame_of_every_rendition(
     assert audio.check.duration_s == pytest.approx(5, abs=0.1)
     assert made.poster is not None
     assert made.poster.read_bytes()[:2] == b"\xff\xd8"
+    assert made.poster_s > 0
     # What was moved into the store is not left behind.
     assert [path.name for path in made.poster.parent.iterdir()] == ["poster.jpg"]
 

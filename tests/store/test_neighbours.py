@@ -31,7 +31,7 @@ from tqstudio.engine.store.progress import RenditionRow
 from tqstudio.engine.store.publications import PublicationRow
 from tqstudio.engine.store.videos import Unprobed
 from tqstudio.errors import ErrorCode
-from tqstudio.lifecycle import AttemptOutcome, AutorestartRule, GateKind, JobStatus, Operation, Trigger
+from tqstudio.lifecycle import AttemptOutcome, AutorestartRule, GateKind, JobStatus, Operation, Step, Trigger
 
 from .conftest import LEASE, NOW, Queue, token
 
@@ -233,6 +233,10 @@ WRITES: dict[str, tuple[Act, Changed]] = {
     "a worker reports": (
         report,
         lambda s: job_and_attempt(s) | {"rendition 1"},
+    ),
+    "a step is lengthened": (
+        lambda s: progress.lengthen(s.db, token(s.lease), Step.FINALIZE, 1.0),
+        lambda s: {s.attempt(s.lease)},
     ),
     "renditions settle": (
         lambda s: progress.settle_renditions(s.db, s.lease.job, running_becomes="pending", now=NOW),

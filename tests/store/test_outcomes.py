@@ -11,7 +11,7 @@ from tqstudio.engine.store import claims, progress
 from tqstudio.engine.store.claims import Lease
 from tqstudio.engine.store.progress import RenditionRow
 from tqstudio.errors import ErrorClass, ErrorCode, class_of
-from tqstudio.lifecycle import AutorestartRule, Control, JobStatus, Operation
+from tqstudio.lifecycle import AutorestartRule, Control, JobStatus, Operation, Step
 
 from .conftest import SECOND, Queue, token
 
@@ -347,6 +347,20 @@ def test_what_a_report_leaves_out_stays(queue: Queue) -> None:
     assert attempt.argv == [["ffmpeg", "-i", "x"]]
     assert (attempt.resumed_from, attempt.resumed_at_s, attempt.encoder) == (4, 26.0, "libx264")
     assert attempt.steps == {"probe": 1.5, "transcode": 2.0}
+
+
+def test_what_the_supervisor_did_of_a_step_is_added(queue: Queue) -> None:
+    first = queue.claimed()
+    save(queue, first, steps={"probe": 1.0})
+    queue.release(first)
+    lease = again(queue)
+    save(queue, lease, steps={"transcode": 2.0, "finalize": 0.25})
+    progress.lengthen(queue.db, token(lease), Step.FINALIZE, 1.5)
+    progress.lengthen(queue.db, token(lease), Step.PROBE, 0.5)
+    assert [attempt.steps for attempt in progress.attempts(queue.db, first.job)] == [
+        {"probe": 1.0},
+        {"transcode": 2.0, "finalize": 1.75, "probe": 0.5},
+    ]
 
 
 def test_renditions_in_their_order(queue: Queue) -> None:

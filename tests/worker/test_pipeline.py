@@ -54,6 +54,7 @@ def test_a_job_from_end_to_end(clip: Path, make_job: MakeJob, bench: Bench, sink
     assert (manifest.keep, manifest.warnings) == ([], [])
 
     assert list(report.steps) == [step.value for step in Step]
+    assert report.steps["thumbnail"] > 0.001, "the poster's own run, though it is made beside the transcode"
     progress = [state.progress for state in report.seen]
     assert progress == sorted(progress)
     assert report.progress == 99
@@ -88,6 +89,7 @@ def test_what_one_attempt_finished_no_other_makes_again(clip: Path, make_job: Ma
     assert isinstance(outcome, Done)
     assert again.commands == []
     assert outcome.manifest["poster"] is not None
+    assert again.steps["thumbnail"] < stop.steps["thumbnail"], "it was there already"
 
 
 @pytest.mark.parametrize("reason", ["pause", "cancel", "restart", "shutdown", "lost"])

@@ -84,7 +84,7 @@ class Forecasts:
         if Step.TRANSCODE.value not in steps:
             return
         encode_s = steps[Step.TRANSCODE.value]
-        taken = sum(steps.values())
+        taken = _spent_s(steps)
         # Nobody waits for the end of so little, and a start of ffmpeg that takes twice as long is half of it.
         predicted_s = foretold.seconds if tells_of_speed(foretold.work) else None
         self.estimates.came_true(predicted_s, taken)
@@ -98,7 +98,7 @@ class Forecasts:
         """Of its pace, which knows how busy the machine is; before there is one, of what was foretold."""
         if live.eta_s is not None:
             return self._view(live.eta_s)
-        return self._left(live.foretold, sum(live.steps.values()))
+        return self._left(live.foretold, _spent_s(live.steps))
 
     def _left(self, foretold: Foretold | None, spent_s: float) -> EtaView | None:
         if foretold is None or foretold.seconds is None:
@@ -146,6 +146,11 @@ class Forecasts:
             if seconds is not None:
                 foretold.append(seconds)
         return fmean(foretold) if foretold else None
+
+
+def _spent_s(steps: Mapping[str, float]) -> float:
+    """Seconds of a run. The poster is made beside the transcode, so its step has no part in them."""
+    return sum(seconds for step, seconds in steps.items() if step != Step.THUMBNAIL)
 
 
 def _done(renditions: Iterable[RenditionRow]) -> dict[str, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 
 from tqstudio.config import Settings
 from tqstudio.engine.dispatch import Identity, require_lease
@@ -18,7 +19,7 @@ from tqstudio.engine.store.database import Database
 from tqstudio.engine.store.transitions import look
 from tqstudio.engine.workspace import Workspace
 from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of, code_of
-from tqstudio.lifecycle import Control, GateKind, JobStatus
+from tqstudio.lifecycle import Control, GateKind, JobStatus, Step
 from tqstudio.requests import CompleteRequest, FailRequest, ReleaseRequest
 from tqstudio.sources import display
 
@@ -63,6 +64,7 @@ class Results:
         if await self._publisher.settle(token):
             return JobStatus.DONE
         run = self._forecasts.run_of(token)
+        begun = time.monotonic()
         try:
             await self._publisher.publish(
                 token, who.name, request, lambda db: self._endings.save_last(db, token, steps)
@@ -71,7 +73,8 @@ class Results:
             if class_of(error.code) is ErrorClass.REQUEST:
                 raise
             return await self._failed(who, token, error, steps)
-        await self._forecasts.finished(run, steps)
+        finalize_s = steps.get(Step.FINALIZE, 0.0) + time.monotonic() - begun
+        await self._forecasts.finished(run, {**steps, Step.FINALIZE.value: finalize_s})
         return JobStatus.DONE
 
     async def fail(self, who: Identity, job: int, request: FailRequest) -> JobStatus:

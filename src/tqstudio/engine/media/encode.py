@@ -42,6 +42,8 @@ class LadderEncode:
         """What a person should know though it is done: fallbacks, optional renditions that failed."""
         self.poster: Path | None = None
         """The poster in the scratch directory, once made."""
+        self.poster_s = 0.0
+        """Seconds for which ffmpeg worked on the poster, beside everything else; of runs that have ended."""
         self.last_advance = clock()
         """Clock time at which something was last seen to move; the caller decides what a stall is."""
         self._spec = spec
@@ -331,6 +333,8 @@ class LadderEncode:
         self._launcher.end(task)
         if task in self._tasks:
             self._tasks.remove(task)
+            if task.kind == "poster":
+                self.poster_s += time.monotonic() - task.run.started
 
     # When something fails
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from tqstudio.engine.media.facts import SourceFacts
@@ -21,7 +22,7 @@ from tqstudio.engine.store.transitions import look
 from tqstudio.engine.store.videos import VideoRow
 from tqstudio.engine.wanted import wanted
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.lifecycle import RenditionStatus
+from tqstudio.lifecycle import RenditionStatus, Step
 from tqstudio.requests import Manifest
 
 _LEASE_S = 600.0
@@ -37,6 +38,8 @@ class Publication:
     current: GenerationRow | None
     """The generation that is to play until this one does."""
     manifest: Manifest
+    begun: float = field(default_factory=time.monotonic)
+    """When this process took it up, on the monotonic clock."""
 
     @property
     def token(self) -> Token:
@@ -101,6 +104,7 @@ def record(db: Connection, publication: Publication, *, poster: str | None) -> b
         db, publication.token, now=now, worker=row.worker, detail=detail, published=True
     ):
         return False
+    progress.lengthen(db, publication.token, Step.FINALIZE, time.monotonic() - publication.begun)
     generations.record(
         db,
         row.video,

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Callable
 from weakref import WeakValueDictionary
 
@@ -61,9 +62,10 @@ class Publisher:
         Raises:
             TqError: LOST_LEASE or NOT_FOUND; else why it cannot be published, and then nothing has changed.
         """
+        begun = time.monotonic()
         video, _, _ = await self._db.read(video_of, token.job)
         async with self._alone(video.id):
-            await self._publish(await self._begin(token, worker, request, before))
+            await self._publish(await self._begin(token, worker, request, before, begun))
 
     async def _publish(self, publication: Publication) -> None:
         failpoints.reach("publish.intended")
@@ -125,7 +127,12 @@ class Publisher:
         return lock
 
     async def _begin(
-        self, token: Token, worker: str, request: CompleteRequest, before: Callable[[Connection], None]
+        self,
+        token: Token,
+        worker: str,
+        request: CompleteRequest,
+        before: Callable[[Connection], None],
+        begun: float,
     ) -> Publication:
         video, current, number = await self._db.read(video_of, token.job)
         for stale in await self._db.read(publications.of_video, video.id):
@@ -150,7 +157,7 @@ class Publisher:
             manifest=manifest.model_dump_json(),
             full_hash=request.full_hash,
         )
-        publication = Publication(row, video, current, manifest)
+        publication = Publication(row, video, current, manifest, begun)
         _require_something(publication)
 
         def write(db: Connection) -> bool:

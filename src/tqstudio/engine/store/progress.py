@@ -9,6 +9,7 @@ from typing import Any
 
 from tqstudio.engine.store.claims import Token
 from tqstudio.engine.store.connection import Connection
+from tqstudio.lifecycle import Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +126,16 @@ def save(
     if reported is not None:
         set_renditions(db, token.job, reported, at=at)
     return float(stored)
+
+
+def lengthen(db: Connection, token: Token, step: Step, seconds: float) -> None:
+    """Add what the supervisor did of a step to what the worker told of it."""
+    db.execute(
+        "UPDATE attempt SET steps = json_set(steps, '$.' || :step,"
+        " round(coalesce(json_extract(steps, '$.' || :step), 0) + :seconds, 3))"
+        " WHERE job_id = :job AND epoch = :epoch",
+        {"step": step.value, "seconds": seconds, "job": token.job, "epoch": token.epoch},
+    )
 
 
 def _segments(db: Connection, job: int) -> int:

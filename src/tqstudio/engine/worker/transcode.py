@@ -22,6 +22,7 @@ from tqstudio.engine.worker.limits import Deadline
 from tqstudio.engine.worker.outcome import Lost
 from tqstudio.engine.worker.report import Pace, Report
 from tqstudio.errors import ErrorCode, TqError
+from tqstudio.lifecycle import Step
 from tqstudio.units import size
 
 TRANSCODE_ENDS_AT = 97.0
@@ -124,6 +125,7 @@ class Watch:
         self._pace = Pace()
         self._runs = 0
         self._warnings = 0
+        self._poster_s = 0.0
 
     def look(self) -> None:
         """Tell what is new."""
@@ -144,6 +146,10 @@ class Watch:
             self._tell_linear()
         if len(encode.runs) > self._runs:
             self._tell_runs()
+        if encode.poster_s > self._poster_s:
+            self._poster_s = encode.poster_s
+            self._report.end(Step.THUMBNAIL, encode.poster_s)
+            self._log.line(f"{Step.THUMBNAIL}: took {encode.poster_s:.2f} s, beside the rest")
         self._log.follow(encode.runs)
 
     def _tell_linear(self) -> None:
