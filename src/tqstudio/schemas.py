@@ -182,7 +182,11 @@ class EventView(TypedDict):
 
 class GenerationView(TypedDict):
     number: int
+    settings_hash: str
+    """Of the whole ladder."""
     published_at: str
+    retired_at: str | None
+    """Since when another one plays."""
     master: str
     """Absolute path of the master playlist that serves this generation."""
     master_b64: str
@@ -214,6 +218,11 @@ class VideoView(TypedDict):
     slug: str
     title: str
     size: int
+    mtime_ns: int
+    quick_hash: str | None
+    """Of samples of its bytes."""
+    full_hash: str | None
+    """Of all of them; known once it was transcoded."""
     status: str
     facts: dict[str, Any] | None
     generation: GenerationView | None
@@ -249,6 +258,8 @@ class JobDetail(JobRow):
     """The worker that claimed it last."""
     processed_by_id: int | None
     metadata: dict[str, Any]
+    idempotency_key: str | None
+    """Of the request that made it."""
     claimed_at: str | None
     lease_expires_at: str | None
     lease_epoch: int

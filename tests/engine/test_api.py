@@ -23,7 +23,15 @@ from conftest import LiveSupervisor, MakeSupervisor, until
 from tqstudio import client, sources
 from tqstudio.engine.store import tables
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.schemas import AutorestartView, JobDetail, JobError
+from tqstudio.schemas import (
+    AttemptView,
+    AutorestartView,
+    GenerationView,
+    JobDetail,
+    JobError,
+    RenditionView,
+    VideoView,
+)
 
 from .conftest import Desk
 
@@ -451,6 +459,71 @@ def test_the_detail_has_all_that_is_stored_of_a_job() -> None:
     columns = set(inspect(tables.Job).columns.keys())
     assert {_CALLED.get(column, column) for column in columns - set(_UNSAID)} - said == set()
     assert (set(_CALLED) | set(_UNSAID)) - columns == set(), "they are columns no more"
+
+
+_IN_ITS_PLACE = "it stands there where it belongs"
+_PARTS: list[tuple[Any, Any, dict[str, str], dict[str, str]]] = [
+    (tables.Rendition, RenditionView, {}, {"job_id": _IN_ITS_PLACE, "position": "their order is that"}),
+    (
+        tables.Video,
+        VideoView,
+        {"source": "path", "generation_id": "generation"},
+        {
+            "folder_id": "a folder may be gone and come back: the path says it",
+            "created_at": "its first job says it",
+            "probe_error": "source.problem of the job, while it counts",
+        },
+    ),
+    (
+        tables.Generation,
+        GenerationView,
+        {},
+        {
+            "id": "number names it, in its video",
+            "video_id": _IN_ITS_PLACE,
+            "removed_at": "of one that is gone nothing is shown",
+            "omitted": "only compared, when the file is offered again",
+        },
+    ),
+    (
+        tables.Attempt,
+        AttemptView,
+        {"error_text": "error"},
+        {
+            "id": "number names it, in its job",
+            "job_id": _IN_ITS_PLACE,
+            "worker_id": "the name, which stays when a worker is gone",
+            "instance": "of the one that runs, the job's",
+            "answer": "the outcome says it",
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("table", "view", "called", "unsaid"), _PARTS, ids=[part[0].__tablename__ for part in _PARTS]
+)
+def test_the_detail_has_all_that_is_stored_of_its_parts(
+    table: Any, view: Any, called: dict[str, str], unsaid: dict[str, str]
+) -> None:
+    columns = set(inspect(table).columns.keys())
+    assert {called.get(column, column) for column in columns - set(unsaid)} - set(
+        get_type_hints(view)
+    ) == set()
+    assert (set(called) | set(unsaid)) - columns == set(), "they are columns no more"
+
+
+def test_the_detail_says_with_which_key_a_job_was_asked_for(desk: Desk) -> None:
+    path = desk.file()
+    key = f"add-{path}"[-100:]
+    [result] = desk.add(path, idempotency_key=key)
+    shown = desk.show(result["job"])
+    assert shown["idempotency_key"] == key
+    video, found = shown["video_view"], path.stat()
+    assert (video["size"], video["mtime_ns"]) == (found.st_size, found.st_mtime_ns)
+    assert video["quick_hash"]
+    assert video["full_hash"] is None, "its bytes were not all read yet"
+    assert desk.show(desk.job())["idempotency_key"] is None
 
 
 def test_the_detail_says_who_holds_a_job_and_when_it_goes_again(desk: Desk) -> None:

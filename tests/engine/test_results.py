@@ -56,6 +56,7 @@ def test_a_finished_job(desk: Desk) -> None:
     assert [event["trigger"] for event in row["events"][:2]] == ["published", "complete"]
     assert row["source"]["fps"] == pytest.approx(29.97, abs=0.01)
     assert (video["status"], video["generation"]["number"]) == ("ready", 1)
+    assert (video["generation"]["settings_hash"], video["generation"]["retired_at"]) == ("ladder", None)
     assert [r["name"] for r in video["generation"]["renditions"]] == ["720p", "360p", "audio-en"]
     assert len(m3u8.load(video["generation"]["master"]).playlists) == 2
     assert not (bench_of(job).sink / "segments" / str(job["video"])).exists(), "the store is emptied"
@@ -103,9 +104,11 @@ def test_a_cancelled_job_can_still_be_overtaken_by_its_end(desk: Desk) -> None:
 
 def test_a_retranscode_plays_on_until_it_is_done(desk: Desk) -> None:
     _, job, before = ladder(desk)
-    [result] = desk.act("retranscode", job["job"], renditions=["360p"], priority=1000)
+    key = f"again-{job['job']}"
+    [result] = desk.act("retranscode", job["job"], renditions=["360p"], priority=1000, idempotency_key=key)
     assert (result["ok"], result["status"]) == (True, "done")
     made = result["new_job"]
+    assert desk.show(made)["idempotency_key"] == key
     assert made not in (None, job["job"])
     assert desk.live.send(client.video(job["video"]))["status"] == "ready"
     [refused] = desk.act("retranscode", job["job"])

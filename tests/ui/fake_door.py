@@ -393,6 +393,8 @@ def job_detail(row: Any) -> Any:
     ]
     generation = {
         "number": 1,
+        "settings_hash": "c" * 16,
+        "retired_at": None,
         "published_at": ago(86_400),
         "master": (master := "/srv/streams/holiday-2026/master.m3u8"),
         "master_b64": sources.encode(master),
@@ -410,6 +412,9 @@ def job_detail(row: Any) -> Any:
         "output_root_b64": sources.encode("/srv/streams"),
         "title": "holiday-2026",
         "size": row["source"]["size"],
+        "mtime_ns": 1_780_000_000_000_000_000,
+        "quick_hash": "b" * 32,
+        "full_hash": None,
         "status": "processing",
         "generation": generation,
         "job": row["id"],

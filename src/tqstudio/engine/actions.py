@@ -131,6 +131,7 @@ class Actions:
                 max_attempts=spec.max_attempts,
                 max_crashes=spec.max_crashes,
                 autorestart=spec.autorestart,
+                idempotency_key=request.idempotency_key,
             ),
             now=now,
             actor=actor,

@@ -58,6 +58,7 @@ class Offer:
     folder: int | None = None
     autorestart: AutorestartRule = NO_AUTORESTART
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    idempotency_key: str | None = None
     actor: str = "user"
     named: frozenset[str] = frozenset()
     """Which of profile, priority, hold and autorestart were asked for by name: a job that waits takes those
@@ -229,6 +230,7 @@ class Admission:
                 max_crashes=self._settings.max_crashes,
                 autorestart=how.autorestart,
                 metadata=how.metadata,
+                idempotency_key=how.idempotency_key,
             ),
             now=now,
             actor=how.actor,

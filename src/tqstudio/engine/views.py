@@ -328,7 +328,9 @@ def generation_view(video: VideoRow, row: GenerationRow | None) -> GenerationVie
     poster = place.generation(row.number) / row.poster if row.poster else None
     return {
         "number": row.number,
+        "settings_hash": row.settings_hash,
         "published_at": _iso(row.published_at),
+        "retired_at": iso(row.retired_at),
         "master": data(place.master),
         "master_b64": encode(place.master),
         "poster": data(poster) if poster else None,
@@ -353,6 +355,9 @@ def video_view(
         "slug": video.slug,
         "title": video.title,
         "size": video.size,
+        "mtime_ns": video.mtime_ns,
+        "quick_hash": video.quick_hash,
+        "full_hash": video.full_hash,
         "status": video_status(has_generation=generation is not None, job=job[1] if job else None).value,
         "facts": dict(video.facts) if video.facts else None,
         "generation": generation_view(video, generation),

@@ -171,6 +171,7 @@ async def detail(studio: TheStudio, job: int) -> JobDetail:
         "processed_by": record.processed_by,
         "processed_by_id": record.processed_by_id,
         "metadata": dict(record.metadata),
+        "idempotency_key": record.idempotency_key,
         "claimed_at": iso(record.claimed_at),
         "lease_expires_at": iso(record.lease_expires_at),
         "lease_epoch": record.epoch,

@@ -47,6 +47,7 @@ async def _add(studio: Studio, request: AddRequest) -> AddAnswer:
         batch=request.batch or new_batch(),
         autorestart=_autorestart(request),
         metadata=request.metadata,
+        idempotency_key=request.idempotency_key,
     )
     results = [await studio.admission.offer(path, how) for path in paths]
     return {"batch": str(how.batch), "results": results}

@@ -55,6 +55,7 @@ class GenerationRow:
     renditions: tuple[PublishedRow, ...]
     omitted: Mapping[str, str] = field(default_factory=dict)
     """Renditions left out on purpose (dropped, or optional and failed): name → settings_hash."""
+    retired_at: int | None = None
 
 
 _PUBLISHED = (
@@ -72,8 +73,8 @@ def _published(row: Any) -> PublishedRow:
 
 def get(db: Connection, generation: int) -> GenerationRow | None:
     row = db.execute(
-        "SELECT id, video_id, number, settings_hash, poster, published_at, omitted FROM generation"
-        " WHERE id = :id",
+        "SELECT id, video_id, number, settings_hash, poster, published_at, omitted, retired_at"
+        " FROM generation WHERE id = :id",
         {"id": generation},
     ).first()
     if row is None:
@@ -90,6 +91,7 @@ def get(db: Connection, generation: int) -> GenerationRow | None:
         published_at=row[5],
         renditions=tuple(_published(rendition) for rendition in renditions),
         omitted=json.loads(row[6]),
+        retired_at=row[7],
     )
 
 

@@ -39,15 +39,16 @@ class NewJob:
     max_crashes: int = 3
     autorestart: AutorestartRule = NO_AUTORESTART
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    idempotency_key: str | None = None
 
 
 _CREATE = (
     "INSERT INTO job (video_id, batch, kind, profile, profile_json, prefer_gpu, requested, dropped, status,"
     " priority, ready_at, max_attempts, max_crashes, autorestart, autorestart_limit, autorestart_delay_s,"
-    " metadata_json, created_at, unprobed)"
+    " metadata_json, idempotency_key, created_at, unprobed)"
     " VALUES (:video, :batch, :kind, :profile, :profile_json, :prefer_gpu, :requested, :dropped, :status,"
     " :priority, :ready, :max_attempts, :max_crashes, :autorestart, :autorestart_limit, :autorestart_delay_s,"
-    " :metadata, :now, (SELECT facts IS NULL AND probe_error IS NULL FROM video WHERE id = :video))"
+    " :metadata, :key, :now, (SELECT facts IS NULL AND probe_error IS NULL FROM video WHERE id = :video))"
     " RETURNING id"
 )
 
@@ -76,6 +77,7 @@ def create(db: Connection, new: NewJob, *, now: int, actor: str) -> int | None:
         "autorestart_limit": new.autorestart.limit,
         "autorestart_delay_s": new.autorestart.delay_s,
         "metadata": json.dumps(dict(new.metadata)),
+        "key": new.idempotency_key,
     }
     if open_job_of(db, new.video) is not None:
         return None

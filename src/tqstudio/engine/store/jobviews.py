@@ -65,6 +65,7 @@ class JobRecord:
     predicted_s: float | None
     actual_s: float | None
     processed_by_id: int | None
+    idempotency_key: str | None
     renditions: tuple[RenditionRow, ...]
 
 
@@ -75,7 +76,7 @@ _SELECT = (
     " j.error_hint, j.error_log, j.exhausted, j.autorestart, j.autorestart_limit, j.autorestart_delay_s,"
     " j.restarts, j.last_restart_at, j.processed_by, j.metadata_json, j.ready_at, j.created_at, j.started_at,"
     " j.last_progress_at, j.completed_at, j.deleted_at, v.name, v.source, v.size, v.facts, v.probe_error,"
-    " j.profile_json, j.predicted_s, j.actual_s, j.processed_by_id"
+    " j.profile_json, j.predicted_s, j.actual_s, j.processed_by_id, j.idempotency_key"
     " FROM job j JOIN video v ON v.id = j.video_id"
 )
 

@@ -361,6 +361,8 @@ class Job(SQLModel, table=True):
     predicted_s: float = _float(optional=True)
     """Seconds of work foretold when it was claimed first; with `actual_s` the error of the ETA."""
     actual_s: float = _float(optional=True)
+    idempotency_key: str = _text(optional=True)
+    """Of the request that made it."""
 
 
 class Rendition(SQLModel, table=True):
