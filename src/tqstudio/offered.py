@@ -99,6 +99,8 @@ def _taken_over(result: AddResult) -> list[str]:
     changes = [f"{name} {applied[name]}" for name in ("profile", "priority") if name in applied]
     if "autorestart" in applied:
         changes.append(f"autorestart {applied['autorestart'] or 'off'}")
+    if "metadata" in applied:
+        changes.append(f"metadata {', '.join(readable(name) for name in applied['metadata'])}")
     if applied.get("force"):
         changes.append("everything made again")
     held = ["held now"] if applied.get("hold") else []

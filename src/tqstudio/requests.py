@@ -19,6 +19,7 @@ ProfileName = Annotated[str, StringConstraints(min_length=1, max_length=100)]
 AutorestartLimit = Annotated[int, Field(ge=0, le=100)]
 AutorestartDelay = Annotated[float, Field(ge=0, le=30 * 86_400)]
 MAX_METADATA_BYTES = 10_000
+"""Of a job's or a worker's metadata, and of its capabilities, as JSON."""
 
 
 class Message(BaseModel):
@@ -41,6 +42,7 @@ class AddRequest(Message):
     retry_failed: bool = True
     batch: Annotated[str, StringConstraints(max_length=64)] | None = None
     metadata: dict[str, Any] = Field(default_factory=dict)
+    """What the caller wants to find again with the jobs; a job that is there takes it over, key by key."""
     overrides: dict[str, str] = Field(default_factory=dict)
     """Profile keys set for these files alone (`--set KEY=VALUE`)."""
     autorestart: AutorestartLimit | None = None

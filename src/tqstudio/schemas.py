@@ -441,7 +441,7 @@ class AddResult(TypedDict):
     status: str | None
     """Of its open job, now."""
     applied: dict[str, Any]
-    """What a job that was there already took over of profile, priority, force and hold: name → value."""
+    """What a job that was there already took over, of profile, priority, metadata and such: name → value."""
     other_job: int | None
     """An open job that makes the same file for another output."""
     error: ErrorView | None

@@ -427,6 +427,17 @@ def test_adding_again_changes_a_waiting_job(up: Shell, held: int, tmp_path: Path
     assert up("job", "delete", str(row["id"])).code == 0
 
 
+def test_what_is_noted_with_a_job_is_shown(up: Shell, held: int, tmp_path: Path) -> None:
+    source, out = str(tmp_path / "held.mp4"), str(tmp_path / "out")
+    notes = ("--meta", "client=acme & sons", "--meta", "order=a=b")
+    assert "now with metadata client, order" in up("add", source, "-o", out, *notes).out
+    assert _shown(up, held)["metadata"] == {"client": "acme & sons", "order": "a=b"}
+    assert (
+        "now with metadata order" in up("process", source, "-o", out, "--no-process", "--meta", "order=").out
+    )
+    assert "  metadata   client=acme & sons, order=\n" in up("job", "show", str(held)).out
+
+
 def test_adding_again_holds_a_job_that_waits(up: Shell, held: int, tmp_path: Path) -> None:
     assert up("queue", "pause").code == 0
     assert up("job", "resume", str(held)).code == 0

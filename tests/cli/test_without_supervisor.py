@@ -182,6 +182,18 @@ def test_a_setting_without_value(here: Here, tmp_path: Path, capsys: pytest.Capt
     assert "--set video.crf has no value" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("verb", ["add", "process"])
+@pytest.mark.parametrize(("pair", "lacks"), [("acme", "value"), ("=acme", "key")])
+def test_metadata_that_is_no_pair(
+    verb: str, pair: str, lacks: str, here: Here, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "clip.mp4").write_bytes(b"x")
+    assert here(verb, tmp_path / "clip.mp4", "--meta", pair) == 2
+    said = capsys.readouterr().err
+    assert f"BAD_REQUEST: --meta {pair} has no {lacks}" in said
+    assert "--meta client=acme" in said
+
+
 def test_hostile_names_are_printed_as_text(tqstudio: Shell, tmp_path: Path) -> None:
     for name in (b"[red]x.mp4", b"caf\xe9.mp4", b"a\n\x1b[31m.mp4", b"-y.mp4", b"a b'c\"d.mp4"):
         answer = tqstudio("process", "-i", os.fsencode(tmp_path) + b"/" + name, PYTHONIOENCODING="ascii")

@@ -513,6 +513,46 @@ def test_the_detail_has_all_that_is_stored_of_its_parts(
     assert (set(called) | set(unsaid)) - columns == set(), "they are columns no more"
 
 
+def test_a_job_keeps_what_was_noted_with_it(desk: Desk) -> None:
+    path = desk.file()
+    [result] = desk.add(path, metadata={"client": "acme", "order": 12})
+    job = result["job"]
+    assert desk.show(job)["metadata"] == {"client": "acme", "order": 12}
+    [again] = desk.add(path, metadata={"order": 13, "by": "ada"})
+    assert again["applied"] == {"metadata": {"order": 13, "by": "ada"}}
+    noted = {"client": "acme", "order": 13, "by": "ada"}
+    assert desk.show(job)["metadata"] == noted
+    assert desk.add(path, metadata={"by": "ada"})[0]["applied"] == {}
+    assert desk.add(path)[0]["applied"] == {}
+    assert desk.show(job)["metadata"] == noted
+
+
+def test_a_running_job_can_be_given_metadata(desk: Desk) -> None:
+    path = desk.file()
+    [result] = desk.add(path, priority=1000)
+    assert desk.worker().claim()["job"] == result["job"]
+    [again] = desk.add(path, metadata={"client": "acme"})
+    assert (again["decision"], again["status"]) == ("waiting", "in_progress")
+    assert again["applied"] == {"metadata": {"client": "acme"}}
+    assert desk.show(result["job"])["metadata"] == {"client": "acme"}
+    [refused] = desk.add(path, metadata={"client": "other"}, hold=True)
+    assert refused["decision"] == "rejected"
+    assert desk.show(result["job"])["metadata"] == {"client": "acme"}, "it took over nothing"
+
+
+def test_a_job_keeps_only_so_much_metadata(desk: Desk) -> None:
+    path = desk.file()
+    body = {"paths_b64": [sources.encode(path)], "metadata": {"note": "x" * 3_000_000}}
+    error = error_of(desk.live.raw("POST", "/v1/videos", body), 400)
+    assert (error["code"], error["hint"][:9]) == ("BAD_REQUEST", "send less")
+    assert "metadata has 3000012 bytes" in error["message"]
+    [result] = desk.add(path, metadata={"note": "x" * 9_000})
+    assert result["decision"] == "queued"
+    [more] = desk.add(path, metadata={"another": "y" * 9_000})
+    assert (more["decision"], more["error"]["code"]) == ("rejected", "BAD_REQUEST")
+    assert desk.show(result["job"])["metadata"] == {"note": "x" * 9_000}
+
+
 def test_the_detail_says_with_which_key_a_job_was_asked_for(desk: Desk) -> None:
     path = desk.file()
     key = f"add-{path}"[-100:]

@@ -248,6 +248,7 @@ WRITES: dict[str, tuple[Act, Changed]] = {
     ),
     "a rule is set": (lambda s: autorestart.set_rule(s.db, s.failed[0], RULE), failed),
     "a batch is joined": (lambda s: jobs.join_batch(s.db, s.waiting[0], "batch"), waiting),
+    "metadata is set": (lambda s: jobs.set_metadata(s.db, s.waiting[0], {"client": "acme"}), waiting),
     "a profile is set": (
         lambda s: jobs.set_profile(
             s.db, s.waiting[0], profile="tv", profile_json="{}", prefer_gpu=False, now=NOW, actor="test"

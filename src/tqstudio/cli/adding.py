@@ -44,6 +44,7 @@ def add(
     limit: options.Limit = None,
     order: options.Order = "name",
     settings: options.Settings = None,
+    meta: options.Metadata = None,
     autorestart: options.Autorestart = None,
     no_autorestart: options.NoAutorestart = False,
     delay: options.Delay = None,
@@ -71,6 +72,7 @@ def add(
         "force": force,
         "verify_full": verify_full,
         "overrides": options.overrides(settings),
+        "metadata": options.metadata(meta),
         "autorestart": restarts,
         "autorestart_delay_s": delay,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from datetime import datetime
@@ -142,6 +143,7 @@ def _print(job: JobDetail) -> None:
         ("video", f"{video['id']} ({video['status']}), {_source(job)}"),
         ("problem", job["source"]["problem"]["message"] if job["source"]["problem"] else ""),
         ("profile", f"{job['profile']}, priority {job['priority']}, {job['kind']}"),
+        ("metadata", _metadata(job)),
         ("failures", _failures(job)),
         ("crashes", f"{job['crashes']} of {job['max_crashes']}" if job["crashes"] else ""),
         ("worker", job["worker"] or job["processed_by"] or ""),
@@ -190,6 +192,14 @@ def _print(job: JobDetail) -> None:
 
 def _field(name: str, value: str) -> str:
     return f"  {name:10} {value}"
+
+
+def _metadata(job: JobDetail) -> str:
+    """What is noted with it, as `--meta` has it; what is no text as JSON."""
+    noted = job["metadata"].items()
+    return ", ".join(
+        readable(f"{key}={value if isinstance(value, str) else json.dumps(value)}") for key, value in noted
+    )
 
 
 def _failures(job: JobDetail) -> str:

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from tqstudio.errors import ErrorCode, TqError
+from tqstudio.sources import readable
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
 JobIds = Annotated[list[int], typer.Argument(metavar="ID...", help="Numbers of jobs.", show_default=False)]
@@ -58,6 +59,11 @@ Settings = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the profile, such as video.crf=20."),
 ]
 
+Metadata = Annotated[
+    list[str] | None,
+    typer.Option("--meta", metavar="KEY=VALUE", help="Note something with the job, such as client=acme."),
+]
+
 
 def output_b64(output: str | None) -> str | None:
     """The output folder for a message.
@@ -80,15 +86,32 @@ def output_b64(output: str | None) -> str | None:
 
 
 def overrides(settings: list[str] | None) -> dict[str, str] | None:
-    """`KEY=VALUE` pairs as a dict; None when none are given."""
-    if not settings:
+    """The keys of the profile that are set; None when none are."""
+    return _pairs("--set", settings, "video.crf=20")
+
+
+def metadata(notes: list[str] | None) -> dict[str, str] | None:
+    """What is to be noted with a job; None when nothing is."""
+    return _pairs("--meta", notes, "client=acme")
+
+
+def _pairs(option: str, given: list[str] | None, example: str) -> dict[str, str] | None:
+    """`KEY=VALUE` pairs as a dict; None when none are given.
+
+    Raises:
+        TqError: BAD_REQUEST for one without a key or an equals sign.
+    """
+    if not given:
         return None
     pairs = {}
-    for setting in settings:
-        key, equals, value = setting.partition("=")
+    for pair in given:
+        key, equals, value = pair.partition("=")
         if not equals or not key.strip():
+            lacks = "key" if equals else "value"
             raise TqError(
-                ErrorCode.BAD_REQUEST, f"--set {setting} has no value", "write it as --set video.crf=20"
+                ErrorCode.BAD_REQUEST,
+                f"{option} {readable(pair)} has no {lacks}",
+                f"write it as {option} {example}",
             )
         pairs[key.strip()] = value.strip()
     return pairs

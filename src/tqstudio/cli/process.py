@@ -55,6 +55,7 @@ def process(
     limit: options.Limit = None,
     order: options.Order = "name",
     settings: options.Settings = None,
+    meta: options.Metadata = None,
     priority: options.Priority = None,
     resume: Annotated[
         bool,
@@ -96,6 +97,7 @@ def process(
         "verify_full": verify_full,
         "priority": priority,
         "overrides": options.overrides(settings),
+        "metadata": options.metadata(meta),
         "batch": batch,
     }
     with working_session(workers) as at:

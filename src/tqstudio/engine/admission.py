@@ -7,7 +7,7 @@
 | a complete ladder, other content or settings | changed: a new job, the old ladder plays on |
 | a failed or cancelled job | retried, if that is allowed |
 | a job that waits | waiting: it takes over the profile, priority and hold that were asked for by name |
-| a job that runs | waiting: left alone; rejected where it cannot be what was asked for |
+| a job that runs | waiting: it takes over metadata alone; rejected where it cannot be what was asked for |
 """
 
 from __future__ import annotations
@@ -77,6 +77,7 @@ class Offer:
             hold="hold" in self.named,
             force=self.force,
             autorestart=self.autorestart if "autorestart" in self.named else None,
+            metadata=self.metadata,
         )
 
 
@@ -250,8 +251,8 @@ def _open_already(
     if status is JobStatus.IN_PROGRESS:
         error = wishes.refusal(db, job, known.name, wanted)
         if error is not None:
-            answer = {**answer, "decision": "rejected", "error": error_view(error)}
-        return {**answer, "status": status.value}
+            return {**answer, "decision": "rejected", "error": error_view(error), "status": status.value}
+        return {**answer, "status": status.value, "applied": wishes.note(db, job, wanted)}
     applied = wishes.grant(db, job, wanted, now=now, actor=how.actor)
     return {**answer, "status": _status(db, job), "applied": applied}
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tqstudio.engine.media.profiles import Profile
+from tqstudio.engine.metadata import require_small
 from tqstudio.engine.store import autorestart, jobs, operations
 from tqstudio.engine.store.connection import Connection
 from tqstudio.errors import ErrorCode, TqError
@@ -27,6 +28,7 @@ class Wishes:
     force: bool = False
     """Make everything, not only what differs."""
     autorestart: AutorestartRule | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
 def grant(db: Connection, job: int, wishes: Wishes, *, now: int, actor: str) -> dict[str, Any]:
@@ -43,11 +45,28 @@ def grant(db: Connection, job: int, wishes: Wishes, *, now: int, actor: str) -> 
         applied["force"] = True
     if wishes.autorestart is not None and autorestart.set_rule(db, job, wishes.autorestart):
         applied["autorestart"] = wishes.autorestart.limit
+    applied |= note(db, job, wishes)
     if wishes.hold:
         held = operations.operate(db, job, Operation.PAUSE, now=now, actor=actor)
         if held is not None and held.decision.effect is Effect.NOW:
             applied["hold"] = True
     return applied
+
+
+def note(db: Connection, job: int, wishes: Wishes) -> dict[str, Any]:
+    """Keep what is to be noted with a job, which may run: nothing that it makes depends on it.
+
+    Raises:
+        TqError: BAD_REQUEST when that is too much, together with what is noted already.
+    """
+    if not wishes.metadata:
+        return {}
+    before = jobs.metadata_of(db, job)
+    if before | dict(wishes.metadata) == before:
+        return {}
+    require_small("metadata", before | dict(wishes.metadata))
+    jobs.set_metadata(db, job, before | dict(wishes.metadata))
+    return {"metadata": dict(wishes.metadata)}
 
 
 def refusal(db: Connection, job: int, name: str, wishes: Wishes) -> TqError | None:

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query
 from tqstudio.engine import outputs
 from tqstudio.engine.admission import Offer, new_batch
 from tqstudio.engine.api.access import TheStudio
+from tqstudio.engine.metadata import require_small
 from tqstudio.engine.recognition import Certainty
 from tqstudio.engine.store import generations, jobs, jobviews, videos
 from tqstudio.engine.store.connection import Connection
@@ -32,6 +33,7 @@ async def add(studio: TheStudio, request: AddRequest) -> AddAnswer:
 
 
 async def _add(studio: Studio, request: AddRequest) -> AddAnswer:
+    require_small("metadata", request.metadata)
     paths = [_path(text) for text in request.paths_b64]
     output = studio.admission.output_root(_path(request.output_b64) if request.output_b64 else None)
     await outputs.require_usable(output, studio.patience)

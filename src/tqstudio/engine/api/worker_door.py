@@ -7,7 +7,6 @@ from which the schema at `/openapi.json` is made too.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -19,13 +18,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tqstudio.engine.api.refusals import Refusal, no_such_path, refusal, wrong_method
 from tqstudio.engine.dispatch import Identity
+from tqstudio.engine.metadata import require_small
 from tqstudio.engine.scheduling import now_us
 from tqstudio.engine.store import workers
 from tqstudio.engine.studio import Studio
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import JobStatus
 from tqstudio.requests import (
-    MAX_METADATA_BYTES,
     ClaimRequest,
     CompleteRequest,
     FailRequest,
@@ -63,10 +62,7 @@ class Asked:
 async def register(asked: Asked) -> RegisterAnswer:
     studio, who, body = asked.studio, asked.who, asked.body
     for name, value in (("capabilities", body.capabilities), ("metadata", body.metadata)):
-        if len(json.dumps(value)) > MAX_METADATA_BYTES:
-            raise TqError(
-                ErrorCode.BAD_REQUEST, f"{name} is larger than {MAX_METADATA_BYTES} bytes", "send less"
-            )
+        require_small(name, value)
     await studio.db.write(
         workers.register,
         who.worker,

@@ -163,6 +163,21 @@ def join_batch(db: Connection, job: int, batch: str) -> None:
     )
 
 
+def metadata_of(db: Connection, job: int) -> dict[str, Any]:
+    """What is noted with a job."""
+    noted: dict[str, Any] = json.loads(
+        db.execute("SELECT metadata_json FROM job WHERE id = :job", {"job": job}).scalar()
+    )
+    return noted
+
+
+def set_metadata(db: Connection, job: int, metadata: Mapping[str, Any]) -> None:
+    db.execute(
+        "UPDATE job SET metadata_json = :metadata WHERE id = :job",
+        {"metadata": json.dumps(dict(metadata)), "job": job},
+    )
+
+
 _WAITS = "status IN ('pending', 'paused') AND deleted_at IS NULL"
 
 
