@@ -44,6 +44,9 @@ class ErrorCode(StrEnum):
 
     DISK_LOW = "DISK_LOW"
     GPU_SESSION = "GPU_SESSION"
+    SOURCE_AWAY = "SOURCE_AWAY"
+    OUTPUT_GONE = "OUTPUT_GONE"
+    SYSTEM_LIMIT = "SYSTEM_LIMIT"
 
     ENCODER_EXIT = "ENCODER_EXIT"
     ENCODER_SIGNAL = "ENCODER_SIGNAL"
@@ -52,7 +55,7 @@ class ErrorCode(StrEnum):
     TIMEOUT = "TIMEOUT"
     OUTPUT_EMPTY = "OUTPUT_EMPTY"
     OUTPUT_INVALID = "OUTPUT_INVALID"
-    OUTPUT_GONE = "OUTPUT_GONE"
+    IO_ERROR = "IO_ERROR"
     PUBLISH_FAILED = "PUBLISH_FAILED"
     SOURCE_CHANGED = "SOURCE_CHANGED"
     UPLOAD_FAILED = "UPLOAD_FAILED"
@@ -126,6 +129,21 @@ MEANINGS: MappingProxyType[ErrorCode, Meaning] = MappingProxyType(
         ErrorCode.GPU_SESSION: Meaning(
             _RESOURCE, "the GPU has no free encoder session", "nothing: the job waits for one"
         ),
+        ErrorCode.SOURCE_AWAY: Meaning(
+            _RESOURCE,
+            "the disk of the source is not there",
+            "mount it again: the job goes on by itself; cancel the job if the file is not to come back",
+        ),
+        ErrorCode.OUTPUT_GONE: Meaning(
+            _RESOURCE,
+            "the output folder was moved, removed or unmounted, or its disk fails",
+            "put it back: what was made there goes on by itself when it is found again",
+        ),
+        ErrorCode.SYSTEM_LIMIT: Meaning(
+            _RESOURCE,
+            "the system allows no more processes or open files",
+            "raise its limits (ulimit -n, ulimit -u), or run fewer workers; the job goes again by itself",
+        ),
         ErrorCode.ENCODER_EXIT: Meaning(_RETRY, "ffmpeg ended with an error", "read the log of the attempt"),
         ErrorCode.ENCODER_SIGNAL: Meaning(_RETRY, "ffmpeg was killed", "read the log of the attempt"),
         ErrorCode.OUT_OF_MEMORY: Meaning(
@@ -139,10 +157,10 @@ MEANINGS: MappingProxyType[ErrorCode, Meaning] = MappingProxyType(
         ErrorCode.OUTPUT_INVALID: Meaning(
             _RETRY, "the result did not pass the checks and was not published", "read the log of the attempt"
         ),
-        ErrorCode.OUTPUT_GONE: Meaning(
+        ErrorCode.IO_ERROR: Meaning(
             _RETRY,
-            "the output folder was moved, removed or unmounted during the work",
-            "put it back, or change the output; what was made there goes on when it is found again",
+            "a disk could not be read or written",
+            "check the disk, its cable and its mount (dmesg tells more), then retry",
         ),
         ErrorCode.PUBLISH_FAILED: Meaning(
             _RETRY, "the result could not be put in its place", "check the output folder, then retry"

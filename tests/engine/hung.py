@@ -27,10 +27,18 @@ class HungMount:
         if libc.mount(b"hung", os.fsencode(folder), b"fuse", _NODEV | _NOSUID, options):
             os.close(self._server)
             pytest.skip(f"no file system can be made to hang here: {os.strerror(ctypes.get_errno())}")
+        self._mounted = True
+
+    def leave(self) -> None:
+        """The server goes and the mount stays: whoever asks is told that nobody is connected."""
+        os.close(self._server)
+        self._server = -1
 
     def end(self) -> None:
         """What is below it can be seen again, and whoever waits is told that it is gone."""
-        if self._server >= 0:
+        if self._mounted:
             subprocess.run(["umount", "--lazy", self.folder], check=True)
+            self._mounted = False
+        if self._server >= 0:
             os.close(self._server)
             self._server = -1

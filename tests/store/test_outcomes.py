@@ -50,7 +50,7 @@ def test_autorestart_that_was_never_on_is_not_denied(queue: Queue) -> None:
     assert queue.row(lease.job)["autorestart"] == "disabled"
 
 
-@pytest.mark.parametrize("code", [ErrorCode.DISK_LOW, ErrorCode.GPU_SESSION])
+@pytest.mark.parametrize("code", [c for c in ErrorCode if class_of(c) is ErrorClass.RESOURCE])
 def test_a_shortage_costs_nothing(queue: Queue, code: ErrorCode) -> None:
     lease = queue.claimed(max_attempts=1)
     for _ in range(5):

@@ -83,6 +83,9 @@ def test_what_is_wrong_with_a_source_a_setting_or_the_disk_does_not_count(
         ErrorCode.DISK_LOW,
         ErrorCode.GPU_SESSION,
         ErrorCode.PUBLISH_FAILED,
+        ErrorCode.OUTPUT_GONE,
+        ErrorCode.SYSTEM_LIMIT,
+        ErrorCode.IO_ERROR,
     ):
         assert code not in BLAMES
 

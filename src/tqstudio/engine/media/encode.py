@@ -21,7 +21,7 @@ from tqstudio.engine.media.encode_runs import Batch, Launcher, Task
 from tqstudio.engine.media.encode_state import EncodeSpec, NotOursError, RenditionState, RunRecord, State
 from tqstudio.engine.media.layout import CPU_ENCODER, GPU_ENCODERS, POSTER_NAME
 from tqstudio.engine.media.plan import Mode, plan
-from tqstudio.engine.media.process import classify_exit, from_os_error
+from tqstudio.engine.media.process import classify_exit, from_os_error, from_output_error
 from tqstudio.engine.media.segment_store import SegmentStore
 from tqstudio.engine.media.stream import InitDiffersError, NewSegment, SeamError, StreamOutput
 from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of
@@ -29,6 +29,7 @@ from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of
 # What an ffmpeg may read without a frame coming out: a source whose streams lie far apart is read to and fro.
 _READS = 4
 _READS_BESIDE = 64 * 1024 * 1024
+_PROBE_NAME = "can-be-written"
 
 
 class LadderEncode:
@@ -296,7 +297,7 @@ class LadderEncode:
             mark.touch()
             durable.sync_folder(mark.parent)
         except OSError as error:
-            raise from_os_error(error, "the way to decode the source cannot be remembered") from error
+            raise from_output_error(error, "the way to decode the source cannot be remembered") from error
         self._become_linear()
         self._batches.appendleft(batch)
 
@@ -388,11 +389,17 @@ class LadderEncode:
                 self._batches.append(replace(task.batch, names=others))
 
     def _cause(self, error: TqError) -> TqError:
-        """Whatever went wrong, a source that is not the same any more is the reason for it."""
+        """Whatever went wrong, a source that is not the same any more is the reason for it, or an output that
+        takes no file."""
+        probe = self._spec.scratch / _PROBE_NAME
         try:
             source.require_same(self._spec.source, self._spec.identity)
+            probe.touch()
+            probe.unlink()
         except TqError as cause:
             return cause
+        except OSError as cause:
+            return from_output_error(cause, f"{error.message}; nothing can be written to the output")
         return error
 
     def _poster_failed(self, error: TqError) -> None:

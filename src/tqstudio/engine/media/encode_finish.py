@@ -10,7 +10,7 @@ from tqstudio.engine.media.process import from_output_error
 from tqstudio.engine.media.rendition import RenditionCheck
 from tqstudio.engine.media.segment_store import Complete, SegmentStore
 from tqstudio.engine.media.verify import check_end, verify_rendition
-from tqstudio.errors import ErrorCode, TqError
+from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +38,8 @@ def finish(spec: EncodeSpec, states: Sequence[RenditionState]) -> Finish:
         try:
             passed[state.name] = verify_rendition(state.directory, grid, name=state.name)
         except TqError as error:
+            if class_of(error.code) is ErrorClass.RESOURCE:
+                raise  # nothing is known of the stream
             spec.require_ours()
             # Whatever is wrong with it must not be found again by the next run.
             SegmentStore(state.directory).discard()

@@ -19,7 +19,7 @@ from av.stream import Disposition, Stream
 from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
-from tqstudio.engine.media import source
+from tqstudio.engine.media import disk_errors, source
 from tqstudio.engine.media.facts import AudioTrack, SourceFacts, SubtitleTrack, VideoTrack
 from tqstudio.engine.media.timeline import JUMPY_CONTAINERS, Timeline, read_timeline
 from tqstudio.errors import ErrorCode, TqError
@@ -53,7 +53,7 @@ _FIRST_PICTURE_PACKETS = 2000
 # Pictures decoded in search of one that says when it is shown.
 _FIRST_TIME_PICTURES = 120
 # What the operating system may answer; every other error is ffmpeg's opinion of the content.
-_SYSTEM_ERRORS = (errno.ENOENT, errno.EACCES, errno.EIO, errno.ESTALE, errno.ENOTDIR)
+_SYSTEM_ERRORS = disk_errors.FAILING | disk_errors.LIMITS | {errno.ENOENT, errno.EACCES, errno.ENOTDIR}
 _LANGUAGE = re.compile(r"[a-z]{2,3}(-[a-z0-9]+)*")
 _TITLE_LENGTH = 100
 
@@ -99,6 +99,8 @@ def probe(path: bytes, check: Callable[[], None] = lambda: None) -> SourceFacts:
         try:
             facts = _read(path, size, container)
         except av.error.FFmpegError as error:
+            if isinstance(error, OSError) and error.errno in _SYSTEM_ERRORS:
+                raise source.unreadable(path, error) from error
             raise TqError(
                 ErrorCode.SOURCE_UNREADABLE, f"{display(path)} is broken: {error.strerror}"
             ) from error

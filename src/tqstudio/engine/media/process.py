@@ -21,9 +21,12 @@ from pathlib import Path
 from typing import IO
 
 from tqstudio import turns
+from tqstudio.engine.media import disk_errors
 from tqstudio.errors import ErrorCode, TqError
 
 LOG_TAIL_BYTES = 16 * 1024
+_WRITABLE_AGAIN = "check the disk (dmesg tells why), and mount it for writing again"
+_SOUND_AGAIN = "check the disk, its cable and its mount (dmesg tells more); the queue goes on by itself"
 _REAP_TIMEOUT_S = 10.0
 
 
@@ -245,15 +248,26 @@ def from_os_error(error: OSError, doing: str) -> TqError:
         return TqError(ErrorCode.DISK_LOW, detail)
     if error.errno == errno.ENOMEM:
         return TqError(ErrorCode.OUT_OF_MEMORY, detail)
-    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+    if error.errno in disk_errors.LIMITS:
+        return TqError(ErrorCode.SYSTEM_LIMIT, detail)
+    if error.errno in (errno.EACCES, errno.EPERM):
         return TqError(ErrorCode.PERMISSION, detail)
+    if error.errno == errno.EROFS:
+        return TqError(ErrorCode.IO_ERROR, detail, _WRITABLE_AGAIN)
+    if error.errno in disk_errors.FAILING:
+        return TqError(ErrorCode.IO_ERROR, detail)
     return TqError(ErrorCode.INTERNAL, detail)
 
 
 def from_output_error(error: OSError, doing: str) -> TqError:
     """As `from_os_error`, of a call on a file in the output folder, which is as good as gone without it."""
-    if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ENODEV, errno.ESTALE):
-        return TqError(ErrorCode.OUTPUT_GONE, f"{doing}: {error.strerror}")
+    detail = f"{doing}: {error.strerror}"
+    if error.errno == errno.EROFS:
+        return TqError(ErrorCode.OUTPUT_GONE, detail, f"{_WRITABLE_AGAIN}; the queue goes on by itself")
+    if error.errno in disk_errors.FAILING:
+        return TqError(ErrorCode.OUTPUT_GONE, detail, _SOUND_AGAIN)
+    if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        return TqError(ErrorCode.OUTPUT_GONE, detail)
     return from_os_error(error, doing)
 
 

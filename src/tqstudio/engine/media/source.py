@@ -6,6 +6,7 @@ import os
 import stat
 from typing import NamedTuple
 
+from tqstudio.engine.media import disk_errors
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.sources import display
 
@@ -14,6 +15,7 @@ from tqstudio.sources import display
 # either: they have no timestamps, on which everything after rests.
 FORMATS = "mov,matroska,mpegts,mpeg,avi,flv,asf,ogg,mxf,gxf,wtv,nut,ivf,dv,rm,yuv4mpegpipe"
 PROTOCOLS = "file"
+_CHUNK_BYTES = 4 * 1024 * 1024
 
 
 class Identity(NamedTuple):
@@ -37,8 +39,8 @@ def check(path: bytes) -> os.stat_result:
         Its stat result (of what a symbolic link points to).
 
     Raises:
-        TqError: SOURCE_MISSING, SOURCE_EMPTY, PERMISSION, SOURCE_UNREADABLE, or UNSUPPORTED for what is no
-            regular file.
+        TqError: SOURCE_MISSING, SOURCE_EMPTY, PERMISSION, SOURCE_UNREADABLE, UNSUPPORTED for what is no
+            regular file; SOURCE_AWAY, IO_ERROR, SYSTEM_LIMIT where that says nothing of the file.
     """
     name = display(path)
     try:
@@ -90,4 +92,25 @@ def unreadable(path: bytes, error: OSError) -> TqError:
         return TqError(ErrorCode.SOURCE_MISSING, f"{name} does not exist")
     if isinstance(error, PermissionError):
         return TqError(ErrorCode.PERMISSION, f"{name} may not be read")
-    return TqError(ErrorCode.SOURCE_UNREADABLE, f"{name} cannot be read: {error.strerror or error}")
+    message = f"{name} cannot be read: {error.strerror or error}"
+    if error.errno in disk_errors.AWAY:
+        return TqError(ErrorCode.SOURCE_AWAY, message)
+    if error.errno in disk_errors.FAILING:
+        return TqError(ErrorCode.IO_ERROR, message)
+    if error.errno in disk_errors.LIMITS:
+        return TqError(ErrorCode.SYSTEM_LIMIT, message)
+    return TqError(ErrorCode.SOURCE_UNREADABLE, message)
+
+
+def require_readable(path: bytes) -> None:
+    """Read the whole file: that it seems to end early may be its disk's doing.
+
+    Raises:
+        TqError: why it cannot be read.
+    """
+    try:
+        with open(path, "rb", buffering=0) as file:
+            while file.read(_CHUNK_BYTES):
+                pass
+    except OSError as error:
+        raise unreadable(path, error) from error

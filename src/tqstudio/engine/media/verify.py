@@ -9,14 +9,17 @@ from pathlib import Path
 import av
 import av.error
 
+from tqstudio.engine.media import disk_errors
 from tqstudio.engine.media.facts import SourceFacts
 from tqstudio.engine.media.grid import Grid
 from tqstudio.engine.media.layout import segment_name
 from tqstudio.engine.media.playlists import bit_rates
 from tqstudio.engine.media.probe import packet_ends, timeline_of
+from tqstudio.engine.media.process import from_output_error
 from tqstudio.engine.media.rendition import CheckedSegment, RenditionCheck
 from tqstudio.engine.media.segment_store import SegmentStore
 from tqstudio.engine.media.segments import Init, Segment, Torn, inspect_init, inspect_segment
+from tqstudio.engine.media.source import require_readable
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.sources import display
 
@@ -96,7 +99,8 @@ def check_end(source: bytes, facts: SourceFacts, grid: Grid, frames: int) -> Non
         frames: of the finished video.
 
     Raises:
-        TqError: SOURCE_TRUNCATED when the packets end early too, else OUTPUT_INVALID.
+        TqError: SOURCE_TRUNCATED when the packets end early too, else OUTPUT_INVALID; or why
+            the source cannot be read to its end.
     """
     made_s = float(frames / grid.fps)
     declared_s = facts.video.duration_s
@@ -104,6 +108,8 @@ def check_end(source: bytes, facts: SourceFacts, grid: Grid, frames: int) -> Non
         return
     held_s, reached_s = _held(source, facts)
     if declared_s and reached_s < declared_s - _tolerance(declared_s, facts.linear):
+        # To ffmpeg a file ends where its disk fails.
+        require_readable(source)
         raise TqError(
             ErrorCode.SOURCE_TRUNCATED,
             f"{display(source)} declares {declared_s:.1f} s of video but holds {held_s:.1f} s",
@@ -165,6 +171,8 @@ def _check_packets(directory: Path, label: str, names: Sequence[str], frames: in
                 last_pts = packet.pts if last_pts is None else max(last_pts, packet.pts)
                 step = step or packet.duration or 0
     except av.error.FFmpegError as error:
+        if isinstance(error, OSError) and error.errno in disk_errors.FAILING:
+            raise from_output_error(error, f"{label} cannot be read") from error
         raise _invalid(label, f"cannot be read: {error.strerror}") from error
     if count != frames:
         raise _invalid(label, f"holds {count} frames where its boxes say {frames}")

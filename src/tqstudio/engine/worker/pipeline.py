@@ -25,7 +25,7 @@ from tqstudio.engine.media.encode_state import EncodeSpec
 from tqstudio.engine.media.ffmpeg import FFmpeg
 from tqstudio.engine.media.grid import make_grid
 from tqstudio.engine.media.layout import CPU_ENCODER, GPU_ENCODERS
-from tqstudio.engine.media.process import from_os_error
+from tqstudio.engine.media.process import from_output_error
 from tqstudio.engine.media.profiles import Profile
 from tqstudio.engine.worker import lines, manifest
 from tqstudio.engine.worker.attempt_log import AttemptLog
@@ -45,6 +45,13 @@ if TYPE_CHECKING:
     from tqstudio.schemas import ClaimedJob
 
 _log = structlog.get_logger()
+_OF_THE_SOURCE = (
+    ErrorCode.SOURCE_CHANGED,
+    ErrorCode.SOURCE_MISSING,
+    ErrorCode.SOURCE_AWAY,
+    ErrorCode.IO_ERROR,
+)
+"""Codes of a look at the source that explain whatever else went wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +166,11 @@ class _Work:
 
     def failed(self, error: Exception) -> Failed:
         """What the supervisor is told of an error; the log has all of it."""
-        failed = describe(error, self._path)
         if not isinstance(error, TqError):
             self._log.exception(error)
+        if isinstance(error, OSError) and self._is_in_output(error):
+            error = from_output_error(error, f"{self._shown_output()} cannot be used")
+        failed = describe(error, self._path)
         cause = None if class_of(failed.code) is ErrorClass.RESOURCE else self._trouble_with_source()
         if cause is not None and cause.code is not failed.code:
             # Whatever went wrong, it went wrong with bytes that are no longer there.
@@ -184,8 +193,16 @@ class _Work:
             if self._source is not None:
                 self._source.require_same()
         except TqError as error:
-            return error if error.code in (ErrorCode.SOURCE_CHANGED, ErrorCode.SOURCE_MISSING) else None
+            return error if error.code in _OF_THE_SOURCE else None
         return None
+
+    def _is_in_output(self, error: OSError) -> bool:
+        if error.filename is None:
+            return False
+        return Path(os.fsdecode(error.filename)).is_relative_to(_output(self._sink))
+
+    def _shown_output(self) -> str:
+        return f"the output folder {sources.display(os.fsencode(_output(self._sink)))}"
 
     def _transcode(
         self,
@@ -239,8 +256,7 @@ class _Work:
                     shutil.rmtree(old, ignore_errors=True)
             scratch.mkdir()
         except OSError as error:
-            out = sources.display(os.fsencode(_output(self._sink)))
-            raise _unwritable(error, out) from error
+            raise _unwritable(error, self._shown_output()) from error
         try:
             yield
         finally:
@@ -295,9 +311,9 @@ def _output(sink: Path) -> Path:
 
 
 def _unwritable(error: OSError, out: str) -> TqError:
-    """Why there is no scratch directory: unless the disk is full, trying again does not help."""
-    found = from_os_error(error, f"the output folder {out} cannot be written to")
-    if found.code is not ErrorCode.INTERNAL:
+    """Why there is no scratch directory: trying again helps only if it is the disk's doing."""
+    found = from_output_error(error, f"{out} cannot be written to")
+    if found.code not in (ErrorCode.INTERNAL, ErrorCode.PERMISSION):
         return found
     return TqError(
         ErrorCode.PERMISSION, found.message, "choose another output folder, or make this one writable"
