@@ -329,7 +329,7 @@ class SkippedFile(TypedDict):
 
 
 class GateView(TypedDict):
-    """What holds the queue up. A shut disk gate says where, and bytes free and needed there now."""
+    """What holds the queue up. Where room is short it says where, and bytes free and needed there now."""
 
     kind: str
     reason: str

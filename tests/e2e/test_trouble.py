@@ -184,8 +184,12 @@ def test_an_output_that_goes_away_is_named_at_once(make_studio: MakeStudio, long
         studio.out.rename(studio.out.with_name("moved"))
         gone(encoders)
         until(lambda: studio.job(job)["attempts_log"][0]["error_code"] == "OUTPUT_GONE", "it is named")
+        assert not studio.out.exists(), "nothing is begun in its place"
+        assert [gate["kind"] for gate in studio.status()["gates"]] == ["disk"]
+    studio.out.with_name("moved").rename(studio.out)
     done = studio.done(job)
-    assert done["attempts"] == 1, "the next makes the folder anew"
+    assert done["attempts"] == 0
+    assert done["attempts_log"][-1]["resumed_from"], "it goes on where it was"
     check_ladder(Path(done["video_view"]["generation"]["master"]), frames=300, fps=Fraction(25), names=RUNGS)
 
 

@@ -134,8 +134,11 @@ def test_the_volume_may_not_be_written(desk: Desk) -> None:
     mount("-o", "remount,ro", desk.out)
     assert complete(worker, job, bench)[1]["status"] == "pending"
     row = desk.show()
-    assert (row["error"]["code"], row["attempts"]) == ("PUBLISH_FAILED", 1)
+    assert (row["error"]["code"], row["attempts"]) == ("OUTPUT_GONE", 0)
     assert os.strerror(errno.EROFS) in row["error"]["message"]
+    [gate] = desk.live.send(client.status())["gates"]
+    assert str(desk.out) in gate["reason"]
+    assert "mount it for writing again" in gate["hint"]
     assert desk.plays(1)
     mount("-o", f"remount,rw,size={SIZE}", desk.out)
     assert desk.finish() == "done"

@@ -3,7 +3,8 @@
 A job fits when its volume has free what its ladder will take, what the running jobs on the same volume will
 still take, and the reserve. What a ladder takes is estimated as `disk_factor` × its source, less what the
 segment store has of it. The database's volume must have some room too. Whether there is room on
-a volume that does not answer nobody knows: its jobs wait until it does.
+a volume that does not answer nobody knows: its jobs wait until it does. So do those whose output is not the
+disk that was written to before, or takes no files.
 
 The gate holds up the whole queue when the job that is next does not fit, also where a later one would: one
 that overtook would take the very room that the first waits for, and large files would never have their turn.
@@ -16,12 +17,13 @@ import asyncio
 import os
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import structlog
 
 from tqstudio.config import Settings
+from tqstudio.engine.output_disks import OutputDisks, Trouble
 from tqstudio.engine.patience import NoAnswer, Patience
 from tqstudio.engine.retention import Retention
 from tqstudio.engine.scheduling import MICROSECOND, now_us
@@ -59,6 +61,8 @@ class Shortage:
     free: int
     needed: int
     reason: str
+    hint: str = ""
+    """What to do where room is not what is short."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,7 @@ class _Look:
     volume: Volume | None
     made: Mapping[int, int] = field(default_factory=dict)
     answers: bool = True
+    trouble: Trouble | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +108,9 @@ class DiskGate:
         workspace: Workspace,
         retention: Retention,
         patience: Patience,
+        outputs: OutputDisks,
     ) -> None:
+        self._outputs = outputs
         self._settings, self._db, self._workspace, self._retention = settings, db, workspace, retention
         self._patience = patience
         self._home = os.fsencode(home.root)
@@ -114,6 +121,8 @@ class DiskGate:
         """Of the gate that is shut now, if its volume was really full."""
         self._alone = asyncio.Lock()
         self._shortage: Shortage | None = None
+        self._said: dict[bytes, str] = {}
+        """Outputs that failed in the middle of work, and what to do."""
         self._foreseen = ""
         """Reason of a gate that was shut before anything was written."""
         self._log = structlog.get_logger()
@@ -171,6 +180,8 @@ class DiskGate:
             return Shortage(
                 root, 0, 0, f"the disk of {display(root)} does not answer; {need.name} waits for it"
             )
+        if (trouble := looks[root].trouble) is not None:
+            return Shortage(root, 0, 0, f"{trouble.reason}; {need.name} waits for it", trouble.hint)
         if volume is None:
             return None  # nothing of the path can be looked at: the job finds out why
         beside = sum(
@@ -209,9 +220,11 @@ class DiskGate:
             return _Look(time.monotonic(), volume_of(Path(os.fsdecode(root))), made)
 
         try:
-            return await self._patience.look(root, look)
+            trouble = None if root == self._home else await self._outputs.trouble(root)
+            found = await self._patience.look(root, look)
         except NoAnswer:
             return _Look(time.monotonic(), None, answers=False)
+        return replace(found, trouble=trouble)
 
     async def _volume(self, root: bytes) -> Volume | None:
         """None also when it does not answer."""
@@ -220,7 +233,20 @@ class DiskGate:
         except NoAnswer:
             return None
 
+    async def _trouble(self, root: bytes) -> Trouble | None:
+        """None also where it does not answer: that is found out elsewhere."""
+        if root == self._home:
+            return None
+        try:
+            return await self._outputs.trouble(root)
+        except NoAnswer:
+            return None
+
     # Shutting
+
+    def failed(self, root: bytes, hint: str) -> None:
+        """The gate is about to be shut over this output: it failed amid work, and not for want of room."""
+        self._said[root] = hint
 
     async def settle(self, refused: Refused) -> None:
         """Do what a refusal asks for: look at the volumes, make room, or shut the gate."""
@@ -234,7 +260,8 @@ class DiskGate:
             again = await self._db.read(self.judge, job)
             if again is None or again.shortage is None:
                 return
-            await self._make_room(again.shortage.path)
+            if not again.shortage.hint:
+                await self._make_room(again.shortage.path)
             await self._measure(again.needs)
             still = await self._db.read(self.judge, job)
             if still is not None and still.shortage is not None:
@@ -264,9 +291,11 @@ class DiskGate:
             self._waits = None
             return
         async with self._alone:
-            await self._make_room(gate.path)
+            if gate.path not in self._said and await self._trouble(gate.path) is None:
+                await self._make_room(gate.path)
             if not await self._is_short(gate.path) and await self._is_time(gate, now):
                 self._waits = None
+                self._said.pop(gate.path, None)
                 await self._db.write(_open)
 
     async def _is_time(self, gate: GateRow, now: float) -> bool:
@@ -298,6 +327,8 @@ class DiskGate:
             refused = await self._db.read(self.judge, job, _MARGIN)
             self._shortage = refused.shortage if refused is not None else None
             return self._shortage is not None
+        if await self._trouble(path) is not None:
+            return True
         volume = await self._volume(path)
         needed = DATABASE_ROOM_BYTES if path == self._home else self._settings.disk_reserve_bytes
         return volume is not None and volume.free < needed * (1 + _MARGIN)
@@ -331,6 +362,10 @@ class DiskGate:
         """A shut disk gate with bytes free and needed as they are now."""
         if gate.path is None:
             return None
+        trouble = await self._trouble(gate.path)
+        hint = trouble.hint if trouble is not None else self._said.get(gate.path, "")
+        if hint:
+            return Shortage(gate.path, 0, 0, gate.reason, hint)
         short = self._shortage
         needed = DATABASE_ROOM_BYTES if gate.path == self._home else self._settings.disk_reserve_bytes
         if short is not None and short.path == gate.path:

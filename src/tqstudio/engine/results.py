@@ -7,6 +7,7 @@ import random
 import time
 
 from tqstudio.config import Settings
+from tqstudio.engine.disk_gate import DiskGate
 from tqstudio.engine.dispatch import Identity, require_lease
 from tqstudio.engine.endings import Endings
 from tqstudio.engine.forecasts import Forecasts
@@ -23,6 +24,9 @@ from tqstudio.lifecycle import Control, GateKind, JobStatus, Step
 from tqstudio.requests import CompleteRequest, FailRequest, ReleaseRequest
 from tqstudio.sources import display
 
+_SHUTS = {ErrorCode.DISK_LOW: "is full", ErrorCode.OUTPUT_GONE: "is away or fails"}
+"""Failures over which the disk gate shuts, in words."""
+
 
 class Results:
     """Ends leases by their worker's word."""
@@ -35,7 +39,9 @@ class Results:
         endings: Endings,
         publisher: Publisher,
         forecasts: Forecasts,
+        disk: DiskGate,
     ) -> None:
+        self._disk = disk
         self._db, self._workspace, self._endings, self._publisher = db, workspace, endings, publisher
         self._forecasts = forecasts
         self._keep_completed = settings.keep_completed
@@ -94,13 +100,15 @@ class Results:
             answer = outcomes.fail(
                 db, token, failure, now=now, rules=self._rules, worker=who.name, forgotten=forgotten
             )
-            if answer is not None and error.code is ErrorCode.DISK_LOW:
+            if answer is not None and error.code in _SHUTS:
                 facts = look(db, token.job)
                 video = videos.get(db, facts.video) if facts else None
                 path = video.output_root if video else None
                 reason = error.message
                 if path is not None and (where := display(path)) not in reason:
-                    reason = f"the disk of {where} is full: {reason}"
+                    reason = f"the disk of {where} {_SHUTS[error.code]}: {reason}"
+                if path is not None and error.code is ErrorCode.OUTPUT_GONE:
+                    self._disk.failed(path, error.hint)
                 gates.shut(db, GateKind.DISK, reason, now=now, actor=who.name, path=path)
             return answer
 

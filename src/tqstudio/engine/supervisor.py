@@ -42,6 +42,7 @@ from tqstudio.engine.live import LiveBoard
 from tqstudio.engine.maintenance import Maintenance
 from tqstudio.engine.media import ffmpeg, hardware
 from tqstudio.engine.media.ffmpeg import FFmpeg
+from tqstudio.engine.output_disks import OutputDisks
 from tqstudio.engine.patience import Patience
 from tqstudio.engine.pool import Identities, Slot, WorkerPool, default_cpu_workers
 from tqstudio.engine.probing.prober import Looked, Prober
@@ -148,7 +149,8 @@ class _Supervisor:
         self._workspace = workspace = Workspace(db, uuid, patience)
         forecasts = Forecasts(db, board)
         self._retention = retention = Retention(settings, db, workspace, patience)
-        disk = DiskGate(home, settings, db, workspace, retention, patience)
+        outputs = OutputDisks(db, workspace, patience)
+        disk = DiskGate(home, settings, db, workspace, retention, patience, outputs)
         dispatch = Dispatch(home, settings, db, board, workspace, forecasts, disk)
         self._publisher = Publisher(db, board, workspace, patience)
         endings = Endings(
@@ -158,7 +160,7 @@ class _Supervisor:
             quarantine_after=settings.quarantine_after,
             lease_us=int(settings.lease_s * MICROSECOND),
         )
-        results = Results(settings, db, workspace, endings, self._publisher, forecasts)
+        results = Results(settings, db, workspace, endings, self._publisher, forecasts, disk)
         self._recovery = Recovery(home, settings, db, board, endings, results)
         identities = Identities()
         self._ending: Ending | None = None

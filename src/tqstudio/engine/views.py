@@ -427,7 +427,9 @@ def gate_view(row: GateRow, short: Shortage | None = None, *, of_home: bool = Fa
         "since": _iso(row.since),
         "hint": _GATE_HINTS[row.kind],
     }
-    if short is not None:
+    if short is not None and short.hint:
+        view["hint"] = short.hint
+    elif short is not None:
         view["path"], view["path_b64"] = data(short.path), encode(short.path)
         view["free"], view["needed"] = short.free, short.needed
         aside = "" if of_home else ", or pause the job that waits for it"

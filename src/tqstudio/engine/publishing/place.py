@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from tqstudio.engine import durable
-from tqstudio.errors import ErrorCode, TqError
+from tqstudio.engine.media.process import from_output_error
+from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of
 from tqstudio.ladder import MASTER_NAME, OWNER_NAME
 from tqstudio.sources import display
 
@@ -99,7 +99,7 @@ def _is_empty(folder: Path) -> bool:
 
 def unwritable(place: Place, error: OSError) -> TqError:
     """What a failed write below the output means."""
-    full = error.errno in (errno.ENOSPC, errno.EDQUOT)
-    code = ErrorCode.DISK_LOW if full else ErrorCode.PUBLISH_FAILED
-    shown = display(os.fsencode(place.folder))
-    return TqError(code, f"cannot write to {shown}: {error.strerror or error}")
+    found = from_output_error(error, f"cannot write to {display(os.fsencode(place.folder))}")
+    # A single file that is not there says nothing of the disk.
+    is_disk = class_of(found.code) is ErrorClass.RESOURCE and not isinstance(error, FileNotFoundError)
+    return found if is_disk else TqError(ErrorCode.PUBLISH_FAILED, found.message)

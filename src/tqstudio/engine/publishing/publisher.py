@@ -169,6 +169,9 @@ class Publisher:
         return publication
 
     def _find_room(self, video: VideoRow, current: GenerationRow | None, number: int) -> tuple[Place, int]:
+        if not self._workspace.is_there(video.output_root):
+            # What is to be published was made there: its disk is away, and nothing belongs beneath it.
+            raise TqError(ErrorCode.OUTPUT_GONE, f"cannot write to {_shown(_place_of(video))}: it is away")
         owner = f"{self._workspace.uuid} {video.id}"
         place = publishing.own(_place_of(video), owner, current.number if current else None)
         return place, publishing.first_free(place, number)

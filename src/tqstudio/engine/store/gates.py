@@ -77,6 +77,26 @@ def outputs_at_work(db: Connection) -> set[bytes]:
     return waited_for | {row[0] for row in db.execute(_OUTPUTS_OF_RUNNING)}
 
 
+_BEGUN_AT = (
+    "SELECT EXISTS (SELECT 1 FROM video JOIN job ON job.video_id = video.id"
+    " WHERE video.output_root = :root AND job.progress > 0)"
+)
+_LADDERS_AT = (
+    "SELECT slug FROM video WHERE output_root = :root AND generation_id IS NOT NULL"
+    " ORDER BY slug LIMIT :limit"
+)
+
+
+def made_at(db: Connection, output_root: bytes, *, limit: int = 100) -> tuple[bool, list[str]]:
+    """What was made at an output: whether any job got further than its beginning, and the folders of ladders.
+
+    Args:
+        limit: of the folders; the first in order of their names.
+    """
+    begun = bool(db.execute(_BEGUN_AT, {"root": output_root}).scalar())
+    return begun, [row[0] for row in db.execute(_LADDERS_AT, {"root": output_root, "limit": limit})]
+
+
 def needs_beside(db: Connection, job: int) -> tuple[Need | None, list[Need]]:
     """What a job needs, None when there is no such job; and what those need that run meanwhile."""
     needs = [Need(*row) for row in db.execute(_NEEDS, {"job": job})]

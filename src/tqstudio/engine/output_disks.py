@@ -1,0 +1,83 @@
+"""Whether an output lies on the disk that was written to before, and whether that disk takes files now.
+
+A mount point whose disk is away looks like an empty folder: work that began there would make everything from
+the start, beneath the mount point, and a ladder would be split over two disks.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from tqstudio.engine.patience import NoAnswer, Patience
+from tqstudio.engine.store import gates
+from tqstudio.engine.store.database import Database
+from tqstudio.engine.workspace import Workspace
+from tqstudio.sources import display
+
+_GOES_ON = "the queue goes on by itself"
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """Why nothing may be made at an output now, and what to do."""
+
+    reason: str
+    hint: str
+
+
+class OutputDisks:
+    """Looks at outputs, and asks the database what has to be there."""
+
+    def __init__(self, db: Database, workspace: Workspace, patience: Patience) -> None:
+        self._db, self._workspace, self._patience = db, workspace, patience
+
+    async def trouble(self, output_root: bytes) -> Trouble | None:
+        """What is wrong with this output; None where nothing is.
+
+        Raises:
+            NoAnswer: its disk does not answer.
+        """
+        try:
+            is_there, is_read_only = await self._patience.look(output_root, partial(self._look, output_root))
+        except NoAnswer:
+            raise
+        except OSError as error:
+            return Trouble(
+                f"the disk of {display(output_root)} cannot be used ({error.strerror})",
+                f"check the disk, its cable and its mount (dmesg tells more); {_GOES_ON}",
+            )
+        if not is_there and await self._is_missed(output_root):
+            work = shlex.quote(display(os.fsencode(self._workspace.sink(output_root))))
+            return Trouble(
+                f"the disk of {display(output_root)} is not mounted: what was made there cannot be seen",
+                f"mount it, {_GOES_ON}; or, if you emptied that folder yourself: mkdir -p {work}",
+            )
+        if is_read_only:
+            return Trouble(
+                f"the disk of {display(output_root)} is read-only",
+                f"check the disk (dmesg tells why), and mount it for writing again; {_GOES_ON}",
+            )
+        return None
+
+    def _look(self, output_root: bytes) -> tuple[bool, bool]:
+        """Whether the work folder is there, and whether the file system it belongs on is read-only."""
+        sink = self._workspace.sink(output_root)
+        for folder in (sink, *sink.parents):
+            try:
+                flags = os.statvfs(folder).f_flag
+            except (FileNotFoundError, NotADirectoryError, PermissionError):
+                continue
+            return folder == sink, bool(flags & os.ST_RDONLY)
+        return False, False
+
+    async def _is_missed(self, output_root: bytes) -> bool:
+        """Whether something was made at this output, and nothing of it is there."""
+        begun, ladders = await self._db.read(gates.made_at, output_root)
+        if not begun and not ladders:
+            return False
+        folders = [Path(os.fsdecode(output_root)) / slug for slug in ladders]
+        return not await self._patience.look(output_root, lambda: any(f.is_dir() for f in folders))

@@ -1,0 +1,156 @@
+"""Disks that go away and come back: of an output, of a drop folder. Needs the right to mount."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+from tqstudio.sources import encode
+
+from .conftest import MakeClip, MakeStudio
+from .ladder import check_ladder
+from .studio import Studio, mark, published_marks, until
+
+RUNGS = ("180p", "120p", "90p")
+
+
+class Disk:
+    """A folder that is a disk's: mounted at `root` by a bind mount."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root, self._content = folder / "mnt", folder / "content"
+        self._mounted = False
+        for made in (self.root, self._content):
+            made.mkdir(parents=True)
+
+    def mount(self) -> None:
+        _mount("--bind", self._content, self.root)
+        self._mounted = True
+
+    def unmount(self) -> None:
+        if self._mounted:
+            subprocess.run(["umount", "--lazy", self.root], check=True)
+            self._mounted = False
+
+    @contextlib.contextmanager
+    def away(self) -> Iterator[None]:
+        self.unmount()
+        try:
+            yield
+        finally:
+            self.mount()
+
+    @contextlib.contextmanager
+    def read_only(self) -> Iterator[None]:
+        """As ext4 makes it that met an error."""
+        _mount("-o", "remount,bind,ro", self.root)
+        try:
+            yield
+        finally:
+            _mount("-o", "remount,bind,rw", self.root)
+
+
+def _mount(*words: str | Path) -> None:
+    done = subprocess.run(["mount", *words], capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"this user may not mount: {done.stderr.strip()}")
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    disk = Disk(tmp_path / "disk")
+    disk.mount()
+    yield disk
+    disk.unmount()
+
+
+def _gate(studio: Studio, words: str) -> str:
+    """Wait for a gate that says this; its hint."""
+
+    def found() -> str | None:
+        gates = studio.status()["gates"]
+        return next((gate["hint"] for gate in gates if words in gate["reason"]), None)
+
+    hint = until(found, f"a gate says: {words}")
+    assert hint is not None
+    return hint
+
+
+def _went_on_from(studio: Studio, job: int) -> list[int | None]:
+    return [attempt["resumed_from"] for attempt in studio.job(job)["attempts_log"]]
+
+
+def test_an_output_that_is_mounted_late_is_waited_for(
+    make_studio: MakeStudio, disk: Disk, clip: MakeClip, copy
+) -> None:
+    studio = make_studio().up()
+    out = encode(disk.root)
+    done = studio.add(copy(clip(), "done.mp4"), output_b64=out)
+    studio.done(done)
+    with studio.paced(2):
+        job = studio.add(copy(clip(seconds=12), "long.mp4"), output_b64=out)
+        studio.running(job)
+        until(lambda: studio.job(job)["progress"] > 20, "something is made")
+        studio.kill_supervisor()
+    before = {mark(path) for path in disk.root.glob(".tqstudio/*/segments/*/*/*/seg_*.m4s")}
+    assert before
+    with disk.away():
+        studio.up()
+        hint = _gate(studio, "is not mounted")
+        assert "mkdir -p" in hint
+        assert str(disk.root) in hint
+        # What plays there may be asked for again; it waits too.
+        again = studio.do("retranscode", done)["new_job"]
+        assert "is not mounted" in studio("doctor").out
+        assert studio.job(job)["status"] == studio.job(again)["status"] == "pending"
+        assert list(disk.root.iterdir()) == [], "nothing is written beneath the mount point"
+    detail = studio.done(job)
+    assert before <= published_marks(detail), "finished segments are not made again"
+    assert _went_on_from(studio, job)[-1], "it goes on where it was"
+    assert detail["attempts"] == 0
+    studio.done(again)
+    assert not studio.status()["gates"]
+    check_ladder(
+        Path(detail["video_view"]["generation"]["master"]), frames=300, fps=Fraction(25), names=RUNGS
+    )
+
+
+def test_an_output_that_a_person_emptied_is_taken_again(
+    make_studio: MakeStudio, disk: Disk, clip: MakeClip, copy
+) -> None:
+    studio = make_studio().up()
+    out = encode(disk.root)
+    studio.done(studio.add(copy(clip(), "one.mp4"), output_b64=out))
+    studio.down()
+    subprocess.run(["find", disk.root, "-mindepth", "1", "-delete"], check=True)
+    job = studio.up().add(copy(clip(), "two.mp4"), output_b64=out)
+    hint = _gate(studio, "is not mounted")
+    subprocess.run(["sh", "-c", hint[hint.index("mkdir -p") :]], check=True)
+    studio.done(job)
+
+
+def test_an_output_that_becomes_read_only_loses_no_job(
+    make_studio: MakeStudio, disk: Disk, clip: MakeClip, copy
+) -> None:
+    studio = make_studio().up()
+    wishes = {"output_b64": encode(disk.root), "autorestart": 3}
+    with studio.paced(2):
+        first = studio.add(copy(clip(seconds=12), "0.mp4"), **wishes)
+        jobs = [first, *(studio.add(copy(clip(), f"{number}.mp4"), **wishes) for number in (1, 2, 3))]
+        studio.running(first)
+        with disk.read_only():
+            until(lambda: studio.job(first)["attempts_log"][0]["error_code"] == "OUTPUT_GONE", "it is named")
+            hint = _gate(studio, str(disk.root))
+            assert "mount it for writing again" in hint
+            assert {studio.job(job)["status"] for job in jobs} == {"pending"}
+    for job in jobs:
+        detail = studio.done(job)
+        assert detail["attempts"] == 0
+        assert "autorestart" not in {event["trigger"] for event in studio.events(job)}
+    assert _went_on_from(studio, first)[-1], "it goes on where it was"
+    assert not studio.status()["gates"]
