@@ -43,6 +43,7 @@ class ErrorCode(StrEnum):
     FFMPEG_MISSING = "FFMPEG_MISSING"
 
     DISK_LOW = "DISK_LOW"
+    DATABASE_UNWRITABLE = "DATABASE_UNWRITABLE"
     GPU_SESSION = "GPU_SESSION"
     SOURCE_AWAY = "SOURCE_AWAY"
     OUTPUT_GONE = "OUTPUT_GONE"
@@ -125,6 +126,11 @@ MEANINGS: MappingProxyType[ErrorCode, Meaning] = MappingProxyType(
         ),
         ErrorCode.DISK_LOW: Meaning(
             _RESOURCE, "the disk has too little free space", "free some space; the queue goes on by itself"
+        ),
+        ErrorCode.DATABASE_UNWRITABLE: Meaning(
+            _RESOURCE,
+            "the disk of the database does not take writes",
+            "see to that disk: its quota, its mount, the kernel's log; everything goes on by itself",
         ),
         ErrorCode.GPU_SESSION: Meaning(
             _RESOURCE, "the GPU has no free encoder session", "nothing: the job waits for one"
@@ -212,6 +218,9 @@ MEANINGS: MappingProxyType[ErrorCode, Meaning] = MappingProxyType(
 
 UNANSWERED = frozenset((ErrorCode.NO_SUPERVISOR, ErrorCode.SUPERVISOR_SILENT))
 """Codes of a call that got no answer: it may have been heard, and may be sent again."""
+
+UNWRITTEN = frozenset((ErrorCode.DISK_LOW, ErrorCode.DATABASE_UNWRITABLE))
+"""Codes of a change that the database does not take for now: it may be asked for again."""
 
 
 class TqError(Exception):

@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 
+from tqstudio.engine.scheduling import now_us
 from tqstudio.engine.store import events
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.connection_thread import MAX_SHARING
 from tqstudio.engine.store.database import Database
-from tqstudio.errors import ErrorCode
+from tqstudio.errors import ErrorCode, TqError
 
 
 @pytest.fixture
@@ -197,3 +198,39 @@ def test_what_cannot_be_opened_is_told_by_open(tmp_path: Path) -> None:
     with pytest.raises(Exception, match=r"nowhere"):
         db.open()
     db.close()
+
+
+def fail(_: Connection, code: int = sqlite3.SQLITE_IOERR_WRITE) -> None:
+    error = OperationalError("what SQLite says")
+    error.sqlite_errorcode = code
+    raise error
+
+
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_READONLY])
+def test_a_disk_that_takes_no_writes_is_refused_until_it_does(opened: Database, code: int) -> None:
+    async def run() -> None:
+        with pytest.raises(TqError):
+            await opened.read(fail, code)
+        assert opened.refusal is None, "what cannot be read says nothing of writes"
+        with pytest.raises(TqError, match="does not take writes: what SQLite says") as caught:
+            await opened.write(fail, code)
+        assert caught.value.code is ErrorCode.DATABASE_UNWRITABLE
+        with pytest.raises(TqError, match="does not take writes"):
+            await opened.write(note, "lost")
+        with pytest.raises(TqError):
+            await opened.write_again(fail, code)
+        assert opened.refusal is not None
+        await opened.write_again(note, "again")
+        assert opened.refusal is None
+        await opened.write(note, "on")
+        assert await opened.read(words) == ["again", "on"]
+
+    asyncio.run(run())
+
+
+def test_a_refusal_counts_from_where_its_hang_began(opened: Database) -> None:
+    before = now_us()
+    [answer] = held_up(opened, [(fail,)], for_us=50_000)
+    assert isinstance(answer, TqError)
+    assert opened.refusal is not None
+    assert before <= opened.refusal.since <= now_us() - 50_000

@@ -34,6 +34,7 @@ _EXIT_CODES: Mapping[ErrorCode, int] = {
     ErrorCode.LOST_LEASE: 4,
     ErrorCode.FFMPEG_MISSING: 4,
     ErrorCode.DISK_LOW: 4,
+    ErrorCode.DATABASE_UNWRITABLE: 4,
     ErrorCode.BAD_REQUEST: 2,
     ErrorCode.BAD_CONFIG: 2,
     ErrorCode.SOURCE_MISSING: 2,

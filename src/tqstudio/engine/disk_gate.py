@@ -34,7 +34,7 @@ from tqstudio.engine.store.database import Database
 from tqstudio.engine.store.events import EventRow
 from tqstudio.engine.store.gates import GateRow, Need
 from tqstudio.engine.workspace import Workspace
-from tqstudio.errors import ErrorCode, TqError
+from tqstudio.errors import UNWRITTEN, ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.lifecycle import GateKind, JobStatus
 from tqstudio.sources import display
@@ -334,7 +334,7 @@ class DiskGate:
         return volume is not None and volume.free < needed * (1 + _MARGIN)
 
     async def _try_database(self) -> None:
-        """Find out by writing whether there is room for the database again."""
+        """Find out by writing whether the database can be written again."""
         volume = await self._volume(self._home)
         if volume is not None and volume.free < DATABASE_ROOM_BYTES * (1 + _MARGIN):
             return
@@ -344,7 +344,7 @@ class DiskGate:
         try:
             await self._db.write_again(_recorded, gate, int(self._settings.lease_s * MICROSECOND))
         except TqError as error:
-            if error.code is not ErrorCode.DISK_LOW:
+            if error.code not in UNWRITTEN:
                 raise
             return
         self._log.info("the database can be written again")
@@ -359,8 +359,9 @@ class DiskGate:
         return GateRow(GateKind.DISK, refusal.error.message, self._home, refusal.since)
 
     async def figures(self, gate: GateRow) -> Shortage | None:
-        """A shut disk gate with bytes free and needed as they are now."""
-        if gate.path is None:
+        """A shut disk gate with bytes free and needed as they are now; None where more room is of no help."""
+        refusal = self._db.refusal
+        if gate.path is None or (refusal is not None and refusal.error.code is not ErrorCode.DISK_LOW):
             return None
         trouble = await self._trouble(gate.path)
         hint = trouble.hint if trouble is not None else self._said.get(gate.path, "")

@@ -320,7 +320,7 @@ class Dispatch:
         lease_us = int(self._settings.lease_s * MICROSECOND)
         try:
             stored = await self._db.write(_flush, renewals, beats, due, now, lease_us)
-        except TqError:
+        except BaseException:
             self._board.leases.put_back(renewals)
             raise
         self._saved(due, stored, now)

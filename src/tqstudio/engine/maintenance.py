@@ -22,7 +22,7 @@ from tqstudio.engine.scheduling import MICROSECOND, now_us
 from tqstudio.engine.store import autorestart, events, jobs, supervisors
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.database import Database
-from tqstudio.errors import ErrorCode, TqError
+from tqstudio.errors import UNWRITTEN, TqError
 
 _SAVE_S = 1.0
 _AUTORESTART_S = 1.0
@@ -90,7 +90,7 @@ class Maintenance:
             except asyncio.CancelledError:
                 return  # the schedule ends; what was handed to the database is written
             except TqError as error:
-                if error.code is not ErrorCode.DISK_LOW:
+                if error.code not in UNWRITTEN:
                     self._log.exception("maintenance failed", task=what.__name__)
             except Exception:
                 self._log.exception("maintenance failed", task=what.__name__)

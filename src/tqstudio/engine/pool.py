@@ -22,7 +22,7 @@ from tqstudio.engine.scheduling import now_us
 from tqstudio.engine.store import workers
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.database import Database
-from tqstudio.errors import ErrorCode, TqError
+from tqstudio.errors import UNWRITTEN, TqError
 from tqstudio.home import Home
 
 DEATHS_WINDOW_S = 60.0
@@ -147,12 +147,12 @@ class WorkerPool:
                 await self._rest(wait_s)
 
     async def _until_written(self, step: Callable[[], Awaitable[None]]) -> None:
-        """Do a step again and again until the database has room for it; not while stopping."""
+        """Do a step again and again until the database takes it; not while stopping."""
         while True:
             try:
                 return await step()
             except TqError as error:
-                if error.code is not ErrorCode.DISK_LOW or self._stopping.is_set():
+                if error.code not in UNWRITTEN or self._stopping.is_set():
                     raise
             await self._rest(_DATABASE_WAIT_S)
 

@@ -24,6 +24,7 @@ STATUS_OF: dict[ErrorCode, int] = {
     ErrorCode.DATABASE_DAMAGED: 500,
     ErrorCode.DATABASE_BUSY: 503,
     ErrorCode.DISK_LOW: 507,
+    ErrorCode.DATABASE_UNWRITABLE: 507,
 }
 """HTTP status of an error code; every other code is 400."""
 

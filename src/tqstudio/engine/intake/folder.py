@@ -25,13 +25,13 @@ from tqstudio.engine.intake.settling import Look, Settling, Stamp
 from tqstudio.engine.intake.watch import Notifier, TreeWatch
 from tqstudio.engine.intake.writers import open_for_writing
 from tqstudio.engine.store.folders import FolderRow
-from tqstudio.errors import ErrorCode, TqError
+from tqstudio.errors import UNWRITTEN, ErrorCode, TqError
 from tqstudio.sources import display
 
 Offer = Callable[[FolderRow, bytes], Awaitable[None]]
 Known = Callable[[FolderRow], Awaitable[Mapping[bytes, Stamp]]]
 _T = TypeVar("_T")
-_PASSING = (ErrorCode.DISK_LOW, ErrorCode.DATABASE_BUSY)
+_PASSING = (*UNWRITTEN, ErrorCode.DATABASE_BUSY)
 """Says nothing of the file: the database could not take it."""
 
 _log = structlog.get_logger(__name__)

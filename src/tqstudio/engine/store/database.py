@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
+import structlog
+
 from tqstudio.engine.clock import WALL
 from tqstudio.engine.scheduling import now_us
 from tqstudio.engine.store import troubles
@@ -23,10 +25,12 @@ from tqstudio.engine.store.connection_thread import Call, ConnectionThread
 from tqstudio.engine.store.events import EventRow
 from tqstudio.engine.store.right_of_way import RightOfWay
 from tqstudio.engine.store.schema import migrate
-from tqstudio.errors import ErrorCode, TqError
+from tqstudio.errors import UNWRITTEN, TqError
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +57,9 @@ class Database:
     commit it shared with others failed, so it touches nothing but the connection. Events that it appended
     are handed to `on_events` on the event loop after the commit, in the order of the commits.
 
-    When the disk is full, writes are refused with DISK_LOW until one by `write_again` has gone through; reads
-    go on. What SQLite says of a damaged or busy file is raised as a TqError too.
+    When the disk is full or takes no writes for another reason, they are refused with DISK_LOW or
+    DATABASE_UNWRITABLE until one by `write_again` has gone through; reads go on. What SQLite says of a
+    damaged or busy file is raised as a TqError too.
     """
 
     def __init__(self, path: Path) -> None:
@@ -102,7 +107,7 @@ class Database:
     async def write_again(
         self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """`write` although the disk was full; when it goes through, others do so again."""
+        """`write` although the disk took none; when it goes through, others do so again."""
         result = await _asked(self._writer, fn, args, kwargs)
         self.refusal = None
         return result
@@ -127,7 +132,7 @@ class Database:
                 for call in calls:
                     self._commit(db, [call])
                 return
-            calls[0].error = self._told(error)
+            calls[0].error = self._told(error, calls[0])
         self._deliver(calls)
 
     def _run_sharing(self, db: Connection, calls: Sequence[Call]) -> None:
@@ -138,13 +143,11 @@ class Database:
                 spare the others their second run, and cost all of them two statements each time.
         """
         db.begin(immediate=True)
-        began = WALL.running_us()
+        began, waited = WALL.running_us(), self._waited_us(calls[0])
         try:
             for call in calls:
                 call.appended.clear()
             db.appended = calls[0].appended
-            # Since the last ones had their turn: to wait for many others is no hang.
-            waited = began - max(self._began, calls[0].at)
             if self._watch is not None and waited > self._watch.patience_us:
                 self._watch.after(db, waited)
             with self._right_of_way.taken():
@@ -166,11 +169,17 @@ class Database:
             db.rollback()
             self._deliver([call])
 
-    def _told(self, error: BaseException) -> BaseException:
-        told = troubles.told(error, self.path)
-        if told is not error and isinstance(told, TqError) and told.code is ErrorCode.DISK_LOW:
-            self.refusal = self.refusal or Refusal(told, now_us())
+    def _told(self, error: BaseException, call: Call) -> BaseException:
+        told = troubles.told(error, self.path, writing=True)
+        if isinstance(told, TqError) and told is not error and told.code in UNWRITTEN and not self.refusal:
+            # Who waited for a disk that hung before it failed could be told of nothing in that time either.
+            self.refusal = Refusal(told, now_us() - self._waited_us(call))
+            _log.warning("the database cannot be written", code=told.code.value, error=told.message)
         return told
+
+    def _waited_us(self, call: Call) -> int:
+        """Since the last ones had their turn: to wait for many others is no hang."""
+        return WALL.running_us() - max(self._began, call.at)
 
     def _deliver(self, calls: Sequence[Call]) -> None:
         events = [event for call in calls if call.error is None for event in call.appended]

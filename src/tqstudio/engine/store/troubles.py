@@ -1,4 +1,4 @@
-"""What SQLite says of a file that is full, damaged or busy, as an error that a person can act on."""
+"""What SQLite says of a file that is damaged or busy, or of its disk, as an error a person can act on."""
 
 from __future__ import annotations
 
@@ -20,13 +20,19 @@ _PERHAPS_FULL = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
 _CLOSED = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY)
 
 
-def told(error: BaseException, path: Path) -> BaseException:
-    """The TqError for trouble with the file; other errors as they are."""
+def told(error: BaseException, path: Path, *, writing: bool = False) -> BaseException:
+    """The TqError for trouble with the file; other errors as they are.
+
+    Args:
+        writing: it was open, and something was to be written: what cannot be opened now is the disk's fault.
+    """
     if not isinstance(error, sqlite3.DatabaseError):
         return error
     kind = getattr(error, "sqlite_errorcode", 0) & _PRIMARY
     if kind == sqlite3.SQLITE_FULL or (kind in _PERHAPS_FULL and _nothing_free(path)):
         return full(path)
+    if kind == sqlite3.SQLITE_IOERR or (writing and kind in _CLOSED):
+        return unwritable(path, str(error))
     if kind in _DAMAGED:
         return damaged(path, str(error))
     if kind in _BUSY:
@@ -43,6 +49,15 @@ def full(path: Path) -> TqError:
         ErrorCode.DISK_LOW,
         f"the disk of the database {path} is full{free}: nothing can be changed for now",
         f"free some space at {path.parent}; everything goes on by itself",
+    )
+
+
+def unwritable(path: Path, why: str) -> TqError:
+    # A quota that is used up shows as an I/O error, as a broken disk does.
+    return TqError(
+        ErrorCode.DATABASE_UNWRITABLE,
+        f"the disk of the database {path} does not take writes: {why}",
+        f"see to the disk of {path.parent} (quota, mount, the kernel's log); everything goes on by itself",
     )
 
 

@@ -14,7 +14,7 @@ from tqstudio.engine.worker.failure import describe
 from tqstudio.engine.worker.lease import Lease
 from tqstudio.engine.worker.outcome import Done, Failed, Lost, Outcome, Stopped
 from tqstudio.engine.worker.pulse import LOST_CODES, Line
-from tqstudio.errors import UNANSWERED, ErrorCode, TqError
+from tqstudio.errors import UNANSWERED, UNWRITTEN, ErrorCode, TqError
 
 if TYPE_CHECKING:
     from tqstudio.schemas import ClaimedJob
@@ -91,8 +91,8 @@ class Ending:
                 if error.code is ErrorCode.UNAUTHORIZED:
                     self._on_refused()
                     return None
-                # DISK_LOW: the supervisor cannot write it down yet.
-                if error.code not in {*UNANSWERED, ErrorCode.DISK_LOW}:
+                # UNWRITTEN: the supervisor cannot write it down yet.
+                if error.code not in UNANSWERED | UNWRITTEN:
                     raise
             if self._stopping() or isinstance(lease.ended, Lost):
                 return None

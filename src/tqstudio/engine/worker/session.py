@@ -31,7 +31,7 @@ from tqstudio.engine.worker.outcome import Failed, Lost, Outcome
 from tqstudio.engine.worker.pulse import Line, Pulse
 from tqstudio.engine.worker.report import Report
 from tqstudio.engine.worker.usage import Usage
-from tqstudio.errors import UNANSWERED, ErrorCode, TqError
+from tqstudio.errors import UNANSWERED, UNWRITTEN, ErrorCode, TqError
 from tqstudio.lifecycle import WorkerKind
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ class Session:
                     return terms
                 except TqError as error:
                     _log.warning("registration failed", code=error.code.value, error=error.message)
-                    if error.code not in {*UNANSWERED, ErrorCode.DISK_LOW}:
+                    if error.code not in UNANSWERED | UNWRITTEN:
                         self._refused = True
                         return None
                 time.sleep(retry_s)
