@@ -67,18 +67,32 @@ def holder(home: Home) -> int | None:
 
     The kernel answers, so neither a dead supervisor nor another process with its pid misleads.
     """
+    if not (_is_locked(home.root) or _is_locked(home.lock)):
+        return None
+    try:
+        pid = home.lock.read_text(errors="replace").strip()
+    except OSError:
+        return 0  # somebody removed it; the supervisor makes it anew in a moment
+    return int(pid) if pid.isdigit() else 0
+
+
+def _is_locked(path: Path) -> bool:
+    """Whether a process holds the lock on a file or folder."""
     import fcntl
 
     try:
-        with home.lock.open("rb", buffering=0) as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                pid = lock.read(32).strip()
-                return int(pid) if pid.isdigit() else 0
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        return None
-    return None
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False  # a file system that locks no folders
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def listening(home: Home) -> bool:

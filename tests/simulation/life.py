@@ -75,7 +75,9 @@ class Life:
         self.db.open()
         settings, found = self.world.settings, FFmpeg("/usr/bin/ffmpeg", "9.0", "0" * 12)
         try:
-            self._supervisor = supervisor._Supervisor(self.world.home, settings, self.db, found)
+            self._supervisor = supervisor._Supervisor(
+                self.world.home, settings, self.db, found, supervisor.lock.HomeLock(self.world.home)
+            )
             await self._supervisor.main()
             self.world.note("supervisor", "ended in order")
         except TqError as error:
@@ -342,6 +344,9 @@ class _Door:
         life.open = False
         self._closed.set()
 
+    async def listen_on(self, listener: Any) -> None:
+        del listener
+
     async def serve(self, sockets: Any) -> None:
         del sockets
         life = LIFE.get()
@@ -349,6 +354,23 @@ class _Door:
         life.open = not life.dead
         life.world.note("supervisor", "answers")
         await self._closed.wait()
+
+
+class _Foothold:
+    """In the place of the watch over the home: nobody removes it here."""
+
+    def __init__(self, *_parts: Any) -> None:
+        pass
+
+    def open_door(self) -> _Listener:
+        return _Listener()
+
+    def close_door(self) -> None:
+        pass
+
+    async def watch(self, _listen_on: Any) -> str:
+        await asyncio.Event().wait()
+        return ""
 
 
 class _Listener:
@@ -380,7 +402,7 @@ def outside_replaced(world: World) -> Iterator[None]:
         (supervisor, "make_app", lambda _studio: None),
         (supervisor, "_become_subreaper", lambda: None),
         (supervisor, "SNAPSHOT_INTERVAL_S", 60.0),
-        (supervisor.lock, "bind", lambda _path: _Listener()),
+        (supervisor, "Foothold", _Foothold),
         (maintenance, "AsyncIOScheduler", _Schedule),
         (patience, "_on_a_thread", _on_a_thread),
         (maintenance, "PressureGate", lambda *parts: PressureGate(*parts, lambda: world.reading)),

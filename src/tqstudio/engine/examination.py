@@ -17,6 +17,7 @@ import psutil
 
 from tqstudio import launch, presence
 from tqstudio.config import Settings
+from tqstudio.engine import orphans
 from tqstudio.engine.disk_gate import DATABASE_ROOM_BYTES
 from tqstudio.engine.scheduling import MICROSECOND, now_us
 from tqstudio.engine.space import occupied_bytes, volume_of
@@ -102,16 +103,28 @@ def permissions(home: Home) -> CheckView:
 
 
 def _processes(home: Home) -> CheckView:
-    """Processes of this home that outlived their supervisor."""
-    if launch.holder(home) is not None:
-        return line("processes", "ok", "those of the running supervisor")
-    left = []
+    """Processes of this home that outlived their supervisor, and supervisors that outlived their home."""
+    holder = launch.holder(home)
+    if holder is None and launch.listening(home):
+        holder = 0
+    left, ghosts = [], set()
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             ours = process.environ().get("TQSTUDIO_HOME") == str(home.root)
             words = process.cmdline() if ours else []
             if any("tqstudio.engine" in word or os.path.basename(word) == "ffmpeg" for word in words):
-                left.append(process.pid)
+                supervisor = orphans.root_of(process.pid)
+                if supervisor is None or not supervisor.lives:
+                    left.append(process.pid)
+                elif supervisor.pid != holder:
+                    ghosts.add(supervisor.pid)
+    if ghosts and holder != 0:
+        pids = " ".join(map(str, sorted(ghosts)))
+        detail = f"a supervisor (pid {pids}) still works for an earlier {home.root}, which is gone"
+        hint = f"it ends by itself within seconds; if it does not: kill -9 {pids}"
+        return line("processes", "warn", detail, hint)
+    if holder is not None:
+        return line("processes", "ok", "those of the running supervisor")
     if not left:
         return line("processes", "ok", "none is left over")
     pids = " ".join(map(str, left))

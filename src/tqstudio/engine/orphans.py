@@ -74,15 +74,18 @@ def mark_of(pid: int) -> str | None:
     return next((os.fsdecode(entry[len(wanted) :]) for entry in found), None)
 
 
-def _is_orphan(pid: int, store: str) -> bool:
-    mark = mark_of(pid)
-    if mark is None:
-        return False
-    named, _, rest = mark.partition(":")
+def root_of(pid: int) -> Root | None:
+    """The supervisor that a process was started by; None for one that is not ours to look at, or not ours."""
+    store, _, rest = (mark_of(pid) or "").partition(":")
     owner, _, started = rest.partition(":")
-    if named != store or not owner.isdigit() or not started.isdigit():
-        return False
-    return not Root(named, int(owner), int(started)).lives
+    if not owner.isdigit() or not started.isdigit():
+        return None
+    return Root(store, int(owner), int(started))
+
+
+def _is_orphan(pid: int, store: str) -> bool:
+    found = root_of(pid)
+    return found is not None and found.store == store and not found.lives
 
 
 def _pids() -> Iterator[int]:

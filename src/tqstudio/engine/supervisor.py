@@ -13,7 +13,6 @@ import gc
 import itertools
 import os
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -35,6 +34,7 @@ from tqstudio.engine.broadcast import SNAPSHOT_INTERVAL_S, Broadcast
 from tqstudio.engine.disk_gate import DiskGate
 from tqstudio.engine.dispatch import Dispatch
 from tqstudio.engine.endings import Endings
+from tqstudio.engine.foothold import Foothold
 from tqstudio.engine.forecasts import Forecasts
 from tqstudio.engine.intake import Intake
 from tqstudio.engine.leases import Leases
@@ -90,7 +90,7 @@ def run(home: Home, settings: Settings) -> Remainder:
 
     Raises:
         TqError: ALREADY_RUNNING, FFMPEG_MISSING, PERMISSION, NEWER_DATABASE, DATABASE_DAMAGED, DATABASE_BUSY
-            or DISK_LOW; nothing was started.
+            or DISK_LOW; nothing was started. NOT_FOUND when the home was lost while it ran; it has ended.
     """
     failpoints.arm()
     # Before the first thread and the first worker, which inherit it.
@@ -115,7 +115,7 @@ def run(home: Home, settings: Settings) -> Remainder:
         gc.freeze()
         try:
             with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-                return runner.run(_Supervisor(home, settings, db, found).main())
+                return runner.run(_Supervisor(home, settings, db, found, held).main())
         finally:
             db.close()
     finally:
@@ -134,7 +134,9 @@ def _migrate_apart(home: Home) -> None:
 
 
 class _Supervisor:
-    def __init__(self, home: Home, settings: Settings, db: Database, found: FFmpeg) -> None:
+    def __init__(
+        self, home: Home, settings: Settings, db: Database, found: FFmpeg, held: lock.HomeLock
+    ) -> None:
         self._home, self._settings, self._db = home, settings, db
         self._log = structlog.get_logger()
         uuid = db.write_now(supervisors.take_over, pid=os.getpid(), version=__version__, now=now_us())
@@ -146,6 +148,9 @@ class _Supervisor:
         )
         broadcast = Broadcast(event_view)
         patience = Patience()
+        self._foothold = Foothold(home, held, patience)
+        self._lost_home = ""
+        """Why the home is not this supervisor's any more; empty while it is."""
         self._workspace = workspace = Workspace(db, uuid, patience)
         forecasts = Forecasts(db, board)
         self._retention = retention = Retention(settings, db, workspace, patience)
@@ -220,10 +225,11 @@ class _Supervisor:
         # Before the pool starts: none of its own is among them.
         if ended := await asyncio.to_thread(orphans.end_orphans, self._uuid):
             self._log.warning("ended processes of an earlier supervisor", pids=ended)
-        listener = lock.bind(self._home.socket)
+        listener = self._foothold.open_door()
         server = Server(listener, make_app(self.studio), self._db.give_way)
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         snapshots = asyncio.create_task(self._snapshots())
+        holding = asyncio.create_task(self._hold_home(server))
         starting = asyncio.create_task(self._start_parts())
         starting.add_done_callback(self._report_failed_start)
         self._log.info("supervisor started", pid=os.getpid())
@@ -234,12 +240,25 @@ class _Supervisor:
             waiting.cancel()
         finally:
             await self._end_parts(starting, snapshots)
+            holding.cancel()
             server.end()
             await serving
-            self._remove_socket(listener)
+            self._foothold.close_door()
             left = await self._db.read(remainder.count, self._worked_on)
             self._log.info("supervisor ended", left=left.left, begun=left.begun, paused=left.paused)
+        if self._lost_home:
+            raise TqError(
+                ErrorCode.NOT_FOUND,
+                f"the supervisor lost its home and has ended: {self._lost_home}",
+                "start one in the home that is there now with: tqstudio up",
+            )
         return left
+
+    async def _hold_home(self, server: Server) -> None:
+        """End in order once the home is lost: what a supervisor without one does, nobody ever sees."""
+        self._lost_home = await self._foothold.watch(server.listen_on)
+        self._log.error("the home is lost: the supervisor ends", why=self._lost_home)
+        self.end(Ending.NOW)
 
     async def _start_parts(self) -> None:
         self._maintenance.start()
@@ -311,11 +330,6 @@ class _Supervisor:
             self._ending_changed.clear()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._ending_changed.wait(), left)
-
-    def _remove_socket(self, listener: socket.socket) -> None:
-        listener.close()
-        with contextlib.suppress(OSError):
-            self._home.socket.unlink()
 
     # What happens
 

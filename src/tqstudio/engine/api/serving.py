@@ -52,6 +52,13 @@ class Server(uvicorn.Server):
         await self.on_tick(0)
         await self._told_to_end.wait()
 
+    async def listen_on(self, listener: socket.socket) -> None:
+        """Take connections from this listener instead of the one before; those that are open stay."""
+        before = self.servers
+        await self.startup(sockets=[listener])
+        for server in before:
+            server.close()
+
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield

@@ -1,0 +1,146 @@
+"""A supervisor whose lock, socket, home or database is removed while it runs."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from conftest import LiveSupervisor, MakeSupervisor, until
+from tqstudio import client as calls
+from tqstudio import launch
+from tqstudio.config import Settings
+from tqstudio.engine import lock
+from tqstudio.engine.examination import examine
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.home import Home
+from tqstudio.schemas import CheckView
+
+_TAKE = """
+import sys
+from pathlib import Path
+from tqstudio.engine.lock import HomeLock
+from tqstudio.errors import TqError
+from tqstudio.home import Home
+try:
+    HomeLock(Home(Path(sys.argv[1]))).acquire()
+except TqError as error:
+    sys.exit(f"{error.code}: {error.message}")
+"""
+
+
+def test_a_lock_that_is_removed_is_still_held_and_made_anew(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    mine = lock.HomeLock(home)
+    mine.acquire()
+    for trouble in (home.lock.unlink, lambda: home.lock.rename(tmp_path / "aside")):
+        trouble()
+        assert launch.holder(home) == 0
+        assert mine.keep()
+        assert launch.holder(home) is not None
+        second = lock.HomeLock(home)
+        with pytest.raises(TqError) as caught:
+            second.acquire()
+        assert caught.value.code is ErrorCode.ALREADY_RUNNING
+    mine.release()
+    assert launch.holder(home) is None
+
+
+def test_a_lock_file_that_another_holds_is_lost(tmp_path: Path) -> None:
+    """As it happens where the file system locks no folders."""
+    home = Home(tmp_path)
+    mine, other = lock.HomeLock(home), lock.HomeLock(home)
+    mine.acquire()
+    home.lock.unlink()
+    assert other._take_file()
+    assert not mine.keep()
+    other.release()
+    assert mine.keep()
+    mine.release()
+
+
+def test_no_second_one_starts_when_lock_and_socket_are_removed(make_supervisor: MakeSupervisor) -> None:
+    live = make_supervisor().start()
+    pid = live.process.pid
+    live.home.lock.unlink()
+    live.home.socket.unlink()
+    second = subprocess.run(
+        [sys.executable, "-c", _TAKE, str(live.home.root)], capture_output=True, timeout=60
+    )
+    refused = f"ALREADY_RUNNING: a supervisor (pid {pid}) runs in {live.home.root} already\n"
+    assert second.stderr.decode() == refused
+    view = launch.settled(live.home)
+    assert view is not None
+    assert view["pid"] == pid
+    assert launch.holder(live.home) == pid
+    # What was made anew is as good as what was there: it is removed again and serves to the end.
+    live.home.socket.unlink()
+    until(live.home.socket.exists, "the socket is there again")
+    assert live.stop() == 0
+    assert not live.home.socket.exists()
+
+
+def test_doctor_advises_no_kill_of_a_supervisors_worker(make_supervisor: MakeSupervisor) -> None:
+    live = make_supervisor().start()
+    until(lambda: len(live.processes()) > 1, "its worker runs")
+    live.home.lock.unlink()
+    check = _processes(live.home)
+    assert (check["level"], check["detail"]) == ("ok", "those of the running supervisor")
+
+
+def test_who_loses_its_home_ends_and_leaves_the_next_one_alone(
+    make_supervisor: MakeSupervisor, tmp_path: Path
+) -> None:
+    first = make_supervisor().start()
+    until(lambda: len(first.processes()) > 1, "its worker runs")
+    theirs = [process.pid for process in first.processes()]
+    first.home.root.rename(tmp_path / "moved")
+    second = LiveSupervisor(first.home.root).start()
+    try:
+        assert first.process.wait(60) != 0
+        printed = (tmp_path / "moved" / "printed.txt").read_text()
+        root = first.home.root
+        assert f"the supervisor lost its home and has ended: {root} was replaced by another" in printed
+        assert "the home is lost" in (tmp_path / "moved" / "logs" / "supervisor.log").read_text()
+        assert second.send(calls.status())["supervisor"]["pid"] == second.process.pid
+        until(lambda: not set(theirs) & {each.pid for each in second.processes()}, "its worker has ended")
+    finally:
+        second.clear_away()
+        first._process = None
+
+
+@pytest.mark.parametrize("what", ["home", "database"])
+def test_without_its_home_or_its_database_it_ends(make_supervisor: MakeSupervisor, what: str) -> None:
+    live = make_supervisor().start()
+    if what == "home":
+        shutil.rmtree(live.home.root)
+    else:
+        live.home.database.unlink()
+    assert live.process.wait(60) != 0
+    until(lambda: not live.processes(), "no process is left")
+    assert not live.home.socket.exists()
+    live._process = None
+
+
+def test_doctor_names_a_supervisor_whose_home_is_gone(make_supervisor: MakeSupervisor) -> None:
+    live = make_supervisor().start()
+    until(lambda: len(live.processes()) > 1, "its worker runs")
+    live.process.send_signal(signal.SIGSTOP)
+    try:
+        shutil.rmtree(live.home.root)
+        check = _processes(live.home)
+        assert check["level"] == "warn"
+        assert f"a supervisor (pid {live.process.pid}) still works for an earlier" in check["detail"]
+        assert check["hint"].endswith(f"kill -9 {live.process.pid}")
+    finally:
+        live.process.send_signal(signal.SIGCONT)
+        live.process.wait(60)
+        live._process = None
+
+
+def _processes(home: Home) -> CheckView:
+    return next(check for check in examine(home, Settings()) if check["name"] == "processes")
