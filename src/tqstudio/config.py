@@ -147,7 +147,7 @@ def load_settings(home: Home, **flags: Any) -> Settings:
         if _toml_file is not None:
             _refuse_unknown(_toml_file)
         settings = Settings(**given)
-        _require_beats_in_a_lease(settings)
+        _require_beats_in_time(settings)
         return settings
     except ValidationError as error:
         first = error.errors()[0]
@@ -177,14 +177,17 @@ def _needed(error: ErrorDetails) -> str:
     return _KINDS.get(kind) or error["msg"].removeprefix("Input should be ")
 
 
-def _require_beats_in_a_lease(settings: Settings) -> None:
-    if settings.lease_s < 2 * settings.heartbeat_s:
-        raise TqError(
-            ErrorCode.BAD_CONFIG,
-            f"the setting lease_s is too short: {settings.lease_s:g} s with a heartbeat every"
-            f" {settings.heartbeat_s:g} s",
-            "make lease_s at least twice heartbeat_s",
-        )
+def _require_beats_in_time(settings: Settings) -> None:
+    """A healthy worker, one beat of which is late, has to keep its job and its life."""
+    for key in ("lease_s", "offline_s"):
+        allowed_s: float = getattr(settings, key)
+        if allowed_s < 2 * settings.heartbeat_s:
+            raise TqError(
+                ErrorCode.BAD_CONFIG,
+                f"the setting {key} is too short: {allowed_s:g} s with a heartbeat every"
+                f" {settings.heartbeat_s:g} s",
+                f"make {key} at least twice heartbeat_s",
+            )
 
 
 def _refuse_unknown(path: Path) -> None:

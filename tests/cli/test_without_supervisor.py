@@ -280,6 +280,18 @@ def test_a_wrong_setting_is_told_in_words(
     assert f"the setting {key.lower()} is wrong: it is '{value}' and has to be {needed}\n" in said
 
 
+@pytest.mark.parametrize("key", ["LEASE_S", "OFFLINE_S"])
+def test_a_start_that_gives_workers_no_time_for_two_beats_is_refused(
+    key: str, here: Here, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TQSTUDIO_HEARTBEAT_S", "10")
+    monkeypatch.setenv(f"TQSTUDIO_{key}", "5")
+    assert here("up") == 2
+    said = capsys.readouterr().err
+    assert f"the setting {key.lower()} is too short: 5 s with a heartbeat every 10 s" in said
+    assert f"make {key.lower()} at least twice heartbeat_s" in said
+
+
 def test_profiles_are_listed(here: Here, capsys: pytest.CaptureFixture[str]) -> None:
     assert here("profile", "list", "--json") == 0
     profiles = {p["name"]: p for p in json.loads(capsys.readouterr().out)["profiles"]}
