@@ -454,6 +454,9 @@ def test_a_worker_that_fails_one_job_after_another_is_quarantined(
         assert worker.claim() is None
         [gate] = live.send(client.status())["gates"]
         assert (gate["kind"], worker.name in gate["reason"]) == ("workers", True)
+        events = live.send(client.events(after=0, limit=500))["events"]
+        [quarantined] = [each for each in events if each["trigger"] == "worker_quarantined"]
+        assert gate["since"] == quarantined["at"], "not since the supervisor runs"
         assert gate["hint"] == f"switch one on with: tqstudio worker enable {worker.name}"
         assert "worker_quarantined" in triggers(live)
         # Somebody has looked.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tqstudio.engine.store import workers
+from tqstudio.engine.store import quarantine, workers
 from tqstudio.engine.store.workers import WorkerRow
+from tqstudio.errors import ErrorCode
 
 from .conftest import NOW, SECOND, Queue
 
@@ -41,6 +42,23 @@ def test_only_the_life_that_beats_is_heard(queue: Queue) -> None:
     assert row(queue, one.id).last_heartbeat_at is None
     workers.beats(queue.db, [(one.id, "the same", NOW)])
     assert (row(queue, one.id).last_heartbeat_at, row(queue, two.id).last_heartbeat_at) == (NOW, None)
+
+
+def test_when_a_worker_was_last_switched_off(queue: Queue) -> None:
+    assert workers.last_off(queue.db) is None
+    queue.worker("cpu-0")
+    assert workers.last_off(queue.db) is None
+    for passed, intent in enumerate(({"enabled": False}, {"draining": True}), 1):
+        workers.set_intent(queue.db, "cpu-0", **intent, now=NOW + passed)
+        assert workers.last_off(queue.db) == NOW + passed
+    workers.set_intent(queue.db, "cpu-0", enabled=True, now=NOW + 3)
+    assert workers.last_off(queue.db) == NOW + 2
+    lease = queue.claimed(queue.worker("cpu-0"))
+    queue.fail(lease, ErrorCode.ENCODER_EXIT)
+    assert quarantine.failed(queue.db, lease.job, lease.epoch, ErrorCode.ENCODER_EXIT, after=1, now=NOW + 4)
+    assert workers.last_off(queue.db) == NOW + 4
+    queue.job()
+    assert workers.last_off(queue.db, limit=1) is None, "it is too long ago"
 
 
 def test_silence_is_told_once_and_a_later_beat_takes_it_back(queue: Queue) -> None:

@@ -16,7 +16,7 @@ from tqstudio.engine.api.access import TheStudio
 from tqstudio.engine.api.workers import worker_views
 from tqstudio.engine.catalogue import catalogue
 from tqstudio.engine.examination import line
-from tqstudio.engine.store import backup, folders, gates, listing
+from tqstudio.engine.store import backup, folders, gates, listing, workers
 from tqstudio.engine.studio import Studio
 from tqstudio.engine.views import gate_view, iso
 from tqstudio.lifecycle import GateKind, JobStatus, WorkerStatus
@@ -51,7 +51,7 @@ async def status(studio: TheStudio) -> StatusView:
         },
         "jobs": counts,
         "workers": views,
-        "gates": shut + _no_worker(views, counts, iso(studio.started_at) or ""),
+        "gates": shut + await _no_worker(studio, views, counts),
         "disk": await _disks(studio),
         "speed": sum(speeds) if speeds else None,
         "eta_s": eta["eta_s"] if eta else None,
@@ -77,19 +77,20 @@ async def _shut_gates(studio: Studio) -> list[GateView]:
     ]
 
 
-def _no_worker(views: list[WorkerView], counts: dict[str, int], since: str) -> list[GateView]:
+async def _no_worker(studio: Studio, views: list[WorkerView], counts: dict[str, int]) -> list[GateView]:
     """Jobs wait and nobody is switched on: it holds the queue up like a gate, and is told like one."""
     if not counts[JobStatus.PENDING.value] or any(w["enabled"] and not w["draining"] for w in views):
         return []
     quarantined = [w["name"] for w in views if w["quarantine"]]
     names = [w["name"] for w in views]
+    off = await studio.db.read(workers.last_off)
     return [
         {
             "kind": "workers",
             "reason": f"no worker takes jobs; in quarantine: {', '.join(quarantined)}"
             if quarantined
             else "no worker is switched on",
-            "since": since,
+            "since": iso(studio.started_at if off is None else off) or "",
             "hint": f"switch one on with: tqstudio worker enable {next(iter(quarantined or names), 'NAME')}",
         }
     ]

@@ -176,6 +176,19 @@ def set_intent(
     return _row(row)
 
 
+_LAST_OFF = (
+    # No index leads to these, so the end of the history has to do: there they are while nothing goes on.
+    "SELECT max(at) FROM (SELECT at, trigger FROM event ORDER BY seq DESC LIMIT :limit)"
+    " WHERE trigger IN ('worker_disabled', 'worker_drained', 'worker_quarantined')"
+)
+
+
+def last_off(db: Connection, *, limit: int = 10_000) -> int | None:
+    """When a worker was last switched off, drained or quarantined; None when the last events tell of none."""
+    at: int | None = db.execute(_LAST_OFF, {"limit": limit}).scalar()
+    return at
+
+
 def by_id(db: Connection, worker: int) -> WorkerRow | None:
     row = db.execute(f"SELECT {_COLUMNS} FROM worker WHERE id = :id", {"id": worker}).first()
     return None if row is None else _row(row)
