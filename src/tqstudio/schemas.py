@@ -329,7 +329,8 @@ class SkippedFile(TypedDict):
 
 
 class GateView(TypedDict):
-    """What holds the queue up. Where room is short it says where, and bytes free and needed there now."""
+    """What holds the queue up. Where room is short it says where, and bytes free and needed there now; where
+    inodes are, the reason has them."""
 
     kind: str
     reason: str

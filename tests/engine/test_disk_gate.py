@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -12,24 +13,27 @@ import pytest
 
 from conftest import LiveSupervisor, MakeSupervisor, Worker, until
 from tqstudio import client, sources
-from tqstudio.engine.disk_gate import DATABASE_ROOM_BYTES
+from tqstudio.config import Settings
+from tqstudio.engine.disk_gate import DATABASE_ROOM_BYTES, FILES_ROOM
+from tqstudio.engine.examination import examine
 
 from .test_publish_trouble import fill, mount
 from .test_results import bench_of, complete
 
 MB = 1_000_000
-Volume = Callable[[str, int], Path]
+Volume = Callable[..., Path]
 
 
 @pytest.fixture
 def volume(tmp_path: Path) -> Iterator[Volume]:
-    """Makes small file systems: `volume(name, bytes)`."""
+    """Makes small file systems: `volume(name, bytes, nr_inodes=…)`."""
     made: list[Path] = []
 
-    def make(name: str, size: int) -> Path:
+    def make(name: str, size: int, **options: int) -> Path:
         folder = tmp_path / name
         folder.mkdir()
-        mount("-t", "tmpfs", "-o", f"size={size}", "none", folder)
+        more = "".join(f",{key}={value}" for key, value in options.items())
+        mount("-t", "tmpfs", "-o", f"size={size}{more}", "none", folder)
         made.append(folder)
         return folder
 
@@ -94,6 +98,32 @@ def test_a_job_that_does_not_fit_is_not_begun(desk: Desk) -> None:
     until(lambda: not desk.gates(), "the gate is open")
     assert desk.told() == ["gate_shut", "gate_opened"]
     assert until(lambda: desk.worker("two").claim(), "the next job")["job"] == small
+
+
+def test_a_volume_without_inodes_says_so_and_not_that_its_bytes_are_used_up(
+    make_supervisor: MakeSupervisor, volume: Volume, tmp_path: Path
+) -> None:
+    out = volume("out", 50 * MB, nr_inodes=FILES_ROOM + 100)
+    desk = Desk(make_supervisor().start(), out, tmp_path)
+    job, worker = desk.add("one.mp4", MB), desk.worker("one")
+    others = [out / f"of somebody else {number}" for number in range(200)]
+    for path in others:
+        path.touch()
+    assert worker.claim() is None
+    [gate] = desk.gates()
+    free = os.statvfs(out).f_favail
+    assert gate["reason"].startswith(
+        f"the file system of {out} has {free} files (inodes) free, {FILES_ROOM} are needed"
+    )
+    assert gate["hint"] == "remove files there: it may hold no more of them; the queue goes on by itself"
+    assert not {"free", "needed"} & set(gate), "bytes there are enough"
+    checks = {check["name"]: check for check in examine(desk.live.home, Settings(disk_reserve_bytes=0))}
+    assert checks[f"inodes of {out}"]["level"] == "fail"
+    for path in others:
+        path.unlink()
+    until(lambda: not desk.gates(), "the gate is open")
+    assert desk.told() == ["gate_shut", "gate_opened"]
+    assert until(worker.claim, "the job")["job"] == job
 
 
 def test_what_running_jobs_will_take_is_not_given_twice(desk: Desk) -> None:

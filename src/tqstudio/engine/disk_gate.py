@@ -2,9 +2,9 @@
 
 A job fits when its volume has free what its ladder will take, what the running jobs on the same volume will
 still take, and the reserve. What a ladder takes is estimated as `disk_factor` × its source, less what the
-segment store has of it. The database's volume must have some room too. Whether there is room on
-a volume that does not answer nobody knows: its jobs wait until it does. So do those whose output is not the
-disk that was written to before, or takes no files.
+segment store has of it. The database's volume must have some room too, and both must have inodes left.
+Whether there is room on a volume that does not answer nobody knows: its jobs wait until it does. So do those
+whose output is not the disk that was written to before, or takes no files.
 
 The gate holds up the whole queue when the job that is next does not fit, also where a later one would: one
 that overtook would take the very room that the first waits for, and large files would never have their turn.
@@ -43,6 +43,8 @@ from tqstudio.units import size
 TICK_S = 3.0
 DATABASE_ROOM_BYTES = 16_000_000
 """What the volume of the home has to have free: the write-ahead log, the logs, and a copy of some pages."""
+FILES_ROOM = 500
+"""Files (inodes) that a volume has to have free, where it counts them: some ten minutes of a ladder."""
 _FRESH_S = 1.0
 """How long a look at a volume counts: claims may come by the thousand, and what runs is accounted for."""
 _HINTS_APART_S = 0.2
@@ -63,6 +65,8 @@ class Shortage:
     reason: str
     hint: str = ""
     """What to do where room is not what is short."""
+    of_files: bool = False
+    """It lacks files (inodes), and `free` and `needed` count those."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +165,11 @@ class DiskGate:
 
     def _at_home(self, looks: Mapping[bytes, _Look], margin: float) -> Shortage | None:
         volume = looks[self._home].volume
-        if volume is None or volume.free >= DATABASE_ROOM_BYTES * (1 + margin):
+        if volume is None:
+            return None
+        if lacks_files(volume, margin):
+            return _of_files(self._home, volume, "")
+        if volume.free >= DATABASE_ROOM_BYTES * (1 + margin):
             return None
         return Shortage(
             self._home,
@@ -184,6 +192,8 @@ class DiskGate:
             return Shortage(root, 0, 0, f"{trouble.reason}; {need.name} waits for it", trouble.hint)
         if volume is None:
             return None  # nothing of the path can be looked at: the job finds out why
+        if lacks_files(volume, margin):
+            return _of_files(root, volume, f" before {need.name} can begin")
         beside = sum(
             self._to_come(looks, other) for other in running if _on(looks[other.output_root], volume)
         )
@@ -331,7 +341,7 @@ class DiskGate:
             return True
         volume = await self._volume(path)
         needed = DATABASE_ROOM_BYTES if path == self._home else self._settings.disk_reserve_bytes
-        return volume is not None and volume.free < needed * (1 + _MARGIN)
+        return volume is not None and (volume.free < needed * (1 + _MARGIN) or lacks_files(volume, _MARGIN))
 
     async def _try_database(self) -> None:
         """Find out by writing whether the database can be written again."""
@@ -359,7 +369,7 @@ class DiskGate:
         return GateRow(GateKind.DISK, refusal.error.message, self._home, refusal.since)
 
     async def figures(self, gate: GateRow) -> Shortage | None:
-        """A shut disk gate with bytes free and needed as they are now; None where more room is of no help."""
+        """A shut disk gate with what is free and needed as it is now; None where more room is of no help."""
         refusal = self._db.refusal
         if gate.path is None or (refusal is not None and refusal.error.code is not ErrorCode.DISK_LOW):
             return None
@@ -372,7 +382,22 @@ class DiskGate:
         if short is not None and short.path == gate.path:
             needed = short.needed
         volume = await self._volume(gate.path)
+        if volume is not None and lacks_files(volume):
+            return _of_files(gate.path, volume, "")
         return None if volume is None else Shortage(gate.path, volume.free, needed, gate.reason)
+
+
+def lacks_files(volume: Volume, margin: float = 0.0) -> bool:
+    """Whether a volume has too few files (inodes) left, however many bytes are free."""
+    return volume.files is not None and volume.files < FILES_ROOM * (1 + margin)
+
+
+def _of_files(path: bytes, volume: Volume, before: str) -> Shortage:
+    files = volume.files or 0
+    reason = (
+        f"the file system of {display(path)} has {files} files (inodes) free, {FILES_ROOM} are needed{before}"
+    )
+    return Shortage(path, files, FILES_ROOM, reason, of_files=True)
 
 
 def _on(look: _Look, volume: Volume) -> bool:

@@ -18,9 +18,9 @@ import psutil
 from tqstudio import launch, presence
 from tqstudio.config import Settings
 from tqstudio.engine import orphans
-from tqstudio.engine.disk_gate import DATABASE_ROOM_BYTES
+from tqstudio.engine.disk_gate import DATABASE_ROOM_BYTES, FILES_ROOM, lacks_files
 from tqstudio.engine.scheduling import MICROSECOND, now_us
-from tqstudio.engine.space import occupied_bytes, volume_of
+from tqstudio.engine.space import Volume, occupied_bytes, volume_of
 from tqstudio.engine.store import folders, inspection, opening, videos
 from tqstudio.engine.store.connection import Connection, connect
 from tqstudio.engine.store.schema import SCHEMA_VERSION, schema_version
@@ -159,6 +159,8 @@ def _outputs(db: Connection, settings: Settings, home: Home) -> Iterator[CheckVi
         detail = f"{size(volume.free)} free for the database, {size(DATABASE_ROOM_BYTES)} are needed"
         hint = f"free some space at {home.root}"
         yield line("disk of the home", "fail" if short else "ok", detail, hint)
+        yield from _inodes(home.root, volume)
+    seen = set() if volume is None else {volume.device}
     uuid = inspection.store_uuid(db)
     left: list[Path] = []
     for root in videos.output_roots(db):
@@ -166,9 +168,18 @@ def _outputs(db: Connection, settings: Settings, home: Home) -> Iterator[CheckVi
         if volume is not None and volume.free < settings.disk_reserve_bytes:
             detail = f"{size(volume.free)} free, {size(settings.disk_reserve_bytes)} have to stay"
             yield line(f"disk of {display(root)}", "fail", detail, "free some space there")
+        if volume is not None and volume.device not in seen:
+            seen.add(volume.device)
+            yield from _inodes(Path(os.fsdecode(root)), volume)
         if uuid is not None:
             left += _left_over(db, root, uuid)
     yield _orphans(left)
+
+
+def _inodes(folder: Path, volume: Volume) -> Iterator[CheckView]:
+    if lacks_files(volume):
+        detail = f"the file system of {folder} has {volume.files} files free, {FILES_ROOM} are needed"
+        yield line(f"inodes of {folder}", "fail", detail, "remove files there: it may hold no more of them")
 
 
 def _orphans(left: list[Path]) -> CheckView:

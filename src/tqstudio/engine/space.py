@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import os
-import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """A file system as it was looked at: its device number and free bytes."""
+    """A file system as it was looked at: its device number, and the bytes free for this user."""
 
     device: int
     free: int
+    files: int | None = None
+    """Files (inodes) that this user may still make; None where the file system sets no number."""
 
 
 def volume_of(path: Path) -> Volume | None:
     """The volume on which `path` is or will be; None when nothing of it can be looked at."""
     for folder in (path, *path.parents):
         try:
-            return Volume(folder.stat().st_dev, shutil.disk_usage(folder).free)
+            found = os.statvfs(folder)
+            files = found.f_favail if found.f_files else None
+            return Volume(folder.stat().st_dev, found.f_bavail * found.f_frsize, files)
         except OSError:
             continue
     return None

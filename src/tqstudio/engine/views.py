@@ -427,7 +427,10 @@ def gate_view(row: GateRow, short: Shortage | None = None, *, of_home: bool = Fa
         "since": _iso(row.since),
         "hint": _GATE_HINTS[row.kind],
     }
-    if short is not None and short.hint:
+    if short is not None and short.of_files:
+        view["reason"] = short.reason
+        view["hint"] = "remove files there: it may hold no more of them; the queue goes on by itself"
+    elif short is not None and short.hint:
         view["hint"] = short.hint
     elif short is not None:
         view["path"], view["path_b64"] = data(short.path), encode(short.path)

@@ -45,6 +45,8 @@ def told(error: BaseException, path: Path, *, writing: bool = False) -> BaseExce
 def full(path: Path) -> TqError:
     volume = volume_of(path)
     free = f" ({size(volume.free)} free)" if volume is not None else ""
+    if volume is not None and volume.files == 0:
+        free = " (no file, or inode, is free)"
     return TqError(
         ErrorCode.DISK_LOW,
         f"the disk of the database {path} is full{free}: nothing can be changed for now",
@@ -80,4 +82,4 @@ def busy(path: Path) -> TqError:
 
 def _nothing_free(path: Path) -> bool:
     volume = volume_of(path)
-    return volume is not None and volume.free < _NOTHING_FREE_BYTES
+    return volume is not None and (volume.free < _NOTHING_FREE_BYTES or volume.files == 0)
