@@ -28,11 +28,17 @@ KEYS = Ways("r on job {job} tries it again", "p on job {job} lets it go on")
 
 _SENTENCES = {
     "queued": "queued as job {job}",
-    "changed": "has changed; queued as job {job} to make what differs, its ladder plays on meanwhile",
     "cached": "its ladder is complete: {master}",
     "retried": "job {job} goes again",
     "failed": "has failed as job {job}; {retry}",
 }
+_CHANGED = {
+    "source": "has changed; queued as job {job} to make what differs, its ladder plays on meanwhile",
+    "settings": "has other settings; queued as job {job} to make what differs, its ladder plays on meanwhile",
+    "ladder": "its ladder is not whole any more; queued as job {job} to make what is missing",
+    "asked": "queued as job {job} to be made again, its ladder plays on meanwhile",
+}
+"""A file that has a ladder, by what the new job is for."""
 _OPEN = {
     "pending": "waits in the queue as job {job}",
     "in_progress": "is being made by job {job} already",
@@ -42,22 +48,23 @@ _OPEN = {
 
 _COUNTED = {
     "queued": "queued",
-    "changed": "queued for what changed",
     "retried": "tried again",
     "cached": "complete already",
     "failed": "failed before",
     "rejected": "refused",
+}
+_COUNTED_CHANGED = {
+    "source": "queued for what changed",
+    "settings": "queued for what changed",
+    "ladder": "queued for what is missing",
+    "asked": "queued to be made again",
 }
 _COUNTED_OPEN = {"pending": "in the queue already", "in_progress": "being made already", "paused": "paused"}
 
 
 def sentence(result: AddResult, ways: Ways) -> str:
     """What became of a file that was not rejected."""
-    said = (
-        _OPEN[_status(result)]
-        if result["decision"] == "waiting"
-        else _SENTENCES.get(result["decision"], result["decision"])
-    )
+    said = _said(result)
     job = result["job"]
     said = said.format(
         job=job,
@@ -84,12 +91,23 @@ def summary(results: Sequence[AddResult]) -> str:
     return said
 
 
+def _said(result: AddResult) -> str:
+    decision = result["decision"]
+    if decision == "waiting":
+        return _OPEN[_status(result)]
+    if decision == "changed":
+        return _CHANGED[result["reason"] or "source"]
+    return _SENTENCES.get(decision, decision)
+
+
 def _status(result: AddResult) -> str:
     return result["status"] or "pending"
 
 
 def _counted(result: AddResult) -> str:
     decision = result["decision"]
+    if decision == "changed":
+        return _COUNTED_CHANGED[result["reason"] or "source"]
     return _COUNTED_OPEN[_status(result)] if decision == "waiting" else _COUNTED.get(decision, decision)
 
 

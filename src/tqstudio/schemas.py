@@ -439,6 +439,9 @@ class AddResult(TypedDict):
     slug: str | None
     master: str | None
     master_b64: str | None
+    reason: str | None
+    """Of `changed`, what for: source or settings (they differ), ladder (a published file is damaged or gone),
+    asked (a person wants it made again)."""
     status: str | None
     """Of its open job, now."""
     applied: dict[str, Any]

@@ -42,6 +42,7 @@ from tqstudio.engine.views import place_of
 from tqstudio.errors import ErrorCode
 from tqstudio.home import Home
 from tqstudio.lifecycle import Control, JobKind, JobStatus, Operation
+from tqstudio.offered import COMMANDS, sentence, summary
 
 from .ladders import Bench, put_in_place
 
@@ -407,7 +408,7 @@ def test_a_changed_setting_makes_a_new_job(house: House) -> None:
     house.offer(path)
     house.publish()
     result = house.offer(path, override(house.web, {"crf": "25"}))
-    assert result["decision"] == "changed"
+    assert (result["decision"], result["reason"]) == ("changed", "settings")
     spec = house.db.read_now(jobs.spec_of, result["job"])
     assert spec.kind is JobKind.CHANGED
 
@@ -418,7 +419,10 @@ def test_a_damaged_ladder_is_made_again(house: House, harm: str) -> None:
     house.offer(path)
     place = place_of(house.publish())
     (place.generation(1) / "360p" / segment_name(0) if harm == "segment" else place.master).unlink()
-    assert house.decided(path) == "changed"
+    result = house.offer(path)
+    assert (result["decision"], result["reason"]) == ("changed", "ladder")
+    assert "its ladder is not whole any more" in sentence(result, COMMANDS)
+    assert summary([result]) == "1 queued for what is missing"
 
 
 def test_force_makes_it_again(house: House) -> None:
@@ -426,7 +430,7 @@ def test_force_makes_it_again(house: House) -> None:
     house.offer(path)
     house.publish()
     result = house.offer(path, force=True)
-    assert result["decision"] == "changed"
+    assert (result["decision"], result["reason"]) == ("changed", "asked")
     assert house.db.read_now(jobs.spec_of, result["job"]).kind is JobKind.RETRANSCODE
 
 

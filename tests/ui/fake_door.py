@@ -611,6 +611,7 @@ class FakeDoor:
             "master_b64": None,
             "status": None,
             "applied": {},
+            "reason": None,
             "other_job": None,
             "error": None,
         }

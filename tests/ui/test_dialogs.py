@@ -84,8 +84,12 @@ async def test_typing_replaces_the_prefill_and_an_error_keeps_the_dialog(
             "new.mp4: waits in the queue as job 7; held now; now with profile fast",
         ),
         ({"decision": "retried", "job": 7}, "new.mp4: job 7 goes again"),
+        (
+            {"decision": "changed", "reason": "ladder", "job": 7},
+            "new.mp4: its ladder is not whole any more; queued as job 7 to make what is missing",
+        ),
     ],
-    ids=["cached", "paused", "running", "changed", "retried"],
+    ids=["cached", "paused", "running", "changed", "retried", "damaged"],
 )
 async def test_what_became_of_a_file_is_said(
     became: dict[str, Any], said: str, make_app: MakeApp, door: FakeDoor, tmp_path: Path

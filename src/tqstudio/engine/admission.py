@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from tqstudio.config import Settings
-from tqstudio.engine import logs, wishes
+from tqstudio.engine import logs, publishing, wishes
 from tqstudio.engine.media import profiles
 from tqstudio.engine.media.profiles import Profile
 from tqstudio.engine.recognition import Certainty, Look, is_current, look_at
@@ -154,9 +154,22 @@ class Admission:
             and not how.force
             and await asyncio.to_thread(is_current, known, generation, found, how.profile)
         )
-        return await self._db.write(self._decide, path, how, found, current)
+        whole = (
+            current
+            or known is None
+            or generation is None
+            or how.force
+            or found.shows_change(known)
+            or await asyncio.to_thread(
+                publishing.intact, place_of(known), generation.number, generation.renditions
+            )
+        )
+        return await self._db.write(self._decide, path, how, found, current, whole)
 
-    def _decide(self, db: Connection, path: bytes, how: Offer, found: Look, current: bool) -> AddResult:
+    def _decide(
+        self, db: Connection, path: bytes, how: Offer, found: Look, current: bool, whole: bool
+    ) -> AddResult:
+        """Args: `whole`: nothing of what is published is damaged, as far as that decides anything."""
         now = now_us()
         if how.folder is not None and not folders.exists(db, how.folder):
             raise TqError(ErrorCode.NOT_FOUND, "its drop folder was removed before the file could be queued")
@@ -195,10 +208,12 @@ class Admission:
             master = place_of(known).master
             return {**answer, "master": data(master), "master_b64": encode(master)}
         _refresh(db, known.id, found, changed=changed)
+        reason = "source" if changed else "asked" if how.force else "settings" if whole else "ladder"
         if generation is not None:
             kind = JobKind.RETRANSCODE if how.force and not changed else JobKind.CHANGED
             if newest is None or newest[1] is JobStatus.DONE or changed or how.force:
-                return self._new_job(db, path, how, known.id, kind, "changed", now)
+                answer = self._new_job(db, path, how, known.id, kind, "changed", now)
+                return {**answer, "reason": reason}
         if newest is not None and newest[1] in (JobStatus.FAILED, JobStatus.CANCELLED) and not changed:
             if not how.retry_failed:
                 return _answer(path, "failed", video=known.id, job=newest[0], slug=known.slug)
@@ -208,10 +223,12 @@ class Admission:
             applied = wishes.grant(db, newest[0], how.wishes(follow_profile=True), now=now, actor=how.actor)
             answer = _answer(path, "retried", video=known.id, job=newest[0], slug=known.slug)
             return {**answer, "status": _status(db, newest[0]), "applied": applied}
-        kind = JobKind.NEW if generation is None else JobKind.CHANGED
-        return self._new_job(
-            db, path, how, known.id, kind, "queued" if generation is None else "changed", now
-        )
+        if generation is None:
+            return self._new_job(db, path, how, known.id, JobKind.NEW, "queued", now)
+        return {
+            **self._new_job(db, path, how, known.id, JobKind.CHANGED, "changed", now),
+            "reason": reason,
+        }
 
     def _new_job(
         self, db: Connection, path: bytes, how: Offer, video: int, kind: JobKind, decision: str, now: int
@@ -285,6 +302,7 @@ def _answer(
         "slug": slug,
         "master": None,
         "master_b64": None,
+        "reason": None,
         "status": None,
         "applied": {},
         "other_job": None,
