@@ -37,7 +37,7 @@ class Client:
 
     Raises:
         TqError: NO_SUPERVISOR when nobody listens, SUPERVISOR_SILENT when somebody does and no answer comes
-            in time, PERMISSION when the socket is another user's; else what the supervisor says.
+            in time or at all, PERMISSION when the socket is another user's; else what the supervisor says.
     """
 
     def __init__(self, socket_path: Path, *, token: str | None = None, keep_alive: bool = False) -> None:
@@ -67,7 +67,7 @@ class Client:
         except TimeoutError:
             raise silent(connection.peer) from None
         except (HTTPException, OSError):
-            raise no_supervisor(self._path) from None
+            raise _hung_up(self._path) from None
         finally:
             connection.close()
 
@@ -82,7 +82,7 @@ class Client:
             except TimeoutError:
                 raise silent(connection.peer) from None
             except (HTTPException, OSError):
-                raise no_supervisor(self._path) from None
+                raise _hung_up(self._path) from None
             if response.status != 200:
                 _decode(response.status, response.reason, response.read())
             connection.set_timeout(None)
@@ -171,8 +171,10 @@ class AsyncClient:
 
         try:
             response = await http.request(call.method, call.path, params=call.params, json=call.body)
-        except (httpx.ConnectError, httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
+        except httpx.ConnectError:
             raise no_supervisor(self._path) from None
+        except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
+            raise _hung_up(self._path) from None
         except httpx.TimeoutException:
             raise silent() from None
         decoded: T = _decode(response.status_code, response.reason_phrase, response.content)
@@ -182,7 +184,7 @@ class AsyncClient:
         """The event stream, until the supervisor ends it.
 
         Raises:
-            TqError: NO_SUPERVISOR when it cannot be opened.
+            TqError: NO_SUPERVISOR when it cannot be opened; what the supervisor says when it refuses.
         """
         http = self._open()
         import httpx
@@ -190,6 +192,8 @@ class AsyncClient:
         headers = {} if after is None else {"Last-Event-ID": str(after)}
         try:
             async with http.stream("GET", "/v1/events/stream", headers=headers, timeout=None) as response:
+                if response.status_code != 200:
+                    _decode(response.status_code, response.reason_phrase, await response.aread())
                 parser = StreamParser()
                 async for line in response.aiter_lines():
                     if event := parser.feed(line):
@@ -248,6 +252,19 @@ def silent(pid: int = 0) -> TqError:
         f"{who} runs but does not answer",
         f"wait a moment, then look at logs/supervisor.log in its home{by_force}",
     )
+
+
+def _hung_up(path: Path) -> TqError:
+    """Why a connection ended without an answer: who still listens lives, and may have no descriptor left."""
+    again = _UnixConnection(path)
+    again.set_timeout(CONNECT_TIMEOUT_S)
+    try:
+        again.connect()
+    except TqError as error:
+        return error
+    finally:
+        again.close()
+    return silent(again.peer)
 
 
 def _peer(sock: socket.socket) -> int:

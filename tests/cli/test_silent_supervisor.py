@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import json
 import os
+import resource
 import signal
 import socket
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 
 import pytest
 
-from conftest import LiveSupervisor, MakeSupervisor
+from conftest import LiveSupervisor, MakeSupervisor, UnixHTTP, until
 from tqstudio import client as calls
 from tqstudio import launch
-from tqstudio.connection import Client
+from tqstudio.connection import AsyncClient, Client
 from tqstudio.engine import lock
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
@@ -71,6 +73,71 @@ def test_one_that_takes_no_more_connections_is_there(tmp_path: Path) -> None:
             Client(home.socket).send(calls.status())
         assert caught.value.code is ErrorCode.SUPERVISOR_SILENT
         assert launch.listening(home)
+
+
+def test_one_that_has_no_descriptor_left_is_there(make_supervisor: MakeSupervisor) -> None:
+    live = make_supervisor().start()
+    _allow(live, 20)
+    with ExitStack() as opened:
+        for _ in range(40):
+            idle = opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+            idle.connect(str(live.home.socket))
+        with pytest.raises(TqError) as caught:
+            live.send(calls.status())
+        assert caught.value.code is ErrorCode.SUPERVISOR_SILENT
+        assert f"(pid {live.process.pid})" in caught.value.message
+        with pytest.raises(TqError) as caught:
+            asyncio.run(AsyncClient(live.home.socket).send(calls.status()))
+        assert caught.value.code is ErrorCode.SUPERVISOR_SILENT
+    until(lambda: _answers(live), "it answers again")
+
+
+def test_event_streams_leave_descriptors_to_commands(make_supervisor: MakeSupervisor) -> None:
+    live = make_supervisor().start()
+    most = _allow(live, 80) // 2
+    with ExitStack() as opened:
+        for _ in range(most):
+            watcher = opened.enter_context(closing(UnixHTTP(live.home.socket)))
+            watcher.request("GET", "/v1/events/stream")
+            assert watcher.getresponse().status == 200
+        assert _answers(live)
+        for follow in (_follow, _follow_async):
+            with pytest.raises(TqError, match=f"{most} event streams are open") as caught:
+                follow(live)
+            assert caught.value.code is ErrorCode.REFUSED
+    until(lambda: _is_followed(live), "another stream is opened")
+
+
+def _allow(live: LiveSupervisor, more: int) -> int:
+    """Let a supervisor have so many descriptors more than it has; answers how many that are."""
+    most = len(os.listdir(f"/proc/{live.process.pid}/fd")) + more
+    resource.prlimit(live.process.pid, resource.RLIMIT_NOFILE, (most, most))
+    return most
+
+
+def _follow(live: LiveSupervisor) -> None:
+    next(Client(live.home.socket).stream(after=0))
+
+
+def _follow_async(live: LiveSupervisor) -> None:
+    async def first() -> None:
+        async for _ in AsyncClient(live.home.socket).stream(after=0):
+            return
+
+    asyncio.run(first())
+
+
+def _answers(live: LiveSupervisor) -> bool:
+    with suppress(TqError):
+        return live.send(calls.status())["supervisor"]["pid"] == live.process.pid
+    return False
+
+
+def _is_followed(live: LiveSupervisor) -> bool:
+    with suppress(TqError):
+        _follow(live)
+        return True
+    return False
 
 
 def test_one_that_holds_the_home_without_a_socket_is_there(tmp_path: Path) -> None:

@@ -96,7 +96,9 @@ def test_what_was_made_at_an_output_is_what_was_begun_and_what_plays(queue: Queu
     assert gates.made_at(queue.db, b"/out") == (True, [])
     assert gates.made_at(queue.db, b"/other") == (False, [])
     queue.db.execute("UPDATE job SET progress = 0")
-    queue.db.execute("UPDATE video SET generation_id = id, slug = substr(name, 1, 1) WHERE name <> 'waits.mp4'")
+    queue.db.execute(
+        "UPDATE video SET generation_id = id, slug = substr(name, 1, 1) WHERE name <> 'waits.mp4'"
+    )
     assert gates.made_at(queue.db, b"/out") == (False, ["a", "b", "c"])
     assert gates.made_at(queue.db, b"/out", limit=2) == (False, ["a", "b"])
     assert gates.made_at(queue.db, b"/other") == (False, [])

@@ -88,6 +88,11 @@ class Broadcast:
         """Whether anybody looks: nobody needs a snapshot nobody sees."""
         return bool(self._watchers)
 
+    @property
+    def watchers(self) -> int:
+        """How many look."""
+        return len(self._watchers)
+
     async def until_watched(self) -> None:
         """Return once somebody looks."""
         while not self._watchers:

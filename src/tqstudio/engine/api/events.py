@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query
@@ -19,6 +20,9 @@ from tqstudio.errors import ErrorCode, TqError
 from tqstudio.schemas import EventPage
 
 router = APIRouter()
+
+_OF_DESCRIPTORS = 2
+"""Event streams may take this part of the file descriptors: commands and workers need some as well."""
 
 
 @router.get("/events")
@@ -62,6 +66,13 @@ async def follow(
     studio: TheStudio, last_event_id: Annotated[str | None, Header()] = None
 ) -> StreamingResponse:
     """Everything from now on; with Last-Event-ID also what was missed, or `reset` and what is left of it."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _OF_DESCRIPTORS
+    if studio.broadcast.watchers >= most:
+        raise TqError(
+            ErrorCode.REFUSED,
+            f"{most} event streams are open, and no more may be",
+            "end some that watch, or allow the supervisor more open files (ulimit -n)",
+        )
     oldest, last = await studio.db.read(events.bounds)
     # The store is empty for a moment while the history is forgotten.
     last = max(last, studio.broadcast.last)
