@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -190,6 +190,60 @@ def test_a_damaged_ladder_is_mended(beside: Batch) -> None:
         "cached": 1,
     }
     assert _shape(beside())["summary"]["cached"] == 2
+
+
+_EDITS: dict[str, tuple[str, Callable[[bytes], bytes], int]] = {
+    "a hole of the same size": ("v1/120p/seg_00000.m4s", lambda found: bytes(len(found)), 1),
+    "a playlist": (
+        "v1/120p/index.m3u8",
+        lambda found: found.replace(b"seg_00001", b"seg_00009"),
+        0,
+    ),
+    "the master": ("master.m3u8", lambda found: found.replace(b"/120p/", b"/121p/"), 0),
+}
+
+
+@pytest.mark.parametrize("edit", _EDITS)
+@pytest.mark.parametrize("full", [False, True])
+def test_a_ladder_of_the_right_sizes_is_mended_too(beside: Batch, edit: str, full: bool) -> None:
+    assert beside().code == 0
+    kept = _segments(beside, "180p")
+    name, change, encodes = _EDITS[edit]
+    victim = beside.out / "one" / name
+    found = victim.read_bytes()
+    victim.unlink()
+    victim.write_bytes(change(found))
+    assert beside.studio("verify", beside.out / "one").code == 1
+
+    mended = beside(*(["--verify-full"] if full else []))
+    assert mended.code == 0, mended.err
+    counts = _shape(mended)["summary"]
+    assert (counts["done"], counts["cached"]) == (1, 1)
+    assert beside.encodes == encodes, "what is sound is not encoded again"
+    assert _segments(beside, "180p") == kept
+    assert beside.studio("verify", beside.out / "one").code == 0
+    assert _shape(beside("--verify-full"))["summary"]["cached"] == 2
+
+
+def test_verify_full_reads_every_frame_of_a_ladder(beside: Batch) -> None:
+    assert beside().code == 0
+    # One sample less than there are: the heads of the boxes stay whole.
+    victim = beside.out / "one" / "v1" / "120p" / "seg_00000.m4s"
+    found = bytearray(victim.read_bytes())
+    at = found.index(b"trun") + 8
+    found[at : at + 4] = (int.from_bytes(found[at : at + 4], "big") - 1).to_bytes(4, "big")
+    victim.unlink()
+    victim.write_bytes(found)
+    assert beside.studio("verify", beside.out / "one").code == 1
+    assert _shape(beside())["summary"]["cached"] == 2, "the heads of its boxes are whole"
+
+    mended = beside("--verify-full")
+    assert mended.code == 0, mended.err
+    assert _shape(mended)["summary"]["done"] == 1
+    assert beside.encodes == 1
+    assert "120p" in next(line for line in beside.log.read_text().splitlines() if " hls " in line)
+    assert beside.studio("verify", beside.out / "one").code == 0
+    assert _shape(beside("--verify-full"))["summary"]["cached"] == 2
 
 
 def test_force_makes_everything_again(beside: Batch) -> None:

@@ -1,4 +1,4 @@
-"""Small ladders for tests: a segment store with a few bytes per file, and the manifest that names them."""
+"""Small ladders for tests: a segment store with few bytes per file, and the manifest that names them."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from blake3 import blake3
 
+import tiny_media
 from tqstudio.engine import publishing
 from tqstudio.engine.media.layout import INIT_NAME, segment_name
 from tqstudio.engine.publishing import Place
@@ -30,21 +31,21 @@ class Bench:
         """Make a rendition's files; `text` goes into each."""
         folder = self.sink / "segments" / str(self.video) / name / settings_hash
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / INIT_NAME).write_bytes(b"init " + name.encode())
+        audio = name.startswith("audio")
+        (folder / INIT_NAME).write_bytes(tiny_media.init(audio=audio))
         files = []
         for k in range(segments):
-            content = f"{name} {settings_hash} {text} {k}".encode()
+            content = tiny_media.segment(k, f"{name} {settings_hash} {text} {k}".encode())
             (folder / segment_name(k)).write_bytes(content)
             digest = blake3(content).hexdigest()
             files.append({"name": segment_name(k), "size": len(content), "duration_s": 6.0, "blake3": digest})
-        audio = name.startswith("audio")
         made: dict[str, Any] = {
             "name": name,
             "kind": "audio" if audio else "video",
             "folder": str(folder.relative_to(self.sink)),
             "segments": files,
             "init_size": (folder / INIT_NAME).stat().st_size,
-            "codecs": "mp4a.40.2" if audio else "avc1.64001f",
+            "codecs": tiny_media.AUDIO_CODEC if audio else tiny_media.VIDEO_CODEC,
             "width": None if audio else 640,
             "height": None if audio else 360,
             "frame_rate": None if audio else 29.97002997,

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tqstudio.config import Settings
+from tqstudio.engine import ladder_check
 from tqstudio.engine.admission import Admission, Offer, _slug, _title
 from tqstudio.engine.media import fingerprint
 from tqstudio.engine.media.facts import AudioTrack, SourceFacts, VideoTrack
@@ -39,7 +40,7 @@ from tqstudio.engine.store.claims import Claimant, Lease, Token
 from tqstudio.engine.store.database import Database
 from tqstudio.engine.store.outcomes import Failure
 from tqstudio.engine.views import place_of
-from tqstudio.errors import ErrorCode
+from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.lifecycle import Control, JobKind, JobStatus, Operation
 from tqstudio.offered import COMMANDS, sentence, summary
@@ -324,7 +325,7 @@ def test_bytes_between_the_samples_count_when_they_are_looked_at(house: House) -
     assert after.quick_hash != video.quick_hash, "no rendition of the old content may count for the new"
 
     house.publish(full_hash=fingerprint.full_hash(os.fsencode(path)))
-    for certainty in Certainty:
+    for certainty in (Certainty.SAMPLES, Certainty.SETTLED):
         assert house.decided(path, certainty=certainty) == "cached"
     os.utime(path, ns=(7, 7))
     assert house.decided(path, certainty=Certainty.SETTLED) == "cached", "another time, the same bytes"
@@ -366,6 +367,25 @@ def test_what_is_published_and_unchanged_is_cached(house: House) -> None:
     os.utime(path, ns=(5, 5))
     assert house.decided(path) == "cached", "another time, the same bytes"
     assert house.decided(path, replace(house.web, description="another text")) == "cached"
+
+
+def test_what_a_full_check_finds_broken_is_made_again(house: House) -> None:
+    path = house.file()
+    house.offer(path)
+    house.publish()
+    assert house.decided(path) == "cached", "its boxes are whole"
+    result = house.offer(path, certainty=Certainty.WHOLE)
+    assert result["decision"] == "changed", "but nothing in them is a frame"
+    lease = house.claim()
+    asked = house.db.read_now(claims.assignment_of, lease.job)
+    assert (lease.job, asked.kind) == (result["job"], JobKind.RETRANSCODE)
+    assert asked.requested == ("360p", "480p", "720p", "audio-en")
+
+
+def test_a_ladder_that_cannot_be_checked_is_no_job(tmp_path: Path) -> None:
+    with pytest.raises(TqError, match="could not be checked") as caught:
+        asyncio.run(ladder_check.broken(tmp_path / "nothing" / "master.m3u8"))
+    assert caught.value.code is ErrorCode.OUTPUT_INVALID
 
 
 def test_changed_content_makes_a_new_job_and_the_old_ladder_stays(house: House) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import m3u8
 import pytest
 
+import tiny_media
 from tqstudio.engine import publishing
 from tqstudio.engine.media.layout import INIT_NAME, PLAYLIST_NAME, POSTER_NAME, segment_name
 from tqstudio.engine.publishing import Place
@@ -65,7 +66,7 @@ def test_a_ladder_is_published_and_can_be_read(place: Place, bench: Bench) -> No
         info = variant.stream_info
         assert (info.bandwidth >= 120_000, info.average_bandwidth >= 100_000) == (True, True)
         assert info.resolution == (640, 360)
-        assert info.codecs == "avc1.64001f,mp4a.40.2"
+        assert info.codecs == "avc1.64001F,mp4a.40.2"
         assert round(info.frame_rate, 2) == 29.97
     [audio] = master.media
     assert (audio.type, audio.uri, audio.language, audio.default) == (
@@ -92,7 +93,7 @@ def test_segments_are_links_and_what_ffmpeg_may_overwrite_is_not(place: Place, b
     assert (store / segment_name(0)).samefile(out / segment_name(0))
     assert not (store / INIT_NAME).samefile(out / INIT_NAME)
     (store / INIT_NAME).write_bytes(b"")
-    assert (out / INIT_NAME).read_bytes() == b"init 360p"
+    assert (out / INIT_NAME).read_bytes() == tiny_media.init()
 
 
 @pytest.mark.parametrize("number", [errno.EPERM, errno.EXDEV, errno.EMLINK, errno.EOPNOTSUPP])
@@ -123,7 +124,7 @@ def test_a_second_generation_keeps_what_is_unchanged(place: Place, bench: Bench)
     }
     assert tree(place.generation(1)) == before, "players in mid-stream go on"
     for row in kept:
-        for name, _, _ in row.files:
+        for name, *_ in row.files:
             old_file, new_file = (place.generation(n) / row.name / name for n in (1, 2))
             assert old_file.samefile(new_file)
     assert "v2/" in place.master.read_text()
@@ -345,7 +346,12 @@ def test_an_output_that_cannot_be_written(place: Place, number: int, code: Error
 
 
 @pytest.mark.parametrize(
-    "harm", ["segment gone", "segment short", "playlist gone", "init empty", "master gone", "master other"]
+    "harm",
+    [
+        *("segment gone", "segment short", "segment a hole", "segment twice", "segment elsewhere"),
+        *("playlist gone", "playlist edited", "playlist shorter", "init empty", "init other"),
+        *("master gone", "master other", "master edited"),
+    ],
 )
 def test_what_no_longer_plays_is_not_intact(place: Place, bench: Bench, harm: str) -> None:
     rows = first(place, bench)
@@ -357,6 +363,32 @@ def test_what_no_longer_plays_is_not_intact(place: Place, bench: Bench, harm: st
             file = folder / segment_name(2)
             file.unlink()
             file.write_bytes(b"x")
+        case "segment a hole":
+            file = folder / segment_name(2)
+            size = file.stat().st_size
+            file.unlink()
+            file.write_bytes(bytes(size))
+        case "segment twice":
+            (folder / segment_name(2)).unlink()
+            shutil.copy(folder / segment_name(1), folder / segment_name(2))
+        case "segment elsewhere":
+            # Not one byte more or less, and its boxes are whole.
+            file = folder / segment_name(2)
+            found = file.read_bytes()
+            file.unlink()
+            file.write_bytes(tiny_media.segment(7, found.rpartition(b"mdat")[2]))
+            assert file.stat().st_size == len(found)
+        case "playlist edited":
+            playlist = folder / PLAYLIST_NAME
+            playlist.write_text(playlist.read_text().replace(segment_name(1), segment_name(9)))
+        case "playlist shorter":
+            playlist = folder / PLAYLIST_NAME
+            playlist.write_text(playlist.read_text().replace(f"#EXTINF:6.000000,\n{segment_name(2)}\n", ""))
+        case "init other":
+            (folder / INIT_NAME).write_bytes(tiny_media.init(width=320))
+        case "master edited":
+            text = place.master.read_text()
+            place.master.write_text(text.replace("v1/360p/", "v1/361p/"))
         case "playlist gone":
             (folder / PLAYLIST_NAME).unlink()
         case "init empty":

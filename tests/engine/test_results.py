@@ -177,6 +177,18 @@ def test_a_quality_that_was_left_out_can_be_asked_for(desk: Desk, quality: str) 
     assert desk.worker().claim()["requested"] == [quality]
 
 
+def test_a_damaged_quality_is_made_again_with_the_one_asked_for(desk: Desk) -> None:
+    """Otherwise it would be neither kept nor made, and the new ladder would lack it."""
+    _, job, video = ladder(desk)
+    segment = Path(video["generation"]["master"]).parent / "v1" / "720p" / segment_name(1)
+    size = segment.stat().st_size
+    segment.unlink()
+    segment.write_bytes(bytes(size))
+    desk.act("retranscode", job["job"], renditions=["360p"], priority=1000)
+    again = desk.worker().claim()
+    assert (set(again["kept"]), again["requested"]) == ({"audio-en"}, ["360p", "720p"])
+
+
 def test_a_quality_can_be_dropped(desk: Desk) -> None:
     _, job, _ = ladder(desk)
     desk.act("retranscode", job["job"], renditions=["360p"], drop=["audio-en"], priority=1000)

@@ -13,11 +13,13 @@ from tqstudio.engine.media.ffmpeg import FFmpeg
 from tqstudio.engine.media.grid import Grid
 from tqstudio.engine.media.segments import (
     Init,
+    Outline,
     Prefix,
     Segment,
     Torn,
     inspect_init,
     inspect_segment,
+    outline_segment,
     verified_prefix,
 )
 
@@ -63,6 +65,20 @@ def test_a_whole_stream(stream: Path) -> None:
     assert segments[2].follows(segments[1])
     assert not segments[2].follows(segments[0])
     assert segments[0].size == (stream / "seg_00000.m4s").stat().st_size
+    for k, segment in enumerate(segments):
+        assert outline_segment(stream / f"seg_0000{k}.m4s") == Outline(segment.size, (segment.tfdt,))
+
+
+def test_the_outline_names_the_begin_of_each_fragment(stream: Path, tmp_path: Path) -> None:
+    paths = [stream / f"seg_0000{k}.m4s" for k in range(3)]
+    joined = tmp_path / "joined.m4s"
+    joined.write_bytes(b"".join(path.read_bytes() for path in paths))
+    found = outline_segment(joined)
+    assert isinstance(found, Outline)
+    whole = inspect_segment(joined)
+    assert isinstance(whole, Segment)
+    assert (found.size, len(found.begins), found.begins[0]) == (whole.size, 3, whole.tfdt)
+    assert list(found.begins) == sorted(set(found.begins))
 
 
 def test_audio_is_read_too(ffmpeg: FFmpeg, tmp_path: Path) -> None:
@@ -85,6 +101,7 @@ def test_a_segment_cut_anywhere_is_torn(stream: Path, tmp_path: Path) -> None:
     for length in {0, 1, 7, 8, 30, 100, 500, len(content) // 2, len(content) - 1}:
         path.write_bytes(content[:length])
         assert isinstance(inspect_segment(path), Torn), length
+        assert isinstance(outline_segment(path), Torn), length
 
 
 @pytest.mark.parametrize(
@@ -104,6 +121,23 @@ def test_damage_is_torn(stream: Path, tmp_path: Path, damage: object) -> None:
     path.write_bytes(damage((stream / "seg_00001.m4s").read_bytes()))  # type: ignore[operator]
     assert isinstance(inspect_segment(path), Torn)
     assert isinstance(inspect_init(path), Torn)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: content + b"x",
+        lambda content: content.replace(b"moof", b"foom"),
+        lambda content: content.replace(b"tfdt", b"tdft"),
+        lambda content: bytes(len(content)),
+        lambda content: bytes(4096) + content[4096:],
+        lambda content: b"\xff" * len(content),
+    ],
+)
+def test_damaged_heads_have_no_outline(stream: Path, tmp_path: Path, damage: object) -> None:
+    path = tmp_path / "seg.m4s"
+    path.write_bytes(damage((stream / "seg_00001.m4s").read_bytes()))  # type: ignore[operator]
+    assert isinstance(outline_segment(path), Torn)
 
 
 def test_the_prefix_counts_full_segments(copy: Path) -> None:

@@ -6,10 +6,12 @@ import asyncio
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from blake3 import blake3
 
+import tiny_media
 from tqstudio import sources
 from tqstudio.engine.media.layout import INIT_NAME, segment_name
 from tqstudio.errors import ErrorCode, TqError
@@ -20,8 +22,6 @@ from .timekeeping import NS
 if TYPE_CHECKING:
     from .world import Nature, World
 
-_CONTENT = b"six seconds of something"
-_DIGEST = blake3(_CONTENT).hexdigest()
 _LOST = (ErrorCode.LOST_LEASE, ErrorCode.NOT_FOUND)
 VIDEO = ("720p", "360p")
 LADDER = (*VIDEO, "audio-en")
@@ -284,7 +284,7 @@ class Process:
     def _write(self, file: str) -> None:
         os.makedirs(os.path.dirname(file), exist_ok=True)
         with open(file, "wb") as made:
-            made.write(_CONTENT)
+            made.write(_content(*file.split("/")[-3::2]))
 
     def _make(self, held: Held) -> dict[str, Any]:
         """Write the segments that are missing, and say what there is."""
@@ -307,11 +307,16 @@ class Process:
             "kind": "audio" if audio else "video",
             "folder": "/".join(folder.rsplit("/", 4)[1:]),
             "segments": [
-                {"name": each, "size": len(_CONTENT), "duration_s": SEGMENT_S, "blake3": _DIGEST}
+                {
+                    "name": each,
+                    "size": len(_content(name, each)),
+                    "duration_s": SEGMENT_S,
+                    "blake3": _digest(name, each),
+                }
                 for each in names
             ],
-            "init_size": len(_CONTENT),
-            "codecs": "mp4a.40.2" if audio else "avc1.64001f",
+            "init_size": len(_content(name, INIT_NAME)),
+            "codecs": tiny_media.AUDIO_CODEC if audio else tiny_media.VIDEO_CODEC,
             "width": None if audio else 640,
             "height": None if audio else 360,
             "frame_rate": None if audio else 25.0,
@@ -348,3 +353,17 @@ class Process:
             if self.stopping or self._ended(held) == "lost" or not self.world.trouble:
                 return
             await self._sleep(self.world.rng.uniform(0.2, 3))
+
+
+@cache
+def _content(rendition: str, file: str) -> bytes:
+    """What a worker writes to a file of a rendition."""
+    if file == INIT_NAME:
+        return tiny_media.init(audio=rendition not in VIDEO)
+    number = next(number for number in range(SEGMENTS) if segment_name(number) == file)
+    return tiny_media.segment(number, b"six seconds of something", seconds=SEGMENT_S)
+
+
+@cache
+def _digest(rendition: str, file: str) -> str:
+    return blake3(_content(rendition, file)).hexdigest()

@@ -37,7 +37,7 @@ Extensions = Annotated[
 Limit = Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="Take at most N files.")]
 VerifyFull = Annotated[
     bool,
-    typer.Option("--verify-full", help="Read every byte to see whether a file has changed."),
+    typer.Option("--verify-full", help="Read every byte, of files and ladders, to see what has changed."),
 ]
 Autorestart = Annotated[
     int | None,

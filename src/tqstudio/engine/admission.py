@@ -5,6 +5,7 @@
 | nothing | queued |
 | a complete ladder, same content and settings | cached |
 | a complete ladder, other content or settings | changed: a new job, the old ladder plays on |
+| a ladder that is no longer what was published | changed: the same, and what is sound of it goes on |
 | a failed or cancelled job | retried, if that is allowed |
 | a job that waits | waiting: it takes over the profile, priority and hold that were asked for by name |
 | a job that runs | waiting: it takes over metadata alone; rejected where it cannot be what was asked for |
@@ -24,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from tqstudio.config import Settings
-from tqstudio.engine import logs, publishing, wishes
+from tqstudio.engine import ladder_check, logs, publishing, wishes
 from tqstudio.engine.media import profiles
 from tqstudio.engine.media.profiles import Profile
 from tqstudio.engine.recognition import Certainty, Look, is_current, look_at
@@ -154,6 +155,9 @@ class Admission:
             and not how.force
             and await asyncio.to_thread(is_current, known, generation, found, how.profile)
         )
+        broken: frozenset[str] = frozenset()
+        if known is not None and current and how.certainty is Certainty.WHOLE:
+            broken = await ladder_check.broken(place_of(known).master)
         whole = (
             current
             or known is None
@@ -164,12 +168,23 @@ class Admission:
                 publishing.intact, place_of(known), generation.number, generation.renditions
             )
         )
-        return await self._db.write(self._decide, path, how, found, current, whole)
+        return await self._db.write(self._decide, path, how, found, current, whole, broken)
 
     def _decide(
-        self, db: Connection, path: bytes, how: Offer, found: Look, current: bool, whole: bool
+        self,
+        db: Connection,
+        path: bytes,
+        how: Offer,
+        found: Look,
+        current: bool,
+        whole: bool,
+        broken: frozenset[str],
     ) -> AddResult:
-        """Args: `whole`: nothing of what is published is damaged, as far as that decides anything."""
+        """
+        Args:
+            whole: nothing of what is published is damaged, as far as that decides anything.
+            broken: renditions of a current ladder that turned out so when every byte was read.
+        """
         now = now_us()
         if how.folder is not None and not folders.exists(db, how.folder):
             raise TqError(ErrorCode.NOT_FOUND, "its drop folder was removed before the file could be queued")
@@ -200,6 +215,11 @@ class Admission:
             if newest[1] is not JobStatus.IN_PROGRESS:
                 _refresh(db, known.id, found, changed=changed)
             return _open_already(db, path, how, known, *newest, now)
+        if current and broken:
+            _refresh(db, known.id, found, changed=False)
+            kind, again = JobKind.RETRANSCODE, tuple(sorted(broken))
+            answer = self._new_job(db, path, how, known.id, kind, "changed", now, requested=again)
+            return {**answer, "reason": "ladder"}
         if current and generation is not None:
             _refresh(db, known.id, found, changed=False)
             answer = _answer(
@@ -231,7 +251,16 @@ class Admission:
         }
 
     def _new_job(
-        self, db: Connection, path: bytes, how: Offer, video: int, kind: JobKind, decision: str, now: int
+        self,
+        db: Connection,
+        path: bytes,
+        how: Offer,
+        video: int,
+        kind: JobKind,
+        decision: str,
+        now: int,
+        *,
+        requested: tuple[str, ...] | None = None,
     ) -> AddResult:
         job = jobs.create(
             db,
@@ -241,6 +270,7 @@ class Admission:
                 profile_json=json.dumps(how.profile.to_json()),
                 prefer_gpu=how.profile.prefer_gpu,
                 kind=kind,
+                requested=requested,
                 priority=how.priority,
                 hold=how.hold,
                 batch=how.batch,

@@ -19,7 +19,7 @@ from tqstudio.engine.disk_gate import DiskGate, Refused
 from tqstudio.engine.forecasts import Forecasts
 from tqstudio.engine.leases import Renewal, store_renewals
 from tqstudio.engine.live import Beat, LiveBoard, LiveJob
-from tqstudio.engine.publishing import is_whole
+from tqstudio.engine.publishing import is_sound
 from tqstudio.engine.publishing.place import Place
 from tqstudio.engine.scheduling import MICROSECOND, now_us
 from tqstudio.engine.store import claims, generations, progress, videos, workers
@@ -72,10 +72,19 @@ class _Published:
     generation: GenerationRow
 
 
-def _whole(kept: dict[str, str], published: _Published) -> dict[str, str]:
-    """Of the renditions that may be kept those whose files are all there; the others are made again."""
+def _sound(kept: dict[str, str], published: _Published) -> dict[str, str]:
+    """Of the renditions that may be kept those that are still what was published."""
     rows = [row for row in published.generation.renditions if row.name in kept]
-    return {row.name: row.settings_hash for row in rows if is_whole(published.folder, row)}
+    return {row.name: row.settings_hash for row in rows if is_sound(published.folder, row)}
+
+
+def _ask_for_damaged(job: ClaimedJob, kept: dict[str, str]) -> None:
+    """Keep only what is sound, and let the rest be made again: also by a job that was to make other qualities
+    and leave these as they are."""
+    damaged = job["kept"].keys() - kept.keys()
+    job["kept"] = kept
+    if job["requested"] is not None:
+        job["requested"] = [*job["requested"], *sorted(damaged - {*job["requested"]})]
 
 
 class Dispatch:
@@ -151,7 +160,7 @@ class Dispatch:
                     if claimed.starts_over:
                         await self._workspace.start_over(lease.job)
                     if claimed.published is not None:
-                        job["kept"] = await asyncio.to_thread(_whole, job["kept"], claimed.published)
+                        _ask_for_damaged(job, await asyncio.to_thread(_sound, job["kept"], claimed.published))
                     return job
                 left = deadline - loop.time()
                 if left <= 0:

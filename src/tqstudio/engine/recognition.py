@@ -30,7 +30,7 @@ class Certainty(Enum):
     SETTLED = 2
     """Every byte where the time is another one but the samples are the same."""
     WHOLE = 3
-    """Every byte in any case (`--verify-full`)."""
+    """Every byte in any case, of the ladder too (`--verify-full`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def look_at(path: bytes, known: VideoRow | None, certainty: Certainty) -> Look:
 
 
 def is_current(video: VideoRow, generation: GenerationRow, look: Look, profile: Profile) -> bool:
-    """Whether the published ladder is what this profile makes of this content, and every file is there."""
+    """Whether the published ladder is what this profile makes of this content, and as it was published."""
     if look.shows_change(video) or video.facts is None or video.quick_hash is None:
         return False
     try:

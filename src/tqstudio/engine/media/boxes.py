@@ -76,12 +76,16 @@ def load(file: BinaryIO, offset: int, length: int) -> bytes:
     return file.read(length)
 
 
+def decode_time(moof: bytes) -> int:
+    """When the first sample of a `moof` is decoded, in units of the track's timescale."""
+    return _decode_time(_children(_child(_children(moof), b"traf")))
+
+
 def fragment(moof: bytes) -> Samples:
     """Read a `moof` with one track and one run of samples, as the hls muxer writes it."""
     traf = _children(_child(_children(moof), b"traf"))
     defaults = _fragment_defaults(_child(traf, b"tfhd"))
-    tfdt = _child(traf, b"tfdt")
-    (decode_time,) = struct.unpack_from(">Q" if tfdt[0] == 1 else ">I", tfdt, 4)
+    begin = _decode_time(traf)
     trun = _child(traf, b"trun")
     flags = int.from_bytes(trun[1:4], "big")
     (count,) = struct.unpack_from(">I", trun, 4)
@@ -97,17 +101,17 @@ def fragment(moof: bytes) -> Samples:
     if _FLAGS in columns and count and not flags & 0x004:
         first_flags = columns[_FLAGS][0]
     # Decode time of each sample, then its presentation time; offsets are signed from version 1 on.
-    starts = list(accumulate(durations, initial=decode_time))
+    starts = list(accumulate(durations, initial=begin))
     shifts = columns.get(_COMPOSITION, (0,) * count)
     shown = [at + _signed(shift) for at, shift in zip(starts, shifts, strict=False)]
     return Samples(
         count,
-        decode_time,
-        starts[-1] - decode_time,
+        begin,
+        starts[-1] - begin,
         sum(columns[_SIZE]) if _SIZE in columns else defaults.size * count,
         not first_flags & _NON_SYNC,
-        first_pts=min(shown, default=decode_time),
-        end_pts=max(map(sum, zip(shown, durations, strict=True)), default=decode_time),
+        first_pts=min(shown, default=begin),
+        end_pts=max(map(sum, zip(shown, durations, strict=True)), default=begin),
     )
 
 
@@ -125,6 +129,12 @@ def track(moov: bytes) -> Track:
     if entry_kind == b"mp4a":
         return Track(timescale, _aac_codec(_child(_children(entry, 28), b"esds")), 0, 0)
     raise Damage(f"a track of type {entry_kind!r}")
+
+
+def _decode_time(traf: dict[bytes, bytes]) -> int:
+    tfdt = _child(traf, b"tfdt")
+    (begin,) = struct.unpack_from(">Q" if tfdt[0] == 1 else ">I", tfdt, 4)
+    return int(begin)
 
 
 def _signed(value: int) -> int:

@@ -11,6 +11,7 @@ import struct
 from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
+from typing import BinaryIO
 
 from tqstudio.engine.media import boxes
 from tqstudio.engine.media.grid import Grid
@@ -72,6 +73,16 @@ class Segment:
 
 
 @dataclass(frozen=True, slots=True)
+class Outline:
+    """What the heads of a media segment's boxes say: every byte that they declare is there."""
+
+    size: int
+    """Bytes of the file."""
+    begins: tuple[int, ...]
+    """Decode time of the first sample of each fragment, in units of the track's timescale."""
+
+
+@dataclass(frozen=True, slots=True)
 class Init:
     """A whole initialisation segment of one track."""
 
@@ -120,22 +131,45 @@ def inspect_segment(path: Path) -> Segment | Torn:
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)
-            found = boxes.top_level(file, size)
-            media = [box for box in found if box[0] in (b"moof", b"mdat")]
-            if not media:
-                return Torn("no moof and no mdat box", empty=bool(found))
-            if [kind for kind, *_ in media] != [b"moof", b"mdat"] * (len(media) // 2):
-                return Torn("its moof and mdat boxes are not in pairs")
+            pairs = _pairs(file, size)
+            if isinstance(pairs, Torn):
+                return pairs
             whole = reduce(
                 Segment.with_next,
-                [
-                    _fragment(boxes.load(file, *moof[1:]), mdat[2])
-                    for moof, mdat in zip(media[::2], media[1::2], strict=True)
-                ],
+                [_fragment(boxes.load(file, *moof), media_bytes) for moof, media_bytes in pairs],
             )
     except (boxes.Damage, struct.error, IndexError) as damage:
         return Torn(str(damage) or "a box is cut short")
     return replace(whole, size=size)
+
+
+def outline_segment(path: Path) -> Outline | Torn:
+    """Read the heads of the boxes of a media segment, and no sample: some 0.02 ms for each fragment.
+
+    Raises:
+        FileNotFoundError: when there is no such file.
+    """
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            pairs = _pairs(file, size)
+            if isinstance(pairs, Torn):
+                return pairs
+            begins = tuple(boxes.decode_time(boxes.load(file, *moof)) for moof, _ in pairs)
+    except (boxes.Damage, struct.error, IndexError) as damage:
+        return Torn(str(damage) or "a box is cut short")
+    return Outline(size, begins)
+
+
+def _pairs(file: BinaryIO, size: int) -> list[tuple[tuple[int, int], int]] | Torn:
+    """Of each fragment where the payload of its `moof` lies, and how many bytes its `mdat` holds."""
+    found = boxes.top_level(file, size)
+    media = [box for box in found if box[0] in (b"moof", b"mdat")]
+    if not media:
+        return Torn("no moof and no mdat box", empty=bool(found))
+    if [kind for kind, *_ in media] != [b"moof", b"mdat"] * (len(media) // 2):
+        return Torn("its moof and mdat boxes are not in pairs")
+    return [(moof[1:], mdat[2]) for moof, mdat in zip(media[::2], media[1::2], strict=True)]
 
 
 def _fragment(moof: bytes, media_bytes: int) -> Segment:

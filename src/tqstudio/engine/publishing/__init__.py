@@ -8,6 +8,7 @@
 Here are files alone; `publisher` leads them and the database through a publish together.
 """
 
+from tqstudio.engine.publishing.condition import intact, is_sound
 from tqstudio.engine.publishing.generation import (
     build,
     first_free,
@@ -17,7 +18,7 @@ from tqstudio.engine.publishing.generation import (
     rows_of,
     sweep,
 )
-from tqstudio.engine.publishing.master import intact, named, point
+from tqstudio.engine.publishing.master import named, point
 from tqstudio.engine.publishing.place import Place, own, unwritable
 from tqstudio.engine.publishing.undo import undo
 
@@ -26,6 +27,7 @@ __all__ = [
     "build",
     "first_free",
     "intact",
+    "is_sound",
     "is_whole",
     "name_it",
     "named",

@@ -1,8 +1,8 @@
 """One generation's folder: built and verified under a temporary name, named, and removed in the end.
 
 Segments are linked out of the segment store; playlists and `init.mp4` are written, because ffmpeg truncates
-`init.mp4` in place and must never do so where a link lives. Media is not parsed here: a worker has verified
-it, and its manifest says what there is.
+`init.mp4` in place and must never do so where a link lives. Media is not read here: a worker has verified it
+just now, and its manifest says what there is.
 """
 
 from __future__ import annotations
@@ -84,7 +84,10 @@ def name_it(place: Place, number: int) -> None:
 
 
 def is_whole(generation: Path, row: PublishedRow) -> bool:
-    """Whether every file of a published rendition is there and has its size."""
+    """Whether every file of a rendition is there and has its size.
+
+    That is enough for what was written or linked just now; `condition` judges what has lain there since.
+    """
     folder = generation / row.name
     try:
         return bool(
@@ -187,10 +190,11 @@ def _fill(source: Path, target: Path, row: PublishedRow) -> None:
     for file in row.files:
         durable.link(source / file.name, target / file.name)
     durable.write(target / INIT_NAME, (source / INIT_NAME).read_bytes())
-    durable.write(target / PLAYLIST_NAME, _playlist(row))
+    durable.write(target / PLAYLIST_NAME, playlist(row))
 
 
-def _playlist(row: PublishedRow) -> bytes:
+def playlist(row: PublishedRow) -> bytes:
+    """The playlist of a rendition, as it is published."""
     durations = [file.duration_s for file in row.files]
     return media_playlist(durations, names=[file.name for file in row.files]).encode()
 
@@ -222,5 +226,5 @@ def _sums(building: Path, rows: Sequence[PublishedRow]) -> dict[str, str]:
 def _verify(folder: Path, rows: Sequence[PublishedRow]) -> None:
     """Read back what was written: a generation gets its name only when it is what its rows say."""
     for row in rows:
-        if not is_whole(folder, row) or (folder / row.name / PLAYLIST_NAME).read_bytes() != _playlist(row):
+        if not is_whole(folder, row) or (folder / row.name / PLAYLIST_NAME).read_bytes() != playlist(row):
             raise TqError(ErrorCode.PUBLISH_FAILED, f"{row.name} is not what was written to {folder}")

@@ -9,7 +9,6 @@ from fractions import Fraction
 from tqstudio.engine import durable
 from tqstudio.engine.media.layout import PLAYLIST_NAME
 from tqstudio.engine.media.playlists import AudioEntry, Variant, master_playlist
-from tqstudio.engine.publishing.generation import is_whole
 from tqstudio.engine.publishing.place import Place
 from tqstudio.engine.store.generations import PublishedRow
 
@@ -31,7 +30,7 @@ def write_next(place: Place, number: int, rows: Sequence[PublishedRow]) -> None:
     Raises:
         OSError: as of the file system.
     """
-    durable.write(place.next_master, _text(number, rows).encode())
+    durable.write(place.next_master, text(number, rows))
 
 
 def replace(place: Place) -> None:
@@ -54,13 +53,8 @@ def point(place: Place, number: int, rows: Sequence[PublishedRow]) -> None:
     replace(place)
 
 
-def intact(place: Place, number: int, rows: Sequence[PublishedRow]) -> bool:
-    """Whether a generation plays: the master names it, and every file of it has its size."""
-    folder = place.generation(number)
-    return named(place) == number and bool(rows) and all(is_whole(folder, row) for row in rows)
-
-
-def _text(number: int, rows: Sequence[PublishedRow]) -> str:
+def text(number: int, rows: Sequence[PublishedRow]) -> bytes:
+    """The master playlist of a generation, as it is published."""
     return master_playlist(
         [
             Variant(
@@ -89,4 +83,4 @@ def _text(number: int, rows: Sequence[PublishedRow]) -> str:
             for row in rows
             if row.kind == "audio"
         ],
-    )
+    ).encode()

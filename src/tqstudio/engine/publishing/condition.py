@@ -1,0 +1,68 @@
+"""Whether a ladder that was published is still what was published: read back before it counts as complete.
+
+A size proves little: a hole that a crash left, or a playlist that somebody has edited, leaves all sizes as
+they were. Of media only the heads of its boxes are read, a few kB of each segment whatever its length;
+`tqstudio verify --full` reads all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tqstudio.engine.media.layout import INIT_NAME, PLAYLIST_NAME
+from tqstudio.engine.media.segments import Torn, inspect_init, outline_segment
+from tqstudio.engine.publishing import generation, master
+from tqstudio.engine.publishing.place import Place
+from tqstudio.engine.store.generations import PublishedRow
+
+
+def intact(place: Place, number: int, rows: Sequence[PublishedRow]) -> bool:
+    """Whether a generation plays as it was published: its playlists to the byte, its media by their boxes."""
+    folder = place.generation(number)
+    try:
+        return (
+            bool(rows)
+            and place.master.read_bytes() == master.text(number, rows)
+            and all(
+                (folder / row.name / PLAYLIST_NAME).read_bytes() == generation.playlist(row)
+                and is_sound(folder, row)
+                for row in rows
+            )
+        )
+    except OSError:
+        return False
+
+
+def is_sound(folder: Path, row: PublishedRow) -> bool:
+    """Whether the media of a published rendition may go on in another generation, whose playlists are new.
+
+    Some 0.03 s for an hour in segments of 6 s.
+
+    Args:
+        folder: of the generation.
+    """
+    try:
+        return _is_sound(folder / row.name, row)
+    except OSError:
+        return False
+
+
+def _is_sound(folder: Path, row: PublishedRow) -> bool:
+    init = inspect_init(folder / INIT_NAME)
+    if isinstance(init, Torn) or (folder / INIT_NAME).stat().st_size != row.size - sum(
+        file.size for file in row.files
+    ):
+        return False
+    if (init.codec, init.width, init.height) != (row.codecs, row.width or 0, row.height or 0):
+        return False
+    at: int | None = None
+    for file in row.files:
+        found = outline_segment(folder / file.name)
+        if isinstance(found, Torn) or found.size != file.size or (at is not None and found.begins[0] != at):
+            return False
+        at = found.begins[0] + round(file.duration_s * init.timescale)
+        # Its fragments lie one after the other, and none behind its end.
+        if any(not early < late for early, late in zip(found.begins, (*found.begins[1:], at), strict=True)):
+            return False
+    return True
