@@ -21,7 +21,7 @@ import psutil
 import pytest
 import structlog
 
-from tqstudio import client
+from tqstudio import client, sources
 from tqstudio.client import Call
 from tqstudio.connection import Client
 from tqstudio.engine.store import schema
@@ -243,7 +243,11 @@ class Worker:
         return self
 
     def claim(self, wait_s: float = 0) -> Any:
-        return self.tell("claim", wait_s=wait_s)["job"]
+        """The next job; its work folder is made, as a worker begins with that."""
+        job = self.tell("claim", wait_s=wait_s)["job"]
+        if job is not None:
+            os.makedirs(sources.decode(job["sink"]["path_b64"]), exist_ok=True)
+        return job
 
 
 MakeSupervisor = Callable[..., LiveSupervisor]

@@ -91,14 +91,15 @@ def test_outputs_at_work_are_those_that_are_written_to_or_waited_for(queue: Queu
 def test_what_was_made_at_an_output_is_what_was_begun_and_what_plays(queue: Queue) -> None:
     for name in ("waits.mp4", "c.mp4", "a.mp4", "b.mp4"):
         queue.job(video=queue.video(name, out=b"/out"))
+    elsewhere = queue.job(video=queue.video("begun.mp4", out=b"/begun"))
+    queue.db.execute("UPDATE job SET progress = 1 WHERE id = :id", {"id": elsewhere})
     assert gates.made_at(queue.db, b"/out") == (False, [])
     queue.db.execute("UPDATE job SET progress = 1 WHERE id = 1")
     assert gates.made_at(queue.db, b"/out") == (True, [])
     assert gates.made_at(queue.db, b"/other") == (False, [])
     queue.db.execute("UPDATE job SET progress = 0")
-    queue.db.execute(
-        "UPDATE video SET generation_id = id, slug = substr(name, 1, 1) WHERE name <> 'waits.mp4'"
-    )
+    plays = "UPDATE video SET generation_id = id, slug = substr(name, 1, 1) WHERE name <> 'waits.mp4'"
+    queue.db.execute(plays)
     assert gates.made_at(queue.db, b"/out") == (False, ["a", "b", "c"])
     assert gates.made_at(queue.db, b"/out", limit=2) == (False, ["a", "b"])
     assert gates.made_at(queue.db, b"/other") == (False, [])
