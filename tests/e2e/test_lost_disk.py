@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import subprocess
 from collections.abc import Iterator
 from fractions import Fraction
@@ -154,3 +155,81 @@ def test_an_output_that_becomes_read_only_loses_no_job(
         assert "autorestart" not in {event["trigger"] for event in studio.events(job)}
     assert _went_on_from(studio, first)[-1], "it goes on where it was"
     assert not studio.status()["gates"]
+
+
+def _missed(studio: Studio, *jobs: int) -> None:
+    """Wait until these jobs are put aside for their source."""
+
+    def code(job: int) -> str | None:
+        error = studio.job(job)["error"]
+        return error["code"] if error else None
+
+    until(lambda: {code(job) for job in jobs} == {"SOURCE_AWAY"}, f"the jobs {jobs} wait")
+
+
+def test_a_drop_folder_whose_mount_goes_away_loses_no_job(
+    make_studio: MakeStudio, disk: Disk, clip: MakeClip, copy
+) -> None:
+    studio = make_studio().up()
+    added = studio("folder", "add", disk.root, "--output", studio.out, "--autorestart", "5", "--delay", "1")
+    assert added.code == 0, added.err
+    with studio.paced(2):
+        running = studio.add(_in(disk, clip(seconds=12), "0.mp4"), autorestart=5)
+        studio.running(running)
+        others = [studio.add(_in(disk, clip(), f"{number}.mp4"), autorestart=5) for number in (1, 2, 3)]
+        jobs = [running, *others]
+        disk.unmount()
+        _missed(studio, *jobs)
+    here = studio.add(copy(clip(), "here.mp4"))
+    assert studio.done(here)["attempts"] == 0, "others go on meanwhile"
+    listed = _folders(studio)
+    assert f"the disk of {disk.root} is not mounted" in listed
+    assert {studio.job(job)["status"] for job in jobs} == {"pending"}
+    begun = {job: len(studio.job(job)["attempts_log"]) for job in jobs}
+    disk.mount()
+    for job in jobs:
+        detail = studio.done(job)
+        assert detail["attempts"] == 0
+        assert len(detail["attempts_log"]) == begun[job] + 1, "a wait begins no attempt"
+        assert "autorestart" not in {event["trigger"] for event in studio.events(job)}
+    assert _went_on_from(studio, running)[-1], "it goes on where it was"
+    assert "not mounted" not in _folders(studio)
+
+
+def test_a_source_that_a_person_removed_is_missing_and_not_away(
+    make_studio: MakeStudio, disk: Disk, clip: MakeClip
+) -> None:
+    studio = make_studio().up()
+    assert studio("queue", "pause").code == 0
+    source = _in(disk, clip(), "only.mp4")
+    job = studio.add(source)
+    source.unlink()
+    assert studio("queue", "resume").code == 0
+    assert studio.wait(job, "failed")["error"]["code"] == "SOURCE_MISSING"
+
+
+def test_a_drop_folder_that_is_mounted_late_is_waited_for(
+    make_studio: MakeStudio, disk: Disk, clip: MakeClip
+) -> None:
+    studio = make_studio().up()
+    assert studio("folder", "add", disk.root, "--output", studio.out).code == 0
+    assert studio("queue", "pause").code == 0
+    job = studio.add(_in(disk, clip(), "late.mp4"))
+    studio.kill_supervisor()
+    with disk.away():
+        studio.up()
+        assert studio("queue", "resume").code == 0
+        _missed(studio, job)
+        listed = _folders(studio)
+        assert "is empty, as where a disk is not mounted" in listed
+    assert studio.done(job)["attempts"] == 0
+
+
+def _folders(studio: Studio) -> str:
+    """What `folder list` says, on one line."""
+    answer = studio("folder", "list")
+    return " ".join((answer.out + answer.err).split())
+
+
+def _in(disk: Disk, clip: Path, name: str) -> Path:
+    return Path(shutil.copyfile(clip, disk.root / name))

@@ -327,7 +327,7 @@ def test_a_beat_counts_before_it_is_stored(home: Home, opened: Database, setting
     board = LiveBoard(Leases(60 * SECOND, 10 * SECOND))
     # What ends no publish is left out.
     endings = Endings(opened, board, None, quarantine_after=0, lease_us=60 * SECOND)  # type: ignore[arg-type]
-    results = Results(settings, opened, None, endings, None, None, None)  # type: ignore[arg-type]
+    results = Results(settings, opened, None, endings, None, None, None, None)  # type: ignore[arg-type]
     recovery = Recovery(home, settings, opened, board, endings, results)  # type: ignore[arg-type]
     (unheard, _), *heard = opened.write_now(sixty_four_running)
     now = now_us()

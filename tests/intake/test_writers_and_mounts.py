@@ -93,3 +93,25 @@ def test_without_a_table_nothing_is_blind(tmp_path: Path) -> None:
     assert mounts.file_system(b"/srv", mounts=str(tmp_path / "none")) == ""
     assert not mounts.is_blind(b"/srv", mounts=str(tmp_path / "none"))
     assert not mounts.system_devices(mounts=str(tmp_path / "none"))
+
+
+def test_what_is_mounted_and_what_should_be(tmp_path: Path) -> None:
+    table, fstab = tmp_path / "mountinfo", tmp_path / "fstab"
+    table.write_bytes(
+        b"22 1 8:1 / / rw - ext4 /dev/sda1 rw\n"
+        b"23 22 0:5 / /proc rw - proc proc rw\n"
+        b"24 22 0:6 / /mnt/auto rw - autofs systemd-1 rw\n"
+        b"25 22 8:2 / /mnt/two\\040words rw - ext4 /dev/sdb1 rw\n"
+    )
+    assert mounts.points(mounts=str(table)) == {b"/", b"/mnt/two words"}
+    assert mounts.points(mounts=str(tmp_path / "none")) == set()
+    fstab.write_bytes(
+        b"# a comment\nUUID=1 / ext4 defaults 0 1\n\nUUID=2 none swap sw 0 0\n"
+        b"nas:/x /mnt/my\\040nas/ nfs nofail 0 0\n"
+    )
+    assert mounts.expected(fstab=str(fstab)) == {b"/", b"/mnt/my nas"}
+    assert mounts.expected(fstab=str(tmp_path / "none")) == set()
+    assert mounts.is_within(b"/mnt/nas/a", b"/mnt/nas")
+    assert mounts.is_within(b"/mnt/nas", b"/mnt/nas")
+    assert mounts.is_within(b"/a", b"/")
+    assert not mounts.is_within(b"/mnt/nas-2/a", b"/mnt/nas")

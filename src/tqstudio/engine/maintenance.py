@@ -19,6 +19,7 @@ from tqstudio.engine.publishing.publisher import Publisher
 from tqstudio.engine.recovery import Recovery
 from tqstudio.engine.retention import Retention
 from tqstudio.engine.scheduling import MICROSECOND, now_us
+from tqstudio.engine.source_disks import SourceDisks
 from tqstudio.engine.store import autorestart, events, jobs, supervisors
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.database import Database
@@ -44,7 +45,9 @@ class Maintenance:
         publisher: Publisher,
         pool: WorkerPool,
         disk: DiskGate,
+        sources: SourceDisks,
     ) -> None:
+        self._sources = sources
         self._settings, self._db, self._dispatch, self._recovery = settings, db, dispatch, recovery
         self._retention, self._publisher, self._pool, self._disk = retention, publisher, pool, disk
         self._pressure = PressureGate(settings, db)
@@ -111,6 +114,7 @@ class Maintenance:
         await self._dispatch.save_progress()
         now = now_us()
         if await self._db.read(jobs.is_any_due, now=now):
+            await self._sources.look_again()
             await self._db.write(lambda db: jobs.promote_due(db, now=now))
             self._dispatch.wake()
 
@@ -133,7 +137,8 @@ class Maintenance:
         await self._pressure.tick()
 
     async def look_at_disks(self) -> None:
-        """Open the disk gate when there is room again."""
+        """Open the disk gate when there is room again, and take note of what is mounted."""
+        self._sources.note()
         await self._disk.tick()
 
     async def clean_up(self) -> None:

@@ -13,6 +13,7 @@ from tqstudio.engine.endings import Endings
 from tqstudio.engine.forecasts import Forecasts
 from tqstudio.engine.publishing.publisher import Publisher
 from tqstudio.engine.scheduling import RetryRules, now_us
+from tqstudio.engine.source_disks import SourceDisks
 from tqstudio.engine.store import claims, gates, outcomes, videos
 from tqstudio.engine.store.claims import Token
 from tqstudio.engine.store.connection import Connection
@@ -40,8 +41,9 @@ class Results:
         publisher: Publisher,
         forecasts: Forecasts,
         disk: DiskGate,
+        sources: SourceDisks,
     ) -> None:
-        self._disk = disk
+        self._disk, self._sources = disk, sources
         self._db, self._workspace, self._endings, self._publisher = db, workspace, endings, publisher
         self._forecasts = forecasts
         self._keep_completed = settings.keep_completed
@@ -92,6 +94,8 @@ class Results:
     async def _failed(
         self, who: Identity, token: Token, error: TqError, steps: dict[str, float]
     ) -> JobStatus:
+        if error.code is ErrorCode.SOURCE_MISSING:
+            error = await self._sources.away(token.job) or error
         failure = outcomes.Failure(error.code, error.message, error.hint, f"{token.epoch}.log")
         forgotten = not self._keep_completed and class_of(error.code) is not ErrorClass.RESOURCE
 

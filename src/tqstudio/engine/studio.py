@@ -19,6 +19,7 @@ from tqstudio.engine.media.ffmpeg import FFmpeg
 from tqstudio.engine.patience import Patience
 from tqstudio.engine.pool import Identities, WorkerPool
 from tqstudio.engine.results import Results
+from tqstudio.engine.source_disks import SourceDisks
 from tqstudio.engine.store.database import Database
 from tqstudio.home import Home
 
@@ -36,6 +37,7 @@ class Studio:
     dispatch: Dispatch
     disk: DiskGate
     patience: Patience
+    sources: SourceDisks
     results: Results
     admission: Admission
     actions: Actions

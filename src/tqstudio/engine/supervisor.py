@@ -52,6 +52,7 @@ from tqstudio.engine.remainder import Remainder
 from tqstudio.engine.results import Results
 from tqstudio.engine.retention import Retention
 from tqstudio.engine.scheduling import MICROSECOND, now_us
+from tqstudio.engine.source_disks import SourceDisks
 from tqstudio.engine.store import folders, gates, opening, schema, supervisors, videos
 from tqstudio.engine.store.database import Database
 from tqstudio.engine.store.events import EventRow
@@ -165,7 +166,8 @@ class _Supervisor:
             quarantine_after=settings.quarantine_after,
             lease_us=int(settings.lease_s * MICROSECOND),
         )
-        results = Results(settings, db, workspace, endings, self._publisher, forecasts, disk)
+        sources = SourceDisks(db, patience, started_at=now_us())
+        results = Results(settings, db, workspace, endings, self._publisher, forecasts, disk, sources)
         self._recovery = Recovery(home, settings, db, board, endings, results)
         identities = Identities()
         self._ending: Ending | None = None
@@ -182,6 +184,7 @@ class _Supervisor:
             dispatch=dispatch,
             disk=disk,
             patience=patience,
+            sources=sources,
             results=results,
             admission=Admission(home, settings, db),
             actions=Actions(db, board, retention),
@@ -200,7 +203,15 @@ class _Supervisor:
         )
         self._prober = Prober(home, settings, db, self._on_looked)
         self._maintenance = Maintenance(
-            settings, db, dispatch, self._recovery, retention, self._publisher, self.studio.pool, disk
+            settings,
+            db,
+            dispatch,
+            self._recovery,
+            retention,
+            self._publisher,
+            self.studio.pool,
+            disk,
+            sources,
         )
 
     # Life

@@ -38,8 +38,11 @@ async def listing(studio: TheStudio) -> dict[str, list[FolderView]]:
 def _view(studio: Studio, row: FolderRow, ended: tuple[int, int] = (0, 0)) -> FolderView:
     state = studio.intake.states().get(row.id)
     problem: ErrorView | None = None
-    if state is not None and state.problem is not None:
-        code, message, hint = state.problem
+    found = studio.sources.problem(row.path) if row.enabled else None
+    if found is None and state is not None:
+        found = state.problem
+    if found is not None:
+        code, message, hint = found
         problem = {"code": code, "message": message, "hint": hint}
     return folder_view(
         row,

@@ -58,11 +58,31 @@ def file_system(path: bytes, *, mounts: str = _MOUNTS) -> str:
     path = os.path.normpath(path)
     best, kind = b"", ""
     for mount in _table(mounts):
-        inside = path == mount.point or path.startswith(mount.point.rstrip(b"/") + b"/")
         # Of two mounts on one point, the later covers the earlier.
-        if inside and len(mount.point) >= len(best):
+        if is_within(path, mount.point) and len(mount.point) >= len(best):
             best, kind = mount.point, mount.kind
     return kind
+
+
+def is_within(path: bytes, point: bytes) -> bool:
+    """Whether an absolute path is this mount point, or lies below it."""
+    return path == point or path.startswith(point.rstrip(b"/") + b"/")
+
+
+def points(*, mounts: str = _MOUNTS) -> frozenset[bytes]:
+    """Where something is mounted now that keeps files, or may."""
+    return frozenset(mount.point for mount in _table(mounts) if mount.kind not in SYSTEM | {"autofs"})
+
+
+def expected(*, fstab: str = "/etc/fstab") -> frozenset[bytes]:
+    """Where the system's own table of file systems says that something belongs."""
+    try:
+        with open(fstab, "rb") as table:
+            lines = [line.split() for line in table if not line.lstrip().startswith(b"#")]
+    except OSError:
+        return frozenset()
+    named = (_unescape(fields[1]) for fields in lines if len(fields) > 1)
+    return frozenset(os.path.normpath(point) for point in named if point.startswith(b"/"))
 
 
 def shows_the_system(path: bytes, *, mounts: str = _MOUNTS) -> bool:

@@ -1,0 +1,153 @@
+"""Whether a source that is not there was removed, or its disk is away: then its job waits until it is back.
+
+What is mounted where is read from the kernel's table, which answers also where a disk does not. A mount point
+that was there in this supervisor's life, or that /etc/fstab names, and is not now takes all sources below it
+along. A supervisor that began before the disk was mounted knows nothing of it: for files that were added
+before, a folder that is gone or empty counts as a mount point without its disk.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from functools import partial
+
+from tqstudio.engine.intake import mounts
+from tqstudio.engine.intake.scan import Problem
+from tqstudio.engine.patience import NoAnswer, Patience
+from tqstudio.engine.scheduling import MICROSECOND, RESOURCE_WAIT_S, now_us
+from tqstudio.engine.store import absent_sources
+from tqstudio.engine.store.absent_sources import Absentee
+from tqstudio.engine.store.database import Database
+from tqstudio.errors import MEANINGS, ErrorCode, TqError
+from tqstudio.sources import display
+
+_REMEMBERED = 1000
+"""Mount points that are gone; containers make and remove them by the thousand."""
+
+
+class SourceDisks:
+    """Remembers mount points, and judges sources that are missed.
+
+    Args:
+        started_at: of this supervisor, µs since 1970 in UTC.
+    """
+
+    def __init__(self, db: Database, patience: Patience, *, started_at: int) -> None:
+        self._db, self._patience, self._started_at = db, patience, started_at
+        self._mounted = mounts.points()
+        self._gone = dict.fromkeys(mounts.expected() - self._mounted)
+        self._away: dict[bytes, tuple[float, str]] = {}
+        """Folders whose files are missed: when that was found, and why."""
+
+    def note(self) -> None:
+        """Take in what is mounted now. Looks at the table alone."""
+        now = mounts.points()
+        gone = self._gone | dict.fromkeys(self._mounted - now)
+        self._gone = dict.fromkeys([point for point in gone if point not in now][-_REMEMBERED:])
+        self._mounted = now
+
+    async def away(self, job: int) -> TqError | None:
+        """SOURCE_AWAY when the source of a job is missed because its disk is away; None when it is not."""
+        absentee = await self._db.read(absent_sources.of_job, job)
+        if absentee is None:
+            return None
+        self.note()
+        reason = await self._reason(_place(absentee), absentee)
+        if reason is None:
+            return None
+        return TqError(ErrorCode.SOURCE_AWAY, f"{display(absentee.source)} is not there: {reason}")
+
+    def problem(self, folder: bytes) -> Problem | None:
+        """Why the files of a drop folder are missed, for people."""
+        reason = self._unmounted(folder)
+        if reason is None and folder in self._away:
+            found_at, why = self._away[folder]
+            # Nobody looks again when no job waits any more.
+            reason = why if time.monotonic() - found_at < 2 * RESOURCE_WAIT_S else None
+        if reason is None:
+            return None
+        return str(ErrorCode.SOURCE_AWAY), reason, MEANINGS[ErrorCode.SOURCE_AWAY].hint
+
+    async def look_again(self) -> None:
+        """Of the jobs that wait for their source let those go on that can; the others wait on."""
+        self.note()
+        away: dict[tuple[bytes, bool], str | None] = {}
+        while waiting := await self._db.read(absent_sources.due, now=now_us()):
+            for absentee in waiting:
+                key = (_place(absentee), self._is_older(absentee))
+                if key not in away:
+                    away[key] = await self._reason(key[0], absentee)
+            is_away = {one.job: away[_place(one), self._is_older(one)] is not None for one in waiting}
+            await self._settle(is_away)
+
+    async def _settle(self, is_away: dict[int, bool]) -> None:
+        now = now_us()
+        settle = partial(
+            absent_sources.settle,
+            away=[job for job, away in is_away.items() if away],
+            back=[job for job, away in is_away.items() if not away],
+            now=now,
+            until=now + int(RESOURCE_WAIT_S * MICROSECOND),
+        )
+        await self._db.write(settle)
+
+    def _is_older(self, absentee: Absentee) -> bool:
+        """Whether it was added before this supervisor began: it may never have seen the disk."""
+        return absentee.added_at < self._started_at
+
+    async def _reason(self, place: bytes, absentee: Absentee) -> str | None:
+        """Why a source at this place is away; None where it can only have been removed."""
+        reason = await self._judge(place, absentee)
+        if reason is None:
+            self._away.pop(place, None)
+        else:
+            self._away[place] = time.monotonic(), reason
+        return reason
+
+    async def _judge(self, place: bytes, absentee: Absentee) -> str | None:
+        if (reason := self._unmounted(place)) is not None:
+            return reason
+        try:
+            found = await self._patience.look(place, partial(_look, place))
+        except NoAnswer as error:
+            return str(error.strerror)
+        except OSError as error:
+            return f"{display(place)} cannot be looked at ({error.strerror})"
+        real, entries = found
+        if (reason := self._unmounted(real)) is not None:
+            return reason
+        is_older = self._is_older(absentee)
+        if entries is None and (is_older or absentee.folder is not None):
+            return f"the folder {display(place)} is gone"
+        if entries == 0 and is_older:
+            return f"the folder {display(place)} is empty, as where a disk is not mounted"
+        return None
+
+    def _unmounted(self, path: bytes) -> str | None:
+        for point in self._gone:
+            if mounts.is_within(path, point):
+                return f"the disk of {display(point)} is not mounted"
+        return None
+
+
+def _place(absentee: Absentee) -> bytes:
+    """The folder whose disk counts."""
+    return absentee.folder or os.path.dirname(absentee.source)
+
+
+def _look(place: bytes) -> tuple[bytes, int | None]:
+    """Where a folder really is, and whether it holds anything: 1 or 0; None where it is no folder."""
+    real = os.path.realpath(place)
+    try:
+        with os.scandir(place) as entries:
+            return real, _any(entries)
+    except (FileNotFoundError, NotADirectoryError):
+        return real, None
+    except PermissionError:
+        return real, 1
+
+
+def _any(entries: Iterable[object]) -> int:
+    return int(any(True for _ in entries))
