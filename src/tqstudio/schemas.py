@@ -356,6 +356,8 @@ class SupervisorView(TypedDict):
     started_at: str
     home: str
     draining: bool
+    cleanup_partial: bool
+    """Whether deleting a failed or cancelled job removes what it had made."""
     ffmpeg: str
     ffmpeg_version: str
 
@@ -408,6 +410,8 @@ class ActionResult(TypedDict):
     status: str | None
     word: str | None
     new_job: int | None
+    removed_segments: int
+    """Finished segments that went with a job that was deleted; undeleting it does not bring them back."""
     error: ErrorView | None
 
 
@@ -419,6 +423,8 @@ class RetryAnswer(TypedDict):
 class ClearAnswer(TypedDict):
     deleted: int
     """Jobs taken off the list."""
+    removed_segments: int
+    """Finished segments of failed and cancelled ones among them, which are gone for good."""
     pruned: int
     """Events forgotten."""
 

@@ -22,7 +22,7 @@ from tqstudio import client as calls
 from tqstudio.connection import Client
 from tqstudio.home import Home
 
-from .conftest import Answer, Shell
+from .conftest import TIMEOUT_S, Answer, Shell
 
 WAIT_S = 40
 QUICK = {
@@ -35,9 +35,9 @@ QUICK = {
 }
 
 
-def until(condition: Callable[[], Any]) -> Any:
+def until(condition: Callable[[], Any], wait_s: float = WAIT_S) -> Any:
     """Wait for a condition and answer its value."""
-    deadline = time.monotonic() + WAIT_S
+    deadline = time.monotonic() + wait_s
     while not (value := condition()):
         assert time.monotonic() < deadline, "the condition did not come true in time"
         time.sleep(0.05)
@@ -677,6 +677,47 @@ def test_queue_clear(fresh: Shell, clips: Path, tmp_path: Path) -> None:
 def up_again(shell: Shell, job: int) -> str:
     assert shell("job", "undelete", str(job)).code == 0
     return _status_of(shell, job)
+
+
+def _segments(shell: Shell, job: int) -> int:
+    return sum(rendition["segments_done"] for rendition in _shown(shell, job)["renditions"])
+
+
+def test_deleting_says_what_is_lost(fresh: Shell, tmp_path: Path) -> None:
+    """By a job's deletion, and by that of all that ended; undoing brings back a job that tells the truth."""
+    assert fresh("up", "--detach").code == 0
+    # Small, so that a segment is soon made; long, so that it is not done before it is cancelled.
+    source = str(_clip(tmp_path / "small.mp4", "320x240", 240))
+    job = _only(fresh("add", source, "-o", str(tmp_path / "out"), "--json"))["job"]
+
+    def work_and_stop() -> str:
+        """Whole segments of all qualities, in words, once they are counted and the job is cancelled."""
+        until(lambda: _segments(fresh, job), TIMEOUT_S)
+        assert fresh("job", "cancel", str(job)).code == 0
+        until(lambda: _status_of(fresh, job) == "cancelled")
+        count = _segments(fresh, job)
+        return f"{count} finished segment{'' if count == 1 else 's'}"
+
+    made = work_and_stop()
+    told = fresh("job", "delete", str(job))
+    back = f"tqstudio job undelete {job} brings back the job alone"
+    assert told.out == f"job {job} is deleted, and {made} with it; {back}\n"
+    assert up_again(fresh, job) == "cancelled"
+    shown = _shown(fresh, job)
+    assert (shown["progress"], _segments(fresh, job)) == (0, 0)
+    said = [json.loads(line) for line in fresh("events", "--job", str(job), "--json").out.splitlines()]
+    assert [event["detail"] for event in said if event["trigger"] == "work_removed"] == [made]
+    # Nothing is left to lose: it is not said again.
+    assert "undo with: tqstudio job undelete" in fresh("job", "delete", str(job)).out
+
+    assert up_again(fresh, job) == "cancelled"
+    assert fresh("job", "retry", str(job)).code == 0
+    made = work_and_stop()
+    unasked = fresh("queue", "clear")
+    assert (
+        f"take 1 ended job off the list, and lose {made} of failed and cancelled ones for good" in unasked.err
+    )
+    assert f"{made} of failed and cancelled ones removed for good" in fresh("queue", "clear", "--yes").out
 
 
 def test_queue_process_works_until_nothing_is_left(fresh: Shell, clips: Path, tmp_path: Path) -> None:

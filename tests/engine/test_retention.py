@@ -16,7 +16,18 @@ from tqstudio.engine.patience import Patience
 from tqstudio.engine.publishing import Place
 from tqstudio.engine.retention import Retention
 from tqstudio.engine.scheduling import MICROSECOND, RetryRules, now_us
-from tqstudio.engine.store import claims, events, generations, jobs, operations, outcomes, videos, workers
+from tqstudio.engine.store import (
+    claims,
+    events,
+    generations,
+    jobs,
+    jobviews,
+    operations,
+    outcomes,
+    progress,
+    videos,
+    workers,
+)
 from tqstudio.engine.store.claims import Claimant, Lease
 from tqstudio.engine.store.database import Database
 from tqstudio.engine.store.outcomes import Failure
@@ -27,6 +38,24 @@ from tqstudio.lifecycle import Operation
 from .ladders import Bench, put_in_place
 
 DAY_US = 86_400 * MICROSECOND
+
+
+RENDITION = progress.RenditionRow(
+    name="360p",
+    status="in_progress",
+    reason=None,
+    required=True,
+    width=640,
+    height=360,
+    encoder="libx264",
+    progress=42.0,
+    segments_done=4,
+    segments_total=10,
+    speed=None,
+    settings_hash=None,
+    stream_key=None,
+    error=None,
+)
 
 
 class House:
@@ -91,6 +120,20 @@ class House:
         video = self.video()
         job = self.job(video)
         lease = self.claim()
+        self.db.write_now(
+            progress.save,
+            lease.token,
+            step="transcode",
+            progress=40.0,
+            reported=[RENDITION],
+            steps={},
+            argv=None,
+            resumed_from=None,
+            resumed_at_s=None,
+            encoder=None,
+            at=1,
+            now=now_us(),
+        )
         self.db.write_now(
             outcomes.fail,
             lease.token,
@@ -270,6 +313,39 @@ def test_work_of_a_newer_job_stays_when_an_older_one_is_deleted(house: House) ->
     house.operate(job, Operation.DELETE)
     asyncio.run(house.retention().jobs_deleted([job]))
     assert house.has_work(video)
+
+
+def test_a_job_whose_work_is_removed_tells_of_none(house: House) -> None:
+    """Nor does its history hide it: whatever brought it about, by a person, by time or by need."""
+    deleted, expired, in_the_way = (house.failed(ago_s=ago)[0] for ago in (1, 8 * 86_400, 1))
+    retention = house.retention()
+    house.operate(deleted, Operation.DELETE)
+    assert asyncio.run(retention.jobs_deleted([deleted])) == {deleted: 4}
+    house.operate(deleted, Operation.UNDELETE)
+    asyncio.run(retention.expire_work())
+    for job, segments in ((deleted, 0), (expired, 0), (in_the_way, 4)):
+        record = house.db.read_now(jobviews.one, job)
+        assert record is not None
+        assert (record.progress, record.renditions[0].segments_done) == (10.0 * segments, segments)
+    asyncio.run(retention.make_room(house.root))
+    for job in (deleted, expired, in_the_way):
+        assert [(row.trigger, row.detail) for row in house.db.read_now(events.newest, limit=1, job=job)] == [
+            ("undeleted", None) if job == deleted else ("work_removed", "4 finished segments")
+        ]
+    told = house.db.read_now(events.after, 0, limit=100, job=deleted)
+    assert [row.detail for row in told if row.trigger == "work_removed"] == ["4 finished segments"]
+
+
+def test_work_of_another_job_on_the_list_stays_when_one_is_deleted(house: House) -> None:
+    first, video = house.failed(ago_s=86_400)
+    second = house.job(video)
+    house.operate(second, Operation.CANCEL)
+    house.operate(first, Operation.DELETE)
+    assert asyncio.run(house.retention().jobs_deleted([first])) == {}
+    assert house.has_work(video)
+    house.operate(second, Operation.DELETE)
+    asyncio.run(house.retention().jobs_deleted([second]))
+    assert not house.has_work(video)
 
 
 @pytest.fixture

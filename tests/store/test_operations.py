@@ -576,6 +576,19 @@ def test_work_ends_with_the_last_job_that_can_still_run(queue: Queue) -> None:
         assert ended == (None if status in OPEN else queue.now), status
 
 
+def test_a_job_on_the_list_may_be_retried(queue: Queue) -> None:
+    other = queue.in_status(JobStatus.FAILED)
+    for status in JobStatus:
+        job = queue.in_status(status)
+        video = queue.row(job)["video_id"]
+        retried = status in (JobStatus.FAILED, JobStatus.CANCELLED)
+        assert jobs.may_be_retried(queue.db, video) is retried, status
+        if status is not JobStatus.IN_PROGRESS:
+            queue.do(job, Operation.DELETE)
+            assert not jobs.may_be_retried(queue.db, video)
+    assert jobs.may_be_retried(queue.db, queue.row(other)["video_id"])
+
+
 def test_a_restart_is_owed_until_what_was_made_is_removed(queue: Queue) -> None:
     waiting, restarted = queue.in_status(H), queue.in_status(H)
     queue.do(restarted, Operation.RESTART)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -336,6 +337,37 @@ def test_progress_goes_back_when_what_was_made_is_gone(queue: Queue) -> None:
     assert queue.row(lease.job)["progress"] == 90, "reports may be late"
     assert save(queue, lease, progress=10.0, reported=[rendition(segments_done=1)]) == 10
     assert queue.row(lease.job)["progress"] == 10
+
+
+def test_removed_work_is_told_of_no_more(queue: Queue) -> None:
+    """By all jobs of its video that could have gone on with it."""
+    video = queue.video()
+
+    def made(end: Callable[[Lease], object], of: int) -> int:
+        lease = queue.claimed(video=of)
+        whole, failed = rendition("720p", status="completed"), rendition("360p", status="failed", error="no")
+        assert save(queue, lease, progress=40.0, reported=[whole, failed])
+        end(lease)
+        return lease.job
+
+    def fail(lease: Lease) -> None:
+        queue.fail(lease, ErrorCode.NO_MEDIA)
+
+    done = made(queue.complete, video)
+    failed = made(fail, video)
+    other = made(fail, queue.video())
+    nothing = queue.job(video=video)
+    queue.do(nothing, Operation.CANCEL)
+    running = made(lambda _: None, video)
+    left = {job: (queue.row(job), progress.renditions(queue.db, job)) for job in (done, other, running)}
+    assert progress.forget_work(queue.db, video) == {failed: 6, nothing: 0}
+    assert queue.row(failed)["progress"] == 0
+    told = [
+        (r.name, r.status, r.progress, r.segments_done, r.error)
+        for r in progress.renditions(queue.db, failed)
+    ]
+    assert told == [("720p", "pending", 0, 0, None), ("360p", "failed", 0, 0, "no")]
+    assert left == {job: (queue.row(job), progress.renditions(queue.db, job)) for job in left}
 
 
 def test_what_a_report_leaves_out_stays(queue: Queue) -> None:

@@ -499,6 +499,7 @@ class FakeDoor:
         self.profiles: list[Any] = [{"name": name, "error": None} for name in ("fast", "web")]
         self.gates: list[Any] = []
         self.decisions: dict[str, Any] = {}
+        self.cleanup_partial = True
         """What becomes of files with these names."""
         self.sent: list[Call[Any]] = []
         self.asked_after: list[int | None] = []
@@ -635,6 +636,7 @@ class FakeDoor:
                 "started_at": ago(86_400 * 3),
                 "home": "/home/ada",
                 "draining": False,
+                "cleanup_partial": self.cleanup_partial,
                 "ffmpeg": "/usr/bin/ffmpeg",
                 "ffmpeg_version": "9.0.2",
             },
@@ -710,6 +712,7 @@ class FakeDoor:
             "status": None,
             "word": None,
             "new_job": None,
+            "removed_segments": 0,
             "error": None,
         }
         if not decision.allowed:
@@ -724,6 +727,9 @@ class FakeDoor:
         if operation is Operation.PRIORITY:
             row["priority"] = body.get("priority", row["priority"] + body.get("delta", 0))
         target = {"pause": "paused", "resume": "pending", "cancel": "cancelled", "retry": "pending"}
+        ended = row["status"] in ("failed", "cancelled")
+        if operation is Operation.DELETE and ended and self.cleanup_partial:
+            answer["removed_segments"] = sum(each["segments_done"] for each in row["renditions"])
         if operation.value in target:
             row |= {
                 "status": target[operation.value],

@@ -133,6 +133,56 @@ async def test_cancel_asks_and_keeps_by_default(make_app: MakeApp, door: FakeDoo
         assert door.operations() == [{"operation": "cancel", "ids": [319]}]
 
 
+async def go_to(app: StudioApp, pilot: Any, job: int) -> None:
+    for _ in range(20):
+        if current(app) == job:
+            return
+        await pilot.press("j")
+        await pilot.pause()
+    raise AssertionError(f"job {job} is not on the list")
+
+
+async def ask_to_delete(app: StudioApp, pilot: Any, job: int) -> str:
+    """`D` on that job; what the dialog says."""
+    await go_to(app, pilot, job)
+    await pilot.press("D")
+    await until(pilot, lambda: isinstance(app.screen, Confirm), "it asks")
+    return " ".join(str(label.content) for label in app.screen.query("Label"))
+
+
+async def test_deleting_finished_segments_asks_first(make_app: MakeApp, door: FakeDoor) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        said = await ask_to_delete(app, pilot, 315)
+        assert "Lost: 141 finished segments." in said
+        assert isinstance(app.focused, Button)
+        assert str(app.focused.label) == "Keep it"
+        await pilot.press("enter")
+        await until(pilot, lambda: not isinstance(app.screen, Confirm))
+        await pilot.press("U")
+        await until(pilot, lambda: "nothing was deleted from here" in messages(app))
+        assert not door.operations()
+        await ask_to_delete(app, pilot, 315)
+        await pilot.press("y")
+        await until(pilot, lambda: door.operations())
+        assert door.operations() == [{"operation": "delete", "ids": [315]}]
+        told = "delete: 1 job; U brings it back without its segments"
+        await until(pilot, lambda: told in messages(app), "it is said what undoing does not bring back")
+        await pilot.press("U")
+        await until(pilot, lambda: door.operations()[1:] == [{"operation": "undelete", "ids": [315]}])
+
+
+@pytest.mark.parametrize("job", [315, 316], ids=["kept by the settings", "nothing finished"])
+async def test_deleting_without_loss_does_not_ask(make_app: MakeApp, door: FakeDoor, job: int) -> None:
+    door.cleanup_partial = job != 315
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await go_to(app, pilot, job)
+        await pilot.press("D")
+        await until(pilot, lambda: door.operations() == [{"operation": "delete", "ids": [job]}])
+        await until(pilot, lambda: "delete: 1 job; U brings it back" in messages(app))
+
+
 async def test_cancelling_before_the_first_segment_promises_none(make_app: MakeApp, door: FakeDoor) -> None:
     for each in door.jobs[0]["renditions"]:
         each["segments_done"] = 0

@@ -62,6 +62,7 @@ QUEUE = [
     ("80x24-ascii", (80, 24), {"glyphs": ASCII}, ()),
     ("50x12-too-small", (50, 12), {}, ()),
     ("80x24-cancel", (80, 24), {}, ("x",)),
+    ("80x24-delete", (80, 24), {}, ("G", "k", "k", "D")),
     ("80x24-help", (80, 24), {}, ("question_mark",)),
     ("80x24-add", (80, 24), {}, ("n",)),
     ("80x24-retranscode", (80, 24), {"theme": "paper"}, ("G", "e")),

@@ -58,12 +58,12 @@ def restart(ids: JobIds, as_json: JsonFlag = False) -> int:
 
 
 def delete(ids: JobIds, as_json: JsonFlag = False) -> int:
-    """Take jobs off the list; their ladders stay."""
+    """Take jobs off the list. Their ladders stay; what failed or cancelled ones had begun is removed."""
     return _do("delete", ids, as_json)
 
 
 def undelete(ids: JobIds, as_json: JsonFlag = False) -> int:
-    """Put deleted jobs back on the list."""
+    """Put deleted jobs back on the list; work that was removed with them stays removed."""
     return _do("undelete", ids, as_json)
 
 
@@ -142,6 +142,12 @@ def report(results: list[ActionResult], operation: str, as_json: bool, *, how: s
             printing.say(printing.error_lines(error["code"], error["message"], error["hint"]))
         elif not as_json and result["new_job"] is not None:
             printing.out(f"job {result['new_job']} makes the ladder of job {result['job']} again{how}")
+        elif not as_json and result["removed_segments"]:
+            segments = printing.counted(result["removed_segments"], "finished segment")
+            undo = f"tqstudio job undelete {result['job']}"
+            printing.out(
+                f"job {result['job']} is deleted, and {segments} with it; {undo} brings back the job alone"
+            )
         elif not as_json:
             word = result["word"] or result["status"]
             printing.out(_SAID[operation].format(job=result["job"], word=word, how=how))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,9 @@ from tqstudio.cli import printing
 from tqstudio.cli.options import JsonFlag, Workers
 from tqstudio.cli.supervisor import door, every_job, listening, session
 from tqstudio.errors import ErrorCode, TqError
+
+if TYPE_CHECKING:
+    from tqstudio.connection import Client
 
 ALL_TIMEOUT_S = 600.0
 ENDED = ("done", "failed", "cancelled")
@@ -91,17 +94,21 @@ def clear(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: JsonFlag = False,
 ) -> int:
-    """Take every ended job off the list; the ladders stay."""
+    """Take every ended job off the list. Ladders stay; what failed or cancelled jobs had begun is removed."""
     at = session().door
-    counts = at.send(calls.status())["jobs"]
+    view = at.send(calls.status())
+    counts = view["jobs"]
     ended = sum(counts[status] for status in ENDED)
     if not ended and not history:
         if as_json:
-            printing.out_json({"deleted": 0, "pruned": 0})
+            printing.out_json({"deleted": 0, "removed_segments": 0, "pruned": 0})
         else:
             printing.out("no job has ended; nothing to clear")
         return 0
     question = f"take {printing.counted(ended, 'ended job')} off the list"
+    if not yes and view["supervisor"]["cleanup_partial"] and (lost := _finished_segments(at)):
+        segments = printing.counted(lost, "finished segment")
+        question += f", and lose {segments} of failed and cancelled ones for good"
     if history:
         question += ", and forget the whole history for good"
     if not yes and not _agreed(question, as_json):
@@ -115,9 +122,18 @@ def clear(
         f"{printing.counted(answer['deleted'], 'job')} off the list, the ladders stay;"
         " see them with: tqstudio job list --deleted"
     )
+    if answer["removed_segments"]:
+        segments = printing.counted(answer["removed_segments"], "finished segment")
+        printing.out(f"{segments} of failed and cancelled ones removed for good")
     if history:
         printing.out(f"{printing.counted(answer['pruned'], 'event')} forgotten")
     return 0
+
+
+def _finished_segments(at: Client) -> int:
+    """What the failed and cancelled jobs on the list have made of their ladders."""
+    rows = every_job(at, ("failed", "cancelled"))
+    return sum(rendition["segments_done"] for row in rows for rendition in row["renditions"])
 
 
 def _agreed(question: str, as_json: bool) -> bool:

@@ -43,7 +43,9 @@ class Actions:
                 if facts is not None and facts.status is JobStatus.IN_PROGRESS:
                     self._board.control(facts.id, facts.control)
         if request.operation is Operation.DELETE:
-            await self._retention.jobs_deleted([result["job"] for result in results if result["ok"]])
+            lost = await self._retention.jobs_deleted([result["job"] for result in results if result["ok"]])
+            for result in results:
+                result["removed_segments"] = lost.get(result["job"], 0)
         return results
 
     def _apply_all(
@@ -205,6 +207,7 @@ def result_of(job: int, applied: Applied | None, *, see: int | None = None) -> A
             "status": None,
             "word": None,
             "new_job": None,
+            "removed_segments": 0,
             "error": {
                 "code": code.value,
                 "message": f"there is no job {job}",
@@ -224,5 +227,6 @@ def result_of(job: int, applied: Applied | None, *, see: int | None = None) -> A
         "status": applied.status.value,
         "word": job_word(applied.status, applied.control),
         "new_job": None,
+        "removed_segments": 0,
         "error": error,
     }

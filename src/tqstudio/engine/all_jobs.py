@@ -36,18 +36,21 @@ class AllJobs:
             after = ids[-1]
         return answer
 
-    async def clear_ended(self, *, actor: str = "user") -> int:
-        """Take every ended job off the list; answers how many. Their ladders stay."""
-        deleted = 0
+    async def clear_ended(self, *, actor: str = "user") -> tuple[int, int]:
+        """Take every ended job off the list; their ladders stay.
+
+        Answers how many, and how many finished segments of failed and cancelled ones went with them.
+        """
+        deleted = removed = 0
         for status in sorted(TERMINAL):
             after = 0
             while ids := await self._db.read(jobs.with_status, status, after=after, limit=_STEP):
                 results = await self._db.write(_operate_all, ids, Operation.DELETE, actor)
                 deleted += sum(result["ok"] for result in results)
                 if status is not JobStatus.DONE:
-                    await self._retention.jobs_deleted(ids)
+                    removed += sum((await self._retention.jobs_deleted(ids)).values())
                 after = ids[-1]
-        return deleted
+        return deleted, removed
 
     async def forget_history(self, *, actor: str = "user") -> int:
         """Remove every event up to now, also those of jobs that run; one `pruned` event is left to say so."""

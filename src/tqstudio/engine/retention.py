@@ -15,7 +15,7 @@ from tqstudio.engine import publishing
 from tqstudio.engine.patience import Patience
 from tqstudio.engine.publishing import Place
 from tqstudio.engine.scheduling import MICROSECOND, now_us
-from tqstudio.engine.store import claims, events, generations, jobs, videos
+from tqstudio.engine.store import claims, events, generations, jobs, progress, videos
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.database import Database
 from tqstudio.engine.store.generations import Retired
@@ -98,19 +98,24 @@ class Retention:
         for root in await asyncio.to_thread(_on_the_disk_of, output_root, roots):
             await self._expire(root, now_us())
 
-    async def jobs_deleted(self, deleted: Iterable[int]) -> None:
+    async def jobs_deleted(self, deleted: Iterable[int]) -> dict[int, int]:
         """Remove the unfinished work of failed and cancelled jobs that were taken off the list.
 
-        That of a waiting one stays its time, so that taking it back costs nothing.
+        That of a waiting one stays its time, so that taking it back costs nothing; what another job of the
+        same video may go on with stays too. Answers how many finished segments went, by job.
         """
+        lost: dict[int, int] = {}
         for job in deleted:
             facts = await self._db.read(look, job)
             if facts is None or facts.status not in (JobStatus.FAILED, JobStatus.CANCELLED):
                 continue
             video = await self._db.read(videos.get, facts.video)
-            if video is not None and self._cleanup_partial and await self._answers(video.output_root):
-                await self._discard(video.output_root, video.id, now_us())
+            if video is None or await self._db.read(jobs.may_be_retried, video.id):
+                continue
+            if self._cleanup_partial and await self._answers(video.output_root):
+                lost |= await self._discard(video.output_root, video.id, now_us())
                 await asyncio.to_thread(self._workspace.sweep, video.output_root)
+        return lost
 
     async def _expire(self, output_root: bytes, before: int) -> None:
         if not await self._answers(output_root):
@@ -134,19 +139,21 @@ class Retention:
     async def _answers(self, output_root: bytes) -> bool:
         return await self._patience.answers(output_root)
 
-    async def _discard(self, output_root: bytes, video: int, before: int) -> None:
-        """Empty a video's store if no job will go on with it and the last one ended before that time."""
+    async def _discard(self, output_root: bytes, video: int, before: int) -> dict[int, int]:
+        """Empty a video's store if no job will go on with it and the last one ended before that time.
+
+        Answers how many finished segments each of its jobs lost.
+        """
         # Read anew for each: a job may have come since the folder was listed.
         ended_at = await self._db.read(jobs.work_ended_at, video)
         if ended_at is None or ended_at >= before:
-            return
+            return {}
         try:
             set_aside = await asyncio.to_thread(self._workspace.set_aside, output_root, video)
         except OSError as error:
             self._log.warning("unfinished work stays", video=video, error=str(error))
-            return
-        if set_aside:
-            await self._db.write(_tell, video)
+            return {}
+        return await self._db.write(_forget, video) if set_aside else {}
 
 
 def _on_the_disk_of(path: bytes, roots: Iterable[bytes]) -> list[bytes]:
@@ -164,5 +171,14 @@ def _runs(db: Connection, job: int, epoch: int) -> bool:
     return any((lease.job, lease.epoch) == (job, epoch) for lease in claims.running(db))
 
 
-def _tell(db: Connection, video: int) -> None:
-    events.append(db, "work_removed", now=now_us(), actor="retention", video=video)
+def _forget(db: Connection, video: int) -> dict[int, int]:
+    """Say that the work of a video's jobs is removed; from then on they tell of none."""
+    lost = progress.forget_work(db, video)
+    had_segments = {job: segments for job, segments in lost.items() if segments}
+    # What lay there may have been less than a segment, or the work of a job that no database remembers.
+    for job, segments in had_segments.items() or [(max(lost, default=None), 0)]:
+        detail = f"{segments} finished segment{'' if segments == 1 else 's'}" if segments else None
+        events.append(
+            db, "work_removed", now=now_us(), actor="retention", job=job, video=video, detail=detail
+        )
+    return lost

@@ -65,7 +65,14 @@ ACTIONS: tuple[Action, ...] = (
     Action("lower", ("minus",), "lower", "lower the priority by one", JOBS, "Job", 0, Operation.PRIORITY),
     Action("priority", ("equals_sign",), "priority…", "type a priority", JOBS, "Job", 0, Operation.PRIORITY),
     Action(
-        "delete", ("D",), "delete", "take the job off the list; U undoes it", JOBS, "Job", 0, Operation.DELETE
+        "delete",
+        ("D",),
+        "delete",
+        "take the job off the list; U brings it back",
+        JOBS,
+        "Job",
+        0,
+        Operation.DELETE,
     ),
     Action("undelete", ("U",), "undelete", "bring back what was deleted last", JOBS, "Job"),
     Action("log", ("l",), "log", "read the log: of the newest attempt, or the chosen one", JOBS, "Job", 21),

@@ -45,5 +45,6 @@ async def retry(studio: TheStudio, request: QueueRetry) -> RetryAnswer:
 @router.post("/clear")
 async def clear(studio: TheStudio, request: QueueClear) -> ClearAnswer:
     """Take every ended job off the list, and on request forget the history."""
-    deleted = await studio.all_jobs.clear_ended()
-    return {"deleted": deleted, "pruned": await studio.all_jobs.forget_history() if request.history else 0}
+    deleted, removed = await studio.all_jobs.clear_ended()
+    pruned = await studio.all_jobs.forget_history() if request.history else 0
+    return {"deleted": deleted, "removed_segments": removed, "pruned": pruned}

@@ -46,6 +46,7 @@ async def status(studio: TheStudio) -> StatusView:
             "started_at": iso(studio.started_at) or "",
             "home": str(studio.home.root),
             "draining": studio.draining,
+            "cleanup_partial": studio.settings.cleanup_partial,
             "ffmpeg": studio.ffmpeg.path,
             "ffmpeg_version": studio.ffmpeg.version,
         },

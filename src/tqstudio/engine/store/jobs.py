@@ -122,6 +122,16 @@ def work_ended_at(db: Connection, video: int) -> int | None:
     return None if row[0] else int(row[1] or 0)
 
 
+def may_be_retried(db: Connection, video: int) -> bool:
+    """Whether a failed or cancelled job of a video is still on the list."""
+    row = db.execute(
+        "SELECT 1 FROM job WHERE video_id = :video AND status IN ('failed', 'cancelled')"
+        " AND deleted_at IS NULL LIMIT 1",
+        {"video": video},
+    )
+    return row.first() is not None
+
+
 def with_status(db: Connection, status: JobStatus, *, after: int, limit: int) -> list[int]:
     """The next jobs of this status on the list, by id."""
     rows = db.execute(

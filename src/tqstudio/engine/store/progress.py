@@ -170,6 +170,28 @@ def reset_renditions(db: Connection, job: int) -> None:
     db.execute("DELETE FROM rendition WHERE job_id = :job", {"job": job})
 
 
+def forget_work(db: Connection, video: int) -> dict[int, int]:
+    """The unfinished work of a video is removed: its jobs tell of none.
+
+    What a done job made is published, and a running one reports what there is. Answers how many finished
+    segments each of the others told of.
+    """
+    found = db.execute(
+        "SELECT id, (SELECT coalesce(sum(segments_done), 0) FROM rendition WHERE job_id = job.id) FROM job"
+        " WHERE video_id = :video AND status NOT IN ('done', 'in_progress') ORDER BY id",
+        {"video": video},
+    )
+    lost = {int(row[0]): int(row[1]) for row in found}
+    for job in lost:
+        db.execute("UPDATE job SET progress = 0 WHERE id = :job", {"job": job})
+        db.execute(
+            "UPDATE rendition SET segments_done = 0, progress = 0,"
+            " status = CASE status WHEN 'completed' THEN 'pending' ELSE status END WHERE job_id = :job",
+            {"job": job},
+        )
+    return lost
+
+
 @dataclass(frozen=True, slots=True)
 class AttemptRow:
     number: int

@@ -50,9 +50,7 @@ class JobActions(StudioScreen):
         await self._operate("lower", delta=-1)
 
     async def do_delete(self, _: str) -> None:
-        allowed = await self._operate("delete")
-        if allowed:
-            type(self)._deleted = tuple(target.id for target in allowed)
+        await self._operate("delete")
 
     async def do_undelete(self, _: str) -> None:
         if not self._deleted:
@@ -161,29 +159,29 @@ class JobActions(StudioScreen):
 
     # The way of every operation: decide here, ask when work would be lost, send, say what was refused.
 
-    async def _operate(self, name: str, **more: Any) -> list[Target]:
-        """Do it to every job that allows it, after asking where it must be asked; answers to which."""
+    async def _operate(self, name: str, **more: Any) -> None:
+        """Do it to every job that allows it, after asking where it must be asked."""
         targets = self.targets()
         if not targets:
             if self.current() is None:
                 self.toast("no job is selected")
-            return []
+            return
         operation = operation_for(BY_NAME[name], targets)
         assert operation is not None
         allowed = self._allowed(operation, targets)
         if not allowed:
-            return []
+            return
         ids = [target.id for target in allowed]
-        if operation in LOSES_WORK and any(_has_work(target) for target in allowed):
+        question = self._question_about(operation, allowed)
+        if question is not None:
 
             def answered(yes: bool | None) -> None:
                 if yes:
                     self.studio_app.start(self.send_operation(operation, ids, **more))
 
-            self.app.push_screen(_question(operation, allowed), answered)
-            return allowed
+            self.app.push_screen(question, answered)
+            return
         await self.send_operation(operation, ids, **more)
-        return allowed
 
     def _allowed(self, operation: Operation, targets: Sequence[Target]) -> list[Target]:
         """Those that allow it; says why not when none does, and how many do not when only some do."""
@@ -221,11 +219,33 @@ class JobActions(StudioScreen):
         made = [result["new_job"] for result in results if result["new_job"] is not None]
         if made:
             self.toast(f"new job {', '.join(map(str, made[:5]))}{' …' if len(made) > 5 else ''}")
-        elif done and (len(ids) > 1 or operation is Operation.DELETE):
-            undo = "; U brings back" if operation is Operation.DELETE else ""
-            self.toast(f"{operation.value}: {counted(done, 'job')}{undo}")
+        elif operation is Operation.DELETE and done:
+            type(self)._deleted = tuple(result["job"] for result in results if result["ok"])
+            removed = sum(result["removed_segments"] for result in results)
+            its = f" without {'its' if done == 1 else 'their'} segments" if removed else ""
+            self.toast(f"delete: {counted(done, 'job')}; U brings {'it' if done == 1 else 'them'} back{its}")
+        elif done and len(ids) > 1:
+            self.toast(f"{operation.value}: {counted(done, 'job')}")
         self.studio.feed.refresh_soon()
         self.paint()
+
+    def _question_about(self, operation: Operation, targets: Sequence[Target]) -> Confirm | None:
+        """What is asked before work is lost; None where none is."""
+        if operation is Operation.DELETE:
+            lost = self._lost_with(targets)
+            return _delete_question(targets, lost) if lost else None
+        if operation in LOSES_WORK and any(_has_work(target) for target in targets):
+            return _question(operation, targets)
+        return None
+
+    def _lost_with(self, targets: Sequence[Target]) -> int:
+        """Finished segments that go with these jobs when they are deleted."""
+        status = self.studio.model.status
+        if status is not None and not status["supervisor"]["cleanup_partial"]:
+            return 0
+        # A waiting job's stay for a while, and what a done one made is published.
+        ended = (JobStatus.FAILED, JobStatus.CANCELLED)
+        return sum(target.segments_done for target in targets if target.status in ended)
 
     def _qualities(self, targets: Sequence[Target]) -> dict[str, str]:
         """The qualities that the sources of these jobs can have, and why none of the jobs made one; "" where
@@ -254,6 +274,21 @@ def _named(targets: Sequence[Target]) -> str:
     if len(targets) == 1:
         return f"job {targets[0].id}, {targets[0].name}"
     return counted(len(targets), "job")
+
+
+def _delete_question(targets: Sequence[Target], segments: int) -> Confirm:
+    from tqstudio.ui.screens.dialogs import Confirm
+
+    it, its = ("it", "its") if len(targets) == 1 else ("them", "their")
+    return Confirm(
+        f"Delete {_named(targets)}?",
+        [
+            f"Lost: {counted(segments, 'finished segment')}. A later retry makes all again from the start.",
+            f"U brings {it} back to the list, without {its} segments.",
+        ],
+        keep=f"Keep {it}",
+        go="Delete the job" if len(targets) == 1 else f"Delete {_named(targets)}",
+    )
 
 
 def _question(operation: Operation, targets: Sequence[Target]) -> Confirm:
