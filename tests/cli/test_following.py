@@ -14,6 +14,8 @@ import pytest
 
 from conftest import LiveSupervisor, MakeSupervisor, until
 from tqstudio import client, sources
+from tqstudio.cli.follow import Follower, Video, last_seq
+from tqstudio.connection import Client
 
 from .conftest import Shell
 
@@ -140,3 +142,34 @@ def test_following_one_job_does_not_read_what_others_did(live: LiveSupervisor, t
             "priority 12",
         ]
         process.terminate()
+
+
+class Told:
+    """What a follower shows."""
+
+    def __init__(self) -> None:
+        self.over: list[int | None] = []
+
+    def began(self, video: Video, row: Any) -> None: ...
+
+    def moving(self, videos: list[Video], running: Any) -> None: ...
+
+    def ended(self, video: Video) -> None:
+        self.over.append(video.job)
+
+    def note(self, text: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def test_a_forgotten_history_does_not_hide_an_end(live: LiveSupervisor, tmp_path: Path) -> None:
+    """`queue clear --history` while a command waits for a job that has just ended."""
+    number, at, told = job(live, tmp_path), Client(live.home.socket), Told()
+    video = Video("clip.mp4", "/clip.mp4", "", "pending", number)
+    follower = Follower(at, [video], told, after=last_seq(at))
+    follower.look()
+    live.send(client.act("cancel", [number]))
+    live.send(client.clear_queue(history=True))
+    follower.look()
+    assert not video.waited_for
+    assert told.over == [number]

@@ -152,6 +152,9 @@ class Follower:
             page = self._at.send(calls.events(after=self._seq, limit=_PAGE))["events"]
             for event in page:
                 self._seq = max(self._seq, event["seq"])
+                if event["trigger"] == "pruned":
+                    self._read_anew(event)
+                    concerned = True
                 video = self._by_job.get(event["job"] or 0)
                 if video is None:
                     continue
@@ -162,6 +165,16 @@ class Follower:
                 self._change(video, status, event)
             if len(page) < _PAGE:
                 return concerned
+
+    def _read_anew(self, pruned: EventView) -> None:
+        """The history was forgotten: what happened before may never be read there."""
+        for video in self._videos:
+            if video.job is None or not video.waited_for:
+                continue
+            job = self._at.send(calls.job(video.job))
+            status = "cancelled" if job["deleted_at"] else job["status"]
+            if status != video.status:
+                self._change(video, status, pruned)
 
     def _change(self, video: Video, status: str, event: EventView) -> None:
         video.status = status
@@ -174,7 +187,8 @@ class Follower:
         elif status == "pending" and event["source"] == "in_progress":
             # It will begin again, and that is worth a line of its own.
             self._began.discard(job)
-            why = ": ".join(part for part in (event["code"], event["detail"]) if part)
+            parts = (event["code"], event["detail"]) if event["job"] == job else ()
+            why = ": ".join(part for part in parts if part)
             self._display.note(f"{video.name}: goes back into the queue{f' ({why})' if why else ''}")
 
     def _say_what_holds_it_up(self) -> None:
