@@ -121,7 +121,12 @@ class JobRow(TypedDict):
     predicted_s: float | None
     """Seconds foretold of the run that finished it."""
     actual_s: float | None
-    """Seconds that this run took."""
+    """Seconds that this run took; no other run is part of it."""
+    runs: int
+    """How often a worker began with it: its attempts, however they ended."""
+    worked_s: float | None
+    """Seconds of all its attempts that have ended, without what was between them; a lost one counts as long
+    as it was seen to move."""
     attempts: int
     max_attempts: int
     crashes: int
@@ -156,6 +161,8 @@ class AttemptView(TypedDict):
     supervisor's publish in it."""
     started_at: str
     ended_at: str | None
+    """Of one that was lost: when that was found."""
+    last_progress_at: str | None
     outcome: str
     error_code: str | None
     error: str | None

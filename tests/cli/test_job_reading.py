@@ -40,7 +40,11 @@ def shown(
     ("status", "more", "label"),
     [
         ("failed", {"attempts": 3}, "error"),
-        ("done", {"attempts": 1, "actual_s": 28.0, "predicted_s": 510.0}, "last error"),
+        (
+            "done",
+            {"attempts": 1, "runs": 2, "worked_s": 40.0, "actual_s": 28.0, "predicted_s": 510.0},
+            "last error",
+        ),
     ],
 )
 def test_all_values_stand_in_one_column(
@@ -59,7 +63,7 @@ def test_all_values_stand_in_one_column(
         "log: /home/logs/7-1.log",
     ]
     if status == "done":
-        assert said["took"] == "28 s; estimated 8:30"
+        assert said["took"] == "40 s in 2 attempts, the last 28 s; estimated 8:30"
 
 
 def test_a_quality_says_how_long_it_took(

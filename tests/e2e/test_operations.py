@@ -14,7 +14,7 @@ from tqstudio import client as calls
 
 from .conftest import MakeClip
 from .ladder import check_ladder
-from .studio import Studio, gone, lives, mark, published_marks, until, video_runs
+from .studio import Studio, gone, lives, mark, published_marks, seconds_between, until, video_runs
 
 RUNGS = ("180p", "120p", "90p")
 
@@ -54,6 +54,8 @@ def test_a_running_job_is_paused_and_goes_on(shared: Studio, long: Path) -> None
     done = shared.done(job)
     assert (done["attempts"], done["crashes"]) == (0, 0)
     assert [attempt["outcome"] for attempt in done["attempts_log"]] == ["paused", "done"]
+    spans = [seconds_between(each["started_at"], each["ended_at"]) for each in done["attempts_log"]]
+    assert (done["runs"], done["worked_s"]) == (2, pytest.approx(sum(spans), abs=0.01))
     assert before <= published_marks(done), "what was finished is what is published"
     assert [len(video_runs(attempt)) for attempt in done["attempts_log"]] == [1, 1], "one run for all"
     assert _begun(done) == begun, "when it began first"

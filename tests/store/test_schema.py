@@ -271,7 +271,7 @@ INSERT INTO supervisor (id, store_uuid) VALUES (1, 'the-uuid');
 """
 
 
-@pytest.mark.parametrize("version", ["0001", "0002", "0005", "0006"])
+@pytest.mark.parametrize("version", ["0001", "0002", "0005", "0006", "0007"])
 def test_a_database_of_an_earlier_version_keeps_its_rows(tmp_path: Path, version: str) -> None:
     old = tmp_path / "old.db"
     upgrade(old, version)

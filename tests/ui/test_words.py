@@ -143,7 +143,19 @@ GATE = {"kind": "disk", "reason": "job 4 has no room", "since": "", "hint": "fre
             "no progress for 5m – p, and p again, frees it; 3 finished segments",
         ),
         ("running", {"idle_s": None}, [], ""),
-        ("done", {"actual_s": 61.0, "predicted_s": 50.0}, [], "took 01:01; estimated 00:50"),
+        (
+            "done",
+            {"worked_s": 62.0, "runs": 1, "actual_s": 61.0, "predicted_s": 50.0},
+            [],
+            "took 01:02; estimated 00:50",
+        ),
+        (
+            "done",
+            {"worked_s": 200.0, "runs": 3, "actual_s": 61.0, "predicted_s": 50.0},
+            [],
+            "took 03:20 in 3 attempts, the last 01:01; estimated 00:50",
+        ),
+        ("done", {"worked_s": 200.0, "runs": 2}, [], "took 03:20 in 2 attempts"),
     ],
 )
 def test_a_job_says_why_it_waits(word: str, more: dict[str, Any], gates: list[Any], said: str) -> None:

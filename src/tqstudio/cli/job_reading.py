@@ -210,11 +210,16 @@ def _failures(job: JobDetail) -> str:
 
 
 def _took(job: JobDetail) -> str:
-    """How long the run that finished it took, and how long that was estimated to be."""
-    if job["actual_s"] is None:
+    """How long a job that is done was worked on, and what the run that finished it was estimated to take."""
+    if job["status"] != "done" or job["worked_s"] is None:
         return ""
+    taken, last = printing.span(job["worked_s"]), job["actual_s"]
+    if job["runs"] > 1:
+        taken += f" in {job['runs']} attempts" + (
+            f", the last {printing.span(last)}" if last is not None else ""
+        )
     estimate = f"; estimated {printing.span(job['predicted_s'])}" if job["predicted_s"] is not None else ""
-    return f"{printing.span(job['actual_s'])}{estimate}"
+    return f"{taken}{estimate}"
 
 
 def _autorestart(job: JobDetail) -> str:
@@ -277,7 +282,7 @@ def _print_attempts(attempts: list[AttemptView]) -> None:
                 str(a["number"]),
                 a["worker"],
                 printing.clock(a["started_at"]),
-                _lasted(a["started_at"], a["ended_at"]),
+                _lasted(a["started_at"], _last_seen(a)),
                 _went_on_from(a),
                 a["outcome"],
                 a["error_code"] or "",
@@ -286,6 +291,11 @@ def _print_attempts(attempts: list[AttemptView]) -> None:
         ],
         right=(0, 3),
     )
+
+
+def _last_seen(attempt: AttemptView) -> str | None:
+    """When an attempt ended; of one that was lost, when it was last seen to move. None while it runs."""
+    return attempt["last_progress_at"] if attempt["outcome"] == "lost" else attempt["ended_at"]
 
 
 def _lasted(began: str | None, ended: str | None) -> str:

@@ -157,7 +157,7 @@ def standing(row: JobRow, gates: Sequence[GateView] = ()) -> str:
         case "running" if row.get("idle_s") is not None:
             idle = short_duration(row["idle_s"] or 0.0)
             return f"no progress for {idle} – p, and p again, frees it{_kept(row)}; l shows what it does"
-        case "done" if row["actual_s"] is not None:
+        case "done" if row["worked_s"] is not None:
             return f"took {took_words(row)}"
         case "cancelled":
             return "cancelled – r tries it again"
@@ -165,12 +165,16 @@ def standing(row: JobRow, gates: Sequence[GateView] = ()) -> str:
 
 
 def took_words(row: JobRow) -> str:
-    """How long the run that finished a job took, and how long that was estimated to be; empty before."""
-    if row["actual_s"] is None:
+    """How long a job was worked on, and what the run that finished it was estimated to take; empty before."""
+    if row["worked_s"] is None:
         return ""
-    estimate = row["predicted_s"]
+    taken, last, estimate = clock_duration(row["worked_s"]), row["actual_s"], row["predicted_s"]
+    if row["runs"] > 1:
+        taken += f" in {row['runs']} attempts" + (
+            f", the last {clock_duration(last)}" if last is not None else ""
+        )
     guess = f"; estimated {clock_duration(estimate)}" if estimate is not None else ""
-    return f"{clock_duration(row['actual_s'])}{guess}"
+    return f"{taken}{guess}"
 
 
 def error_now(row: JobRow) -> JobError | None:

@@ -4,7 +4,7 @@ CREATE TABLE alembic_version (
 	version_num VARCHAR(32) NOT NULL,
 	CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO alembic_version VALUES ('0007');
+INSERT INTO alembic_version VALUES ('0008');
 CREATE TABLE event (
 	seq INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
 	at BIGINT NOT NULL,
@@ -200,7 +200,7 @@ CREATE TABLE attempt (
 	answer TEXT,
 	error_code TEXT,
 	error_text TEXT,
-	log TEXT, resumed_at_s FLOAT,
+	log TEXT, resumed_at_s FLOAT, last_progress_at BIGINT,
 	CONSTRAINT ck_attempt_outcome CHECK (outcome IN ('running', 'done', 'failed', 'lost', 'paused', 'cancelled', 'released')),
 	CONSTRAINT fk_attempt_job_id_job FOREIGN KEY(job_id) REFERENCES job (id),
 	CONSTRAINT fk_attempt_worker_id_worker FOREIGN KEY(worker_id) REFERENCES worker (id),

@@ -109,7 +109,7 @@ def save(
     if stored is None:
         return None
     db.execute(
-        "UPDATE attempt SET steps = :steps, argv = coalesce(:argv, argv),"
+        "UPDATE attempt SET steps = :steps, last_progress_at = :at, argv = coalesce(:argv, argv),"
         " resumed_from = coalesce(:resumed_from, resumed_from),"
         " resumed_at_s = coalesce(:resumed_at_s, resumed_at_s), encoder = coalesce(:encoder, encoder)"
         " WHERE job_id = :job AND epoch = :epoch",
@@ -119,6 +119,7 @@ def save(
             "resumed_from": resumed_from,
             "resumed_at_s": resumed_at_s,
             "encoder": encoder,
+            "at": at,
             "job": token.job,
             "epoch": token.epoch,
         },
@@ -204,6 +205,7 @@ class AttemptRow:
     steps: Mapping[str, float]
     started_at: int
     ended_at: int | None
+    last_progress_at: int | None
     outcome: str
     error_code: str | None
     error: str | None
@@ -213,7 +215,8 @@ class AttemptRow:
 def attempts(db: Connection, job: int) -> list[AttemptRow]:
     rows = db.execute(
         "SELECT number, epoch, worker, encoder, argv, resumed_from, resumed_at_s, steps, started_at,"
-        " ended_at, outcome, error_code, error_text, log FROM attempt WHERE job_id = :job ORDER BY epoch",
+        " ended_at, last_progress_at, outcome, error_code, error_text, log FROM attempt WHERE job_id = :job"
+        " ORDER BY epoch",
         {"job": job},
     )
     found = []

@@ -408,6 +408,8 @@ class Attempt(SQLModel, table=True):
     resumed_at_s: float = Field(default=None, sa_column=Column(Float, nullable=True))
     started_at: int | None = _time(optional=False)
     ended_at: int | None = _time()
+    """Of one that was lost: when that was found, and perhaps nothing ran for a night."""
+    last_progress_at: int | None = _time()
     outcome: str = _text(default=AttemptOutcome.RUNNING.value)
     answer: str = _text(optional=True)
     """The job's status that ended this attempt; a repeated complete or fail is answered with it."""

@@ -218,8 +218,10 @@ def attempts(doc: Document, job: JobDetail, width: int, *, chosen: int | None) -
 def _attempt_numbers(attempt: AttemptView, doc: Document) -> list[str]:
     """How long it took, where it went on from, when it began; the least telling last."""
     now = doc.studio.model.now()
-    began, ended = fmt.parse_time(attempt["started_at"]), fmt.parse_time(attempt["ended_at"])
-    if ended is None and doc.studio.model.stale:
+    # Of one that was lost nobody knows how long it went on after it was last seen to move.
+    last = attempt["last_progress_at"] if attempt["outcome"] == "lost" else attempt["ended_at"]
+    began, ended = fmt.parse_time(attempt["started_at"]), fmt.parse_time(last)
+    if ended is None and attempt["ended_at"] is None and doc.studio.model.stale:
         ended = doc.studio.model.heard_at
     took = ((ended or now) - began).total_seconds() if began else None
     at_s = attempt["resumed_at_s"]
