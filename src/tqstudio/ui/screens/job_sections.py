@@ -115,7 +115,9 @@ def qualities(doc: Document, job: JobDetail, width: int) -> list[Strip]:
         if key == "running":
             line.cell(fmt.speed(rendition["speed"]), 7, palette.dim)
             line.cell(fmt.clock_duration(rendition["eta_s"]), 7, palette.dim)
-        for part in (_took(rendition), pixels, rendition["encoder"] or ""):
+        elif took := _took(rendition):
+            line.cell(took, 14, palette.dim)
+        for part in (pixels, rendition["encoder"] or ""):
             if part and len(part) < line.room:
                 line.add(f"{part} ", palette.faint)
         lines.append(line.strip())
