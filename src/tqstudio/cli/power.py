@@ -8,12 +8,14 @@ import typer
 
 from tqstudio.cli import printing
 from tqstudio.cli.options import JsonFlag
-from tqstudio.cli.supervisor import door, here, session, stop, too_late
+from tqstudio.cli.supervisor import door, here, session, stop
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import current_home
 from tqstudio.sources import absolute
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from tqstudio.engine.remainder import Remainder
 
 
@@ -43,29 +45,25 @@ def up(
 ) -> int:
     """Start the supervisor, here or in the background.
 
-    Beside one that runs already there is nothing to do, and options for the start are refused.
+    Beside one that runs already there is nothing to do; options for a start have no effect then, and that
+    is said.
     """
     from tqstudio import launch
 
     home = current_home()
     flags = _flags(workers, gpu, profile, output)
     if view := launch.running(home):
-        if flags:
-            raise too_late([*flags])
-        if as_json:
-            printing.out_json({"started": False, "pid": view["pid"], "home": view["home"]})
-        else:
-            printing.out(f"a supervisor runs already (pid {view['pid']}, home {home.root})")
+        _say_it_runs(view["pid"], flags, as_json=as_json)
         return 0
     if detach:
         started = session([word for words in flags.values() for word in words], quiet=True)
-        if flags and not started.started:
-            # Another command was faster, and what it started knows nothing of them.
-            raise too_late([*flags])
         up_now = launch.running(home)
         pid = up_now["pid"] if up_now else 0
-        if as_json:
-            printing.out_json({"started": started.started, "pid": pid, "home": str(home.root)})
+        if not started.started:
+            # Another command was faster.
+            _say_it_runs(pid, flags, as_json=as_json)
+        elif as_json:
+            printing.out_json({"started": True, "pid": pid, "home": str(home.root), "without_effect": []})
         else:
             printing.out(f"the supervisor runs in the background (pid {pid}, home {home.root})")
         return 0
@@ -87,6 +85,20 @@ def up(
     if read:
         printing.say(what_is_left(left))
     return 0
+
+
+def _say_it_runs(pid: int, flags: Iterable[str], *, as_json: bool) -> None:
+    """Args: `flags`: options of this command that only a start can follow."""
+    home, idle = str(current_home().root), [*flags]
+    if as_json:
+        printing.out_json({"started": False, "pid": pid, "home": home, "without_effect": idle})
+        return
+    printing.out(f"a supervisor runs already (pid {pid}, home {home})")
+    if idle:
+        have = "has" if len(idle) == 1 else "have"
+        printing.say(
+            f"{', '.join(idle)} {have} no effect on it; to start it anew: {here('down')}, then this again"
+        )
 
 
 def what_is_left(of: Remainder) -> str:
