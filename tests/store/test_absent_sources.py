@@ -59,10 +59,12 @@ def test_who_is_back_may_be_claimed_and_who_is_not_waits_on(queue: Queue) -> Non
     others.append(paused)
     before = [queue.row(job) for job in others]
     told = len(queue.history())
-    absent_sources.settle(
-        queue.db, away=[away, *others[1:]], back=[back, *others[1:]], now=queue.now, until=queue.now + 5
-    )
-    assert (queue.row(back)["not_before"], queue.row(back)["ready_at"]) == (None, queue.now)
-    assert queue.row(away)["not_before"] == queue.now + 5
+    until = queue.now + 5
+    absent_sources.settle(queue.db, away=[away, *others[1:]], back=[], now=queue.now, until=until)
+    assert queue.row(away)["not_before"] == until
+    assert [queue.row(job) for job in others] == before
+    absent_sources.settle(queue.db, away=[], back=[back, *others[1:]], now=queue.now + 1, until=until)
+    assert (queue.row(back)["not_before"], queue.row(back)["ready_at"]) == (None, queue.now + 1)
+    assert queue.row(away)["not_before"] == until
     assert [queue.row(job) for job in others] == before
     assert len(queue.history()) == told
