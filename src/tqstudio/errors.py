@@ -44,6 +44,7 @@ class ErrorCode(StrEnum):
 
     DISK_LOW = "DISK_LOW"
     DATABASE_UNWRITABLE = "DATABASE_UNWRITABLE"
+    DISK_SILENT = "DISK_SILENT"
     GPU_SESSION = "GPU_SESSION"
     SOURCE_AWAY = "SOURCE_AWAY"
     OUTPUT_GONE = "OUTPUT_GONE"
@@ -131,6 +132,9 @@ MEANINGS: MappingProxyType[ErrorCode, Meaning] = MappingProxyType(
             _RESOURCE,
             "the disk of the database does not take writes",
             "see to that disk: its quota, its mount, the kernel's log; everything goes on by itself",
+        ),
+        ErrorCode.DISK_SILENT: Meaning(
+            _RESOURCE, "a disk does not answer", "see to that disk; the job goes on by itself"
         ),
         ErrorCode.GPU_SESSION: Meaning(
             _RESOURCE, "the GPU has no free encoder session", "nothing: the job waits for one"

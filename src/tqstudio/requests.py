@@ -191,6 +191,8 @@ class ProgressRequest(Token):
     encoder: ShortText | None = None
     facts: dict[str, Any] | None = None
     content_id: ShortText | None = None
+    quiet_s: float = Field(0, ge=0)
+    """For how long the worker's main thread has not run: it may wait for a disk."""
 
 
 class ManifestFile(Message):

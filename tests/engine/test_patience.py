@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from conftest import MakeSupervisor, until
-from tqstudio import client
+from tqstudio import client, sources
 from tqstudio.engine import patience
 from tqstudio.engine.patience import NoAnswer, Patience
 
@@ -54,39 +54,52 @@ def test_a_place_that_does_not_answer_costs_one_thread(
         assert len(set(threading.enumerate()) - before) == 1
         assert not await asked.answers(place)
         assert await asked.answers(b"/"), "other places are asked as before"
+        assert not asked.take_answered()
         hung.end()
         async with asyncio.timeout(30):
             while not await asked.answers(place):
                 pass
         assert await asked.look(place, lambda: os.path.isdir(place))
+        assert asked.take_answered()
+        assert not asked.take_answered(), "once"
 
     asyncio.run(looks())
 
 
-def test_an_output_that_does_not_answer_costs_no_attempt(
-    hung: HungMount, make_supervisor: MakeSupervisor, tmp_path: Path
+@pytest.mark.parametrize("which", ["output", "source"])
+def test_a_disk_that_does_not_answer_holds_up_no_other_job(
+    hung: HungMount, make_supervisor: MakeSupervisor, tmp_path: Path, which: str
 ) -> None:
+    hung.end()
     live = make_supervisor(tmp_path / "home")
     desk = Desk(live.start(), tmp_path / "out", tmp_path)
+    files = [(hung.folder if which == "source" else tmp_path) / f"{number}.mp4" for number in range(60)]
+    for file in files:
+        file.write_bytes(b"video")
+    out = hung.folder if which == "output" else desk.out
+    call = client.add([sources.encode(file) for file in files], output_b64=sources.encode(out))
+    stuck = [result["job"] for result in live.send(call)["results"]]
     free = desk.add("free.mp4", 1000)
-    desk.out = hung.folder
-    stuck = desk.add("stuck.mp4", 1000)
-    worker = desk.worker("one")
-    job = until(worker.claim, "the job of the output that answers")
-    assert job["job"] == free
-    for _ in range(8):
-        live.send(client.status())
-    assert desk.worker("two").claim() is None
-    [gate] = until(desk.gates, "the gate is shut")
-    assert (gate["kind"], gate["hint"]) == ("disk", "see to that disk; the queue goes on by itself")
-    assert "does not answer; stuck.mp4 waits for it" in gate["reason"]
-    bench = bench_of(job)
-    bench.rendition("360p", "made")
-    assert complete(worker, job, bench)[1]["status"] == "done"
-    # Nor does it keep the next supervisor from starting.
-    live.stop()
-    live.start()
-    assert desk.show(stuck)["status"] == "pending"
-    assert desk.show(stuck)["attempts"] == 0
-    hung.end()
-    assert until(desk.worker("three").claim, "it goes on by itself")["job"] == stuck
+    mount = HungMount(hung.folder)
+    try:
+        # They are next, and more than one transaction passes over.
+        worker = desk.worker("one")
+        job = until(worker.claim, "the job whose disks answer")
+        assert job["job"] == free
+        for _ in range(8):
+            live.send(client.status())
+        assert desk.gates() == []
+        waiting = desk.show(stuck[0])
+        assert (waiting["status"], waiting["attempts"]) == ("pending", 0)
+        assert waiting["error"]["code"] == "DISK_SILENT"
+        assert waiting["error"]["message"] == f"the file system of {hung.folder} does not answer"
+        bench = bench_of(job)
+        bench.rendition("360p", "made")
+        assert complete(worker, job, bench)[1]["status"] == "done"
+        # Nor does it keep the next supervisor from starting.
+        live.stop()
+        live.start()
+        assert desk.show(stuck[0])["attempts"] == 0
+    finally:
+        mount.end()
+    assert until(desk.worker("three").claim, "it goes on by itself")["job"] in stuck

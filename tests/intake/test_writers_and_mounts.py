@@ -37,6 +37,10 @@ def test_only_files_open_for_writing_are_named(tmp_path: Path) -> None:
     assert open_for_writing({}) == set()
 
 
+def test_a_mount_point_is_told_without_a_look_at_the_path() -> None:
+    assert mounts.mount_point(b"/proc/nowhere/at/all") == b"/proc"
+
+
 TABLE = rb"""22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
 30 22 0:40 / /mnt/nas rw,relatime shared:9 master:2 - nfs4 nas:/export rw
 31 22 0:41 / /mnt/two\040words rw - cifs //host/share rw

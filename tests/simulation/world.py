@@ -435,6 +435,9 @@ class Child:
         else:
             self._process.stop()
 
+    def kill(self) -> None:
+        self._process.kill()
+
     def _see_exit(self, status: int) -> None:
         self._status = status
         self.exited.set()

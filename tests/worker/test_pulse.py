@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
+from conftest import until
 from tqstudio.engine.worker.lease import Lease
 from tqstudio.engine.worker.outcome import Lost, Stopped
 from tqstudio.engine.worker.pulse import Pulse
@@ -122,6 +125,37 @@ def test_the_last_report_is_sent_and_none_after_it(setup: Setup) -> None:
     setup.pulse.conclude()
     setup.pulse.post()
     assert [body["progress"] for verb, body in setup.line.sent if verb == "progress"] == [99]
+
+
+def test_a_main_thread_that_waits_is_told_and_one_that_runs_is_not(setup: Setup) -> None:
+    def told() -> list[float]:
+        return [ProgressRequest(**body).quiet_s for verb, body in setup.line.sent if verb == "progress"]
+
+    def wait_for_one_that_was_quiet() -> None:
+        """On another thread, as this one would run to look."""
+        since = len(told())
+
+        def look() -> None:
+            with setup.line.changed:
+                setup.line.changed.wait_for(lambda: max(told()[since:], default=0) > 0, 30)
+
+        looking = threading.Thread(target=look)
+        looking.start()
+        looking.join()
+        assert max(told()[since:]) > 0
+
+    setup.pulse.take_up(setup.lease, setup.report)
+    setup.pulse.start()
+    try:
+        wait_for_one_that_was_quiet()
+        since = len(told())
+        until(lambda: 0 in told()[since:], "one that ran")
+        wait_for_one_that_was_quiet()
+    finally:
+        setup.pulse.stop()
+    # What comes at the end is no longer the work.
+    setup.pulse.conclude()
+    assert told()[-1] == 0
 
 
 def test_the_thread_posts_at_once_what_is_nudged(setup: Setup) -> None:

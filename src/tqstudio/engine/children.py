@@ -57,6 +57,15 @@ class Child:
             with contextlib.suppress(ProcessLookupError, OSError):
                 signal.pidfd_send_signal(self._pidfd, number)
 
+    def kill(self) -> None:
+        """End it with what it started: while it waits for a disk the kernel does not end it, and they live
+        on as it does."""
+        self.signal(signal.SIGKILL)
+        if not self.exited.is_set():
+            with contextlib.suppress(psutil.Error):
+                for started in psutil.Process(self.pid).children(recursive=True):
+                    started.kill()
+
     def _see_exit(self) -> None:
         asyncio.get_running_loop().remove_reader(self._pidfd)
         os.close(self._pidfd)

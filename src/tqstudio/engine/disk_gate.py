@@ -16,13 +16,15 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 import structlog
 
 from tqstudio.config import Settings
+from tqstudio.engine.intake.mounts import mount_point
 from tqstudio.engine.output_disks import OutputDisks, Trouble
 from tqstudio.engine.patience import NoAnswer, Patience
 from tqstudio.engine.retention import Retention
@@ -71,21 +73,24 @@ class Shortage:
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Why a job is not handed out. Without a shortage the volumes have to be looked at first."""
+    """Why a job is not handed out. Without a shortage or a silence the volumes have to be looked at first."""
 
     needs: tuple[Need, ...]
     """The job's own first, then those of the jobs that run."""
     shortage: Shortage | None = None
+    silence: str = ""
+    """Which disk does not answer. This job waits for it, and no other."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What was found at an output root, and what the segment stores of its videos held then."""
+    """What was found at an output root or a folder of sources, and what segment stores held there then."""
 
     at: float
     volume: Volume | None
     made: Mapping[int, int] = field(default_factory=dict)
-    answers: bool = True
+    silence: str = ""
+    """What is said of a place that does not answer."""
     trouble: Trouble | None = None
 
 
@@ -154,13 +159,15 @@ class DiskGate:
         looks = self._looks
         if not self._all_fresh(looks, needs):
             return Refused(needs)
+        if silence := next((looks[place].silence for place in _places(need) if looks[place].silence), ""):
+            return Refused(needs, silence=silence)
         shortage = self._at_home(looks, margin) or self._at_output(looks, needs, margin)
         return None if shortage is None else Refused(needs, shortage)
 
-    def _all_fresh(self, looks: Mapping[bytes, _Look], needs: Iterable[Need]) -> bool:
+    def _all_fresh(self, looks: Mapping[bytes, _Look], needs: Sequence[Need]) -> bool:
         """Whether every volume that these needs are about was looked at a moment ago."""
         now = time.monotonic()
-        roots = {self._home, *(need.output_root for need in needs)}
+        roots = {self._home, *_places(needs[0]), *(need.output_root for need in needs)}
         return all(root in looks and now - looks[root].at <= _FRESH_S for root in roots)
 
     def _at_home(self, looks: Mapping[bytes, _Look], margin: float) -> Shortage | None:
@@ -184,10 +191,6 @@ class DiskGate:
     ) -> Shortage | None:
         need, *running = needs
         root, volume = need.output_root, looks[need.output_root].volume
-        if not looks[root].answers:
-            return Shortage(
-                root, 0, 0, f"the disk of {display(root)} does not answer; {need.name} waits for it"
-            )
         if (trouble := looks[root].trouble) is not None:
             return Shortage(root, 0, 0, f"{trouble.reason}; {need.name} waits for it", trouble.hint)
         if volume is None:
@@ -214,8 +217,8 @@ class DiskGate:
         made = looks[need.output_root].made.get(need.video, 0)
         return still_to_come(need.size, self._settings.disk_factor, made)
 
-    async def _measure(self, needs: Iterable[Need]) -> None:
-        by_root: dict[bytes, set[int]] = {self._home: set()}
+    async def _measure(self, needs: Sequence[Need]) -> None:
+        by_root: dict[bytes, set[int]] = {place: set() for place in (self._home, *_places(needs[0]))}
         for need in needs:
             by_root.setdefault(need.output_root, set()).add(need.video)
         looks = await asyncio.gather(*(self._look_at(root, videos) for root, videos in by_root.items()))
@@ -230,10 +233,15 @@ class DiskGate:
             return _Look(time.monotonic(), volume_of(Path(os.fsdecode(root))), made)
 
         try:
-            trouble = None if root == self._home else await self._outputs.trouble(root)
+            # The folders of a dead mount may be many; asked one by one each of them would cost a thread.
+            await self._patience.look(
+                point := mount_point(root), partial(volume_of, Path(os.fsdecode(point)))
+            )
+            # Only at an output something was made that has to be there.
+            trouble = await self._outputs.trouble(root) if of_videos else None
             found = await self._patience.look(root, look)
-        except NoAnswer:
-            return _Look(time.monotonic(), None, answers=False)
+        except NoAnswer as silent:
+            return _Look(time.monotonic(), None, silence=silent.strerror)
         return replace(found, trouble=trouble)
 
     async def _volume(self, root: bytes) -> Volume | None:
@@ -260,6 +268,8 @@ class DiskGate:
 
     async def settle(self, refused: Refused) -> None:
         """Do what a refusal asks for: look at the volumes, make room, or shut the gate."""
+        if refused.silence:
+            return  # that job was put off; the next may be claimed
         job = refused.needs[0].job
         async with self._alone:
             if refused.shortage is None and self._all_fresh(self._looks, refused.needs):
@@ -398,6 +408,11 @@ def _of_files(path: bytes, volume: Volume, before: str) -> Shortage:
         f"the file system of {display(path)} has {files} files (inodes) free, {FILES_ROOM} are needed{before}"
     )
     return Shortage(path, files, FILES_ROOM, reason, of_files=True)
+
+
+def _places(need: Need) -> tuple[bytes, bytes]:
+    """Where a job reads and writes."""
+    return os.path.dirname(need.source), need.output_root
 
 
 def _on(look: _Look, volume: Volume) -> bool:

@@ -21,7 +21,7 @@ from tqstudio.engine.leases import Renewal, store_renewals
 from tqstudio.engine.live import Beat, LiveBoard, LiveJob
 from tqstudio.engine.publishing import is_sound
 from tqstudio.engine.publishing.place import Place
-from tqstudio.engine.scheduling import MICROSECOND, now_us
+from tqstudio.engine.scheduling import MICROSECOND, RESOURCE_WAIT_S, now_us
 from tqstudio.engine.store import claims, generations, progress, videos, workers
 from tqstudio.engine.store.claims import Claimant, Lease, Token
 from tqstudio.engine.store.connection import Connection
@@ -31,7 +31,7 @@ from tqstudio.engine.store.generations import GenerationRow
 from tqstudio.engine.store.progress import RenditionRow
 from tqstudio.engine.store.transitions import look
 from tqstudio.engine.workspace import Workspace
-from tqstudio.errors import ErrorCode, TqError
+from tqstudio.errors import MEANINGS, ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.lifecycle import Control, JobKind, JobStatus
 from tqstudio.requests import (
@@ -42,6 +42,8 @@ from tqstudio.requests import (
 from tqstudio.schemas import ClaimedJob, HeartbeatAnswer
 from tqstudio.sources import encode
 
+_MOST_PUT_OFF = 50
+"""Jobs that one transaction passes over because their disks do not answer; the next one goes on."""
 _WAKING_TRIGGERS = frozenset({"gate_opened", "worker_enabled"})
 
 
@@ -179,26 +181,31 @@ class Dispatch:
         return sum(1 for waiting in self._waiting_gpus.values() if waiting)
 
     def _claim(self, db: Connection, claimant: Claimant, idle_gpus: int) -> _Claimed | Refused | None:
-        refused: list[Refused] = []
+        refused: Refused | None = None
 
         def fits(db: Connection, job: int) -> bool:
-            if (refusal := self._disk.judge(db, job)) is not None:
-                refused.append(refusal)
-            return refusal is None
+            nonlocal refused
+            refused = self._disk.judge(db, job)
+            return refused is None
 
-        lease = claims.claim(
-            db,
-            claimant,
-            now=now_us(),
-            lease_us=int(self._settings.lease_s * MICROSECOND),
-            idle_gpus=idle_gpus,
-            gpu_grace_us=int(self._settings.gpu_grace_s * MICROSECOND),
-            fits=fits,
-        )
-        if lease is not None:
-            return self._describe(db, lease)
-        if refused:
-            return refused[0]
+        for _ in range(_MOST_PUT_OFF):
+            refused = None
+            lease = claims.claim(
+                db,
+                claimant,
+                now=now_us(),
+                lease_us=int(self._settings.lease_s * MICROSECOND),
+                idle_gpus=idle_gpus,
+                gpu_grace_us=int(self._settings.gpu_grace_s * MICROSECOND),
+                fits=fits,
+            )
+            if lease is not None:
+                return self._describe(db, lease)
+            if refused is None or not refused.silence:
+                break
+            _put_off(db, refused)
+        if refused is not None:
+            return refused
         row = workers.by_id(db, claimant.id)
         if row is None or row.instance != claimant.instance:
             raise TqError(
@@ -288,6 +295,7 @@ class Dispatch:
             resumed_from=request.resumed_from,
             resumed_at_s=request.resumed_at_s,
             encoder=request.encoder,
+            quiet_s=request.quiet_s,
             at=now,
         )
         merged = self._board.report(token, report, significant=_is_significant(held, report))
@@ -377,6 +385,20 @@ def save_report(db: Connection, live: LiveJob, steps: dict[str, float], now: int
         encoder=live.encoder,
         at=live.moved_at,
         now=now,
+    )
+
+
+def _put_off(db: Connection, refused: Refused) -> None:
+    """Let a job wait for its disk, so that those behind it go on."""
+    now, code = now_us(), ErrorCode.DISK_SILENT
+    claims.put_off(
+        db,
+        refused.needs[0].job,
+        now=now,
+        until=now + int(RESOURCE_WAIT_S * MICROSECOND),
+        code=code,
+        why=refused.silence,
+        hint=MEANINGS[code].hint,
     )
 
 

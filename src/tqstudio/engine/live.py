@@ -45,6 +45,8 @@ class LiveJob:
     saved_at: int = 0
     unsaved: bool = False
     control: Control = Control.NONE
+    quiet_s: float = 0.0
+    """For how long the worker's main thread had not run."""
     foretold: Foretold | None = None
     """What was expected of this run when its encode began."""
 

@@ -13,6 +13,7 @@ from tqstudio.config import Settings
 from tqstudio.engine import children
 from tqstudio.engine.disk_gate import TICK_S, DiskGate
 from tqstudio.engine.dispatch import Dispatch
+from tqstudio.engine.hangs import Hangs
 from tqstudio.engine.pool import WorkerPool
 from tqstudio.engine.pressure import PressureGate
 from tqstudio.engine.publishing.publisher import Publisher
@@ -27,6 +28,7 @@ from tqstudio.errors import UNWRITTEN, TqError
 
 _SAVE_S = 1.0
 _AUTORESTART_S = 1.0
+_HANGS_S = 1.0
 _RETENTION_S = 60.0
 _EXPIRY_S = 600.0
 _ANSWERS_KEPT_S = 86_400.0
@@ -46,10 +48,12 @@ class Maintenance:
         pool: WorkerPool,
         disk: DiskGate,
         sources: SourceDisks,
+        hangs: Hangs,
     ) -> None:
         self._sources = sources
         self._settings, self._db, self._dispatch, self._recovery = settings, db, dispatch, recovery
         self._retention, self._publisher, self._pool, self._disk = retention, publisher, pool, disk
+        self._hangs = hangs
         self._pressure = PressureGate(settings, db)
         self._scheduler: AsyncIOScheduler | None = None
         self._log = structlog.get_logger()
@@ -64,6 +68,7 @@ class Maintenance:
         self._every(_AUTORESTART_S, self.restart_failed)
         # The scheduler's jitter only adds: 0.9 · T and up to 0.2 · T more is T ± 10 %.
         self._every(0.9 * s.scan_s, self.recover, jitter_s=0.2 * s.scan_s)
+        self._every(_HANGS_S, self.free_hanging)
         self._every(TICK_S, self.look_at_disks)
         self._every(TICK_S, self.look_at_pressure, at_once=True)
         self._every(_RETENTION_S, self.clean_up)
@@ -131,6 +136,10 @@ class Maintenance:
             self._log.warning("took back jobs whose lease ran out", jobs=recovered)
         for name in await self._recovery.silent_workers():
             self._pool.end_silent(name)
+
+    async def free_hanging(self) -> None:
+        """Let jobs and places go on whose worker waits for a disk that does not answer."""
+        await self._hangs.tick()
 
     async def look_at_pressure(self) -> None:
         """Hold new jobs back while the machine has no room for them."""

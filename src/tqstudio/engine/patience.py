@@ -27,6 +27,8 @@ PATIENCE_S = 5.0
 class NoAnswer(OSError):
     """The file system of a path does not answer."""
 
+    strerror: str
+
     def __init__(self, place: bytes) -> None:
         super().__init__(errno.ETIMEDOUT, f"the file system of {display(place)} does not answer")
 
@@ -36,6 +38,8 @@ class Patience:
 
     def __init__(self) -> None:
         self._looks: dict[bytes, tuple[float, asyncio.Future[Any]]] = {}
+        self._silent: set[bytes] = set()
+        self._answered = False
 
     async def look(self, place: bytes, look: Callable[[], T]) -> T:
         """What `look` answers, on a thread of its own.
@@ -49,10 +53,20 @@ class Patience:
             await self._wait(place, answer, since)
         answer = _on_a_thread(look)
         self._looks[place] = asyncio.get_running_loop().time(), answer
-        answer.add_done_callback(lambda _: self._looks.pop(place, None))
+        answer.add_done_callback(lambda _: self._have_answered(place))
         await self._wait(place, answer, asyncio.get_running_loop().time())
         result: T = answer.result()
         return result
+
+    def take_answered(self) -> bool:
+        """Whether a place has answered since the last call that had not done so in time."""
+        answered, self._answered = self._answered, False
+        return answered
+
+    def _have_answered(self, place: bytes) -> None:
+        self._looks.pop(place, None)
+        self._answered |= place in self._silent
+        self._silent.discard(place)
 
     async def answers(self, place: bytes) -> bool:
         """Whether the file system on which this path is, or will be, answers at all."""
@@ -75,6 +89,7 @@ class Patience:
         left = since + PATIENCE_S - asyncio.get_running_loop().time()
         await asyncio.wait([answer], timeout=max(0.0, left))
         if not answer.done():
+            self._silent.add(place)
             raise NoAnswer(place)
 
 

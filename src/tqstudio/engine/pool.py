@@ -10,7 +10,7 @@ import signal
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import structlog
@@ -33,6 +33,8 @@ MAX_RESTART_WAIT_S = 30.0
 REAP_AFTER_S = 0.5
 KILL_AFTER_S = 1.5
 """A worker that was asked to stop has so long; its ffmpeg ends within milliseconds."""
+GIVE_UP_AFTER_S = 2.0
+"""A killed process that is there for so much longer waits for a disk; its place is not kept for it."""
 _DATABASE_WAIT_S = 1.0
 _CPU_SLOT = re.compile(r"cpu-\d+")
 
@@ -54,6 +56,10 @@ class _Running:
     worker: int
     token: str
     child: Child
+    given_up: asyncio.Event = field(default_factory=asyncio.Event)
+    """It was killed, and the kernel cannot end it for now: it waits for a disk."""
+    why: str = ""
+    """It was killed for this."""
 
 
 Lost = Callable[[str, str, str, bool], Awaitable[None]]
@@ -130,10 +136,10 @@ class WorkerPool:
                 continue
             if self._stopping.is_set():
                 # It began while everything ended: nobody else tells it, and it has no job yet.
-                running.child.signal(signal.SIGKILL)
+                self._kill(running)
             began = time.monotonic()
-            await running.child.exited.wait()
-            how, lived_s = f"the worker {running.child.how}", time.monotonic() - began
+            await _first_of(running.child.exited, running.given_up)
+            how, lived_s = _how(running), time.monotonic() - began
             await self._until_written(partial(self._ended, running, how))
             if self._stopping.is_set():
                 return
@@ -197,7 +203,19 @@ class WorkerPool:
         """End a process that says nothing any more, if it is one of ours: another takes its place."""
         if (running := self._running.get(name)) is not None:
             self._log.warning("worker is silent", worker=name, pid=running.child.pid)
-            running.child.signal(signal.SIGKILL)
+            self._kill(running)
+
+    def replace(self, name: str, why: str) -> None:
+        """End a process whose work hangs, if it is one of ours: another takes its place."""
+        if (running := self._running.get(name)) is not None:
+            self._log.warning("worker hangs", worker=name, pid=running.child.pid, why=why)
+            running.why = why
+            self._kill(running)
+
+    def _kill(self, running: _Running) -> None:
+        """The kernel does not end who waits for some disks; then its place is free all the same."""
+        running.child.kill()
+        asyncio.get_running_loop().call_later(GIVE_UP_AFTER_S, running.given_up.set)
 
     def terminate(self) -> None:
         """Ask every worker to stop at the fragment; it releases its job first."""
@@ -208,14 +226,12 @@ class WorkerPool:
     async def stop(self, *, kill_after_s: float = KILL_AFTER_S) -> None:
         """End every worker: asked first, killed after `kill_after_s`. Idempotent."""
         self.terminate()
-        waiting = [running.child.exited.wait() for running in self._running.values()]
-        if waiting:
-            done = asyncio.gather(*waiting)
+        if self._running:
+            done = asyncio.gather(*(running.child.exited.wait() for running in self._running.values()))
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(done), kill_after_s)
+                await asyncio.wait_for(done, kill_after_s)
             for running in self._running.values():
-                running.child.signal(signal.SIGKILL)
-            await done
+                self._kill(running)
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         self._tasks.clear()
         self._slots.clear()
@@ -228,6 +244,22 @@ def _ensure(db: Connection, slot: Slot) -> workers.WorkerRow:
 def _ensure_all(db: Connection, slots: Sequence[Slot]) -> None:
     for slot in slots:
         _ensure(db, slot)
+
+
+async def _first_of(*events: asyncio.Event) -> None:
+    waiting = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for one in waiting:
+            one.cancel()
+
+
+def _how(running: _Running) -> str:
+    """How a process ended, for people."""
+    child = running.child
+    how = f"the worker {child.how}" if child.exited.is_set() else "the worker hangs, and nobody can end it"
+    return f"{how}: {running.why}" if running.why else how
 
 
 def restart_wait_s(deaths: int, lived_s: float) -> float:

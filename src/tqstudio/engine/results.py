@@ -80,7 +80,7 @@ class Results:
         except TqError as error:
             if class_of(error.code) is ErrorClass.REQUEST:
                 raise
-            return await self._failed(who, token, error, steps)
+            return await self._failed(who.name, token, error, steps)
         finalize_s = steps.get(Step.FINALIZE, 0.0) + time.monotonic() - begun
         await self._forecasts.finished(run, {**steps, Step.FINALIZE.value: finalize_s})
         return JobStatus.DONE
@@ -89,11 +89,17 @@ class Results:
         token = Token(job, request.epoch, request.instance)
         await self.publish_ended(token)
         error = TqError(code_of(request.code), request.text, request.hint)
-        return await self._failed(who, token, error, request.steps_by_name())
+        return await self._failed(who.name, token, error, request.steps_by_name())
 
-    async def _failed(
-        self, who: Identity, token: Token, error: TqError, steps: dict[str, float]
-    ) -> JobStatus:
+    async def fail_for(self, worker: str, token: Token, error: TqError) -> None:
+        """End a lease whose worker hangs and cannot say why itself.
+
+        Raises:
+            TqError: LOST_LEASE when it had ended before.
+        """
+        await self._failed(worker, token, error, {})
+
+    async def _failed(self, worker: str, token: Token, error: TqError, steps: dict[str, float]) -> JobStatus:
         if error.code is ErrorCode.SOURCE_MISSING:
             error = await self._sources.away(token.job) or error
         failure = outcomes.Failure(error.code, error.message, error.hint, f"{token.epoch}.log")
@@ -102,7 +108,7 @@ class Results:
         def write(db: Connection) -> JobStatus | None:
             now = now_us()
             answer = outcomes.fail(
-                db, token, failure, now=now, rules=self._rules, worker=who.name, forgotten=forgotten
+                db, token, failure, now=now, rules=self._rules, worker=worker, forgotten=forgotten
             )
             if answer is not None and error.code in _SHUTS:
                 facts = look(db, token.job)
@@ -113,7 +119,7 @@ class Results:
                     reason = f"the disk of {where} {_SHUTS[error.code]}: {reason}"
                 if path is not None and error.code is ErrorCode.OUTPUT_GONE:
                     self._disk.failed(path, error.hint)
-                gates.shut(db, GateKind.DISK, reason, now=now, actor=who.name, path=path)
+                gates.shut(db, GateKind.DISK, reason, now=now, actor=worker, path=path)
             return answer
 
         if forgotten:

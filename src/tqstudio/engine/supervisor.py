@@ -36,6 +36,7 @@ from tqstudio.engine.dispatch import Dispatch
 from tqstudio.engine.endings import Endings
 from tqstudio.engine.foothold import Foothold
 from tqstudio.engine.forecasts import Forecasts
+from tqstudio.engine.hangs import Hangs
 from tqstudio.engine.intake import Intake
 from tqstudio.engine.leases import Leases
 from tqstudio.engine.live import LiveBoard
@@ -53,7 +54,7 @@ from tqstudio.engine.results import Results
 from tqstudio.engine.retention import Retention
 from tqstudio.engine.scheduling import MICROSECOND, now_us
 from tqstudio.engine.source_disks import SourceDisks
-from tqstudio.engine.store import folders, gates, opening, schema, supervisors, videos
+from tqstudio.engine.store import claims, folders, gates, opening, schema, supervisors, videos
 from tqstudio.engine.store.database import Database
 from tqstudio.engine.store.events import EventRow
 from tqstudio.engine.store.folders import FolderRow
@@ -202,6 +203,7 @@ class _Supervisor:
             request_stop=lambda drain: self.end(Ending.WHEN_IDLE if drain else Ending.NOW),
         )
         self._prober = Prober(home, settings, db, self._on_looked)
+        hangs = Hangs(settings, db, board, workspace, patience, results, self.studio.pool)
         self._maintenance = Maintenance(
             settings,
             db,
@@ -212,6 +214,7 @@ class _Supervisor:
             self.studio.pool,
             disk,
             sources,
+            hangs,
         )
 
     # Life
@@ -225,8 +228,9 @@ class _Supervisor:
         _become_subreaper()
         await self._recovery.begin()
         await asyncio.gather(
-            # Whether the disk is still full is for the first job to find out.
+            # Whether a disk is still full, or silent, is for the first job to find out.
             self._db.write(lambda db: gates.reopen(db, GateKind.DISK, now=now_us(), actor="supervisor")),
+            self._db.write(claims.let_go_on, now=now_us(), code=ErrorCode.DISK_SILENT),
             # Who asks first sees every worker; their processes begin behind the answer.
             self.studio.pool.prepare(self._cpu_slots()),
         )

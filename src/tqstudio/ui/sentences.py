@@ -40,6 +40,7 @@ _EVENTS: dict[str, tuple[str, str]] = {
     "requeued:abandoned": ("retry", "{worker} let go of it, retried"),
     "requeued:supervisor": ("retry", "taken back at the start"),
     "release": ("pending", "handed back to the queue"),
+    "put_off": ("pending", "waits for a disk"),
     "aborted:shutdown": ("pending", "stopped by a shutdown"),
     "priority": ("pending", "priority changed"),
     "profile": ("pending", "takes another profile"),

@@ -55,13 +55,27 @@ def file_system(path: bytes, *, mounts: str = _MOUNTS) -> str:
 
     Only the table is read, never the path: a dead network mount would not answer.
     """
+    mount = _mount_of(path, mounts)
+    return "" if mount is None else mount.kind
+
+
+def mount_point(path: bytes) -> bytes:
+    """Where the file system of an absolute path is mounted; the path itself when it cannot be known.
+
+    Only the table is read, as for `file_system`.
+    """
+    mount = _mount_of(path, _MOUNTS)
+    return path if mount is None else mount.point
+
+
+def _mount_of(path: bytes, mounts: str) -> _Mount | None:
     path = os.path.normpath(path)
-    best, kind = b"", ""
+    best = None
     for mount in _table(mounts):
         # Of two mounts on one point, the later covers the earlier.
-        if is_within(path, mount.point) and len(mount.point) >= len(best):
-            best, kind = mount.point, mount.kind
-    return kind
+        if is_within(path, mount.point) and (best is None or len(mount.point) >= len(best.point)):
+            best = mount
+    return best
 
 
 def is_within(path: bytes, point: bytes) -> bool:

@@ -188,6 +188,29 @@ def claim(
     return lease
 
 
+def put_off(db: Connection, job: int, *, now: int, until: int, code: str, why: str, hint: str) -> None:
+    """Let a job that is next wait for a while, and say why; nothing is counted."""
+    before = db.execute("SELECT video_id, error_text FROM job WHERE id = :job", {"job": job}).one()
+    db.execute(
+        "UPDATE job SET not_before = :until, ready_at = NULL, error_code = :code, error_text = :why,"
+        " error_hint = :hint, error_log = NULL WHERE id = :job",
+        {"job": job, "until": until, "code": code, "why": why, "hint": hint},
+    )
+    if before[1] != why:
+        events.append(
+            db, "put_off", now=now, actor="supervisor", job=job, video=before[0], code=code, detail=why
+        )
+
+
+def let_go_on(db: Connection, *, now: int, code: str) -> None:
+    """Let the jobs that wait with this code wait no longer: what they waited for is there."""
+    db.execute(
+        "UPDATE job INDEXED BY ix_job_backoff SET not_before = :now"
+        " WHERE status = 'pending' AND not_before IS NOT NULL AND error_code = :code",
+        {"now": now, "code": code},
+    )
+
+
 def _pick(db: Connection, who: Claimant, *, now: int, idle_gpus: int, gpu_grace_us: int) -> int | None:
     if who.kind == "gpu":
         row = db.execute(GPU_CANDIDATES_SQL).first()

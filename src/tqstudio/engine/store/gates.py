@@ -48,16 +48,17 @@ def listing(db: Connection) -> list[GateRow]:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A job as the disk sees it; `size` is that of its source in bytes."""
+    """A job as the disks see it; `size` is that of its source in bytes."""
 
     job: int
     video: int
     output_root: bytes
     size: int
     name: str
+    source: bytes
 
 
-_NEED = "SELECT job.id, video.id, video.output_root, video.size, video.name FROM job"
+_NEED = "SELECT job.id, video.id, video.output_root, video.size, video.name, video.source FROM job"
 _NEEDS = (
     f"{_NEED} JOIN video ON video.id = job.video_id WHERE job.id = :job UNION ALL"
     f" {_NEED} INDEXED BY ix_job_lease JOIN video ON video.id = job.video_id"

@@ -157,7 +157,7 @@ class _Work:
                     listed = self._list(source, spec, choice, encode, poster)
                     self._report.advance(98)
                 with self._step(Step.FINALIZE):
-                    digest = full_hash.wait(self._lease, deadline)
+                    digest = full_hash.wait(self._lease, deadline, self._bench.stall_s)
                     source.require_same()
                     self._report.advance(99)
             finally:

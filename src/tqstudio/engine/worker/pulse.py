@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
@@ -38,6 +39,8 @@ class _Assignment:
     lease: Lease
     report: Report
     reports: bool = True
+    quiet_s: float = 0.0
+    """For how long the main thread has not run, as far as this one could see: see `Pulse._watch`."""
 
 
 class Pulse:
@@ -70,7 +73,10 @@ class Pulse:
         self._ended = False
         self._failures = 0
         self._retry_s = 0.0
-        self._next_beat = since_boot()
+        self._next_beat = self._looked = since_boot()
+        main = threading.main_thread().ident
+        assert main is not None
+        self._main_clock, self._main_ran = time.pthread_getcpuclockid(main), 0.0
         self._thread = threading.Thread(target=self._run, name="pulse", daemon=True)
 
     def start(self) -> None:
@@ -93,6 +99,8 @@ class Pulse:
 
     def conclude(self) -> None:
         """Post the last progress: the outcome is about to be told. The lease is still renewed."""
+        if self._current is not None:
+            self._current.quiet_s = 0.0
         self.post()
         if self._current is not None:
             self._current.reports = False
@@ -135,7 +143,8 @@ class Pulse:
         if current is None or not current.reports:
             return
         lease, request = current.lease, current.report.request()
-        body = {"instance": self._instance, "epoch": lease.epoch, **request}
+        quiet_s = round(current.quiet_s, 3)
+        body = {"instance": self._instance, "epoch": lease.epoch, "quiet_s": quiet_s, **request}
         try:
             answer = self._line.send(calls.progress(lease.job, body), timeout_s=self._timeout_s(current))
         except TqError as error:
@@ -151,6 +160,7 @@ class Pulse:
     def _run(self) -> None:
         while not self._ended:
             try:
+                self._watch()
                 if since_boot() >= self._next_beat:
                     self.beat()
                 self.post()
@@ -160,6 +170,16 @@ class Pulse:
             until_post = max(PROGRESS_S, self._retry_s) if self._current is not None else until_beat
             self._wake.wait(min(until_post, until_beat))
             self._wake.clear()
+
+    def _watch(self) -> None:
+        """See whether the main thread has run at all. One that waits for a disk does not, and nobody else can
+        tell: the lease is renewed all the same."""
+        now, ran = since_boot(), time.clock_gettime(self._main_clock)
+        if (current := self._current) is not None:
+            # A process that was stopped was quiet for no longer than until it looked again.
+            quiet_s = current.quiet_s + min(now - self._looked, self._heartbeat_s)
+            current.quiet_s = quiet_s if ran == self._main_ran else 0.0
+        self._looked, self._main_ran = now, ran
 
     def _timeout_s(self, current: _Assignment | None) -> float:
         # Several requests must fit into a lease, or one slow answer would look like the end of it.

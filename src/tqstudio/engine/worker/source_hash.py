@@ -6,11 +6,13 @@ import contextlib
 import os
 import sys
 import threading
+import time
 
 from tqstudio import turns
 from tqstudio.engine.media import fingerprint
 from tqstudio.engine.worker.lease import Lease
 from tqstudio.engine.worker.limits import Deadline
+from tqstudio.errors import ErrorCode, TqError
 
 _NICENESS = 10
 _LOOK_S = 0.1
@@ -27,19 +29,22 @@ class SourceHash:
         self._stopping = threading.Event()
         self._digest: str | None = None
         self._error: Exception | None = None
+        self._moved_at = time.monotonic()
         self._thread = threading.Thread(target=self._compute, name="source-hash", daemon=True)
         self._thread.start()
 
-    def wait(self, lease: Lease, deadline: Deadline) -> str:
+    def wait(self, lease: Lease, deadline: Deadline, stall_s: float) -> str:
         """The digest, 64 hex digits.
 
         Raises:
             StopWork: the lease ended meanwhile.
-            TqError: as of `full_hash`; TIMEOUT.
+            TqError: as of `full_hash`; TIMEOUT; STALLED when nothing could be read for `stall_s`.
         """
         while self._thread.is_alive():
             lease.check()
             deadline.check()
+            if time.monotonic() - self._moved_at > stall_s:
+                raise TqError(ErrorCode.STALLED, f"nothing of the source could be read for {stall_s:g} s")
             self._thread.join(_LOOK_S)
         if self._error is not None:
             raise self._error
@@ -51,6 +56,10 @@ class SourceHash:
         """Give up. May be called again and after the end."""
         self._stopping.set()
 
+    def _must_stop(self) -> bool:
+        self._moved_at = time.monotonic()
+        return self._stopping.is_set()
+
     def _compute(self) -> None:
         if sys.platform == "linux":
             # On Linux the niceness of a thread is its own.
@@ -58,7 +67,7 @@ class SourceHash:
                 os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
         turns.take_long()
         try:
-            self._digest = fingerprint.full_hash(self._path, self._stopping.is_set)
+            self._digest = fingerprint.full_hash(self._path, self._must_stop)
         except fingerprint.Stopped:
             return
         except Exception as error:  # raised again where somebody waits for it

@@ -1,0 +1,26 @@
+"""The hash of a source whose disk stops to answer."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from engine.hung import HungMount
+from tqstudio.engine.worker.lease import Lease
+from tqstudio.engine.worker.limits import Deadline
+from tqstudio.engine.worker.source_hash import SourceHash
+from tqstudio.errors import ErrorCode, TqError
+
+
+def test_a_source_that_cannot_be_read_on_is_not_waited_for(tmp_path: Path) -> None:
+    hung = HungMount(tmp_path / "hung")
+    try:
+        digest = SourceHash(os.fsencode(hung.folder / "source.mp4"))
+        with pytest.raises(TqError, match="nothing of the source could be read") as caught:
+            digest.wait(Lease(1, 1, 60), Deadline(60), 0.2)
+        assert caught.value.code is ErrorCode.STALLED
+        digest.stop()
+    finally:
+        hung.end()
