@@ -119,14 +119,9 @@ class JobRow(TypedDict):
     eta: EtaView | None
     """The same with its range."""
     predicted_s: float | None
-    """Seconds foretold of the run that finished it."""
+    """Seconds foretold of the whole job when its first run began."""
     actual_s: float | None
-    """Seconds that this run took; no other run is part of it."""
-    runs: int
-    """How often a worker began with it: its attempts, however they ended."""
-    worked_s: float | None
-    """Seconds of all its attempts that have ended, without what was between them; a lost one counts as long
-    as it was seen to move."""
+    """Of a job that is done, the seconds that workers had it, all runs together."""
     attempts: int
     max_attempts: int
     crashes: int

@@ -42,7 +42,7 @@ def shown(
         ("failed", {"attempts": 3}, "error"),
         (
             "done",
-            {"attempts": 1, "runs": 2, "worked_s": 40.0, "actual_s": 28.0, "predicted_s": 510.0},
+            {"attempts": 1, "actual_s": 28.0, "predicted_s": 510.0},
             "last error",
         ),
     ],

@@ -49,3 +49,30 @@ def test_the_second_job_is_foretold_by_the_first(make_studio: MakeStudio, clip: 
         studio.done(third)
     assert until(lambda: studio.job(third)["actual_s"], "it is logged")
     assert studio.job(third)["predicted_s"] > 0
+
+
+def test_a_job_is_judged_by_what_was_foretold_at_its_start(
+    make_studio: MakeStudio, clip: MakeClip, copy
+) -> None:
+    """It dies near its end, and again in mid-publish: another supervisor finishes it."""
+    studio = make_studio().up()
+    with studio.paced(2):
+        first = studio.done(studio.add(copy(clip(seconds=6, size=LARGE), "first.mp4")))
+        assert first["actual_s"] > 0
+        job = studio.add(copy(clip(seconds=12, size=LARGE), "killed.mp4"))
+        studio.running(job)
+        foretold = studio.job(job)["predicted_s"]
+        assert foretold > 0
+        assert studio.job(job)["actual_s"] is None, "it is not done"
+        studio.kill_supervisor()
+        studio.fail_point = "publish.pointed"
+        studio.launch()
+        studio.died()
+        studio.up()
+    done = studio.done(job)
+    *earlier, last = done["attempts_log"]
+    assert earlier
+    assert done["predicted_s"] == foretold, "not what was left for the last run"
+    assert done["actual_s"] > sum(last["steps"].values()), "the first run counts too"
+    error = abs(foretold - done["actual_s"]) / done["actual_s"]
+    assert studio.status()["eta_error"] == {"median": pytest.approx(error), "jobs": 1}

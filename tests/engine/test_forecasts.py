@@ -6,33 +6,73 @@ import asyncio
 
 import pytest
 
+from tqstudio.engine.estimates import tells_of_speed
 from tqstudio.engine.forecasts import Forecasts
 from tqstudio.engine.leases import Leases
 from tqstudio.engine.live import LiveBoard, LiveJob
 from tqstudio.engine.media.workload import Workload, workload
-from tqstudio.engine.store.claims import Token
+from tqstudio.engine.scheduling import MICROSECOND, now_us
+from tqstudio.engine.store import claims, jobs, outcomes, speeds, videos, workers
+from tqstudio.engine.store.claims import Claimant, Token
+from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.database import Database
 
 from .test_estimates import FAST, TINY, facts
 
 
-def finish(forecasts: Forecasts, work: Workload, seconds: float) -> float | None:
+def finish(opened: Database, forecasts: Forecasts, work: Workload, seconds: float) -> float | None:
     """Foretell a run and have it take so long; answers what was foretold."""
     foretold = forecasts.estimates.foretell(work)
-    steps = {"thumbnail": 9.0, "transcode": seconds, "finalize": 1.0}
-    live = LiveJob(Token(1, 1, ""), "cpu-0", steps=steps, foretold=foretold)
-    asyncio.run(forecasts.finished(live, {}))
+    token = opened.write_now(_run, seconds + 1, foretold.seconds if tells_of_speed(work) else None)
+    live = LiveJob(
+        token, "cpu-0", steps={"thumbnail": 9.0, "transcode": seconds, "finalize": 1.0}, foretold=foretold
+    )
+    asyncio.run(forecasts.finished(token, live, {}))
     return foretold.seconds
+
+
+def _run(db: Connection, seconds: float, predicted_s: float | None) -> Token:
+    """A job that one run of so many seconds has done."""
+    began = now_us() - int(seconds * MICROSECOND)
+    source = b"/in/%d.mp4" % began
+    video = videos.create(db, videos.NewVideo(source, b"/out", "a.mp4", "a", "a", 1, 1, "hash"), now=began)
+    jobs.create(
+        db,
+        jobs.NewJob(video=video, profile="fast", profile_json="{}", prefer_gpu=False),
+        now=began,
+        actor="test",
+    )
+    worker = workers.ensure(db, "cpu-0", "cpu", device=None, now=began)
+    who = Claimant(worker.id, "cpu-0", "cpu", "an instance")
+    workers.register(
+        db,
+        worker.id,
+        instance=who.instance,
+        pid=1,
+        pid_started=1.0,
+        encoder=None,
+        capabilities={},
+        metadata={},
+        now=began,
+    )
+    lease = claims.claim(db, who, now=began, lease_us=600 * MICROSECOND, idle_gpus=0, gpu_grace_us=0)
+    assert lease is not None
+    if predicted_s is not None:
+        speeds.foretell(db, lease.job, predicted_s)
+    assert outcomes.complete(
+        db, lease.token, now=began + int(seconds * MICROSECOND), worker="cpu-0", detail=""
+    )
+    return lease.token
 
 
 def test_estimates_are_not_judged_by_jobs_with_next_to_nothing_to_do(opened: Database) -> None:
     forecasts = Forecasts(opened, LiveBoard(Leases(lease_us=1, heartbeat_us=1)))
     normal = workload(facts(), FAST, "libx264")
-    assert finish(forecasts, normal, 30.0) is None
-    assert finish(forecasts, normal, 31.0) is not None
+    assert finish(opened, forecasts, normal, 30.0) is None
+    assert finish(opened, forecasts, normal, 31.0) is not None
     before = forecasts.estimates.error, forecasts.estimates.foretell(normal)
     for source, taken in TINY.values():
-        assert finish(forecasts, workload(source, FAST, "libx264"), taken) is not None
+        assert finish(opened, forecasts, workload(source, FAST, "libx264"), taken) is not None
     assert forecasts.estimates.judged == 1
     assert (forecasts.estimates.error, forecasts.estimates.foretell(normal)) == before
     asyncio.run(forecasts.load())

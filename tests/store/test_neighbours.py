@@ -267,10 +267,8 @@ WRITES: dict[str, tuple[Act, Changed]] = {
         ),
         worker,
     ),
-    "a run is measured": (
-        lambda s: speeds.record(s.db, s.failed[0], predicted_s=1, actual_s=2),
-        failed,
-    ),
+    "a job is foretold": (lambda s: speeds.foretell(s.db, s.waiting[0], 1.0), waiting),
+    "a run is measured": (lambda s: speeds.add_work(s.db, s.lease.job, s.lease.epoch, now=NOW + 9), job),
     "a folder is changed": (
         lambda s: folders.change(s.db, s.folders[0], {"priority": 3}, now=NOW),
         lambda s: {f"folder {s.folders[0]}"},

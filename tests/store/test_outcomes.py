@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tqstudio.engine.store import claims, jobviews, progress
+from tqstudio.engine.store import claims, progress
 from tqstudio.engine.store.claims import Lease
 from tqstudio.engine.store.progress import RenditionRow
 from tqstudio.errors import ErrorClass, ErrorCode, class_of
@@ -471,34 +471,6 @@ def test_a_report_belongs_to_its_own_attempt(queue: Queue) -> None:
         {"probe": 1.0},
         {"probe": 2.0},
     ]
-
-
-def test_what_all_attempts_worked_is_added_up(queue: Queue) -> None:
-    def worked_s() -> float | None:
-        record = jobviews.one(queue.db, first.job)
-        assert record is not None
-        return None if record.worked_us is None else record.worked_us / SECOND
-
-    first = queue.claimed()
-    queue.claimed(queue.worker("cpu-1"))
-    queue.wait(30)
-    assert worked_s() is None, "it runs"
-    queue.release(first)
-    queue.wait(1000)
-    second = again(queue)
-    queue.wait(20)
-    save(queue, second, at=queue.now)
-    queue.wait(5000)
-    queue.lose(second)
-    assert worked_s() == 50, "a night is no work"
-    third = again(queue)
-    queue.lose(third)
-    assert worked_s() == 50
-    last = again(queue)
-    queue.wait(7)
-    assert worked_s() == 50
-    queue.complete(last)
-    assert worked_s() == 57
 
 
 def test_what_is_read_of_a_job_is_its_own(queue: Queue) -> None:

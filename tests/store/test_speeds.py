@@ -4,17 +4,127 @@ from __future__ import annotations
 
 import pytest
 
-from tqstudio.engine.store import speeds, videos
+from tqstudio.engine.store import jobs, outcomes, speeds, videos
+from tqstudio.engine.store.claims import Lease
 from tqstudio.engine.store.speeds import Speed
-from tqstudio.lifecycle import Operation
+from tqstudio.errors import ErrorCode
+from tqstudio.lifecycle import Control, Operation
 
-from .conftest import Queue
+from .conftest import SECOND, Queue, token
 
 
 def test_a_speed_is_kept_once(queue: Queue) -> None:
     speeds.save(queue.db, [Speed("a", 1.5, 1), Speed("b", 2.5, 4)], now=queue.now)
     speeds.save(queue.db, [Speed("a", 1.25, 2)], now=queue.now)
     assert set(speeds.load(queue.db)) == {Speed("a", 1.25, 2), Speed("b", 2.5, 4)}
+
+
+def came_out(queue: Queue, job: int, predicted: float | None) -> None:
+    queue.db.execute(
+        "UPDATE job SET predicted_s = :predicted, actual_s = 100 WHERE id = :job",
+        {"predicted": predicted, "job": job},
+    )
+
+
+def figures(queue: Queue, job: int) -> tuple[float | None, float | None]:
+    row = queue.row(job)
+    return row["predicted_s"], row["actual_s"]
+
+
+def moved(queue: Queue, lease: Lease) -> None:
+    queue.db.execute(
+        "UPDATE job SET last_progress_at = :now WHERE id = :job", {"now": queue.now, "job": lease.job}
+    )
+
+
+def test_only_the_first_run_of_a_job_is_foretold(queue: Queue) -> None:
+    lease, other = queue.claimed(), queue.job()
+    speeds.foretell(queue.db, lease.job, 60.0)
+    speeds.foretell(queue.db, lease.job, 6.0)
+    assert figures(queue, lease.job) == (60.0, None)
+    assert figures(queue, other) == (None, None)
+    late = queue.claimed(queue.worker("cpu-1"))
+    queue.wait(5)
+    queue.release(late)
+    speeds.foretell(queue.db, late.job, 6.0)
+    assert figures(queue, late.job) == (None, 5.0), "what it left is not the job"
+
+
+def test_the_time_of_all_runs_counts_and_that_of_nobody_does_not(queue: Queue) -> None:
+    who = queue.worker()
+    queue.claimed(queue.worker("cpu-1"))
+    queue.wait(100)
+    lease = queue.claimed(who)
+    speeds.foretell(queue.db, lease.job, 30.0)
+    queue.wait(7)
+    moved(queue, lease)
+    queue.wait(50)
+    queue.lose(lease)
+    assert figures(queue, lease.job) == (30.0, 7.0), "who fell silent worked until its work last moved"
+    queue.wait(1000)
+    lease = queue.claim(who)
+    assert lease is not None
+    queue.wait(3)
+    outcomes.requeue(queue.db, lease, now=queue.now, why="a restart")
+    assert figures(queue, lease.job) == (30.0, 7.0), "of this run nothing was heard"
+    lease = queue.claim(who)
+    assert lease is not None
+    queue.wait(2)
+    queue.release(lease)
+    lease = queue.claim(who)
+    assert lease is not None
+    assert speeds.outcome(queue.db, lease.job, lease.epoch) is None
+    queue.wait(4)
+    assert queue.complete(lease)
+    assert speeds.outcome(queue.db, lease.job, lease.epoch) == speeds.Outcome(30.0, 13.0, 4.0)
+    assert speeds.outcome(queue.db, lease.job, lease.epoch - 1) == speeds.Outcome(30.0, 13.0, 2.0)
+    assert speeds.outcome(queue.db, queue.claimed(who).job, lease.epoch) is None
+
+
+def test_a_run_that_another_supervisor_finishes_counts_until_it_was_last_heard(queue: Queue) -> None:
+    lease = queue.claimed()
+    queue.wait(9)
+    moved(queue, lease)
+    queue.wait(5)
+    before = queue.now - 60 * SECOND
+    speeds.add_work(queue.db, lease.job, lease.epoch, now=before, silent=True)
+    assert figures(queue, lease.job) == (None, 0.0), "never before it began"
+    assert outcomes.complete(
+        queue.db, token(lease), now=queue.now, worker="cpu-0", detail="", published=True, silent=True
+    )
+    assert figures(queue, lease.job) == (None, 9.0)
+
+
+@pytest.mark.parametrize("how", ["restart", "profile", "source"])
+def test_work_that_begins_from_nothing_is_foretold_anew(queue: Queue, how: str) -> None:
+    lease = queue.claimed(max_attempts=9)
+    speeds.foretell(queue.db, lease.job, 30.0)
+    queue.wait(5)
+    if how == "source":
+        queue.fail(lease, ErrorCode.SOURCE_CHANGED)
+    elif how == "profile":
+        queue.release(lease)
+        assert jobs.set_profile(
+            queue.db,
+            lease.job,
+            profile="tv",
+            profile_json="{}",
+            prefer_gpu=False,
+            now=queue.now,
+            actor="user",
+        )
+    else:
+        queue.do(lease.job, Operation.RESTART)
+        queue.release(lease, Control.RESTART)
+    assert figures(queue, lease.job) == (None, None)
+
+
+def test_a_failure_that_keeps_what_is_made_keeps_the_forecast(queue: Queue) -> None:
+    lease = queue.claimed(max_attempts=9)
+    speeds.foretell(queue.db, lease.job, 30.0)
+    queue.wait(5)
+    queue.fail(lease, ErrorCode.ENCODER_EXIT)
+    assert figures(queue, lease.job) == (30.0, 5.0)
 
 
 def test_errors_are_those_of_the_last_jobs(queue: Queue) -> None:
@@ -24,7 +134,7 @@ def test_errors_are_those_of_the_last_jobs(queue: Queue) -> None:
         lease = queue.claimed(who)
         assert queue.complete(lease)
         predicted = None if number == 51 else 100.0 + number
-        speeds.record(queue.db, lease.job, predicted_s=predicted, actual_s=100.0)
+        came_out(queue, lease.job, predicted)
     found = speeds.last_errors(queue.db)
     assert len(found) == speeds.LAST_JOBS
     assert found[0] == pytest.approx(0.5), "newest first; what was not foretold does not count"
@@ -48,7 +158,7 @@ def test_only_finished_jobs_that_took_time_count(queue: Queue, change: str) -> N
     for predicted in (150.0, 120.0):
         lease = queue.claimed(who)
         assert queue.complete(lease)
-        speeds.record(queue.db, lease.job, predicted_s=predicted, actual_s=100.0)
+        came_out(queue, lease.job, predicted)
     queue.db.execute(f"UPDATE job SET {change} WHERE id = :id", {"id": lease.job})
     assert speeds.last_errors(queue.db) == [pytest.approx(0.5)]
 

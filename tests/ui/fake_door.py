@@ -72,8 +72,6 @@ def job_row(job: int, name: str, status: str = "pending", **more: Any) -> Any:
         "eta": None,
         "predicted_s": 290.0 if status == "done" else None,
         "actual_s": 310.0 if status == "done" else None,
-        "runs": 0 if status in ("pending", "paused") else 1,
-        "worked_s": 310.0 if status == "done" else None,
         "attempts": 0,
         "max_attempts": 3,
         "crashes": 0,

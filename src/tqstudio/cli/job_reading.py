@@ -210,16 +210,11 @@ def _failures(job: JobDetail) -> str:
 
 
 def _took(job: JobDetail) -> str:
-    """How long a job that is done was worked on, and what the run that finished it was estimated to take."""
-    if job["status"] != "done" or job["worked_s"] is None:
+    """How long workers had it, all runs together, and how long that was estimated to be."""
+    if job["actual_s"] is None:
         return ""
-    taken, last = printing.span(job["worked_s"]), job["actual_s"]
-    if job["runs"] > 1:
-        taken += f" in {job['runs']} attempts" + (
-            f", the last {printing.span(last)}" if last is not None else ""
-        )
     estimate = f"; estimated {printing.span(job['predicted_s'])}" if job["predicted_s"] is not None else ""
-    return f"{taken}{estimate}"
+    return f"{printing.span(job['actual_s'])}{estimate}"
 
 
 def _autorestart(job: JobDetail) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from tqstudio.engine.store.claims import Token
 from tqstudio.engine.store.database import Database
 from tqstudio.engine.store.jobviews import JobRecord
 from tqstudio.engine.store.progress import RenditionRow
+from tqstudio.errors import TqError
 from tqstudio.lifecycle import JobStatus, RenditionStatus, Step
 from tqstudio.schemas import EtaView
 
@@ -63,34 +65,38 @@ class Forecasts:
             kept=[row.name for row in renditions if row.status == RenditionStatus.SKIPPED],
             done=_done(renditions),
         )
-        if work is not None:
-            self._board.foretell(live.token, self.estimates.foretell(work))
+        if work is None:
+            return
+        foretold = self.estimates.foretell(work)
+        self._board.foretell(live.token, foretold)
+        # Nobody waits for the end of so little, and a start of ffmpeg that takes twice as long is half of it.
+        if foretold.seconds is not None and tells_of_speed(work):
+            with contextlib.suppress(TqError):  # the disk is full: this job is not judged
+                await self._db.write(speeds.foretell, live.token.job, foretold.seconds)
 
     def run_of(self, token: Token) -> LiveJob | None:
         """The run of a lease as it was last reported."""
         live = self._board.jobs.get(token.job)
         return live if live is not None and live.token == token else None
 
-    async def finished(self, live: LiveJob | None, steps: Mapping[str, float]) -> None:
-        """Learn from a job that is done.
+    async def finished(self, token: Token, live: LiveJob | None, steps: Mapping[str, float]) -> None:
+        """Judge what was foretold of a job that is done, and learn from its last run.
 
         Args:
             live: its last report, from `run_of`.
-            steps: seconds of each step of its last run.
+            steps: seconds of each step of that run.
         """
+        outcome = await self._db.read(speeds.outcome, token.job, token.epoch)
+        if outcome is None:
+            return
+        self.estimates.came_true(outcome.predicted_s, outcome.actual_s)
         if live is None or live.foretold is None:
             return
-        foretold, steps = live.foretold, {**live.steps, **steps}
-        if Step.TRANSCODE.value not in steps:
-            return
-        encode_s = steps[Step.TRANSCODE.value]
-        taken = _spent_s(steps)
-        # Nobody waits for the end of so little, and a start of ffmpeg that takes twice as long is half of it.
-        predicted_s = foretold.seconds if tells_of_speed(foretold.work) else None
-        self.estimates.came_true(predicted_s, taken)
-        learnt = self.estimates.learn(foretold.work, encode_s, taken - encode_s)
-        await self._db.write(speeds.save, learnt, now=now_us())
-        await self._db.write(speeds.record, live.token.job, predicted_s=predicted_s, actual_s=taken)
+        encode_s = {**live.steps, **steps}.get(Step.TRANSCODE.value)
+        if encode_s is not None:
+            rest_s = max(0.0, outcome.run_s - encode_s)
+            learnt = self.estimates.learn(live.foretold.work, encode_s, rest_s)
+            await self._db.write(speeds.save, learnt, now=now_us())
 
     # For screens
 

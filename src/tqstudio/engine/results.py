@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 
 from tqstudio.config import Settings
 from tqstudio.engine.disk_gate import DiskGate
@@ -21,7 +20,7 @@ from tqstudio.engine.store.database import Database
 from tqstudio.engine.store.transitions import look
 from tqstudio.engine.workspace import Workspace
 from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of, code_of
-from tqstudio.lifecycle import Control, GateKind, JobStatus, Step
+from tqstudio.lifecycle import Control, GateKind, JobStatus
 from tqstudio.requests import CompleteRequest, FailRequest, ReleaseRequest
 from tqstudio.sources import display
 
@@ -70,9 +69,9 @@ class Results:
     async def _publish(self, who: Identity, token: Token, request: CompleteRequest) -> JobStatus:
         steps = request.steps_by_name()
         if await self._publisher.settle(token):
+            await self._forecasts.finished(token, None, steps)
             return JobStatus.DONE
         run = self._forecasts.run_of(token)
-        begun = time.monotonic()
         try:
             await self._publisher.publish(
                 token, who.name, request, lambda db: self._endings.save_last(db, token, steps)
@@ -81,8 +80,7 @@ class Results:
             if class_of(error.code) is ErrorClass.REQUEST:
                 raise
             return await self._failed(who.name, token, error, steps)
-        finalize_s = steps.get(Step.FINALIZE, 0.0) + time.monotonic() - begun
-        await self._forecasts.finished(run, {**steps, Step.FINALIZE.value: finalize_s})
+        await self._forecasts.finished(token, run, steps)
         return JobStatus.DONE
 
     async def fail(self, who: Identity, job: int, request: FailRequest) -> JobStatus:

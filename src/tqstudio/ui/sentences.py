@@ -158,7 +158,7 @@ def standing(row: JobRow, gates: Sequence[GateView] = ()) -> str:
         case "running" if row.get("idle_s") is not None:
             idle = short_duration(row["idle_s"] or 0.0)
             return f"no progress for {idle} – p, and p again, frees it{_kept(row)}; l shows what it does"
-        case "done" if row["worked_s"] is not None:
+        case "done" if row["actual_s"] is not None:
             return f"took {took_words(row)}"
         case "cancelled":
             return "cancelled – r tries it again"
@@ -166,16 +166,12 @@ def standing(row: JobRow, gates: Sequence[GateView] = ()) -> str:
 
 
 def took_words(row: JobRow) -> str:
-    """How long a job was worked on, and what the run that finished it was estimated to take; empty before."""
-    if row["worked_s"] is None:
+    """How long workers had a job that is done, and how long that was estimated to be; empty before."""
+    if row["actual_s"] is None:
         return ""
-    taken, last, estimate = clock_duration(row["worked_s"]), row["actual_s"], row["predicted_s"]
-    if row["runs"] > 1:
-        taken += f" in {row['runs']} attempts" + (
-            f", the last {clock_duration(last)}" if last is not None else ""
-        )
+    estimate = row["predicted_s"]
     guess = f"; estimated {clock_duration(estimate)}" if estimate is not None else ""
-    return f"{taken}{guess}"
+    return f"{clock_duration(row['actual_s'])}{guess}"
 
 
 def error_now(row: JobRow) -> JobError | None:

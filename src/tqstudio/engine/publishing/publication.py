@@ -96,12 +96,16 @@ def intend(db: Connection, publication: Publication) -> bool:
     return True
 
 
-def record(db: Connection, publication: Publication, *, poster: str | None) -> bool:
-    """Record what players see already, all as one; False when the lease is lost."""
+def record(db: Connection, publication: Publication, *, poster: str | None, settled: bool = False) -> bool:
+    """Record what players see already, all as one; False when the lease is lost.
+
+    Args:
+        settled: an earlier supervisor may have begun it, nobody knows how long ago.
+    """
     now, row, manifest = now_us(), publication.row, publication.manifest
     detail = "; ".join([f"generation {row.number}", *manifest.warnings])
     if not outcomes.complete(
-        db, publication.token, now=now, worker=row.worker, detail=detail, published=True
+        db, publication.token, now=now, worker=row.worker, detail=detail, published=True, silent=settled
     ):
         return False
     progress.lengthen(db, publication.token, Step.FINALIZE, time.monotonic() - publication.begun)

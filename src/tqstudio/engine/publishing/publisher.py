@@ -210,7 +210,7 @@ class Publisher:
         name = POSTER_NAME if await asyncio.to_thread(poster.is_file) else None
 
         def write(db: Connection) -> bool:
-            recorded = record(db, publication, poster=name)
+            recorded = record(db, publication, poster=name, settled=phase == "settle")
             failpoints.reach(f"{phase}.recording")
             return recorded
 

@@ -197,7 +197,7 @@ def set_profile(
     """A waiting job is to be made otherwise; how far it was with the old profile says nothing any more."""
     row = db.execute(
         "UPDATE job SET profile = :profile, profile_json = :profile_json, prefer_gpu = :prefer_gpu,"
-        f" progress = 0 WHERE id = :job AND {_WAITS} RETURNING video_id",
+        f" progress = 0, predicted_s = NULL, actual_s = NULL WHERE id = :job AND {_WAITS} RETURNING video_id",
         {"profile": profile, "profile_json": profile_json, "prefer_gpu": int(prefer_gpu), "job": job},
     ).first()
     if row is None:

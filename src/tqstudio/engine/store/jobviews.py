@@ -66,16 +66,9 @@ class JobRecord:
     actual_s: float | None
     processed_by_id: int | None
     idempotency_key: str | None
-    worked_us: int | None
-    """µs that all attempts which have ended worked on it."""
     renditions: tuple[RenditionRow, ...]
 
 
-_WORKED_US = (
-    "CASE a.outcome WHEN 'lost' THEN coalesce(a.last_progress_at, a.started_at) ELSE a.ended_at END"
-    " - a.started_at"
-)
-"""Of one attempt: nobody knows how long a lost one went on after it was last seen to move."""
 _SELECT = (
     "SELECT j.id, j.video_id, j.batch, j.kind, j.profile, j.requested, j.dropped, j.status, j.step,"
     " j.progress, j.priority, j.not_before, j.attempts, j.crashes, j.max_attempts, j.max_crashes, j.epoch,"
@@ -83,8 +76,7 @@ _SELECT = (
     " j.error_hint, j.error_log, j.exhausted, j.autorestart, j.autorestart_limit, j.autorestart_delay_s,"
     " j.restarts, j.last_restart_at, j.processed_by, j.metadata_json, j.ready_at, j.created_at, j.started_at,"
     " j.last_progress_at, j.completed_at, j.deleted_at, v.name, v.source, v.size, v.facts, v.probe_error,"
-    " j.profile_json, j.predicted_s, j.actual_s, j.processed_by_id, j.idempotency_key,"
-    f" (SELECT sum({_WORKED_US}) FROM attempt a WHERE a.job_id = j.id)"
+    " j.profile_json, j.predicted_s, j.actual_s, j.processed_by_id, j.idempotency_key"
     " FROM job j JOIN video v ON v.id = j.video_id"
 )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from tqstudio.engine.scheduling import MICROSECOND, RetryRules, judge_failure, judge_loss
-from tqstudio.engine.store import claims, progress, quarantine
+from tqstudio.engine.store import claims, progress, quarantine, speeds
 from tqstudio.engine.store.claims import Lease, Token
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.transitions import assignments_of, look, move
@@ -21,7 +21,7 @@ _AUTORESTART = (
     " WHEN :denied THEN 'denied' WHEN restarts >= autorestart_limit THEN 'failed' ELSE autorestart END"
 )
 """What a failure makes of it; values: final, denied."""
-_NOTHING_MADE = ", progress = 0, segments_at_crash = 0, resumed_at_crash_s = 0"
+_NOTHING_MADE = f", progress = 0, segments_at_crash = 0, resumed_at_crash_s = 0, {speeds.FORGOTTEN}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,7 @@ def fail(
     lease = claims.live(db, token, now=now)
     if lease is None:
         return None
+    speeds.add_work(db, lease.job, lease.epoch, now=now)
     wished = _wish(db, lease, now=now, actor=worker, detail=failure.text)
     if wished is not None:
         return wished
@@ -109,6 +110,7 @@ def release(
     lease = claims.live(db, token, now=now)
     if lease is None:
         return None
+    speeds.add_work(db, lease.job, lease.epoch, now=now)
     wished = _wish(db, lease, now=now, actor=worker)
     if wished is not None:
         return wished
@@ -216,6 +218,7 @@ def lose(
     if current is None or (only_expired and current.lease_expires_at > now):
         return None
     lease = current
+    speeds.add_work(db, lease.job, lease.epoch, now=now, silent=True)
     wished = _wish(db, lease, now=now, actor="supervisor", detail=why)
     if wished is not None:
         return wished
@@ -273,6 +276,7 @@ def requeue(
     if current is None:
         return None
     lease = current
+    speeds.add_work(db, lease.job, lease.epoch, now=now, silent=True)
     wished = _wish(db, lease, now=now, actor="supervisor", detail=why)
     if wished is not None:
         return wished
@@ -299,18 +303,27 @@ def requeue(
 
 
 def complete(
-    db: Connection, token: Token, *, now: int, worker: str, detail: str, published: bool = False
+    db: Connection,
+    token: Token,
+    *,
+    now: int,
+    worker: str,
+    detail: str,
+    published: bool = False,
+    silent: bool = False,
 ) -> bool:
     """Mark a job done whose generation is in place; False when the lease is lost.
 
     Args:
         published: a publication of this lease stands: it was begun with a live lease, and nobody takes the
             job before it is finished or undone. So the lease may have run out since.
+        silent: its worker may have ended long ago.
     """
     held = claims.of_instance(db, token.instance) if published else [claims.live(db, token, now=now)]
     lease = next((lease for lease in held if lease is not None and lease.token == token), None)
     if lease is None:
         return False
+    speeds.add_work(db, lease.job, lease.epoch, now=now, silent=silent)
     moved = move(
         db,
         lease.job,

@@ -35,12 +35,53 @@ def save(db: Connection, speeds: Iterable[Speed], *, now: int) -> None:
         )
 
 
-def record(db: Connection, job: int, *, predicted_s: float | None, actual_s: float) -> None:
-    """Log what was foretold of a job's last run, and what it took."""
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a job that is done came out, in seconds."""
+
+    predicted_s: float | None
+    """What was foretold when its first run began; None when nothing could be, or so little tells nothing."""
+    actual_s: float
+    """In the hands of workers, all runs together."""
+    run_s: float
+    """The run that finished it."""
+
+
+FORGOTTEN = "predicted_s = NULL, actual_s = NULL"
+"""What becomes of both when the work begins from nothing."""
+
+
+def foretell(db: Connection, job: int, seconds: float) -> None:
+    """Keep what was foretold of a whole job: a forecast of what an earlier run left is none."""
     db.execute(
-        "UPDATE job SET predicted_s = :predicted, actual_s = :actual WHERE id = :job",
-        {"predicted": predicted_s, "actual": actual_s, "job": job},
+        "UPDATE job SET predicted_s = :seconds WHERE id = :job AND predicted_s IS NULL AND actual_s IS NULL",
+        {"seconds": seconds, "job": job},
     )
+
+
+def add_work(db: Connection, job: int, epoch: int, *, now: int, silent: bool = False) -> None:
+    """Count the time of a run that ends; before its end is written.
+
+    Args:
+        silent: nobody saw when it ended, so it counts until its work last moved.
+    """
+    db.execute(
+        "UPDATE job SET actual_s = coalesce(actual_s, 0) + max(0,"
+        " CASE WHEN :silent THEN min(:now, coalesce(last_progress_at, 0)) ELSE :now END"
+        " - (SELECT started_at FROM attempt WHERE job_id = :job AND epoch = :epoch)) / 1e6 WHERE id = :job",
+        {"silent": int(silent), "now": now, "job": job, "epoch": epoch},
+    )
+
+
+def outcome(db: Connection, job: int, epoch: int) -> Outcome | None:
+    """How it came out; None unless this run has ended."""
+    row = db.execute(
+        "SELECT j.predicted_s, j.actual_s, (a.ended_at - a.started_at) / 1e6 FROM job j"
+        " JOIN attempt a ON a.job_id = j.id"
+        " WHERE j.id = :job AND a.epoch = :epoch AND a.ended_at IS NOT NULL",
+        {"job": job, "epoch": epoch},
+    ).first()
+    return None if row is None else Outcome(*row)
 
 
 LAST_SQL = (

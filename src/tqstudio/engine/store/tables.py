@@ -359,8 +359,9 @@ class Job(SQLModel, table=True):
     completed_at: int | None = _time()
     deleted_at: int | None = _time()
     predicted_s: float = _float(optional=True)
-    """Seconds of work foretold when it was claimed first; with `actual_s` the error of the ETA."""
+    """Seconds of work foretold when its first run began; with `actual_s` the error of the ETA."""
     actual_s: float = _float(optional=True)
+    """Seconds in the hands of workers so far, all attempts together."""
     idempotency_key: str = _text(optional=True)
     """Of the request that made it."""
 

@@ -141,7 +141,7 @@ def assignments_of(trigger: Trigger) -> str:
         case Trigger.RETRY:
             return _FRESH
         case Trigger.RESTART:
-            return f"{_FRESH}, progress = 0, starts_over = 1"
+            return f"{_FRESH}, progress = 0, starts_over = 1, predicted_s = NULL, actual_s = NULL"
         case Trigger.AUTORESTART:
             return (
                 f"{_UNCOUNTED}, exhausted = 0, completed_at = NULL, not_before = NULL,"
