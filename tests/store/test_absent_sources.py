@@ -45,6 +45,13 @@ def test_those_that_wait_for_their_source_are_due_in_turn(queue: Queue) -> None:
     def due(now: int, limit: int = 1000) -> list[int]:
         return [absentee.job for absentee in absent_sources.due(queue.db, now=now, limit=limit)]
 
+    queue.db.execute(
+        "INSERT INTO folder (id, path, output_root, profile, watch, enabled, recursive, patterns, priority,"
+        " autorestart_limit, autorestart_delay_s, created_at)"
+        " VALUES (5, x'2f696e', x'2f6f7574', 'web', 'auto', 1, 1, '[]', 0, 0, 0, 1)"
+    )
+    [first] = absent_sources.due(queue.db, now=due_at)
+    assert first.folder is None, "it was added by hand, whatever folders there are"
     assert due(due_at - 1) == []
     assert due(due_at) == [two]
     assert due(due_at + 2 * SECOND) == [two, three, one]

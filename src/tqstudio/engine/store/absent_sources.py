@@ -27,7 +27,7 @@ _COLUMNS = (
 _OF_JOB = f"{_COLUMNS.format(index='')} WHERE job.id = :job"
 _DUE = (
     f"{_COLUMNS.format(index='INDEXED BY ix_job_backoff')}"
-    " WHERE job.status = 'pending' AND job.not_before IS NOT NULL AND job.not_before <= :now"
+    " WHERE job.status = 'pending' AND job.not_before <= :now"
     " AND job.error_code = 'SOURCE_AWAY' ORDER BY job.not_before LIMIT :limit"
 )
 _WAITS = "WHERE id = :job AND status = 'pending' AND not_before IS NOT NULL"
