@@ -249,6 +249,12 @@ class TqError(Exception):
         return (TqError, (str(self.code), self.message, self.hint))
 
 
+def in_one_line(code: str | None, message: str, hint: str = "") -> str:
+    """`CODE: sentence – what to do`, where a trouble has one line; without the parts that there are not."""
+    said = f"{code}: {message}" if code else message
+    return f"{said} – {hint}" if hint else said
+
+
 def code_of(code: ErrorCode | str) -> ErrorCode:
     """The code of that name; INTERNAL for a name that is not in the table."""
     try:

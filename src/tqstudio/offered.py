@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tqstudio.errors import in_one_line
 from tqstudio.sources import readable
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def summary(results: Sequence[AddResult]) -> str:
     if others := sum(result["other_job"] is not None for result in results):
         said += f"; {others} made for another output too"
     if error := next((result["error"] for result in results if result["error"]), None):
-        said += f"; first: {error['message']} – {error['hint']}"
+        said += f"; first: {in_one_line(error['code'], error['message'], error['hint'])}"
     return said
 
 

@@ -326,8 +326,13 @@ class FolderView(TypedDict):
 
 
 class SkippedFile(TypedDict):
+    """A file in a drop folder that is not taken."""
+
     name: str
+    """Within the folder."""
+    code: str
     reason: str
+    hint: str
 
 
 class GateView(TypedDict):
@@ -335,6 +340,8 @@ class GateView(TypedDict):
     inodes are, the reason has them."""
 
     kind: str
+    code: str | None
+    """Of a trouble; None where it is a wish, the machine's load, or that no worker is switched on."""
     reason: str
     since: str
     hint: str

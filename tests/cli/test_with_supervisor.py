@@ -790,6 +790,21 @@ def test_a_drop_folder(up: Shell, clips: Path, tmp_path: Path) -> None:
     until(lambda: list((tmp_path / "out").glob("*/master.m3u8")))
     assert up("folder", "edit", str(drop), "--priority", "5", "--json").json()["priority"] == 5
     assert str(drop) in up("folder", "list").out
+    (drop / "empty.mp4").touch()
+    os.mkfifo(drop / "pipe.mp4")
+
+    def skipped() -> Any:
+        found = up("folder", "list", "--json").json()["folders"][0]["skipped"]
+        return found if len(found) == 2 else None
+
+    left_out = until(skipped)
+    assert {each["name"]: each["code"] for each in left_out} == {
+        "empty.mp4": "SOURCE_EMPTY",
+        "pipe.mp4": "UNSUPPORTED",
+    }
+    assert all(each["hint"] for each in left_out)
+    said = up("folder", "list").err
+    assert f"folder {folder['id']}: skipped empty.mp4: SOURCE_EMPTY: empty – copy it again" in said
     assert up("folder", "remove", str(folder["id"])).code == 0
     assert str(drop) not in up("folder", "list").out
     told = up("folder", "add", str(drop), "-o", str(tmp_path / "out")).out

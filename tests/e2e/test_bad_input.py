@@ -295,7 +295,7 @@ def test_a_disk_that_becomes_full_holds_the_queue_and_costs_nothing(
     assert waiting["status"] == "pending"
     assert (waiting["attempts"], waiting["crashes"]) == (0, 0)
     _said(waiting["error"], "DISK_LOW")
-    assert studio("status").out.count(gate["reason"]) == 1
+    assert studio("status").out.count(f"DISK_LOW: {gate['reason']}") == 1
     ballast.unlink()
     until(lambda: not studio.status()["gates"], "the gate opens by itself")
     # It would go on by itself as well, a quarter of a minute later.

@@ -85,6 +85,7 @@ def test_a_job_that_does_not_fit_is_not_begun(desk: Desk) -> None:
     assert desk.worker("one").claim() is None
     [gate] = desk.gates()
     assert (gate["kind"], gate["path"], gate["needed"]) == ("disk", str(desk.out), 10 * MB)
+    assert gate["code"] == "DISK_LOW"
     assert 7 * MB < gate["free"] < 8 * MB + 4096
     assert "large.mp4" in gate["reason"]
     assert str(desk.out) in gate["reason"]
@@ -207,6 +208,7 @@ def test_the_volume_of_the_database_is_full(
     assert str(root) in answer["error"]["message"] + answer["error"]["hint"]
     [gate] = desk.gates()
     assert (gate["kind"], gate["path"], gate["needed"]) == ("disk", str(root), DATABASE_ROOM_BYTES)
+    assert gate["code"] == "DISK_LOW"
     assert desk.show(waiting)["status"] == "pending"
     assert complete(worker, job, bench)[1]["error"]["code"] == "DISK_LOW", "the worker asks again"
     # Longer than a lease holds: that is nobody's fault.

@@ -19,6 +19,7 @@ from tqstudio.engine.intake.rules import Rules
 from tqstudio.engine.intake.scan import Findings, Scanner
 from tqstudio.engine.intake.watch import TreeWatch
 from tqstudio.engine.store.folders import FolderRow
+from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import NO_AUTORESTART
 
 NEVER_S = 600.0
@@ -72,7 +73,13 @@ class World:
 
     @property
     def skipped(self) -> dict[str, str]:
-        return dict(self.state.skipped)
+        """Name and reason of what is left out; each has a code and says what to do."""
+        assert all(ErrorCode(code) and hint for _, (code, _, hint) in self.state.skipped)
+        return {name: reason for name, (_, reason, _) in self.state.skipped}
+
+    @property
+    def codes(self) -> dict[str, str]:
+        return {name: code for name, (code, _, _) in self.state.skipped}
 
     async def offered(self, *names: bytes) -> None:
         await until(lambda: set(names) <= set(self.names))

@@ -138,6 +138,7 @@ def test_the_database_is_not_asked_when_nothing_is_new(world: World) -> None:
         async with watching(world):
             await world.offered(b"a.mp4")
             await until(lambda: "empty.mp4" in world.skipped)
+            assert world.codes["empty.mp4"] == "SOURCE_EMPTY"
             for turn in (2, 3, 4):
                 world.intake.rescan_soon()
                 await until(lambda turn=turn: world.looks == turn)  # type: ignore[misc]
@@ -185,6 +186,8 @@ def test_what_is_no_file_is_left_out_with_the_reason(world: World) -> None:
                 assert "FIFO" in world.skipped[f"pipe{suffix}.mp4"]
                 assert "socket" in world.skipped[f"socket{suffix}.mp4"]
                 assert "not a video by its name" in world.skipped[f"film{suffix}.iso"]
+                assert world.codes[f"pipe{suffix}.mp4"] == "UNSUPPORTED"
+                assert world.codes[f"film{suffix}.iso"] == "NO_MEDIA"
             os.unlink(world.root / "link.mp4")
             (world.root / "link.mp4").write_bytes(b"video")
             await world.offered(b"link.mp4")
@@ -262,6 +265,7 @@ def test_a_refused_file_is_left_out_until_it_changes(world: World) -> None:
     async def run() -> None:
         async with watching(world):
             await until(lambda: world.skipped == {"bad.mp4": "bad.mp4 is an album"})
+            assert world.codes == {"bad.mp4": "UNSUPPORTED"}
             world.intake.rescan_soon()
             await world.catch_up()
             assert world.names.count(b"bad.mp4") == 1

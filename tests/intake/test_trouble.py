@@ -211,6 +211,7 @@ def test_a_sub_folder_that_may_not_be_read_is_named(world: World, monkeypatch: p
         async with watching(world):
             await world.offered(b"open.mp4")
             assert "may not be read" in world.skipped["closed"]
+            assert world.codes["closed"] == "PERMISSION"
 
     asyncio.run(run())
 

@@ -277,7 +277,14 @@ def sample_folders() -> list[Any]:
             "settling": 2,
             "done_today": 31,
             "failed_today": 1,
-            "skipped": [{"name": "notes.mp4", "reason": "is a symbolic link; those are not followed"}],
+            "skipped": [
+                {
+                    "name": "notes.mp4",
+                    "code": "UNSUPPORTED",
+                    "reason": "a symbolic link; only files themselves are taken",
+                    "hint": "move or hard-link the file into the folder",
+                }
+            ],
         },
         shared
         | more
@@ -599,7 +606,9 @@ class FakeDoor:
             case "POST", ["videos"]:
                 return {"batch": "b", "results": [self._add(path) for path in (call.body or {})["paths_b64"]]}
             case "POST", ["queue", "pause"]:
-                self.gates = [{"kind": "user", "reason": "", "since": ago(0), "hint": "resume the queue"}]
+                self.gates = [
+                    {"kind": "user", "code": None, "reason": "", "since": ago(0), "hint": "resume the queue"}
+                ]
                 return self.gates[0]
             case "POST", ["queue", "resume"]:
                 self.gates = []

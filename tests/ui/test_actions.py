@@ -111,6 +111,7 @@ async def test_a_refused_action_shows_error_and_hint(make_app: MakeApp, door: Fa
         door.jobs[0] = door.jobs[0] | {"status": "done"}
         await pilot.press("p")
         await until(pilot, lambda: "nothing left to pause – see the reason" in messages(app))
+        assert "REFUSED: " in messages(app)
 
 
 async def test_cancel_asks_and_keeps_by_default(make_app: MakeApp, door: FakeDoor) -> None:

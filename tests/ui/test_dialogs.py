@@ -49,6 +49,8 @@ async def test_typing_replaces_the_prefill_and_an_error_keeps_the_dialog(
         assert app.screen.query_one("#path", Input).value
         await pilot.press(*"~", "slash", *"nosuch", "full_stop", *"txt", "enter")
         await until(pilot, lambda: "there is no file or folder" in problem_of(app))
+        assert problem_of(app).startswith("SOURCE_MISSING: ")
+        assert problem_of(app).endswith(" – check the path")
         assert app.screen.query_one("#path", Input).value == "~/nosuch.txt"
         app.screen.query_one("#path", Input).value = str(video)
         app.screen.query_one("#output", Input).value = str(tmp_path / "out")
@@ -123,7 +125,7 @@ async def test_what_became_of_a_folder_is_summed_up(
         app.screen.query_one("#path", Input).value = str(tmp_path)
         await pilot.press("enter")
         summed = "4 files: 1 queued, 1 complete already, 1 in the queue already, 1 refused"
-        why = "1 now with priority 3; first: d.mp4 is being made – wait for it"
+        why = "1 now with priority 3; first: REFUSED: d.mp4 is being made – wait for it"
         await until(pilot, lambda: f"{summed}; {why}" in messages(app))
 
 
@@ -137,7 +139,7 @@ async def test_a_broken_profile_is_left_out_and_said(make_app: MakeApp, door: Fa
         field = app.screen.query_one("#profile", Input)
         await until(pilot, lambda: field.placeholder == "the default one, of fast, web")
         said = str(app.screen.query_one(Caution).render())
-        assert said == "left out: profile /p/mine.toml: no rungs"
+        assert said == "left out: BAD_CONFIG: profile /p/mine.toml: no rungs"
 
 
 async def test_a_restart_says_that_finished_segments_go(make_app: MakeApp) -> None:

@@ -16,6 +16,7 @@ from tqstudio.ui.sentences import (
     event_remark,
     event_sentence,
     failure_words,
+    gate_words,
     standing,
 )
 from tqstudio.ui.symbols import UNICODE, quality_look
@@ -119,7 +120,12 @@ def test_no_state_lacks_a_sign() -> None:
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 NOW_AND_30 = (NOW + timedelta(seconds=30)).isoformat()
-GATE = {"kind": "disk", "reason": "job 4 has no room", "since": "", "hint": "free some space"}
+GATE: dict[str, Any] = {"kind": "disk", "code": "DISK_LOW", "reason": "job 4 has no room", "since": ""}
+GATE |= {"hint": "free some space"}
+
+
+def test_a_shut_disk_gate_is_told_with_its_code() -> None:
+    assert gate_words(cast("Any", GATE)) == "DISK_LOW: job 4 has no room – free some space"
 
 
 @pytest.mark.parametrize(
@@ -134,7 +140,7 @@ GATE = {"kind": "disk", "reason": "job 4 has no room", "since": "", "hint": "fre
             [GATE | {"kind": "user", "reason": PAUSED_WITHOUT_REASON}],
             "the queue is paused – P",
         ),
-        ("pending", {}, [GATE | {"kind": "workers"}], "waits: job 4 has no room"),
+        ("pending", {}, [GATE | {"kind": "workers", "code": None}], "waits: job 4 has no room"),
         ("retry", {"retry_in_s": 40.0}, [], "tried again by itself – p, and p again, tries it now"),
         (
             "running",

@@ -57,13 +57,17 @@ def _of_supervisor(home: Home) -> list[CheckView]:
         if launch.settled(home) is not None:
             return door().send(calls.doctor())["checks"]
     except TqError as error:
-        return [_check("supervisor", False, error.message, error.hint)]
+        return [_failed("supervisor", error)]
     return [_check("supervisor", True, "none runs; start one with: tqstudio up")]
 
 
 def _check(name: str, ok: bool, detail: str, hint: str = "") -> CheckView:
     level: CheckLevel = "ok" if ok else "fail"
     return {"name": name, "ok": ok, "level": level, "detail": detail, "hint": "" if ok else hint}
+
+
+def _failed(name: str, error: TqError) -> CheckView:
+    return _check(name, False, f"{error.code}: {error.message}", error.hint)
 
 
 def _local(home: Home) -> Iterator[CheckView]:
@@ -76,7 +80,7 @@ def _local(home: Home) -> Iterator[CheckView]:
     try:
         settings = load_settings(home)
     except TqError as error:
-        yield _check("settings", False, error.message, error.hint)
+        yield _failed("settings", error)
         if error.code is ErrorCode.PERMISSION:
             yield _permissions(home)
         return
@@ -106,7 +110,7 @@ def _home_is_writable(home: Home) -> CheckView:
     try:
         is_there = presence.is_there(home.root)
     except TqError as error:
-        return _check("home", False, error.message, hint)
+        return _check("home", False, f"{error.code}: {error.message}", hint)
     if not is_there:
         above = _existing(str(home.root))
         detail = f"{home.root} does not exist yet"
@@ -132,7 +136,7 @@ def _profiles(home: Home, settings: Settings) -> Iterator[CheckView]:
     try:
         found = catalogue(home.profiles, settings.profile)
     except TqError as refused:
-        yield _check("profiles", False, refused.message, refused.hint)
+        yield _failed("profiles", refused)
         return
     good = [profile for profile in found if not profile["error"]]
     names = [f"{p['name']} (default)" if p["default"] else p["name"] for p in good]
@@ -144,7 +148,8 @@ def _profiles(home: Home, settings: Settings) -> Iterator[CheckView]:
     yield _check("profiles", default, ", ".join(names) + missing, hint)
     for profile in found:
         if error := profile["error"]:
-            yield _check(f"profile {profile['name']}", False, error["message"], error["hint"])
+            detail = f"{error['code']}: {error['message']}"
+            yield _check(f"profile {profile['name']}", False, detail, error["hint"])
 
 
 def _ffmpeg(settings: Settings) -> Iterator[CheckView]:
@@ -154,7 +159,7 @@ def _ffmpeg(settings: Settings) -> Iterator[CheckView]:
     try:
         found = locate(settings.ffmpeg or None)
     except TqError as error:
-        yield _check("ffmpeg", False, error.message, error.hint)
+        yield _failed("ffmpeg", error)
         return
     yield _check("ffmpeg", True, f"{found.version} ({found.path})")
     cpu = encodes(found, "libx264")
@@ -171,7 +176,8 @@ def _disk(home: Home, settings: Settings) -> CheckView:
     reserve = settings.disk_reserve_bytes
     detail = f"{units.size(usage.free)} free at {folder}, of which {units.size(reserve)} stay free"
     hint = "free some space, choose another --output, or lower disk_reserve_bytes"
-    return _check("disk", usage.free > reserve, detail, hint)
+    fits = usage.free > reserve
+    return _check("disk", fits, detail if fits else f"{ErrorCode.DISK_LOW}: {detail}", hint)
 
 
 def _sqlite() -> CheckView:

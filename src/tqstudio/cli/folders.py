@@ -11,7 +11,7 @@ from tqstudio import client as calls
 from tqstudio import presence
 from tqstudio.cli import options, printing
 from tqstudio.cli.supervisor import door, session
-from tqstudio.errors import ErrorCode, TqError
+from tqstudio.errors import ErrorCode, TqError, in_one_line
 from tqstudio.sources import absolute, display, encode, readable
 
 if TYPE_CHECKING:
@@ -114,7 +114,8 @@ def _print_troubles(folder: FolderView) -> None:
     if problem := folder["problem"]:
         printing.say(printing.warning_lines(problem["code"], problem["message"], problem["hint"]))
     for skipped in folder["skipped"]:
-        printing.say(f"folder {folder['id']}: skipped {skipped['name']}: {skipped['reason']}")
+        why = in_one_line(skipped["code"], skipped["reason"], skipped["hint"])
+        printing.say(f"folder {folder['id']}: skipped {skipped['name']}: {why}")
 
 
 def edit(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tqstudio import client as calls
+from tqstudio.cli import printing
 
 if TYPE_CHECKING:
     from tqstudio.cli.interrupt import Interrupt
@@ -195,7 +196,9 @@ class Follower:
         if not any(video.status == "pending" for video in self._videos):
             return
         status = self._at.send(calls.status())
-        reasons = [f"the queue is held up: {gate['reason']}; {gate['hint']}" for gate in status["gates"]]
+        reasons = [
+            f"the queue is held up: {printing.gate_reason(gate)}; {gate['hint']}" for gate in status["gates"]
+        ]
         if not any(worker["enabled"] for worker in status["workers"]):
             reasons.append("no worker is switched on; see: tqstudio worker list")
         if status["jobs"]["in_progress"]:

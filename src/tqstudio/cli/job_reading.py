@@ -15,7 +15,7 @@ from tqstudio import units
 from tqstudio.cli import printing
 from tqstudio.cli.options import JobIds, JsonFlag, listed
 from tqstudio.cli.supervisor import door
-from tqstudio.errors import ErrorCode, TqError
+from tqstudio.errors import ErrorCode, TqError, in_one_line
 from tqstudio.sources import readable
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def _print(job: JobDetail) -> None:
     fields = [
         ("source", readable(job["path"])),
         ("video", f"{video['id']} ({video['status']}), {_source(job)}"),
-        ("problem", job["source"]["problem"]["message"] if job["source"]["problem"] else ""),
+        ("problem", in_one_line(**job["source"]["problem"]) if job["source"]["problem"] else ""),
         ("profile", f"{job['profile']}, priority {job['priority']}, {job['kind']}"),
         ("metadata", _metadata(job)),
         ("failures", _failures(job)),

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 
 from tqstudio import units
 from tqstudio.cli import streams
-from tqstudio.errors import ErrorCode, TqError
+from tqstudio.errors import ErrorCode, TqError, in_one_line
 
 if TYPE_CHECKING:
-    from tqstudio.schemas import JobRow
+    from tqstudio.schemas import GateView, JobRow
 
 _EXIT_CODES: Mapping[ErrorCode, int] = {
     ErrorCode.NO_SUPERVISOR: 3,
@@ -138,6 +138,11 @@ def error_lines(code: str, message: str, hint: str) -> str:
 def warning_lines(code: str, message: str, hint: str = "") -> str:
     head = f"warning: {code}: {message}"
     return f"{head}\n  {arrow()} {hint}" if hint else head
+
+
+def gate_reason(gate: GateView) -> str:
+    """What holds the queue up, after the code of the trouble where it is one."""
+    return in_one_line(gate["code"], gate["reason"])
 
 
 def arrow() -> str:

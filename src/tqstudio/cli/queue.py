@@ -37,7 +37,7 @@ def status(as_json: JsonFlag = False) -> int:
     if view["eta_s"] is not None:
         printing.out(f"about {printing.span(view['eta_s'])} left")
     for gate in view["gates"]:
-        printing.out(f"held up: {gate['reason']} {printing.arrow()} {gate['hint']}")
+        printing.out(f"held up: {printing.gate_reason(gate)} {printing.arrow()} {gate['hint']}")
     return 0
 
 

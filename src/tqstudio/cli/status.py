@@ -64,7 +64,7 @@ def _print(view: StatusView) -> None:
         printing.out(f"estimates   off by {error['median']:.0%}, {of_jobs}")
     for gate in view["gates"]:
         since = printing.age(gate["since"])
-        printing.out(printing.painted(f"held up     {gate['reason']} (since {since})", "paused"))
+        printing.out(printing.painted(f"held up     {printing.gate_reason(gate)} (since {since})", "paused"))
         if "path" in gate:
             needed = f", {units.size(gate['needed'])} needed" if gate["needed"] else ""
             printing.out(f"            {readable(gate['path'])}: {units.size(gate['free'])} free{needed}")
@@ -110,7 +110,7 @@ def _print_plain(view: StatusView) -> None:
         *((f"jobs.{name}", count) for name, count in sorted(view["jobs"].items())),
         *((f"worker.{w['name']}.status", w["status"]) for w in view["workers"]),
         *((f"worker.{w['name']}.job", w["job"]) for w in view["workers"] if w["job"] is not None),
-        *((f"gate.{gate['kind']}", gate["reason"]) for gate in view["gates"]),
+        *((f"gate.{gate['kind']}", printing.gate_reason(gate)) for gate in view["gates"]),
         *((f"disk.{readable(disk['path'])}.free", disk["free"]) for disk in view["disk"]),
     ]
     for key, value in lines:

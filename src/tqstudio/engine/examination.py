@@ -25,7 +25,7 @@ from tqstudio.engine.store import folders, inspection, opening, videos
 from tqstudio.engine.store.connection import Connection, connect
 from tqstudio.engine.store.schema import SCHEMA_VERSION, schema_version
 from tqstudio.engine.workspace import FOLDER
-from tqstudio.errors import TqError
+from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.ladder import OWNER_NAME
 from tqstudio.schemas import CheckLevel, CheckView
@@ -158,7 +158,8 @@ def _outputs(db: Connection, settings: Settings, home: Home) -> Iterator[CheckVi
         short = volume.free < DATABASE_ROOM_BYTES
         detail = f"{size(volume.free)} free for the database, {size(DATABASE_ROOM_BYTES)} are needed"
         hint = f"free some space at {home.root}"
-        yield line("disk of the home", "fail" if short else "ok", detail, hint)
+        said = f"{ErrorCode.DISK_LOW}: {detail}" if short else detail
+        yield line("disk of the home", "fail" if short else "ok", said, hint)
         yield from _inodes(home.root, volume)
     seen = set() if volume is None else {volume.device}
     uuid = inspection.store_uuid(db)
@@ -167,7 +168,8 @@ def _outputs(db: Connection, settings: Settings, home: Home) -> Iterator[CheckVi
         volume = volume_of(Path(os.fsdecode(root)))
         if volume is not None and volume.free < settings.disk_reserve_bytes:
             detail = f"{size(volume.free)} free, {size(settings.disk_reserve_bytes)} have to stay"
-            yield line(f"disk of {display(root)}", "fail", detail, "free some space there")
+            said = f"{ErrorCode.DISK_LOW}: {detail}"
+            yield line(f"disk of {display(root)}", "fail", said, "free some space there")
         if volume is not None and volume.device not in seen:
             seen.add(volume.device)
             yield from _inodes(Path(os.fsdecode(root)), volume)

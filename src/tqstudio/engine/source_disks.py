@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from functools import partial
 
 from tqstudio.engine.intake import mounts
-from tqstudio.engine.intake.scan import Problem
+from tqstudio.engine.intake.troubles import Trouble
 from tqstudio.engine.patience import NoAnswer, Patience
 from tqstudio.engine.scheduling import MICROSECOND, RESOURCE_WAIT_S, now_us
 from tqstudio.engine.store import absent_sources
@@ -59,7 +59,7 @@ class SourceDisks:
             return None
         return TqError(ErrorCode.SOURCE_AWAY, f"{display(absentee.source)} is not there: {reason}")
 
-    def problem(self, folder: bytes) -> Problem | None:
+    def problem(self, folder: bytes) -> Trouble | None:
         """Why the files of a drop folder are missed, for people."""
         reason = self._unmounted(folder)
         if reason is None and folder in self._away:

@@ -19,7 +19,7 @@ from tqstudio.engine.store.jobviews import JobRecord
 from tqstudio.engine.store.progress import AttemptRow, RenditionRow
 from tqstudio.engine.store.videos import VideoRow
 from tqstudio.engine.store.workers import WorkerRow
-from tqstudio.errors import MEANINGS, TqError, code_of
+from tqstudio.errors import MEANINGS, ErrorCode, TqError, code_of
 from tqstudio.home import Home
 from tqstudio.lifecycle import (
     Autorestart,
@@ -420,10 +420,20 @@ _GATE_HINTS: Mapping[GateKind, str] = {
 }
 
 
+def _gate_code(row: GateRow, short: Shortage | None, *, of_home: bool) -> str | None:
+    if row.kind is not GateKind.DISK:
+        return None
+    if short is None and row.path is not None:
+        # Room is not what it waits for.
+        return (ErrorCode.DATABASE_UNWRITABLE if of_home else ErrorCode.OUTPUT_GONE).value
+    return (ErrorCode.OUTPUT_GONE if short is not None and short.hint else ErrorCode.DISK_LOW).value
+
+
 def gate_view(row: GateRow, short: Shortage | None = None, *, of_home: bool = False) -> GateView:
     """Args: `of_home`: the home is short of room, which is no single job's need."""
     view: GateView = {
         "kind": row.kind.value,
+        "code": _gate_code(row, short, of_home=of_home),
         "reason": row.reason,
         "since": _iso(row.since),
         "hint": _GATE_HINTS[row.kind],
@@ -447,11 +457,13 @@ def folder_view(
     default_settle_s: float,
     watch: str,
     settling: int,
-    skipped: tuple[tuple[str, str], ...],
+    skipped: tuple[tuple[str, tuple[str, str, str]], ...],
     problem: ErrorView | None,
     ended: tuple[int, int],
 ) -> FolderView:
-    listed: list[SkippedFile] = [{"name": name, "reason": reason} for name, reason in skipped]
+    listed: list[SkippedFile] = [
+        {"name": name, "code": code, "reason": reason, "hint": hint} for name, (code, reason, hint) in skipped
+    ]
     return {
         "id": row.id,
         "path": data(row.path),

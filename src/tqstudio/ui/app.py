@@ -18,7 +18,7 @@ from textual.command import Provider
 from textual.screen import Screen
 
 from tqstudio import launch
-from tqstudio.errors import ErrorCode, TqError
+from tqstudio.errors import ErrorCode, TqError, in_one_line
 from tqstudio.ui.actions import BY_NAME
 from tqstudio.ui.feed import BACKOFF_S, PATIENCE_S, Feed
 from tqstudio.ui.model import Model
@@ -246,7 +246,7 @@ class StudioApp(App[None]):
     def complain(self, error: TqError) -> None:
         """Tell what could not be done, and what to do now."""
         hint = "S starts it" if error.code is ErrorCode.NO_SUPERVISOR else error.hint
-        self.toast(f"{error.message} – {hint}", problem=True)
+        self.toast(in_one_line(error.code, error.message, hint), problem=True)
 
     async def do_leave(self, _: str) -> None:
         self.exit()

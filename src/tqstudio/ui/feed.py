@@ -9,7 +9,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from tqstudio import client as calls
-from tqstudio.errors import UNANSWERED, ErrorCode, TqError
+from tqstudio.errors import UNANSWERED, ErrorCode, TqError, in_one_line
 from tqstudio.ui.model import Connection, Link, Model
 from tqstudio.ui.pager import Pager
 
@@ -109,7 +109,7 @@ class Feed:
                 except _StartOver:
                     continue
                 except TqError as error:
-                    reason = "" if error.code in UNANSWERED else error.message
+                    reason = "" if error.code in UNANSWERED else in_one_line(error.code, error.message)
                 except OSError:
                     reason = ""
                 except Exception as error:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from tqstudio.errors import in_one_line
 from tqstudio.lifecycle import PAUSED_WITHOUT_REASON
 from tqstudio.ui.format import clock_duration, counted, moment, short_duration, until
 
@@ -191,7 +192,7 @@ def gate_words(gate: GateView) -> str:
         return f"the queue is paused{why} – P lets it go on"
     if gate["kind"] == "workers":
         return f"{gate['reason']} – 2 shows them, and e there lets one work"
-    return f"{gate['reason']} – {gate['hint']}"
+    return in_one_line(gate["code"], gate["reason"], gate["hint"])
 
 
 def autorestart_words(rule: AutorestartView, now: datetime) -> str:

@@ -88,6 +88,7 @@ async def _no_worker(studio: Studio, views: list[WorkerView], counts: dict[str, 
     return [
         {
             "kind": "workers",
+            "code": None,
             "reason": f"no worker takes jobs; in quarantine: {', '.join(quarantined)}"
             if quarantined
             else "no worker is switched on",

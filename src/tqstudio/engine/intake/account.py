@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from itertools import chain, islice
 
 from tqstudio.engine.intake.settling import Look, Stamp
+from tqstudio.engine.intake.troubles import Trouble
 from tqstudio.sources import display
 
 MAX_SKIPPED = 100
@@ -20,9 +21,9 @@ class Account:
         self._prefix = len(os.path.join(root, b""))
         self._stored: Mapping[bytes, Stamp] = {}
         self._offered: dict[bytes, Stamp] = {}
-        self._refused: dict[bytes, tuple[Look, str]] = {}
-        self._failed: dict[bytes, str] = {}
-        self._odd: dict[bytes, str] = {}
+        self._refused: dict[bytes, tuple[Look, Trouble]] = {}
+        self._failed: dict[bytes, Trouble] = {}
+        self._odd: dict[bytes, Trouble] = {}
 
     def is_done(self, path: bytes, stamp: Stamp) -> bool:
         """Whether this state of the file is in the database, or was offered since."""
@@ -46,21 +47,21 @@ class Account:
     def offered(self, path: bytes, stamp: Stamp) -> None:
         self._offered[path] = stamp
 
-    def refused(self, path: bytes, look: Look, reason: str) -> None:
+    def refused(self, path: bytes, look: Look, why: Trouble) -> None:
         """Leave this state of the file out for good."""
-        self._refused[path] = (look, reason)
+        self._refused[path] = (look, why)
 
-    def failed(self, path: bytes, reason: str) -> None:
+    def failed(self, path: bytes, why: Trouble) -> None:
         """Leave the file out until the next look through the folder."""
-        self._failed[path] = reason
+        self._failed[path] = why
 
-    def leave_out(self, looked_at: Iterable[bytes], odd: Mapping[bytes, str]) -> None:
+    def leave_out(self, looked_at: Iterable[bytes], odd: Mapping[bytes, Trouble]) -> None:
         """Of the paths looked at, those in `odd` are left out by their kind, and the others no more."""
         for path in looked_at:
             self._odd.pop(path, None)
         self._odd.update(odd)
 
-    def begin_anew(self, there: set[bytes], odd: dict[bytes, str]) -> None:
+    def begin_anew(self, there: set[bytes], odd: dict[bytes, Trouble]) -> None:
         """After a look through everything: only what is there counts, and what failed is tried again."""
         self._refused = {path: why for path, why in self._refused.items() if path in there}
         self._failed = {}
@@ -72,8 +73,8 @@ class Account:
             self._failed.pop(path, None)
             self._odd.pop(path, None)
 
-    def skipped(self) -> tuple[tuple[str, str], ...]:
-        """Name within the folder and reason; refusals are named before what is left out by its kind."""
-        refused = ((path, reason) for path, (_, reason) in self._refused.items())
+    def skipped(self) -> tuple[tuple[str, Trouble], ...]:
+        """Name within the folder and why; refusals are named before what is left out by its kind."""
+        refused = ((path, why) for path, (_, why) in self._refused.items())
         every = chain(refused, self._failed.items(), self._odd.items())
-        return tuple((display(path[self._prefix :]), reason) for path, reason in islice(every, MAX_SKIPPED))
+        return tuple((display(path[self._prefix :]), why) for path, why in islice(every, MAX_SKIPPED))

@@ -20,8 +20,9 @@ from tqstudio.engine.intake.hints import Hint, Inbox
 from tqstudio.engine.intake.mounts import is_blind
 from tqstudio.engine.intake.pace import BREATH_S, Pace
 from tqstudio.engine.intake.rules import Choice, Rules
-from tqstudio.engine.intake.scan import Findings, Problem, Scanner, Seen
+from tqstudio.engine.intake.scan import Findings, Scanner, Seen
 from tqstudio.engine.intake.settling import Look, Settling, Stamp
+from tqstudio.engine.intake.troubles import Trouble
 from tqstudio.engine.intake.watch import Notifier, TreeWatch
 from tqstudio.engine.intake.writers import open_for_writing
 from tqstudio.engine.store.folders import FolderRow
@@ -43,10 +44,10 @@ class FolderState:
 
     settling: int
     """Files that are not complete yet."""
-    skipped: tuple[tuple[str, str], ...]
-    """Name within the folder and reason of what was left out."""
+    skipped: tuple[tuple[str, Trouble], ...]
+    """Name within the folder of what was left out, and why."""
     watch: Literal["inotify", "polling"]
-    problem: Problem | None
+    problem: Trouble | None
 
 
 class FolderIntake:
@@ -95,7 +96,7 @@ class FolderIntake:
         self._tree: TreeWatch | None = None
         self._blind = row.watch == "auto" and is_blind(row.path)
         self._limit: int | None = None
-        self._problem: Problem | None = None
+        self._problem: Trouble | None = None
 
     def start(self) -> None:
         if self._task is None:
@@ -275,10 +276,11 @@ class FolderIntake:
         try:
             await self._offer(self.row, path)
         except TqError as error:
+            why = (error.code.value, error.message, error.hint)
             if error.code in _PASSING:
-                self._account.failed(path, error.message)
+                self._account.failed(path, why)
             else:
-                self._account.refused(path, look, error.message)
+                self._account.refused(path, look, why)
         except Exception:
             _log.exception("a file could not be queued", action="intake", path=display(path))
             self._account.failed(path, troubles.NOT_QUEUED)

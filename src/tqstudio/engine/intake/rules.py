@@ -8,8 +8,6 @@ from fnmatch import fnmatchcase
 
 from tqstudio.sources import is_temporary, is_video_name
 
-NOT_A_VIDEO = "not a video by its name; a pattern for the folder, such as *.dv, takes it"
-
 _COMPANIONS = frozenset(
     (
         b".ass .ssa .srt .sub .idx .sup .vtt .nfo .txt .log .md .csv .pdf .htm .html .url .xml .json .yaml"

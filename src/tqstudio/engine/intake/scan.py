@@ -11,25 +11,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tqstudio.engine.intake.mounts import is_blind, system_devices
-from tqstudio.engine.intake.rules import NOT_A_VIDEO, Choice, Rules
+from tqstudio.engine.intake.rules import Choice, Rules
 from tqstudio.engine.intake.settling import Identity, Look, Stamp
+from tqstudio.engine.intake.troubles import CLOSED_DIRECTORY, NOT_A_VIDEO, ODD_KINDS, Trouble
 from tqstudio.engine.intake.watch import LIMITS, TreeWatch
 from tqstudio.errors import ErrorCode
 from tqstudio.ladder import is_head_at, is_ladder_at
 from tqstudio.sources import display, worth_a_look
-
-Problem = tuple[str, str, str]
-"""Code, one sentence, what to do now."""
-
-_ODD_KINDS = {
-    stat.S_IFLNK: "a symbolic link; only files themselves are taken",
-    stat.S_IFIFO: "a FIFO, not a file",
-    stat.S_IFSOCK: "a socket, not a file",
-    stat.S_IFCHR: "a device, not a file",
-    stat.S_IFBLK: "a device, not a file",
-}
-_CLOSED_DIRECTORY = "this sub-folder may not be read by the user that runs the supervisor"
-
 
 _MOST_ODD = 1_000
 """Left-out paths that are remembered: a folder of a million logs fills no memory."""
@@ -47,21 +35,21 @@ class Findings:
 
     files: dict[bytes, Seen] = field(default_factory=dict)
     """Files that the rules take and that are not accounted for, in name order within a directory."""
-    odd: dict[bytes, str] = field(default_factory=dict)
-    """Paths left out, with the reason a person should read."""
+    odd: dict[bytes, Trouble] = field(default_factory=dict)
+    """Paths left out, with what a person should read."""
     directories: set[Identity] = field(default_factory=set)
     cpu_s: float = 0.0
     """Processor time that the look took."""
-    problem: Problem | None = None
+    problem: Trouble | None = None
     """Why the folder as a whole cannot be read."""
     blind: bool = False
     """inotify would not see everything here."""
     limit: int | None = None
     """The errno that says inotify has no room for more directories."""
 
-    def leave_out(self, path: bytes, reason: str) -> None:
+    def leave_out(self, path: bytes, why: Trouble) -> None:
         if len(self.odd) < _MOST_ODD:
-            self.odd[path] = reason
+            self.odd[path] = why
 
 
 class Scanner:
@@ -117,7 +105,7 @@ class Scanner:
         findings.cpu_s = time.thread_time() - began
         return findings
 
-    def _unfit(self, root: os.stat_result) -> Problem | None:
+    def _unfit(self, root: os.stat_result) -> Trouble | None:
         """Why what is there cannot be looked through."""
         shown = display(self._root)
         if not stat.S_ISDIR(root.st_mode):
@@ -201,7 +189,7 @@ class Scanner:
             with os.scandir(directory) as listing:
                 entries = worth_a_look(listing, named=directory == self._root)
         except PermissionError:
-            findings.leave_out(directory, _CLOSED_DIRECTORY)
+            findings.leave_out(directory, CLOSED_DIRECTORY)
             return
         except OSError:
             return
@@ -220,8 +208,8 @@ class Scanner:
         if choice is Choice.IGNORE:
             return
         if not regular:
-            if reason := _ODD_KINDS.get(stat.S_IFMT(there.st_mode)):
-                findings.leave_out(path, reason)
+            if why := ODD_KINDS.get(stat.S_IFMT(there.st_mode)):
+                findings.leave_out(path, why)
         elif choice is Choice.TAKE:
             findings.files[path] = Seen(Look.of(there), time.monotonic())
         else:

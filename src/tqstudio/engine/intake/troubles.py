@@ -1,8 +1,10 @@
-"""What people are told when a folder cannot be watched as it should, or a file not be queued."""
+"""What people are told when a folder cannot be watched as it should, or a file in it is left out."""
 
 from __future__ import annotations
 
 import errno
+import stat
+from collections.abc import Mapping
 
 from tqstudio.errors import ErrorCode
 from tqstudio.sources import display
@@ -10,11 +12,45 @@ from tqstudio.sources import display
 SLOW_S = 60.0
 """How long one look through a folder may take before it is called a problem."""
 
-EMPTY = "empty; taken as soon as something is in it"
-NOT_QUEUED = "could not be queued, which is tried again soon; see the supervisor's log"
+Trouble = tuple[str, str, str]
+"""Code, one sentence, what to do now."""
+
+_IN_ITS_PLACE = "remove it, or put a video in its place"
+ODD_KINDS: Mapping[int, Trouble] = {
+    stat.S_IFLNK: (
+        ErrorCode.UNSUPPORTED.value,
+        "a symbolic link; only files themselves are taken",
+        "move or hard-link the file into the folder",
+    ),
+    stat.S_IFIFO: (ErrorCode.UNSUPPORTED.value, "a FIFO, not a file", _IN_ITS_PLACE),
+    stat.S_IFSOCK: (ErrorCode.UNSUPPORTED.value, "a socket, not a file", _IN_ITS_PLACE),
+    stat.S_IFCHR: (ErrorCode.UNSUPPORTED.value, "a device, not a file", _IN_ITS_PLACE),
+    stat.S_IFBLK: (ErrorCode.UNSUPPORTED.value, "a device, not a file", _IN_ITS_PLACE),
+}
+"""By the kind of file, as `stat.S_IFMT` has it."""
+CLOSED_DIRECTORY: Trouble = (
+    ErrorCode.PERMISSION.value,
+    "this sub-folder may not be read by the user that runs the supervisor",
+    "give that user access to it; it is then taken up by itself",
+)
+NOT_A_VIDEO: Trouble = (
+    ErrorCode.NO_MEDIA.value,
+    "not a video by its name",
+    "rename it, or give the folder a pattern such as *.dv",
+)
+EMPTY: Trouble = (
+    ErrorCode.SOURCE_EMPTY.value,
+    "empty",
+    "copy it again; it is taken as soon as something is in it",
+)
+NOT_QUEUED: Trouble = (
+    ErrorCode.INTERNAL.value,
+    "could not be queued, which is tried again soon",
+    "look at logs/supervisor.log if it stays",
+)
 
 
-def no_answer(folder: bytes) -> tuple[str, str, str]:
+def no_answer(folder: bytes) -> Trouble:
     return (
         str(ErrorCode.SOURCE_UNREADABLE),
         f"looking through {display(folder)} takes more than {SLOW_S:.0f} s",
@@ -22,7 +58,7 @@ def no_answer(folder: bytes) -> tuple[str, str, str]:
     )
 
 
-def no_room(code: int, folder: bytes) -> tuple[str, str, str]:
+def no_room(code: int, folder: bytes) -> Trouble:
     """inotify cannot watch the folder, for the reason that this errno gives."""
     shown = display(folder)
     if code in (errno.EMFILE, errno.ENFILE):

@@ -15,7 +15,7 @@ from textual.suggester import Suggester, SuggestFromList
 from textual.widgets import Input, Label
 
 from tqstudio import client as calls
-from tqstudio.errors import TqError
+from tqstudio.errors import TqError, in_one_line
 from tqstudio.sources import absolute
 from tqstudio.ui.screens.dialogs import Caution, Dialog, Problem
 from tqstudio.ui.studio import Studio
@@ -124,7 +124,7 @@ class AskPath(Dialog[None]):
             )
             await self._submit(answer)
         except TqError as error:
-            problem.say(f"{error.message} – {error.hint}")
+            problem.say(in_one_line(error.code, error.message, error.hint))
         else:
             self.dismiss()
         finally:
@@ -146,7 +146,7 @@ def _left_out(profiles: Sequence[ProfileView]) -> str:
     if not errors:
         return ""
     many = f"{len(errors)} broken profiles are left out; first: " if len(errors) > 1 else "left out: "
-    return f"{many}{errors[0]['message']}"
+    return many + in_one_line(errors[0]["code"], errors[0]["message"])
 
 
 def _working_directory() -> str:

@@ -10,7 +10,7 @@ from textual.strip import Strip
 
 from tqstudio import client as calls
 from tqstudio import sources
-from tqstudio.errors import ErrorCode, TqError
+from tqstudio.errors import ErrorCode, TqError, in_one_line
 from tqstudio.ui import format as fmt
 from tqstudio.ui.actions import View, bindings_of
 from tqstudio.ui.line import fit_name, width_of
@@ -20,7 +20,7 @@ from tqstudio.ui.screens.list_screen import Facts, ListScreen
 from tqstudio.ui.widgets.row_list import RowList
 
 if TYPE_CHECKING:
-    from tqstudio.schemas import FolderView
+    from tqstudio.schemas import FolderView, SkippedFile
 
 REREAD_S = 3.0
 
@@ -135,10 +135,10 @@ class FoldersScreen(ListScreen):
             f"failed jobs start again by themselves {times}, {delay} after" if again else "no autorestart"
         ]
         return sources.readable(folder["path"]), [
-            ("problem", f"{problem['message']} – {problem['hint']}" if problem else ""),
+            ("problem", in_one_line(problem["code"], problem["message"], problem["hint"]) if problem else ""),
             ("output", sources.readable(folder["output_root"])),
             ("rules", ", ".join(rules)),
-            *(("left out", f"{skipped['name']}: {skipped['reason']}") for skipped in folder["skipped"]),
+            *(("left out", f"{skipped['name']}: {_why(skipped)}") for skipped in folder["skipped"]),
         ]
 
     async def do_open(self, _: str) -> None:
@@ -195,3 +195,7 @@ class FoldersScreen(ListScreen):
     async def _remove(self, folder: int) -> None:
         await self.studio.feed.send(calls.remove_folder(folder))
         self.studio.feed.read_folders_soon()
+
+
+def _why(skipped: SkippedFile) -> str:
+    return in_one_line(skipped["code"], skipped["reason"], skipped["hint"])

@@ -11,7 +11,7 @@ from textual.strip import Strip
 
 from tqstudio import client as calls
 from tqstudio import shell
-from tqstudio.errors import TqError
+from tqstudio.errors import TqError, in_one_line
 from tqstudio.ui.actions import View, bindings_of
 from tqstudio.ui.format import copied
 from tqstudio.ui.line import fit_name
@@ -81,7 +81,7 @@ class JobScreen(JobActions):
             self.studio.model.take_detail(detail)
             self._problem = ""
         except TqError as error:
-            self._problem = f"{error.message} – {error.hint}"
+            self._problem = in_one_line(error.code, error.message, error.hint)
         self.paint()
 
     async def _reread_running(self) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tqstudio import client as calls
 from tqstudio import shell
-from tqstudio.errors import TqError
+from tqstudio.errors import TqError, in_one_line
 from tqstudio.lifecycle import Control, JobStatus, Operation
 from tqstudio.ui.actions import BY_NAME, operation_for
 from tqstudio.ui.format import copied, counted
@@ -214,7 +214,8 @@ class JobActions(StudioScreen):
         if refused:
             error_view = refused[0]
             count = f"{len(refused)} of {len(results)} refused: " if len(results) > 1 else ""
-            self.toast(f"{count}{error_view['message']} – {error_view['hint']}", problem=True)
+            said = in_one_line(error_view["code"], error_view["message"], error_view["hint"])
+            self.toast(count + said, problem=True)
         done = len(results) - len(refused)
         made = [result["new_job"] for result in results if result["new_job"] is not None]
         if made:

@@ -8,6 +8,7 @@ from rich.style import Style
 from textual.strip import Strip
 
 from tqstudio import shell, units
+from tqstudio.errors import in_one_line
 from tqstudio.lifecycle import Step
 from tqstudio.sources import readable
 from tqstudio.ui import format as fmt
@@ -131,8 +132,9 @@ def qualities(doc: Document, job: JobDetail, width: int) -> list[Strip]:
     if not job["renditions"]:
         problem, ended = job["source"]["problem"], job["status"] in ("failed", "cancelled")
         text = "none was begun" if ended else "known once a worker has the job"
-        text = fmt.plain(problem["message"]) if problem and not ended else text
-        lines.append(doc.start(width).gap(2).add(text, palette.faint).strip())
+        if problem and not ended:
+            text = fmt.plain(in_one_line(problem["code"], problem["message"], problem["hint"]))
+        lines += [doc.start(width).gap(2).add(part, palette.faint).strip() for part in wrap(text, width - 3)]
     return [*lines, doc.blank(width)]
 
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.strip import Strip
 
-from tqstudio.errors import TqError
+from tqstudio.errors import TqError, in_one_line
 from tqstudio.ui import format as fmt
 from tqstudio.ui.actions import View, bindings_of
 from tqstudio.ui.line import fit, wrap
@@ -116,7 +116,7 @@ class TextScreen(StudioScreen):
         try:
             text, self._copied = await self._read()
         except TqError as error:
-            text = f"{error.message}\n{error.hint}"
+            text = f"{in_one_line(error.code, error.message)}\n{error.hint}"
         if text != self._text.text:
             self._text.text = text or "nothing has been written yet"
             self._text.sync()

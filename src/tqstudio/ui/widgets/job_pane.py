@@ -9,6 +9,7 @@ from rich.cells import chop_cells
 from textual.strip import Strip
 
 from tqstudio import shell, units
+from tqstudio.errors import in_one_line
 from tqstudio.sources import readable
 from tqstudio.ui import format as fmt
 from tqstudio.ui.line import Line, fit, fit_name, width_of, wrap
@@ -209,7 +210,7 @@ class JobPane(LineView):
         ]
         facts = [
             ("source", ", ".join(part for part in about if part)),
-            ("problem", fmt.plain(source["problem"]["message"]) if source["problem"] else ""),
+            ("problem", fmt.plain(in_one_line(**source["problem"])) if source["problem"] else ""),
             ("profile", f"{row['profile']}, {kind_words(row)}, priority {row['priority']}"),
             ("attempts", failure_words(row)),
             ("added", fmt.moment(row["created_at"], now)),

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from textual.strip import Strip
 
 from tqstudio import units
+from tqstudio.errors import in_one_line
 from tqstudio.sources import readable
 from tqstudio.ui import format as fmt
 from tqstudio.ui.line import width_of, wrap
@@ -92,9 +93,8 @@ def _gate(gate: GateView) -> list[str]:
     words = [gate_words(gate)]
     if "path" in gate:
         needed = f", {units.size(gate['needed'])} needed" if gate["needed"] else ""
-        words.append(
-            f"no room at {readable(gate['path'])}: {units.size(gate['free'])} free{needed} – {gate['hint']}"
-        )
+        figures = f"no room at {readable(gate['path'])}: {units.size(gate['free'])} free{needed}"
+        words.append(in_one_line(gate["code"], figures, gate["hint"]))
     return words
 
 
@@ -104,5 +104,5 @@ def _folders(folders: Sequence[FolderView]) -> list[str]:
     if len(folders) > 1:
         names = ", ".join(readable(folder["path"]) for folder in folders)
         return [f"{len(folders)} drop folders cannot be watched: {names} – 3 shows why"]
-    what = problem["message"]
+    what = in_one_line(problem["code"], problem["message"])
     return [f"{what} – {problem['hint']} (3 shows it, esc hides this)", f"{what} – 3 shows it", what]
