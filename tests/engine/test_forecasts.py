@@ -82,7 +82,7 @@ def test_estimates_are_not_judged_by_jobs_with_next_to_nothing_to_do(opened: Dat
 def test_the_poster_is_made_beside_the_rest_and_takes_no_time_of_its_own(opened: Database) -> None:
     forecasts = Forecasts(opened, LiveBoard(Leases(lease_us=1, heartbeat_us=1)))
     work = workload(facts(), FAST, "libx264")
-    finish(forecasts, work, 30.0)
-    foretold = finish(forecasts, work, 30.0)
+    finish(opened, forecasts, work, 30.0)
+    foretold = finish(opened, forecasts, work, 30.0)
     assert foretold == pytest.approx(31.0)
     assert forecasts.estimates.error == pytest.approx(0)

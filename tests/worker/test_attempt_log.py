@@ -65,14 +65,16 @@ def test_a_log_that_cannot_be_written_fails_nothing(tmp_path: Path) -> None:
 
 def test_no_root_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not where a long log is read in pieces, nor where a name breaks a line."""
-    monkeypatch.setattr("tqstudio.engine.worker.attempt_log._CHUNK", 100)
     root = tmp_path / "clients\nof acme"
     path = tmp_path / "1.log"
+    damaged = f"'{root}/a b.mp4' is damaged\n"
+    # A piece ends in the path of the next line.
+    monkeypatch.setattr("tqstudio.engine.worker.attempt_log._CHUNK", len(damaged) + 5)
     with AttemptLog(path, Roots(root)) as log:
         log.run_dir.mkdir()
         command = ("ffmpeg", "-i", f"file:{root}/a b.mp4")
         run = RunRecord("video", command, log.run_dir / "video", "libx264", 0, 0)
-        run.log_path.write_text(f"'{root}/a b.mp4' is damaged\n" * 9 + f"in {root}")
+        run.log_path.write_text(damaged * 9 + f"in {root}")
         log.line(f"{root} cannot be read")
         log.exception(ValueError(f"{root}/x"))
         log.follow([run])
