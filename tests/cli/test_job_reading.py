@@ -63,7 +63,7 @@ def test_all_values_stand_in_one_column(
         "log: /home/logs/7-1.log",
     ]
     if status == "done":
-        assert said["took"] == "40 s in 2 attempts, the last 28 s; estimated 8:30"
+        assert said["took"] == "28 s; estimated 8:30"
 
 
 def test_a_quality_says_how_long_it_took(

@@ -54,7 +54,7 @@ def test_every_command_says_that_it_does_not_answer(stopped: LiveSupervisor, tmp
     assert started[-1].returncode == 1
     checks = {check["name"]: check for check in json.loads(answers[-1][0])["checks"]}
     assert checks["supervisor"]["level"] == "fail"
-    assert checks["supervisor"]["detail"] == caught.value.message
+    assert checks["supervisor"]["detail"] == f"SUPERVISOR_SILENT: {caught.value.message}"
     assert not launch.start_log(stopped.home).exists(), "no other one was started"
 
 

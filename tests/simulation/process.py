@@ -152,6 +152,8 @@ class Process:
             return None
         self.world.note(self.name, f"got job {answer['job']['job']} epoch {answer['job']['epoch']}")
         job = answer["job"]
+        # A worker begins with its work folder: without it a disk that is not mounted is all that is left.
+        os.makedirs(os.fsdecode(sources.decode(job["sink"]["path_b64"])), exist_ok=True)
         return Held(job["job"], job["epoch"], job["video"], job, asked_at + job["lease_s"])
 
     def _now(self) -> float:

@@ -33,7 +33,9 @@ def disk(tmp_path: Path) -> Iterator[Volume]:
 
 
 def _segments(report: RecordingReport) -> int:
-    return max((r.segments_done for r in report.seen[-1].renditions or []), default=0)
+    """Finished of every video quality that is made."""
+    made = [r.segments_done for r in report.seen[-1].renditions or [] if r.width and r.segments_total]
+    return min(made, default=0)
 
 
 def _failed(outcome: Outcome) -> Failed:

@@ -7,6 +7,7 @@ worker whose lease has ended may leave everything as it is.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import time
@@ -313,7 +314,8 @@ def _output(sink: Path) -> Path:
 def _unwritable(error: OSError, out: str) -> TqError:
     """Why there is no scratch directory: trying again helps only if it is the disk's doing."""
     found = from_output_error(error, f"{out} cannot be written to")
-    if found.code not in (ErrorCode.INTERNAL, ErrorCode.PERMISSION):
+    # What is no folder stands in the way of one; nothing was there that may come back.
+    if error.errno != errno.ENOTDIR and found.code not in (ErrorCode.INTERNAL, ErrorCode.PERMISSION):
         return found
     return TqError(
         ErrorCode.PERMISSION, found.message, "choose another output folder, or make this one writable"
