@@ -613,3 +613,10 @@ def test_a_job_is_shown_with_its_own_video(queue: Queue) -> None:
     made = [queue.job(video=queue.video(f"{number}.mp4")) for number in range(3)]
     assert [record.name for record in jobviews.by_ids(queue.db, made[::-1])] == ["2.mp4", "1.mp4", "0.mp4"]
     assert jobviews.one(queue.db, 4711) is None
+
+
+def test_what_is_noted_with_a_job_is_its_own(queue: Queue) -> None:
+    first, second = queue.job(), queue.job()
+    jobs.set_metadata(queue.db, second, {"client": "acme"})
+    assert jobs.metadata_of(queue.db, first) == {}
+    assert jobs.metadata_of(queue.db, second) == {"client": "acme"}
