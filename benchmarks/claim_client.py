@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.door import Line
+from tqstudio import sources
 
 _FAILURE = {"code": "SOURCE_MISSING", "text": "the benchmark's source is not there", "hint": ""}
 
@@ -31,6 +32,9 @@ def work(line: Line, instance: str, jobs: int) -> dict[str, Any]:
         claims.append(time.perf_counter() - at)
         if job is None:
             raise RuntimeError("the queue is empty")
+        if not claimed:
+            # A worker begins with its work folder: without it a disk that is not mounted looks the same.
+            os.makedirs(sources.decode(job["sink"]["path_b64"]), exist_ok=True)
         claimed.append(job["job"])
         body = {"instance": instance, "epoch": job["epoch"], **_FAILURE}
         at = time.perf_counter()

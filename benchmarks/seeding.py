@@ -6,8 +6,10 @@ Indexes and triggers are taken away meanwhile and put back as they were: a milli
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from fractions import Fraction
+from pathlib import Path
 
 from tqstudio.engine.media import profiles
 from tqstudio.engine.media.facts import AudioTrack, SourceFacts, VideoTrack
@@ -53,7 +55,7 @@ def seed(home: Home, jobs: int, backoff: int = 0) -> None:
         db.execute("PRAGMA cache_size=-200000")
         db.execute("BEGIN")
         put_back = _strip(db)
-        _fill(db, jobs, backoff)
+        _fill(db, home.output, jobs, backoff)
         for statement in put_back:
             db.execute(statement)
         db.execute("INSERT INTO worker (name, kind, enabled) VALUES ('cpu-0', 'cpu', 0)")
@@ -74,10 +76,11 @@ def _strip(db: sqlite3.Connection) -> list[str]:
     return [statement for _, _, statement in found]
 
 
-def _fill(db: sqlite3.Connection, jobs: int, backoff: int) -> None:
+def _fill(db: sqlite3.Connection, output: Path, jobs: int, backoff: int) -> None:
     now = now_us()
     profile = profiles.load("fast")
     values = {
+        "output": os.fsencode(output),
         "jobs": jobs,
         "all": jobs + backoff,
         "facts": json.dumps(_facts().to_json()),
@@ -93,7 +96,7 @@ def _fill(db: sqlite3.Connection, jobs: int, backoff: int) -> None:
         " FROM n)"
         " INSERT INTO video (id, source, output_root, name, title, slug, size, mtime_ns, quick_hash, facts,"
         " created_at)"
-        " SELECT i, CAST('/media/drop/' || name || '.mp4' AS BLOB), CAST('/media/ladders' AS BLOB),"
+        " SELECT i, CAST('/media/drop/' || name || '.mp4' AS BLOB), :output,"
         " name || '.mp4', name, replace(name, ' ', '-'), 250000000 + i, 1700000000000000000 + i,"
         " printf('%064x', i), :facts, :begin + i FROM named",
         values,

@@ -96,6 +96,9 @@ def test_what_was_made_at_an_output_is_what_was_begun_and_what_plays(queue: Queu
     assert gates.made_at(queue.db, b"/out") == (False, [])
     queue.db.execute("UPDATE job SET progress = 1 WHERE id = 1")
     assert gates.made_at(queue.db, b"/out") == (True, [])
+    queue.db.execute("UPDATE job SET status = 'done' WHERE id = 1")
+    assert gates.made_at(queue.db, b"/out") == (False, []), "its ladder is looked for, if it has one"
+    queue.db.execute("UPDATE job SET status = 'pending' WHERE id = 1")
     assert gates.made_at(queue.db, b"/other") == (False, [])
     queue.db.execute("UPDATE job SET progress = 0")
     plays = "UPDATE video SET generation_id = id, slug = substr(name, 1, 1) WHERE name <> 'waits.mp4'"

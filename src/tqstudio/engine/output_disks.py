@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,9 @@ from tqstudio.engine.workspace import Workspace
 from tqstudio.sources import display
 
 _GOES_ON = "the queue goes on by itself"
+_UNTOUCHED_S = 10.0
+"""To ask at every claim whether anything was made at an output costs a look at each of its jobs; who begins
+there makes the work folder first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,8 @@ class OutputDisks:
 
     def __init__(self, db: Database, workspace: Workspace, patience: Patience) -> None:
         self._db, self._workspace, self._patience = db, workspace, patience
+        self._untouched: dict[bytes, float] = {}
+        """Outputs without a work folder where nothing was made yet, and until when that counts."""
 
     async def trouble(self, output_root: bytes) -> Trouble | None:
         """What is wrong with this output; None where nothing is.
@@ -50,7 +56,9 @@ class OutputDisks:
                 f"the disk of {display(output_root)} cannot be used ({error.strerror})",
                 f"check the disk, its cable and its mount (dmesg tells more); {_GOES_ON}",
             )
-        if not is_there and await self._is_missed(output_root):
+        if is_there:
+            self._untouched.pop(output_root, None)
+        elif time.monotonic() >= self._untouched.get(output_root, 0) and await self._is_missed(output_root):
             work = shlex.quote(display(os.fsencode(self._workspace.sink(output_root))))
             return Trouble(
                 f"the disk of {display(output_root)} is not mounted: what was made there cannot be seen",
@@ -78,6 +86,7 @@ class OutputDisks:
         """Whether something was made at this output, and nothing of it is there."""
         begun, ladders = await self._db.read(gates.made_at, output_root)
         if not begun and not ladders:
+            self._untouched[output_root] = time.monotonic() + _UNTOUCHED_S
             return False
         folders = [Path(os.fsdecode(output_root)) / slug for slug in ladders]
         return not await self._patience.look(output_root, lambda: any(f.is_dir() for f in folders))

@@ -80,7 +80,7 @@ def outputs_at_work(db: Connection) -> set[bytes]:
 
 _BEGUN_AT = (
     "SELECT EXISTS (SELECT 1 FROM video JOIN job ON job.video_id = video.id"
-    " WHERE video.output_root = :root AND job.progress > 0)"
+    " WHERE video.output_root = :root AND job.progress > 0 AND job.status <> 'done')"
 )
 _LADDERS_AT = (
     "SELECT slug FROM video WHERE output_root = :root AND generation_id IS NOT NULL"
@@ -89,7 +89,8 @@ _LADDERS_AT = (
 
 
 def made_at(db: Connection, output_root: bytes, *, limit: int = 100) -> tuple[bool, list[str]]:
-    """What was made at an output: whether any job got further than its beginning, and the folders of ladders.
+    """What was made at an output: whether an unfinished job got further than its beginning, and the folders
+    of ladders.
 
     Args:
         limit: of the folders; the first in order of their names.
