@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks.door import Line
 from tqstudio import sources
 
-_FAILURE = {"code": "SOURCE_MISSING", "text": "the benchmark's source is not there", "hint": ""}
+_FAILURE = {"code": "SOURCE_TRUNCATED", "text": "the benchmark's source ends early", "hint": ""}
 
 
 def work(line: Line, instance: str, jobs: int) -> dict[str, Any]:
