@@ -16,6 +16,7 @@ from conftest import LiveSupervisor, MakeSupervisor, until
 from tqstudio import client, sources
 from tqstudio.cli.follow import Follower, Video, last_seq
 from tqstudio.connection import Client
+from tqstudio.home import Home
 
 from .conftest import Shell
 
@@ -73,12 +74,13 @@ def test_one_action_on_thousands_is_followed_whole(live: LiveSupervisor, tmp_pat
 class Cutting:
     """Stands in front of a supervisor and cuts event streams after so many bytes, the first ones only."""
 
-    def __init__(self, path: Path, *cuts: int) -> None:
+    def __init__(self, front: Home, behind: Home, *cuts: int) -> None:
         self._cuts = list(cuts)
-        self._path, self._behind = path, path.with_name("behind.sock")
-        path.rename(self._behind)
+        self._behind = behind.socket
+        front.create()
+        # In a home of its own: a supervisor takes its socket's place back from whoever stands there.
         self._listener = socket.socket(socket.AF_UNIX)
-        self._listener.bind(str(path))
+        self._listener.bind(str(front.socket))
         self._listener.listen()
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -106,13 +108,13 @@ class Cutting:
         # A thread that waits in `accept` is woken by this only.
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
-        self._behind.rename(self._path)
 
 
 def test_a_stream_that_is_cut_is_taken_up(live: LiveSupervisor, tmp_path: Path) -> None:
     """In the middle of a message too; what happens meanwhile is not missed."""
-    shell, number = Shell(live.home.root), job(live, tmp_path)
-    cutting = Cutting(live.home.socket, 300, 1_000, 20_011)
+    front, number = Home(tmp_path / "front"), job(live, tmp_path)
+    shell = Shell(front.root)
+    cutting = Cutting(front, live.home, 300, 1_000, 20_011)
     try:
         with shell.start("events", "--follow", "--limit", "1", "--json") as process:
             (first,) = told(process.stdout, 1)
