@@ -124,8 +124,12 @@ class NewWorker(Message):
 # From workers.
 
 
-class RegisterRequest(Message):
+class WorkerMessage(Message):
     instance: Annotated[str, StringConstraints(min_length=8, max_length=64)]
+    """One life of the worker's process."""
+
+
+class RegisterRequest(WorkerMessage):
     pid: int
     pid_started: float
     """Start time of the process, seconds since the epoch; with the pid it names one process for ever."""
@@ -134,8 +138,7 @@ class RegisterRequest(Message):
     metadata: dict[str, Any] = Field(default_factory=dict)
 
 
-class ClaimRequest(Message):
-    instance: str
+class ClaimRequest(WorkerMessage):
     wait_s: float = Field(0, ge=0, le=60)
 
 
@@ -144,8 +147,7 @@ class Beat(Message):
     epoch: int
 
 
-class HeartbeatRequest(Message):
-    instance: str
+class HeartbeatRequest(WorkerMessage):
     jobs: list[Beat] = Field(default_factory=list, max_length=64)
     cpu_percent: float | None = None
     memory_bytes: int | None = None
@@ -171,10 +173,9 @@ class RenditionReport(Message):
     error: ShortText | None = None
 
 
-class Token(Message):
+class Token(WorkerMessage):
     """What a worker shows with every write: (job in the path), epoch and instance."""
 
-    instance: str
     epoch: int
 
 

@@ -265,8 +265,6 @@ class JobDetail(JobRow):
     claimed_at: str | None
     lease_expires_at: str | None
     lease_epoch: int
-    instance: str | None
-    """The run of the worker that holds its lease; with id and epoch the lease's token."""
     autorestart: AutorestartView
     attempts_log: list[AttemptView]
     events: list[EventView]

@@ -449,6 +449,7 @@ _UNSAID = {
     "ready_at": "orders the queue: what people read is created_at and not_before",
     "segments_at_crash": "only compared, at the next crash",
     "resumed_at_crash_s": "only compared, at the next crash",
+    "instance": "what its lease is known by; for nobody but its worker",
     "starts_over": "owed by the next claim; the event of the restart says it",
 }
 
@@ -569,13 +570,13 @@ def test_the_detail_says_with_which_key_a_job_was_asked_for(desk: Desk) -> None:
 def test_the_detail_says_who_holds_a_job_and_when_it_goes_again(desk: Desk) -> None:
     worker, job = desk.running()
     held = desk.show(job["job"])
-    assert held["instance"] == worker.instance
+    assert "instance" not in held, "it is what a lease is known by"
     [known] = [w for w in desk.live.send(client.workers())["workers"] if w["name"] == held["worker"]]
     assert (held["processed_by"], held["processed_by_id"]) == (known["name"], known["id"])
     assert (held["dropped"], held["not_before"]) == ([], None)
     worker.tell(f"jobs/{job['job']}/fail", epoch=job["epoch"], code="STALLED", text="no")
     waits = desk.show(job["job"])
-    assert (waits["word"], waits["instance"], waits["processed_by_id"]) == ("retry", None, known["id"])
+    assert (waits["word"], waits["processed_by_id"]) == ("retry", known["id"])
     assert datetime.fromisoformat(waits["not_before"]) > datetime.fromisoformat(held["claimed_at"])
 
 
@@ -904,6 +905,50 @@ def test_a_wrong_token_changes_nothing(desk: Desk, path: str, body: dict[str, An
     answer = worker.post(f"jobs/4711/{path}", **({"instance": worker.instance, "epoch": 1} | body))
     assert error_of(answer, 404)["code"] == "NOT_FOUND"
     assert desk.show(job["job"]) == before
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("progress", {"step": "probe", "progress": 1}),
+        ("fail", {"code": "NO_MEDIA", "text": "x"}),
+        ("release", {"reason": "shutdown"}),
+        ("complete", {"manifest": {"renditions": [], "settings_hash": "x"}}),
+    ],
+)
+def test_no_worker_acts_on_the_lease_of_another(desk: Desk, path: str, body: dict[str, Any]) -> None:
+    """Not even one that knows all that the lease is known by, or that registers with it."""
+    worker, job = desk.running()
+    other = desk.worker()
+    before = desk.show(job["job"])
+    token = {"instance": worker.instance, "epoch": job["epoch"]}
+    for _ in range(2):
+        assert error_of(other.post(f"jobs/{job['job']}/{path}", **token, **body), 409)["code"] == "LOST_LEASE"
+        other.tell("register", instance=worker.instance, pid=os.getpid(), pid_started=1.0)
+    assert desk.show(job["job"]) == before
+    worker.tell(f"jobs/{job['job']}/progress", epoch=job["epoch"], step="probe", progress=2)
+
+
+def test_the_beat_of_another_worker_counts_for_no_lease(
+    make_supervisor: MakeSupervisor, tmp_path: Path
+) -> None:
+    live = make_supervisor(TQSTUDIO_LEASE_S="1.5", TQSTUDIO_SCAN_S="0.2", TQSTUDIO_HEARTBEAT_S="0.2").start()
+    live.send(client.worker_action("cpu-0", "disable"))
+    desk = Desk(live, tmp_path)
+    silent, lost = desk.running()
+    beating, kept = desk.running()
+    held = {"job": lost["job"], "epoch": lost["epoch"]}
+
+    def beat_until_lost() -> bool:
+        beating.tell("heartbeat", jobs=[{"job": kept["job"], "epoch": kept["epoch"]}])
+        answer = beating.tell("heartbeat", instance=silent.instance, jobs=[held])
+        assert (answer["controls"], answer["lost"]) == ({}, [lost["job"]]), "it renews nothing"
+        # Beats that name no lease of their instance would show that it was dropped.
+        beating.tell("heartbeat", instance=silent.instance)
+        return bool(desk.show(lost["job"])["status"] == "pending")
+
+    until(beat_until_lost, "the silent worker's job is taken back")
+    assert desk.show(lost["job"])["events"][0]["trigger"] == "requeued:stale", "for its age alone"
 
 
 def test_a_beat_for_what_is_not_held_says_so(desk: Desk) -> None:

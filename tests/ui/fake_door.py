@@ -483,7 +483,6 @@ def job_detail(row: Any) -> Any:
         "claimed_at": ago(300),
         "lease_expires_at": None,
         "lease_epoch": 2,
-        "instance": None,
         "autorestart": {
             "state": "disabled",
             "limit": 0,

@@ -175,7 +175,6 @@ async def detail(studio: TheStudio, job: int) -> JobDetail:
         "claimed_at": iso(record.claimed_at),
         "lease_expires_at": iso(record.lease_expires_at),
         "lease_epoch": record.epoch,
-        "instance": record.instance,
         "autorestart": autorestart_view(record),
         "attempts_log": attempt_views,
         "events": [event_view(event) for event in history],

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastapi import APIRouter
-from pydantic import BaseModel
 from pydantic_core import to_json
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -32,6 +31,7 @@ from tqstudio.requests import (
     ProgressRequest,
     RegisterRequest,
     ReleaseRequest,
+    WorkerMessage,
 )
 from tqstudio.schemas import (
     ClaimAnswer,
@@ -123,7 +123,7 @@ async def release(asked: Asked) -> OutcomeAnswer:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    takes: type[BaseModel]
+    takes: type[WorkerMessage]
     answers: Any
     serve: Callable[[Asked], Awaitable[Any]]
 
@@ -167,6 +167,9 @@ class WorkerDoor:
         call, job = _find(scope)
         who = self._identity(scope)
         body = call.takes.model_validate_json(await _read(receive))
+        # A lease is known by the instance of its worker. With the name of the token's worker in front, no
+        # worker can name the lease of another one.
+        body = body.model_copy(update={"instance": f"{who.name}/{body.instance}"})
         return await call.serve(Asked(self._studio, who, job, body, lambda: _has_hung_up(receive)))
 
     def _identity(self, scope: Scope) -> Identity:
