@@ -141,6 +141,7 @@ def load_settings(home: Home, **flags: Any) -> Settings:
             a file that may not be read.
     """
     global _toml_file
+    home.require_owner()
     _toml_file = home.config if presence.is_file(home.config) else None
     given = {key: value for key, value in flags.items() if value is not None}
     try:

@@ -7,6 +7,7 @@ cost. The terminal UI, which streams and must never block, has httpx loaded afte
 from __future__ import annotations
 
 import json
+import os
 import socket
 import struct
 from collections.abc import AsyncIterator, Iterator
@@ -37,7 +38,8 @@ class Client:
 
     Raises:
         TqError: NO_SUPERVISOR when nobody listens, SUPERVISOR_SILENT when somebody does and no answer comes
-            in time or at all, PERMISSION when the socket is another user's; else what the supervisor says.
+            in time or at all, PERMISSION when the socket is another user's or another user listens on it;
+            else what the supervisor says.
     """
 
     def __init__(self, socket_path: Path, *, token: str | None = None, keep_alive: bool = False) -> None:
@@ -141,7 +143,11 @@ class _UnixConnection(HTTPConnection):
         except OSError:
             sock.close()
             raise no_supervisor(self._path) from None
-        self.peer = _peer(sock)
+        try:
+            self.peer = require_trusted(self._path, sock)
+        except TqError:
+            sock.close()
+            raise
         sock.settimeout(self.timeout)
         self.sock = sock
 
@@ -153,6 +159,17 @@ class AsyncClient:
         self._path = socket_path
         self._timeout_s = timeout_s
         self._http: httpx.AsyncClient | None = None
+        self._hooks = {"trace": self._on_progress}
+
+    async def _on_progress(self, stage: str, info: dict[str, Any]) -> None:
+        """Look who listens before anything is sent. A hook of httpcore's `trace` extension."""
+        if stage == "connection.connect_unix_socket.complete":
+            stream = info["return_value"]
+            try:
+                require_trusted(self._path, stream.get_extra_info("socket"))
+            except TqError:
+                await stream.aclose()
+                raise
 
     def _open(self) -> httpx.AsyncClient:
         if self._http is None:
@@ -170,7 +187,9 @@ class AsyncClient:
         import httpx
 
         try:
-            response = await http.request(call.method, call.path, params=call.params, json=call.body)
+            response = await http.request(
+                call.method, call.path, params=call.params, json=call.body, extensions=self._hooks
+            )
         except httpx.ConnectError:
             raise no_supervisor(self._path) from None
         except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
@@ -191,7 +210,9 @@ class AsyncClient:
 
         headers = {} if after is None else {"Last-Event-ID": str(after)}
         try:
-            async with http.stream("GET", "/v1/events/stream", headers=headers, timeout=None) as response:
+            async with http.stream(
+                "GET", "/v1/events/stream", headers=headers, timeout=None, extensions=self._hooks
+            ) as response:
                 if response.status_code != 200:
                     _decode(response.status_code, response.reason_phrase, await response.aread())
                 parser = StreamParser()
@@ -267,13 +288,38 @@ def _hung_up(path: Path) -> TqError:
     return silent(again.peer)
 
 
-def _peer(sock: socket.socket) -> int:
-    """The process that listens at the other end; 0 where the system does not tell."""
+def peer_of(sock: Any) -> tuple[int, int] | None:
+    """Process and user at the other end of a unix socket; None where the system does not say.
+
+    A connection counts as that of the process that began to listen, or that connected.
+    """
     try:
-        pid: int = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+        pid, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     except (OSError, AttributeError):
+        return None
+    return pid, uid
+
+
+def require_trusted(path: Path, sock: Any) -> int:
+    """The process that listens, if it is this user's or root's; 0 where the system does not say.
+
+    Root also trusts the owner of the socket's folder, so that `docker exec` as root reaches the supervisor of
+    the container's user.
+
+    Raises:
+        TqError: PERMISSION.
+    """
+    peer = peer_of(sock)
+    if peer is None:
         return 0
-    return pid
+    pid, uid = peer
+    if uid in (os.geteuid(), 0) or (os.geteuid() == 0 and uid == path.parent.stat().st_uid):
+        return pid
+    raise TqError(
+        ErrorCode.PERMISSION,
+        f"another user (uid {uid}, process {pid}) listens at {path}",
+        "run the command as that user, or choose a home of your own with --home",
+    )
 
 
 def _decode(status: int, reason: str, body: bytes) -> Any:

@@ -6,10 +6,13 @@ Loaded by every command, so it imports nothing heavy.
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+
+from tqstudio.errors import ErrorCode, TqError
 
 MAX_SOCKET_PATH = 100
 """Bytes of a unix socket path that bind everywhere; the kernel's limit is 108 on Linux, 104 on macOS."""
@@ -77,12 +80,18 @@ class Home:
 
     @property
     def socket(self) -> Path:
-        """The socket of the API: in the home, or in the runtime directory when that path is too long."""
+        """The socket of the API: in the home, or in the runtime directory when that path is too long.
+
+        Raises:
+            TqError: PERMISSION when the runtime directory is not this user's alone.
+        """
         preferred = self.root / "supervisor.sock"
         if len(os.fsencode(preferred)) <= MAX_SOCKET_PATH:
             return preferred
         digest = sha256(os.fsencode(self.root)).hexdigest()[:16]
-        return _runtime_dir() / f"tqstudio-{digest}.sock"
+        folder = _runtime_dir()
+        _require_private(folder)
+        return folder / f"tqstudio-{digest}.sock"
 
     def tmpdir(self, worker: str) -> Path:
         """The temporary directory of a worker."""
@@ -94,13 +103,51 @@ class Home:
         return self.logs / "jobs" / str(job)
 
     def create(self) -> None:
-        """Make the folders, readable by their owner alone."""
+        """Make the folders, readable by their owner alone.
+
+        Raises:
+            TqError: PERMISSION when the home or the runtime directory belongs to another user.
+            OSError: as of the file system.
+        """
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.require_owner()
         for folder in (self.logs, self.profiles, self.themes):
             folder.mkdir(mode=0o700, exist_ok=True)
+        self.make_socket_folder()
         if self.socket.parent != self.root:
-            self.socket.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.socket_note.write_text(f"{self.socket}\n")
+
+    def make_socket_folder(self) -> None:
+        """Make the runtime directory where the socket is not in the home, which is never made here.
+
+        Raises:
+            TqError: PERMISSION when it is not this user's alone.
+            OSError: as of the file system.
+        """
+        if (folder := self.socket.parent) != self.root:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            # Another user may have made it in the meantime.
+            _require_private(folder)
+
+    def require_owner(self) -> None:
+        """Refuse a home of another user: its settings name the program that is run as ffmpeg.
+
+        Root may use any home, as in `docker exec`; one that belongs to root may be used by whoever may write
+        to it.
+
+        Raises:
+            TqError: PERMISSION.
+        """
+        try:
+            owner = self.root.stat().st_uid
+        except OSError:
+            return  # there is nothing yet, or whoever reads it finds out why it cannot be read
+        if os.geteuid() not in (0, owner) and owner != 0:
+            raise TqError(
+                ErrorCode.PERMISSION,
+                f"the home {self.root} belongs to another user (uid {owner})",
+                "choose a home of your own with --home or TQSTUDIO_HOME",
+            )
 
 
 def run_logs(log: Path) -> Path:
@@ -113,6 +160,32 @@ def _runtime_dir() -> Path:
     if given and len(os.fsencode(given)) <= 60:
         return Path(given)
     return Path(tempfile.gettempdir()) / f"tqstudio-{os.getuid()}"
+
+
+def _require_private(folder: Path) -> None:
+    """Refuse a runtime directory in which another user may have put a socket.
+
+    Raises:
+        TqError: PERMISSION.
+    """
+    try:
+        found = folder.lstat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISDIR(found.st_mode):
+        why = "is not a directory"
+    elif found.st_uid != os.geteuid():
+        why = f"belongs to another user (uid {found.st_uid})"
+    elif stat.S_IMODE(found.st_mode) & 0o077:
+        why = f"is open to other users (mode {stat.S_IMODE(found.st_mode):04o})"
+    else:
+        return
+    raise TqError(
+        ErrorCode.PERMISSION,
+        f"the runtime directory {folder} {why}: a supervisor's socket there cannot be trusted",
+        "choose a home with a shorter path, which holds the socket itself, or set XDG_RUNTIME_DIR to a"
+        " directory of your own with mode 0700",
+    )
 
 
 def current_home() -> Home:

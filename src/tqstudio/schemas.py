@@ -585,7 +585,6 @@ class RegisterAnswer(TypedDict):
     name: str
     heartbeat_s: float
     long_poll_s: float
-    ffmpeg: str
     ffmpeg_nice: int
     stall_s: float
     time_limit_factor: float

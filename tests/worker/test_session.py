@@ -32,7 +32,6 @@ TERMS = {
     "heartbeat_s": 10.0,
     "long_poll_s": 20.0,
     "keep_completed": True,
-    "ffmpeg": "ffmpeg",
     "ffmpeg_nice": 10,
     "stall_s": 120.0,
     "time_limit_factor": 20.0,
@@ -62,7 +61,7 @@ def session(line: RecordingLine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Se
     monkeypatch.setattr(retries, "FIRST_S", 0.001)
     monkeypatch.setattr(retries, "LAST_S", 0.001)
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    yield Session(Identity("cpu-0", WorkerKind.CPU, Path("nowhere"), "token"), lambda _: line)
+    yield Session(Identity("cpu-0", WorkerKind.CPU, Path("nowhere"), "token", "ffmpeg"), lambda _: line)
     for number, handler in before.items():
         signal.signal(number, handler)
 
@@ -210,11 +209,14 @@ def test_no_ffmpeg_inherits_the_token() -> None:
         "TQSTUDIO_WORKER_NAME": "gpu-0",
         "TQSTUDIO_WORKER_KIND": "gpu",
         "TQSTUDIO_WORKER_SOCKET": "/run/s.sock",
+        "TQSTUDIO_WORKER_FFMPEG": "/opt/ffmpeg",
         "TQSTUDIO_WORKER_ENCODER": "h264_nvenc",
         "TQSTUDIO_WORKER_DEVICE": "1",
     }
     identity = take_identity(environment)
-    assert identity == Identity("gpu-0", WorkerKind.GPU, Path("/run/s.sock"), "secret", "h264_nvenc", "1")
+    assert identity == Identity(
+        "gpu-0", WorkerKind.GPU, Path("/run/s.sock"), "secret", "/opt/ffmpeg", "h264_nvenc", "1"
+    )
     assert "secret" not in environment.values()
 
 

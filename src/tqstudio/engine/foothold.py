@@ -17,6 +17,7 @@ import structlog
 from tqstudio.engine import lock
 from tqstudio.engine.lock import HomeLock, Identity
 from tqstudio.engine.patience import Patience
+from tqstudio.errors import TqError
 from tqstudio.home import Home
 
 
@@ -34,18 +35,18 @@ class Foothold:
 
         Raises:
             OSError: it cannot be made.
+            TqError: PERMISSION when the runtime directory is not this user's alone.
         """
         path = self._home.socket
-        # A runtime directory may have been emptied; the home itself is never made anew here.
-        if path.parent != self._home.root:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # A runtime directory may have been emptied.
+        self._home.make_socket_folder()
         listener = lock.bind(path)
         self._door = lock.identity(path)
         return listener
 
     def close_door(self) -> None:
         """Remove the socket, unless it is another supervisor's by now."""
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, TqError):
             if self._door is not None and lock.identity(self._home.socket) == self._door:
                 self._home.socket.unlink()
 
@@ -57,8 +58,9 @@ class Foothold:
         """
         while True:
             await asyncio.sleep(lock.LOOK_S)
-            # What cannot be looked at may be there: a disk that does not answer takes no home away.
-            with contextlib.suppress(OSError):
+            # What cannot be looked at may be there: a disk that does not answer takes no home away. A runtime
+            # directory of another user is looked at again, for it may go as it came.
+            with contextlib.suppress(OSError, TqError):
                 if why := await self._patience.look(os.fsencode(self._home.root), self._lost):
                     return why
                 if lock.identity(self._home.socket) != self._door:

@@ -90,8 +90,9 @@ class Identities:
 class WorkerPool:
     """Keeps one process running in each slot until it is stopped."""
 
-    def __init__(self, home: Home, db: Database, identities: Identities, lost: Lost) -> None:
-        self._home, self._db, self._identities, self._lost = home, db, identities, lost
+    def __init__(self, home: Home, db: Database, identities: Identities, ffmpeg: str, lost: Lost) -> None:
+        self._home, self._db, self._identities = home, db, identities
+        self._ffmpeg, self._lost = ffmpeg, lost
         self._running: dict[str, _Running] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._slots: set[str] = set()
@@ -175,6 +176,8 @@ class WorkerPool:
             "TQSTUDIO_WORKER_TOKEN": token,
             "TQSTUDIO_WORKER_NAME": slot.name,
             "TQSTUDIO_WORKER_KIND": slot.kind,
+            # Not over the socket: what a worker runs is decided by the process that started it.
+            "TQSTUDIO_WORKER_FFMPEG": self._ffmpeg,
             "TQSTUDIO_WORKER_ENCODER": slot.encoder or "",
             "TQSTUDIO_WORKER_DEVICE": slot.device or "",
         }

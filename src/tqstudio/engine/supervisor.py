@@ -196,7 +196,7 @@ class _Supervisor:
                 offer=self._offer,
                 known=self._known,
             ),
-            pool=WorkerPool(home, db, identities, self._recovery.lost),
+            pool=WorkerPool(home, db, identities, found.path, self._recovery.lost),
             identities=identities,
             ffmpeg=found,
             started_at=now_us(),

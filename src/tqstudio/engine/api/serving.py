@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -12,6 +13,8 @@ from typing import Any
 import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from tqstudio.connection import peer_of
 
 _CLOSE_STREAMS_S = 2
 """How long open answers may take to end once the server is told to."""
@@ -65,7 +68,7 @@ class Server(uvicorn.Server):
 
 
 class _Protocol(HttpToolsProtocol):
-    """Sends head and body of an answer in one piece.
+    """Reads nothing from other users but root, and sends head and body of an answer in one piece.
 
     Each piece wakes the client, and waking a process costs more than making the answer: half of the
     supervisor's time when many workers claim.
@@ -74,13 +77,21 @@ class _Protocol(HttpToolsProtocol):
     def __init__(self, before_reading: Callable[[], None], **given: Any) -> None:
         super().__init__(**given)
         self._before_reading = before_reading
+        self._refused = False
 
     def data_received(self, data: bytes) -> None:
+        if self._refused:
+            return
         self._before_reading()
         super().data_received(data)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(_Gathering(transport))
+        # The socket's mode keeps others out; here a mode that was changed, or is not kept, does no harm.
+        peer = peer_of(transport.get_extra_info("socket"))
+        self._refused = peer is not None and peer[1] not in (os.geteuid(), 0)
+        if self._refused:
+            transport.abort()
 
 
 class _Gathering(asyncio.Transport):

@@ -81,7 +81,6 @@ async def register(asked: Asked) -> RegisterAnswer:
         "heartbeat_s": settings.heartbeat_s,
         # A lease counts from when it was asked for: half of it must be left when the answer comes.
         "long_poll_s": min(settings.long_poll_s, settings.lease_s / 2),
-        "ffmpeg": studio.ffmpeg.path,
         "ffmpeg_nice": settings.ffmpeg_nice,
         "stall_s": settings.stall_s,
         "time_limit_factor": settings.time_limit_factor,

@@ -53,6 +53,8 @@ class Identity:
     kind: WorkerKind
     socket: Path
     token: str
+    ffmpeg: str
+    """Path of the ffmpeg that the supervisor found."""
     encoder: str | None = None
     """Of a GPU worker."""
     device: str | None = None
@@ -101,7 +103,7 @@ class Session:
         terms = self._register()
         if terms is None:
             return self._exit_status()
-        lines.set_roots(os.path.dirname(terms["ffmpeg"]))
+        lines.set_roots(os.path.dirname(self._identity.ffmpeg))
         pulse = Pulse(
             self._pulse_line, self._instance, terms["heartbeat_s"], Usage().measure, self._be_refused
         )
@@ -113,7 +115,7 @@ class Session:
                 if (claimed := self._claim(wait_s)) is not None:
                     self._work(*claimed, terms, pulse)
                 elif not (wait_s or self._stopping or self._refused):
-                    self._get_ready(terms)
+                    self._get_ready()
                 wait_s = terms["long_poll_s"]
         finally:
             pulse.stop()
@@ -184,13 +186,13 @@ class Session:
             retry_s = retries.after(retry_s)
         return None
 
-    def _get_ready(self, terms: RegisterAnswer) -> None:
+    def _get_ready(self) -> None:
         """Do while nothing waits for it what the first job would wait for: some 0.1 s."""
         try:
             # PyAV, which the probe of a new source and the end of a job need.
             from tqstudio.engine.media import encode_finish as encode_finish
 
-            self._locate(terms["ffmpeg"])
+            self._locate()
         except Exception as error:  # the job that needs it fails with it, and tells
             _log.warning("a job will not find all it needs", error=str(error))
 
@@ -259,7 +261,7 @@ class Session:
     def _outcome(self, job: ClaimedJob, terms: RegisterAnswer, lease: Lease, report: Report) -> Outcome:
         try:
             bench = pipeline.Bench(
-                ffmpeg=self._locate(terms["ffmpeg"]),
+                ffmpeg=self._locate(),
                 encoder=self._identity.encoder or CPU_ENCODER,
                 device=self._identity.device,
                 nice=terms["ffmpeg_nice"],
@@ -272,14 +274,15 @@ class Session:
             )
             return pipeline.run(job, bench, lease, report)
         except TqError as error:  # there is no ffmpeg
-            return _not_begun(job, error, terms)
+            return self._not_begun(job, error)
         except Exception as error:  # a claim that cannot even be read
             _log.exception("job could not be begun", job=lease.job)
-            return _not_begun(job, error, terms)
+            return self._not_begun(job, error)
 
-    def _locate(self, path: str) -> FFmpeg:
+    def _locate(self) -> FFmpeg:
         """The ffmpeg, asked for its version again only when the file changed: an upgrade must not go unseen,
         and asking takes 50 ms."""
+        path = self._identity.ffmpeg
         try:
             found = os.stat(path)
             key = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
@@ -289,11 +292,10 @@ class Session:
             self._ffmpeg = key, locate(path)
         return self._ffmpeg[1]
 
-
-def _not_begun(job: ClaimedJob, error: Exception, terms: RegisterAnswer) -> Failed:
-    """The failure of a job that no step saw; its log, which people are pointed to, says so too."""
-    failed = describe(error, f"job {job['job']}".encode())
-    if path := job.get("log"):
-        with AttemptLog(Path(path), lines.set_roots(os.path.dirname(terms["ffmpeg"]))) as log:
-            log.line(f"could not be begun: {failed.code}: {failed.text} ({failed.hint})")
-    return failed
+    def _not_begun(self, job: ClaimedJob, error: Exception) -> Failed:
+        """The failure of a job that no step saw; its log, which people are pointed to, says so too."""
+        failed = describe(error, f"job {job['job']}".encode())
+        if path := job.get("log"):
+            with AttemptLog(Path(path), lines.set_roots(os.path.dirname(self._identity.ffmpeg))) as log:
+                log.line(f"could not be begun: {failed.code}: {failed.text} ({failed.hint})")
+        return failed

@@ -1,0 +1,236 @@
+"""Another user of the machine: what they put in the way is not trusted, and what they ask is not answered."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import multiprocessing
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from conftest import LiveSupervisor, MakeSupervisor
+from tqstudio import client as calls
+from tqstudio.connection import AsyncClient, Client
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.home import Home
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to act as another user")
+
+NOBODY = 65534
+Heard = Callable[[], bytes]
+
+
+@contextlib.contextmanager
+def as_nobody(act: Callable[[Connection], None]) -> Iterator[Connection]:
+    """Run a function in a process of another user; the connection leads to it."""
+    ours, theirs = multiprocessing.Pipe()
+
+    def run() -> None:
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+        act(theirs)
+
+    process = multiprocessing.get_context("fork").Process(target=run)
+    process.start()
+    theirs.close()
+    try:
+        yield ours
+    finally:
+        process.kill()
+        process.join()
+        ours.close()
+
+
+def receive(line: Connection) -> object:
+    assert line.poll(30), "the other user does nothing"
+    return line.recv()
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A folder like /tmp: everybody may make files in it."""
+    folder = Path(tempfile.mkdtemp(prefix="tqstudio-users-", dir="/tmp"))
+    folder.chmod(0o1777)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def planted() -> Iterator[Callable[[Path], Heard]]:
+    """Has another user listen on a path; the answer waits for what a connection sent to them."""
+    with contextlib.ExitStack() as running:
+
+        def listen(path: Path) -> Heard:
+            def act(heard: Connection) -> None:
+                listener = socket.socket(socket.AF_UNIX)
+                listener.bind(str(path))
+                listener.listen()
+                heard.send(b"listening")
+                while True:
+                    line, _ = listener.accept()
+                    heard.send(line.recv(65536))
+                    with contextlib.suppress(OSError):
+                        line.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+                    line.close()
+
+            line = running.enter_context(as_nobody(act))
+            assert receive(line) == b"listening"
+            return lambda: receive(line)  # type: ignore[return-value]
+
+        yield listen
+
+
+def refusal(call: Callable[[], object]) -> TqError:
+    with pytest.raises(TqError) as caught:
+        call()
+    assert caught.value.code is ErrorCode.PERMISSION
+    return caught.value
+
+
+def test_a_worker_sends_no_token_to_another_user(shared: Path, planted: Callable[[Path], Heard]) -> None:
+    path = shared / "supervisor.sock"
+    heard = planted(path)
+    error = refusal(lambda: Client(path, token="secret", keep_alive=True).send(calls.status()))
+    assert f"uid {NOBODY}" in error.message
+    assert heard() == b""
+
+
+def test_no_command_and_no_screen_asks_another_user(shared: Path, planted: Callable[[Path], Heard]) -> None:
+    path = shared / "supervisor.sock"
+    heard = planted(path)
+    refusal(lambda: next(Client(path).stream()))
+    assert heard() == b""
+
+    async def ask() -> None:
+        door = AsyncClient(path)
+        try:
+            await door.send(calls.status())
+        finally:
+            await door.close()
+
+    async def follow() -> None:
+        door = AsyncClient(path)
+        try:
+            async for _ in door.stream():
+                return
+        finally:
+            await door.close()
+
+    refusal(lambda: asyncio.run(ask()))
+    assert heard() == b""
+    refusal(lambda: asyncio.run(follow()))
+    assert heard() == b""
+
+
+def test_root_reaches_the_supervisor_of_the_owner_of_a_home(
+    shared: Path, planted: Callable[[Path], Heard]
+) -> None:
+    home = shared / "home"
+    home.mkdir()
+    os.chown(home, NOBODY, NOBODY)
+    planted(home / "supervisor.sock")
+    assert Client(home / "supervisor.sock").send(calls.status()) == {}
+
+
+@pytest.fixture
+def far_home(tmp_path: Path, shared: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    """A home with so long a path that its socket is in the runtime directory below the temporary one."""
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    monkeypatch.setattr("tqstudio.home.tempfile", SimpleNamespace(gettempdir=lambda: str(shared)))
+    return Home(tmp_path / ("studio" * 20))
+
+
+def test_a_runtime_directory_of_another_user_is_refused(
+    far_home: Home, shared: Path, make_supervisor: MakeSupervisor
+) -> None:
+    folder = shared / f"tqstudio-{os.getuid()}"
+    live = make_supervisor(far_home.root, TMPDIR=str(shared))
+    assert far_home.socket.parent == folder
+    os.chown(folder, NOBODY, NOBODY)
+
+    for command in ("up", "status"):
+        ended = subprocess.run(
+            [sys.executable, "-P", "-m", "tqstudio", command],
+            env=live.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert "PERMISSION" in ended.stderr, ended
+        assert str(folder) in ended.stderr
+    assert not any(folder.iterdir())
+
+
+def test_a_runtime_directory_that_is_a_link_or_open_to_others_is_refused(
+    far_home: Home, shared: Path, tmp_path: Path
+) -> None:
+    folder = shared / f"tqstudio-{os.getuid()}"
+    mine = tmp_path / "mine"
+    mine.mkdir(0o700)
+    folder.symlink_to(mine)
+    assert "is not a directory" in refusal(lambda: far_home.socket).message
+    refusal(far_home.create)
+    folder.unlink()
+    folder.mkdir()
+    folder.chmod(0o750)
+    assert "0750" in refusal(lambda: far_home.socket).message
+    folder.chmod(0o700)
+    far_home.create()
+    assert far_home.socket.parent == folder
+
+
+def test_a_supervisor_reads_nothing_from_another_user(shared: Path, make_supervisor: MakeSupervisor) -> None:
+    """Though somebody opened its socket to everybody."""
+    live: LiveSupervisor = make_supervisor(shared / "home").start()
+    live.home.root.chmod(0o755)
+    live.home.socket.chmod(0o777)
+
+    def ask(answer: Connection) -> None:
+        line = socket.socket(socket.AF_UNIX)
+        line.connect(str(live.home.socket))
+        try:
+            line.sendall(b"GET /v1/status HTTP/1.1\r\nHost: x\r\n\r\n")
+            answer.send(line.recv(65536))
+        except OSError:
+            answer.send(b"")
+
+    with as_nobody(ask) as asking:
+        assert receive(asking) == b""
+    assert live.send(calls.status())["supervisor"]["pid"] == live.process.pid
+
+
+def test_a_home_of_another_user_is_refused(shared: Path) -> None:
+    """Unless root made it for whoever may write to it; root itself may use any."""
+    home = Home(shared / "home")
+    home.root.mkdir()
+
+    def look(answer: Connection) -> None:
+        try:
+            home.require_owner()
+        except TqError as error:
+            answer.send(error.code)
+        else:
+            answer.send(None)
+
+    for owner, code in ((NOBODY - 1, ErrorCode.PERMISSION), (NOBODY, None), (0, None)):
+        os.chown(home.root, owner, owner)
+        with as_nobody(look) as line:
+            assert receive(line) == code
+        home.require_owner()
+
+
+def test_a_worker_is_not_told_over_the_socket_which_ffmpeg_to_run(supervisor: LiveSupervisor) -> None:
+    worker = supervisor.worker("remote-0")
+    answer = worker.tell("register", pid=os.getpid(), pid_started=1.0, encoder="libx264")
+    assert "ffmpeg" not in answer
