@@ -2,37 +2,46 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import pytest
 
-from tqstudio.engine.store import connection, opening
+from damage import forget_in_indexes, forget_rows
+from tqstudio.engine.store import backup, connection, inspection, listing, opening, videos
 from tqstudio.engine.store.database import Database
+from tqstudio.engine.store.schema import upgrade
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
+from tqstudio.lifecycle import JobStatus, Operation
 
 from .conftest import Queue, connect
 
 
 @pytest.fixture
-def home(database: Path, tmp_path: Path) -> Home:
-    """With some hundred jobs in its database, and the log of one."""
+def fresh(database: Path, tmp_path: Path) -> Home:
     made = Home(tmp_path / "home")
     made.create()
     shutil.copyfile(database, made.database)
-    db = connect(made.database)
+    return made
+
+
+@pytest.fixture
+def home(fresh: Home) -> Home:
+    """With some hundred jobs in its database, and the log of one."""
+    db = connect(fresh.database)
     db.begin(immediate=True)
     queue = Queue(db)
     for _ in range(300):
         queue.job()
     db.commit()
     db.close()
-    made.job_logs(1).mkdir(parents=True)
-    return made
+    fresh.job_logs(1).mkdir(parents=True)
+    return fresh
 
 
 def _overwrite(path: Path, at: int, content: bytes) -> None:
@@ -103,9 +112,155 @@ def test_a_sound_database_and_a_new_home_may_be_opened(home: Home, tmp_path: Pat
     opening.require_sound(new)
 
 
+@pytest.fixture
+def varied(fresh: Home) -> Home:
+    """Jobs 1 and 2 wait, 3 waits for its next attempt, 4 and 5 are done; beside them one of every kind."""
+    with contextlib.closing(connect(fresh.database)) as db:
+        queue = Queue(db)
+        assert [queue.job(), queue.job(), queue.job()] == [1, 2, 3]
+        assert [queue.in_status(JobStatus.DONE), queue.in_status(JobStatus.DONE)] == [4, 5]
+        for status in set(JobStatus) - {JobStatus.PENDING}:
+            queue.in_status(status)
+            if status is not JobStatus.IN_PROGRESS:
+                queue.do(queue.in_status(status), Operation.DELETE)
+        deleted, both = queue.job(), queue.job()
+        db.execute(
+            "UPDATE job SET not_before = 5 WHERE id IN (3, :both) OR status = 'paused'", {"both": both}
+        )
+        for job in (deleted, both):
+            queue.do(job, Operation.DELETE)
+    return fresh
+
+
+def _claimable(home: Home) -> int:
+    with contextlib.closing(connect(home.database)) as db:
+        queue, taken = Queue(db), 0
+        while queue.claim(queue.worker(f"w{taken}")) is not None:
+            taken += 1
+    return taken
+
+
+def test_jobs_of_every_kind_are_sound(varied: Home) -> None:
+    assert opening.problem_of(varied.database) is None
+    assert opening.require_sound(varied) is None
+
+
+@pytest.mark.parametrize("lost", ["ix_job_waiting", "ix_job_status", "ix_job_ready", "ix_job_one_open"])
+def test_a_start_rebuilds_an_index_that_lacks_jobs(varied: Home, lost: str) -> None:
+    """Two waiting jobs that nothing would have run or shown; every page of the file is in order."""
+    forget_in_indexes(varied.database, (1, 2), lost)
+    problem = opening.problem_of(varied.database)
+    assert problem is not None
+    assert problem.in_indexes
+    assert "row 1 missing from index" in problem.text
+    assert opening.require_sound(varied) is not None
+    assert opening.problem_of(varied.database) is None
+    with contextlib.closing(connect(varied.database)) as reader:
+        assert listing.page(reader, listing.Query(), limit=500).ids[1:3] == [1, 2]
+    assert _claimable(varied) == 2
+
+
+@pytest.mark.parametrize(
+    ("lost", "jobs", "said"),
+    [
+        ("ix_job_waiting", (1, 2), "the index ix_job_waiting has not as many pending jobs as were counted"),
+        ("ix_job_ended", (4, 5), "the index ix_job_ended has not"),
+        ("ix_job_status", (1, 2), "the index ix_job_status has not"),
+        ("ix_job_ready", (1, 2), "the queue has 1 of 3 pending jobs"),
+        ("ix_job_backoff", (3,), "the queue has 2 of 3 pending jobs"),
+    ],
+)
+def test_a_start_compares_counts_and_lists_before_it_looks_at_each_row(
+    varied: Home, lost: str, jobs: Collection[int], said: str
+) -> None:
+    forget_in_indexes(varied.database, jobs, lost)
+    with contextlib.closing(connect(varied.database)) as reader:
+        assert inspection.unlisted(reader).startswith(said)
+    found = opening.require_sound(varied)
+    assert found is not None
+    assert found.text.startswith(said)
+
+
+def test_a_text_finds_its_file_after_a_repair(home: Home) -> None:
+    with contextlib.closing(connect(home.database)) as db:
+        db.execute("INSERT INTO video_name (video_name) VALUES ('delete-all')")
+        assert videos.get(db, 1) is not None
+    opening.repair(home.database)
+    with contextlib.closing(connect(home.database)) as db:
+        found = db.execute("SELECT count(*) FROM video_name WHERE video_name MATCH 'mp4'").scalar()
+    assert found == 300
+
+
+def test_jobs_that_are_lost_stop_the_start_until_a_person_goes_on_without_them(varied: Home) -> None:
+    home = varied
+    forget_rows(home.database, (1,))
+    forget_in_indexes(home.database, (2,), "ix_job_ready")
+    before = home.database.read_bytes()
+    with pytest.raises(TqError, match="not as many pending jobs as were counted") as caught:
+        opening.require_sound(home)
+    assert caught.value.code is ErrorCode.DATABASE_DAMAGED
+    assert caught.value.hint.endswith("tqstudio doctor --repair")
+    assert home.database.read_bytes() == before
+    opening.repair(home.database, recount=True)
+    assert opening.require_sound(home) is None
+    assert _claimable(home) == 1
+
+
+def test_indexes_that_cannot_be_rebuilt_are_damage(home: Home) -> None:
+    """Two rows have what only one may: the table itself is wrong."""
+    with contextlib.closing(sqlite3.connect(home.database, isolation_level=None)) as db:
+        first = db.execute("SELECT sql FROM sqlite_master WHERE name = 'ix_job_one_open'").fetchone()[0]
+        db.execute("DROP INDEX ix_job_one_open")
+        db.execute("UPDATE job SET video_id = 1 WHERE id = 2")
+        db.execute("PRAGMA writable_schema=ON")
+        db.execute(first.replace("UNIQUE ", ""))
+        db.execute("UPDATE sqlite_master SET sql = ? WHERE name = 'ix_job_one_open'", (first,))
+    problem = opening.problem_of(home.database)
+    assert problem is not None
+    assert "non-unique entry in index ix_job_one_open" in problem.text
+    with pytest.raises(TqError, match="cannot be rebuilt") as caught:
+        opening.require_sound(home)
+    assert caught.value.code is ErrorCode.DATABASE_DAMAGED
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        "DROP TABLE alembic_version",
+        "DELETE FROM alembic_version",
+        "UPDATE alembic_version SET version_num = 'x'",
+        "DROP TABLE job_count",
+    ],
+)
+def test_a_database_without_a_part_of_its_schema_is_damaged(home: Home, spoil: str) -> None:
+    with contextlib.closing(sqlite3.connect(home.database, isolation_level=None)) as db:
+        db.execute(spoil)
+    with pytest.raises(TqError) as caught:
+        opening.require_sound(home)
+    assert caught.value.code is ErrorCode.DATABASE_DAMAGED
+    assert ("alembic_version" in spoil) is ("alembic_version" in caught.value.message)
+
+
+def test_an_earlier_schema_is_sound(tmp_path: Path) -> None:
+    home = Home(tmp_path / "old")
+    home.create()
+    upgrade(home.database, "0001")
+    assert opening.require_sound(home) is None
+
+
+def test_a_backup_of_damaged_indexes_is_refused(home: Home, tmp_path: Path) -> None:
+    forget_in_indexes(home.database, (1, 2), "ix_job_ready")
+    with pytest.raises(TqError, match="row 1 missing from index ix_job_ready") as caught:
+        backup.copy(home.database, tmp_path / "copy.db")
+    assert caught.value.code is ErrorCode.DATABASE_DAMAGED
+    assert caught.value.hint.endswith("tqstudio doctor --repair")
+    assert not (tmp_path / "copy.db").exists()
+
+
 def test_a_look_that_may_not_last_is_cut_short_in_the_middle_of_a_tree(tmp_path: Path) -> None:
     path = tmp_path / "large.db"
     db = sqlite3.connect(path, isolation_level=None)
+    db.execute("CREATE TABLE alembic_version AS SELECT '0001' AS version_num")
     db.execute("CREATE TABLE large (number INTEGER PRIMARY KEY, text TEXT)")
     db.execute(
         "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 300000)"

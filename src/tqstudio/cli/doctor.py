@@ -7,7 +7,9 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from tqstudio import client as calls
 from tqstudio import presence, units
@@ -29,11 +31,21 @@ _WORDS = {"ok": ("ok  ", "done"), "warn": ("warn", "paused"), "fail": ("FAIL", "
 """Of a level: what is printed, and the status whose colour it has."""
 
 
-def doctor(as_json: JsonFlag = False) -> int:
+def doctor(
+    repair: Annotated[
+        bool,
+        typer.Option(
+            "--repair", help="First rebuild the indexes and counts of the database; no supervisor may run."
+        ),
+    ] = False,
+    as_json: JsonFlag = False,
+) -> int:
     """Check that everything needed is there, and that nothing is damaged or left over.
 
     Looks at the home and its database, ffmpeg and its encoders, disks, limits and the clock.
     """
+    if repair:
+        _repair(current_home())
     checks = {check["name"]: check for check in _local(current_home())}
     # What the supervisor says counts more: it is the one that works.
     checks |= {check["name"]: check for check in _of_supervisor(current_home())}
@@ -48,6 +60,23 @@ def doctor(as_json: JsonFlag = False) -> int:
         if check["hint"]:
             printing.out(f"      {printing.arrow()} {check['hint']}")
     return 0 if well else 1
+
+
+def _repair(home: Home) -> None:
+    from tqstudio.engine import lock
+    from tqstudio.engine.store import opening
+
+    if not presence.is_there(home.database):
+        raise TqError(
+            ErrorCode.NOT_FOUND, f"there is no database {home.database}", "nothing has to be repaired"
+        )
+    held = lock.HomeLock(home)
+    held.acquire()
+    try:
+        opening.repair(home.database, recount=True)
+    finally:
+        held.release()
+    printing.say(f"the indexes and counts of {home.database} were rebuilt from its tables")
 
 
 def _of_supervisor(home: Home) -> list[CheckView]:

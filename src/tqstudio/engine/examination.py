@@ -21,7 +21,7 @@ from tqstudio.engine import orphans
 from tqstudio.engine.disk_gate import DATABASE_ROOM_BYTES, FILES_ROOM, lacks_files
 from tqstudio.engine.scheduling import MICROSECOND, now_us
 from tqstudio.engine.space import Volume, occupied_bytes, volume_of
-from tqstudio.engine.store import folders, inspection, opening, videos
+from tqstudio.engine.store import folders, inspection, opening, troubles, videos
 from tqstudio.engine.store.connection import Connection, connect
 from tqstudio.engine.store.schema import SCHEMA_VERSION, schema_version
 from tqstudio.engine.workspace import FOLDER
@@ -69,7 +69,8 @@ def _database(home: Home, settings: Settings) -> Iterator[CheckView]:
     problem = opening.problem_of(home.database)
     if problem is not None:
         hint = f"stop the supervisor and put a backup in its place: {home.backups}, docs/backup.md"
-        yield line("database", "fail", f"{home.database} is damaged: {problem}", hint)
+        said = f"{home.database} is damaged: {problem.text}"
+        yield line("database", "fail", said, troubles.REPAIR if problem.in_indexes else hint)
         return
     version = schema_version(home.database, read_only=True)
     size_now = size(home.database.stat().st_size)
@@ -135,11 +136,11 @@ def _processes(home: Home) -> CheckView:
 
 
 def _records(db: Connection) -> Iterator[CheckView]:
-    hint = "please report it; until then put a backup in its place (docs/backup.md)"
     missing = inspection.foreign_key_problems(db)
     wrong = inspection.miscounted(db)
     said = [f"{missing} rows name others that are not there"] if missing else []
-    said += [f"the counts of {', '.join(wrong)} jobs are wrong"] if wrong else []
+    said += [f"there are not as many {', '.join(wrong)} jobs as were counted"] if wrong else []
+    hint = "put a backup in its place (docs/backup.md)" if missing else troubles.LOST_ROWS
     yield line("records", "fail" if said else "ok", "; ".join(said) or "rows and counts agree", hint)
     ahead = inspection.newest_event_at(db) - now_us()
     if ahead > _AHEAD_US:

@@ -109,7 +109,8 @@ def run(home: Home, settings: Settings) -> Remainder:
     try:
         found = ffmpeg.locate(settings.ffmpeg or None)
         logs.know(os.path.dirname(found.path))
-        opening.require_sound(home)
+        if repaired := opening.require_sound(home):
+            structlog.get_logger().warning("the indexes of the database were rebuilt", found=repaired.text)
         _migrate_apart(home)
         db = Database(home.database)
         db.open()

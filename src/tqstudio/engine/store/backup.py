@@ -71,7 +71,7 @@ def _made(database: Path, target: Path) -> Iterator[Path]:
         os.close(os.open(made, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600))
         _vacuum(database, made)
         if (problem := opening.problem_of(made)) is not None:
-            raise troubles.damaged(database, f"its copy is not sound: {problem}")
+            raise problem.error(database)
         _sync(made)
         yield made
         _sync(target.parent)

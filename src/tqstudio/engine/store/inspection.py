@@ -1,4 +1,4 @@
-"""What `doctor` asks of the database: whether it agrees with itself, and what the disk may hold for it."""
+"""Checks of the rows: whether tables, indexes and counts agree, and what the disk may hold for them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,70 @@ def foreign_key_problems(db: Connection) -> int:
 
 def miscounted(db: Connection) -> list[str]:
     """Statuses whose kept count is not the number of jobs in it."""
-    kept: dict[str, int] = dict(db.execute("SELECT status, n FROM job_count"))
-    rows = db.execute("SELECT status, count(*) FROM job WHERE deleted_at IS NULL GROUP BY status")
-    real: dict[str, int] = dict(rows)
+    rows = db.execute("SELECT status, count(*) FROM job NOT INDEXED WHERE deleted_at IS NULL GROUP BY status")
+    return _differing(_kept(db), dict(rows))
+
+
+def _kept(db: Connection) -> dict[str, int]:
+    return dict(db.execute("SELECT status, n FROM job_count"))
+
+
+def _differing(kept: dict[str, int], real: dict[str, int]) -> list[str]:
     return sorted(status for status in kept | real if kept.get(status, 0) != real.get(status, 0))
+
+
+_LISTS = ("ix_job_waiting", "ix_job_ended", "ix_job_status")
+_QUEUE = ("ix_job_ready", "ix_job_backoff")
+
+
+def unlisted(db: Connection) -> str:
+    """Compare the kept counts with the indexes behind the lists and the queue; empty when they agree.
+
+    A job that is missing from one of these is never shown or never run. Only indexes are read: 0.4 s for a
+    million jobs.
+    """
+    there = db.execute("SELECT name FROM sqlite_master")
+    if not {*_LISTS, *_QUEUE} <= {row[0] for row in there}:
+        return ""  # an earlier schema, before its migration
+    kept = _kept(db)
+    for index in _LISTS:
+        rows = db.execute(
+            f"SELECT status, count(*) FROM job INDEXED BY {index} WHERE deleted_at IS NULL GROUP BY status"
+        )
+        if wrong := _differing(kept, dict(rows)):
+            return f"the index {index} has not as many {', '.join(wrong)} jobs as were counted"
+    ready = db.execute(
+        "SELECT count(*) FROM job INDEXED BY ix_job_ready"
+        " WHERE status = 'pending' AND not_before IS NULL AND deleted_at IS NULL"
+    ).scalar()
+    later = db.execute(
+        "SELECT count(*) FROM job INDEXED BY ix_job_backoff"
+        " WHERE status = 'pending' AND not_before IS NOT NULL AND deleted_at IS NULL"
+    ).scalar()
+    waiting = kept.get("pending", 0)
+    return "" if ready + later == waiting else f"the queue has {ready + later} of {waiting} pending jobs"
+
+
+def rebuild_indexes(db: Connection) -> None:
+    """Make every index again from its table, that of the names too."""
+    db.execute("REINDEX")
+    db.execute("INSERT INTO video_name (video_name) VALUES ('rebuild')")
+
+
+def recount(db: Connection) -> None:
+    """Set the kept counts to the numbers of jobs."""
+    db.execute(
+        "UPDATE job_count SET n = (SELECT count(*) FROM job NOT INDEXED"
+        " WHERE job.status = job_count.status AND deleted_at IS NULL)"
+    )
+
+
+def has_version(db: Connection) -> bool:
+    """Whether the schema has a version, or there is no table yet."""
+    tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master")}
+    if "alembic_version" not in tables:
+        return not tables
+    return bool(db.execute("SELECT 1 FROM alembic_version WHERE version_num GLOB '[0-9][0-9][0-9][0-9]'"))
 
 
 def newest_event_at(db: Connection) -> int:

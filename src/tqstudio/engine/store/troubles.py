@@ -18,6 +18,14 @@ _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 # A full disk also shows as a write, a sync or a map of shared memory that did not work.
 _PERHAPS_FULL = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
 _CLOSED = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY)
+REPAIR = (
+    "its indexes do not match its tables, which are sound: stop the supervisor (tqstudio down), and rebuild"
+    " them with: tqstudio doctor --repair"
+)
+LOST_ROWS = (
+    "jobs may be lost: put a backup in its place (docs/backup.md), or go on with the jobs that are there:"
+    " tqstudio doctor --repair"
+)
 
 
 def told(error: BaseException, path: Path, *, writing: bool = False) -> BaseException:
@@ -63,13 +71,12 @@ def unwritable(path: Path, why: str) -> TqError:
     )
 
 
-def damaged(path: Path, why: str) -> TqError:
-    return TqError(
-        ErrorCode.DATABASE_DAMAGED,
-        f"the database {path} is damaged: {why}",
+def damaged(path: Path, why: str, hint: str = "") -> TqError:
+    restore = (
         f"it was left as it is; put a backup in its place (see {path.parent / 'backups'} and docs/backup.md),"
-        " and look closer with: tqstudio doctor",
+        " and look closer with: tqstudio doctor"
     )
+    return TqError(ErrorCode.DATABASE_DAMAGED, f"the database {path} is damaged: {why}", hint or restore)
 
 
 def busy(path: Path) -> TqError:

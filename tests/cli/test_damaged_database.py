@@ -1,0 +1,113 @@
+"""Jobs that only the indexes of the database have lost: commands say so, and no job is lost over it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from damage import forget_in_indexes, forget_rows
+from tqstudio.engine.store.connection import connect
+from tqstudio.engine.store.schema import migrate
+from tqstudio.home import Home
+
+from .conftest import Answer, Shell
+from .test_with_supervisor import QUICK
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    """With two jobs that wait and one that is done; no supervisor runs."""
+    made = Home(tmp_path / "home")
+    made.create()
+    migrate(made.database)
+    with closing(connect(made.database)) as db:
+        for number, status in enumerate(("pending", "pending", "done"), 1):
+            source = str(tmp_path / f"{number}.mp4").encode()
+            db.execute(
+                "INSERT INTO video (source, output_root, name, title, slug, size, mtime_ns, created_at)"
+                " VALUES (:source, x'2f', :slug, :slug, :slug, 1, 1, 1)",
+                {"source": source, "slug": f"film-{number}"},
+            )
+            db.execute(
+                "INSERT INTO job (video_id, profile, profile_json, status, created_at)"
+                " VALUES (:video, 'web', '{}', :status, 1)",
+                {"video": number, "status": status},
+            )
+        db.execute("INSERT INTO gate (kind, reason, since) VALUES ('user', 'the test looks', 1)")
+    return made
+
+
+@pytest.fixture
+def shell(home: Home) -> Iterator[Shell]:
+    made = Shell(home.root, **QUICK)
+    yield made
+    made("down")
+
+
+def _database(answer: Answer) -> tuple[str, str, str]:
+    (check,) = (
+        check
+        for check in answer.json()["checks"]
+        if check["name"] in ("database", "records") and not check["ok"]
+    )
+    return check["name"], check["detail"], check["hint"]
+
+
+def _listed(shell: Shell) -> list[int]:
+    return [row["id"] for row in shell("job", "list", "--json").json()["jobs"]]
+
+
+def test_a_start_finds_waiting_jobs_again_that_every_index_had_lost(home: Home, shell: Shell) -> None:
+    forget_in_indexes(home.database, (1, 2), "ix_job_waiting", "ix_job_status", "ix_job_ready")
+    answer = shell("doctor", "--json")
+    assert answer.code == 1
+    name, detail, hint = _database(answer)
+    assert (name, "row 1 missing from index" in detail) == ("database", True)
+    assert hint.endswith("tqstudio doctor --repair")
+    refused = shell("backup")
+    assert (refused.code, refused.err.splitlines()[1].endswith("tqstudio doctor --repair")) == (4, True)
+    assert refused.err.startswith(f"error: DATABASE_DAMAGED: the database {home.database} is damaged: row 1")
+    assert not list(home.backups.glob("*"))
+
+    assert shell("up", "--detach").code == 0
+    assert _listed(shell) == [1, 2, 3]
+    assert "the indexes of the database were rebuilt" in home.supervisor_log.read_text()
+    assert shell("backup").code == 0
+    running = shell("doctor", "--repair")
+    assert running.code == 4
+    assert running.err.startswith("error: ALREADY_RUNNING: ")
+
+
+def test_jobs_that_are_lost_are_given_up_by_a_person_alone(home: Home, shell: Shell) -> None:
+    forget_rows(home.database, (2,))
+    assert _database(shell("doctor", "--json"))[0] == "records"
+    for _ in range(2):
+        refused = shell("up", "--detach")
+        assert refused.code == 4
+        assert refused.err.startswith("error: DATABASE_DAMAGED: ")
+        assert "backup" in refused.err
+    repaired = shell("doctor", "--repair", "--json")
+    assert "were rebuilt" in repaired.err
+    assert all(check["ok"] for check in repaired.json()["checks"] if check["name"] in ("database", "records"))
+    assert shell("up", "--detach").code == 0
+    assert _listed(shell) == [1, 3]
+
+
+def test_a_database_that_lost_the_version_of_its_schema(home: Home, shell: Shell) -> None:
+    with closing(connect(home.database)) as db:
+        db.execute("DROP TABLE alembic_version")
+    for words in (("up", "--detach"), ("up",), ("backup",)):
+        answer = shell(*words)
+        assert answer.code == 4
+        assert answer.err.splitlines()[-2].startswith("error: DATABASE_DAMAGED: ")
+        assert "alembic_version" in answer.err
+    assert "alembic_version" in _database(shell("doctor", "--json"))[1]
+
+
+def test_there_is_nothing_to_repair_without_a_database(tqstudio: Shell) -> None:
+    answer = tqstudio("doctor", "--repair")
+    assert (answer.code, "NOT_FOUND" in answer.err) == (4, True)
+    assert not tqstudio.home.exists()
