@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from tqstudio.cli.tree import verbs
 from tqstudio.config import Settings, table
+from tqstudio.errors import WarningCode
 from tqstudio.ui.actions import ACTIONS, key_sign
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -219,3 +220,9 @@ def test_what_a_fault_is_shown_by_exists(fault: str, cell: str) -> None:
 
 def test_there_is_a_fault_matrix() -> None:
     assert len(_fault_matrix()) > 60
+
+
+def test_every_warning_is_described() -> None:
+    page = (ROOT / "docs" / "commands.md").read_text()
+    section = page.partition("## Warnings")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| ([A-Z_]+) \|", section, re.MULTILINE) == [code.value for code in WarningCode]

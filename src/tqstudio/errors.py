@@ -80,6 +80,29 @@ class ErrorCode(StrEnum):
     DATABASE_BUSY = "DATABASE_BUSY"
 
 
+class WarningCode(StrEnum):
+    """What a finished ladder lacks of its source or its profile, or what is known to be damaged."""
+
+    AUDIO_LEFT_OUT = "AUDIO_LEFT_OUT"
+    AUDIO_UNREADABLE = "AUDIO_UNREADABLE"
+    SUBTITLES_LEFT_OUT = "SUBTITLES_LEFT_OUT"
+    RENDITION_LEFT_OUT = "RENDITION_LEFT_OUT"
+    POSTER_MISSING = "POSTER_MISSING"
+    GPU_FAILED = "GPU_FAILED"
+
+
+@dataclass(frozen=True, slots=True)
+class JobWarning:
+    """Something a person should know about a job although it is done.
+
+    It leaves the worker as `schemas.WarningView`.
+    """
+
+    code: WarningCode
+    text: str
+    """One sentence without the name of the file: the job has it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Meaning:
     """The class of a code, what it says in general, and what to do now."""

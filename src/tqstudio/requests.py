@@ -173,6 +173,13 @@ class RenditionReport(Message):
     error: ShortText | None = None
 
 
+class WarningReport(Message):
+    """See `schemas.WarningView`."""
+
+    code: Annotated[str, StringConstraints(max_length=40)]
+    text: ShortText
+
+
 class Token(WorkerMessage):
     """What a worker shows with every write: (job in the path), epoch and instance."""
 
@@ -185,6 +192,8 @@ class ProgressRequest(Token):
     speed: float | None = Field(None, ge=0)
     eta_s: float | None = Field(None, ge=0)
     renditions: list[RenditionReport] | None = None
+    warnings: list[WarningReport] | None = None
+    """All that are known so far; None when nothing has changed."""
     steps: dict[Step, float] = Field(default_factory=dict)
     argv: list[list[str]] | None = None
     resumed_from: int | None = Field(None, ge=0)
@@ -247,7 +256,7 @@ class Manifest(Message):
     settings_hash: ShortText
     source: SourceIdentity | None = None
     """The source as it was when work on it began; another file there now stops the publish."""
-    warnings: list[ShortText] = Field(default_factory=list)
+    warnings: list[WarningReport] = Field(default_factory=list)
 
 
 class Outcome(Token):

@@ -31,6 +31,13 @@ class JobError(ErrorView):
     """Absolute path of the log of the attempt that failed."""
 
 
+class WarningView(TypedDict):
+    """What a job's result lacks, or is known to be damaged: code (`errors.WarningCode`) and sentence."""
+
+    code: str
+    text: str
+
+
 class RenditionLive(TypedDict):
     """One quality of a running job."""
 
@@ -131,6 +138,8 @@ class JobRow(TypedDict):
     idle_s: float | None
     """Seconds for which it has stood still, though it runs; None while it moves."""
     error: JobError | None
+    warnings: list[WarningView]
+    """Of the newest attempt; reported as soon as they are known."""
     source: SourceSummary
     renditions: list[RenditionView]
     created_at: str
@@ -494,6 +503,8 @@ class JobLive(TypedDict):
     idle_s: float | None
     renditions: NotRequired[list[RenditionLive]]
     """Left out before its worker has said anything of them: what is known stays true."""
+    warnings: NotRequired[list[WarningView]]
+    """Left out before its worker has reported any."""
 
 
 class JobSource(TypedDict):

@@ -15,8 +15,10 @@ from tqstudio import client as calls
 from .conftest import MakeClip
 from .studio import PROFILE, Answer, Studio, mark, write_script
 
-SUMMARY = {"total", "done", "failed", "cached", "cancelled", "seconds"}
-VIDEO = {"source", "source_b64", "slug", "status", "master", "master_b64", "renditions", "error"}
+SUMMARY = {"total", "done", "failed", "cached", "cancelled", "warnings", "seconds"}
+VIDEO = {"source", "source_b64", "slug", "status", "master", "master_b64", "renditions", "error"} | {
+    "warnings"
+}
 RENDITION = {"name", "status", "segments_done", "segments_total"}
 
 _COUNTING = """#!/bin/sh

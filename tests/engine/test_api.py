@@ -859,6 +859,11 @@ def test_progress_is_shown_and_answers_with_what_was_asked(desk: Desk) -> None:
     assert (attempt["argv"], attempt["resumed_from"], attempt["resumed_at_s"]) == ([["ffmpeg"]], 0, 4)
     report(worker, job, 30.0)
     assert desk.show(job["job"])["progress"] == 40, "it never goes back"
+    lacks = {"code": "SUBTITLES_LEFT_OUT", "text": "1 subtitle track is left out: stream 2"}
+    report(worker, job, 40.0, warnings=[lacks])
+    report(worker, job, 40.0)
+    listed = desk.live.send(client.jobs())["jobs"]
+    assert [row["warnings"] for row in listed if row["id"] == job["job"]] == [[lacks]]
     [result] = desk.act("pause", job["job"])
     assert (result["status"], result["word"]) == ("in_progress", "pausing…")
     assert report(worker, job, 41.0) == {"control": "pause"}
@@ -868,6 +873,7 @@ def test_progress_is_shown_and_answers_with_what_was_asked(desk: Desk) -> None:
     assert answer == {"job": job["job"], "status": "paused"}
     row = desk.show(job["job"])
     assert (row["status"], row["progress"], row["renditions"][0]["status"]) == ("paused", 41, "pending")
+    assert row["warnings"] == [lacks], "stored with the last report"
     assert row["renditions"][0]["progress"] == 26.7, (
         "finished fragments count, what was in the making does not"
     )

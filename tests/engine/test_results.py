@@ -29,6 +29,9 @@ def bench_of(job: Any) -> Bench:
     return Bench(Path(os.fsdecode(sources.decode(job["sink"]["path_b64"]))), job["video"])
 
 
+LEFT_OUT = {"code": "RENDITION_LEFT_OUT", "text": "360p was left out: no reason"}
+
+
 def complete(
     worker: Worker, job: Any, bench: Bench, steps: dict[str, float] | None = None, **more: Any
 ) -> Any:
@@ -242,7 +245,11 @@ def test_what_was_left_out_on_purpose_is_not_asked_for_again(desk: Desk) -> None
     for name, key in keys.items():
         if name != "360p":
             bench.rendition(name, key)
-    assert complete(worker, job, bench, warnings=["360p was left out"])[1]["status"] == "done"
+    assert complete(worker, job, bench, warnings=[LEFT_OUT])[1]["status"] == "done"
+    row = desk.show(job["job"])
+    assert row["warnings"] == [LEFT_OUT]
+    told = [(e["code"], e["detail"]) for e in row["events"] if e["trigger"] == "warning"]
+    assert told == [(LEFT_OUT["code"], LEFT_OUT["text"])]
     [again] = desk.add(path)
     assert (again["decision"], again["job"]) == ("cached", job["job"])
     [other] = desk.add(path, overrides={"crf": "25"})

@@ -236,7 +236,8 @@ def test_a_stream_that_cannot_be_continued_starts_again(clip: MakeClip, encode: 
     run_to_end(second)
     assert (second.state, second.error) == ("done", None)
     assert video_runs(second) == [("video", 2), ("video-90p", 2), ("video-144p", 0)]
-    assert ["144p" in warning for warning in second.warnings] == [True]
+    assert ["144p" in note for note in second.notes] == [True]
+    assert not second.warnings
     assert inodes(kept) == kept
     assert [state.check.frames for state in video_of(second) if state.check] == [120, 120]
 
@@ -426,6 +427,10 @@ def scripted(path: Path, ffmpeg: FFmpeg, cases: str) -> FFmpeg:
     return locate(str(path))
 
 
+def codes_of(made: LadderEncode) -> list[str]:
+    return [warning.code.value for warning in made.warnings]
+
+
 def test_the_culprit_fails_alone(
     clip: MakeClip, encode: MakeEncode, small: Profile, ffmpeg: FFmpeg, tmp_path: Path
 ) -> None:
@@ -436,7 +441,7 @@ def test_the_culprit_fails_alone(
         run_to_end(made)
         assert made.state == state
         assert [(s.name, s.status) for s in video_of(made)] == [("144p", "completed"), ("90p", "failed")]
-        assert any("90p was left out" in warning for warning in made.warnings) == (state == "done")
+        assert codes_of(made) == (["RENDITION_LEFT_OUT"] if state == "done" else [])
         if state == "failed":
             assert made.error is not None
             assert made.error.code == ErrorCode.ENCODER_EXIT
@@ -468,7 +473,7 @@ def test_the_culprit_fails_alone_and_the_others_go_on_at_the_segment(
         again = encode(source, profile, ffmpeg=broken, poster=False)
         run_to_end(again)
         assert (again.state, video_runs(again)) == (state, [("video-90p", 6)])
-        assert any("90p was left out" in warning for warning in again.warnings) == (state == "done")
+        assert codes_of(again) == (["RENDITION_LEFT_OUT"] if state == "done" else [])
     mended = encode(source, poster=False)
     run_to_end(mended)
     assert (mended.state, video_runs(mended)) == ("done", [("video-90p", 6)])
@@ -485,7 +490,8 @@ def test_a_failing_gpu_falls_back_to_the_cpu(
     assert (made.state, made.error) == ("done", None)
     assert [state.encoder for state in video_of(made)] == ["libx264", "libx264"]
     assert [run.encoder for run in made.runs if run.label == "video"] == ["h264_nvenc", "libx264"]
-    assert any("GPU is lost" in warning for warning in made.warnings)
+    assert codes_of(made) == ["GPU_FAILED"]
+    assert "GPU is lost" in made.warnings[0].text
     # What the CPU finished counts when the GPU asks again.
     again = encode(source, ffmpeg=broken, encoder="h264_nvenc", device="0", poster=False)
     again.start()
@@ -512,7 +518,7 @@ def test_a_poster_is_worth_a_warning_only(
     run_to_end(made)
     assert made.state == "done"
     assert made.poster is None
-    assert any("poster" in warning for warning in made.warnings)
+    assert codes_of(made) == ["POSTER_MISSING"]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -327,6 +328,13 @@ def test_progress_never_goes_back(queue: Queue) -> None:
         assert save(queue, lease, progress=reported) == stored
         assert queue.row(lease.job)["progress"] == stored
     assert queue.row(lease.job)["step"] == "transcode"
+
+
+def test_warnings_are_those_of_the_newest_report_that_has_any(queue: Queue) -> None:
+    lease, one = queue.claimed(), {"code": "POSTER_MISSING", "text": "no poster was made"}
+    for reported, stored in (([one], [one]), (None, [one]), ([], [])):
+        assert save(queue, lease, warnings=reported) is not None
+        assert json.loads(queue.row(lease.job)["warnings"]) == stored
 
 
 def test_progress_goes_back_when_what_was_made_is_gone(queue: Queue) -> None:

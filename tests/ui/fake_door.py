@@ -79,6 +79,7 @@ def job_row(job: int, name: str, status: str = "pending", **more: Any) -> Any:
         "retry_in_s": None,
         "worker": "cpu-0" if running else None,
         "error": None,
+        "warnings": [],
         "source": {
             "width": 1920,
             "height": 1080,

@@ -14,11 +14,13 @@ from tqstudio.ui.app import StudioApp
 from tqstudio.ui.model import Link
 from tqstudio.ui.screens.job import JobScreen
 from tqstudio.ui.screens.text import TextScreen
+from tqstudio.ui.widgets.document import Document
 from tqstudio.ui.widgets.filter_line import FilterLine
 from tqstudio.ui.widgets.job_list import JobList
+from tqstudio.ui.widgets.job_pane import JobPane
 
 from .conftest import MakeApp, loaded, until
-from .fake_door import FakeDoor, rendition, sample_jobs
+from .fake_door import FakeDoor, job_row, rendition, sample_jobs
 from .test_queue import text_of
 
 
@@ -250,3 +252,25 @@ async def test_unknown_messages_are_passed_over(make_app: MakeApp, door: FakeDoo
         await until(pilot, lambda: app.studio.model.up)
         door.happened("create", 319)
         await until(pilot, lambda: app.studio.model.last_seq == 907)
+
+
+@pytest.mark.parametrize(("width", "sign"), [(80, "▲ 2 "), (160, "▲ 2 warnings ")])
+async def test_a_job_with_warnings_says_so(make_app: MakeApp, door: FakeDoor, width: int, sign: str) -> None:
+    warnings = [
+        {"code": "AUDIO_LEFT_OUT", "text": "1 audio track is left out: stream 2"},
+        {"code": "CHAPTERS_LEFT_OUT", "text": "5 chapters are left out"},
+    ]
+    door.jobs = [job_row(1, "film.mkv", "done", warnings=warnings)]
+    async with make_app().run_test(size=(width, 24)) as pilot:
+        app = await loaded(pilot)
+        assert sum(sign in line for line in text_of(app)) == 1
+        pane = app.screen.query_one("#pane", JobPane)
+        assert any(
+            "▲ 2 warnings: AUDIO_LEFT_OUT" in pane.render_line(y).text for y in range(pane.size.height)
+        )
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, JobScreen) and app.screen.detail)
+        app._paint_now()
+        page = app.screen.query_one("#document", Document)
+        shown = [page.render_line(y).text for y in range(page.size.height)]
+        assert any("▲ CHAPTERS_LEFT_OUT: 5 chapters are left out" in line for line in shown)

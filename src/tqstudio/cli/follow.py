@@ -12,7 +12,7 @@ from tqstudio.cli import printing
 if TYPE_CHECKING:
     from tqstudio.cli.interrupt import Interrupt
     from tqstudio.connection import Client
-    from tqstudio.schemas import ErrorView, EventView, JobDetail, JobRow
+    from tqstudio.schemas import ErrorView, EventView, JobDetail, JobRow, WarningView
 
 POLL_S = 0.4
 ROWS_S = 1.0
@@ -39,6 +39,7 @@ class Video:
     master_b64: str | None = None
     renditions: list[dict[str, Any]] = field(default_factory=list)
     error: ErrorView | None = None
+    warnings: list[WarningView] = field(default_factory=list)
     held: bool = False
     """It was paused before the run began, so the run does not wait for it."""
 
@@ -64,14 +65,15 @@ class Video:
         self.master = generation["master"] if generation else None
         self.master_b64 = generation["master_b64"] if generation else None
         self.error = detail["error"]
+        self.warnings = detail["warnings"]
         self.renditions = [
             {key: rendition[key] for key in ("name", "status", "segments_done", "segments_total")}
             for rendition in detail["renditions"]
         ]
 
     def report(self) -> dict[str, Any]:
-        keys = ("source", "source_b64", "slug", "status", "master", "master_b64", "renditions", "error")
-        return {key: getattr(self, key) for key in keys}
+        keys = ("source", "source_b64", "slug", "status", "master", "master_b64", "renditions")
+        return {key: getattr(self, key) for key in (*keys, "error", "warnings")}
 
 
 class Display(Protocol):

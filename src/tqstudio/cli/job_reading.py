@@ -91,7 +91,9 @@ def list_jobs(
 
 def _line(row: JobRow) -> tuple[str, ...]:
     left = row["retry_in_s"] if row["retry_in_s"] is not None else row["eta_s"]
-    name = f"{row['name']}  {row['error']['code']}" if row["error"] and _is_told(row) else row["name"]
+    remark = printing.warning_sign(row["warnings"])
+    if row["error"] and _is_told(row):
+        remark = row["error"]["code"]
     return (
         str(row["id"]),
         f"{printing.job_glyph(row)}{_word(row)}",
@@ -99,7 +101,7 @@ def _line(row: JobRow) -> tuple[str, ...]:
         " ".join(r["name"] for r in row["renditions"] if r["status"] != "skipped"),
         printing.span(left),
         row["worker"] or "",
-        name,
+        f"{row['name']}  {remark}".rstrip(),
     )
 
 
@@ -168,6 +170,9 @@ def _print(job: JobDetail) -> None:
         printing.out(_field("", f"{printing.arrow()} {error['hint']}"))
         if error["log"]:
             printing.out(_field("", f"log: {error['log']}"))
+    for warning in job["warnings"]:
+        text = _field("warning", f"{warning['code']}: {readable(warning['text'])}")
+        printing.out(printing.painted(text, "warning"))
     _print_renditions(job["renditions"])
     _print_attempts(job["attempts_log"])
     if job["attempts_log"]:

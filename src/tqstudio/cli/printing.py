@@ -19,7 +19,7 @@ from tqstudio.cli import streams
 from tqstudio.errors import ErrorCode, TqError, in_one_line
 
 if TYPE_CHECKING:
-    from tqstudio.schemas import GateView, JobRow
+    from tqstudio.schemas import GateView, JobRow, WarningView
 
 _EXIT_CODES: Mapping[ErrorCode, int] = {
     ErrorCode.NO_SUPERVISOR: 3,
@@ -67,6 +67,7 @@ _COLOURS: Mapping[str, str] = {
     "failed": "31",
     "offline": "31",
     "paused": "33",
+    "warning": "33",
     "disabled": "33",
 }
 
@@ -138,6 +139,12 @@ def error_lines(code: str, message: str, hint: str) -> str:
 def warning_lines(code: str, message: str, hint: str = "") -> str:
     head = f"warning: {code}: {message}"
     return f"{head}\n  {arrow()} {hint}" if hint else head
+
+
+def warning_sign(warnings: Sequence[WarningView]) -> str:
+    """`▲ 2 warnings`, or nothing."""
+    sign = "▲" if _can_print("▲") else "!"
+    return f"{sign} {counted(len(warnings), 'warning')}" if warnings else ""
 
 
 def gate_reason(gate: GateView) -> str:

@@ -276,6 +276,7 @@ def summary(videos: list[Video], seconds: float) -> dict[str, Any]:
             "failed": count("failed", "rejected"),
             "cached": count("cached"),
             "cancelled": count("cancelled"),
+            "warnings": sum(bool(video.warnings) for video in videos),
             "seconds": round(seconds, 3),
         },
         "videos": [video.report() for video in videos],
@@ -291,6 +292,8 @@ def print_summary(counts: dict[str, Any]) -> None:
     if left:
         words.append(f"{left} left")
     total = printing.counted(counts["total"], "video")
+    if counts["warnings"]:
+        words.append(f"{counts['warnings']} with warnings")
     words.append(f"in {printing.span(counts['seconds'])}")
     printing.out(f"{total}: {', '.join(words)}")
 

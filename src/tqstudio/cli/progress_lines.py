@@ -74,11 +74,11 @@ def quality_text(rendition: RenditionView) -> str:
 
 
 def ending_text(video: Video) -> str:
-    """What became of a video, in one line; below it a failure has its next step and its log."""
+    """What became of a video, in one line; below it its warnings, or a failure with next step and log."""
     if video.error is not None and video.status != "done":
         error = printing.error_lines(video.error["code"], video.error["message"], video.error["hint"])
         log = f"\n  log: {video.log}" if video.log else ""
         return f"{video.name}: {video.status}\n{error}{log}"
-    if video.master:
-        return f"{video.name}: {video.status} {printing.arrow()} {readable(video.master)}"
-    return f"{video.name}: {video.status}"
+    playlist = f" {printing.arrow()} {readable(video.master)}" if video.master else ""
+    warnings = [printing.warning_lines(each["code"], readable(each["text"])) for each in video.warnings]
+    return "\n  ".join([f"{video.name}: {video.status}{playlist}", *warnings])

@@ -295,6 +295,9 @@ class Dispatch:
             resumed_from=request.resumed_from,
             resumed_at_s=request.resumed_at_s,
             encoder=request.encoder,
+            warnings=None
+            if request.warnings is None
+            else tuple({"code": each.code, "text": each.text} for each in request.warnings),
             quiet_s=request.quiet_s,
             at=now,
         )
@@ -362,8 +365,11 @@ async def require_lease(db: Database, token: Token) -> Lease:
 
 
 def _is_significant(before: LiveJob, now: LiveJob) -> bool:
-    """Whether the database should have this report soon: a step began, or a rendition changed its status."""
+    """Whether the database should have this report soon: a step began, there is a new warning, or a rendition
+    changed its status."""
     if before.step != now.step or (now.argv and before.argv != now.argv):
+        return True
+    if now.warnings is not None and before.warnings != now.warnings:
         return True
     if now.renditions is None:
         return False
@@ -383,6 +389,7 @@ def save_report(db: Connection, live: LiveJob, steps: dict[str, float], now: int
         resumed_from=live.resumed_from,
         resumed_at_s=live.resumed_at_s,
         encoder=live.encoder,
+        warnings=live.warnings,
         at=live.moved_at,
         now=now,
     )

@@ -14,6 +14,7 @@ from tqstudio.engine.leases import Leases
 from tqstudio.engine.store.claims import Token
 from tqstudio.engine.store.progress import RenditionRow
 from tqstudio.lifecycle import Control, RenditionStatus
+from tqstudio.schemas import WarningView
 
 SAVE_INTERVAL_US = 1_000_000
 """At most one database write per job in this time."""
@@ -38,6 +39,7 @@ class LiveJob:
     resumed_from: int | None = None
     resumed_at_s: float | None = None
     encoder: str | None = None
+    warnings: tuple[WarningView, ...] | None = None
     at: int = 0
     """When it was reported."""
     moved_at: int = 0
@@ -144,6 +146,7 @@ class LiveBoard:
             resumed_from=before.resumed_from if report.resumed_from is None else report.resumed_from,
             resumed_at_s=before.resumed_at_s if report.resumed_at_s is None else report.resumed_at_s,
             encoder=report.encoder or before.encoder,
+            warnings=before.warnings if report.warnings is None else report.warnings,
             moved_at=report.at if moved else before.moved_at,
             saved_at=before.saved_at,
             unsaved=before.unsaved or significant,

@@ -206,6 +206,7 @@ def job_row(
         "worker": record.processed_by if running else None,
         "idle_s": idle_s if live else None,
         "error": job_error(record, home),
+        "warnings": list(live.warnings if live and live.warnings is not None else record.warnings),
         "source": summary,
         "renditions": _renditions(renditions, record.renditions, eta["eta_s"] if live and eta else None),
         "created_at": _iso(record.created_at),
@@ -248,6 +249,8 @@ def job_live(live: LiveJob, forecasts: Forecasts, idle_s: float | None) -> JobLi
     }
     if live.renditions is not None:
         view["renditions"] = _live_renditions(live.renditions, eta_s)
+    if live.warnings is not None:
+        view["warnings"] = list(live.warnings)
     return view
 
 

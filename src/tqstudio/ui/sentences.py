@@ -31,6 +31,7 @@ _EVENTS: dict[str, tuple[str, str]] = {
     "autorestart": ("retry", "tried again by itself"),
     "complete": ("done", "done"),
     "published": ("done", "can be played"),
+    "warning": ("warning", "warning"),
     "publish_undone": ("retry", "publishing was undone"),
     "generation_removed": ("skipped", "old version removed"),
     "work_removed": ("skipped", "unfinished work removed"),

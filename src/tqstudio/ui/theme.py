@@ -29,6 +29,7 @@ STATES = {
     "failed": "error",
     "cancelled": "foreground",
     "retry": "warning",
+    "warning": "warning",
     "held": "secondary",
     "changing": "secondary",
     "skipped": "foreground",

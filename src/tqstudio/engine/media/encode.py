@@ -24,7 +24,7 @@ from tqstudio.engine.media.plan import Mode, plan
 from tqstudio.engine.media.process import classify_exit, from_os_error, from_output_error
 from tqstudio.engine.media.segment_store import SegmentStore
 from tqstudio.engine.media.stream import InitDiffersError, NewSegment, SeamError, StreamOutput
-from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of
+from tqstudio.errors import ErrorClass, ErrorCode, JobWarning, TqError, WarningCode, class_of
 
 # What an ffmpeg may read without a frame coming out: a source whose streams lie far apart is read to and fro.
 _READS = 4
@@ -39,8 +39,10 @@ class LadderEncode:
         self.state: State = "idle"
         self.error: TqError | None = None
         """Why it failed."""
-        self.warnings: list[str] = []
-        """What a person should know though it is done: fallbacks, optional renditions that failed."""
+        self.warnings: list[JobWarning] = []
+        """What a person should know though it is done; the caller may add what it knows of the source."""
+        self.notes: list[str] = []
+        """For the log: detours that the result shows nothing of."""
         self.poster: Path | None = None
         """The poster in the scratch directory, once made."""
         self.poster_s = 0.0
@@ -258,7 +260,7 @@ class LadderEncode:
                 return
         for name, failure in self._finish(task.names).items():
             if batch is not None and len(task.names) > 1:
-                self.warnings.append(f"{name} is made again: {failure.message}")
+                self.notes.append(f"{name} is made again: {failure.message}")
                 self._batches.append(Batch((name,), task.encoder))
             else:
                 self._rendition_failed(name, failure)
@@ -344,7 +346,7 @@ class LadderEncode:
         self._end_task(task)
         if task.batch is None:
             return
-        self.warnings.append(f"{differs}: its finished segments cannot be continued; it starts again")
+        self.notes.append(f"{differs}: its finished segments cannot be continued; it starts again")
         if others := task.batch.without((differs.name,)).names:
             self._batches.append(replace(task.batch, names=others))
         self._batches.append(Batch((differs.name,), task.encoder, fresh=True))
@@ -377,11 +379,14 @@ class LadderEncode:
             # Neither another encoder nor another order helps.
             self._give_up(error)
         elif task.batch is not None and task.encoder in GPU_ENCODERS:
-            self.warnings.append(f"{task.encoder} failed, {CPU_ENCODER} goes on: {error.message}")
+            self._warn(
+                WarningCode.GPU_FAILED,
+                f"{task.encoder} failed and {CPU_ENCODER} made the rest: {error.message}",
+            )
             self._batches.append(Batch(task.batch.names, CPU_ENCODER))
         elif task.batch is not None and len(names) > 1:
             # One failing output ends its siblings. One by one, the culprit fails alone.
-            self.warnings.append(f"the qualities are made one by one: {error.message}")
+            self.notes.append(f"the qualities are made one by one: {error.message}")
             self._batches.extend(Batch((name,), task.encoder) for name in task.batch.names)
         else:
             self._rendition_failed(names[0], error)
@@ -404,7 +409,7 @@ class LadderEncode:
 
     def _poster_failed(self, error: TqError) -> None:
         if not self._pictures:
-            self.warnings.append(f"no poster was made: {error.message}")
+            self._warn(WarningCode.POSTER_MISSING, f"no poster was made: {error.message}")
             return
         with contextlib.suppress(TqError):
             self._watch(self._launcher.poster(self._pictures.popleft()))
@@ -412,7 +417,10 @@ class LadderEncode:
     def _rendition_failed(self, name: str, error: TqError) -> None:
         self._board.fail(name, error)
         if not self._board[name].required:
-            self.warnings.append(f"{name} was left out: {error.message}")
+            self._warn(WarningCode.RENDITION_LEFT_OUT, f"{name} was left out: {error.message}")
+
+    def _warn(self, code: WarningCode, text: str) -> None:
+        self.warnings.append(JobWarning(code, text))
 
     def _give_up(self, error: TqError) -> None:
         self.kill()

@@ -24,6 +24,7 @@ from tqstudio.engine.wanted import wanted
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import RenditionStatus, Step
 from tqstudio.requests import Manifest
+from tqstudio.schemas import WarningView
 
 _LEASE_S = 600.0
 """A publish may wait for a slow disk; the lease must outlast it."""
@@ -103,9 +104,16 @@ def record(db: Connection, publication: Publication, *, poster: str | None, sett
         settled: an earlier supervisor may have begun it, nobody knows how long ago.
     """
     now, row, manifest = now_us(), publication.row, publication.manifest
-    detail = "; ".join([f"generation {row.number}", *manifest.warnings])
+    warnings: list[WarningView] = [{"code": each.code, "text": each.text} for each in manifest.warnings]
     if not outcomes.complete(
-        db, publication.token, now=now, worker=row.worker, detail=detail, published=True, silent=settled
+        db,
+        publication.token,
+        now=now,
+        worker=row.worker,
+        detail=f"generation {row.number}",
+        warnings=warnings,
+        published=True,
+        silent=settled,
     ):
         return False
     progress.lengthen(db, publication.token, Step.FINALIZE, time.monotonic() - publication.begun)

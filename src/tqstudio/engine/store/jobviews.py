@@ -9,7 +9,7 @@ from typing import Any
 
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.progress import RenditionRow, renditions_of
-from tqstudio.schemas import ErrorView
+from tqstudio.schemas import ErrorView, WarningView
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,7 @@ class JobRecord:
     actual_s: float | None
     processed_by_id: int | None
     idempotency_key: str | None
+    warnings: tuple[WarningView, ...]
     renditions: tuple[RenditionRow, ...]
 
 
@@ -75,7 +76,7 @@ _SELECT = (
     " j.error_hint, j.error_log, j.exhausted, j.autorestart, j.autorestart_limit, j.autorestart_delay_s,"
     " j.restarts, j.last_restart_at, j.processed_by, j.metadata_json, j.ready_at, j.created_at, j.started_at,"
     " j.last_progress_at, j.completed_at, j.deleted_at, v.name, v.source, v.size, v.facts, v.probe_error,"
-    " j.profile_json, j.predicted_s, j.actual_s, j.processed_by_id, j.idempotency_key"
+    " j.profile_json, j.predicted_s, j.actual_s, j.processed_by_id, j.idempotency_key, j.warnings"
     " FROM job j JOIN video v ON v.id = j.video_id"
 )
 
@@ -103,6 +104,7 @@ def _record(row: Any, renditions: Sequence[RenditionRow]) -> JobRecord:
     values[32] = json.loads(values[32])
     values[42] = None if values[42] is None else json.loads(values[42])
     values[43] = None if values[43] is None else json.loads(values[43])
+    values[-1] = tuple(json.loads(values[-1]))
     values.append(tuple(renditions))
     return JobRecord(*values)
 

@@ -4,7 +4,7 @@ CREATE TABLE alembic_version (
 	version_num VARCHAR(32) NOT NULL,
 	CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO alembic_version VALUES ('0008');
+INSERT INTO alembic_version VALUES ('0009');
 CREATE TABLE event (
 	seq INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
 	at BIGINT NOT NULL,
@@ -164,7 +164,7 @@ CREATE TABLE job (
 	started_at BIGINT,
 	last_progress_at BIGINT,
 	completed_at BIGINT,
-	deleted_at BIGINT, segments_at_crash INTEGER DEFAULT 0 NOT NULL, predicted_s FLOAT, actual_s FLOAT, unprobed INTEGER DEFAULT 0 NOT NULL, resumed_at_crash_s FLOAT DEFAULT 0 NOT NULL, starts_over INTEGER DEFAULT 0 NOT NULL, idempotency_key TEXT,
+	deleted_at BIGINT, segments_at_crash INTEGER DEFAULT 0 NOT NULL, predicted_s FLOAT, actual_s FLOAT, unprobed INTEGER DEFAULT 0 NOT NULL, resumed_at_crash_s FLOAT DEFAULT 0 NOT NULL, starts_over INTEGER DEFAULT 0 NOT NULL, idempotency_key TEXT, warnings TEXT DEFAULT '[]' NOT NULL,
 	CONSTRAINT ck_job_lease CHECK ((status = 'in_progress') = (lease_expires_at IS NOT NULL) AND (status = 'in_progress') = (worker_id IS NOT NULL) AND (status = 'in_progress') = (instance IS NOT NULL)),
 	CONSTRAINT ck_job_autorestart CHECK (autorestart IN ('disabled', 'enabled', 'in_progress', 'failed', 'denied')),
 	CONSTRAINT ck_job_control CHECK (control IN ('none', 'pause', 'cancel', 'restart')),

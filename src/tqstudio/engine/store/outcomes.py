@@ -6,15 +6,18 @@ comes between, and what it writes needs no second look at the token.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tqstudio.engine.scheduling import MICROSECOND, RetryRules, judge_failure, judge_loss
-from tqstudio.engine.store import claims, progress, quarantine, speeds
+from tqstudio.engine.store import claims, events, progress, quarantine, speeds
 from tqstudio.engine.store.claims import Lease, Token
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.transitions import assignments_of, look, move
 from tqstudio.errors import MAX_ERROR_TEXT, ErrorClass, ErrorCode, class_of
 from tqstudio.lifecycle import AttemptOutcome, Control, JobStatus, Trigger, target_of
+from tqstudio.schemas import WarningView
 
 _AUTORESTART = (
     "autorestart = CASE WHEN :final = 0 OR autorestart = 'disabled' THEN autorestart"
@@ -309,12 +312,14 @@ def complete(
     now: int,
     worker: str,
     detail: str,
+    warnings: Sequence[WarningView] = (),
     published: bool = False,
     silent: bool = False,
 ) -> bool:
     """Mark a job done whose generation is in place; False when the lease is lost.
 
     Args:
+        warnings: all of the job's; each gets an event of its own.
         published: a publication of this lease stands: it was begun with a live lease, and nobody takes the
             job before it is finished or undone. So the lease may have run out since.
         silent: its worker may have ended long ago.
@@ -334,12 +339,25 @@ def complete(
         worker=worker,
         detail=detail,
         assign=(
-            "progress = 100, completed_at = :now, last_progress_at = :now, error_code = NULL,"
+            "progress = 100, completed_at = :now, last_progress_at = :now, warnings = :warnings,"
+            " error_code = NULL,"
             " error_text = NULL, error_hint = NULL, error_log = NULL, exhausted = 0, restarts = 0,"
             " autorestart = CASE WHEN autorestart = 'disabled' THEN 'disabled' ELSE 'enabled' END"
         ),
+        values={"warnings": json.dumps(warnings)},
     )
     if moved:
+        for warning in warnings:
+            events.append(
+                db,
+                "warning",
+                now=now,
+                actor=worker,
+                job=lease.job,
+                video=lease.video,
+                code=warning["code"],
+                detail=warning["text"],
+            )
         quarantine.succeeded(db, lease.worker_id)
         claims.end_attempt(db, lease, AttemptOutcome.DONE, now=now, answer=JobStatus.DONE)
     return moved

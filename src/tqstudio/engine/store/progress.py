@@ -10,6 +10,7 @@ from typing import Any
 from tqstudio.engine.store.claims import Token
 from tqstudio.engine.store.connection import Connection
 from tqstudio.lifecycle import Step
+from tqstudio.schemas import WarningView
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,7 @@ def save(
     encoder: str | None,
     at: int,
     now: int,
+    warnings: Sequence[WarningView] | None = None,
 ) -> float | None:
     """Store a running job's progress; what is stored now, None when the lease is lost.
 
@@ -92,13 +94,15 @@ def save(
     gone = reported is not None and sum(row.segments_done for row in reported) < _segments(db, token.job)
     stored = db.execute(
         "UPDATE job SET step = coalesce(:step, step), last_progress_at = :at,"
-        " progress = CASE WHEN :gone THEN :progress ELSE max(progress, :progress) END"
+        " progress = CASE WHEN :gone THEN :progress ELSE max(progress, :progress) END,"
+        " warnings = coalesce(:warnings, warnings)"
         " WHERE id = :job AND epoch = :epoch AND instance = :instance AND lease_expires_at > :now"
         " RETURNING progress",
         {
             "step": step,
             "progress": progress,
             "gone": int(gone),
+            "warnings": None if warnings is None else json.dumps(warnings),
             "at": at,
             "now": now,
             "job": token.job,

@@ -353,6 +353,8 @@ class Job(SQLModel, table=True):
     processed_by_id: int = Field(default=None, sa_column=Column(Integer, nullable=True))
     processed_by: str = _text(optional=True)
     metadata_json: str = _text(default="{}")
+    warnings: str = _text(default="[]")
+    """JSON [{code, text}, …] of the newest attempt."""
     created_at: int | None = _time(optional=False)
     started_at: int | None = _time()
     last_progress_at: int | None = _time()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from blake3 import blake3
 
@@ -16,7 +16,10 @@ from tqstudio.engine.media.rendition import CheckedSegment, RenditionCheck
 from tqstudio.engine.media.segment_store import SegmentStore
 from tqstudio.engine.worker.choice import Choice
 from tqstudio.engine.worker.failure import printable
-from tqstudio.errors import MAX_ERROR_TEXT, ErrorCode, TqError
+from tqstudio.errors import MAX_ERROR_TEXT, ErrorCode, JobWarning, TqError
+
+if TYPE_CHECKING:
+    from tqstudio.schemas import WarningView
 
 
 def build(
@@ -25,7 +28,7 @@ def build(
     states: Sequence[RenditionState],
     grid: Grid,
     poster: Path | None,
-    warnings: Sequence[str],
+    warnings: Sequence[JobWarning],
     check: Callable[[], None],
 ) -> dict[str, Any]:
     """The manifest of a finished encode.
@@ -50,8 +53,13 @@ def build(
         "keep": sorted(choice.keep),
         "poster": None if poster is None else str(poster.relative_to(sink)),
         "settings_hash": combined(keys),
-        "warnings": [printable(warning)[:MAX_ERROR_TEXT] for warning in warnings],
+        "warnings": warning_views(warnings),
     }
+
+
+def warning_views(warnings: Sequence[JobWarning]) -> list[WarningView]:
+    """Warnings as they are sent."""
+    return [{"code": each.code.value, "text": printable(each.text)[:MAX_ERROR_TEXT]} for each in warnings]
 
 
 def combined(keys: Mapping[str, str]) -> str:

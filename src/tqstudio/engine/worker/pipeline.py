@@ -21,6 +21,7 @@ from blake3 import blake3
 
 from tqstudio import sources
 from tqstudio.engine.media import poster as pictures
+from tqstudio.engine.media import warnings
 from tqstudio.engine.media.encode import LadderEncode
 from tqstudio.engine.media.encode_state import EncodeSpec
 from tqstudio.engine.media.ffmpeg import FFmpeg
@@ -140,8 +141,13 @@ class _Work:
             spec = self._spec(source, profile, choice, poster)
             encode = self._encode = LadderEncode(spec)
             encode.look_up()
+            encode.warnings += warnings.of_source(source.facts, profile)
             self._log.line(f"found: {inventory(encode.renditions)}")
-            self._report.tell(facts=source.facts.to_json(), content_id=source.content_id)
+            self._report.tell(
+                facts=source.facts.to_json(),
+                content_id=source.content_id,
+                warnings=manifest.warning_views(encode.warnings),
+            )
             self._report.show(rows(choice, {state.name: state for state in encode.renditions}))
         with self._scratch():
             with self._step(Step.THUMBNAIL):

@@ -19,6 +19,7 @@ from tqstudio.engine.worker.choice import Choice, rows
 from tqstudio.engine.worker.examine import Source
 from tqstudio.engine.worker.lease import Lease, StopWork
 from tqstudio.engine.worker.limits import Deadline
+from tqstudio.engine.worker.manifest import warning_views
 from tqstudio.engine.worker.outcome import Lost
 from tqstudio.engine.worker.report import Pace, Report
 from tqstudio.errors import ErrorCode, TqError
@@ -125,6 +126,7 @@ class Watch:
         self._pace = Pace()
         self._runs = 0
         self._warnings = 0
+        self._notes = 0
         self._poster_s = 0.0
 
     def look(self) -> None:
@@ -138,9 +140,14 @@ class Watch:
             self._pace.eta_s(encode.fraction),
         )
         self._report.show(rows(self._choice, {state.name: state for state in states}, self._gpu))
-        for warning in encode.warnings[self._warnings :]:
-            self._log.line(f"warning: {warning}")
-        self._warnings = len(encode.warnings)
+        for note in encode.notes[self._notes :]:
+            self._log.line(note)
+        self._notes = len(encode.notes)
+        if len(encode.warnings) > self._warnings:
+            for warning in encode.warnings[self._warnings :]:
+                self._log.line(f"warning: {warning.code}: {warning.text}")
+            self._warnings = len(encode.warnings)
+            self._report.tell(warnings=warning_views(encode.warnings))
         if encode.mode == "linear" and not self._linear:
             self._linear = True
             self._tell_linear()

@@ -74,6 +74,10 @@ def state(doc: Document, job: JobDetail, width: int) -> list[Strip]:
     first, *rest = wrap(now, line.room - 1) or [""]
     lines = [line.add(first, palette.text).strip()]
     below = [(" ".join(rest), palette.text), *_error(job, glyphs.arrow, palette)]
+    below += [
+        (fmt.plain(f"{glyphs.states['warning']} {each['code']}: {each['text']}"), palette.warning)
+        for each in job["warnings"]
+    ]
     if job["status"] in ("pending", "in_progress", "paused", "failed"):
         below.append((autorestart_words(job["autorestart"], model.now()), palette.text))
     below.append((", ".join(filter(None, (attempt_words(job), *about))), palette.dim))

@@ -12,7 +12,7 @@ from textual.message import Message
 from textual.strip import Strip
 
 from tqstudio.ui import format as fmt
-from tqstudio.ui.line import Line, fit_name
+from tqstudio.ui.line import Line, fit_name, width_of
 from tqstudio.ui.model import Link
 from tqstudio.ui.pager import Edge
 from tqstudio.ui.studio import Studio
@@ -54,6 +54,8 @@ COLUMNS = (
     Column("eta", "ETA", 7, 50, right=True),
     Column("worker", "worker", 8, 104),
 )
+WORDY = 40
+"""From this width of the name column there is room for the word behind the sign of a warning."""
 TAIL = ("quality", "done", "speed", "eta", "worker")
 """The columns in whose place a failed job shows its error code."""
 
@@ -238,8 +240,12 @@ class JobList(RowList):
             case "state":
                 line.cell(f"{glyphs.states[state]} {word}", width, palette.states[state])
             case "name":
-                name = fit_name(row["name"], name_width, glyphs.ellipsis)
-                line.cell(name, name_width, palette.dim if quiet else None)
+                warning = self._warning(row, state, name_width)
+                room = name_width - (width_of(warning) + 1 if warning else 0)
+                name = fit_name(row["name"], room, glyphs.ellipsis)
+                line.cell(name, room, palette.dim if quiet else None)
+                if warning:
+                    line.gap().add(warning, palette.warning)
             case "source":
                 line.cell(fmt.source_size(row["source"]), width, palette.dim)
             case "length":
@@ -262,6 +268,14 @@ class JobList(RowList):
                 line.cell(eta, width, palette.dim if quiet else None, right=True)
             case "worker":
                 line.cell(row["worker"] or "", width, palette.dim)
+
+    def _warning(self, row: JobRow, state: str, room: int) -> str:
+        """The sign of a job with warnings; one that failed shows its error alone."""
+        count = len(row["warnings"])
+        if not count or state in ("failed", "retry"):
+            return ""
+        sign = self.studio.glyphs.states["warning"]
+        return f"{sign} {fmt.counted(count, 'warning')}" if room >= WORDY else f"{sign} {count}"
 
     def _eta(self, row: JobRow) -> str:
         if row["status"] in ("done", "cancelled"):

@@ -112,14 +112,15 @@ class JobPane(LineView):
 
     def _short(self, row: JobRow, width: int) -> list[Strip]:
         """The pane below the list: what a person must do or can, then the bars, else what is known."""
-        told = [*self._error(row, width), *self._play(row, width), *self._standing(row, width)]
+        parts = (self._error, self._warnings, self._play, self._standing)
+        told = [line for part in parts for line in part(row, width)]
         return [*told, *(self._qualities(row, width) or self._facts(row, width))]
 
     def _full(self, row: JobRow, width: int) -> list[Strip]:
         """The pane beside the list."""
         blank = self._start(width).strip()
         lines: list[Strip] = []
-        for part in (self._error, self._play, self._standing, self._qualities):
+        for part in (self._error, self._warnings, self._play, self._standing, self._qualities):
             found = part(row, width)
             lines += [*found, blank] if found else []
         return [*lines, *self._facts(row, width)]
@@ -138,6 +139,18 @@ class JobPane(LineView):
             line = self._start(width).gap().add("l", palette.key).add(" log  ", palette.dim)
             lines.append(line.add(fit_name(error["log"], line.room - 1, glyphs.ellipsis), palette.dim))
         return [line.strip() for line in lines]
+
+    def _warnings(self, row: JobRow, width: int) -> list[Strip]:
+        """Which warnings there are; the job's page has their sentences."""
+        if not row["warnings"]:
+            return []
+        codes = ", ".join(each["code"] for each in row["warnings"])
+        count = fmt.counted(len(row["warnings"]), "warning")
+        said = f"{self.studio.glyphs.states['warning']} {count}: {codes}"
+        return [
+            self._start(width).gap().add(part, self.studio.palette.warning).strip()
+            for part in wrap(fmt.plain(said), width - 5)
+        ]
 
     def _standing(self, row: JobRow, width: int) -> list[Strip]:
         model = self.studio.model

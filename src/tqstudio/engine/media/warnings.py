@@ -1,0 +1,70 @@
+"""Lists what of a source is left out of its ladder, or known to be damaged. Pure: facts in, warnings out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tqstudio.engine.media.facts import AudioTrack, SourceFacts, SubtitleTrack
+from tqstudio.engine.media.ladder import audio_renditions
+from tqstudio.engine.media.profiles import Profile
+from tqstudio.errors import JobWarning, WarningCode
+
+_MOST_NAMED = 4
+
+
+def of_source(facts: SourceFacts, profile: Profile) -> list[JobWarning]:
+    """Everything that the facts of a source tell, most important first."""
+    published = {sound.track.index for sound in audio_renditions(facts, profile)}
+    missing = [track for track in facts.audio if track.index not in published]
+    unreadable = [track for track in missing if not _is_readable(track)]
+    left_out = [track for track in missing if _is_readable(track)]
+    found = []
+    if unreadable:
+        found.append(
+            JobWarning(
+                WarningCode.AUDIO_UNREADABLE,
+                f"{_counted(unreadable, 'audio track')} cannot be decoded and {_is(unreadable)} left out:"
+                f" {_named(unreadable)}",
+            )
+        )
+    if left_out:
+        found.append(
+            JobWarning(
+                WarningCode.AUDIO_LEFT_OUT,
+                f"{_counted(left_out, 'audio track')} {_is(left_out)} left out, one is published:"
+                f" {_named(left_out)}",
+            )
+        )
+    if facts.subtitles:
+        found.append(
+            JobWarning(
+                WarningCode.SUBTITLES_LEFT_OUT,
+                f"{_counted(facts.subtitles, 'subtitle track')} {_is(facts.subtitles)} left out:"
+                f" {_named(facts.subtitles)}",
+            )
+        )
+    return found
+
+
+def _is_readable(track: AudioTrack) -> bool:
+    return bool(track.codec) and track.channels > 0
+
+
+def _counted(tracks: Sequence[object], noun: str) -> str:
+    return f"{len(tracks)} {noun}{'' if len(tracks) == 1 else 's'}"
+
+
+def _is(tracks: Sequence[object]) -> str:
+    return "is" if len(tracks) == 1 else "are"
+
+
+def _named(tracks: Sequence[AudioTrack | SubtitleTrack]) -> str:
+    """`stream 2 (fr, ac3, "Commentary"), stream 3 (…) and 4 more`."""
+    names = []
+    for track in tracks[:_MOST_NAMED]:
+        language = "" if track.language == "und" else track.language
+        title = f'"{track.title}"' if track.title else ""
+        about = ", ".join(filter(None, (language, track.codec, title)))
+        names.append(f"stream {track.index}{f' ({about})' if about else ''}")
+    more = len(tracks) - len(names)
+    return ", ".join(names) + (f" and {more} more" if more else "")
