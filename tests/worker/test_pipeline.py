@@ -33,7 +33,11 @@ def test_a_job_from_end_to_end(clip: Path, make_job: MakeJob, bench: Bench, sink
     outcome = run(make_job(clip), bench, report)
     assert isinstance(outcome, Done)
     manifest = CompleteRequest(
-        instance="i", epoch=1, manifest=outcome.manifest, full_hash=outcome.full_hash, steps=report.steps
+        instance="an-instance",
+        epoch=1,
+        manifest=outcome.manifest,
+        full_hash=outcome.full_hash,
+        steps=report.steps,
     ).manifest
     assert [(r.name, r.kind, r.width, r.height) for r in manifest.renditions] == [
         ("144p", "video", 256, 144),
