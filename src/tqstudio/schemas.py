@@ -326,6 +326,8 @@ class FolderView(TypedDict):
     autorestart_delay_s: float
     settling: int
     """Files seen that are not complete yet."""
+    checking: int
+    """Files whose time is new and of which every byte is compared with what was transcoded."""
     skipped: list[SkippedFile]
     done_today: int
     failed_today: int
@@ -583,6 +585,8 @@ class ClaimedJob(TypedDict):
     """Renditions of the current generation: name → settings_hash; what is equal need not be made."""
     facts: dict[str, Any] | None
     content_id: str | None
+    full_hash: str | None
+    """Of the whole source, as it was when a ladder was made of it."""
     log: str
     lease_s: float
 

@@ -19,6 +19,7 @@ from tqstudio.engine import ladder_check
 from tqstudio.engine.admission import Admission, Offer, _slug, _title
 from tqstudio.engine.media import fingerprint
 from tqstudio.engine.media.facts import AudioTrack, SourceFacts, VideoTrack
+from tqstudio.engine.media.fingerprint import NotHashed
 from tqstudio.engine.media.hashes import audio_settings_hash, settings_hash
 from tqstudio.engine.media.ladder import audio_renditions, build_ladder
 from tqstudio.engine.media.layout import segment_name
@@ -315,20 +316,79 @@ def test_bytes_between_the_samples_count_when_they_are_looked_at(house: House) -
     content[1_500_000] ^= 1
     path.write_bytes(content)
     os.utime(path, ns=(mtime_ns, mtime_ns))
-    assert house.decided(path, certainty=Certainty.SETTLED) == "cached", "nothing casts a doubt"
-    os.utime(path, ns=(5, 5))
-    assert house.decided(path) == "cached", "the samples are the same"
+    assert house.decided(path) == "cached", "nothing casts a doubt"
     os.utime(path, ns=(6, 6))
-    assert house.decided(path, certainty=Certainty.SETTLED) == "changed"
+    assert house.decided(path) == "changed"
     after = house.db.read_now(videos.get, video.id)
     assert after is not None
     assert after.quick_hash != video.quick_hash, "no rendition of the old content may count for the new"
 
     house.publish(full_hash=fingerprint.full_hash(os.fsencode(path)))
-    for certainty in (Certainty.SAMPLES, Certainty.SETTLED):
-        assert house.decided(path, certainty=certainty) == "cached"
+    assert house.decided(path) == "cached"
     os.utime(path, ns=(7, 7))
-    assert house.decided(path, certainty=Certainty.SETTLED) == "cached", "another time, the same bytes"
+    assert house.decided(path) == "cached", "another time, the same bytes"
+
+
+def test_a_full_hash_is_taken_from_who_offers_the_file(house: House) -> None:
+    """A drop folder reads large files on a thread of its own."""
+    path = house.file(content=bytes(8_000_000))
+    house.offer(path)
+    house.publish(full_hash=fingerprint.full_hash(os.fsencode(path)))
+    assert house.decided(path, may_read=False) == "cached", "nothing is to be read"
+    outdated = fingerprint.digest(os.fsencode(path))
+    with path.open("r+b") as file:
+        file.seek(1_500_000)
+        file.write(b"another")
+    os.utime(path, ns=(6, 6))
+    for digest in (None, outdated, outdated._replace(mtime_ns=6, size=1), outdated._replace(size=8_000_000)):
+        with pytest.raises(NotHashed):
+            house.offer(path, may_read=False, digest=digest)
+    assert house.decided(path, may_read=False, digest=fingerprint.digest(os.fsencode(path))) == "changed"
+
+
+def test_content_that_came_and_went_unmade_is_told_from_the_next(house: House) -> None:
+    """A ladder of A plays. B was queued and cancelled; C differs from it between the samples, as A does."""
+    path = house.file(content=bytes(8_000_000))
+    house.offer(path)
+    house.publish(full_hash=fingerprint.full_hash(os.fsencode(path)))
+
+    def write(content: bytes, time: int) -> Any:
+        with path.open("r+b") as file:
+            file.seek(1_500_000)
+            file.write(content)
+        os.utime(path, ns=(time, time))
+        return house.offer(path)
+
+    b = write(b"B", 6)
+    house.db.write_now(operations.operate, b["job"], Operation.CANCEL, now=now_us(), actor="test")
+    row = house.db.read_now(videos.get, b["video"])
+    assert row is not None
+    c = write(b"C", 7)
+    assert (c["decision"], c["reason"]) == ("changed", "source")
+    after = house.db.read_now(videos.get, c["video"])
+    assert after is not None
+    assert after.quick_hash != row.quick_hash
+
+
+def test_a_failed_file_with_a_new_time_goes_again_where_it_may_differ(house: House) -> None:
+    """It was never read whole, so nothing tells that it was not mended between the samples."""
+    large, small = house.file("large.mp4", bytes(8_000_000)), house.file("small.mp4", bytes(1_000))
+    for path in (large, small):
+        house.offer(path)
+        house.fail()
+        os.utime(path, ns=(6, 6))
+    assert house.decided(large, retry_failed=False) == "retried"
+    assert house.decided(small, retry_failed=False) == "failed", "all of it is the same"
+
+
+def test_a_file_is_given_up_when_the_supervisor_ends(house: House) -> None:
+    path = house.file(content=bytes(8_000_000))
+    house.offer(path)
+    house.publish(full_hash=fingerprint.full_hash(os.fsencode(path)))
+    os.utime(path, ns=(6, 6))
+    house.admission.end()
+    result = house.offer(path)
+    assert (result["decision"], result["error"]["code"]) == ("rejected", "REFUSED")
 
 
 def test_every_byte_is_read_when_that_is_asked(house: House) -> None:

@@ -18,6 +18,7 @@ from tqstudio.engine.intake import FolderState, Intake
 from tqstudio.engine.intake.rules import Rules
 from tqstudio.engine.intake.scan import Findings, Scanner
 from tqstudio.engine.intake.watch import TreeWatch
+from tqstudio.engine.media.fingerprint import Digest
 from tqstudio.engine.store.folders import FolderRow
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import NO_AUTORESTART
@@ -44,6 +45,8 @@ class World:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.offers: list[bytes] = []
+        self.digests: list[Digest | None] = []
+        """What came with each offer."""
         self.known: dict[bytes, tuple[int, int]] = {}
         self.asked = 0
         self.looks = 0
@@ -52,9 +55,10 @@ class World:
         self.intake: Intake
         self.row: FolderRow
 
-    async def offer(self, row: FolderRow, path: bytes) -> None:
+    async def offer(self, row: FolderRow, path: bytes, digest: Digest | None) -> None:
         assert path.startswith(row.path)
         self.offers.append(path)
+        self.digests.append(digest)
         if os.path.basename(path) in self.raises:
             raise self.raises[os.path.basename(path)]
 

@@ -170,6 +170,7 @@ def test_an_assignment_says_what_to_make_of_which_file(queue: Queue) -> None:
     video = queue.video("clip.mp4")
     job = queue.job(video=video, kind=JobKind.RETRANSCODE, requested=("720p",), dropped=("360p",))
     videos.set_facts(queue.db, video, {"height": 720}, quick_hash="abc")
+    videos.set_full_hash(queue.db, video, "of all")
     known = videos.get(queue.db, video)
     assert known is not None
     assert claims.assignment_of(queue.db, job) == Assignment(
@@ -183,6 +184,7 @@ def test_an_assignment_says_what_to_make_of_which_file(queue: Queue) -> None:
         size=known.size,
         mtime_ns=known.mtime_ns,
         quick_hash="abc",
+        full_hash="of all",
         facts={"height": 720},
         output_root=known.output_root,
         slug=known.slug,

@@ -93,6 +93,12 @@ def test_changed_content_forgets_what_was_found_in_it(queue: Queue) -> None:
     row = videos.get(queue.db, video)
     assert row is not None
     assert (row.facts, row.full_hash, row.quick_hash, row.mtime_ns) == (None, None, "other", 3)
+    videos.set_fingerprint(
+        queue.db, video, size=1, mtime_ns=4, quick_hash="third", full_hash="of it", changed=True
+    )
+    row = videos.get(queue.db, video)
+    assert row is not None
+    assert row.full_hash == "of it"
 
 
 def test_pages_of_videos(queue: Queue) -> None:

@@ -276,6 +276,7 @@ def sample_folders() -> list[Any]:
             "path": "/srv/upload",
             "watch": "inotify",
             "settling": 2,
+            "checking": 0,
             "done_today": 31,
             "failed_today": 1,
             "skipped": [
@@ -294,6 +295,7 @@ def sample_folders() -> list[Any]:
             "path": "/mnt/nas/cam1",
             "watch": "polling",
             "settling": 0,
+            "checking": 0,
             "done_today": 96,
             "failed_today": 0,
             "skipped": [],

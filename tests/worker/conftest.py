@@ -107,6 +107,7 @@ def make_job(tmp_path: Path, small: Profile, sink: Path) -> MakeJob:
             "source_root_b64": sources.encode(os.path.dirname(source)),
             "source_size": size,
             "source_mtime_ns": mtime_ns,
+            "full_hash": None,
             "sink": {"kind": "file", "path_b64": sources.encode(sink)},
             "profile": small.to_json(),
             "requested": None,

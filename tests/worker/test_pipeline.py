@@ -260,6 +260,30 @@ def test_facts_of_another_version_or_file_are_read_again(clip: Path, make_job: M
         assert report.seen[1].content_id not in (None, "of the old content")
 
 
+def test_nothing_is_kept_of_content_that_differs_between_the_samples(
+    clip: Path, make_job: MakeJob, bench: Bench, tmp_path: Path
+) -> None:
+    """The file changed after it was queued; a change behind it was made of what it held before."""
+    path = Path(shutil.copyfile(clip, tmp_path / "padded.mp4"))
+    with path.open("ab") as file:
+        file.write((12_000_000).to_bytes(4, "big") + b"free" + bytes(11_999_992))
+    report = RecordingReport()
+    first = run(make_job(path), bench, report)
+    assert isinstance(first, Done)
+    known = next(state for state in report.seen if state.facts)
+    kept = {rendition["name"]: rendition["settings_hash"] for rendition in first.manifest["renditions"]}
+    claim = {"kept": kept, "source_mtime_ns": 1, "content_id": known.content_id}
+    same = run(make_job(path, epoch=2, full_hash=first.full_hash, **claim), bench, RecordingReport())
+    assert isinstance(same, Done)
+    assert (same.manifest["renditions"], sorted(same.manifest["keep"])) == ([], sorted(kept))
+    with path.open("r+b") as file:
+        file.seek(clip.stat().st_size + 2_000_000)
+        file.write(b"x" * 350)
+    other = run(make_job(path, epoch=3, full_hash=first.full_hash, **claim), bench, RecordingReport())
+    assert isinstance(other, Done)
+    assert ([r["name"] for r in other.manifest["renditions"]], other.manifest["keep"]) == (list(kept), [])
+
+
 def test_no_thread_is_left(clip: Path, make_job: MakeJob, bench: Bench) -> None:
     run(make_job(clip), bench, RecordingReport())
     assert [thread.name for thread in threading.enumerate() if thread.name == "source-hash"] == []

@@ -113,6 +113,9 @@ def list_folders(as_json: options.JsonFlag = False) -> int:
 def _print_troubles(folder: FolderView) -> None:
     if problem := folder["problem"]:
         printing.say(printing.warning_lines(problem["code"], problem["message"], problem["hint"]))
+    if count := folder["checking"]:
+        files = "a file that has" if count == 1 else f"{count} files that have"
+        printing.say(f"folder {folder['id']}: checking {files} a new time, byte by byte, for changes")
     for skipped in folder["skipped"]:
         why = in_one_line(skipped["code"], skipped["reason"], skipped["hint"])
         printing.say(f"folder {folder['id']}: skipped {skipped['name']}: {why}")

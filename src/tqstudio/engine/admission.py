@@ -17,6 +17,7 @@ import asyncio
 import json
 import os
 import re
+import threading
 import unicodedata
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
@@ -27,6 +28,7 @@ from typing import Any
 from tqstudio.config import Settings
 from tqstudio.engine import ladder_check, logs, publishing, wishes
 from tqstudio.engine.media import profiles
+from tqstudio.engine.media.fingerprint import Digest, Stopped
 from tqstudio.engine.media.profiles import Profile
 from tqstudio.engine.recognition import Certainty, Look, is_current, look_at
 from tqstudio.engine.scheduling import now_us
@@ -64,7 +66,11 @@ class Offer:
     named: frozenset[str] = frozenset()
     """Which of profile, priority, hold and autorestart were asked for by name: a job that waits takes those
     over."""
-    certainty: Certainty = Certainty.SAMPLES
+    certainty: Certainty = Certainty.SETTLED
+    digest: Digest | None = None
+    """Of the file, from who offers it."""
+    may_read: bool = True
+    """Compute a full hash of the file where it is needed, which may take minutes; else raise `NotHashed`."""
 
     def wishes(self, *, follow_profile: bool) -> Wishes:
         """What is asked of a job that the file has already.
@@ -88,6 +94,11 @@ class Admission:
     def __init__(self, home: Home, settings: Settings, db: Database) -> None:
         self._home, self._settings, self._db = home, settings, db
         self._answering: dict[str, asyncio.Task[AddAnswer]] = {}
+        self._ending = threading.Event()
+
+    def end(self) -> None:
+        """Give up what is being read: the supervisor ends."""
+        self._ending.set()
 
     async def once(self, key: str, make: Callable[[], Awaitable[AddAnswer]]) -> AddAnswer:
         """Make an answer; with the same key it is given again, also to who asks while it is being made."""
@@ -135,7 +146,11 @@ class Admission:
         return root
 
     async def offer(self, path: bytes, how: Offer) -> AddResult:
-        """Decide on one file. Never raises for the file's sake: the answer carries the error."""
+        """Decide on one file. Never raises for the file's sake: the answer carries the error.
+
+        Raises:
+            NotHashed: as of `look_at`.
+        """
         try:
             return await self._offer(path, how)
         except TqError as error:
@@ -147,7 +162,22 @@ class Admission:
         if not path.startswith(b"/"):
             raise TqError(ErrorCode.BAD_REQUEST, f"{display(path)} is not an absolute path")
         known = await self._db.read(videos.find, path, how.output_root)
-        found = await asyncio.to_thread(look_at, path, known, how.certainty)
+        try:
+            found = await asyncio.to_thread(
+                look_at,
+                path,
+                known,
+                how.certainty,
+                digest=how.digest,
+                may_read=how.may_read,
+                stop=self._ending.is_set,
+            )
+        except Stopped:
+            raise TqError(
+                ErrorCode.REFUSED,
+                f"the supervisor ended before it had read {display(path)}",
+                "add the file again",
+            ) from None
         generation = await self._db.read(generations.current, known.id) if known else None
         current = (
             known is not None
@@ -235,7 +265,8 @@ class Admission:
                 answer = self._new_job(db, path, how, known.id, kind, "changed", now)
                 return {**answer, "reason": reason}
         if newest is not None and newest[1] in (JobStatus.FAILED, JobStatus.CANCELLED) and not changed:
-            if not how.retry_failed:
+            # What may have changed between the samples is not what failed.
+            if not how.retry_failed and found.is_certain:
                 return _answer(path, "failed", video=known.id, job=newest[0], slug=known.slug)
             operations.operate(db, newest[0], Operation.RETRY, now=now, actor=how.actor)
             if how.batch is not None:
@@ -316,7 +347,13 @@ def new_batch() -> str:
 
 def _refresh(db: Connection, video: int, found: Look, *, changed: bool) -> None:
     videos.set_fingerprint(
-        db, video, size=found.size, mtime_ns=found.mtime_ns, quick_hash=found.content_id, changed=changed
+        db,
+        video,
+        size=found.size,
+        mtime_ns=found.mtime_ns,
+        quick_hash=found.content_id,
+        full_hash=found.full_hash,
+        changed=changed,
     )
 
 

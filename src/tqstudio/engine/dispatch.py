@@ -247,6 +247,7 @@ class Dispatch:
             "kept": kept,
             "facts": asked.facts or None,
             "content_id": asked.quick_hash,
+            "full_hash": asked.full_hash,
             "log": f"{self._home.job_logs(lease.job)}/{lease.epoch}.log",
             "lease_s": self._settings.lease_s,
         }

@@ -1,35 +1,32 @@
 """Whether a file is still what is known of it: by its time, by samples of it, by every byte.
 
-Its *content id* stands in the settings hash of every rendition: the quick hash, and where that could not tell
-two versions apart, the full hash behind a `+`.
+Its *content id* (`fingerprint.Content.id`) stands in the settings hash of every rendition.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
 from tqstudio.engine import publishing
 from tqstudio.engine.media import source as sources
 from tqstudio.engine.media.facts import SourceFacts
-from tqstudio.engine.media.fingerprint import full_hash, quick_hash
+from tqstudio.engine.media.fingerprint import Digest, NotHashed, compare, full_hash, quick_hash
 from tqstudio.engine.media.profiles import Profile
 from tqstudio.engine.store.generations import GenerationRow
 from tqstudio.engine.store.videos import VideoRow
 from tqstudio.engine.views import place_of
 from tqstudio.engine.wanted import wanted
 
-_FULL_DIGITS = 32
-
 
 class Certainty(Enum):
     """How much of a file is read before it counts as unchanged."""
 
-    SAMPLES = 1
-    """Nothing where size and time are the same, else five samples of 1 MiB."""
-    SETTLED = 2
-    """Every byte where the time is another one but the samples are the same."""
-    WHOLE = 3
+    SETTLED = 1
+    """Nothing where size and time are the same; every byte where the time is another one but five samples of
+    1 MiB are the same."""
+    WHOLE = 2
     """Every byte in any case, of the ladder too (`--verify-full`)."""
 
 
@@ -41,16 +38,35 @@ class Look:
     mtime_ns: int
     content_id: str | None
     """None where it is trusted to be what it was."""
+    full_hash: str | None = None
+    """Where every byte was read."""
+    is_certain: bool = True
+    """False where it may have changed between the samples and nothing tells."""
 
     def shows_change(self, known: VideoRow) -> bool:
         return self.content_id is not None and self.content_id != known.quick_hash
 
 
-def look_at(path: bytes, known: VideoRow | None, certainty: Certainty) -> Look:
+def look_at(
+    path: bytes,
+    known: VideoRow | None,
+    certainty: Certainty,
+    *,
+    digest: Digest | None = None,
+    may_read: bool = True,
+    stop: Callable[[], bool] | None = None,
+) -> Look:
     """Look at a source; reads it as far as `certainty` asks.
+
+    Args:
+        digest: counts in place of a full hash while the file is in the state that it is of.
+        may_read: compute a full hash where there is no such digest.
+        stop: asked while every byte is read; True gives up.
 
     Raises:
         TqError: as of `source.check`.
+        NotHashed: a full hash is needed, and `may_read` is False.
+        Stopped: when `stop` returned True.
     """
     found = sources.check(path)
     size, mtime_ns = found.st_size, found.st_mtime_ns
@@ -60,14 +76,16 @@ def look_at(path: bytes, known: VideoRow | None, certainty: Certainty) -> Look:
     if same_time and certainty is not Certainty.WHOLE:
         # Hashing 5 MB of each of a million files is not free.
         return Look(size, mtime_ns, None)
-    samples = quick_hash(path)
-    if samples != known.quick_hash.partition("+")[0]:
-        return Look(size, mtime_ns, samples)
-    if certainty is not Certainty.SAMPLES and known.full_hash is not None:
-        whole = full_hash(path)
-        if whole != known.full_hash:
-            return Look(size, mtime_ns, f"{samples}+{whole[:_FULL_DIGITS]}")
-    return Look(size, mtime_ns, known.quick_hash)
+
+    def read() -> str:
+        if digest is not None and (digest.size, digest.mtime_ns) == (size, mtime_ns):
+            return digest.full_hash
+        if not may_read:
+            raise NotHashed
+        return full_hash(path, stop)
+
+    content = compare(path, known.quick_hash, known.full_hash, read)
+    return Look(size, mtime_ns, content.id, content.full_hash, content.is_certain)
 
 
 def is_current(video: VideoRow, generation: GenerationRow, look: Look, profile: Profile) -> bool:

@@ -43,6 +43,7 @@ from tqstudio.engine.live import LiveBoard
 from tqstudio.engine.maintenance import Maintenance
 from tqstudio.engine.media import ffmpeg, hardware
 from tqstudio.engine.media.ffmpeg import FFmpeg
+from tqstudio.engine.media.fingerprint import Digest
 from tqstudio.engine.output_disks import OutputDisks
 from tqstudio.engine.patience import Patience
 from tqstudio.engine.pool import Identities, Slot, WorkerPool, default_cpu_workers
@@ -306,6 +307,7 @@ class _Supervisor:
         self.studio.dispatch.wake()
         starting.cancel()
         await asyncio.wait([starting])
+        self.studio.admission.end()
         await self.studio.intake.stop()
         await self._prober.stop()
         await self.studio.pool.stop()
@@ -381,7 +383,7 @@ class _Supervisor:
             if of_workers_too:
                 broadcast.snapshot("worker", {"workers": await worker_views(self.studio)})
 
-    async def _offer(self, folder: FolderRow, path: bytes) -> None:
+    async def _offer(self, folder: FolderRow, path: bytes, digest: Digest | None) -> None:
         """A file has settled in a drop folder."""
         admission = self.studio.admission
         how = Offer(
@@ -392,6 +394,8 @@ class _Supervisor:
             autorestart=folder.autorestart,
             # A file that failed is not tried again by the mere passing of time.
             retry_failed=False,
+            digest=digest,
+            may_read=False,
             actor="intake",
         )
         result = await admission.offer(path, how)

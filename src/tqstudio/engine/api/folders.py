@@ -49,6 +49,7 @@ def _view(studio: Studio, row: FolderRow, ended: tuple[int, int] = (0, 0)) -> Fo
         default_settle_s=studio.settings.settle_s,
         watch=state.watch if state else row.watch,
         settling=state.settling if state else 0,
+        checking=state.checking if state else 0,
         skipped=state.skipped if state else (),
         problem=problem,
         ended=ended,

@@ -25,11 +25,14 @@ from tqstudio.engine.intake.settling import Look, Settling, Stamp
 from tqstudio.engine.intake.troubles import Trouble
 from tqstudio.engine.intake.watch import Notifier, TreeWatch
 from tqstudio.engine.intake.writers import open_for_writing
+from tqstudio.engine.media import fingerprint
+from tqstudio.engine.media.fingerprint import Digest, NotHashed, Stopped
 from tqstudio.engine.store.folders import FolderRow
 from tqstudio.errors import UNWRITTEN, ErrorCode, TqError
 from tqstudio.sources import display
 
-Offer = Callable[[FolderRow, bytes], Awaitable[None]]
+Offer = Callable[[FolderRow, bytes, Digest | None], Awaitable[None]]
+"""Takes a file, with its digest where that was asked for by raising `NotHashed`."""
 Known = Callable[[FolderRow], Awaitable[Mapping[bytes, Stamp]]]
 _T = TypeVar("_T")
 _PASSING = (*UNWRITTEN, ErrorCode.DATABASE_BUSY)
@@ -44,6 +47,8 @@ class FolderState:
 
     settling: int
     """Files that are not complete yet."""
+    checking: int
+    """Files that are read whole: their time is new, and what was published may be made of what they are."""
     skipped: tuple[tuple[str, Trouble], ...]
     """Name within the folder of what was left out, and why."""
     watch: Literal["inotify", "polling"]
@@ -85,7 +90,13 @@ class FolderIntake:
             halt=self._halt,
         )
         self._thread = ThreadPoolExecutor(1, f"intake-{row.id}")
+        self._reader = ThreadPoolExecutor(1, f"check-{row.id}")
         self._task: asyncio.Task[None] | None = None
+        self._checking: asyncio.Task[None] | None = None
+        self._checks: dict[bytes, Look] = {}
+        """Files to be read whole, and as what they were offered; the first one is being read."""
+        self._digests: dict[bytes, Digest] = {}
+        """Of files that were read whole and are to be offered again."""
 
         self._wake = asyncio.Event()
         self._inbox = Inbox()
@@ -105,12 +116,15 @@ class FolderIntake:
     async def stop(self) -> None:
         """End the watch; a look that hangs on a dead mount is left to itself."""
         self._halt.set()
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait({self._task})
+        tasks = {task for task in (self._task, self._checking) if task is not None}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
         if self._tree is not None:
             self._tree.close()
         self._thread.shutdown(wait=False, cancel_futures=True)
+        self._reader.shutdown(wait=False, cancel_futures=True)
 
     def rescan_soon(self) -> None:
         self._pace.ask()
@@ -130,6 +144,7 @@ class FolderIntake:
             problem = troubles.no_room(self._limit, self.row.path)
         return FolderState(
             settling=len(self._settling),
+            checking=len(self._checks),
             skipped=self._account.skipped(),
             watch="polling" if self._is_polling() else "inotify",
             problem=problem,
@@ -192,6 +207,7 @@ class FolderIntake:
         away = paths - findings.files.keys()
         for path in away:
             self._settling.forget(path)
+            self._digests.pop(path, None)
         self._account.forget(away)
         self._account.leave_out(paths, findings.odd)
         return findings
@@ -241,7 +257,8 @@ class FolderIntake:
                 self._limit = error.errno
 
     def _is_new(self, path: bytes) -> bool:
-        return path not in self._settling and not self._account.is_noted(path)
+        is_waiting = path in self._settling or path in self._checks
+        return not is_waiting and not self._account.is_noted(path)
 
     async def _ask_known(self) -> None:
         self._account.store(await self._known(self.row))
@@ -253,6 +270,7 @@ class FolderIntake:
             path: look
             for path, (look, at) in files.items()
             if not self._account.is_refused(path, look)
+            and self._checks.get(path) != look
             and self._settling.see(path, look, at, complete=path in arrived)
         }
 
@@ -274,7 +292,9 @@ class FolderIntake:
     async def _offer_one(self, path: bytes, look: Look) -> None:
         self._account.forget([path])
         try:
-            await self._offer(self.row, path)
+            await self._offer(self.row, path, self._digests.pop(path, None))
+        except NotHashed:
+            self._check(path, look)
         except TqError as error:
             why = (error.code.value, error.message, error.hint)
             if error.code in _PASSING:
@@ -286,6 +306,30 @@ class FolderIntake:
             self._account.failed(path, troubles.NOT_QUEUED)
         else:
             self._account.offered(path, look.stamp)
+
+    # Reading files whole, beside the rounds: one that takes minutes holds up no other file.
+
+    def _check(self, path: bytes, look: Look) -> None:
+        self._checks[path] = look
+        if self._checking is None or self._checking.done():
+            self._checking = asyncio.create_task(self._check_all(), name=f"checks of folder {self.row.id}")
+
+    async def _check_all(self) -> None:
+        while self._checks:
+            path, look = next(iter(self._checks.items()))
+            try:
+                self._digests[path] = await asyncio.get_running_loop().run_in_executor(
+                    self._reader, fingerprint.digest, path, self._halt.is_set
+                )
+            except Stopped:
+                return
+            except TqError as error:
+                self._account.refused(path, look, (error.code.value, error.message, error.hint))
+            # It may have been offered again meanwhile, as what it has become.
+            if self._checks.get(path) == look:
+                del self._checks[path]
+            self._inbox.files.add(path)
+            self._wake.set()
 
     async def _on_thread(self, look: Callable[[], _T]) -> _T:
         """Read the disk on this folder's own thread: a mount that hangs holds up no other folder."""

@@ -22,7 +22,8 @@ class Intake:
     Args:
         default_settle_s: for folders that name none.
         rescan_s: between two looks through a folder whose changes inotify tells.
-        offer: awaited with a folder and a complete file.
+        offer: awaited with a folder and a complete file. Where it raises `NotHashed`, the file is read whole
+            and offered again with its digest.
         known: the files of a folder that are in the database: path → (size, mtime_ns).
         exclude: directories that are part of no folder, wherever they lie; the home, for one.
     """
@@ -70,7 +71,7 @@ class Intake:
     def states(self) -> Mapping[int, FolderState]:
         """How each folder stands, by id; one that is switched off is simply quiet."""
         quiet = {
-            row.id: FolderState(0, (), "polling" if row.watch == "polling" else "inotify", None)
+            row.id: FolderState(0, 0, (), "polling" if row.watch == "polling" else "inotify", None)
             for row in self._rows
         }
         return quiet | {number: watched.state() for number, watched in self._watched.items()}

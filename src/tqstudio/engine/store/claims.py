@@ -251,6 +251,7 @@ class Assignment:
     size: int
     mtime_ns: int
     quick_hash: str | None
+    full_hash: str | None
     facts: dict[str, Any] | None
     """The probe's, if there was one."""
     output_root: bytes
@@ -264,7 +265,7 @@ class Assignment:
 _ASSIGNMENT = (
     "SELECT (SELECT count(*) FROM attempt WHERE job_id = job.id), kind, profile_json, requested, dropped,"
     " starts_over, source, (SELECT path FROM folder WHERE folder.id = folder_id), size, mtime_ns, quick_hash,"
-    " facts, output_root, slug, generation_id"
+    " full_hash, facts, output_root, slug, generation_id"
     " FROM job JOIN video ON video.id = job.video_id WHERE job.id = :job"
 )
 
@@ -272,7 +273,7 @@ _ASSIGNMENT = (
 def assignment_of(db: Connection, job: int) -> Assignment:
     row = db.execute(_ASSIGNMENT, {"job": job}).one()
     attempt, kind, profile_json, requested, dropped, starts_over, *of_video = row
-    source, folder, size, mtime_ns, quick_hash, facts, root, slug, plays = of_video
+    source, folder, size, mtime_ns, quick_hash, full_hash, facts, root, slug, plays = of_video
     return Assignment(
         attempt=attempt,
         kind=JobKind(kind),
@@ -284,6 +285,7 @@ def assignment_of(db: Connection, job: int) -> Assignment:
         size=size,
         mtime_ns=mtime_ns,
         quick_hash=quick_hash,
+        full_hash=full_hash,
         facts=None if facts is None else from_json(facts),
         output_root=root,
         slug=slug,

@@ -135,15 +135,28 @@ def _give_free_slug(db: Connection, video: int, output_root: bytes, wanted: str)
 
 
 def set_fingerprint(
-    db: Connection, video: int, *, size: int, mtime_ns: int, quick_hash: str | None, changed: bool
+    db: Connection,
+    video: int,
+    *,
+    size: int,
+    mtime_ns: int,
+    quick_hash: str | None,
+    full_hash: str | None = None,
+    changed: bool,
 ) -> None:
-    """Record what the source is now; `changed` content also forgets the probe and the full hash."""
-    forget = ", facts = NULL, full_hash = NULL" if changed else ""
+    """Record what the source is now; `changed` content also forgets the probe and the earlier full hash."""
+    forget = ", facts = NULL, full_hash = :full_hash" if changed else ""
     db.execute(
         "UPDATE video SET size = :size, mtime_ns = :mtime_ns,"
         " probe_error = iif(size = :size AND mtime_ns = :mtime_ns, probe_error, NULL),"
         f" quick_hash = coalesce(:quick_hash, quick_hash), deleted_at = NULL{forget} WHERE id = :id",
-        {"size": size, "mtime_ns": mtime_ns, "quick_hash": quick_hash, "id": video},
+        {
+            "size": size,
+            "mtime_ns": mtime_ns,
+            "quick_hash": quick_hash,
+            "id": video,
+            **({"full_hash": full_hash} if changed else {}),
+        },
     )
     _mark_jobs(db, video)
 

@@ -48,8 +48,24 @@ def examine(job: ClaimedJob, path: bytes, check: Callable[[], None] = lambda: No
         from tqstudio.engine.media.probe import probe
 
         facts = probe(path, check)
-    content_id = job["content_id"] if unchanged else None
-    return Source(path, source.identity_of(found), content_id or fingerprint.quick_hash(path), facts)
+    return Source(path, source.identity_of(found), _content_id(job, path, check, unchanged=unchanged), facts)
+
+
+def _content_id(job: ClaimedJob, path: bytes, check: Callable[[], None], *, unchanged: bool) -> str:
+    """Which content this is. With another time every byte counts: qualities may be kept that were made of
+    what the file held before."""
+    known = job["content_id"]
+    if known is None:
+        return fingerprint.quick_hash(path)
+    if unchanged:
+        return known
+
+    def stop() -> bool:
+        check()
+        return False
+
+    full_hash = job["full_hash"]
+    return fingerprint.compare(path, known, full_hash, lambda: fingerprint.full_hash(path, stop)).id
 
 
 def _known_facts(job: ClaimedJob, size: int) -> SourceFacts | None:

@@ -63,7 +63,7 @@ class FolderList(RowList):
             f"{glyphs.states[state]} {word}",
             folder["profile"],
             folder["watch"],
-            f"{folder['settling']} settling" if folder["settling"] else glyphs.states["skipped"],
+            _waiting(folder) or glyphs.states["skipped"],
             today,
             state=state,
             selected=selected,
@@ -90,6 +90,13 @@ class FolderList(RowList):
             if cells:
                 line.cell(value, cells, palette.dim if state else palette.faint).gap()
         return line.strip()
+
+
+def _waiting(folder: FolderView) -> str:
+    """Files that are not queued yet."""
+    if folder["settling"]:
+        return f"{folder['settling']} settling"
+    return f"{folder['checking']} checking" if folder["checking"] else ""
 
 
 class FoldersScreen(ListScreen):
