@@ -11,6 +11,7 @@ from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from textual import events
 from textual._compositor import ChopsUpdate, LayoutUpdate
 from textual.app import App, SystemCommand
 from textual.binding import BindingType
@@ -21,6 +22,7 @@ from tqstudio import launch
 from tqstudio.errors import ErrorCode, TqError, in_one_line
 from tqstudio.ui.actions import BY_NAME
 from tqstudio.ui.feed import BACKOFF_S, PATIENCE_S, Feed
+from tqstudio.ui.keys import KeysInTurn
 from tqstudio.ui.model import Model
 from tqstudio.ui.screens.base import StudioScreen, too_small
 from tqstudio.ui.screens.queue import QueueScreen
@@ -112,6 +114,7 @@ class StudioApp(App[None]):
         self._key_at = 0.0
         self._toasts = Toasts(self)
         self._wire = Wire()
+        self._keys = KeysInTurn(self, super().on_event)
         self._errands: set[asyncio.Task[None]] = set()
         self._colours = self.get_css_variables()
         self.stylesheet.set_variables(self._colours)
@@ -137,8 +140,12 @@ class StudioApp(App[None]):
             load(modules.pop(0))
             self.set_timer(LATER_S, partial(self._load_later, modules))
 
-    def start(self, errand: Coroutine[Any, Any, Any]) -> None:
-        """Run something beside the UI; what it could not do is told in a toast."""
+    def start(self, errand: Coroutine[Any, Any, Any], *, keys_wait: bool = False) -> None:
+        """Run something beside the UI; what it could not do is told in a toast.
+
+        Args:
+            keys_wait: keys that are pressed meanwhile are for what it brings, and wait for it.
+        """
 
         async def carry_out() -> None:
             try:
@@ -149,6 +156,8 @@ class StudioApp(App[None]):
         task = asyncio.create_task(carry_out())
         self._errands.add(task)
         task.add_done_callback(self._ended)
+        if keys_wait:
+            self._keys.hold(task)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._errands.discard(task)
@@ -221,6 +230,12 @@ class StudioApp(App[None]):
         return (row["id"] if row else None), typing or queue.frozen
 
     # Actions.
+
+    async def on_event(self, event: events.Event) -> None:
+        if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
+            await self._keys.take(event)
+        else:
+            await super().on_event(event)
 
     async def perform(self, name: str, argument: str = "") -> None:
         """Carry out an action: the screen's own way first, then the app's.

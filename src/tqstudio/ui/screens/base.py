@@ -122,12 +122,13 @@ class StudioScreen(Screen[None]):
         """Place the parts for this size."""
 
     async def action_perform(self, name: str) -> None:
-        await self.studio_app.perform(name)
+        # Not in the app's own queue: a slow answer must not keep it from ending.
+        self.studio_app.start(self.studio_app.perform(name), keys_wait=True)
 
     @on(LineView.Clicked)
     async def _clicked(self, message: LineView.Clicked) -> None:
         message.stop()
-        await self.studio_app.perform(message.action, message.argument)
+        self.studio_app.start(self.studio_app.perform(message.action, message.argument), keys_wait=True)
 
     def toast(self, text: str, *, problem: bool = False) -> None:
         self.studio_app.toast(text, problem=problem)

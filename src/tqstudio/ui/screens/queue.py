@@ -170,7 +170,7 @@ class QueueScreen(QueueActions, JobActions):
         if message.final:
             self.filter_line.close()
             self.list.focus()
-        self.studio_app.start(self.ask(query))
+        self.studio_app.start(self.ask(query), keys_wait=message.final)
 
     @on(FilterLine.Left)
     async def _left(self) -> None:

@@ -1,0 +1,150 @@
+"""Keys as people press them: whole bursts on a real terminal, with the real program and a real supervisor."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from tqstudio import client as calls
+
+from .conftest import MakeClip
+from .studio import Studio, until
+from .terminal import Terminal
+
+COMMAND = [sys.executable, "-P", "-m", "tqstudio"]
+Held = Callable[..., list[int]]
+
+
+@pytest.fixture
+def studio(shared: Studio) -> Iterator[Studio]:
+    """A supervisor whose queue is empty."""
+    yield shared
+    rows = shared.client.send(calls.jobs(limit=200))["jobs"]
+    for row in rows:
+        if row["status"] == "in_progress":
+            shared.do("cancel", row["id"])
+            until(lambda job=row["id"]: shared.job(job)["status"] == "cancelled", "the job has ended")
+    if rows:
+        shared.client.send(calls.act("delete", [row["id"] for row in rows]))
+    for folder in shared.client.send(calls.folders())["folders"]:
+        shared.client.send(calls.remove_folder(folder["id"]))
+
+
+@pytest.fixture
+def held(studio: Studio, clip: MakeClip, tmp_path: Path) -> Held:
+    """Adds so many clips on hold: jobs that stay as they are until a key does something to them."""
+
+    def add(count: int, name: str = "clip") -> list[int]:
+        folder = tmp_path / "held"
+        folder.mkdir(exist_ok=True)
+        source = clip(seconds=1, size="160x90")
+        paths = [Path(shutil.copyfile(source, folder / f"{name}-{at:03}.mp4")) for at in range(count)]
+        return [result["job"] for result in studio.offer(*paths, hold=True)]
+
+    return add
+
+
+@pytest.fixture
+def terminal(studio: Studio) -> Iterator[Terminal]:
+    with Terminal(COMMAND, studio.environment) as terminal:
+        yield terminal
+
+
+def statuses(studio: Studio, jobs: Sequence[int]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for row in studio.client.send(calls.jobs(limit=200))["jobs"]:
+        if row["id"] in jobs:
+            found.setdefault(row["status"], []).append(row["id"])
+    return found
+
+
+def done_to(studio: Studio, jobs: Sequence[int]) -> list[tuple[int, str]]:
+    """What people did to these jobs since they were added."""
+    return [
+        (job, event["trigger"])
+        for job in jobs
+        for event in studio.events(job)
+        if event["actor"] == "user" and not event["trigger"].startswith("create")
+    ]
+
+
+def test_a_filter_typed_in_one_burst(studio: Studio, held: Held, terminal: Terminal) -> None:
+    """Every letter of it is a command of the list."""
+    jobs = held(3)
+    terminal.shows("3 jobs", "sort order", "clip-002.mp4")
+    terminal.press("/state:failed\r")
+    terminal.shows("/state:failed", "0 of 3", "sort order")
+    terminal.press("\x1b")
+    terminal.shows("3 jobs", "sort order")
+    assert "marked" not in terminal.text()
+    assert done_to(studio, jobs) == []
+
+
+def test_keys_behind_a_filter_act_on_what_it_finds(studio: Studio, held: Held, terminal: Terminal) -> None:
+    others = held(30, "other")
+    (wanted,) = held(1, "wanted")
+    terminal.shows("31 jobs", "other-000.mp4")
+    terminal.press("/wanted\r+")
+    done = until(lambda: done_to(studio, [*others, wanted]), "the priority was raised")
+    assert done == [(wanted, "priority")]
+
+
+def test_a_priority_typed_in_one_burst(studio: Studio, held: Held, terminal: Terminal) -> None:
+    """2 is a view."""
+    jobs = held(3)
+    terminal.shows("3 jobs", "clip-000.mp4")
+    terminal.press("=25\r")
+    until(lambda: studio.job(jobs[0])["priority"] == 25, "the priority is set")
+    assert done_to(studio, jobs) == [(jobs[0], "priority")]
+    terminal.shows("3 jobs", "clip-000.mp4")
+
+
+def test_a_path_typed_in_one_burst(studio: Studio, held: Held, terminal: Terminal, clip: MakeClip) -> None:
+    jobs = held(1)
+    source = clip(seconds=1, size="160x90")
+    terminal.shows("1 job", "clip-000.mp4")
+    with studio.paced(0.01):
+        terminal.press(f"n{source}\r")
+        terminal.shows("2 jobs", source.name)
+    assert done_to(studio, jobs) == []
+
+
+def test_a_folder_typed_in_one_burst(studio: Studio, terminal: Terminal, tmp_path: Path) -> None:
+    folder = tmp_path / "drop"
+    folder.mkdir()
+    terminal.shows("the queue is empty")
+    terminal.press(f"3n{folder}\r")
+    folders = until(lambda: studio.client.send(calls.folders())["folders"], "the folder is watched")
+    assert [each["path"] for each in folders] == [str(folder)]
+
+
+def test_a_command_looked_up_in_one_burst(studio: Studio, held: Held, terminal: Terminal) -> None:
+    jobs = held(3)
+    terminal.shows("3 jobs", "sort order")
+    terminal.press(":Rapes")
+    terminal.shows("Rapes")
+    terminal.press("\x1b")
+    terminal.lacks("Rapes")
+    assert "sort order" in terminal.text()
+    assert "marked" not in terminal.text()
+    assert done_to(studio, jobs) == []
+
+
+def test_the_program_can_be_left_while_an_answer_is_waited_for(
+    studio: Studio, held: Held, terminal: Terminal
+) -> None:
+    held(1)
+    terminal.shows("1 job", "clip-000.mp4")
+    assert studio.process is not None
+    studio.process.send_signal(signal.SIGSTOP)
+    try:
+        terminal.press("+")
+        terminal.press("\x03")
+        assert terminal.ended() == 0
+    finally:
+        studio.process.send_signal(signal.SIGCONT)
