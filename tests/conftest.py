@@ -24,6 +24,7 @@ import structlog
 from tqstudio import client, sources
 from tqstudio.client import Call
 from tqstudio.connection import Client
+from tqstudio.engine import orphans
 from tqstudio.engine.store import schema
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
@@ -181,7 +182,8 @@ class LiveSupervisor:
         found = []
         for process in psutil.process_iter():
             try:
-                if process.environ().get("TQSTUDIO_HOME") == str(self.home.root) and process.is_running():
+                homes = process.environ().get("TQSTUDIO_HOME"), orphans.home_of(process.pid)
+                if str(self.home.root) in homes and process.is_running():
                     found.append(process)
             except psutil.Error:
                 continue

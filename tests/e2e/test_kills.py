@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -14,6 +15,8 @@ import psutil
 import pytest
 
 from tqstudio import client as calls
+from tqstudio.engine import memory
+from tqstudio.engine.worker.limits import memory_limit
 
 from .conftest import MakeClip, MakeStudio
 from .ladder import check_ladder
@@ -63,7 +66,11 @@ def test_a_killed_worker_is_replaced_and_its_job_goes_on(make_studio: MakeStudio
         job = studio.add(long)
         encoders = studio.running(job)
         tmpdir = f"TMPDIR={studio.home.tmpdir('cpu-0')}".encode()
-        assert all(tmpdir in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0") for pid in encoders)
+        for pid in encoders:
+            environment = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            assert tmpdir in environment
+            assert not [entry for entry in environment if entry.startswith(b"TQSTUDIO_")]
+            assert resource.prlimit(pid, resource.RLIMIT_DATA)[1] == memory_limit(memory.total())
         killed = _kill_worker(studio)
         gone(encoders)
         before = _video_segments(studio, job)

@@ -16,6 +16,7 @@ from tqstudio.engine import orphans
 from tqstudio.engine.orphans import MARK, Root
 
 STORE = "11111111-2222-3333-4444-555555555555"
+HOME = Path("/a home: with a colon")
 
 
 @pytest.fixture
@@ -53,12 +54,13 @@ def sleepers() -> Iterator[Sleepers]:
 
 
 def test_orphans_are_ended_and_nobody_else(sleepers: Sleepers, dead: Root) -> None:
-    orphan, stopped = sleepers.start(dead), sleepers.start(dead)
+    orphan, stopped = sleepers.start(f"{dead}:{HOME}"), sleepers.start(f"{dead}:{HOME}")
+    assert (orphans.root_of(orphan.pid), orphans.home_of(orphan.pid)) == (dead, str(HOME))
     os.kill(stopped.pid, signal.SIGSTOP)
     others = [
         sleepers.start(),
         sleepers.start(TQSTUDIO_HOME="/somewhere"),
-        sleepers.start(orphans.root(STORE)),  # its supervisor, this process, lives
+        sleepers.start(orphans.mark(STORE, HOME)),  # its supervisor, this process, lives
         sleepers.start(Root("another", dead.pid, dead.started)),
         sleepers.start(f"{STORE}:1:x"),
         sleepers.start(f"{STORE}"),

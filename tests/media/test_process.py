@@ -13,7 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tqstudio.engine.media.ffmpeg import FFmpeg
+from tqstudio.engine.media.ffmpeg import FFmpeg, locate
+from tqstudio.engine.media.hardware import compiled_encoders, encodes
 from tqstudio.engine.media.process import Progress, Run, classify_exit, parse_progress, start
 from tqstudio.errors import ErrorCode, TqError
 
@@ -92,6 +93,24 @@ sys.stdin.read()
     worker.stdout.close()
     assert select.select([handle], [], [], 10)[0], "ffmpeg outlived its worker"
     os.close(handle)
+
+
+def test_its_environment_has_no_setting_of_ours(
+    ffmpeg: FFmpeg, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Neither a secret nor a path: it reads what strangers made."""
+    monkeypatch.setenv("TQSTUDIO_WORKER_TOKEN", "secret")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    shown = tmp_path / "environment"
+    script = tmp_path / "ffmpeg"
+    script.write_text(f'#!/bin/sh\nenv >> "{shown}"\nexec "{ffmpeg.path}" "$@"\n')
+    script.chmod(0o755)
+    wrapped = locate(str(script))
+    compiled_encoders(wrapped)
+    assert encodes(wrapped, "libx264")
+    said = shown.read_text()
+    assert said.count("TMPDIR=") == 3, "each of the three was started with an environment"
+    assert "TQSTUDIO_" not in said
 
 
 def test_it_is_nice(ffmpeg: FFmpeg, tmp_path: Path) -> None:

@@ -60,10 +60,6 @@ def test_the_deadline_says_what_to_do() -> None:
     assert "time_limit_factor" in caught.value.hint
 
 
-def test_the_memory_limit_is_far_above_what_was_measured(clip: Path) -> None:
-    facts = probe(bytes(clip))
-    source = replace(facts, video=replace(facts.video, coded_width=3840, coded_height=2160))
-    ladder = [Rung(f"{height}p", height * 16 // 9, height, 1) for height in (2160, 1440, 1080, 720, 480, 360)]
-    assert memory_limit(facts, [SMALL], 2) > 2 * 550_000_000
-    assert memory_limit(source, ladder, 2) > 4 * 3_400_000_000
-    assert memory_limit(source, ladder, 64) > memory_limit(source, ladder, 2)
+def test_the_memory_limit_is_above_what_was_measured_and_below_what_the_machine_has() -> None:
+    assert memory_limit(2_000_000_000) > 4_800_000_000
+    assert 48_000_000_000 <= memory_limit(64_000_000_000) < 64_000_000_000

@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import IO
 
 import psutil
@@ -78,9 +79,9 @@ _ours: dict[int, Child] = {}
 _marks: dict[str, str] = {}
 
 
-def mark(store: str) -> None:
+def mark(store: str, home: Path) -> None:
     """Let what is spawned from now on, and all that it starts, be known as ours: see `orphans`."""
-    _marks[orphans.MARK] = str(orphans.root(store))
+    _marks[orphans.MARK] = orphans.mark(store, home)
 
 
 def spawn(

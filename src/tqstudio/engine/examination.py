@@ -111,7 +111,7 @@ def _processes(home: Home) -> CheckView:
     left, ghosts = [], set()
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            ours = process.environ().get("TQSTUDIO_HOME") == str(home.root)
+            ours = orphans.home_of(process.pid) == str(home.root)
             words = process.cmdline() if ours else []
             if any("tqstudio.engine" in word or os.path.basename(word) == "ffmpeg" for word in words):
                 supervisor = orphans.root_of(process.pid)

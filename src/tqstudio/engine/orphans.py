@@ -17,8 +17,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-MARK = "TQSTUDIO_CHILD_OF"
-"""Names database and supervisor in the environment of workers, and so of all that they start."""
+MARK = "STARTED_BY_TQSTUDIO"
+"""Names database, supervisor and home in the environment of workers, and so of all that they start: an ffmpeg
+too, which gets none of the variables that begin with `TQSTUDIO_`."""
 
 _PROC = Path("/proc")
 _DEATH_TIMEOUT_S = 2.0
@@ -43,6 +44,11 @@ class Root:
 def root(store: str) -> Root:
     """This process, as the root of what it starts."""
     return Root(store, os.getpid(), _started(os.getpid()) or 0)
+
+
+def mark(store: str, home: Path) -> str:
+    """What is to be known of a process that this one starts."""
+    return f"{root(store)}:{home}"
 
 
 def end_orphans(store: str) -> list[int]:
@@ -77,10 +83,17 @@ def mark_of(pid: int) -> str | None:
 def root_of(pid: int) -> Root | None:
     """The supervisor that a process was started by; None for one that is not ours to look at, or not ours."""
     store, _, rest = (mark_of(pid) or "").partition(":")
-    owner, _, started = rest.partition(":")
+    owner, _, rest = rest.partition(":")
+    started = rest.partition(":")[0]
     if not owner.isdigit() or not started.isdigit():
         return None
     return Root(store, int(owner), int(started))
+
+
+def home_of(pid: int) -> str | None:
+    """The home of the supervisor that a process was started by; None as of `root_of`."""
+    named = (mark_of(pid) or "").split(":", 3)
+    return named[3] if len(named) == 4 else None
 
 
 def _is_orphan(pid: int, store: str) -> bool:

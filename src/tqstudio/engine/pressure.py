@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
-
-import psutil
 
 from tqstudio.config import Settings
+from tqstudio.engine import memory
 from tqstudio.engine.scheduling import now_us
 from tqstudio.engine.store import gates
 from tqstudio.engine.store.connection import Connection
@@ -19,8 +17,6 @@ from tqstudio.units import size
 
 HYSTERESIS = 0.2
 """A shut gate opens only so far beyond its limit: it must not open and shut with every breath."""
-
-_CGROUPS = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +30,7 @@ class Reading:
 
 
 def measure() -> Reading:
-    return Reading(os.getloadavg()[0] / (os.cpu_count() or 1), available_memory())
+    return Reading(os.getloadavg()[0] / (os.cpu_count() or 1), memory.available())
 
 
 class PressureGate:
@@ -80,29 +76,3 @@ def pressed(settings: Settings, reading: Reading, *, shut: bool) -> str | None:
     if settings.max_load and reading.load > most:
         return f"the load is {reading.load:.1f} per processor, at most {most:.1f} is allowed to begin a job"
     return None
-
-
-def available_memory() -> int:
-    """Bytes that can be had without swapping, by the machine or by the cgroup that limits this process."""
-    return min([int(psutil.virtual_memory().available), *_cgroup_headrooms()])
-
-
-def _cgroup_headrooms() -> list[int]:
-    """What the limits of our cgroup and of those above it leave; cached files count as free."""
-    try:
-        own = Path("/proc/self/cgroup").read_text().strip().rpartition("::")[2].lstrip("/")
-    except OSError:
-        return []
-    found = []
-    for group in (_CGROUPS / own, *(_CGROUPS / own).parents):
-        if not group.is_relative_to(_CGROUPS):
-            break
-        try:
-            limit = (group / "memory.max").read_text().strip()
-            used = int((group / "memory.current").read_text())
-            cached = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-        except (OSError, ValueError):
-            continue
-        if limit.isdigit():
-            found.append(max(0, int(limit) - used + int(cached.get("inactive_file", 0))))
-    return found

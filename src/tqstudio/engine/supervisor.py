@@ -18,12 +18,11 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 
-import psutil
 import structlog
 
 from tqstudio import __version__, turns
 from tqstudio.config import Settings
-from tqstudio.engine import children, failpoints, lock, logs, orphans, remainder
+from tqstudio.engine import children, failpoints, lock, logs, memory, orphans, remainder
 from tqstudio.engine.actions import Actions
 from tqstudio.engine.admission import Admission, Offer
 from tqstudio.engine.all_jobs import AllJobs
@@ -145,7 +144,7 @@ class _Supervisor:
         self._log = structlog.get_logger()
         uuid = db.write_now(supervisors.take_over, pid=os.getpid(), version=__version__, now=now_us())
         self._uuid = uuid
-        children.mark(uuid)
+        children.mark(uuid, home.root)
         board = LiveBoard(
             Leases(int(settings.lease_s * MICROSECOND), int(settings.heartbeat_s * MICROSECOND)),
             idle_after_us=int(settings.stall_s * MICROSECOND / _IDLE_PART_OF_STALL),
@@ -296,7 +295,7 @@ class _Supervisor:
 
     def _cpu_slots(self) -> list[Slot]:
         chosen = self._settings.workers
-        count = chosen or default_cpu_workers(os.cpu_count() or 1, psutil.virtual_memory().total)
+        count = chosen or default_cpu_workers(os.cpu_count() or 1, memory.total())
         return [Slot(f"cpu-{index}", "cpu") for index in range(count)]
 
     async def _end_parts(self, starting: asyncio.Task[None], snapshots: asyncio.Task[None]) -> None:

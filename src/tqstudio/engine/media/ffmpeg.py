@@ -91,7 +91,12 @@ def _answer(argv: list[str]) -> bytes | None:
     for _ in range(_TRIES):
         try:
             ended = subprocess.run(
-                argv, stdin=subprocess.DEVNULL, capture_output=True, timeout=_VERSION_TIMEOUT_S, check=False
+                argv,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=_VERSION_TIMEOUT_S,
+                check=False,
+                env=environment(),
             )
         except (OSError, subprocess.SubprocessError):
             return None
@@ -100,6 +105,11 @@ def _answer(argv: list[str]) -> bytes | None:
         if ended.returncode > 0:
             return None
     return None
+
+
+def environment() -> dict[str, str]:
+    """What an ffmpeg gets of our environment. It reads files of strangers: no setting of ours is for it."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("TQSTUDIO_")}
 
 
 def _ordering(version: str) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tqstudio.engine.media.ffmpeg import FFmpeg
+from tqstudio.engine.media.ffmpeg import FFmpeg, environment
 from tqstudio.engine.media.layout import CPU_ENCODER, GPU_ENCODERS
 from tqstudio.engine.media.process import start
 
@@ -64,6 +64,7 @@ def compiled_encoders(ffmpeg: FFmpeg) -> frozenset[str]:
             capture_output=True,
             timeout=PROBE_TIMEOUT_S,
             check=True,
+            env=environment(),
         ).stdout
     except (OSError, subprocess.SubprocessError):
         return frozenset()

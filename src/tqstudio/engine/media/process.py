@@ -22,6 +22,7 @@ from typing import IO
 
 from tqstudio import turns
 from tqstudio.engine.media import disk_errors
+from tqstudio.engine.media.ffmpeg import environment
 from tqstudio.errors import ErrorCode, TqError
 
 LOG_TAIL_BYTES = 16 * 1024
@@ -178,6 +179,7 @@ def start(
                 stdout=subprocess.PIPE if progress else subprocess.DEVNULL,
                 stderr=log,
                 start_new_session=True,
+                env=environment(),
             )
     except OSError as error:
         raise from_os_error(error, f"{argv[0]} cannot be started") from error

@@ -20,6 +20,7 @@ import structlog
 from blake3 import blake3
 
 from tqstudio import sources
+from tqstudio.engine import memory
 from tqstudio.engine.media import poster as pictures
 from tqstudio.engine.media import warnings
 from tqstudio.engine.media.encode import LadderEncode
@@ -290,7 +291,7 @@ class _Work:
             log_dir=self._log.run_dir,
             encoder=CPU_ENCODER if profile.encoder == "cpu" else bench.encoder,
             device=bench.device,
-            memory_limit=memory_limit(source.facts, choice.make, os.cpu_count() or 1),
+            memory_limit=memory_limit(memory.total()),
             nice=bench.nice,
             poster=not choice.nothing_to_make and not pictures.is_whole(poster),
             is_ours=lambda: not isinstance(self._lease.ended, Lost),
