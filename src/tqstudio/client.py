@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from urllib.parse import quote
 
 if TYPE_CHECKING:
     from tqstudio.schemas import (
@@ -138,7 +139,12 @@ def video(video_id: int) -> Call[VideoView]:
 
 def batch(batch_id: str) -> Call[BatchView]:
     """How the jobs that were asked for together stand; `jobs(batch=…)` lists them."""
-    return Call("GET", f"/v1/batches/{batch_id}")
+    return Call("GET", f"/v1/batches/{_part(batch_id)}")
+
+
+def _part(name: str) -> str:
+    """A name as one part of an address, whatever it holds."""
+    return quote(name, safe="", errors="surrogateescape")
 
 
 def workers() -> Call[dict[str, list[WorkerView]]]:
@@ -147,7 +153,7 @@ def workers() -> Call[dict[str, list[WorkerView]]]:
 
 def worker_action(name: str, verb: str) -> Call[WorkerView]:
     """`verb` is enable, disable or drain."""
-    return Call("POST", f"/v1/workers/{name}/{verb}")
+    return Call("POST", f"/v1/workers/{_part(name)}/{verb}")
 
 
 def new_worker(name: str, kind: str = "cpu") -> Call[dict[str, Any]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import socket
 import struct
 from collections.abc import AsyncIterator, Iterator
@@ -18,6 +19,7 @@ from urllib.parse import urlencode
 
 from tqstudio.client import Call, StreamEvent
 from tqstudio.errors import ErrorCode, TqError
+from tqstudio.sources import display
 
 if TYPE_CHECKING:
     import httpx
@@ -100,8 +102,11 @@ class Client:
     def _ask(
         self, connection: _UnixConnection, call: Call[Any], headers: dict[str, str] | None = None
     ) -> HTTPResponse:
-        path = f"{call.path}?{urlencode(dict(call.params))}" if call.params else call.path
-        body = None if call.body is None else json.dumps(call.body).encode()
+        try:
+            path = f"{call.path}?{urlencode(dict(call.params))}" if call.params else call.path
+            body = None if call.body is None else json.dumps(call.body, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            raise _not_text(error) from None
         more = {"Content-Type": "application/json"} if body is not None else {}
         connection.request(call.method, path, body, more | self._headers | (headers or {}))
         return connection.getresponse()
@@ -110,6 +115,13 @@ class Client:
         if self._kept is not None:
             self._kept.close()
             self._kept = None
+
+
+def _not_text(error: UnicodeEncodeError) -> TqError:
+    """The refusal of an argument whose bytes are no text."""
+    found = re.search(r'[^"\s]*[\udc80-\udcff][^"\s]*', error.object)
+    shown = display(found[0].encode("utf-8", "surrogateescape")) if found else "an argument"
+    return TqError(ErrorCode.BAD_REQUEST, f"{shown} is not UTF-8", "write it in UTF-8")
 
 
 class _UnixConnection(HTTPConnection):

@@ -5,9 +5,11 @@ Only the supervisor loads these; clients send plain dicts of the same shape.
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic_core import PydanticCustomError
 
 from tqstudio.lifecycle import Control, Operation, RenditionStatus, Step, WorkerKind
 
@@ -20,6 +22,33 @@ AutorestartLimit = Annotated[int, Field(ge=0, le=100)]
 AutorestartDelay = Annotated[float, Field(ge=0, le=30 * 86_400)]
 MAX_METADATA_BYTES = 10_000
 """Of a job's or a worker's metadata, and of its capabilities, as JSON."""
+MAX_METADATA_LEVELS = 20
+
+
+def _answerable(value: Any, levels: int = MAX_METADATA_LEVELS) -> Any:
+    """Refuse what is kept with a job and could not be answered again as it came."""
+    match value:
+        case dict() | list() if not levels:
+            raise PydanticCustomError("too_deep", f"nested more than {MAX_METADATA_LEVELS} levels deep")
+        case dict():
+            for key, each in value.items():
+                _answerable(key)
+                _answerable(each, levels - 1)
+        case list():
+            for each in value:
+                _answerable(each, levels - 1)
+        case str() if not value.isascii():
+            try:
+                value.encode()
+            except UnicodeEncodeError:
+                shown = value.encode("ascii", "backslashreplace").decode()
+                raise PydanticCustomError("not_unicode", f"{shown:.100} is not valid Unicode") from None
+        case float() if not math.isfinite(value):
+            raise PydanticCustomError("not_finite", "NaN and infinite numbers are not valid JSON")
+    return value
+
+
+AnyJson = Annotated[dict[str, Any], AfterValidator(_answerable)]
 
 
 class Message(BaseModel):
@@ -41,9 +70,9 @@ class AddRequest(Message):
     """Read every byte to see whether a file has changed, even where its time has not."""
     retry_failed: bool = True
     batch: Annotated[str, StringConstraints(max_length=64)] | None = None
-    metadata: dict[str, Any] = Field(default_factory=dict)
+    metadata: AnyJson = Field(default_factory=dict)
     """What the caller wants to find again with the jobs; a job that is there takes it over, key by key."""
-    overrides: dict[str, str] = Field(default_factory=dict)
+    overrides: dict[ShortText, ShortText] = Field(default_factory=dict)
     """Profile keys set for these files alone (`--set KEY=VALUE`)."""
     autorestart: AutorestartLimit | None = None
     """How often a failed job starts again by itself."""
@@ -57,10 +86,10 @@ class ActionRequest(Message):
     priority: int | None = Field(None, ge=-1000, le=1000)
     delta: int | None = Field(None, ge=-1000, le=1000)
     """Added to each job's priority instead of setting it."""
-    renditions: list[str] | None = None
+    renditions: list[ShortText] | None = None
     profile: ProfileName | None = None
     """Of a retranscode; the job's own otherwise."""
-    drop: list[str] = Field(default_factory=list)
+    drop: list[ShortText] = Field(default_factory=list)
     """Of a retranscode: renditions of the current ladder that the new one shall not have."""
     idempotency_key: Annotated[str, StringConstraints(max_length=100)] | None = None
 
@@ -134,8 +163,8 @@ class RegisterRequest(WorkerMessage):
     pid_started: float
     """Start time of the process, seconds since the epoch; with the pid it names one process for ever."""
     encoder: ShortText | None = None
-    capabilities: dict[str, Any] = Field(default_factory=dict)
-    metadata: dict[str, Any] = Field(default_factory=dict)
+    capabilities: AnyJson = Field(default_factory=dict)
+    metadata: AnyJson = Field(default_factory=dict)
 
 
 class ClaimRequest(WorkerMessage):
@@ -199,7 +228,7 @@ class ProgressRequest(Token):
     resumed_from: int | None = Field(None, ge=0)
     resumed_at_s: float | None = Field(None, ge=0)
     encoder: ShortText | None = None
-    facts: dict[str, Any] | None = None
+    facts: AnyJson | None = None
     content_id: ShortText | None = None
     quiet_s: float = Field(0, ge=0)
     """For how long the worker's main thread has not run: it may wait for a disk."""
@@ -249,7 +278,7 @@ class Manifest(Message):
     """What a worker made and verified, for the supervisor to publish."""
 
     renditions: list[ManifestRendition]
-    keep: list[str] = Field(default_factory=list)
+    keep: list[ShortText] = Field(default_factory=list)
     """Renditions of the current generation that go on unchanged."""
     poster: Annotated[str, StringConstraints(max_length=400)] | None = None
     """Relative to the sink."""

@@ -108,6 +108,34 @@ def _status_of(shell: Shell, job: int) -> str:
 # Up and down.
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("add", "SOURCE", "--meta", b"client=M\xfcller"),
+        ("add", "SOURCE", "--set", b"encoder=M\xfcller"),
+        ("process", "-i", "SOURCE", "--meta", b"M\xfcller=1"),
+        ("job", "list", "--text", b"M\xfcller"),
+        ("queue", "pause", "--reason", b"M\xfcller"),
+    ],
+)
+def test_an_argument_that_is_not_utf_8_is_refused(
+    up: Shell, clips: Path, words: tuple[str | bytes, ...]
+) -> None:
+    answer = up(*[str(clips / "short.mp4") if word == "SOURCE" else word for word in words])
+    assert (answer.code, answer.out) == (2, "")
+    said = answer.err.splitlines()[0]
+    assert said.startswith("error: BAD_REQUEST: ")
+    assert said.endswith("M\\xfcller is not UTF-8")
+    assert up("job", "list", "--json").json()["jobs"] == []
+
+
+@pytest.mark.parametrize("name", ["Müller", "a/b", "a b?c", b"M\xfcller"])
+def test_any_name_of_a_worker_is_looked_up(up: Shell, name: str | bytes) -> None:
+    answer = up("worker", "enable", name)
+    assert answer.code == 4
+    assert answer.err.startswith("error: NOT_FOUND: there is no ")
+
+
 def test_up_twice_and_down(fresh: Shell) -> None:
     first = fresh("up", "--detach", "--json").json()
     assert first["started"] is True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -202,7 +203,9 @@ def test_the_schema_is_served(standing: LiveSupervisor) -> None:
 
 def test_nothing_listens_on_the_network(standing: LiveSupervisor) -> None:
     for process in standing.processes():
-        assert process.net_connections(kind="inet") == []
+        # One that has just ended listens no more.
+        with contextlib.suppress(psutil.NoSuchProcess):
+            assert process.net_connections(kind="inet") == []
 
 
 def test_a_second_supervisor_is_refused_by_the_lock(standing: LiveSupervisor) -> None:
@@ -539,6 +542,42 @@ def test_a_running_job_can_be_given_metadata(desk: Desk) -> None:
     [refused] = desk.add(path, metadata={"client": "other"}, hold=True)
     assert refused["decision"] == "rejected"
     assert desk.show(result["job"])["metadata"] == {"client": "acme"}, "it took over nothing"
+
+
+@pytest.mark.parametrize(
+    ("metadata", "said"),
+    [
+        (b'{"client": "M\\udcfcller"}', "M\\udcfcller is not valid Unicode"),
+        (b'{"of": [{"\\ud800": 1}]}', "\\ud800 is not valid Unicode"),
+        (b'{"n": NaN}', "NaN and infinite numbers"),
+        (b'{"n": [1e400]}', "NaN and infinite numbers"),
+        (b'{"n": ' * 300 + b"1" + b"}" * 300, "nested more than 20 levels deep"),
+        (b'{"n": ' + b"[" * 20 + b"]" * 20 + b"}", "nested more than 20 levels deep"),
+    ],
+)
+def test_metadata_that_could_not_be_answered_is_refused(desk: Desk, metadata: bytes, said: str) -> None:
+    path = sources.encode(desk.file()).encode()
+    body = b'{"paths_b64": ["' + path + b'"], "metadata": ' + metadata + b"}"
+    error = error_of(desk.live.raw("POST", "/v1/videos", body), 400)
+    assert error["message"].startswith(f"metadata: {said}")
+    assert desk.live.send(client.jobs(statuses=["pending"]))["jobs"] == []
+    worker = desk.live.worker("odd")
+    body = b'{"instance": "instance", "pid": 1, "pid_started": 1, "capabilities": ' + metadata + b"}"
+    headers = {"Authorization": f"Bearer {worker.token}"}
+    error_of(desk.live.raw("POST", "/v1/worker/register", body, headers=headers), 400)
+
+
+def test_metadata_comes_back_as_it_was_given(desk: Desk) -> None:
+    deep: Any = {"n": "Müller 🎬\0", "big": 10**400, "none": None, "list": [1.5, True]}
+    for _ in range(18):
+        deep = {"in": deep}
+    [result] = desk.add(metadata=deep)
+    assert desk.show(result["job"])["metadata"] == deep
+
+
+def test_a_quality_that_is_no_text_is_refused(desk: Desk) -> None:
+    body = b'{"operation": "retranscode", "ids": [1], "drop": ["\\ud800"]}'
+    assert error_of(desk.live.raw("POST", "/v1/jobs/actions", body), 400)["message"].startswith("drop.0: ")
 
 
 def test_a_job_keeps_only_so_much_metadata(desk: Desk) -> None:
