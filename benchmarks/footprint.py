@@ -65,6 +65,7 @@ def measure(options: Options, root: Path) -> Section:
     section.add("a Python that fills the screen and nothing else", yardstick, "s")
     _keys(section, options, root)
     _moving(section, options, root)
+    _pages(section, options, root)
     return section
 
 
@@ -134,6 +135,26 @@ def _moving(section: Section, options: Options, root: Path) -> None:
     what = f"{_RUNNING} running jobs reported {1 / _REPORT_S:.0f} times a second"
     section.add(f"UI with {what}, of one core", share["UI"], "%", at_most(5))
     section.add("supervisor meanwhile, of one core", share["supervisor"], "%")
+
+
+def _pages(section: Section, options: Options, root: Path) -> None:
+    """What the UI holds after many job pages, on a large terminal."""
+    home = Home(root / "read")
+    seed(home, 2_000)
+    with studio(home.root) as running:
+        terminal = Terminal(tqstudio(), running.environment, 160, 50)
+        try:
+            terminal.first_paint_s()
+            terminal.drain(_SETTLE_S)
+            if "Attempts" not in terminal.press(b"\r", 0.3):
+                raise RuntimeError("enter opens no job page")
+            for _ in range(options.ui_pages - 1):
+                for key in (b"1", b"j", b"\r"):
+                    terminal.press(key)
+            memory = memory_mb(terminal.pid)
+        finally:
+            terminal.close()
+    section.add(f"UI after {count(options.ui_pages)} job pages, memory", [memory], "MB", at_most(100))
 
 
 @contextlib.contextmanager

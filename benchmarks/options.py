@@ -17,6 +17,8 @@ class Options:
     """In the table, for the claims."""
     ui_jobs: int = 100_000
     """In the queue, for the UI."""
+    ui_pages: int = 1_400
+    """Job pages that are opened and closed in one UI."""
     backoff: int = 50_000
     """More jobs that wait for a later time, for the second half of the claims."""
     claims: int = 1_000
@@ -39,6 +41,7 @@ QUICK = Options(
     clip_s=6,
     jobs=2_000,
     ui_jobs=2_000,
+    ui_pages=20,
     backoff=1_000,
     claims=80,
     list_jobs=10_000,

@@ -68,6 +68,13 @@ class Terminal:
             last = time.perf_counter()
         return last - began
 
+    def press(self, key: bytes, still_s: float = 0.02) -> str:
+        """Press a key and answer what is written until nothing has been for `still_s`."""
+        before = len(self._written)
+        os.write(self._master, key)
+        self.rest(still_s)
+        return _seen(self._written[before:])
+
     def rest(self, still_s: float, at_most_s: float = 3) -> None:
         """Read until nothing has been written for `still_s`."""
         deadline = time.perf_counter() + at_most_s

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from textual.strip import Strip
 
 from tqstudio.home import Home
 from tqstudio.ui import run
@@ -274,3 +276,22 @@ async def test_a_job_with_warnings_says_so(make_app: MakeApp, door: FakeDoor, wi
         page = app.screen.query_one("#document", Document)
         shown = [page.render_line(y).text for y in range(page.size.height)]
         assert any("▲ CHAPTERS_LEFT_OUT: 5 chapters are left out" in line for line in shown)
+
+
+async def test_closed_job_pages_free_what_was_drawn(make_app: MakeApp) -> None:
+    def strips() -> int:
+        gc.collect()
+        return sum(type(each) is Strip for each in gc.get_objects())
+
+    async with make_app().run_test(size=(120, 40)) as pilot:
+        app = await loaded(pilot)
+
+        async def read_pages(count: int) -> int:
+            for _ in range(count):
+                await pilot.press("enter")
+                await until(pilot, lambda: app.studio.model.detail is not None, "the page shows the job")
+                await pilot.press("escape")
+            return strips()
+
+        few = await read_pages(5)
+        assert await read_pages(20) - few < 300, "one page is some 80 lines"

@@ -103,6 +103,10 @@ class StudioScreen(Screen[None]):
     def _focus_moved(self) -> None:
         self.query_one("#footer", Footer).paint()
 
+    def on_unmount(self) -> None:
+        """Free the drawn background, as `LineView` frees its lines."""
+        self.refresh()
+
     def on_resize(self, event: events.Resize) -> None:
         small = too_small(event.size)
         if small != self.has_class("too-small"):

@@ -29,6 +29,9 @@ class Document(RowList):
         self._two_from = two_from
         self._lines: list[Strip] = []
 
+    def on_unmount(self) -> None:
+        self._lines.clear()
+
     def build(self) -> None:
         """Draw all sections anew."""
         width = self.size.width

@@ -59,6 +59,15 @@ class LineView(Widget):
         self._shown: dict[int, Strip] = {}
         self._shown_for: tuple[Size, object] | None = None
 
+    def on_unmount(self) -> None:
+        """Free the drawn lines.
+
+        Textual 8.2 keeps the line caches of the last 1 024 widgets (`StylesCache.get_inner_outer` is cached
+        by `self`); a refresh empties this one.
+        """
+        self._shown.clear()
+        self.refresh()
+
     def line(self, y: int, width: int) -> Strip:
         """The strip of one visible line."""
         raise NotImplementedError
