@@ -28,6 +28,7 @@ fail() {{ echo "Error: something broke" >&2; exit 1; }}
 case " $* " in
     *unlucky*" hls "*) [ -e "{mended}" ] || fail ;;
     *one-fails*" 90p/index.m3u8 "*) fail ;;
+    *crowded*" hls "*) [ -e "{mended}" ] || ulimit -n 4 ;;
 esac
 exec "{ffmpeg}" "$@"
 """
@@ -117,6 +118,29 @@ def test_an_ffmpeg_that_hangs_is_ended(brittle: Studio, long: Path) -> None:
     assert studio.job(job)["error"]["code"] == "STALLED"
     done = studio.done(job)
     assert [attempt["outcome"] for attempt in done["attempts_log"]] == ["failed", "done"]
+
+
+def test_a_limit_of_the_system_costs_no_attempt(brittle: Studio, clip: MakeClip, copy) -> None:
+    studio = brittle
+    mended = studio.root.parent / "mended"
+    mended.unlink(missing_ok=True)
+    watch = studio.watch(studio.last_seq())
+    job = studio.add(copy(clip(), "crowded.mp4"))
+
+    def refused(event: Any) -> bool:
+        return event.name == "event" and event.data["job"] == job and event.data["code"] == "SYSTEM_LIMIT"
+
+    watch.wait_for("the limit", refused)
+    waits = studio.job(job)
+    assert (waits["status"], waits["attempts"]) == ("pending", 0)
+    assert "Too many open files" in waits["error"]["message"]
+    assert "ulimit" in waits["error"]["hint"]
+    mended.touch()
+    try:
+        done = studio.done(job)
+    finally:
+        mended.unlink()
+    assert (done["attempts"], done["crashes"], done["error"]) == (0, 0, None)
 
 
 def test_an_encoder_that_always_fails_is_tried_three_times(brittle: Studio, clip: MakeClip, copy) -> None:

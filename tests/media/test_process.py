@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import psutil
@@ -141,6 +143,64 @@ def test_a_memory_limit_ends_as_out_of_memory(ffmpeg: FFmpeg, tmp_path: Path) ->
     assert classify_exit(status, run.log_tail()).code == ErrorCode.OUT_OF_MEMORY
 
 
+def _limited(ffmpeg: FFmpeg, folder: Path, *limit: str) -> tuple[int, str]:
+    """Encode three small qualities under a limit: the exit status and the log."""
+    folder.mkdir()
+    folder.chmod(0o777)
+    argv = [*limit, ffmpeg.path, "-hide_banner", "-nostdin", "-f", "lavfi", "-i", "testsrc2=s=64x64:d=0.2"]
+    argv += ["-filter_complex", "[0:v]split=3[a][b][c]"]
+    for name in "abc":
+        argv += ["-map", f"[{name}]", "-c:v", "libx264", "-threads", "2", "-f", "null", "-"]
+    run = start(argv, folder, folder / "log")
+    try:
+        return run.wait(60), run.log_tail()
+    finally:
+        run.kill()
+
+
+@pytest.mark.skipif(shutil.which("prlimit") is None, reason="needs prlimit")
+def test_a_limit_of_threads_is_the_fault_of_no_job(ffmpeg: FFmpeg, tmp_path: Path) -> None:
+    """Whichever thread is refused: one of ffmpeg says so, one of x264 does not."""
+    # The limit does not hold root.
+    other = ("setpriv", "--reuid", "54321", "--clear-groups") if os.geteuid() == 0 else ()
+    if other:
+        # The folders above are closed to others.
+        tmp_path = Path(tempfile.mkdtemp(prefix="tqstudio-limit-", dir="/tmp"))
+        tmp_path.chmod(0o755)
+    failures = []
+    try:
+        for allowed in range(2, 300, 2):
+            status, log = _limited(ffmpeg, tmp_path / str(allowed), *other, "prlimit", f"--nproc={allowed}")
+            if status == 0:
+                break
+            failures.append((status, log, classify_exit(status, log)))
+    finally:
+        if other:
+            shutil.rmtree(tmp_path)
+    assert status == 0
+    assert {error.code for _, _, error in failures} == {ErrorCode.SYSTEM_LIMIT}, failures
+    assert {256 - errno.EAGAIN, 187} <= {status for status, _, _ in failures}
+
+
+@pytest.mark.skipif(shutil.which("prlimit") is None, reason="needs prlimit")
+def test_a_limit_of_open_files_is_the_fault_of_no_job(ffmpeg: FFmpeg, tmp_path: Path) -> None:
+    argv = ["prlimit", "--nofile=4", ffmpeg.path, "-hide_banner", "-nostdin"]
+    argv += ["-f", "lavfi", "-i", "testsrc2=s=64x64:d=0.2", "-c:v", "libx264"]
+    run = start([*argv, *("a.mp4", "b.mp4", "c.mp4")], tmp_path, tmp_path / "log")
+    status = run.wait(30)
+    assert status == 256 - errno.EMFILE, run.log_tail()
+    assert classify_exit(status, run.log_tail()).code == ErrorCode.SYSTEM_LIMIT
+
+
+def test_wrong_settings_of_x264_are_the_fault_of_the_job(ffmpeg: FFmpeg, tmp_path: Path) -> None:
+    argv = [ffmpeg.path, "-hide_banner", "-nostdin", "-f", "lavfi", "-i", "testsrc2=s=64x64:d=0.2"]
+    argv += ["-c:v", "libx264", "-x264-params", "level=0.5", "-f", "null", "-"]
+    run = start(argv, tmp_path, tmp_path / "log")
+    status = run.wait(30)
+    assert (status, "invalid level_idc" in run.log_tail()) == (187, True)
+    assert classify_exit(status, run.log_tail()).code == ErrorCode.ENCODER_EXIT
+
+
 def test_progress_values_that_are_not_known_yet() -> None:
     block = {"frame": "N/A", "out_time_us": "-66733", "speed": "N/A", "progress": "continue"}
     assert parse_progress(block) == Progress(None, -66733, None, False)
@@ -187,6 +247,10 @@ NO_MEMORY = "[mpeg4 @ 0x1] Error: Cannot allocate memory\nConversion failed!\n"
         (255, NVENC_NO_DRIVER, ErrorCode.ENCODER_EXIT),
         (183, "file:x.mp4: Invalid data found when processing input", ErrorCode.ENCODER_EXIT),
         (1, "", ErrorCode.ENCODER_EXIT),
+        (256 - errno.EAGAIN, "", ErrorCode.SYSTEM_LIMIT),
+        (256 - errno.EMFILE, "", ErrorCode.SYSTEM_LIMIT),
+        (256 - errno.ENFILE, "", ErrorCode.SYSTEM_LIMIT),
+        (1, "index.m3u8: Too many open files in system", ErrorCode.SYSTEM_LIMIT),
     ],
 )
 def test_what_an_exit_means(returncode: int, log: str, code: ErrorCode) -> None:

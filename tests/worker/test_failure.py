@@ -35,6 +35,8 @@ PATH = b"/media/in/holiday.mp4"
         (OSError(errno.ELOOP, "Too many levels of symbolic links", PATH), ErrorCode.SOURCE_UNREADABLE),
         (FileNotFoundError(errno.ENOENT, "No such file", "/out/x"), ErrorCode.INTERNAL),
         (MemoryError(), ErrorCode.OUT_OF_MEMORY),
+        (RuntimeError("can't start new thread"), ErrorCode.SYSTEM_LIMIT),
+        (RuntimeError("surprise"), ErrorCode.INTERNAL),
         (KeyError("surprise"), ErrorCode.INTERNAL),
         (TqError(ErrorCode.ENCODER_EXIT, "1080p: ffmpeg ended with status 1"), ErrorCode.ENCODER_EXIT),
         (TqError(ErrorCode.BAD_REQUEST, "manifest: field required"), ErrorCode.INTERNAL),
@@ -64,6 +66,6 @@ def test_any_name_can_be_sent(path: bytes) -> None:
         assert len(failed.text) <= MAX_ERROR_TEXT
         assert failed.text.encode()
         body = FailRequest(
-            instance="i", epoch=1, code=failed.code.value, text=failed.text, hint=failed.hint
+            instance="instance", epoch=1, code=failed.code.value, text=failed.text, hint=failed.hint
         ).model_dump_json()
         assert body

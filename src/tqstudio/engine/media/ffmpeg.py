@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from blake3 import blake3
 
+from tqstudio.engine.media import disk_errors
 from tqstudio.errors import ErrorCode, TqError
 
 _VERSION = re.compile(r"^ffmpeg version (?:n|N-)?(\S+)")
@@ -39,7 +40,7 @@ def locate(configured: str | None = None) -> FFmpeg:
         configured: a path or a name on PATH from the settings; it wins, and is never replaced silently.
 
     Raises:
-        TqError: FFMPEG_MISSING, when the configured one does not run or there is none at all.
+        TqError: FFMPEG_MISSING, when the configured one does not run or there is none at all; SYSTEM_LIMIT.
     """
     if configured:
         found = _ask(configured)
@@ -98,7 +99,11 @@ def _answer(argv: list[str]) -> bytes | None:
                 check=False,
                 env=environment(),
             )
-        except (OSError, subprocess.SubprocessError):
+        except (OSError, subprocess.SubprocessError) as error:
+            if isinstance(error, OSError) and error.errno in disk_errors.LIMITS:
+                raise TqError(
+                    ErrorCode.SYSTEM_LIMIT, f"{argv[0]} cannot be started: {error.strerror}"
+                ) from None
             return None
         if ended.returncode == 0:
             return ended.stdout

@@ -164,8 +164,8 @@ def start(
         memory_limit: bytes of private memory it may have; beyond it allocation fails (OUT_OF_MEMORY).
 
     Raises:
-        TqError: FFMPEG_MISSING; DISK_LOW, PERMISSION or OUT_OF_MEMORY when the log cannot be written or the
-            process not be made.
+        TqError: FFMPEG_MISSING; DISK_LOW, PERMISSION, OUT_OF_MEMORY or SYSTEM_LIMIT when the log cannot be
+            written or the process not be made.
     """
     if shutil.which(argv[0]) is None:
         # The wrappers would start, and fail in ffmpeg's place.
@@ -188,7 +188,13 @@ def start(
         # DATA counts what the process can dirty; AS would also count mapped files and refuse far too early.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             resource.prlimit(process.pid, resource.RLIMIT_DATA, (memory_limit, memory_limit))
-    return Run(process, tuple(argv), log_path)
+    try:
+        return Run(process, tuple(argv), log_path)
+    except RuntimeError as error:
+        # No thread for its progress.
+        process.kill()
+        process.wait()
+        raise TqError(ErrorCode.SYSTEM_LIMIT, f"{argv[0]} cannot be followed: {error}") from None
 
 
 def _set_group_niceness(pid: int, nice: int) -> None:
@@ -229,7 +235,16 @@ def classify_exit(returncode: int, log_tail: str) -> TqError:
         return TqError(ErrorCode.GPU_SESSION, f"the GPU has no free encoder session: {said}")
     if status_errno == errno.ENOMEM or _NO_MEMORY.search(log_tail):
         return TqError(ErrorCode.OUT_OF_MEMORY, f"ffmpeg could not get the memory it needs: {said}")
+    if status_errno in disk_errors.LIMITS or _AT_LIMIT.search(log_tail) or _lacked_threads(log_tail):
+        return TqError(ErrorCode.SYSTEM_LIMIT, f"ffmpeg could not start a thread or open a file: {said}")
     return TqError(ErrorCode.ENCODER_EXIT, f"ffmpeg ended with status {returncode}: {said}")
+
+
+def _lacked_threads(log_tail: str) -> bool:
+    """Whether x264 failed to open without a reason: it names every other one but that it got no thread."""
+    before, failed, _ = log_tail.partition("Error while opening encoder")
+    of_x264 = [line for line in before.splitlines() if "[libx264 @" in line or "x264 [" in line]
+    return bool(failed and of_x264 and "] using cpu capabilities" in of_x264[-1])
 
 
 def _signal_of(returncode: int, log_tail: str) -> int | None:
@@ -289,6 +304,7 @@ _GPU_SESSION = (
     re.compile(r"CreateInputBuffer failed: out of memory", re.IGNORECASE),
 )
 _DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded")
+_AT_LIMIT = re.compile(r"Too many open files|Resource temporarily unavailable")
 _NO_MEMORY = re.compile(r"Cannot allocate memory|malloc of size \d+ failed|x264 .*malloc", re.IGNORECASE)
 _STATUS_OF_SIGNAL = 255
 _TOOK_SIGNAL = re.compile(r"^Exiting normally, received signal (\d+)\.\s*\Z", re.MULTILINE)

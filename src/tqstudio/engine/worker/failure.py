@@ -18,6 +18,8 @@ def describe(error: Exception, path: bytes) -> Failed:
         known = error
     elif isinstance(error, MemoryError):
         known = TqError(ErrorCode.OUT_OF_MEMORY, "the worker ran out of memory")
+    elif isinstance(error, RuntimeError) and str(error) == "can't start new thread":
+        known = TqError(ErrorCode.SYSTEM_LIMIT, "the worker could not start a thread")
     elif isinstance(error, OSError) and _concerns(error, path):
         known = source.unreadable(path, error)
     elif isinstance(error, OSError):
