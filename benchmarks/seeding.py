@@ -151,6 +151,8 @@ def _facts() -> SourceFacts:
         own_duration=True,
         interlaced=False,
         bitrate=16_000_000,
+        dv_profile=0,
+        dv_compatibility=0,
     )
     sound = AudioTrack(
         index=1, codec="aac", channels=2, sample_rate=48_000, language="und", title="", default=True

@@ -76,6 +76,8 @@ FACTS = SourceFacts(
         own_duration=True,
         interlaced=False,
         bitrate=1,
+        dv_profile=0,
+        dv_compatibility=0,
     ),
     audio=(AudioTrack(1, "aac", 2, 48000, "en", "", True),),
 )

@@ -40,6 +40,8 @@ def facts(width: int = 1920, height: int = 1080, *, seconds: float = 60, codec: 
         own_duration=True,
         interlaced=False,
         bitrate=1,
+        dv_profile=0,
+        dv_compatibility=0,
     )
     return SourceFacts("mov", seconds, 0.0, 1, 1, video)
 

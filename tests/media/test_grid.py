@@ -38,6 +38,8 @@ def facts(fps: Fraction, first_pts: Fraction = Fraction(0), seconds: float = 60.
         own_duration=True,
         interlaced=False,
         bitrate=0,
+        dv_profile=0,
+        dv_compatibility=0,
     )
     return SourceFacts("mov", seconds, float(first_pts), 0, 1, video)
 

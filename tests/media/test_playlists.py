@@ -57,7 +57,7 @@ def test_master_playlist_names_what_was_measured() -> None:
     )
     assert media.name == "say  hi"
     assert playlist.is_independent_segments
-    assert "FRAME-RATE=29.970" in text
+    assert "FRAME-RATE=29.970,VIDEO-RANGE=SDR" in text
 
 
 def test_without_audio_no_group_is_named() -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import ffmpeg as compiler
 
+from tqstudio.engine.media import colour
 from tqstudio.engine.media import source as sources
 from tqstudio.engine.media.facts import SourceFacts
 from tqstudio.engine.media.ffmpeg import FFmpeg
@@ -96,6 +97,7 @@ def video_command(
     # wrong.
     begins = {"start_pts": grid.g0 + first} if start else {}
     stream = stream.filter("trim", end_pts=grid.g0 + end, **begins)
+    stream = _filtered(stream, colour.to_bt709(facts.video))
     branches = stream.filter_multi_output("split", len(rungs))
     outputs = [
         branches[number]
@@ -167,19 +169,28 @@ def poster_command(
 ) -> list[str]:
     """The command that writes `poster.jpg`; it ends with 0 and writes nothing where that picture is not."""
     share = 0.0 if picture is PosterPicture.FIRST else profile.poster_position
-    height = min(profile.poster_height, facts.video.height)
+    width, height = _poster_size(facts, profile)
     only = {"skip_frame": "nokey", "t": _KEY_FRAME_WITHIN_S} if picture is PosterPicture.KEY_FRAME else {}
-    stream = (
-        # Seconds from the start of the file: without -copyts, ffmpeg adds its start time itself.
-        compiler.input(_SOURCE, **_input_options(1), **_at(facts.duration_s * share), **only)[
-            str(facts.video.index)
-        ]
-        .filter("scale", -2, height - height % 2 or 2)
-        .filter("setsar", 1)
-        .filter("format", "yuvj420p")
-        .output(POSTER_NAME, **{"c:v": "mjpeg", "frames:v": 1, "q:v": 3, "f": "image2", "update": 1})
+    # Seconds from the start of the file: without -copyts, ffmpeg adds its start time itself.
+    opened = compiler.input(_SOURCE, **_input_options(1), **_at(facts.duration_s * share), **only)
+    shown = (*colour.to_bt709(facts.video), *colour.to_jpeg(width, height))
+    output = _filtered(opened[str(facts.video.index)], shown).output(
+        POSTER_NAME, **{"c:v": "mjpeg", "frames:v": 1, "q:v": 3, "f": "image2", "update": 1}
     )
-    return _compile(ffmpeg, source, [stream], progress=False, threads=1)
+    return _compile(ffmpeg, source, [output], progress=False, threads=1)
+
+
+def _poster_size(facts: SourceFacts, profile: Profile) -> tuple[int, int]:
+    """Both even, in the aspect in which the video is shown."""
+    height = min(profile.poster_height, facts.video.height)
+    width = facts.video.width * height // facts.video.height
+    return max(2, width - width % 2), max(2, height - height % 2)
+
+
+def _filtered(stream: Any, filters: colour.Filters) -> Any:
+    for name, options in filters:
+        stream = stream.filter(name, **options)
+    return stream
 
 
 def _input(threads: int, linear: bool, seek_s: Fraction | int = 0) -> Any:

@@ -46,11 +46,10 @@ class VideoTrack:
     interlaced: bool
     bitrate: int
     """Bits per second, 0 when unknown."""
-
-    @property
-    def hdr(self) -> bool:
-        """The transfer function is PQ or HLG."""
-        return self.color_transfer in (16, 18)
+    dv_profile: int
+    """Of Dolby Vision; 0 for a source that is none."""
+    dv_compatibility: int
+    """What its base layer is compatible with: 0 nothing, 1 and 6 HDR10, 2 SDR, 4 HLG."""
 
     @property
     def short_side(self) -> int:

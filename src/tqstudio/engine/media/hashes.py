@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 from blake3 import blake3
 
+from tqstudio.engine.media.colour import to_bt709
 from tqstudio.engine.media.facts import SourceFacts
 from tqstudio.engine.media.grid import make_grid
 from tqstudio.engine.media.ladder import AudioRendition, Rung
@@ -51,6 +52,7 @@ def settings_hash(content_id: str, profile: Profile, rung: Rung, facts: SourceFa
             "g0": grid.g0,
             "start_time": str(grid.start_time),
             "deinterlace": facts.video.interlaced,
+            "colour": to_bt709(facts.video),
         }
     )
 

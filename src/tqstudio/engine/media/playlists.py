@@ -94,7 +94,8 @@ def master_playlist(variants: Sequence[Variant], audio: Sequence[AudioEntry] = (
             f"#EXT-X-STREAM-INF:BANDWIDTH={variant.peak_bps + audio_peak},"
             f"AVERAGE-BANDWIDTH={variant.average_bps + audio_average},"
             f'CODECS="{codecs}",RESOLUTION={variant.width}x{variant.height},'
-            f"FRAME-RATE={float(variant.fps):.3f}" + (f',AUDIO="{AUDIO_GROUP}"' if audio else "")
+            f"FRAME-RATE={float(variant.fps):.3f},VIDEO-RANGE=SDR"
+            + (f',AUDIO="{AUDIO_GROUP}"' if audio else "")
         )
         lines.append(variant.uri)
     return "\n".join([*lines, ""])

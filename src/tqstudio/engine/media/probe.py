@@ -4,13 +4,15 @@ supervisor."""
 from __future__ import annotations
 
 import errno
+import io
 import itertools
 import math
 import re
+import struct
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import av
 import av.error
@@ -19,7 +21,7 @@ from av.stream import Disposition, Stream
 from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
-from tqstudio.engine.media import disk_errors, source
+from tqstudio.engine.media import colour, disk_errors, source
 from tqstudio.engine.media.facts import AudioTrack, SourceFacts, SubtitleTrack, VideoTrack
 from tqstudio.engine.media.timeline import JUMPY_CONTAINERS, Timeline, read_timeline
 from tqstudio.errors import ErrorCode, TqError
@@ -56,6 +58,7 @@ _FIRST_TIME_PICTURES = 120
 _SYSTEM_ERRORS = disk_errors.FAILING | disk_errors.LIMITS | {errno.ENOENT, errno.EACCES, errno.ENOTDIR}
 _LANGUAGE = re.compile(r"[a-z]{2,3}(-[a-z0-9]+)*")
 _TITLE_LENGTH = 100
+_WITH_DOLBY_VISION = {"strict": "unofficial", "movflags": "empty_moov"}
 
 # How the files begin that we can read, to tell a broken video from something that never was one.
 _SIGNATURES = re.compile(
@@ -63,6 +66,15 @@ _SIGNATURES = re.compile(
     rb"|0&\xb2u\x8ef\xcf\x11|\x00\x00\x01\xba|G.{187}G|.{4}G.{191}G|\x06\x0e+4|\.RMF|nut/multimedia",
     re.DOTALL,
 )
+
+
+class _Colours(NamedTuple):
+    """Code points of ITU-T H.273."""
+
+    primaries: int
+    transfer: int
+    matrix: int
+    range: int
 
 
 def open_source(path: bytes) -> InputContainer:
@@ -132,16 +144,20 @@ def _read(path: bytes, size: int, container: InputContainer) -> SourceFacts:
             ErrorCode.UNSUPPORTED,
             f"the video codec of {display(path)} cannot be decoded by this build",
         )
+    # The decoder writes over what the container says.
+    stated = _colours(stream)
     frame, first_pts = _first_picture(path, container, stream)
     start_s = (container.start_time or 0) / 1_000_000
     duration_s = (container.duration or 0) / 1_000_000
+    video = _video_track(stream, frame, first_pts, start_s, duration_s, stated)
+    colour.require_mappable(video, display(path))
     return SourceFacts(
         container=container.format.name,
         duration_s=duration_s,
         start_time_s=start_s,
         bitrate=container.bit_rate or (int(size * 8 / duration_s) if duration_s else 0),
         size=size,
-        video=_video_track(stream, frame, first_pts, start_s, duration_s),
+        video=video,
         audio=tuple(_audio_track(audio) for audio in container.streams.audio),
         subtitles=tuple(
             SubtitleTrack(sub.index, _codec(sub), _language(sub), _title(sub), _default(sub))
@@ -188,7 +204,12 @@ def _pictures(container: InputContainer, stream: VideoStream) -> Iterator[VideoF
 
 
 def _video_track(
-    stream: VideoStream, frame: VideoFrame, first_pts: Fraction | None, start_s: float, duration_s: float
+    stream: VideoStream,
+    frame: VideoFrame,
+    first_pts: Fraction | None,
+    start_s: float,
+    duration_s: float,
+    stated: _Colours,
 ) -> VideoTrack:
     context = stream.codec_context
     rotation = round(frame.rotation) % 360
@@ -207,6 +228,12 @@ def _video_track(
         if duration_s
         else 0.0
     )
+    colours = _colours(stream)
+    if context.name == "vp8":
+        # Its bitstream does not tell them; ffmpeg's decoder says limited range and BT.601.
+        matrix = colours.matrix if stated.matrix == colour.UNSPECIFIED else stated.matrix
+        colours = colours._replace(range=stated.range or colours.range, matrix=matrix)
+    dv_profile, dv_compatibility = _dolby_vision(stream)
     return VideoTrack(
         index=stream.index,
         codec=_codec(stream),
@@ -220,16 +247,47 @@ def _video_track(
         bit_depth=max((c.bits for c in frame.format.components), default=8),
         fps=fps,
         vfr=vfr,
-        color_primaries=int(context.color_primaries),
-        color_transfer=int(context.color_trc),
-        color_space=int(context.colorspace),
-        color_range=int(context.color_range),
+        color_primaries=colours.primaries,
+        color_transfer=colours.transfer,
+        color_space=colours.matrix,
+        color_range=colours.range,
         first_pts_s=first_pts,
         duration_s=length,
         own_duration=own,
         interlaced=bool(frame.interlaced_frame),
         bitrate=context.bit_rate or 0,
+        dv_profile=dv_profile,
+        dv_compatibility=dv_compatibility,
     )
+
+
+def _colours(stream: VideoStream) -> _Colours:
+    context = stream.codec_context
+    return _Colours(
+        int(context.color_primaries),
+        int(context.color_trc),
+        int(context.colorspace),
+        int(context.color_range),
+    )
+
+
+def _dolby_vision(stream: VideoStream) -> tuple[int, int]:
+    """Profile and compatibility of the Dolby Vision configuration record; 0, 0 where there is none.
+
+    PyAV does not give it out, but ffmpeg's MP4 muxer writes it, whatever container it was read from.
+    """
+    header = io.BytesIO()
+    try:
+        with av.open(header, "w", format="mp4", options=_WITH_DOLBY_VISION) as copy:
+            copy.add_stream_from_template(stream, opaque=True)
+            copy.start_encoding()
+    except (ValueError, av.error.FFmpegError):
+        return 0, 0  # a codec that MP4 does not hold
+    record = re.search(rb"dv[cvw]C(.{5})", header.getvalue(), re.DOTALL)
+    if record is None:
+        return 0, 0
+    _, _, profile_and_level, compatibility = struct.unpack(">BBHB", record[1])
+    return profile_and_level >> 9, compatibility >> 4
 
 
 def grid_rate(

@@ -1,0 +1,189 @@
+"""Decides how the colours of a source are read, and which filters make BT.709 of them. Pure.
+
+Code points are those of ITU-T H.273, as in `VideoTrack`. What is published is 8-bit 4:2:0 with the matrix and
+the limited range of BT.709, and tagged so; `docs/colour.md` gives the reasons.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from tqstudio.engine.media.facts import VideoTrack
+from tqstudio.errors import ErrorCode, TqError
+
+Filters = tuple[tuple[str, dict[str, Any]], ...]
+"""ffmpeg filters in their order: name and options."""
+
+RGB, BT709, UNSPECIFIED, BT601_625, BT601_525, SMPTE240M, BT2020, BT2020_CL = 0, 1, 2, 5, 6, 7, 9, 10
+PQ, HLG = 16, 18
+
+_MATRICES = frozenset({BT709, 4, BT601_625, BT601_525, SMPTE240M, 8, BT2020, BT2020_CL, 12, 13, 14})
+# SMPTE 2085, the IPT of Dolby Vision, and the reversible forms of YCgCo: zscale has no way from them to RGB.
+_MATRICES_WITHOUT_FILTER = frozenset({11, 15, 16, 17})
+_PRIMARIES = frozenset({BT709, 4, BT601_625, BT601_525, SMPTE240M, 8, BT2020, 10, 11, 12, 22})
+# So near to BT.709 that their values are published unchanged, under their own name. A conversion would clip
+# colours, and the tags are often a mere default of the program that wrote them.
+_NARROW_PRIMARIES = frozenset({BT709, BT601_625, BT601_525})
+# PQ, HLG, linear light and two logarithmic curves. All others are what displays take for BT.709: a conversion
+# would change greys that every player shows alike.
+_CONVERTED_TRANSFERS = frozenset({PQ, HLG, 8, 9, 10})
+# The base layer that a Dolby Vision stream is compatible with, where its own tags are silent.
+_DOLBY_VISION_TRANSFERS = {1: PQ, 4: HLG, 6: PQ}
+# Profiles whose only layer is in IPT-C2, which needs the metadata of every frame to be shown.
+_DOLBY_VISION_IPT = frozenset({5, 10, 20})
+
+# Larger pictures without tags are BT.709, as players take them.
+_SD_MOST_WIDTH, _SD_MOST_HEIGHT = 1279, 576
+
+# The reference white of HDR (BT.2408) is that of SDR. Up to the knee, a share of it, luminance is kept: grey
+# and skin stay as they are. What is brighter is compressed up to the peak, and clipped beyond. BT.2390 has
+# its knee at the same place. The peak is a constant: detected, it would make a frame depend on those before.
+_WHITE_NITS = 203
+_PEAK_NITS = 1000
+_KNEE = 0.45
+
+_RGB_FORMAT = re.compile(r"rgb|bgr|gbr|pal8|bayer|xyz")
+_GREY_FORMAT = re.compile(r"gray|ya\d|mono")
+_ALPHA_FORMAT = re.compile(r"yuva|gbrap|rgba|bgra|argb|abgr|ya\d|ayuv|vuya|rgbaf")
+
+
+@dataclass(frozen=True, slots=True)
+class Colour:
+    """How the values of a decoded picture are read: what its tags say, completed."""
+
+    matrix: int
+    primaries: int
+    transfer: int
+    full_range: bool
+
+    @property
+    def hdr(self) -> bool:
+        """Its brightness has to be mapped to that of an SDR display."""
+        return self.transfer in (PQ, HLG)
+
+    @property
+    def wide(self) -> bool:
+        """It has to be converted in linear light: another gamut or another curve than that of SDR."""
+        return self.primaries not in _NARROW_PRIMARIES or self.transfer in _CONVERTED_TRANSFERS
+
+
+def colour_of(video: VideoTrack) -> Colour:
+    """How the colours of a source are read."""
+    transfer = video.color_transfer
+    if transfer == UNSPECIFIED:
+        transfer = _DOLBY_VISION_TRANSFERS.get(video.dv_compatibility, BT709)
+    if transfer not in _CONVERTED_TRANSFERS:
+        transfer = BT709
+    stated = video.color_space if video.color_space in _MATRICES else None
+    wide = transfer in (PQ, HLG) or stated in (BT2020, BT2020_CL) or video.color_primaries == BT2020
+    if is_rgb(video):
+        matrix = RGB
+    elif stated is not None:
+        matrix = stated
+    elif wide:
+        matrix = BT2020
+    elif video.coded_width <= _SD_MOST_WIDTH and video.coded_height <= _SD_MOST_HEIGHT:
+        matrix = BT601_525
+    else:
+        matrix = BT709
+    primaries = video.color_primaries if video.color_primaries in _PRIMARIES else BT2020 if wide else BT709
+    if primaries == SMPTE240M:
+        primaries = BT601_525  # another name of the same
+    full_range = video.color_range == 2 or (
+        video.color_range != 1 and (video.pix_fmt.startswith("yuvj") or is_grey(video))
+    )
+    return Colour(matrix, primaries, transfer, full_range or matrix == RGB)
+
+
+def is_rgb(video: VideoTrack) -> bool:
+    """The decoded pictures are red, green and blue rather than luma and chroma."""
+    return bool(_RGB_FORMAT.search(video.pix_fmt))
+
+
+def is_grey(video: VideoTrack) -> bool:
+    """The decoded pictures have luma alone. Without a tag it is that of still images: of full range."""
+    return bool(_GREY_FORMAT.match(video.pix_fmt))
+
+
+def has_alpha(video: VideoTrack) -> bool:
+    """The decoded pictures have transparency, which is not published."""
+    return bool(_ALPHA_FORMAT.match(video.pix_fmt))
+
+
+def require_mappable(video: VideoTrack, name: str) -> None:
+    """Refuse a source whose colours no filter of ffmpeg maps rightly.
+
+    Raises:
+        TqError: UNSUPPORTED.
+    """
+    if video.dv_profile in _DOLBY_VISION_IPT and not video.dv_compatibility:
+        raise TqError(
+            ErrorCode.UNSUPPORTED,
+            f"{name} is Dolby Vision profile {video.dv_profile}, which has no HDR10, HLG or SDR base layer",
+            "export it with such a base layer (profile 8), or as HDR10, HLG or SDR, and add that file",
+        )
+    if video.color_space in _MATRICES_WITHOUT_FILTER and not is_rgb(video):
+        raise TqError(
+            ErrorCode.UNSUPPORTED,
+            f"the colours of {name} are in matrix {video.color_space} of H.273, which cannot be converted",
+            "export it as BT.709, or as HDR10 or HLG, and add that file",
+        )
+
+
+def to_bt709(video: VideoTrack) -> Filters:
+    """The filters that turn decoded pictures of any size into published colours.
+
+    Each frame is mapped by itself, so that a resumed run makes the same ones.
+    """
+    read = colour_of(video)
+    rgb = read.matrix == RGB
+    odd = bool(video.coded_width % 2 or video.coded_height % 2)
+    # Filters and encoders believe the tags of frames.
+    tags: dict[str, Any] = {"color_primaries": read.primaries, "color_trc": read.transfer}
+    if not rgb:
+        tags |= {"range": "full" if read.full_range else "limited", "colorspace": read.matrix}
+    described = ("setparams", tags)
+    if read.matrix == BT709 and not read.full_range and not read.wide:
+        return (described,)
+    # zscale takes no subsampled picture with an odd side, and older ones no grey.
+    planar = (("format", {"pix_fmts": "|".join(f"yuv444p{depth}" for depth in ("", 10, 12, 16))}),)
+    target: dict[str, Any] = {"matrix": "709", "range": "limited"}
+    if read.wide:
+        target |= {"primaries": "709", "transfer": "709"}
+    if video.bit_depth > 8 or read.wide:
+        target["dither"] = "ordered"
+    return (
+        described,
+        *(planar if is_grey(video) or (odd and not rgb) else ()),
+        *(_tone_mapped(read) if read.hdr else ()),
+        ("zscale", target),
+        # The colours of RGB are kept in full until they are scaled.
+        ("format", {"pix_fmts": "yuv444p" if rgb or odd else "yuv420p"}),
+    )
+
+
+def to_jpeg(width: int, height: int) -> Filters:
+    """The filters from there to a JPEG, which is always BT.601 in full range."""
+    return (
+        ("scale", {"width": width, "height": height}),
+        ("zscale", {"matrix": "470bg", "range": "full"}),
+        ("setsar", {"sar": 1}),
+        ("format", {"pix_fmts": "yuvj420p"}),
+    )
+
+
+def _tone_mapped(read: Colour) -> Filters:
+    light: dict[str, Any] = {"transfer": "linear", "npl": _WHITE_NITS, "primaries": "709"}
+    if read.transfer == HLG:
+        # By default zscale applies its system gamma to each component, which makes colours too strong.
+        light["agamma"] = 0
+    return (
+        ("zscale", light),
+        ("format", {"pix_fmts": "gbrpf32le"}),
+        (
+            "tonemap",
+            {"tonemap": "mobius", "param": _KNEE, "peak": round(_PEAK_NITS / _WHITE_NITS, 4), "desat": 0},
+        ),
+    )
