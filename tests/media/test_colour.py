@@ -26,6 +26,7 @@ from tqstudio.engine.media.hashes import settings_hash
 from tqstudio.engine.media.ladder import Rung
 from tqstudio.engine.media.probe import probe
 from tqstudio.engine.media.profiles import Profile
+from tqstudio.engine.media.warnings import of_source
 from tqstudio.errors import ErrorCode, TqError
 
 from .conftest import MakeEncode, run_ffmpeg, run_to_end
@@ -451,6 +452,26 @@ def test_a_silent_source_is_read_by_its_size(
 ) -> None:
     video = replace(facts.video, coded_width=width, coded_height=height)
     assert colour_of(video).matrix == matrix
+
+
+@pytest.mark.parametrize(
+    ("change", "warned"),
+    [
+        ({}, []),
+        ({"color_transfer": 18}, [("HDR_TONE_MAPPED", "HDR (HLG)")]),
+        (
+            {"color_transfer": 16, "dv_profile": 8, "dv_compatibility": 1},
+            [("HDR_TONE_MAPPED", "Dolby Vision 8: its base layer (PQ)")],
+        ),
+        ({"pix_fmt": "yuva444p10le"}, [("ALPHA_LEFT_OUT", "transparency is left out")]),
+    ],
+)
+def test_what_is_lost_is_a_warning(
+    facts: SourceFacts, change: dict[str, object], warned: list[tuple[str, str]]
+) -> None:
+    found = of_source(replace(facts, video=replace(facts.video, **change)), profiles.load("web"))
+    assert [one.code for one in found] == [code for code, _ in warned]
+    assert all(one.text.startswith(begin) for one, (_, begin) in zip(found, warned, strict=True))
 
 
 def test_what_changes_the_colours_changes_the_key(facts: SourceFacts) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tqstudio.engine.media.facts import AudioTrack, SourceFacts, SubtitleTrack
+from tqstudio.engine.media import colour
+from tqstudio.engine.media.facts import AudioTrack, SourceFacts, SubtitleTrack, VideoTrack
 from tqstudio.engine.media.ladder import audio_renditions
 from tqstudio.engine.media.profiles import Profile
 from tqstudio.errors import JobWarning, WarningCode
@@ -41,6 +42,27 @@ def of_source(facts: SourceFacts, profile: Profile) -> list[JobWarning]:
                 WarningCode.SUBTITLES_LEFT_OUT,
                 f"{_counted(facts.subtitles, 'subtitle track')} {_is(facts.subtitles)} left out:"
                 f" {_named(facts.subtitles)}",
+            )
+        )
+    return found + _of_colours(facts.video)
+
+
+def _of_colours(video: VideoTrack) -> list[JobWarning]:
+    found = []
+    if colour.colour_of(video).hdr:
+        kind = "HLG" if colour.colour_of(video).transfer == colour.HLG else "PQ"
+        named = f"Dolby Vision {video.dv_profile}: its base layer" if video.dv_profile else "HDR"
+        found.append(
+            JobWarning(
+                WarningCode.HDR_TONE_MAPPED,
+                f"{named} ({kind}) is mapped to SDR: highlights are compressed and wide colours clipped",
+            )
+        )
+    if colour.has_alpha(video):
+        found.append(
+            JobWarning(
+                WarningCode.ALPHA_LEFT_OUT,
+                "transparency is left out: the colours below it are shown",
             )
         )
     return found
