@@ -103,6 +103,10 @@ class Settings(BaseSettings):
     profile: str = Field("web", description="profile of files and folders that name none")
     output: str = Field("", description="where ladders go by default; empty means the home's own folder")
 
+    allow_shared_output: bool = Field(
+        False, description="write to outputs that other users may write to as well"
+    )
+
     settle_s: float = Field(5, ge=0, description="how long a file must stay unchanged to count as complete")
     rescan_s: float = Field(30, gt=0, description="between two looks through the drop folders")
 

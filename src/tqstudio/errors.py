@@ -48,6 +48,7 @@ class ErrorCode(StrEnum):
     GPU_SESSION = "GPU_SESSION"
     SOURCE_AWAY = "SOURCE_AWAY"
     OUTPUT_GONE = "OUTPUT_GONE"
+    OUTPUT_SHARED = "OUTPUT_SHARED"
     SYSTEM_LIMIT = "SYSTEM_LIMIT"
 
     ENCODER_EXIT = "ENCODER_EXIT"
@@ -173,6 +174,11 @@ MEANINGS: MappingProxyType[ErrorCode, Meaning] = MappingProxyType(
             _RESOURCE,
             "the output folder was moved, removed or unmounted, or its disk fails",
             "put it back: what was made there goes on by itself when it is found again",
+        ),
+        ErrorCode.OUTPUT_SHARED: Meaning(
+            _RESOURCE,
+            "other users may write to the output folder",
+            "take away their write permission, or set allow_shared_output; the queue continues by itself",
         ),
         ErrorCode.SYSTEM_LIMIT: Meaning(
             _RESOURCE,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -82,6 +84,15 @@ def desk(standing: LiveSupervisor, tmp_path: Path) -> Iterator[Desk]:
     for row in rows:
         if row["status"] == "in_progress":
             assert row["worker"] in {w["name"] for w in workers}
+
+
+@pytest.fixture
+def shared() -> Iterator[Path]:
+    """A folder like /tmp: everybody may make files in it."""
+    folder = Path(tempfile.mkdtemp(prefix="tqstudio-users-", dir="/tmp"))
+    folder.chmod(0o1777)
+    yield folder
+    shutil.rmtree(folder)
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ def volume(tmp_path: Path) -> Iterator[Volume]:
         folder = tmp_path / name
         folder.mkdir()
         more = "".join(f",{key}={value}" for key, value in options.items())
-        mount("-t", "tmpfs", "-o", f"size={size}{more}", "none", folder)
+        mount("-t", "tmpfs", "-o", f"mode=755,size={size}{more}", "none", folder)
         made.append(folder)
         return folder
 

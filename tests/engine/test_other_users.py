@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import multiprocessing
 import os
-import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -24,46 +21,11 @@ from tqstudio.connection import AsyncClient, Client
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to act as another user")
+from .users import OTHER_UID, as_other_user, needs_root, receive
 
-NOBODY = 65534
+pytestmark = needs_root
+
 Heard = Callable[[], bytes]
-
-
-@contextlib.contextmanager
-def as_nobody(act: Callable[[Connection], None]) -> Iterator[Connection]:
-    """Run a function in a process of another user; the connection leads to it."""
-    ours, theirs = multiprocessing.Pipe()
-
-    def run() -> None:
-        os.setgroups([])
-        os.setgid(NOBODY)
-        os.setuid(NOBODY)
-        act(theirs)
-
-    process = multiprocessing.get_context("fork").Process(target=run)
-    process.start()
-    theirs.close()
-    try:
-        yield ours
-    finally:
-        process.kill()
-        process.join()
-        ours.close()
-
-
-def receive(line: Connection) -> object:
-    assert line.poll(30), "the other user does nothing"
-    return line.recv()
-
-
-@pytest.fixture
-def shared() -> Iterator[Path]:
-    """A folder like /tmp: everybody may make files in it."""
-    folder = Path(tempfile.mkdtemp(prefix="tqstudio-users-", dir="/tmp"))
-    folder.chmod(0o1777)
-    yield folder
-    shutil.rmtree(folder)
 
 
 @pytest.fixture
@@ -84,7 +46,7 @@ def planted() -> Iterator[Callable[[Path], Heard]]:
                         line.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
                     line.close()
 
-            line = running.enter_context(as_nobody(act))
+            line = running.enter_context(as_other_user(act))
             assert receive(line) == b"listening"
             return lambda: receive(line)  # type: ignore[return-value]
 
@@ -102,7 +64,7 @@ def test_a_worker_sends_no_token_to_another_user(shared: Path, planted: Callable
     path = shared / "supervisor.sock"
     heard = planted(path)
     error = refusal(lambda: Client(path, token="secret", keep_alive=True).send(calls.status()))
-    assert f"uid {NOBODY}" in error.message
+    assert f"uid {OTHER_UID}" in error.message
     assert heard() == b""
 
 
@@ -138,7 +100,7 @@ def test_root_reaches_the_supervisor_of_the_owner_of_a_home(
 ) -> None:
     home = shared / "home"
     home.mkdir()
-    os.chown(home, NOBODY, NOBODY)
+    os.chown(home, OTHER_UID, OTHER_UID)
     planted(home / "supervisor.sock")
     assert Client(home / "supervisor.sock").send(calls.status()) == {}
 
@@ -157,7 +119,7 @@ def test_a_runtime_directory_of_another_user_is_refused(
     folder = shared / f"tqstudio-{os.getuid()}"
     live = make_supervisor(far_home.root, TMPDIR=str(shared))
     assert far_home.socket.parent == folder
-    os.chown(folder, NOBODY, NOBODY)
+    os.chown(folder, OTHER_UID, OTHER_UID)
 
     for command in ("up", "status"):
         ended = subprocess.run(
@@ -205,7 +167,7 @@ def test_a_supervisor_reads_nothing_from_another_user(shared: Path, make_supervi
         except OSError:
             answer.send(b"")
 
-    with as_nobody(ask) as asking:
+    with as_other_user(ask) as asking:
         assert receive(asking) == b""
     assert live.send(calls.status())["supervisor"]["pid"] == live.process.pid
 
@@ -223,9 +185,9 @@ def test_a_home_of_another_user_is_refused(shared: Path) -> None:
         else:
             answer.send(None)
 
-    for owner, code in ((NOBODY - 1, ErrorCode.PERMISSION), (NOBODY, None), (0, None)):
+    for owner, code in ((OTHER_UID - 1, ErrorCode.PERMISSION), (OTHER_UID, None), (0, None)):
         os.chown(home.root, owner, owner)
-        with as_nobody(look) as line:
+        with as_other_user(look) as line:
             assert receive(line) == code
         home.require_owner()
 

@@ -13,10 +13,11 @@ from tqstudio.engine.patience import Patience
 from tqstudio.errors import ErrorCode, TqError
 
 from .hung import HungMount
+from .users import OTHER_UID, needs_root
 
 
-def require(path: Path) -> None:
-    asyncio.run(outputs.require_usable(os.fsencode(path), Patience()))
+def require(path: Path, *, allow_shared: bool = False) -> None:
+    asyncio.run(outputs.require_usable(os.fsencode(path), Patience(), allow_shared=allow_shared))
 
 
 def refused(path: Path) -> TqError:
@@ -71,6 +72,37 @@ def test_a_folder_that_may_not_be_written(tmp_path: Path) -> None:
     closed.mkdir(mode=0o500)
     error = refused(closed / "below")
     assert (error.code, error.message) == (ErrorCode.PERMISSION, f"nothing may be written in {closed}")
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o757])
+def test_a_folder_that_other_users_may_write_to(tmp_path: Path, mode: int) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    out.chmod(mode)
+    error = refused(out)
+    assert (error.code, error.message) == (
+        ErrorCode.OUTPUT_SHARED,
+        f"other users may write to the output {out}",
+    )
+    assert f"chmod go-w {out}" in error.hint
+    assert "allow_shared_output" in error.hint
+    require(out, allow_shared=True)
+    out.chmod(0o755)
+    require(out)
+
+
+@needs_root
+def test_a_folder_of_another_user_or_group(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    out.chmod(0o775)
+    require(out)
+    os.chown(out, 0, OTHER_UID)
+    assert refused(out).code is ErrorCode.OUTPUT_SHARED
+    out.chmod(0o755)
+    require(out)
+    os.chown(out, OTHER_UID, 0)
+    assert refused(out).code is ErrorCode.OUTPUT_SHARED
 
 
 def test_what_does_not_answer_is_not_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

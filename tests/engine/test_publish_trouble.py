@@ -40,7 +40,7 @@ def out(tmp_path: Path) -> Iterator[Path]:
     """An output on a volume of its own."""
     folder = tmp_path / "out"
     folder.mkdir()
-    mount("-t", "tmpfs", "-o", f"size={SIZE}", "none", folder)
+    mount("-t", "tmpfs", "-o", f"size={SIZE},mode=755", "none", folder)
     yield folder
     unmount(folder)
 

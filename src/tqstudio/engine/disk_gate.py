@@ -67,6 +67,7 @@ class Shortage:
     reason: str
     hint: str = ""
     """What to do where room is not what is short."""
+    code: ErrorCode = ErrorCode.DISK_LOW
     of_files: bool = False
     """It lacks files (inodes), and `free` and `needed` count those."""
 
@@ -130,7 +131,7 @@ class DiskGate:
         """Of the gate that is shut now, if its volume was really full."""
         self._alone = asyncio.Lock()
         self._shortage: Shortage | None = None
-        self._said: dict[bytes, str] = {}
+        self._said: dict[bytes, Trouble] = {}
         """Outputs that failed in the middle of work, and what to do."""
         self._foreseen = ""
         """Reason of a gate that was shut before anything was written."""
@@ -192,7 +193,9 @@ class DiskGate:
         need, *running = needs
         root, volume = need.output_root, looks[need.output_root].volume
         if (trouble := looks[root].trouble) is not None:
-            return Shortage(root, 0, 0, f"{trouble.reason}; {need.name} waits for it", trouble.hint)
+            return Shortage(
+                root, 0, 0, f"{trouble.reason}; {need.name} waits for it", trouble.hint, trouble.code
+            )
         if volume is None:
             return None  # nothing of the path can be looked at: the job finds out why
         if lacks_files(volume, margin):
@@ -262,9 +265,9 @@ class DiskGate:
 
     # Shutting
 
-    def failed(self, root: bytes, hint: str) -> None:
+    def failed(self, root: bytes, error: TqError) -> None:
         """The gate is about to be shut over this output: it failed amid work, and not for want of room."""
-        self._said[root] = hint
+        self._said[root] = Trouble(error.message, error.hint, error.code)
 
     async def settle(self, refused: Refused) -> None:
         """Do what a refusal asks for: look at the volumes, make room, or shut the gate."""
@@ -383,10 +386,9 @@ class DiskGate:
         refusal = self._db.refusal
         if gate.path is None or (refusal is not None and refusal.error.code is not ErrorCode.DISK_LOW):
             return None
-        trouble = await self._trouble(gate.path)
-        hint = trouble.hint if trouble is not None else self._said.get(gate.path, "")
-        if hint:
-            return Shortage(gate.path, 0, 0, gate.reason, hint)
+        trouble = await self._trouble(gate.path) or self._said.get(gate.path)
+        if trouble is not None:
+            return Shortage(gate.path, 0, 0, gate.reason, trouble.hint, trouble.code)
         short = self._shortage
         needed = DATABASE_ROOM_BYTES if gate.path == self._home else self._settings.disk_reserve_bytes
         if short is not None and short.path == gate.path:

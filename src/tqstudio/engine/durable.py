@@ -6,6 +6,7 @@ import contextlib
 import errno
 import os
 import shutil
+import stat
 from pathlib import Path
 
 NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV, errno.EINVAL)
@@ -16,11 +17,36 @@ _NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES)
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write a new file and sync it; its folder is the caller's to sync."""
-    with path.open("wb") as file:
+    """Write a new file and sync it; its folder is the caller's to sync.
+
+    A file that is there is removed, not written to: it may be a link to another file.
+    """
+    with os.fdopen(_create(path), "wb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
+
+
+def _create(path: Path) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        return os.open(path, flags, 0o666)
+    except FileExistsError:
+        path.unlink()
+        return os.open(path, flags, 0o666)
+
+
+def read(path: Path) -> bytes:
+    """Read a file of ours; a link in its place is not followed, and a pipe there holds nobody up.
+
+    Raises:
+        OSError: as of the file system; EINVAL where there is no regular file.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "no regular file", str(path))
+        return file.read()
 
 
 def sync(path: Path) -> None:
@@ -39,8 +65,11 @@ def link(source: Path, target: Path) -> None:
     except OSError as error:
         if error.errno not in NO_LINKS:
             raise
-        shutil.copyfile(source, target)
-        sync(target)
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(source, flags), "rb") as old, os.fdopen(_create(target), "wb") as new:
+            shutil.copyfileobj(old, new)
+            new.flush()
+            os.fsync(new.fileno())
 
 
 def sync_folder(path: Path) -> None:

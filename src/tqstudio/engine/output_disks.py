@@ -17,6 +17,7 @@ from tqstudio.engine.patience import NoAnswer, Patience
 from tqstudio.engine.store import gates
 from tqstudio.engine.store.database import Database
 from tqstudio.engine.workspace import Workspace
+from tqstudio.errors import ErrorCode, TqError
 from tqstudio.sources import display
 
 _GOES_ON = "the queue goes on by itself"
@@ -31,6 +32,7 @@ class Trouble:
 
     reason: str
     hint: str
+    code: ErrorCode = ErrorCode.OUTPUT_GONE
 
 
 class OutputDisks:
@@ -51,6 +53,8 @@ class OutputDisks:
             is_there, is_read_only = await self._patience.look(output_root, partial(self._look, output_root))
         except NoAnswer:
             raise
+        except TqError as shared:
+            return Trouble(shared.message, shared.hint, shared.code)
         except OSError as error:
             return Trouble(
                 f"the disk of {display(output_root)} cannot be used ({error.strerror})",
@@ -72,7 +76,12 @@ class OutputDisks:
         return None
 
     def _look(self, output_root: bytes) -> tuple[bool, bool]:
-        """Whether the work folder is there, and whether the file system it belongs on is read-only."""
+        """Whether the work folder is there, and whether the file system it belongs on is read-only.
+
+        Raises:
+            TqError: OUTPUT_SHARED.
+        """
+        self._workspace.require_unshared(output_root)
         sink = self._workspace.sink(output_root)
         for folder in (sink, *sink.parents):
             try:

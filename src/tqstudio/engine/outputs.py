@@ -10,25 +10,31 @@ import contextlib
 import os
 import stat
 from functools import partial
+from pathlib import Path
 
+from tqstudio.engine import held
 from tqstudio.engine.patience import NoAnswer, Patience
+from tqstudio.engine.workspace import shared_output
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.sources import display
 
 _ELSEWHERE = "choose another output folder"
 
 
-async def require_usable(root: bytes, patience: Patience) -> None:
+async def require_usable(root: bytes, patience: Patience, *, allow_shared: bool) -> None:
     """Refuse an output root that can take no file. One that does not answer may be well later.
 
+    Args:
+        allow_shared: take one that other users may write to.
+
     Raises:
-        TqError: BAD_REQUEST where no folder can be, PERMISSION where nothing may be written.
+        TqError: BAD_REQUEST where no folder can be, PERMISSION where nothing may be written, OUTPUT_SHARED.
     """
     with contextlib.suppress(NoAnswer):
-        await patience.look(root, partial(_examine, root))
+        await patience.look(root, partial(_examine, root, allow_shared))
 
 
-def _examine(root: bytes) -> None:
+def _examine(root: bytes, allow_shared: bool) -> None:
     folder, found = _nearest(root)
     shown = display(folder)
     if not stat.S_ISDIR(found.st_mode):
@@ -44,6 +50,8 @@ def _examine(root: bytes) -> None:
             f"nothing may be written in {shown}",
             f"give the user that runs the supervisor access to it, or {_ELSEWHERE}",
         )
+    if not allow_shared and held.is_shared(Path(os.fsdecode(root))):
+        raise shared_output(root)
 
 
 def _nearest(root: bytes) -> tuple[bytes, os.stat_result]:

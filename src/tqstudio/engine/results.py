@@ -24,7 +24,11 @@ from tqstudio.lifecycle import Control, GateKind, JobStatus
 from tqstudio.requests import CompleteRequest, FailRequest, ReleaseRequest
 from tqstudio.sources import display
 
-_SHUTS = {ErrorCode.DISK_LOW: "is full", ErrorCode.OUTPUT_GONE: "is away or fails"}
+_SHUTS = {
+    ErrorCode.DISK_LOW: "is full",
+    ErrorCode.OUTPUT_GONE: "is away or fails",
+    ErrorCode.OUTPUT_SHARED: "is open to others",
+}
 """Failures over which the disk gate shuts, in words."""
 
 
@@ -115,8 +119,8 @@ class Results:
                 reason = error.message
                 if path is not None and (where := display(path)) not in reason:
                     reason = f"the disk of {where} {_SHUTS[error.code]}: {reason}"
-                if path is not None and error.code is ErrorCode.OUTPUT_GONE:
-                    self._disk.failed(path, error.hint)
+                if path is not None and error.code is not ErrorCode.DISK_LOW:
+                    self._disk.failed(path, error)
                 gates.shut(db, GateKind.DISK, reason, now=now, actor=worker, path=path)
             return answer
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import time
 from collections.abc import Iterable
 
@@ -61,13 +60,14 @@ class Retention:
     def _remove(self, retired: Retired) -> bool:
         """Whether nothing of it is left."""
         place = Place.below(retired.output_root, retired.slug)
-        if not place.folder.is_dir() and not self._workspace.is_there(retired.output_root):
-            return False  # perhaps a disk that is not mounted
+        if not place.folder.is_dir():
+            return self._workspace.is_there(retired.output_root)  # else perhaps a disk that is not mounted
         if publishing.named(place) == retired.number:
             self._log.warning("a retired generation still plays", folder=str(place.folder))
             return False
         try:
-            publishing.remove(place, retired.number)
+            with place.hold() as held:
+                publishing.remove(held, retired.number)
         except OSError as error:
             self._log.warning("a generation stays", folder=str(place.folder), error=str(error))
             return False
@@ -132,9 +132,9 @@ class Retention:
         scratches = await asyncio.to_thread(
             lambda: list(self._workspace.scratches(output_root, idle_s=idle_s))
         )
-        for job, epoch, folder in scratches:
+        for job, epoch, name in scratches:
             if not await self._db.read(_runs, job, epoch):
-                await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+                await asyncio.to_thread(self._workspace.remove_scratch, output_root, name)
 
     async def _answers(self, output_root: bytes) -> bool:
         return await self._patience.answers(output_root)

@@ -95,6 +95,8 @@ def run(home: Home, settings: Settings) -> Remainder:
             or DISK_LOW; nothing was started. NOT_FOUND when the home was lost while it ran; it has ended.
     """
     failpoints.arm()
+    # What is made from here on, by the workers too, is nobody else's to change.
+    os.umask(os.umask(0o022) | 0o022)
     # Before the first thread and the first worker, which inherit it.
     turns.take_short()
     try:
@@ -154,7 +156,7 @@ class _Supervisor:
         self._foothold = Foothold(home, held, patience)
         self._lost_home = ""
         """Why the home is not this supervisor's any more; empty while it is."""
-        self._workspace = workspace = Workspace(db, uuid, patience)
+        self._workspace = workspace = Workspace(db, uuid, patience, allow_shared=settings.allow_shared_output)
         forecasts = Forecasts(db, board)
         self._retention = retention = Retention(settings, db, workspace, patience)
         outputs = OutputDisks(db, workspace, patience)

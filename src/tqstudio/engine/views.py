@@ -429,7 +429,7 @@ def _gate_code(row: GateRow, short: Shortage | None, *, of_home: bool) -> str | 
     if short is None and row.path is not None:
         # Room is not what it waits for.
         return (ErrorCode.DATABASE_UNWRITABLE if of_home else ErrorCode.OUTPUT_GONE).value
-    return (ErrorCode.OUTPUT_GONE if short is not None and short.hint else ErrorCode.DISK_LOW).value
+    return (ErrorCode.DISK_LOW if short is None else short.code).value
 
 
 def gate_view(row: GateRow, short: Shortage | None = None, *, of_home: bool = False) -> GateView:

@@ -13,15 +13,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shlex
 import shutil
 import time
 import uuid
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 
 import structlog
 
+from tqstudio.engine import held
 from tqstudio.engine.patience import NoAnswer, Patience
 from tqstudio.engine.store import jobs, videos
 from tqstudio.engine.store.database import Database
@@ -29,6 +32,7 @@ from tqstudio.engine.store.events import EventRow
 from tqstudio.engine.store.transitions import look
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import Trigger
+from tqstudio.sources import display
 
 FOLDER = ".tqstudio"
 
@@ -36,8 +40,11 @@ FOLDER = ".tqstudio"
 class Workspace:
     """The work folders of one database."""
 
-    def __init__(self, db: Database, store_uuid: str, patience: Patience) -> None:
+    def __init__(
+        self, db: Database, store_uuid: str, patience: Patience, *, allow_shared: bool = False
+    ) -> None:
         self._db, self._uuid, self._patience = db, store_uuid, patience
+        self._allow_shared = allow_shared
         self._sinks: dict[bytes, Path] = {}
         self._starting_over: dict[int, asyncio.Task[None]] = {}
         self._log = structlog.get_logger()
@@ -53,6 +60,19 @@ class Workspace:
         if sink is None:
             sink = self._sinks[output_root] = Path(os.fsdecode(output_root)) / FOLDER / self._uuid
         return sink
+
+    def hold(self, output_root: bytes, *names: str) -> AbstractContextManager[Path]:
+        """The same, or a folder in it, held open as of `held`: for whoever writes or removes there."""
+        return held.hold(Path(os.fsdecode(output_root)), FOLDER, self._uuid, *names)
+
+    def require_unshared(self, output_root: bytes) -> None:
+        """
+        Raises:
+            TqError: OUTPUT_SHARED when other users may write to an output, unless a setting allows that.
+            OSError: it cannot be looked at.
+        """
+        if not self._allow_shared and held.is_shared(Path(os.fsdecode(output_root))):
+            raise shared_output(output_root)
 
     def is_there(self, output_root: bytes) -> bool:
         """Whether the output can be looked at: a disk that is not mounted has no work folder."""
@@ -70,19 +90,23 @@ class Workspace:
         Raises:
             OSError: it stays as it is.
         """
-        sink = self.sink(output_root)
-        store, trash = sink / "segments" / str(video), sink / "trash"
-        if not store.exists():
+        try:
+            with self.hold(output_root, "segments") as stores, self.hold(output_root) as sink:
+                store = stores / str(video)
+                if not store.exists():
+                    return False
+                (sink / "trash").mkdir(exist_ok=True)
+                with self.hold(output_root, "trash") as trash:
+                    store.rename(trash / uuid.uuid4().hex)
+        except FileNotFoundError:
             return False
-        trash.mkdir(exist_ok=True)
-        store.rename(trash / uuid.uuid4().hex)
         return True
 
     def sweep(self, output_root: bytes) -> None:
         """Remove what was set aside; what resists is tried again the next time."""
         # The folder itself stays: somebody may be about to rename something into it.
-        with contextlib.suppress(OSError):
-            for entry in list((self.sink(output_root) / "trash").iterdir()):
+        with contextlib.suppress(OSError), self.hold(output_root, "trash") as trash:
+            for entry in list(trash.iterdir()):
                 shutil.rmtree(entry, ignore_errors=True)
 
     def sweep_soon(self, output_root: bytes) -> None:
@@ -150,14 +174,30 @@ class Workspace:
 
     # Scratch directories
 
-    def scratches(self, output_root: bytes, *, idle_s: float) -> Iterator[tuple[int, int, Path]]:
-        """Scratch directories in which nothing was made for so long: (job, epoch, folder)."""
+    def scratches(self, output_root: bytes, *, idle_s: float) -> Iterator[tuple[int, int, str]]:
+        """Scratch directories in which nothing was made for so long: (job, epoch, name)."""
         before = time.time() - idle_s
         for job, folder in _numbered(self.sink(output_root) / "scratch"):
             epoch = folder.name.partition("-")[2]
             with contextlib.suppress(FileNotFoundError):
                 if epoch.isdigit() and folder.stat().st_mtime < before:
-                    yield job, int(epoch), folder
+                    yield job, int(epoch), folder.name
+
+    def remove_scratch(self, output_root: bytes, name: str) -> None:
+        """Remove a scratch directory as far as that can be done."""
+        with contextlib.suppress(OSError), self.hold(output_root, "scratch") as scratches:
+            shutil.rmtree(scratches / name, ignore_errors=True)
+
+
+def shared_output(output_root: bytes) -> TqError:
+    """Other users may write to an output, where a link that they plant would lead what we write elsewhere."""
+    shown = display(output_root)
+    return TqError(
+        ErrorCode.OUTPUT_SHARED,
+        f"other users may write to the output {shown}",
+        f"take away their write permission with: chmod go-w {shlex.quote(shown)}; or choose another output;"
+        " or set allow_shared_output = true in config.toml and restart",
+    )
 
 
 def _numbered(root: Path) -> Iterator[tuple[int, Path]]:

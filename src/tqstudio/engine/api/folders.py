@@ -61,7 +61,7 @@ async def add(studio: TheStudio, request: FolderRequest) -> FolderView:
     path = _absolute(request.path_b64)
     output = studio.admission.output_root(_absolute(request.output_b64) if request.output_b64 else None)
     await asyncio.to_thread(_check, path, output)
-    await outputs.require_usable(output, studio.patience)
+    await outputs.require_usable(output, studio.patience, allow_shared=studio.settings.allow_shared_output)
     profile = studio.admission.profile(request.profile)
     values: dict[str, Any] = {
         "path": path,
@@ -96,7 +96,9 @@ async def change(studio: TheStudio, folder: int, request: FolderChange) -> Folde
     if "output_b64" in changes:
         changes["output_root"] = studio.admission.output_root(_absolute(changes.pop("output_b64")))
         await asyncio.to_thread(_check, rows[folder].path, changes["output_root"])
-        await outputs.require_usable(changes["output_root"], studio.patience)
+        await outputs.require_usable(
+            changes["output_root"], studio.patience, allow_shared=studio.settings.allow_shared_output
+        )
     if "autorestart" in changes:
         changes["autorestart_limit"] = changes.pop("autorestart")
     if "profile" in changes:

@@ -36,7 +36,7 @@ async def _add(studio: Studio, request: AddRequest) -> AddAnswer:
     require_small("metadata", request.metadata)
     paths = [_path(text) for text in request.paths_b64]
     output = studio.admission.output_root(_path(request.output_b64) if request.output_b64 else None)
-    await outputs.require_usable(output, studio.patience)
+    await outputs.require_usable(output, studio.patience, allow_shared=studio.settings.allow_shared_output)
     how = Offer(
         profile=studio.admission.profile(request.profile, request.overrides),
         output_root=output,

@@ -93,10 +93,16 @@ def is_whole(generation: Path, row: PublishedRow) -> bool:
         return bool(
             (folder / PLAYLIST_NAME).stat().st_size
             and (folder / INIT_NAME).stat().st_size
-            and all((folder / file.name).stat().st_size == file.size for file in row.files)
+            # Not what a link leads to: what is not in the folder itself is not published.
+            and all(_is_file(folder / file.name, file.size) for file in row.files)
         )
     except OSError:
         return False
+
+
+def _is_file(path: Path, size: int) -> bool:
+    found = path.lstat()
+    return stat.S_ISREG(found.st_mode) and found.st_size == size
 
 
 def remove(place: Place, number: int) -> None:
@@ -189,7 +195,7 @@ def _fill(source: Path, target: Path, row: PublishedRow) -> None:
     target.mkdir()
     for file in row.files:
         durable.link(source / file.name, target / file.name)
-    durable.write(target / INIT_NAME, (source / INIT_NAME).read_bytes())
+    durable.write(target / INIT_NAME, durable.read(source / INIT_NAME))
     durable.write(target / PLAYLIST_NAME, playlist(row))
 
 
@@ -206,7 +212,7 @@ def _poster(sink: Path, building: Path, made: str | None, kept_from: Path | None
         candidates.append(kept_from / POSTER_NAME)
     for candidate in candidates:
         if pictures.is_whole(candidate):
-            durable.write(building / POSTER_NAME, candidate.read_bytes())
+            durable.write(building / POSTER_NAME, durable.read(candidate))
             return
 
 
@@ -227,4 +233,4 @@ def _verify(folder: Path, rows: Sequence[PublishedRow]) -> None:
     """Read back what was written: a generation gets its name only when it is what its rows say."""
     for row in rows:
         if not is_whole(folder, row) or (folder / row.name / PLAYLIST_NAME).read_bytes() != playlist(row):
-            raise TqError(ErrorCode.PUBLISH_FAILED, f"{row.name} is not what was written to {folder}")
+            raise TqError(ErrorCode.PUBLISH_FAILED, f"{row.name} is not what was written")

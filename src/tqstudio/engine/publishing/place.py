@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tqstudio.engine import durable
+from tqstudio.engine import durable, held
 from tqstudio.engine.media.process import from_output_error
 from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of
 from tqstudio.ladder import MASTER_NAME, OWNER_NAME
@@ -19,14 +22,25 @@ class Place:
 
     output_root: Path
     slug: str
+    _held: Path | None = field(default=None, compare=False, repr=False)
 
     @classmethod
     def below(cls, output_root: bytes, slug: str) -> Place:
         return cls(Path(os.fsdecode(output_root)), slug)
 
+    @contextlib.contextmanager
+    def hold(self) -> Iterator[Place]:
+        """The same place with its folder held open: whoever writes to it gets it here, as of `held`.
+
+        Raises:
+            OSError: as of `held.hold`.
+        """
+        with held.hold(self.output_root, self.slug) as folder:
+            yield replace(self, _held=folder)
+
     @property
     def folder(self) -> Path:
-        return self.output_root / self.slug
+        return self._held or self.output_root / self.slug
 
     @property
     def master(self) -> Path:
@@ -64,31 +78,43 @@ def own(place: Place, owner: str, current: int | None) -> Place:
     slug, tries = place.slug, 1
     while True:
         candidate = Place(place.output_root, slug)
-        note = candidate.folder / OWNER_NAME
         try:
-            durable.make_folder(candidate.folder)
-            said = _said_by(note)
-            # A ladder that plays and is not known was made in a time that a restored database forgot.
-            forgotten = current is None and candidate.master.exists()
-            if said == owner.encode() and not forgotten:
-                return candidate
-            ours = slug == place.slug and current is not None and place.generation(current).is_dir()
-            if not said and (ours or _is_empty(candidate.folder)):
-                durable.write(note, owner.encode())
-                durable.sync_folder(candidate.folder)
-                durable.sync_folder(place.output_root)
-                return candidate
-        except (FileExistsError, NotADirectoryError):
+            with held.hold(place.output_root, slug, make=True) as folder:
+                if _take(replace(candidate, _held=folder), owner, current, is_first=tries == 1):
+                    return candidate
+        except NotADirectoryError:
             if not place.output_root.is_dir():
                 raise
         tries += 1
         slug = f"{place.slug}-{tries}"
 
 
+def _take(place: Place, owner: str, current: int | None, *, is_first: bool) -> bool:
+    """Whether a folder that is held is this owner's, or was free and is now."""
+    note = place.folder / OWNER_NAME
+    try:
+        said = _said_by(note)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EINVAL, errno.ENXIO):
+            return False  # somebody put a link or a pipe there
+        raise
+    # A ladder that plays and is not known was made in a time that a restored database forgot.
+    forgotten = current is None and place.master.exists()
+    if said == owner.encode() and not forgotten:
+        return True
+    ours = is_first and current is not None and place.generation(current).is_dir()
+    if said or not (ours or _is_empty(place.folder)):
+        return False
+    durable.write(note, owner.encode())
+    durable.sync_folder(place.folder)
+    durable.sync_folder(place.output_root)
+    return True
+
+
 def _said_by(note: Path) -> bytes:
     """What the note says; nothing where there is none, or a power cut took what was in it."""
     try:
-        return note.read_bytes()
+        return durable.read(note)
     except FileNotFoundError:
         return b""
 

@@ -61,12 +61,17 @@ class Publication:
         kept = self.current.renditions if self.current else ()
         return rows_of(self.manifest, [row for row in kept if row.name in self.manifest.keep])
 
-    @property
-    def kept_from(self) -> Path | None:
-        """The folder that plays now."""
+    def kept_from(self, place: Place) -> Path | None:
+        """The folder that plays now.
+
+        Args:
+            place: this one's, held.
+        """
         if self.current is None:
             return None
-        return Place(self.place.output_root, self.video.slug).generation(self.current.number)
+        if self.row.slug != self.video.slug:
+            place = Place.below(self.video.output_root, self.video.slug)
+        return place.generation(self.current.number)
 
 
 def video_of(db: Connection, job: int) -> tuple[VideoRow, GenerationRow | None, int]:

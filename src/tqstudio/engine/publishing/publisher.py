@@ -18,6 +18,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 from weakref import WeakValueDictionary
 
 import structlog
@@ -172,21 +173,22 @@ class Publisher:
         if not self._workspace.is_there(video.output_root):
             # What is to be published was made there: its disk is away, and nothing belongs beneath it.
             raise TqError(ErrorCode.OUTPUT_GONE, f"cannot write to {_shown(_place_of(video))}: it is away")
+        self._workspace.require_unshared(video.output_root)
         owner = f"{self._workspace.uuid} {video.id}"
         place = publishing.own(_place_of(video), owner, current.number if current else None)
         return place, publishing.first_free(place, number)
 
     def _put_in_place(self, publication: Publication) -> None:
-        place, number, rows = publication.place, publication.row.number, publication.rows
+        with (
+            self._workspace.hold(publication.video.output_root) as sink,
+            publication.place.hold() as place,
+        ):
+            self._put_into(place, sink, publication)
+
+    def _put_into(self, place: Place, sink: Path, publication: Publication) -> None:
+        number, rows = publication.row.number, publication.rows
         publishing.sweep(place)
-        publishing.build(
-            self._workspace.sink(publication.video.output_root),
-            place,
-            number,
-            publication.manifest,
-            rows,
-            publication.kept_from,
-        )
+        publishing.build(sink, place, number, publication.manifest, rows, publication.kept_from(place))
         failpoints.reach("publish.built")
         publishing.name_it(place, number)
         failpoints.reach("publish.renamed")
@@ -257,15 +259,16 @@ def _shown(place: Place) -> str:
 
 def _point_if_whole(publication: Publication) -> bool:
     """Let the master name a generation that has its name and all its files; whether it plays now."""
-    place, number, rows = publication.place, publication.row.number, publication.rows
-    folder = place.generation(number)
+    number, rows = publication.row.number, publication.rows
     if _is_overtaken(publication):
         return False
-    if place.building(number).exists() or not all(publishing.is_whole(folder, row) for row in rows):
-        return False
-    if publishing.named(place) != number:
-        _require_same_source(publication)
-        publishing.point(place, number, rows)
+    with publication.place.hold() as place:
+        folder = place.generation(number)
+        if place.building(number).exists() or not all(publishing.is_whole(folder, row) for row in rows):
+            return False
+        if publishing.named(place) != number:
+            _require_same_source(publication)
+            publishing.point(place, number, rows)
     failpoints.reach("settle.pointed")
     return True
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 
 from tqstudio.engine import durable
+from tqstudio.engine.held import NotOurs
 from tqstudio.engine.publishing import generation, master
 from tqstudio.engine.publishing.place import Place
 from tqstudio.engine.store.generations import GenerationRow, PublishedRow
@@ -20,8 +22,15 @@ def undo(place: Place, number: int, rows: Sequence[PublishedRow], recorded: Gene
     Raises:
         OSError: something of it stays.
     """
-    if not place.folder.is_dir():
-        return
+    with contextlib.ExitStack() as stack:
+        try:
+            place = stack.enter_context(place.hold())
+        except (FileNotFoundError, NotOurs):
+            return  # the folder is gone, and what may be in its place is somebody else's
+        _undo(place, number, rows, recorded)
+
+
+def _undo(place: Place, number: int, rows: Sequence[PublishedRow], recorded: GenerationRow | None) -> None:
     if master.named(place) == number:
         if recorded is None:
             durable.discard(place.master)

@@ -21,6 +21,7 @@ from blake3 import blake3
 
 from tqstudio import sources
 from tqstudio.engine import memory
+from tqstudio.engine.held import hold
 from tqstudio.engine.media import poster as pictures
 from tqstudio.engine.media import warnings
 from tqstudio.engine.media.encode import LadderEncode
@@ -91,13 +92,14 @@ def run(job: ClaimedJob, bench: Bench, lease: Lease, report: Report) -> Outcome:
             f" tqstudio job command {job['job']} prints the whole commands"
         )
         work = _Work(job, bench, lease, report, log, path, sink)
-        try:
-            outcome: Outcome = work.run()
-        except StopWork as stop:
-            outcome = stop.outcome
-        except Exception as error:  # whatever it is, the job must not die without a word
-            outcome = work.failed(error)
-        work.say_last_words(outcome)
+        with work.held:
+            try:
+                outcome: Outcome = work.run()
+            except StopWork as stop:
+                outcome = stop.outcome
+            except Exception as error:  # whatever it is, the job must not die without a word
+                outcome = work.failed(error)
+            work.say_last_words(outcome)
         return outcome
 
 
@@ -120,9 +122,10 @@ class _Work:
         self._report = report
         self._log = log
         self._path = path
+        self._output = _output(sink)
         self._sink = sink
-        self._video_store = sink / "segments" / str(job["video"])
-        self._scratch_dir = sink / "scratch" / f"{job['job']}-{job['epoch']}"
+        self.held = contextlib.ExitStack()
+        """Keeps the sink open."""
         self._source: Source | None = None
         self._encode: LadderEncode | None = None
 
@@ -138,6 +141,7 @@ class _Work:
                 self._job["kept"],
                 dropped=self._job["dropped"],
             )
+            self._hold_sink()
             poster = self._poster_path(source, profile)
             spec = self._spec(source, profile, choice, poster)
             encode = self._encode = LadderEncode(spec)
@@ -207,10 +211,28 @@ class _Work:
     def _is_in_output(self, error: OSError) -> bool:
         if error.filename is None:
             return False
-        return Path(os.fsdecode(error.filename)).is_relative_to(_output(self._sink))
+        path = Path(os.fsdecode(error.filename))
+        return path.is_relative_to(self._output) or path.is_relative_to(self._sink)
 
     def _shown_output(self) -> str:
-        return f"the output folder {sources.display(os.fsencode(_output(self._sink)))}"
+        return f"the output folder {sources.display(os.fsencode(self._output))}"
+
+    def _hold_sink(self) -> None:
+        """Make the work folder and hold it open, so that no other user can replace it meanwhile."""
+        try:
+            self._sink = self.held.enter_context(
+                hold(self._output, *self._sink.relative_to(self._output).parts, make=True)
+            )
+        except OSError as error:
+            raise _unwritable(error, self._shown_output()) from error
+
+    @property
+    def _video_store(self) -> Path:
+        return self._sink / "segments" / str(self._job["video"])
+
+    @property
+    def _scratch_dir(self) -> Path:
+        return self._sink / "scratch" / f"{self._job['job']}-{self._job['epoch']}"
 
     def _transcode(
         self,
@@ -223,7 +245,7 @@ class _Work:
     ) -> None:
         bench = self._bench
         require_space(
-            self._sink, self._video_store, source, encode, bench.disk_reserve_bytes, bench.disk_factor
+            self._output, self._video_store, source, encode, bench.disk_reserve_bytes, bench.disk_factor
         )
         gpu = spec.encoder if spec.encoder in GPU_ENCODERS else None
         watch = Watch(encode, source, choice, self._report, self._log, gpu)

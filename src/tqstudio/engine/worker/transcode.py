@@ -32,7 +32,7 @@ _LOOK_S = 0.1
 
 
 def require_space(
-    sink: Path, store: Path, source: Source, encode: LadderEncode, reserve: int, factor: float
+    output: Path, store: Path, source: Source, encode: LadderEncode, reserve: int, factor: float
 ) -> None:
     """Make sure that what is missing of the ladder fits, unless the store has all of it.
 
@@ -44,10 +44,10 @@ def require_space(
     """
     if all(state.status == "completed" for state in encode.renditions):
         return
-    free = shutil.disk_usage(sink).free
+    free = shutil.disk_usage(output).free
     needed = reserve + still_to_come(source.facts.size, factor, occupied_bytes(store))
     if free < needed:
-        where = sources.display(os.fsencode(sink.parent.parent))
+        where = sources.display(os.fsencode(output))
         raise TqError(
             ErrorCode.DISK_LOW,
             f"the disk of {where} has {size(free)} free, {size(needed)} are needed"

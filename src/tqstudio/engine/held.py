@@ -1,0 +1,113 @@
+"""Folders below an output, held open while they are written to.
+
+Other users who may write to an output can replace one of our folders by a link, or by a folder of theirs, at
+any moment. So each folder on the way is opened without following links, and the last one is used through its
+descriptor.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import grp
+import os
+import pwd
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+_DESCRIPTORS = Path("/proc/self/fd")
+_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+class NotOurs(NotADirectoryError):
+    """Something else is in the place of one of our folders."""
+
+    def __init__(self, path: Path, why: str) -> None:
+        super().__init__(errno.ENOTDIR, why, str(path))
+
+
+def is_shared(folder: Path) -> bool:
+    """Whether users other than us and root may put something into a folder; False where there is none.
+
+    Access lists are not looked at.
+
+    Raises:
+        OSError: it cannot be looked at.
+    """
+    try:
+        return _others_may_write(folder.stat())
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+@contextlib.contextmanager
+def hold(root: Path, *names: str, make: bool = False) -> Iterator[Path]:
+    """A path to a folder below an output that leads to this very folder, whatever is put in its place.
+
+    Good in this process alone.
+
+    Args:
+        root: the output; what it is a link to counts.
+        names: of the folders from there on.
+        make: make those that are missing.
+
+    Raises:
+        NotOurs: one of them is a link or no folder; or, where other users may write to the output, belongs to
+            neither us nor the owner of the output.
+        OSError: as of the file system.
+    """
+    if make:
+        root.mkdir(parents=True, exist_ok=True)
+    folder = os.open(root, _FLAGS)
+    try:
+        output = os.fstat(folder)
+        trusted = {os.geteuid(), output.st_uid} if _others_may_write(output) else None
+        path = root
+        for name in names:
+            path /= name
+            inner = _open(folder, name, path, make=make)
+            os.close(folder)
+            folder = inner
+            if trusted is not None and os.fstat(folder).st_uid not in trusted:
+                raise NotOurs(path, f"{path.name} belongs to another user")
+        yield _DESCRIPTORS / str(folder) if _DESCRIPTORS.is_dir() else path
+    finally:
+        os.close(folder)
+
+
+def _open(folder: int, name: str, path: Path, *, make: bool) -> int:
+    if make:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(name, dir_fd=folder)
+            _sync(folder)
+    try:
+        return os.open(name, _FLAGS | os.O_NOFOLLOW, dir_fd=folder)
+    except OSError as error:
+        if error.errno in (errno.ENOTDIR, errno.ELOOP):
+            raise NotOurs(path, f"{path.name} is a link or no folder") from None
+        error.filename = str(path)
+        raise
+
+
+def _sync(folder: int) -> None:
+    # As `durable.sync_folder`: some file systems sync no folders.
+    with contextlib.suppress(OSError):
+        os.fsync(folder)
+
+
+def _others_may_write(found: os.stat_result) -> bool:
+    if found.st_uid not in (os.geteuid(), 0) or found.st_mode & stat.S_IWOTH:
+        return True
+    return bool(found.st_mode & stat.S_IWGRP) and not _is_own_group(found.st_gid)
+
+
+def _is_own_group(group: int) -> bool:
+    """Whether a group is that of our user alone, as most systems make one for each user, or root's."""
+    if group == 0:
+        return True
+    try:
+        name, found = pwd.getpwuid(os.geteuid()).pw_name, grp.getgrgid(group)
+    except KeyError:
+        return False
+    return found.gr_name == name and set(found.gr_mem) <= {name}
