@@ -129,7 +129,9 @@ def test_a_wrong_flag_is_named(home: Home) -> None:
     assert "workers" in refusal(home, workers=-1).message
 
 
-@pytest.mark.parametrize("content", [b"workers = ", b"[", b"profile = '\xff'"])
+@pytest.mark.parametrize(
+    "content", [b"workers = ", b"[", b"profile = '\xff'", b"workers = " + b"[\n" * 10_000]
+)
 def test_a_broken_file_is_named(home: Home, content: bytes) -> None:
     home.config.write_bytes(content)
     assert str(home.config) in refusal(home).message

@@ -6,7 +6,6 @@ environment, what a command's flags say.
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from tqstudio import presence
+from tqstudio import presence, toml_files
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 
@@ -164,14 +163,10 @@ def load_settings(home: Home, **flags: Any) -> Settings:
         ) from None
     except PermissionError as error:
         raise presence.refused(home.config, error) from None
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+    except (OSError, toml_files.Unusable) as error:
+        why = error.strerror if isinstance(error, OSError) else error
         raise TqError(
             ErrorCode.BAD_CONFIG, f"{home.config} cannot be read: {why}", f"correct {home.config}"
-        ) from None
-    except tomllib.TOMLDecodeError as error:
-        raise TqError(
-            ErrorCode.BAD_CONFIG, f"{home.config} is not valid TOML: {error}", f"correct {home.config}"
         ) from None
     finally:
         _toml_file = None
@@ -197,7 +192,7 @@ def _require_beats_in_time(settings: Settings) -> None:
 
 def _refuse_unknown(path: Path) -> None:
     known = set(Settings.model_fields)
-    unknown = sorted(set(tomllib.loads(path.read_text())) - known)
+    unknown = sorted(set(toml_files.read(path)) - known)
     if unknown:
         raise TqError(
             ErrorCode.BAD_CONFIG,

@@ -12,17 +12,36 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 from pydantic_core import PydanticCustomError
 
 from tqstudio.lifecycle import Control, Operation, RenditionStatus, Step, WorkerKind
+from tqstudio.sources import decode
 
 ShortText = Annotated[str, StringConstraints(max_length=500)]
-PathB64 = Annotated[str, StringConstraints(min_length=1, max_length=8192)]
+
+
+def _path(value: str) -> str:
+    try:
+        decode(value)
+    except ValueError:
+        raise PydanticCustomError("path", "not base64 of the bytes of a path") from None
+    return value
+
+
+PathB64 = Annotated[str, StringConstraints(min_length=1, max_length=8192), AfterValidator(_path)]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9._-]+$")]
 ProfileName = Annotated[str, StringConstraints(min_length=1, max_length=100)]
 """Only looked up among the files there are, so it may be any name."""
 AutorestartLimit = Annotated[int, Field(ge=0, le=100)]
 AutorestartDelay = Annotated[float, Field(ge=0, le=30 * 86_400)]
+Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+"""What the database holds. One report with a larger number would spoil the transaction that it shares."""
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+Amount = Annotated[float, Field(ge=0, le=1e12)]
+"""Seconds, or a multiple of real time: sums of them stay finite."""
+Settle = Annotated[float, Field(ge=0, le=30 * 86_400)]
 MAX_METADATA_BYTES = 10_000
 """Of a job's or a worker's metadata, and of its capabilities, as JSON."""
 MAX_METADATA_LEVELS = 20
+MAX_BITS = 13_000
+"""Of a whole number in metadata: Python refuses to write one of more than 4 300 digits."""
 
 
 def _answerable(value: Any, levels: int = MAX_METADATA_LEVELS) -> Any:
@@ -43,6 +62,8 @@ def _answerable(value: Any, levels: int = MAX_METADATA_LEVELS) -> Any:
             except UnicodeEncodeError:
                 shown = value.encode("ascii", "backslashreplace").decode()
                 raise PydanticCustomError("not_unicode", f"{shown:.100} is not valid Unicode") from None
+        case int() if value.bit_length() > MAX_BITS:
+            raise PydanticCustomError("too_large", f"a whole number has more than {MAX_BITS} bits")
         case float() if not math.isfinite(value):
             raise PydanticCustomError("not_finite", "NaN and infinite numbers are not valid JSON")
     return value
@@ -82,7 +103,7 @@ class AddRequest(Message):
 
 class ActionRequest(Message):
     operation: Operation
-    ids: list[int] = Field(min_length=1, max_length=10_000)
+    ids: list[Whole] = Field(min_length=1, max_length=10_000)
     priority: int | None = Field(None, ge=-1000, le=1000)
     delta: int | None = Field(None, ge=-1000, le=1000)
     """Added to each job's priority instead of setting it."""
@@ -100,7 +121,7 @@ class FolderRequest(Message):
     profile: ProfileName | None = None
     recursive: bool = True
     patterns: list[Annotated[str, StringConstraints(max_length=200)]] = Field(default_factory=list)
-    settle_s: float | None = Field(None, ge=0)
+    settle_s: Settle | None = None
     priority: int = Field(0, ge=-1000, le=1000)
     watch: Literal["auto", "inotify", "polling"] = "auto"
     autorestart: AutorestartLimit = 0
@@ -112,7 +133,7 @@ class FolderChange(Message):
     profile: ProfileName | None = None
     recursive: bool | None = None
     patterns: list[Annotated[str, StringConstraints(max_length=200)]] | None = None
-    settle_s: float | None = Field(None, ge=0)
+    settle_s: Settle | None = None
     priority: int | None = Field(None, ge=-1000, le=1000)
     watch: Literal["auto", "inotify", "polling"] | None = None
     enabled: bool | None = None
@@ -159,7 +180,7 @@ class WorkerMessage(Message):
 
 
 class RegisterRequest(WorkerMessage):
-    pid: int
+    pid: Count
     pid_started: float
     """Start time of the process, seconds since the epoch; with the pid it names one process for ever."""
     encoder: ShortText | None = None
@@ -172,14 +193,14 @@ class ClaimRequest(WorkerMessage):
 
 
 class Beat(Message):
-    job: int
-    epoch: int
+    job: Whole
+    epoch: Whole
 
 
 class HeartbeatRequest(WorkerMessage):
     jobs: list[Beat] = Field(default_factory=list, max_length=64)
-    cpu_percent: float | None = None
-    memory_bytes: int | None = None
+    cpu_percent: Amount | None = None
+    memory_bytes: Count | None = None
 
 
 class RenditionReport(Message):
@@ -187,16 +208,16 @@ class RenditionReport(Message):
     status: RenditionStatus
     reason: ShortText | None = None
     required: bool = True
-    width: int | None = None
-    height: int | None = None
+    width: Count | None = None
+    height: Count | None = None
     encoder: ShortText | None = None
     progress: float = Field(0, ge=0, le=100)
     """With what is in the making."""
     kept: float = Field(0, ge=0, le=100)
     """What is finished, to the fragment: where the next attempt goes on."""
-    segments_done: int = Field(0, ge=0)
-    segments_total: int | None = Field(None, ge=0)
-    speed: float | None = Field(None, ge=0)
+    segments_done: Count = 0
+    segments_total: Count | None = None
+    speed: Amount | None = None
     settings_hash: ShortText | None = None
     stream_key: ShortText | None = None
     error: ShortText | None = None
@@ -212,32 +233,32 @@ class WarningReport(Message):
 class Token(WorkerMessage):
     """What a worker shows with every write: (job in the path), epoch and instance."""
 
-    epoch: int
+    epoch: Whole
 
 
 class ProgressRequest(Token):
     step: Step
     progress: float = Field(ge=0, le=100)
-    speed: float | None = Field(None, ge=0)
-    eta_s: float | None = Field(None, ge=0)
+    speed: Amount | None = None
+    eta_s: Amount | None = None
     renditions: list[RenditionReport] | None = None
     warnings: list[WarningReport] | None = None
     """All that are known so far; None when nothing has changed."""
-    steps: dict[Step, float] = Field(default_factory=dict)
+    steps: dict[Step, Amount] = Field(default_factory=dict)
     argv: list[list[str]] | None = None
-    resumed_from: int | None = Field(None, ge=0)
-    resumed_at_s: float | None = Field(None, ge=0)
+    resumed_from: Count | None = None
+    resumed_at_s: Amount | None = None
     encoder: ShortText | None = None
     facts: AnyJson | None = None
     content_id: ShortText | None = None
-    quiet_s: float = Field(0, ge=0)
+    quiet_s: Amount = 0
     """For how long the worker's main thread has not run: it may wait for a disk."""
 
 
 class ManifestFile(Message):
     name: Annotated[str, StringConstraints(max_length=80, pattern=r"^[A-Za-z0-9_.-]+$")]
-    size: int = Field(gt=0)
-    duration_s: float = Field(gt=0)
+    size: int = Field(gt=0, lt=2**63)
+    duration_s: float = Field(gt=0, le=1e12)
     blake3: Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 
 
@@ -249,19 +270,19 @@ class ManifestRendition(Message):
     folder: Annotated[str, StringConstraints(max_length=400)]
     """Relative to the sink."""
     segments: list[ManifestFile] = Field(min_length=1)
-    init_size: int = Field(gt=0)
+    init_size: int = Field(gt=0, lt=2**63)
     codecs: ShortText
-    width: int | None = None
-    height: int | None = None
-    frame_rate: float | None = None
-    duration_s: float = Field(gt=0)
-    average_bps: int = Field(ge=0)
-    peak_bps: int = Field(ge=0)
+    width: Count | None = None
+    height: Count | None = None
+    frame_rate: Amount | None = None
+    duration_s: float = Field(gt=0, le=1e12)
+    average_bps: Count
+    peak_bps: Count
     settings_hash: ShortText
     stream_key: ShortText
     language: Annotated[str, StringConstraints(max_length=20)] | None = None
     title: ShortText | None = None
-    channels: int | None = None
+    channels: Count | None = None
     default: bool = False
 
 
@@ -291,7 +312,7 @@ class Manifest(Message):
 class Outcome(Token):
     """How a lease ends, with the seconds spent in each step."""
 
-    steps: dict[Step, float] = Field(default_factory=dict)
+    steps: dict[Step, Amount] = Field(default_factory=dict)
 
     def steps_by_name(self) -> dict[str, float]:
         return {step.value: seconds for step, seconds in self.steps.items()}

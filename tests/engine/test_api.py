@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -20,7 +21,7 @@ import psutil
 import pytest
 from sqlalchemy import inspect
 
-from conftest import LiveSupervisor, MakeSupervisor, until
+from conftest import LiveSupervisor, MakeSupervisor, UnixHTTP, until
 from tqstudio import client, sources
 from tqstudio.engine.store import tables
 from tqstudio.errors import ErrorCode, TqError
@@ -159,6 +160,106 @@ def test_a_new_token_ends_the_one_before(standing: LiveSupervisor) -> None:
 def test_too_much_metadata_is_refused(standing: LiveSupervisor) -> None:
     body = {"instance": "instance", "pid": 1, "pid_started": 1, "metadata": {"x": "y" * 10_001}}
     assert "metadata" in error_of(standing.worker("fat").post("register", **body), 400)["message"]
+
+
+NOT_BASE64, WITH_NUL = "%%%", sources.encode(b"/a\0b")
+DIGITS = "9" * 5_000
+
+
+@pytest.mark.parametrize("path", [NOT_BASE64, WITH_NUL, ""])
+@pytest.mark.parametrize(
+    ("call", "body"),
+    [
+        ("/v1/backup", {"path_b64": "?"}),
+        ("/v1/videos", {"paths_b64": ["?"]}),
+        ("/v1/videos", {"paths_b64": ["L3g="], "output_b64": "?"}),
+        ("/v1/folders", {"path_b64": "?"}),
+        ("/v1/folders", {"path_b64": "L3g=", "output_b64": "?"}),
+    ],
+)
+def test_what_is_no_path_is_refused(standing: LiveSupervisor, call: str, body: Any, path: str) -> None:
+    sent = json.dumps(body).replace("?", path).encode()
+    assert error_of(standing.raw("POST", call, sent), 400)["code"] == "BAD_REQUEST"
+
+
+@pytest.mark.parametrize("path", [b"relative.db", b"/", b"/tmp", b"/tmp/" + b"x" * 300])
+def test_a_backup_needs_a_new_file(standing: LiveSupervisor, path: bytes) -> None:
+    status, answer = standing.raw("POST", "/v1/backup", {"path_b64": sources.encode(path)})
+    assert status in (400, 403, 409), answer
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("GET", f"/v1/jobs/{DIGITS}", "", 400),
+        ("GET", f"/v1/jobs?around={DIGITS}", "", 400),
+        ("GET", f"/v1/events?after={DIGITS}", "", 400),
+        ("POST", f"/v1/worker/jobs/{DIGITS}/progress", "{}", 404),
+        ("POST", "/v1/videos", f'{{"paths_b64": ["L3g="], "metadata": {{"x": {DIGITS}}}}}', 400),
+        ("POST", "/v1/videos", f'{{"paths_b64": ["L3g="], "overrides": {{"crf": "{DIGITS}"}}}}', 400),
+        ("POST", "/v1/jobs/actions", f'{{"operation": "pause", "ids": [{DIGITS}]}}', 400),
+    ],
+)
+def test_numbers_of_5000_digits(
+    standing: LiveSupervisor, method: str, path: str, body: str, status: int
+) -> None:
+    error_of(standing.raw(method, path, body.encode() or None), status)
+
+
+def test_the_number_of_a_last_event_is_a_number(standing: LiveSupervisor) -> None:
+    connection = UnixHTTP(standing.home.socket)
+    connection.request("GET", "/v1/events/stream", headers={"Last-Event-ID": DIGITS})
+    response = connection.getresponse()
+    assert response.status == 200
+    assert response.readline().startswith(b"retry: ")
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        {"resumed_from": BIG},
+        {"steps": {"probe": 1e300}},
+        {"facts": {"x": 10**4290}},
+        {"renditions": [{"name": "720p", "status": "pending", "width": BIG}]},
+    ],
+)
+def test_a_report_that_cannot_be_stored_spoils_no_other(desk: Desk, report: dict[str, Any]) -> None:
+    """Reports share a transaction."""
+    worker, job = desk.running()
+    body = {"instance": worker.instance, "epoch": 1, "step": "probe", "progress": 1}
+    answer = worker.post(f"jobs/{job['job']}/progress", **body, **report)
+    assert error_of(answer, 400)["code"] == "BAD_REQUEST"
+    worker.tell("heartbeat", jobs=[{"job": job["job"], "epoch": 1}])
+    worker.tell(f"jobs/{job['job']}/progress", epoch=1, step="transcode", progress=2)
+    until(lambda: desk.show(job["job"])["step"] == "transcode", "a later report is shown")
+
+
+def test_what_lies_among_the_profiles_stops_nothing(desk: Desk) -> None:
+    folder = desk.live.home.profiles
+    fifo, nest, loud = folder / "a-fifo.toml", folder / "a-nest.toml", folder / "loud.toml"
+    os.mkfifo(fifo)
+    nest.write_text("a = " + "[\n" * 10_000)
+    loud.write_text('extends = "web"\ndescription = "\\u001b]0;title\\u0007 \\u001b[31mred"\n')
+    try:
+        listed = {view["name"]: view for view in desk.live.send(client.profiles())["profiles"]}
+        assert {name for name, view in listed.items() if view["error"]} == {"a-fifo", "a-nest"}
+        for name in ("a-fifo", "a-nest"):
+            answer = desk.live.raw("POST", "/v1/videos", {"paths_b64": ["L3g="], "profile": name})
+            assert error_of(answer, 400)["code"] == "BAD_CONFIG"
+        shown = subprocess.run(
+            [sys.executable, "-P", "-m", "tqstudio", "profile", "list"],
+            env=desk.live.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert "title" in shown.stdout
+        assert "a-nest.toml: it is nested too deep" in shown.stderr
+        assert (shown.stdout + shown.stderr).replace("\n", "").isprintable()
+    finally:
+        for file in (fifo, nest, loud):
+            file.unlink()
 
 
 @pytest.mark.parametrize("number", ["Infinity", "NaN", "1e999"])

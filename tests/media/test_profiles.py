@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tqstudio import toml_files
+from tqstudio.engine.catalogue import catalogue
 from tqstudio.engine.media import profiles
 from tqstudio.engine.media.profiles import Profile
 from tqstudio.errors import ErrorCode, TqError
@@ -147,3 +151,53 @@ def test_files_that_cannot_be_used(tmp_path: Path, text: bytes, says: str) -> No
         profiles.load("mine", tmp_path)
     assert caught.value.code == ErrorCode.BAD_CONFIG
     assert says in caught.value.message + caught.value.hint
+
+
+def _fifo(file: Path) -> None:
+    os.mkfifo(file)
+
+
+def _link_to_zeros(file: Path) -> None:
+    file.symlink_to("/dev/zero")
+
+
+def _written(text: str) -> Callable[[Path], object]:
+    return lambda file: file.write_text(text)
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (_fifo, "not a regular file"),
+        (_link_to_zeros, "not a regular file"),
+        (Path.mkdir, "not a regular file"),
+        (_written("# " + "x" * toml_files.MAX_BYTES), "more than 64000"),
+        (_written("a = " + "[\n" * 10_000), "nested too deep"),
+        (_written("a = " + "[" * 10_000), "more than 1000 characters"),
+        (_written("[video]\ncrf = " + "9" * 900), "video.crf: 999"),
+        (_written("[video]\ncrf." + ".".join("a" * 400) + " = 1"), "video.crf: {'a': {"),
+        (_written('[video]\n"\\u001b[31m" = 1'), "video.\\x1b[31m: no such key"),
+        (_written('description = "' + "x" * 501 + '"'), "description: 'xxx"),
+    ],
+)
+def test_whatever_lies_in_the_folder_is_one_broken_profile(
+    tmp_path: Path, make: Callable[[Path], object], says: str
+) -> None:
+    """And neither waited for nor read without end."""
+    make(tmp_path / "mine.toml")
+    (tmp_path / "good.toml").write_text('extends = "web"')
+    with pytest.raises(TqError) as caught:
+        profiles.load("mine", tmp_path)
+    assert caught.value.code == ErrorCode.BAD_CONFIG
+    assert says in caught.value.message
+    assert len(caught.value.message) < 500
+    assert caught.value.message.isprintable()
+    listed = {view["name"]: view["error"] for view in catalogue(tmp_path, "web")}
+    assert [name for name, error in listed.items() if error] == ["mine"]
+
+
+@pytest.mark.parametrize("value", ["9" * 5_000, "[\n" * 10_000, "0x" + "f" * 5_000])
+def test_a_change_that_python_cannot_read_is_refused(value: str) -> None:
+    with pytest.raises(TqError) as caught:
+        profiles.override(profiles.load("web"), {"crf": value})
+    assert caught.value.code == ErrorCode.BAD_CONFIG

@@ -144,6 +144,7 @@ def test_a_small_file_is_enough(tmp_path: Path) -> None:
         ("[colors]\nprimary = 3\n", "is no colour"),
         ("colours = 1\n[colors]\n", "unknown key 'colours'"),
         ("dark = 'yes'\n", "dark true or false"),
+        ("dark = " + "[\n" * 10_000, "nested too deep"),
     ],
 )
 def test_a_wrong_file_says_what_is_wrong(text: str, says: str, tmp_path: Path) -> None:

@@ -40,12 +40,12 @@ def _view(name: str, file: Path, user_dir: Path, default: str | None) -> Profile
     except TqError as error:
         view["error"] = {"code": error.code, "message": _shown(error.message), "hint": _shown(error.hint)}
         return view
-    view["description"] = profile.description
+    view["description"] = _shown(profile.description)
     view["rungs"] = [f"{rung.short_side}p" for rung in profile.rungs]
     view["codec"] = f"{profile.codec} {profile.preset} crf {profile.crf}, {profile.audio_codec}"
     return view
 
 
 def _shown(text: str) -> str:
-    """A file's name may be no UTF-8, which no message carries."""
+    """Text from a person's file, or its name, which may be no UTF-8: no message carries that."""
     return display(os.fsencode(text))

@@ -6,7 +6,6 @@ What a file leaves out is derived from its colours. A file that cannot be used i
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +14,8 @@ from typing import Any
 from rich.style import Style
 from textual.color import Color, ColorParseError
 from textual.theme import Theme
+
+from tqstudio import toml_files
 
 COLORS = (
     *("primary", "secondary", "accent", "foreground", "background"),
@@ -111,8 +112,8 @@ def read_theme(file: Path) -> Theme:
         ThemeError: it cannot be read, a key is unknown or missing, or a value is no colour.
     """
     try:
-        data = tomllib.loads(file.read_text("utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        data = toml_files.read(file)
+    except (OSError, toml_files.Unusable) as error:
         raise ThemeError(f"theme {file.name} cannot be read: {error}") from None
     name, dark = data.pop("name", file.stem), data.pop("dark", True)
     if not isinstance(name, str) or not name or not isinstance(dark, bool):

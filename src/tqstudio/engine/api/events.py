@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import resource
 from typing import Annotated
 
@@ -20,6 +21,8 @@ from tqstudio.errors import ErrorCode, TqError
 from tqstudio.schemas import EventPage
 
 router = APIRouter()
+
+_SEQ = re.compile("[0-9]{1,19}")
 
 _OF_DESCRIPTORS = 2
 """Event streams may take this part of the file descriptors: commands and workers need some as well."""
@@ -78,7 +81,7 @@ async def follow(
     last = max(last, studio.broadcast.last)
     greeting = f"retry: {int(studio.settings.sse_reconnect_s * 1000)}\n\n".encode()
     seen = last
-    if last_event_id is not None and last_event_id.isdecimal():
+    if last_event_id is not None and _SEQ.fullmatch(last_event_id):
         seen = int(last_event_id)
         if seen > last:
             # It has read the history of another database.

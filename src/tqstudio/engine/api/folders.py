@@ -124,12 +124,7 @@ async def _reload(studio: Studio) -> None:
 
 
 def _absolute(text: str) -> bytes:
-    try:
-        path = decode(text)
-    except ValueError:
-        raise TqError(
-            ErrorCode.BAD_REQUEST, "a path is not base64 of its bytes", "encode the path's bytes"
-        ) from None
+    path = decode(text)
     if not path.startswith(b"/"):
         raise TqError(ErrorCode.BAD_REQUEST, f"{display(path)} is not an absolute path")
     return os.path.normpath(path)

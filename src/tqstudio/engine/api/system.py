@@ -19,10 +19,11 @@ from tqstudio.engine.examination import line
 from tqstudio.engine.store import backup, folders, gates, listing, workers
 from tqstudio.engine.studio import Studio
 from tqstudio.engine.views import gate_view, iso
+from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import GateKind, JobStatus, WorkerStatus
 from tqstudio.requests import BackupRequest, ShutdownRequest
 from tqstudio.schemas import BackupView, CheckView, DiskView, GateView, ProfileView, StatusView, WorkerView
-from tqstudio.sources import data, decode, encode
+from tqstudio.sources import data, decode, display, encode
 
 router = APIRouter()
 
@@ -138,7 +139,8 @@ def _disk(path: Path) -> tuple[int, int, int] | None:
 
 @router.get("/profiles")
 async def profile_list(studio: TheStudio) -> dict[str, list[ProfileView]]:
-    return {"profiles": catalogue(studio.home.profiles, studio.settings.profile)}
+    found = await asyncio.to_thread(catalogue, studio.home.profiles, studio.settings.profile)
+    return {"profiles": found}
 
 
 @router.get("/doctor")
@@ -159,6 +161,8 @@ async def doctor(studio: TheStudio) -> dict[str, list[CheckView]]:
 async def make_backup(studio: TheStudio, request: BackupRequest) -> BackupView:
     """Copy the database to a new file while everything goes on."""
     target = decode(request.path_b64)
+    if not target.startswith(b"/"):
+        raise TqError(ErrorCode.BAD_REQUEST, f"{display(target)} is not an absolute path")
     size = await asyncio.to_thread(backup.copy, studio.home.database, Path(os.fsdecode(target)))
     return {"path": data(target), "path_b64": encode(target), "size": size}
 

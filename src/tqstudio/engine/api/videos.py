@@ -34,8 +34,8 @@ async def add(studio: TheStudio, request: AddRequest) -> AddAnswer:
 
 async def _add(studio: Studio, request: AddRequest) -> AddAnswer:
     require_small("metadata", request.metadata)
-    paths = [_path(text) for text in request.paths_b64]
-    output = studio.admission.output_root(_path(request.output_b64) if request.output_b64 else None)
+    paths = [decode(text) for text in request.paths_b64]
+    output = studio.admission.output_root(decode(request.output_b64) if request.output_b64 else None)
     await outputs.require_usable(output, studio.patience, allow_shared=studio.settings.allow_shared_output)
     how = Offer(
         profile=studio.admission.profile(request.profile, request.overrides),
@@ -71,15 +71,6 @@ def _autorestart(request: AddRequest) -> AutorestartRule:
     rule = AutorestartRule(request.autorestart or 0)
     delay_s = request.autorestart_delay_s
     return rule if delay_s is None else AutorestartRule(rule.limit, delay_s)
-
-
-def _path(text: str) -> bytes:
-    try:
-        return decode(text)
-    except ValueError:
-        raise TqError(
-            ErrorCode.BAD_REQUEST, "a path is not base64 of its bytes", "encode the path's bytes"
-        ) from None
 
 
 def _view(db: Connection, video: videos.VideoRow, studio: TheStudio) -> VideoView:

@@ -7,6 +7,7 @@ from which the schema at `/openapi.json` is made too.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -43,6 +44,7 @@ from tqstudio.schemas import (
 
 PREFIX = "/v1/worker/"
 _JOBS = "jobs/"
+_ID = re.compile("[0-9]{1,19}")
 
 Gone = Callable[[], bool]
 """Whether the client has hung up."""
@@ -195,7 +197,7 @@ def _find(scope: Scope) -> tuple[_Call, int]:
     calls = CALLS
     if verb.startswith(_JOBS):
         digits, _, verb = verb[len(_JOBS) :].partition("/")
-        if digits.isascii() and digits.isdigit():
+        if _ID.fullmatch(digits):
             job, calls = int(digits), CALLS_OF_A_JOB
     call = calls.get(verb)
     if call is None:

@@ -3,15 +3,17 @@ accepted."""
 
 from __future__ import annotations
 
-import tomllib
+import os
+import reprlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tqstudio import presence
+from tqstudio import presence, toml_files
 from tqstudio.errors import ErrorCode, TqError
+from tqstudio.sources import display, readable
 
 SHIPPED_DIR = Path(__file__).resolve().parents[2] / "profiles"
 
@@ -164,8 +166,8 @@ def override(profile: Profile, changes: Mapping[str, str]) -> Profile:
         key = matching[0]
         field, allowed, read = _KEYS[key]
         try:
-            value: Any = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
+            value: Any = toml_files.parse(f"value = {text}")["value"]
+        except toml_files.Unusable:
             value = text
         try:
             fields[field] = read(value)
@@ -178,16 +180,18 @@ def override(profile: Profile, changes: Mapping[str, str]) -> Profile:
 def _read(file: Path) -> tuple[dict[str, Any], str | None]:
     """The settings a file makes itself, as Profile fields, and the name it extends."""
     try:
-        document = tomllib.loads(file.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        raise TqError(ErrorCode.BAD_CONFIG, f"profile {file}: {error}", "correct the TOML syntax") from error
-    except UnicodeDecodeError as error:
-        raise TqError(ErrorCode.BAD_CONFIG, f"profile {file}: not UTF-8 text", "save it as UTF-8") from error
+        document = toml_files.read(file)
+    except toml_files.Unusable as error:
+        raise TqError(
+            ErrorCode.BAD_CONFIG, f"profile {_path(file)}: {error}", "correct the file, or remove it"
+        ) from None
     except OSError as error:
-        raise TqError(ErrorCode.BAD_CONFIG, f"profile {file} cannot be read: {error.strerror}") from error
+        raise TqError(
+            ErrorCode.BAD_CONFIG, f"profile {_path(file)} cannot be read: {error.strerror}"
+        ) from error
     extends = document.pop("extends", None)
     if extends is not None and not isinstance(extends, str):
-        raise _bad(file, "extends", f"{extends!r}", "the name of another profile")
+        raise _bad(file, "extends", _shown(extends), "the name of another profile")
     settings: dict[str, Any] = {}
     for key, value in _flatten(document):
         if key not in _KEYS:
@@ -196,7 +200,7 @@ def _read(file: Path) -> tuple[dict[str, Any], str | None]:
         try:
             settings[field] = read(value)
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise _bad(file, key, f"{value!r}", allowed) from error
+            raise _bad(file, key, _shown(value), allowed) from error
     return settings, extends
 
 
@@ -204,7 +208,7 @@ def _build(name: str, file: Path, settings: dict[str, Any]) -> Profile:
     missing = [key for key, (field, _, _) in _KEYS.items() if field not in settings]
     if missing:
         raise _bad(file, missing[0], "missing", f'{_KEYS[missing[0]][1]}; or begin with extends = "web"')
-    return _checked(Profile(name=name, **settings), f"profile {file}")
+    return _checked(Profile(name=name, **settings), f"profile {_path(file)}")
 
 
 def _checked(profile: Profile, what: str) -> Profile:
@@ -231,16 +235,26 @@ def _flatten(document: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _unknown(name: str, choice: list[str], asked_by: Path | None) -> TqError:
-    by = f", which {asked_by} extends" if asked_by else ""
+    by = f", which {_path(asked_by)} extends" if asked_by else ""
     return TqError(
         ErrorCode.BAD_CONFIG,
         f"there is no profile {name!r}{by}",
-        "choose one of: " + ", ".join(choice),
+        "choose one of: " + ", ".join(display(os.fsencode(each)) for each in choice),
     )
 
 
 def _bad(file: Path, key: str, found: str, allowed: str) -> TqError:
-    return TqError(ErrorCode.BAD_CONFIG, f"profile {file}: {key}: {found}", f"allowed: {allowed}")
+    what = f"profile {_path(file)}: {readable(key)}: {found}"
+    return TqError(ErrorCode.BAD_CONFIG, what, f"allowed: {allowed}")
+
+
+def _path(file: Path) -> str:
+    return display(os.fsencode(file))
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 100
+_shown = _SHORT.repr
 
 
 def _whole(low: int, high: int) -> tuple[str, Callable[[Any], int]]:
@@ -271,13 +285,16 @@ def _one_of(*words: str) -> tuple[str, Callable[[Any], str]]:
     return " or ".join(f'"{word}"' for word in words), read
 
 
+_MOST_TEXT = 500
+
+
 def _text() -> tuple[str, Callable[[Any], str]]:
     def read(value: Any) -> str:
-        if not isinstance(value, str):
-            raise TypeError
+        if not isinstance(value, str) or len(value) > _MOST_TEXT:
+            raise ValueError
         return value
 
-    return "text", read
+    return f"a text of at most {_MOST_TEXT} characters", read
 
 
 def _rungs() -> tuple[str, Callable[[Any], tuple[RungSpec, ...]]]:

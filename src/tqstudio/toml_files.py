@@ -1,0 +1,57 @@
+"""Reads the TOML files that people put into a home: settings, profiles, themes."""
+
+from __future__ import annotations
+
+import os
+import stat
+import tomllib
+from pathlib import Path
+from typing import Any
+
+MAX_BYTES = 64_000
+MAX_LINE = 1_000
+"""Characters. Python's reader takes minutes for a key of many thousand parts and fails at numbers of as many
+digits; each is on one line."""
+
+
+class Unusable(ValueError):
+    """Why a text or a file is no usable TOML, as the end of a sentence about it."""
+
+
+def parse(text: str) -> dict[str, Any]:
+    """
+    Raises:
+        Unusable: the text is not TOML, or too much for Python's reader.
+    """
+    if any(len(line) > MAX_LINE for line in text.splitlines()):
+        raise Unusable(f"a line in it has more than {MAX_LINE} characters")
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise Unusable(f"it is not valid TOML: {error}") from None
+    except RecursionError:
+        raise Unusable("it is nested too deep") from None
+
+
+def read(path: Path) -> dict[str, Any]:
+    """What a file says. Whatever lies there, this waits for nobody and reads at most `MAX_BYTES`.
+
+    Raises:
+        Unusable: it is no regular file, too large, not UTF-8, or not TOML.
+        OSError: as of the file system.
+    """
+    # Without O_NONBLOCK, opening a FIFO waits for somebody who writes to it.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        found = os.fstat(descriptor)
+        if not stat.S_ISREG(found.st_mode):
+            raise Unusable("it is not a regular file")
+        if found.st_size > MAX_BYTES:
+            raise Unusable(f"it has {found.st_size} bytes, more than {MAX_BYTES}")
+        content = os.read(descriptor, MAX_BYTES)
+    finally:
+        os.close(descriptor)
+    try:
+        return parse(content.decode())
+    except UnicodeDecodeError:
+        raise Unusable("it is not UTF-8 text") from None
