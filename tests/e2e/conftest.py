@@ -10,12 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from tqstudio import client as calls
 from tqstudio.engine.media.ffmpeg import locate
 
-from .studio import Studio
+from .studio import Studio, until
+from .terminal import PROGRAM, Terminal
 
 MakeClip = Callable[..., Path]
 MakeStudio = Callable[..., Studio]
+Held = Callable[..., list[int]]
 
 
 @pytest.fixture(scope="session")
@@ -97,3 +100,38 @@ def make_studio(ffmpeg: str, tmp_path: Path) -> Iterator[MakeStudio]:
     yield make
     for studio in made:
         studio.down()
+
+
+@pytest.fixture
+def studio(shared: Studio) -> Iterator[Studio]:
+    """A supervisor whose queue is empty."""
+    yield shared
+    rows = shared.client.send(calls.jobs(limit=200))["jobs"]
+    for row in rows:
+        if row["status"] == "in_progress":
+            shared.do("cancel", row["id"])
+            until(lambda job=row["id"]: shared.job(job)["status"] == "cancelled", "the job has ended")
+    if rows:
+        shared.client.send(calls.act("delete", [row["id"] for row in rows]))
+    for folder in shared.client.send(calls.folders())["folders"]:
+        shared.client.send(calls.remove_folder(folder["id"]))
+
+
+@pytest.fixture
+def held(studio: Studio, clip: MakeClip, tmp_path: Path) -> Held:
+    """Adds so many clips on hold: jobs that stay as they are until a key does something to them."""
+
+    def add(count: int, name: str = "clip") -> list[int]:
+        folder = tmp_path / "held"
+        folder.mkdir(exist_ok=True)
+        source = clip(seconds=1, size="160x90")
+        paths = [Path(shutil.copyfile(source, folder / f"{name}-{at:03}.mp4")) for at in range(count)]
+        return [result["job"] for result in studio.offer(*paths, hold=True)]
+
+    return add
+
+
+@pytest.fixture
+def terminal(studio: Studio) -> Iterator[Terminal]:
+    with Terminal(PROGRAM, studio.environment) as terminal:
+        yield terminal

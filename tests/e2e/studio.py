@@ -426,6 +426,16 @@ class Studio:
         return sorted(self.out.glob(f".tqstudio/*/segments/{video}/*/*/*.m4s"))
 
 
+def done_to(studio: Studio, jobs: Sequence[int]) -> list[tuple[int, str]]:
+    """What people did to these jobs since they were added."""
+    return [
+        (job, event["trigger"])
+        for job in jobs
+        for event in studio.events(job)
+        if event["actor"] == "user" and not event["trigger"].startswith("create")
+    ]
+
+
 def lives(pid: int) -> bool:
     """Whether a process runs; one that has ended and that nobody has asked about counts as gone."""
     try:

@@ -2,75 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
-import sys
-from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-
-import pytest
 
 from tqstudio import client as calls
 
-from .conftest import MakeClip
-from .studio import Studio, until
+from .conftest import Held, MakeClip
+from .studio import Studio, done_to, until
 from .terminal import Terminal
-
-COMMAND = [sys.executable, "-P", "-m", "tqstudio"]
-Held = Callable[..., list[int]]
-
-
-@pytest.fixture
-def studio(shared: Studio) -> Iterator[Studio]:
-    """A supervisor whose queue is empty."""
-    yield shared
-    rows = shared.client.send(calls.jobs(limit=200))["jobs"]
-    for row in rows:
-        if row["status"] == "in_progress":
-            shared.do("cancel", row["id"])
-            until(lambda job=row["id"]: shared.job(job)["status"] == "cancelled", "the job has ended")
-    if rows:
-        shared.client.send(calls.act("delete", [row["id"] for row in rows]))
-    for folder in shared.client.send(calls.folders())["folders"]:
-        shared.client.send(calls.remove_folder(folder["id"]))
-
-
-@pytest.fixture
-def held(studio: Studio, clip: MakeClip, tmp_path: Path) -> Held:
-    """Adds so many clips on hold: jobs that stay as they are until a key does something to them."""
-
-    def add(count: int, name: str = "clip") -> list[int]:
-        folder = tmp_path / "held"
-        folder.mkdir(exist_ok=True)
-        source = clip(seconds=1, size="160x90")
-        paths = [Path(shutil.copyfile(source, folder / f"{name}-{at:03}.mp4")) for at in range(count)]
-        return [result["job"] for result in studio.offer(*paths, hold=True)]
-
-    return add
-
-
-@pytest.fixture
-def terminal(studio: Studio) -> Iterator[Terminal]:
-    with Terminal(COMMAND, studio.environment) as terminal:
-        yield terminal
-
-
-def statuses(studio: Studio, jobs: Sequence[int]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
-    for row in studio.client.send(calls.jobs(limit=200))["jobs"]:
-        if row["id"] in jobs:
-            found.setdefault(row["status"], []).append(row["id"])
-    return found
-
-
-def done_to(studio: Studio, jobs: Sequence[int]) -> list[tuple[int, str]]:
-    """What people did to these jobs since they were added."""
-    return [
-        (job, event["trigger"])
-        for job in jobs
-        for event in studio.events(job)
-        if event["actor"] == "user" and not event["trigger"].startswith("create")
-    ]
 
 
 def test_a_filter_typed_in_one_burst(studio: Studio, held: Held, terminal: Terminal) -> None:

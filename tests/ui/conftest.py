@@ -38,6 +38,21 @@ def _still(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("textual.constants.TEXTUAL_ANIMATIONS", "none", raising=False)
 
 
+@pytest.fixture(autouse=True)
+def _effective(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A press is over when the keys have had their effect, unless a test keeps an answer back."""
+    press = Pilot.press
+
+    async def press_and_wait(pilot: Pilot[None], *keys: str) -> None:
+        await press(pilot, *keys)
+        for _ in range(20):
+            if not isinstance(pilot.app, StudioApp) or pilot.app._keys.idle:
+                return
+            await pilot.pause(0.01)
+
+    monkeypatch.setattr(Pilot, "press", press_and_wait)
+
+
 @pytest.fixture
 def door() -> FakeDoor:
     return FakeDoor()

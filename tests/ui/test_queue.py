@@ -13,7 +13,7 @@ from tqstudio import sources
 from tqstudio.ui.app import StudioApp
 from tqstudio.ui.query import Query
 from tqstudio.ui.screens.ask_path import AskPath
-from tqstudio.ui.screens.dialogs import Problem
+from tqstudio.ui.screens.dialogs import Confirm, Problem
 from tqstudio.ui.screens.queue import QueueScreen
 from tqstudio.ui.widgets.footer import Footer
 from tqstudio.ui.widgets.job_list import JobList
@@ -377,3 +377,31 @@ async def test_files_and_folders_are_added(make_app: MakeApp, door: FakeDoor, tm
         app.screen.query_one("#path", Input).value = str(folder / "notes.txt")
         await pilot.press("enter")
         await until(pilot, lambda: "holds no video – remove it" in problem_of(app))
+
+
+async def test_marking_more_jobs_than_can_be_marked_says_so(make_app: MakeApp, door: FakeDoor) -> None:
+    door.jobs = many_jobs(10_050)
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("a")
+        said = "only the first 10 000 of 10 050 jobs are marked"
+        await until(pilot, lambda: any(said in note.message for note in app._notifications))
+        footer = app.screen.query_one(Footer)
+        await until(pilot, lambda: "10 000 marked" in footer.render_line(0).text)
+        await pilot.press("plus")
+        await until(pilot, lambda: isinstance(app.screen, Confirm), "it asks")
+        assert not door.operations()
+
+
+async def test_marks_are_dropped_when_nobody_knows_what_became_of_their_jobs(
+    make_app: MakeApp, door: FakeDoor
+) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("space")
+        assert app.studio.model.marks
+        door.push("reset", {})
+        await until(pilot, lambda: not app.studio.model.marks)
+        await until(
+            pilot, lambda: "the marks are gone" in app.screen.query_one("#notice").render_line(0).text
+        )

@@ -35,6 +35,11 @@ class KeysInTurn:
         self._busy = False
         self._holds = 0
 
+    @property
+    def idle(self) -> bool:
+        """Whether every key has had its effect."""
+        return not (self._busy or self._holds or self._waiting)
+
     async def take(self, event: Typed) -> None:
         if isinstance(event, events.Key) and event.key == ALWAYS:
             await self._deliver(event)

@@ -9,6 +9,7 @@ from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any, cast
 
+from tqstudio.ui.marks import Marks
 from tqstudio.ui.window import JobWindow
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class Model:
         self.connection = Connection()
         self.status: StatusView | None = None
         self.jobs = JobWindow()
+        self.marks = Marks()
         self.workers: dict[str, WorkerView] = {}
         self.folders: list[FolderView] | None = None
         self.events: deque[EventView] = deque(maxlen=MAX_EVENTS)
@@ -85,6 +87,7 @@ class Model:
     def take_progress(self, updates: Iterable[JobLive]) -> None:
         updates = list(updates)
         self.jobs.merge(updates)
+        self.marks.take_progress(updates)
         detail = self.detail
         for update in updates:
             if detail is not None and update["id"] == detail["id"]:
@@ -105,6 +108,7 @@ class Model:
         if self.last_seq is None or seq > self.last_seq:
             self.last_seq = seq
             self.events.append(event)
+            self.marks.take_event(event)
             if event["video"] is not None:
                 self.generations.pop(event["video"], None)
             self.changed()
@@ -115,11 +119,16 @@ class Model:
         self.events.extend(events)
         self.generations.clear()
         self.last_seq = last_seq
+        if self.marks:
+            # Nobody knows what became of the marked jobs; a key must not act on a guess.
+            self.marks.clear()
+            self.notes.append("the marks are gone: too much has happened while the supervisor was away")
         self.changed()
 
     def patch_job(self, job: int, fields: dict[str, Any]) -> None:
         """Show the answer to an action before the list is read again."""
         self.jobs.patch(job, fields)
+        self.marks.patch(job, fields)
         if self.detail is not None and self.detail["id"] == job:
             self.detail = cast("JobDetail", {**self.detail, **fields})
         self.changed()

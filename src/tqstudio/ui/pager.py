@@ -109,8 +109,8 @@ class Pager:
             if await self._stock(query, page, anchor):
                 window.show(page, anchor=anchor)
 
-    async def targets(self) -> list[Target]:
-        """Every job that the query shows, up to what one action may name."""
+    async def targets(self) -> tuple[list[Target], bool]:
+        """The jobs that the query shows, up to what one action may name, and whether there are more."""
         query, found, after = self.window.query, list[Target](), None
         while len(found) < MAX_MARKED:
             page = await self._page(query, after=after)
@@ -118,7 +118,7 @@ class Pager:
             after = page["after"]
             if after is None:
                 break
-        return found[:MAX_MARKED]
+        return found[:MAX_MARKED], after is not None or len(found) > MAX_MARKED
 
     @asynccontextmanager
     async def _at_once(self) -> AsyncIterator[None]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tqstudio.lifecycle import JobStatus
+from tqstudio.sources import readable
 
 SORTS = ("order", "newest", "oldest")
 
@@ -26,6 +27,11 @@ class Query:
     @property
     def narrowed(self) -> bool:
         return bool(self.statuses or self.text)
+
+    def shows(self, status: str, name: str) -> bool:
+        """Whether it finds a job with this status and name, as the supervisor would."""
+        words = (readable(word).lower() for word in self.text.split())
+        return status in (self.statuses or (status,)) and all(word in name.lower() for word in words)
 
     def line(self) -> str:
         """The filter as it can be typed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,11 +29,14 @@ class Target:
     status: JobStatus
     control: Control
     segments_done: int
+    qualities: tuple[tuple[str, str], ...] = ()
+    """Those that the source can have, each with the reason why the job made none of it; "" where it did."""
 
     @classmethod
     def of(cls, row: JobRow) -> Target:
         done = sum(rendition["segments_done"] for rendition in row["renditions"])
-        return cls(row["id"], row["name"], JobStatus(row["status"]), Control(row["control"]), done)
+        status, control = JobStatus(row["status"]), Control(row["control"])
+        return cls(row["id"], row["name"], status, control, done, tuple(_qualities(row)))
 
     @property
     def pausable(self) -> bool:
@@ -40,6 +44,14 @@ class Target:
         if self.status is JobStatus.PAUSED:
             return False
         return self.control is not Control.PAUSE
+
+
+def _qualities(row: JobRow) -> Iterator[tuple[str, str]]:
+    for rendition in row["renditions"]:
+        if rendition["status"] != "skipped":
+            yield rendition["name"], ""
+        elif rendition["width"] is not None:
+            yield rendition["name"], rendition["reason"] or "left out"
 
 
 def refusal(operation: Operation, target: Target) -> str:

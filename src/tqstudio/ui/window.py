@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
@@ -44,7 +44,12 @@ class JobWindow:
     @property
     def total(self) -> int | None:
         """Rows in the whole list; None when that is not known."""
-        return len(self.rows) if self.before is None and self.after is None else self._total
+        return len(self.rows) if self.whole else self._total
+
+    @property
+    def whole(self) -> bool:
+        """Whether the window is the whole list."""
+        return self.before is None and self.after is None
 
     def index_of(self, job: int | None) -> int | None:
         if job is None:
@@ -115,6 +120,11 @@ class JobWindow:
         self.rows[at] = cast("JobRow", {**self.rows[at], **fields})
         self.version += 1
         return True
+
+    def drop(self, jobs: Collection[int]) -> None:
+        """Leave out jobs that are gone, before the list is read again."""
+        self.rows = [row for row in self.rows if row["id"] not in jobs]
+        self._changed()
 
     def _changed(self) -> None:
         self._index = None

@@ -75,8 +75,9 @@ class StudioScreen(Screen[None]):
         """The job that the footer speaks of."""
         return None
 
-    def marked(self) -> int:
-        return 0
+    def marked(self) -> str:
+        """How many jobs are marked, in words; empty for none."""
+        return ""
 
     def typing(self) -> bool:
         """Whether keys are text just now."""

@@ -13,7 +13,7 @@ from textual.containers import Horizontal, Vertical
 from textual.screen import ModalScreen, ScreenResultType
 from textual.widgets import Button, Input, Label
 
-from tqstudio.ui.format import plain
+from tqstudio.ui.format import counted, plain
 from tqstudio.ui.symbols import Glyphs
 from tqstudio.ui.widgets.tick import Tick
 
@@ -68,6 +68,7 @@ class ChooseQualities(Dialog[list[str] | None]):
 
     Args:
         qualities: name → why it was not made; "" where it was.
+        unknown: jobs of which nobody here knows what they can have; of these all is made.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -79,8 +80,9 @@ class ChooseQualities(Dialog[list[str] | None]):
     ]
     AUTO_FOCUS = "Tick"
 
-    def __init__(self, title: str, qualities: Mapping[str, str], glyphs: Glyphs) -> None:
+    def __init__(self, title: str, qualities: Mapping[str, str], glyphs: Glyphs, unknown: int = 0) -> None:
         super().__init__()
+        self._unknown = unknown
         self._glyphs = glyphs
         self._title = title
         self._qualities = qualities
@@ -89,6 +91,10 @@ class ChooseQualities(Dialog[list[str] | None]):
         with Vertical(classes="dialog"):
             yield Label(Text(plain(self._title)), classes="title")
             yield Label(Text("The present version plays on until the new one is done."), classes="sentence")
+            if self._unknown:
+                jobs = counted(self._unknown, "job")
+                sentence = f"Which qualities {jobs} can have is not known here: all of theirs are made."
+                yield Label(Text(sentence), classes="sentence")
             with Vertical(classes="ticks"):
                 for name, left_out in self._qualities.items():
                     text = f"{name} – {left_out}" if left_out else name

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tqstudio import client as calls
@@ -10,7 +10,8 @@ from tqstudio import shell
 from tqstudio.errors import TqError, in_one_line
 from tqstudio.lifecycle import Control, JobStatus, Operation
 from tqstudio.ui.actions import BY_NAME, operation_for
-from tqstudio.ui.format import copied, counted
+from tqstudio.ui.format import copied, counted, number
+from tqstudio.ui.pager import MAX_MARKED
 from tqstudio.ui.screens.base import StudioScreen
 from tqstudio.ui.target import CONTROL_OF_WORD, Target, refusal
 
@@ -19,6 +20,16 @@ if TYPE_CHECKING:
     from tqstudio.ui.screens.dialogs import Confirm
 
 LOSES_WORK = (Operation.CANCEL, Operation.RESTART)
+MANY = 20
+"""A key that would act on more jobs than this asks first, also where no work is lost."""
+Request = tuple[Sequence[int], dict[str, Any]]
+"""Jobs, and the other fields of what is asked for them."""
+_VERBS = {
+    Operation.PRIORITY: "Change the priority of",
+    Operation.RETRANSCODE: "Make again:",
+    Operation.UNDELETE: "Bring back",
+}
+"""How a question begins, where that is not the name of the operation."""
 
 
 class JobActions(StudioScreen):
@@ -56,8 +67,14 @@ class JobActions(StudioScreen):
         if not self._deleted:
             self.toast("nothing was deleted from here")
             return
-        await self.send_operation(Operation.UNDELETE, self._deleted)
-        type(self)._deleted = ()
+        deleted = self._deleted
+
+        def carry_out() -> None:
+            self.studio_app.start(self.send_operation(Operation.UNDELETE, deleted))
+            type(self)._deleted = ()
+
+        many = counted(len(deleted), "job")
+        self._ask(_many_question(Operation.UNDELETE, many) if len(deleted) > MANY else None, carry_out)
 
     async def do_cancel(self, _: str) -> None:
         await self._operate("cancel")
@@ -75,11 +92,10 @@ class JobActions(StudioScreen):
 
         def answered(priority: int | None) -> None:
             if priority is not None:
-                ids = [target.id for target in allowed]
-                self.studio_app.start(self.send_operation(Operation.PRIORITY, ids, priority=priority))
+                self._ask_and_send(Operation.PRIORITY, allowed, priority=priority)
 
         self.app.push_screen(
-            AskPriority(f"Priority of {_named(allowed)}", row["priority"] if row else 0), answered
+            AskPriority(f"Priority of {self._named(allowed)}", row["priority"] if row else 0), answered
         )
 
     async def do_retranscode(self, _: str) -> None:
@@ -88,20 +104,23 @@ class JobActions(StudioScreen):
         allowed = self._allowed(Operation.RETRANSCODE, self.targets())
         if not allowed:
             return
-        qualities = self._qualities(allowed)
+        qualities = _qualities(allowed)
+        unknown = sum(not target.qualities for target in allowed)
 
         def answered(chosen: list[str] | None) -> None:
             if chosen is not None:
-                ids = [target.id for target in allowed]
-                every = None if set(chosen) == set(qualities) else chosen
-                self.studio_app.start(self.send_operation(Operation.RETRANSCODE, ids, renditions=every))
+                requests = list(_by_qualities(allowed, chosen))
+                self._ask_and_send_all(Operation.RETRANSCODE, allowed, requests)
+
+        def all_of_them() -> None:
+            self.studio_app.start(self.send_operation(Operation.RETRANSCODE, [each.id for each in allowed]))
 
         if qualities:
-            self.app.push_screen(
-                ChooseQualities(f"Make {_named(allowed)} again", qualities, self.studio.glyphs), answered
-            )
+            title = f"Make {self._named(allowed)} again"
+            self.app.push_screen(ChooseQualities(title, qualities, self.studio.glyphs, unknown), answered)
         else:
-            answered([])
+            every = f"all qualities of {self._named(allowed)}"
+            self._ask(_many_question(Operation.RETRANSCODE, every), all_of_them)
 
     async def do_log(self, attempt: str) -> None:
         """Open a log: of the attempt that was clicked, else of the one that this screen means."""
@@ -171,17 +190,25 @@ class JobActions(StudioScreen):
         allowed = self._allowed(operation, targets)
         if not allowed:
             return
-        ids = [target.id for target in allowed]
-        question = self._question_about(operation, allowed)
-        if question is not None:
+        self._ask_and_send(operation, allowed, **more)
 
-            def answered(yes: bool | None) -> None:
-                if yes:
-                    self.studio_app.start(self.send_operation(operation, ids, **more))
+    def _ask_and_send(self, operation: Operation, targets: Sequence[Target], **more: Any) -> None:
+        self._ask_and_send_all(operation, targets, [([target.id for target in targets], more)])
 
-            self.app.push_screen(question, answered)
-            return
-        await self.send_operation(operation, ids, **more)
+    def _ask_and_send_all(
+        self, operation: Operation, targets: Sequence[Target], requests: Sequence[Request]
+    ) -> None:
+        def carry_out() -> None:
+            self.studio_app.start(self._send_all(operation, requests), keys_wait=True)
+
+        self._ask(self._question_about(operation, targets), carry_out)
+
+    def _ask(self, question: Confirm | None, carry_out: Callable[[], None]) -> None:
+        """Carry it out, after a yes where there is a question."""
+        if question is None:
+            carry_out()
+        else:
+            self.app.push_screen(question, lambda yes: carry_out() if yes else None)
 
     def _allowed(self, operation: Operation, targets: Sequence[Target]) -> list[Target]:
         """Those that allow it; says why not when none does, and how many do not when only some do."""
@@ -198,12 +225,19 @@ class JobActions(StudioScreen):
 
     async def send_operation(self, operation: Operation, ids: Sequence[int], **more: Any) -> None:
         """Send it and show the answer at once; the stream confirms it later."""
+        await self._send_all(operation, [(ids, more)])
+
+    async def _send_all(self, operation: Operation, requests: Sequence[Request]) -> None:
+        results: list[ActionResult] = []
         try:
-            answer = await self.studio.feed.send(calls.act(operation.value, ids, **more))
+            for ids, more in requests:
+                for at in range(0, len(ids), MAX_MARKED):
+                    call = calls.act(operation.value, ids[at : at + MAX_MARKED], **more)
+                    results += (await self.studio.feed.send(call))["results"]
         except TqError as error:
             self.complain(error)
-            return
-        results: list[ActionResult] = answer["results"]
+            if not results:
+                return
         for result in results:
             if result["ok"] and result["status"] and result["new_job"] is None:
                 word = result["word"] or result["status"]
@@ -222,10 +256,12 @@ class JobActions(StudioScreen):
             self.toast(f"new job {', '.join(map(str, made[:5]))}{' …' if len(made) > 5 else ''}")
         elif operation is Operation.DELETE and done:
             type(self)._deleted = tuple(result["job"] for result in results if result["ok"])
+            self.studio.model.marks.drop(self._deleted)
+            self.studio.model.jobs.drop(self._deleted)
             removed = sum(result["removed_segments"] for result in results)
             its = f" without {'its' if done == 1 else 'their'} segments" if removed else ""
             self.toast(f"delete: {counted(done, 'job')}; U brings {'it' if done == 1 else 'them'} back{its}")
-        elif done and len(ids) > 1:
+        elif done and len(results) > 1:
             self.toast(f"{operation.value}: {counted(done, 'job')}")
         self.studio.feed.refresh_soon()
         self.paint()
@@ -234,10 +270,23 @@ class JobActions(StudioScreen):
         """What is asked before work is lost; None where none is."""
         if operation is Operation.DELETE:
             lost = self._lost_with(targets)
-            return _delete_question(targets, lost) if lost else None
-        if operation in LOSES_WORK and any(_has_work(target) for target in targets):
-            return _question(operation, targets)
-        return None
+            if lost:
+                return _delete_question(targets, self._named(targets), lost)
+        elif operation in LOSES_WORK and any(_has_work(target) for target in targets):
+            return _question(operation, targets, self._named(targets))
+        return _many_question(operation, self._named(targets)) if len(targets) > MANY else None
+
+    def hidden(self) -> Collection[int]:
+        """The jobs that an action is about and that the filter hides."""
+        return ()
+
+    def _named(self, targets: Sequence[Target]) -> str:
+        hidden = len(set(self.hidden()).intersection(target.id for target in targets))
+        if len(targets) == 1:
+            name = f"job {targets[0].id}, {targets[0].name}"
+            return f"{name} (hidden by the filter)" if hidden else name
+        jobs = counted(len(targets), "job")
+        return f"{jobs} ({number(hidden)} hidden by the filter)" if hidden else jobs
 
     def _lost_with(self, targets: Sequence[Target]) -> int:
         """Finished segments that go with these jobs when they are deleted."""
@@ -248,20 +297,6 @@ class JobActions(StudioScreen):
         ended = (JobStatus.FAILED, JobStatus.CANCELLED)
         return sum(target.segments_done for target in targets if target.status in ended)
 
-    def _qualities(self, targets: Sequence[Target]) -> dict[str, str]:
-        """The qualities that the sources of these jobs can have, and why none of the jobs made one; "" where
-        one did."""
-        found: dict[str, str] = {}
-        for target in targets:
-            row = self.studio.model.job(target.id)
-            for rendition in row["renditions"] if row else ():
-                name, skipped = rendition["name"], rendition["status"] == "skipped"
-                if not skipped:
-                    found[name] = ""
-                elif rendition["width"] is not None:
-                    found.setdefault(name, rendition["reason"] or "left out")
-        return found
-
     def copy(self, text: str, what: str) -> None:
         self.app.copy_to_clipboard(text)
         self.toast(f"{what} copied")
@@ -271,28 +306,57 @@ def _has_work(target: Target) -> bool:
     return target.status is JobStatus.IN_PROGRESS or target.segments_done > 0
 
 
-def _named(targets: Sequence[Target]) -> str:
-    if len(targets) == 1:
-        return f"job {targets[0].id}, {targets[0].name}"
-    return counted(len(targets), "job")
+def _qualities(targets: Sequence[Target]) -> dict[str, str]:
+    """The qualities that the sources of these jobs can have, and why none of the jobs made one; "" where
+    one did."""
+    found: dict[str, str] = {}
+    # The longest ladder first, so that the list is in its order.
+    for target in sorted(targets, key=lambda target: -len(target.qualities)):
+        for name, left_out in target.qualities:
+            found[name] = found.get(name, left_out) and left_out
+    return found
 
 
-def _delete_question(targets: Sequence[Target], segments: int) -> Confirm:
+def _by_qualities(targets: Sequence[Target], chosen: Collection[str]) -> Iterator[Request]:
+    """One request for all jobs of which the same qualities are made: a job that is asked for one that it
+    cannot have is refused. That is what one gets that can have none of them."""
+    jobs: dict[tuple[str, ...], list[int]] = {}
+    for target in targets:
+        own = [name for name, _ in target.qualities]
+        wanted = tuple(name for name in own if name in chosen)
+        # Without a list the whole ladder is made.
+        request = () if len(wanted) == len(own) else wanted or tuple(chosen)
+        jobs.setdefault(request, []).append(target.id)
+    for request, ids in jobs.items():
+        yield ids, {"renditions": list(request)} if request else {}
+
+
+def _many_question(operation: Operation, named: str) -> Confirm:
+    from tqstudio.ui.screens.dialogs import Confirm
+
+    what = f"{_VERBS.get(operation, operation.value.capitalize())} {named}"
+    sentence = "No finished segment is lost."
+    if operation is Operation.RETRANSCODE:
+        sentence = "Each becomes a new job. The present version plays on until the new one is done."
+    return Confirm(f"{what}?", [sentence], keep="Change nothing", go=what)
+
+
+def _delete_question(targets: Sequence[Target], named: str, segments: int) -> Confirm:
     from tqstudio.ui.screens.dialogs import Confirm
 
     it, its = ("it", "its") if len(targets) == 1 else ("them", "their")
     return Confirm(
-        f"Delete {_named(targets)}?",
+        f"Delete {named}?",
         [
             f"Lost: {counted(segments, 'finished segment')}. A later retry makes all again from the start.",
             f"U brings {it} back to the list, without {its} segments.",
         ],
         keep=f"Keep {it}",
-        go="Delete the job" if len(targets) == 1 else f"Delete {_named(targets)}",
+        go="Delete the job" if len(targets) == 1 else f"Delete {counted(len(targets), 'job')}",
     )
 
 
-def _question(operation: Operation, targets: Sequence[Target]) -> Confirm:
+def _question(operation: Operation, targets: Sequence[Target], named: str) -> Confirm:
     """Says what would be lost, and what stays."""
     from tqstudio.ui.screens.dialogs import Confirm
 
@@ -303,7 +367,7 @@ def _question(operation: Operation, targets: Sequence[Target]) -> Confirm:
     if operation is Operation.RESTART:
         made = f"Lost: {counted(segments, 'finished segment')}, and what is being made." if segments else lost
         return Confirm(
-            f"Restart {_named(targets)}?",
+            f"Restart {named}?",
             [made, "All is made again from the start. A job that is stuck is freed by p, and p again."],
             keep="Keep it as it is",
             go="Restart",
@@ -313,8 +377,8 @@ def _question(operation: Operation, targets: Sequence[Target]) -> Confirm:
     if not segments:
         stays = "No segment is finished yet: a later retry begins at or near the start."
     return Confirm(
-        f"Cancel {_named(targets)}?",
+        f"Cancel {named}?",
         [lost, stays],
         keep="Keep it running" if running else "Keep it",
-        go="Cancel the job" if len(targets) == 1 else f"Cancel {_named(targets)}",
+        go="Cancel the job" if len(targets) == 1 else f"Cancel {counted(len(targets), 'job')}",
     )

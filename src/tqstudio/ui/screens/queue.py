@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
@@ -71,8 +72,16 @@ class QueueScreen(QueueActions, JobActions):
         row = self.current()
         return Target.of(row) if row else None
 
-    def marked(self) -> int:
-        return len(self.list.marks)
+    def marked(self) -> str:
+        if not self.list.marks:
+            return ""
+        hidden = len(self.list.marks.hidden(self.studio.model.jobs))
+        return f"{fmt.number(len(self.list.marks))} marked" + (
+            f", {fmt.number(hidden)} hidden" if hidden else ""
+        )
+
+    def hidden(self) -> Collection[int]:
+        return self.list.marks.hidden(self.studio.model.jobs)
 
     def typing(self) -> bool:
         return self.filter_line.has_focus

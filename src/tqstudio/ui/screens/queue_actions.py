@@ -11,7 +11,7 @@ from tqstudio import client as calls
 from tqstudio import sources
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.offered import KEYS, sentence, summary
-from tqstudio.ui.format import copied, counted
+from tqstudio.ui.format import copied, counted, number
 from tqstudio.ui.screens.base import StudioScreen
 from tqstudio.ui.target import Target
 
@@ -36,19 +36,26 @@ class QueueActions(StudioScreen):
         row = self.current()
         if row is None:
             return
-        if self.list.marks.pop(row["id"], None) is None:
-            self.list.marks[row["id"]] = Target.of(row)
+        self.list.marks.toggle(Target.of(row))
         self.list.move_by(1)
         self.paint()
 
     async def do_mark_all(self, _: str) -> None:
         try:
-            found = await self.studio.feed.pager.targets()
+            found, more = await self.studio.feed.pager.targets()
         except TqError as error:
             self.complain(error)
             return
-        self.list.marks |= {target.id: target for target in found}
-        self.toast(f"{counted(len(found), 'job')} marked; u unmarks")
+        self.list.marks.update({target.id: target for target in found})
+        if more:
+            total = self.studio.model.jobs.total
+            of = f" of {number(total)}" if total else ""
+            what = (
+                f"only the first {number(len(found))}{of} jobs are marked, the most that are marked at once"
+            )
+            self.toast(f"{what}: narrow the filter to get at the others", problem=True)
+        else:
+            self.toast(f"{counted(len(found), 'job')} marked; u unmarks")
         self.paint()
 
     async def do_unmark(self, _: str) -> None:

@@ -30,7 +30,7 @@ class Footer(LineView):
         view: View,
         *,
         target: Callable[[], Target | None],
-        marked: Callable[[], int],
+        marked: Callable[[], str],
         typing: Callable[[], bool],
     ) -> None:
         super().__init__(studio, id="footer")
@@ -51,7 +51,7 @@ class Footer(LineView):
         last = [a for a in hints if a.name in LAST]
         reserved = sum(self._width(a, target) for a in last)
         if marked := self._marked():
-            line.add(f"{self.studio.glyphs.marked}{marked} marked", palette.mark).gap(2)
+            line.add(f"{self.studio.glyphs.marked}{marked}", palette.mark).gap(2)
         for action in hints:
             if action in last or not self._possible(action, target):
                 continue

@@ -23,7 +23,7 @@ from tqstudio.ui.window import AHEAD
 
 if TYPE_CHECKING:
     from tqstudio.schemas import JobRow
-    from tqstudio.ui.target import Target
+    from tqstudio.ui.marks import Marks
 
 CACHED = 512
 """Drawn rows that are kept."""
@@ -70,11 +70,14 @@ class JobList(RowList):
 
     def __init__(self, studio: Studio, *, id: str | None = None) -> None:
         super().__init__(studio, id=id)
-        self.marks: dict[int, Target] = {}
         self._drawn: OrderedDict[int, tuple[JobRow, object, Strip]] = OrderedDict()
         self._columns: tuple[int, tuple[Column, ...], int] = (0, (), 0)
         self._version = -1
         self.id_width = 4
+
+    @property
+    def marks(self) -> Marks:
+        return self.studio.model.marks
 
     def count(self) -> int:
         return len(self.studio.model.jobs.rows)

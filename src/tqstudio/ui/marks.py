@@ -1,0 +1,75 @@
+"""The jobs that are marked, wherever they are in the list and whether or not it shows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from tqstudio.lifecycle import Control, JobStatus, Trigger
+from tqstudio.ui.target import Target
+
+if TYPE_CHECKING:
+    from tqstudio.schemas import EventView, JobLive
+    from tqstudio.ui.window import JobWindow
+
+_ASKED = {
+    "pause_asked": Control.PAUSE,
+    "cancel_asked": Control.CANCEL,
+    "restart_asked": Control.RESTART,
+    "resume_asked": Control.NONE,
+}
+_EMPTIED = (Trigger.RESTART.value, "work_removed")
+"""Events after which a job has no finished segments."""
+
+
+class Marks(dict[int, Target]):
+    """By the number of the job. What is off the screen is kept up to date by the event stream: a key that
+    acts on it must know whether it still exists, whether it runs, and how much work it holds."""
+
+    def toggle(self, target: Target) -> None:
+        if self.pop(target.id, None) is None:
+            self[target.id] = target
+
+    def drop(self, jobs: Iterable[int]) -> None:
+        for job in jobs:
+            self.pop(job, None)
+
+    def hidden(self, window: JobWindow) -> list[int]:
+        """The marked jobs that the filter hides, as opposed to those on another page of the list."""
+        if not window.query.narrowed:
+            return []
+        return [
+            job
+            for job, target in self.items()
+            if window.index_of(job) is None
+            and (window.whole or not window.query.shows(target.status.value, target.name))
+        ]
+
+    def take_event(self, event: EventView) -> None:
+        target = self.get(event["job"] or 0)
+        if target is None:
+            return
+        trigger = event["trigger"]
+        if trigger == "deleted":
+            del self[target.id]
+            return
+        if event["target"] is not None:
+            target = replace(target, status=JobStatus(event["target"]), control=Control.NONE)
+        if trigger in _ASKED:
+            target = replace(target, control=_ASKED[trigger])
+        if trigger in _EMPTIED:
+            target = replace(target, segments_done=0)
+        self[target.id] = target
+
+    def take_progress(self, updates: Iterable[JobLive]) -> None:
+        for update in updates:
+            if (target := self.get(update["id"])) is not None and "renditions" in update:
+                done = sum(rendition["segments_done"] for rendition in update["renditions"])
+                self[target.id] = replace(target, segments_done=done)
+
+    def patch(self, job: int, fields: Mapping[str, Any]) -> None:
+        """Take over what an action answered."""
+        if (target := self.get(job)) is not None:
+            status, control = JobStatus(fields["status"]), Control(fields["control"])
+            self[job] = replace(target, status=status, control=control)
