@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -78,3 +81,163 @@ def test_a_change_between_the_samples_is_seen(drop: Drop, clip: MakeClip, copy) 
     until(lambda: settled in drop.studio.home.supervisor_log.read_text(), "another time, the same bytes")
     assert len(drop.jobs()) == 2
     assert drop.state()["checking"] == 0
+
+
+@contextmanager
+def held(studio: Studio) -> Iterator[None]:
+    """No job begins in here."""
+    studio.client.send(calls.pause_queue())
+    yield
+    studio.client.send(calls.resume_queue())
+
+
+def _rsync(source: Path, target: Path) -> None:
+    """As `rsync -a` does: under a hidden name, with the times of the source, and then renamed."""
+    hidden = target.with_name(f".{target.name}.Xa81bQ")
+    subprocess.run(["cp", "-p", source, hidden], check=True)
+    hidden.rename(target)
+
+
+BACK = {
+    "mv": lambda source, target: subprocess.run(["mv", source, target], check=True),
+    "cp -p": lambda source, target: subprocess.run(["cp", "-p", source, target], check=True),
+    "cp": lambda source, target: subprocess.run(["cp", source, target], check=True),
+    "rsync -a": _rsync,
+}
+
+
+def test_a_file_that_returns_is_made_by_the_job_that_missed_it(
+    drop: Drop, clip: MakeClip, tmp_path: Path
+) -> None:
+    studio, aside = drop.studio, tmp_path / "aside"
+    aside.mkdir()
+    with held(studio):
+        paths = {way: drop.put(clip(seconds=1), f"{way}.mp4") for way in BACK}
+        jobs = {way: drop.job(number) for number, way in enumerate(BACK)}
+        for path in paths.values():
+            path.rename(aside / path.name)
+    for job in jobs.values():
+        assert studio.wait(job, "failed")["error"]["code"] == "SOURCE_MISSING"
+    for way, path in paths.items():
+        BACK[way](aside / path.name, path)
+    for job in jobs.values():
+        until(lambda job=job: studio.job(job)["status"] == "done", f"job {job} is done")  # type: ignore[misc]
+    assert len(drop.jobs()) == len(BACK)
+    assert drop.state()["skipped"] == []
+
+    # A folder that goes with its files, and comes back while no supervisor runs.
+    with held(studio):
+        (drop.path / "cam").mkdir()
+        shutil.copyfile(clip(seconds=1), drop.path / "cam" / "late.mp4")
+        late = drop.job(len(BACK))
+        (drop.path / "cam").rename(aside / "cam")
+    studio.wait(late, "failed")
+    studio.down()
+    (aside / "cam").rename(drop.path / "cam")
+    studio.up()
+    until(lambda: studio.job(late)["status"] == "done", "the last one is done")
+    assert len(drop.jobs()) == len(BACK) + 1
+
+
+def test_a_file_that_is_taken_away_while_it_is_made_goes_on_when_it_is_back(
+    drop: Drop, clip: MakeClip, tmp_path: Path
+) -> None:
+    studio = drop.studio
+    with studio.paced(2):
+        path = drop.put(clip(seconds=12), "a.mp4")
+        job = drop.job()
+        studio.running(job)
+        path.rename(tmp_path / "a.mp4")
+        assert studio.wait(job, "failed")["error"]["code"] == "SOURCE_MISSING"
+        (tmp_path / "a.mp4").rename(path)
+    until(lambda: studio.job(job)["status"] == "done", "it is done")
+    attempts = studio.job(job)["attempts_log"]
+    assert attempts[-1]["resumed_from"], "what was made before is not made again"
+    assert len(drop.jobs()) == 1
+
+
+def test_what_failed_otherwise_is_named_with_the_way_to_retry_it(drop: Drop) -> None:
+    path = drop.path / "a.mp4"
+    path.write_bytes(b"no video")
+    job = drop.job()
+    drop.studio.wait(job, "failed")
+    os.utime(path)
+
+    def named() -> Any:
+        return [skipped for skipped in drop.state()["skipped"] if skipped["name"] == "a.mp4"]
+
+    (skipped,) = until(named, "the file is named")
+    assert skipped["code"] == "NO_MEDIA"
+    assert f"job {job} failed" in skipped["reason"]
+    assert f"tqstudio job retry {job}" in skipped["hint"]
+    path.write_bytes(b"no video either")
+    until(lambda: len(drop.jobs()) == 2, "another file is another job")
+
+
+def _names(drop: Drop) -> list[str]:
+    return [str(job["name"]) for job in drop.jobs()]
+
+
+def test_files_that_are_renamed_while_they_wait_stay_the_same_jobs(
+    drop: Drop, clip: MakeClip, tmp_path: Path
+) -> None:
+    studio = drop.studio
+    other = Drop(studio, tmp_path / "other", priority=7)
+    with held(studio):
+        for number in range(6):
+            drop.put(clip(seconds=1), f"cam{number}.mp4")
+        until(lambda: len(drop.jobs()) == 6, "all are queued")
+        ids = [job["id"] for job in drop.jobs()]
+        subprocess.run(["mv", drop.path / "cam0.mp4", drop.path / "Käse.mp4"], check=True)
+        (drop.path / "sub").mkdir()
+        for number in (1, 2):
+            (drop.path / f"cam{number}.mp4").rename(drop.path / "sub" / f"new{number}.mp4")
+        (drop.path / "cam3.mp4").rename(other.path / "moved.mp4")
+        # To another name and back.
+        (drop.path / "cam4.mp4").rename(drop.path / "there.mp4")
+        until(lambda: "there.mp4" in _names(drop), "it is followed")
+        (drop.path / "there.mp4").rename(drop.path / "cam4.mp4")
+        # It stays where it was, under a name that nobody watches.
+        os.link(drop.path / "cam5.mp4", tmp_path / "kept.mp4")
+        (drop.path / "cam5.mp4").rename(drop.path / "old5.mp4")
+        names = ["Käse.mp4", "new1.mp4", "new2.mp4", "moved.mp4", "cam4.mp4", "old5.mp4"]
+        until(lambda: _names(drop) == names, "every job has the new name of its file")
+        (drop.path / "sub").rename(drop.path / "inner")
+        until(lambda: drop.state()["settling"] == 0, "all is looked at")
+        assert [job["priority"] for job in drop.jobs()] == [0, 0, 0, 7, 0, 0], "as its new folder says"
+    for job in ids:
+        studio.done(job)
+    assert [job["id"] for job in drop.jobs()] == ids
+    slugs = {entry.name for entry in studio.out.iterdir() if not entry.name.startswith(".")}
+    assert slugs == {"käse", "new1", "new2", "moved", "cam4", "old5"}
+    said = [event["detail"] for event in studio.events(ids[0]) if event["trigger"] == "renamed"]
+    assert said == [f"{drop.path}/cam0.mp4 is now {drop.path}/Käse.mp4"]
+
+
+def test_a_file_that_is_renamed_while_no_supervisor_runs_stays_the_same_job(
+    drop: Drop, clip: MakeClip
+) -> None:
+    studio = drop.studio
+    with held(studio):
+        path = drop.put(clip(seconds=1), "a.mp4")
+        job = drop.job()
+        studio.down()
+        path.rename(drop.path / "b.mp4")
+        studio.up()
+    until(lambda: studio.job(job)["status"] == "done", "it is done")
+    assert (_names(drop), drop.state()["skipped"]) == (["b.mp4"], [])
+
+
+def test_a_file_that_is_renamed_while_it_is_made_is_gone_on_with(drop: Drop, clip: MakeClip) -> None:
+    studio = drop.studio
+    with studio.paced(2):
+        path = drop.put(clip(seconds=12), "a.mp4")
+        job = drop.job()
+        studio.running(job)
+        path.rename(drop.path / "b.mp4")
+        until(lambda: studio.job(job)["attempts_log"][0]["ended_at"], "the worker misses it")
+    until(lambda: studio.job(job)["status"] == "done", "it is done")
+    detail = studio.job(job)
+    assert detail["attempts"] == 0, "that is no failure"
+    assert detail["attempts_log"][-1]["resumed_from"], "what was made before is not made again"
+    assert (_names(drop), len(drop.jobs())) == (["b.mp4"], 1)

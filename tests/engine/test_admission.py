@@ -29,6 +29,7 @@ from tqstudio.engine.scheduling import RetryRules, now_us
 from tqstudio.engine.store import (
     claims,
     events,
+    folders,
     generations,
     jobs,
     operations,
@@ -381,6 +382,111 @@ def test_a_failed_file_with_a_new_time_goes_again_where_it_may_differ(house: Hou
         os.utime(path, ns=(6, 6))
     assert house.decided(large, retry_failed=False) == "retried"
     assert house.decided(small, retry_failed=False) == "failed", "all of it is the same"
+
+
+def _renamed(path: Path, name: str = "new name.mp4") -> Path:
+    return path.rename(path.with_name(name))
+
+
+@pytest.mark.parametrize("state", ["pending", "paused", "in_progress", "failed"])
+def test_a_job_follows_its_file_to_another_name(house: House, state: str) -> None:
+    left: list[bytes] = []
+    house.admission.on_left = left.append
+    path = house.file()
+    first = house.offer(path, hold=state == "paused")
+    if state == "in_progress":
+        house.claim()
+    if state == "failed":
+        house.fail(ErrorCode.SOURCE_MISSING)
+    result = house.offer(_renamed(path), retry_failed=False, folder=_folder(house))
+    assert (result["decision"], result["job"]) == (
+        "retried" if state == "failed" else "waiting",
+        first["job"],
+    )
+    row = house.db.read_now(videos.get, first["video"])
+    assert row is not None
+    assert (row.name, row.title) == ("new name.mp4", "new name")
+    assert row.slug == ("clip" if state == "in_progress" else "new-name")
+    assert left == [os.fsencode(path)]
+
+
+def _folder(house: House) -> int:
+    values = {
+        "path": os.fsencode(house.root),
+        "output_root": os.fsencode(house.out),
+        "profile": "web",
+        "watch": "auto",
+        "recursive": 1,
+        "patterns": [],
+        "settle_s": None,
+        "priority": 0,
+        "autorestart_limit": 0,
+        "autorestart_delay_s": 0,
+    }
+    row = house.db.write_now(folders.add, values, now=now_us())
+    return row.id if row else house.db.read_now(folders.listing)[0].id
+
+
+@pytest.mark.parametrize("state", ["pending", "in_progress", "failed"])
+def test_a_file_that_is_moved_to_another_folder_is_made_as_that_one_says(house: House, state: str) -> None:
+    path = house.file()
+    job = house.offer(path)["job"]
+    if state == "in_progress":
+        house.claim()
+    if state == "failed":
+        house.fail(ErrorCode.SOURCE_MISSING)
+    fast = house.admission.profile("fast")
+    result = house.offer(_renamed(path), fast, priority=3, retry_failed=False, folder=_folder(house))
+    assert (result["job"], result["error"]) == (job, None)
+    spec = _job(house, job)
+    assert (spec.profile, spec.priority) == (("web", 0) if state == "in_progress" else ("fast", 3))
+    again = house.offer(_renamed(house.root / "new name.mp4", "c.mp4"), folder=_folder(house))
+    assert (again["job"], _job(house, job).profile) == (job, spec.profile), "within a folder it stays so"
+
+
+def test_a_new_name_is_a_new_file_where_nothing_waits_for_the_old_one(house: House) -> None:
+    done = house.file("done.mp4", b"a video that is done")
+    house.offer(done)
+    house.publish()
+    assert house.decided(_renamed(done, "done 2.mp4")) == "queued"
+    failed = house.file("failed.mp4", b"a video that failed")
+    house.offer(failed)
+    while house.db.read_now(jobs.newest_job_of, 2)[1] is not JobStatus.DONE:  # type: ignore[index]
+        house.publish()
+    house.fail()
+    assert house.decided(_renamed(failed, "failed 2.mp4"), retry_failed=False) == "queued"
+    linked = house.file("linked.mp4", b"a video under two names")
+    first = house.offer(linked)
+    os.link(linked, house.root / "linked 2.mp4")
+    second = house.offer(house.root / "linked 2.mp4")
+    assert (second["decision"], second["job"] == first["job"]) == ("queued", False)
+    other = house.file("other.mp4", b"one content")
+    first, found = house.offer(other), other.stat()
+    other.write_bytes(b"the content")
+    os.utime(other, ns=(found.st_mtime_ns, found.st_mtime_ns))
+    second = house.offer(_renamed(other, "other 2.mp4"))
+    assert (second["decision"], second["job"] == first["job"]) == ("queued", False)
+
+
+def test_a_file_that_was_missed_is_made_when_it_is_there(house: House) -> None:
+    path = house.file()
+    first = house.offer(path)
+    house.fail(ErrorCode.SOURCE_MISSING)
+    fast = house.admission.profile("fast")
+    result = house.offer(path, fast, retry_failed=False, folder=_folder(house))
+    assert (result["decision"], result["job"]) == ("retried", first["job"])
+    assert _job(house, first["job"]).profile == "web", "a folder takes nothing away"
+    house.fail(ErrorCode.SOURCE_MISSING)
+    path.write_bytes(b"another video")
+    assert house.offer(path, retry_failed=False)["job"] == first["job"], "nothing was made of the other one"
+    house.publish()
+    again = house.offer(path, force=True)
+    house.fail(ErrorCode.SOURCE_MISSING)
+    assert house.offer(path, retry_failed=False)["job"] == again["job"], "what was asked for is still owed"
+    house.fail(ErrorCode.SOURCE_MISSING)
+    path.write_bytes(b"a third video")
+    changed = house.offer(path, retry_failed=False)
+    assert (changed["decision"], _job(house, changed["job"]).kind) == ("changed", JobKind.CHANGED)
 
 
 def test_a_file_is_given_up_when_the_supervisor_ends(house: House) -> None:

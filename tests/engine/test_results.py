@@ -474,3 +474,21 @@ def test_a_manifest_that_leads_astray_is_refused(desk: Desk, change: dict[str, A
     else:
         assert error_of(answer, 400)["code"] == "BAD_REQUEST"
         assert desk.show(job["job"])["status"] == "in_progress"
+
+
+@pytest.mark.parametrize("gone", [False, True])
+def test_a_source_that_was_away_for_a_moment_costs_nothing(desk: Desk, gone: bool) -> None:
+    worker, claimed = desk.running()
+    path = Path(os.fsdecode(sources.decode(claimed["source"]["path_b64"])))
+    if gone:
+        path.unlink()
+        path.symlink_to("nowhere")
+    body = {"instance": worker.instance, "epoch": claimed["epoch"], "steps": {}}
+    failure = {"code": "SOURCE_MISSING", "text": "it does not exist", "hint": ""}
+    status, answer = worker.post(f"jobs/{claimed['job']}/fail", **body, **failure)
+    assert (status, answer["status"]) == (200, "failed" if gone else "pending")
+    row = desk.show(claimed["job"])
+    assert (row["attempts"], row["error"]["code"]) == (0, "SOURCE_MISSING" if gone else "SOURCE_AWAY")
+    if not gone:
+        assert path.name in row["error"]["message"]
+        desk.act("cancel", claimed["job"])

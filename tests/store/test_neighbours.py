@@ -175,8 +175,18 @@ def register(street: Street) -> None:
 
 
 def probed(street: Street) -> None:
-    seen = Unprobed(street.lease.job, street.video, b"", size=1000, mtime_ns=1)
+    known = videos.get(street.db, street.video)
+    assert known is not None
+    seen = Unprobed(street.lease.job, street.video, known.source, size=1000, mtime_ns=1)
     assert videos.set_probed(street.db, seen, facts={"duration_s": 5}, error=None)
+
+
+def renamed(street: Street) -> None:
+    before = videos.get(street.db, street.video)
+    assert before is not None
+    assert videos.rename(
+        street.db, before, b"/in/new", name="new", title="new", job=street.lease.job, now=NOW, actor="test"
+    )
 
 
 Act = Callable[[Street], object]
@@ -303,6 +313,8 @@ WRITES: dict[str, tuple[Act, Changed]] = {
     ),
     "the probe found something": (probed, video_and_job),
     "a slug is set": (lambda s: videos.set_slug(s.db, s.video, "other"), video),
+    "a video wants another slug": (lambda s: videos.want_slug(s.db, s.video, b"/out", "other"), video),
+    "a video follows its source": (renamed, video),
     "a video is adopted": (lambda s: videos.adopt(s.db, s.video, s.folders[1]), video),
     "a hash is set": (lambda s: videos.set_full_hash(s.db, s.video, "full"), video),
     "a worker registers": (register, worker),

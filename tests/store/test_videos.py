@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -12,6 +14,12 @@ from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import JobStatus, Operation
 
 from .conftest import Queue, rolled_back
+
+
+def source(queue: Queue, video: int) -> bytes:
+    row = videos.get(queue.db, video)
+    assert row is not None
+    return row.source
 
 
 def slug(queue: Queue, video: int) -> str:
@@ -156,9 +164,11 @@ def test_a_slug_is_taken_from_nobody_in_another_output(queue: Queue) -> None:
     assert [slug(queue, video) for video in (mine, same, other)] == ["c", "b", "c"]
 
 
-@pytest.mark.parametrize("change", [{"size": 2}, {"mtime_ns": 2}])
-def test_a_probe_of_an_earlier_file_is_not_recorded(queue: Queue, change: dict[str, int]) -> None:
-    seen = videos.Unprobed(0, queue.video(), b"", **({"size": 1000, "mtime_ns": 1} | change))
+@pytest.mark.parametrize("change", [{"size": 2}, {"mtime_ns": 2}, {"path": b"/in/before.mp4"}])
+def test_a_probe_of_an_earlier_file_is_not_recorded(queue: Queue, change: dict[str, Any]) -> None:
+    video = queue.video()
+    at = {"path": source(queue, video), "size": 1000, "mtime_ns": 1} | change
+    seen = videos.Unprobed(0, video, **at)
     assert not videos.set_probed(queue.db, seen, facts={"duration_s": 5}, error=None)
     row = videos.get(queue.db, seen.video)
     assert row is not None
@@ -170,10 +180,100 @@ def test_an_error_of_the_probe_is_that_of_the_file_as_it_is(queue: Queue, change
     at = {"size": 1000, "mtime_ns": 1}
     video = queue.video()
     error = {"code": "NO_MEDIA", "message": "no video in it", "hint": "remove it"}
-    videos.set_probed(queue.db, videos.Unprobed(0, video, b"", **at), facts=None, error=error)  # type: ignore[arg-type]
+    seen = videos.Unprobed(0, video, source(queue, video), **at)
+    videos.set_probed(queue.db, seen, facts=None, error=error)  # type: ignore[arg-type]
     videos.set_fingerprint(queue.db, video, **(at | change), quick_hash=None, changed=False)
     [kept] = queue.db.execute("SELECT probe_error FROM video WHERE id = :id", {"id": video}).one()
     assert (kept is None) == bool(change)
+
+
+def test_that_a_file_was_not_there_is_forgotten_when_it_is(queue: Queue) -> None:
+    at = {"size": 1000, "mtime_ns": 1}
+    video = queue.video()
+    error = {"code": "SOURCE_MISSING", "message": "it is gone", "hint": "put it back"}
+    seen = videos.Unprobed(0, video, source(queue, video), **at)
+    assert videos.set_probed(queue.db, seen, facts=None, error=error)  # type: ignore[arg-type]
+    videos.set_fingerprint(queue.db, video, **at, quick_hash=None, changed=False)
+    [kept] = queue.db.execute("SELECT probe_error FROM video WHERE id = :id", {"id": video}).one()
+    assert kept is None
+
+
+FILE: dict[str, int] = {"inode": 7, "size": 1000, "mtime_ns": 1}
+
+
+@pytest.mark.parametrize("other", [{}, {"inode": 8}, {"size": 1001}, {"mtime_ns": 2}, {"out": b"/there"}])
+def test_a_source_is_known_by_its_inode_size_and_time(queue: Queue, other: dict[str, Any]) -> None:
+    wanted, unseen = queue.video(), queue.video()
+    videos.set_fingerprint(queue.db, wanted, **FILE, quick_hash=None, changed=False)
+    out = other.pop("out", b"/out")
+    found = videos.with_inode(queue.db, out, **(FILE | other))
+    assert [row.id for row in found] == ([] if other or out != b"/out" else [wanted])
+    assert videos.with_inode(queue.db, b"/out", **(FILE | {"inode": 0})) == []
+    assert unseen not in [row.id for row in found]
+    # A look that does not tell the inode takes nothing away.
+    videos.set_fingerprint(queue.db, wanted, size=1000, mtime_ns=1, quick_hash=None, changed=False)
+    assert videos.with_inode(queue.db, b"/out", **FILE)
+
+
+def test_a_video_follows_its_source_once(queue: Queue) -> None:
+    other = queue.video()
+    job = queue.job(video=(video := queue.video()))
+    before = videos.get(queue.db, video)
+    assert before is not None
+
+    def rename(path: bytes) -> bool:
+        return videos.rename(
+            queue.db, before, path, name="b.mp4", title="b", job=job, now=queue.now, actor="intake"
+        )
+
+    assert rename(b"/in/b.mp4")
+    after = videos.get(queue.db, video)
+    assert after is not None
+    assert (after.source, after.name, after.title, after.slug) == (b"/in/b.mp4", "b.mp4", "b", before.slug)
+    assert not rename(b"/in/c.mp4"), "it is somewhere else by now"
+    said = [(event["trigger"], event["detail"]) for event in queue.history(job)]
+    assert said[1:] == [("renamed", f"{before.source.decode()} is now /in/b.mp4")]
+    assert source(queue, video) == b"/in/b.mp4"
+    assert source(queue, other) != b"/in/b.mp4"
+
+
+def test_a_renamed_video_wants_the_slug_of_its_new_name(queue: Queue) -> None:
+    first, second = queue.video(slug="a"), queue.video(slug="b")
+    videos.want_slug(queue.db, second, b"/out", "c")
+    assert (slug(queue, first), slug(queue, second)) == ("a", "c")
+    videos.want_slug(queue.db, second, b"/out", "a")
+    assert slug(queue, second) == f"a-{second}"
+    videos.want_slug(queue.db, second, b"/out", "")
+    assert slug(queue, second) == f"video-{second}"
+
+
+@pytest.mark.parametrize("how", ["failed", "cancelled", "another failure", "deleted", "made up for"])
+def test_a_job_that_missed_its_file(queue: Queue, how: str) -> None:
+    """The folder takes its file for new, unless it was cancelled, failed otherwise, or another one came."""
+    lease = queue.claimed(video=(video := queue.video()))
+    queue.fail(lease, ErrorCode.NO_MEDIA if how == "another failure" else ErrorCode.SOURCE_MISSING)
+    queue.in_status(JobStatus.FAILED)
+    queue.fail(queue.claimed(), ErrorCode.SOURCE_MISSING)
+    if how == "cancelled":
+        queue.do(lease.job, Operation.CANCEL)
+    if how == "deleted":
+        queue.do(lease.job, Operation.DELETE)
+    if how == "made up for":
+        newer = queue.job(video=video)
+        assert newer > lease.job
+    [folder] = queue.db.execute(
+        "INSERT INTO folder (path, output_root, profile, created_at) VALUES (x'2f69', x'2f6f', 'web', 1)"
+        " RETURNING id"
+    ).one()
+    videos.adopt(queue.db, video, folder)
+    known = list(videos.known_sources(queue.db, folder))
+    assert known == ([] if how == "failed" else [source(queue, video)])
+    missed = how in ("failed", "deleted", "made up for")
+    assert jobs.missed_its_source(queue.db, lease.job) is missed
+    if how == "made up for":
+        queue.do(newer, Operation.CANCEL)
+        queue.do(newer, Operation.DELETE)
+        assert videos.known_sources(queue.db, folder) == {}, "that one counts no more"
 
 
 def test_a_new_job_asks_what_is_known_of_its_own_video(queue: Queue) -> None:
@@ -272,3 +372,18 @@ def test_what_plays_is_never_removed_whatever_its_row_says(queue: Queue) -> None
     record(queue, queue.video(), 1)
     queue.db.execute("UPDATE generation SET retired_at = 1")
     assert generations.retired_before(queue.db, queue.now) == []
+
+
+def test_the_same_file_of_another_output_is_a_video_of_its_own(queue: Queue) -> None:
+    here, there = queue.video(out=b"/out"), queue.video(out=b"/there")
+    queue.db.execute("UPDATE video SET source = x'2f696e2f61'")
+    seen = videos.Unprobed(0, here, b"/in/a", size=1000, mtime_ns=1)
+    assert videos.set_probed(queue.db, seen, facts={"duration_s": 5}, error=None)
+    before, other = videos.get(queue.db, here), videos.get(queue.db, there)
+    assert before is not None
+    assert other is not None
+    assert other.facts is None
+    job = queue.job(video=here)
+    more = {"name": "b", "title": "b", "job": job, "now": queue.now, "actor": "intake"}
+    assert videos.rename(queue.db, before, b"/in/b", **more)  # type: ignore[arg-type]
+    assert (source(queue, here), source(queue, there)) == (b"/in/b", b"/in/a")

@@ -3,10 +3,11 @@
 | what is known of the file | decision |
 |---|---|
 | nothing | queued |
+| nothing, but the file is that of a job which waits, and was renamed | waiting: the job follows it |
 | a complete ladder, same content and settings | cached |
 | a complete ladder, other content or settings | changed: a new job, the old ladder plays on |
 | a ladder that is no longer what was published | changed: the same, and what is sound of it goes on |
-| a failed or cancelled job | retried, if that is allowed |
+| a failed or cancelled job | retried, if that is allowed; always where it only missed its file |
 | a job that waits | waiting: it takes over the profile, priority and hold that were asked for by name |
 | a job that runs | waiting: it takes over metadata alone; rejected where it cannot be what was asked for |
 """
@@ -21,7 +22,7 @@ import threading
 import unicodedata
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ from tqstudio.engine import ladder_check, logs, publishing, wishes
 from tqstudio.engine.media import profiles
 from tqstudio.engine.media.fingerprint import Digest, Stopped
 from tqstudio.engine.media.profiles import Profile
-from tqstudio.engine.recognition import Certainty, Look, is_current, look_at
+from tqstudio.engine.recognition import Certainty, Look, has_left, is_current, look_at
 from tqstudio.engine.scheduling import now_us
 from tqstudio.engine.store import folders, generations, jobs, operations, supervisors, videos
 from tqstudio.engine.store.connection import Connection
@@ -45,6 +46,8 @@ from tqstudio.schemas import AddAnswer, AddResult
 from tqstudio.sources import data, display, encode, readable
 
 MAX_SLUG = 80
+_OF_FOLDER = frozenset(("profile", "priority", "autorestart"))
+"""What a drop folder says of its jobs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,8 @@ class Admission:
         self._home, self._settings, self._db = home, settings, db
         self._answering: dict[str, asyncio.Task[AddAnswer]] = {}
         self._ending = threading.Event()
+        self.on_left: Callable[[bytes], None] = lambda _path: None
+        """Told the path that the source of a waiting job had before it was renamed."""
 
     def end(self) -> None:
         """Give up what is being read: the supervisor ends."""
@@ -198,7 +203,22 @@ class Admission:
                 publishing.intact, place_of(known), generation.number, generation.renditions
             )
         )
-        return await self._db.write(self._decide, path, how, found, current, whole, broken)
+        left = await self._left(found, how.output_root) if known is None else None
+        answer = await self._db.write(self._decide, path, how, found, current, whole, broken, left)
+        if left is not None:
+            self.on_left(left.source)
+        return answer
+
+    async def _left(self, found: Look, output_root: bytes) -> videos.VideoRow | None:
+        """The video whose source this file was, under a name at which it is not any more."""
+        if found.inode is None:
+            return None
+        for video in await self._db.read(
+            videos.with_inode, output_root, inode=found.inode, size=found.size, mtime_ns=found.mtime_ns
+        ):
+            if await asyncio.to_thread(has_left, video.source, found.inode):
+                return video
+        return None
 
     def _decide(
         self,
@@ -209,9 +229,11 @@ class Admission:
         current: bool,
         whole: bool,
         broken: frozenset[str],
+        left: videos.VideoRow | None,
     ) -> AddResult:
         """
         Args:
+            left: the video whose source this file was before it was renamed.
             whole: nothing of what is published is damaged, as far as that decides anything.
             broken: renditions of a current ladder that turned out so when every byte was read.
         """
@@ -219,6 +241,13 @@ class Admission:
         if how.folder is not None and not folders.exists(db, how.folder):
             raise TqError(ErrorCode.NOT_FOUND, "its drop folder was removed before the file could be queued")
         known = videos.find(db, path, how.output_root)
+        if known is None and left is not None and _follow(db, left, path, found, how, now):
+            known = videos.find(db, path, how.output_root)
+            found = replace(found, content_id=None)
+            newest = jobs.newest_job_of(db, left.id)
+            if how.folder not in (None, left.folder) and newest and newest[1] is not JobStatus.IN_PROGRESS:
+                # Who moves a file to another drop folder wants what that one makes of it.
+                how = replace(how, named=how.named | _OF_FOLDER)
         if known is None:
             video = videos.create(
                 db,
@@ -232,6 +261,7 @@ class Admission:
                     mtime_ns=found.mtime_ns,
                     quick_hash=found.content_id,
                     folder=how.folder,
+                    inode=found.inode,
                 ),
                 now=now,
             )
@@ -245,6 +275,10 @@ class Admission:
             if newest[1] is not JobStatus.IN_PROGRESS:
                 _refresh(db, known.id, found, changed=changed)
             return _open_already(db, path, how, known, *newest, now)
+        if newest is not None and not (changed and generation) and jobs.missed_its_source(db, newest[0]):
+            # It failed because the file was not there, and that it is.
+            _refresh(db, known.id, found, changed=changed)
+            return _retry(db, path, how, known, newest[0], now)
         if current and broken:
             _refresh(db, known.id, found, changed=False)
             kind, again = JobKind.RETRANSCODE, tuple(sorted(broken))
@@ -268,12 +302,7 @@ class Admission:
             # What may have changed between the samples is not what failed.
             if not how.retry_failed and found.is_certain:
                 return _answer(path, "failed", video=known.id, job=newest[0], slug=known.slug)
-            operations.operate(db, newest[0], Operation.RETRY, now=now, actor=how.actor)
-            if how.batch is not None:
-                jobs.join_batch(db, newest[0], how.batch)
-            applied = wishes.grant(db, newest[0], how.wishes(follow_profile=True), now=now, actor=how.actor)
-            answer = _answer(path, "retried", video=known.id, job=newest[0], slug=known.slug)
-            return {**answer, "status": _status(db, newest[0]), "applied": applied}
+            return _retry(db, path, how, known, newest[0], now)
         if generation is None:
             return self._new_job(db, path, how, known.id, JobKind.NEW, "queued", now)
         return {
@@ -320,6 +349,34 @@ class Admission:
         return {**answer, "status": _status(db, job), "other_job": other}
 
 
+def _follow(db: Connection, left: videos.VideoRow, path: bytes, found: Look, how: Offer, now: int) -> bool:
+    """Let a job that is not done follow its file to another name; False where there is no such job."""
+    newest = jobs.newest_job_of(db, left.id)
+    if newest is None or not (newest[1] in OPEN or jobs.missed_its_source(db, newest[0])):
+        return False
+    if left.quick_hash is None or left.quick_hash.partition("+")[0] != found.content_id:
+        return False
+    name, title = display(os.path.basename(path)), _title(path)
+    if not videos.rename(db, left, path, name=name, title=title, job=newest[0], now=now, actor=how.actor):
+        return False
+    slug = _slug(path)
+    # Who works on it, or plays it, knows the folder by the slug it has.
+    if slug != _slug(left.source) and left.generation is None and newest[1] is not JobStatus.IN_PROGRESS:
+        videos.want_slug(db, left.id, left.output_root, slug)
+    return True
+
+
+def _retry(db: Connection, path: bytes, how: Offer, known: videos.VideoRow, job: int, now: int) -> AddResult:
+    operations.operate(db, job, Operation.RETRY, now=now, actor=how.actor)
+    if how.batch is not None:
+        jobs.join_batch(db, job, how.batch)
+    # A drop folder takes nothing away from a job that was added by hand.
+    wanted = how.wishes(follow_profile=how.folder is None)
+    applied = wishes.grant(db, job, wanted, now=now, actor=how.actor)
+    answer = _answer(path, "retried", video=known.id, job=job, slug=known.slug)
+    return {**answer, "status": _status(db, job), "applied": applied}
+
+
 def _open_already(
     db: Connection, path: bytes, how: Offer, known: videos.VideoRow, job: int, status: JobStatus, now: int
 ) -> AddResult:
@@ -353,6 +410,7 @@ def _refresh(db: Connection, video: int, found: Look, *, changed: bool) -> None:
         mtime_ns=found.mtime_ns,
         quick_hash=found.content_id,
         full_hash=found.full_hash,
+        inode=found.inode,
         changed=changed,
     )
 

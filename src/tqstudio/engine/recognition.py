@@ -5,6 +5,7 @@ Its *content id* (`fingerprint.Content.id`) stands in the settings hash of every
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -42,6 +43,8 @@ class Look:
     """Where every byte was read."""
     is_certain: bool = True
     """False where it may have changed between the samples and nothing tells."""
+    inode: int | None = None
+    """As `inode_of`."""
 
     def shows_change(self, known: VideoRow) -> bool:
         return self.content_id is not None and self.content_id != known.quick_hash
@@ -69,13 +72,13 @@ def look_at(
         Stopped: when `stop` returned True.
     """
     found = sources.check(path)
-    size, mtime_ns = found.st_size, found.st_mtime_ns
+    size, mtime_ns, inode = found.st_size, found.st_mtime_ns, inode_of(found)
     if known is None or known.quick_hash is None:
-        return Look(size, mtime_ns, quick_hash(path))
+        return Look(size, mtime_ns, quick_hash(path), inode=inode)
     same_time = (known.size, known.mtime_ns) == (size, mtime_ns)
     if same_time and certainty is not Certainty.WHOLE:
         # Hashing 5 MB of each of a million files is not free.
-        return Look(size, mtime_ns, None)
+        return Look(size, mtime_ns, None, inode=inode)
 
     def read() -> str:
         if digest is not None and (digest.size, digest.mtime_ns) == (size, mtime_ns):
@@ -85,7 +88,22 @@ def look_at(
         return full_hash(path, stop)
 
     content = compare(path, known.quick_hash, known.full_hash, read)
-    return Look(size, mtime_ns, content.id, content.full_hash, content.is_certain)
+    return Look(size, mtime_ns, content.id, content.full_hash, content.is_certain, inode)
+
+
+def inode_of(found: os.stat_result) -> int:
+    """The inode of a file, in 63 bits: those of some network file systems have one more than SQLite takes."""
+    return found.st_ino & (1 << 63) - 1
+
+
+def has_left(path: bytes, inode: int) -> bool:
+    """Whether this file is no longer at a path: it was renamed, not linked under another name too."""
+    try:
+        return inode_of(os.lstat(path)) != inode
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
 
 
 def is_current(video: VideoRow, generation: GenerationRow, look: Look, profile: Profile) -> bool:

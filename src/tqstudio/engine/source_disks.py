@@ -8,6 +8,7 @@ before, a folder that is gone or empty counts as a mount point without its disk.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Iterable
@@ -49,15 +50,23 @@ class SourceDisks:
         self._mounted = now
 
     async def away(self, job: int) -> TqError | None:
-        """SOURCE_AWAY when the source of a job is missed because its disk is away; None when it is not."""
+        """SOURCE_AWAY when the source of a job is missed because its disk is away, or was for a moment only;
+        None when it is gone."""
         absentee = await self._db.read(absent_sources.of_job, job)
         if absentee is None:
             return None
         self.note()
         reason = await self._reason(_place(absentee), absentee)
-        if reason is None:
-            return None
-        return TqError(ErrorCode.SOURCE_AWAY, f"{display(absentee.source)} is not there: {reason}")
+        if reason is not None:
+            return TqError(ErrorCode.SOURCE_AWAY, f"{display(absentee.source)} is not there: {reason}")
+        with contextlib.suppress(OSError):
+            if await self._patience.look(absentee.source, partial(os.path.exists, absentee.source)):
+                return TqError(
+                    ErrorCode.SOURCE_AWAY,
+                    f"the file was taken away for a moment; it is at {display(absentee.source)}",
+                    "nothing: the job goes on by itself",
+                )
+        return None
 
     def problem(self, folder: bytes) -> Trouble | None:
         """Why the files of a drop folder are missed, for people."""

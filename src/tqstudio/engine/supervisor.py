@@ -54,16 +54,16 @@ from tqstudio.engine.results import Results
 from tqstudio.engine.retention import Retention
 from tqstudio.engine.scheduling import MICROSECOND, now_us
 from tqstudio.engine.source_disks import SourceDisks
-from tqstudio.engine.store import claims, folders, gates, opening, schema, supervisors, videos
+from tqstudio.engine.store import claims, folders, gates, jobviews, opening, schema, supervisors, videos
 from tqstudio.engine.store.database import Database
 from tqstudio.engine.store.events import EventRow
 from tqstudio.engine.store.folders import FolderRow
 from tqstudio.engine.studio import Studio
-from tqstudio.engine.views import event_view, job_live, source_summary
+from tqstudio.engine.views import event_view, job_error, job_live, source_summary
 from tqstudio.engine.workspace import Workspace
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
-from tqstudio.lifecycle import GateKind
+from tqstudio.lifecycle import GateKind, JobStatus
 from tqstudio.schemas import JobSource
 from tqstudio.sources import display
 
@@ -205,6 +205,9 @@ class _Supervisor:
             started_at=now_us(),
             request_stop=lambda drain: self.end(Ending.WHEN_IDLE if drain else Ending.NOW),
         )
+        self.studio.admission.on_left = self.studio.intake.look_again
+        self._looks: set[asyncio.Task[None]] = set()
+        """Underway, of `_look_for_sources`."""
         self._prober = Prober(home, settings, db, self._on_looked)
         hangs = Hangs(settings, db, board, workspace, patience, results, self.studio.pool)
         self._maintenance = Maintenance(
@@ -358,6 +361,22 @@ class _Supervisor:
         self.studio.dispatch.hint(events)
         self._workspace.hint(events)
         self._prober.hint(events)
+        missed = [
+            event.video
+            for event in events
+            if event.video and (event.target, event.code) == (JobStatus.FAILED, ErrorCode.SOURCE_MISSING)
+        ]
+        if missed:
+            task = asyncio.get_running_loop().create_task(self._look_for_sources(missed))
+            self._looks.add(task)
+            task.add_done_callback(self._looks.discard)
+
+    async def _look_for_sources(self, missed: Sequence[int]) -> None:
+        """Have the drop folders look for files that were not there when their jobs began."""
+        for number in missed:
+            video = await self._db.read(videos.get, number)
+            if video is not None:
+                self.studio.intake.look_again(video.source)
 
     def _on_looked(self, looked: Sequence[Looked]) -> None:
         """Waiting files were looked at in the background."""
@@ -409,9 +428,22 @@ class _Supervisor:
             decision=result["decision"],
             job=result["job"],
         )
+        if result["decision"] == "failed" and result["job"] is not None:
+            raise await self._failed_before(result["job"])
         if result["error"] is not None:
             error = result["error"]
             raise TqError(error["code"], error["message"], error["hint"])
+
+    async def _failed_before(self, job: int) -> TqError:
+        """What is told of a file that was put into its folder again and is not tried again by itself."""
+        retry = f"let it go again with: tqstudio job retry {job}"
+        record = await self._db.read(jobviews.one, job)
+        error = job_error(record, self._home) if record is not None else None
+        if error is None:
+            return TqError(ErrorCode.REFUSED, f"its job {job} was cancelled", retry)
+        return TqError(
+            error["code"], f"its job {job} failed: {error['message']}", f"{error['hint']}; {retry}"
+        )
 
     async def _known(self, folder: FolderRow) -> Mapping[bytes, tuple[int, int]]:
         known = await self._db.read(videos.known_sources, folder.id)

@@ -47,6 +47,7 @@ _EVENTS: dict[str, tuple[str, str]] = {
     "priority": ("pending", "priority changed"),
     "profile": ("pending", "takes another profile"),
     "forced": ("pending", "asked for again"),
+    "renamed": ("pending", "its file was renamed"),
     "deleted": ("cancelled", "taken off the list"),
     "undeleted": ("pending", "back on the list"),
     "gate_shut": ("paused", "the queue is held up"),

@@ -19,7 +19,7 @@ class Account:
 
     def __init__(self, root: bytes) -> None:
         self._prefix = len(os.path.join(root, b""))
-        self._stored: Mapping[bytes, Stamp] = {}
+        self._stored: dict[bytes, Stamp] = {}
         self._offered: dict[bytes, Stamp] = {}
         self._refused: dict[bytes, tuple[Look, Trouble]] = {}
         self._failed: dict[bytes, Trouble] = {}
@@ -42,7 +42,12 @@ class Account:
         return path in self._refused or path in self._failed or path in self._odd
 
     def store(self, known: Mapping[bytes, Stamp]) -> None:
-        self._stored = known
+        self._stored = dict(known)
+
+    def reopen(self, path: bytes) -> None:
+        """Forget that the file was taken: what is at its path, now or later, is to be offered."""
+        self._stored.pop(path, None)
+        self._offered.pop(path, None)
 
     def offered(self, path: bytes, stamp: Stamp) -> None:
         self._offered[path] = stamp

@@ -101,6 +101,8 @@ class FolderIntake:
         self._wake = asyncio.Event()
         self._inbox = Inbox()
         self._informed = False
+        self._reopened: set[bytes] = set()
+        """Since the database was asked last."""
         self._pace = Pace(rescan_s)
         self._scan_since: float | None = None
 
@@ -128,6 +130,13 @@ class FolderIntake:
 
     def rescan_soon(self) -> None:
         self._pace.ask()
+        self._wake.set()
+
+    def look_again(self, path: bytes) -> None:
+        """The database no longer has this file as it was taken: offer it if it is there, or when it is."""
+        self._reopened.add(path)
+        self._account.reopen(path)
+        self._inbox.files.add(path)
         self._wake.set()
 
     def keep_apart(self, apart: Collection[bytes]) -> None:
@@ -261,7 +270,11 @@ class FolderIntake:
         return not is_waiting and not self._account.is_noted(path)
 
     async def _ask_known(self) -> None:
+        self._reopened.clear()
         self._account.store(await self._known(self.row))
+        for path in self._reopened:
+            # What was read may be older than that.
+            self._account.reopen(path)
         self._informed = True
 
     def _settle(self, files: Mapping[bytes, Seen], arrived: set[bytes]) -> dict[bytes, Look]:

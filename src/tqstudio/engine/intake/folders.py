@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 
 from tqstudio.engine import logs
+from tqstudio.engine.intake import mounts
 from tqstudio.engine.intake.folder import FolderIntake, FolderState, Known, Offer
 from tqstudio.engine.intake.watch import Notifier
 from tqstudio.engine.store.folders import FolderRow
@@ -67,6 +68,12 @@ class Intake:
         for number, watched in self._watched.items():
             if folder_id in (None, number):
                 watched.rescan_soon()
+
+    def look_again(self, path: bytes) -> None:
+        """Offer a file that was taken before once more: its job missed it, or follows it to another name."""
+        for watched in self._watched.values():
+            if mounts.is_within(path, watched.row.path):
+                watched.look_again(path)
 
     def states(self) -> Mapping[int, FolderState]:
         """How each folder stands, by id; one that is switched off is simply quiet."""

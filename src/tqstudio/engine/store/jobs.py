@@ -108,6 +108,15 @@ def newest_job_of(db: Connection, video: int) -> tuple[int, JobStatus] | None:
     return None if row is None else (int(row[0]), JobStatus(row[1]))
 
 
+def missed_its_source(db: Connection, job: int) -> bool:
+    """Whether a job failed because its source was not there."""
+    row = db.execute(
+        "SELECT 1 FROM job WHERE id = :job AND status = 'failed' AND error_code = 'SOURCE_MISSING'",
+        {"job": job},
+    ).first()
+    return row is not None
+
+
 def work_ended_at(db: Connection, video: int) -> int | None:
     """When the last of a video's jobs ended or was deleted, µs; None while one can still run.
 

@@ -4,7 +4,7 @@ CREATE TABLE alembic_version (
 	version_num VARCHAR(32) NOT NULL,
 	CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO alembic_version VALUES ('0009');
+INSERT INTO alembic_version VALUES ('0010');
 CREATE TABLE event (
 	seq INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
 	at BIGINT NOT NULL,
@@ -104,7 +104,7 @@ CREATE TABLE video (
 	facts TEXT,
 	generation_id INTEGER,
 	created_at BIGINT NOT NULL,
-	deleted_at BIGINT, probe_error TEXT,
+	deleted_at BIGINT, probe_error TEXT, inode BIGINT,
 	CONSTRAINT fk_video_folder_id_folder FOREIGN KEY(folder_id) REFERENCES folder (id),
 	CONSTRAINT uq_video_output_root_slug UNIQUE (output_root, slug),
 	CONSTRAINT uq_video_source_output_root UNIQUE (source, output_root)
@@ -288,3 +288,4 @@ CREATE INDEX ix_job_deleted_ended ON job (status, completed_at DESC, id DESC, vi
 CREATE INDEX ix_job_deleted_status ON job (status, id, video_id) WHERE deleted_at IS NOT NULL;
 CREATE INDEX ix_video_name ON video (id, name);
 CREATE INDEX ix_job_foretold ON job (completed_at DESC, id DESC) WHERE predicted_s IS NOT NULL AND status = 'done' AND deleted_at IS NULL;
+CREATE INDEX ix_video_inode ON video (inode) WHERE inode IS NOT NULL;

@@ -149,6 +149,7 @@ class Video(SQLModel, table=True):
         UniqueConstraint("output_root", "slug"),
         # Names alone, in order: text filters try thousands of them at a time.
         Index("ix_video_name", "id", "name"),
+        Index("ix_video_inode", "inode", sqlite_where=text("inode IS NOT NULL")),
         AUTOINCREMENT,
     )
     id: int | None = _id()
@@ -166,6 +167,8 @@ class Video(SQLModel, table=True):
     facts: str = _text(optional=True)
     probe_error: str = _text(optional=True)
     """JSON of what the background probe found wrong with the source as it is now."""
+    inode: int = Field(default=None, sa_column=Column(BigInteger, nullable=True))
+    """Of the source; with size and time it tells a file that was renamed."""
     generation_id: int = Field(default=None, sa_column=Column(Integer, nullable=True))
     created_at: int | None = _time(optional=False)
     deleted_at: int | None = _time()

@@ -7,8 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from tqstudio.engine.store import events
 from tqstudio.engine.store.connection import Connection
 from tqstudio.schemas import ErrorView
+from tqstudio.sources import display
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +91,7 @@ class NewVideo:
     mtime_ns: int
     quick_hash: str | None
     folder: int | None = None
+    inode: int | None = None
 
 
 def create(db: Connection, new: NewVideo, *, now: int) -> int:
@@ -105,6 +108,7 @@ def create(db: Connection, new: NewVideo, *, now: int) -> int:
         "size": new.size,
         "mtime_ns": new.mtime_ns,
         "quick_hash": new.quick_hash,
+        "inode": new.inode,
         "now": now,
     }
     video = int(db.execute(_INSERT, values).scalar())
@@ -115,8 +119,8 @@ def create(db: Connection, new: NewVideo, *, now: int) -> int:
 
 _INSERT = (
     "INSERT INTO video (folder_id, source, output_root, name, title, slug, size, mtime_ns, quick_hash,"
-    " created_at) VALUES (:folder, :source, :output_root, :name, :title,"
-    " coalesce(:slug, hex(randomblob(16))), :size, :mtime_ns, :quick_hash, :now) RETURNING id"
+    " inode, created_at) VALUES (:folder, :source, :output_root, :name, :title,"
+    " coalesce(:slug, hex(randomblob(16))), :size, :mtime_ns, :quick_hash, :inode, :now) RETURNING id"
 )
 _TAKEN = "SELECT 1 FROM video WHERE output_root = :output_root AND slug = :slug"
 
@@ -142,18 +146,25 @@ def set_fingerprint(
     mtime_ns: int,
     quick_hash: str | None,
     full_hash: str | None = None,
+    inode: int | None = None,
     changed: bool,
 ) -> None:
-    """Record what the source is now; `changed` content also forgets the probe and the earlier full hash."""
+    """Record what the source is now; `changed` content also forgets the probe and the earlier full hash.
+
+    It is there now: that a probe did not find it no longer counts.
+    """
     forget = ", facts = NULL, full_hash = :full_hash" if changed else ""
     db.execute(
         "UPDATE video SET size = :size, mtime_ns = :mtime_ns,"
-        " probe_error = iif(size = :size AND mtime_ns = :mtime_ns, probe_error, NULL),"
+        " probe_error = iif(size = :size AND mtime_ns = :mtime_ns"
+        " AND json_extract(probe_error, '$.code') <> 'SOURCE_MISSING', probe_error, NULL),"
+        " inode = coalesce(:inode, inode),"
         f" quick_hash = coalesce(:quick_hash, quick_hash), deleted_at = NULL{forget} WHERE id = :id",
         {
             "size": size,
             "mtime_ns": mtime_ns,
             "quick_hash": quick_hash,
+            "inode": inode,
             "id": video,
             **({"full_hash": full_hash} if changed else {}),
         },
@@ -200,19 +211,20 @@ def set_probed(
 ) -> bool:
     """Record what the background probe found: facts or an error.
 
-    False, and nothing is recorded, when the video has another size or time by now; then its jobs are on the
-    work list again. What a worker found meanwhile stays.
+    False, and nothing is recorded, when the video has another path, size or time by now; then its jobs are on
+    the work list again. What a worker found meanwhile stays.
     """
     values = {
         "facts": None if facts is None else json.dumps(dict(facts)),
         "error": None if error is None else json.dumps(error),
         "id": seen.video,
+        "path": seen.path,
         "size": seen.size,
         "mtime_ns": seen.mtime_ns,
     }
     taken = db.execute(
         "UPDATE video SET facts = coalesce(facts, :facts), probe_error = iif(facts IS NULL, :error, NULL)"
-        " WHERE id = :id AND size = :size AND mtime_ns = :mtime_ns",
+        " WHERE id = :id AND source = :path AND size = :size AND mtime_ns = :mtime_ns",
         values,
     )
     _mark_jobs(db, seen.video)
@@ -243,6 +255,38 @@ def set_slug(db: Connection, video: int, slug: str) -> None:
     db.execute("UPDATE video SET slug = :slug WHERE id = :id", {"slug": slug, "id": video})
 
 
+def with_inode(db: Connection, output_root: bytes, *, inode: int, size: int, mtime_ns: int) -> list[VideoRow]:
+    """The videos of an output whose source was this file when it was looked at last, under whatever name."""
+    rows = db.execute(
+        f"SELECT {_COLUMNS} FROM video INDEXED BY ix_video_inode WHERE inode = :inode AND size = :size"
+        " AND mtime_ns = :mtime_ns AND output_root = :output_root",
+        {"inode": inode, "size": size, "mtime_ns": mtime_ns, "output_root": output_root},
+    )
+    return [_row(row) for row in rows]
+
+
+def rename(
+    db: Connection, before: VideoRow, source: bytes, *, name: str, title: str, job: int, now: int, actor: str
+) -> bool:
+    """Let a video, and its job, follow the source to another path; False when it has done so already."""
+    moved = db.execute(
+        "UPDATE video SET source = :source, name = :name, title = :title WHERE id = :id AND source = :before",
+        {"source": source, "name": name, "title": title, "id": before.id, "before": before.source},
+    ).rowcount
+    if moved:
+        detail = f"{display(before.source)} is now {display(source)}"
+        events.append(db, "renamed", now=now, actor=actor, job=job, video=before.id, detail=detail)
+    return moved == 1
+
+
+def want_slug(db: Connection, video: int, output_root: bytes, slug: str) -> None:
+    """Give a video that has no ladder yet the slug of its new name, or one like it that is free."""
+    if not slug or _is_taken(db, output_root, slug):
+        _give_free_slug(db, video, output_root, f"{slug or 'video'}-{video}")
+    else:
+        db.execute("UPDATE video SET slug = :slug WHERE id = :id", {"slug": slug, "id": video})
+
+
 def adopt(db: Connection, video: int, folder: int) -> None:
     """A video that was added by hand lies in a drop folder now."""
     db.execute("UPDATE video SET folder_id = :folder WHERE id = :id", {"folder": folder, "id": video})
@@ -266,9 +310,15 @@ def output_roots(db: Connection) -> list[bytes]:
 
 
 def known_sources(db: Connection, folder: int) -> dict[bytes, tuple[int, int, int]]:
-    """The sources of a drop folder: {path: (video, size, mtime_ns)}."""
+    """The sources of a drop folder: {path: (video, size, mtime_ns)}.
+
+    Not those whose newest job failed because they were not there: if they are now, they are to be offered.
+    """
     rows = db.execute(
-        "SELECT source, id, size, mtime_ns FROM video WHERE folder_id = :folder AND deleted_at IS NULL",
+        "SELECT source, id, size, mtime_ns FROM video WHERE folder_id = :folder AND deleted_at IS NULL"
+        " AND id NOT IN (SELECT video_id FROM job INDEXED BY ix_job_status WHERE status = 'failed'"
+        " AND error_code = 'SOURCE_MISSING' AND deleted_at IS NULL AND NOT EXISTS (SELECT 1 FROM job later"
+        " WHERE later.video_id = job.video_id AND later.id > job.id AND later.deleted_at IS NULL))",
         {"folder": folder},
     )
     return {row[0]: (row[1], row[2], row[3]) for row in rows}
