@@ -238,7 +238,7 @@ def test_process_makes_a_ladder_once(fresh: Shell, clips: Path, tmp_path: Path) 
     done = fresh(*arguments)
     assert done.code == 0, done.err
     report = done.last_line()
-    assert set(report["summary"]) == {"total", "done", "failed", "cached", "cancelled", "seconds"}
+    assert set(report["summary"]) == {"total", "done", "failed", "cached", "cancelled", "warnings", "seconds"}
     assert (report["summary"]["total"], report["summary"]["done"]) == (1, 1)
     (video,) = report["videos"]
     assert set(video) == {
@@ -250,6 +250,7 @@ def test_process_makes_a_ladder_once(fresh: Shell, clips: Path, tmp_path: Path) 
         "master_b64",
         "renditions",
         "error",
+        "warnings",
     }
     assert video["source"] == str(clips / "short.mp4")
     assert video["status"] == "done"
@@ -869,6 +870,44 @@ def test_workers(up: Shell) -> None:
     assert up("worker", "enable", "cpu-0").code == 0
     assert up("worker", "list", "--json").json()["workers"][0]["enabled"] is True
     assert up("worker", "drain", "nobody").code == 4
+    idle = up("worker", "drain", "cpu-0").out
+    assert idle == "cpu-0 (disabled) takes no jobs until it is enabled\n"
+    assert up("worker", "enable", "cpu-0").out == "cpu-0 (idle) takes jobs\n"
+
+
+def test_a_worker_at_work_ends_its_job_first(up: Shell, clips: Path, tmp_path: Path) -> None:
+    job = _only(up("add", f"{clips}/long.mp4", "-o", str(tmp_path / "out"), "--json"))["job"]
+    _wait_for_jobs(up, "in_progress", 1)
+    for verb in ("drain", "disable"):
+        said = f"cpu-0 (draining) finishes job {job}, then takes no jobs until it is enabled\n"
+        assert up("worker", verb, "cpu-0").out == said
+    assert up("job", "cancel", str(job)).code == 0
+    assert up("worker", "enable", "cpu-0").code == 0
+    until(lambda: _status_of(up, job) == "cancelled")
+
+
+def test_a_deleted_job_says_so(up: Shell, held: int) -> None:
+    assert up("job", "delete", str(held)).code == 0
+    said = up("job", "show", str(held)).out
+    assert re.search(rf"^  deleted    .*; put it back .*: tqstudio job undelete {held}$", said, re.MULTILINE)
+    assert up("job", "undelete", str(held)).code == 0
+    assert "deleted  " not in up("job", "show", str(held)).out.partition("EVENT")[0]
+
+
+def test_a_supervisor_that_drains_says_that_what_is_added_waits(
+    fresh: Shell, clips: Path, tmp_path: Path
+) -> None:
+    out = str(tmp_path / "out")
+    job = _only(fresh("add", f"{clips}/long.mp4", "-o", out, "--json"))["job"]
+    _wait_for_jobs(fresh, "in_progress", 1)
+    with fresh.start("down", "--drain") as down:
+        until(lambda: fresh("status", "--json").json()["supervisor"]["draining"])
+        added = fresh("add", f"{clips}/short.mp4", "-o", out)
+        assert added.code == 0
+        assert "queued as job" in added.out
+        assert "is draining: it ends with its running jobs" in added.err
+        assert fresh("job", "cancel", str(job)).code == 0
+        assert down.wait(WAIT_S) == 0
 
 
 def test_events(up: Shell, held: int) -> None:

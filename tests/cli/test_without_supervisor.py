@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tqstudio.cli.tree import VERBS
+from tqstudio.engine.store.schema import migrate
 
 from .conftest import Shell
 
@@ -55,6 +56,49 @@ def test_json_errors_are_json(
     error = json.loads(capsys.readouterr().out)["error"]
     assert error["code"] == "NO_SUPERVISOR"
     assert set(error) == {"code", "message", "hint"}
+
+
+ACTS = [
+    *(
+        ("job", verb, "99")
+        for verb in ("pause", "resume", "cancel", "retry", "restart", "delete", "undelete")
+    ),
+    ("job", "retranscode", "99"),
+    ("job", "priority", "99", "5"),
+    *(("worker", verb, "cpu-9") for verb in ("enable", "disable", "drain")),
+    ("folder", "edit", "99", "--disable"),
+    ("folder", "remove", "99"),
+    ("folder", "remove", "/nowhere"),
+]
+
+
+@pytest.fixture(params=["no database", "a database"])
+def stored(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    """A home without a database, and one with an empty one."""
+    if request.param == "a database":
+        (tmp_path / "home").mkdir()
+        migrate(tmp_path / "home" / "tqstudio.db")
+
+
+@pytest.mark.parametrize("arguments", ACTS, ids=" ".join)
+@pytest.mark.usefixtures("stored")
+def test_a_change_of_what_does_not_exist_starts_no_supervisor(
+    arguments: tuple[str, ...], here: Here, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert here(*arguments) == 4
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert said.err.startswith("error: NOT_FOUND: ")
+    assert arguments[2] in said.err
+
+
+@pytest.mark.parametrize("arguments", [("queue", "retry"), ("queue", "clear", "--yes")], ids=" ".join)
+@pytest.mark.usefixtures("stored")
+def test_a_queue_without_such_jobs_starts_no_supervisor(
+    arguments: tuple[str, ...], here: Here, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert here(*arguments) == 0
+    assert "nothing to" in capsys.readouterr().out
 
 
 def test_down_has_nothing_to_stop(here: Here, capsys: pytest.CaptureFixture[str]) -> None:

@@ -156,6 +156,7 @@ def test_a_shut_disk_gate_is_told_with_its_code() -> None:
             "took 01:02; estimated 00:50",
         ),
         ("done", {"actual_s": 200.0}, [], "took 03:20"),
+        ("pending", {"deleted_at": "2026-01-01T00:00:00Z"}, [], "deleted; put it back on the list with: "),
     ],
 )
 def test_a_job_says_why_it_waits(word: str, more: dict[str, Any], gates: list[Any], said: str) -> None:

@@ -10,12 +10,13 @@ import typer
 from tqstudio import client as calls
 from tqstudio import presence
 from tqstudio.cli import options, printing
-from tqstudio.cli.supervisor import door, session
+from tqstudio.cli.supervisor import Session, door, session, session_for
 from tqstudio.errors import ErrorCode, TqError, in_one_line
 from tqstudio.sources import absolute, display, encode, readable
 
 if TYPE_CHECKING:
     from tqstudio.connection import Client
+    from tqstudio.engine.store.connection import Connection
     from tqstudio.schemas import FolderView
 
 FolderId = Annotated[str, typer.Argument(metavar="ID|PATH", help="Number or path of the folder.")]
@@ -156,17 +157,30 @@ def edit(
         raise TqError(
             ErrorCode.BAD_REQUEST, "nothing was given to change", "see: tqstudio folder edit --help"
         )
-    at = session().door
+    at = _session(folder).door
     changed = at.send(calls.edit_folder(_id_of(at, folder), **given))
     return _answer(changed, as_json, f"folder {changed['id']}: {readable(changed['path'])} has its new rules")
 
 
 def remove(folder: FolderId, as_json: options.JsonFlag = False) -> int:
     """Stop watching a folder; its files, jobs and ladders stay."""
-    at = session().door
+    at = _session(folder).door
     number = _id_of(at, folder)
     answer = at.send(calls.remove_folder(number))
     return _answer(answer, as_json, f"folder {number} is no longer watched; its files and ladders stay")
+
+
+def _session(given: str) -> Session:
+    """The supervisor for a change of a drop folder that exists."""
+
+    def known(db: Connection) -> bool:
+        from tqstudio.engine.store import folders
+
+        if given.isdigit():
+            return folders.exists(db, int(given))
+        return os.fsencode(absolute(given)) in (folder.path for folder in folders.listing(db))
+
+    return session_for(known, _unknown(given))
 
 
 def _id_of(at: Client, given: str) -> int:
@@ -176,11 +190,16 @@ def _id_of(at: Client, given: str) -> int:
     for folder in at.send(calls.folders())["folders"]:
         if folder["path_b64"] == wanted:
             return folder["id"]
-    raise TqError(
-        ErrorCode.NOT_FOUND,
-        f"{display(os.fsencode(given))} is no drop folder",
-        "list them with: tqstudio folder list",
+    raise _unknown(given)
+
+
+def _unknown(given: str) -> TqError:
+    said = (
+        f"there is no drop folder {given}"
+        if given.isdigit()
+        else f"{display(os.fsencode(given))} is no drop folder"
     )
+    return TqError(ErrorCode.NOT_FOUND, said, "list them with: tqstudio folder list")
 
 
 def _answer(value: object, as_json: bool, sentence: str) -> int:

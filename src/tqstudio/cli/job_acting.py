@@ -9,12 +9,13 @@ import typer
 from tqstudio import client as calls
 from tqstudio.cli import printing
 from tqstudio.cli.options import JobIds, JsonFlag, Priority, ProfileName, listed
-from tqstudio.cli.supervisor import Session, session
+from tqstudio.cli.supervisor import Session, session_for
 from tqstudio.errors import ErrorCode, TqError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tqstudio.engine.store.connection import Connection
     from tqstudio.schemas import ActionResult
 
 MAX_IDS = 10_000
@@ -88,7 +89,7 @@ def retranscode(
         "profile": profile,
         "priority": priority,
     }
-    results = act(session(), "retranscode", ids, **wishes)
+    results = act(_session(ids), "retranscode", ids, **wishes)
     return report(results, "retranscode", as_json, how=f", with the profile {profile}" if profile else "")
 
 
@@ -113,12 +114,24 @@ def priority(
             "write it as: tqstudio job priority 7 100, or +1, or -1",
         )
     change = {"delta": value} if wanted[:1] in "+-" else {"priority": value}
-    results = act(session(), "priority", numbers, **change)
+    results = act(_session(numbers), "priority", numbers, **change)
     return report(results, "priority", as_json, how=f" {wanted.removeprefix('=')}")
 
 
 def _do(operation: str, ids: Sequence[int], as_json: bool, **more: Any) -> int:
-    return report(act(session(), operation, ids, **more), operation, as_json)
+    return report(act(_session(ids), operation, ids, **more), operation, as_json)
+
+
+def _session(ids: Sequence[int]) -> Session:
+    """The supervisor for an operation on jobs, of which one exists at least."""
+
+    def known(db: Connection) -> bool:
+        from tqstudio.engine.store import jobviews
+
+        return bool(jobviews.by_ids(db, ids))
+
+    error = TqError(ErrorCode.NOT_FOUND, f"there is no job {ids[0]}", "list them with: tqstudio job list")
+    return session_for(known, error)
 
 
 def act(at: Session, operation: str, ids: Sequence[int], **more: Any) -> list[ActionResult]:

@@ -98,11 +98,17 @@ def _line(row: JobRow) -> tuple[str, ...]:
         str(row["id"]),
         f"{printing.job_glyph(row)}{_word(row)}",
         _progress(row),
-        " ".join(r["name"] for r in row["renditions"] if r["status"] != "skipped"),
+        " ".join(map(_quality, (r for r in row["renditions"] if r["status"] != "skipped"))),
         printing.span(left),
         row["worker"] or "",
         f"{row['name']}  {remark}".rstrip(),
     )
+
+
+def _quality(rendition: RenditionView) -> str:
+    """Its name; one that failed, which an optional one of a done job may have, is marked."""
+    failed = rendition["status"] == "failed"
+    return f"{printing.glyph('failed').strip() or '!'}{rendition['name']}" if failed else rendition["name"]
 
 
 def _progress(row: JobRow) -> str:
@@ -141,6 +147,7 @@ def _print(job: JobDetail) -> None:
     title = printing.bold(f"job {job['id']}")
     printing.out(f"{title}  {state}  {job['name']}")
     fields = [
+        ("deleted", _deleted(job)),
         ("source", readable(job["path"])),
         ("video", f"{video['id']} ({video['status']}), {_source(job)}"),
         ("problem", in_one_line(**job["source"]["problem"]) if job["source"]["problem"] else ""),
@@ -193,6 +200,11 @@ def _print(job: JobDetail) -> None:
             for e in reversed(job["events"])
         ]
         printing.table(("AT", "EVENT", "NOW", "BY", "CODE", "DETAIL"), rows, elastic=(5,))
+
+
+def _deleted(job: JobDetail) -> str:
+    at = printing.clock(job["deleted_at"])
+    return f"{at}; put it back on the list with: tqstudio job undelete {job['id']}" if at else ""
 
 
 def _field(name: str, value: str) -> str:

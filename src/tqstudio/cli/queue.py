@@ -11,11 +11,13 @@ import typer
 from tqstudio import client as calls
 from tqstudio.cli import printing
 from tqstudio.cli.options import JsonFlag, Workers
-from tqstudio.cli.supervisor import door, every_job, listening, session
+from tqstudio.cli.supervisor import door, every_job, listening, runs_or_has, session
 from tqstudio.errors import ErrorCode, TqError
 
 if TYPE_CHECKING:
     from tqstudio.connection import Client
+    from tqstudio.engine.store.connection import Connection
+    from tqstudio.schemas import RetryAnswer
 
 ALL_TIMEOUT_S = 600.0
 ENDED = ("done", "failed", "cancelled")
@@ -73,7 +75,9 @@ def retry(
     as_json: JsonFlag = False,
 ) -> int:
     """Let every failed job go again, with all its attempts."""
-    answer = session().door.send(calls.retry_failed(batch), timeout_s=ALL_TIMEOUT_S)
+    answer: RetryAnswer = {"retried": 0, "refused": []}
+    if _any("failed"):
+        answer = session().door.send(calls.retry_failed(batch), timeout_s=ALL_TIMEOUT_S)
     if as_json:
         printing.out_json(answer)
     elif answer["retried"]:
@@ -95,16 +99,14 @@ def clear(
     as_json: JsonFlag = False,
 ) -> int:
     """Take every ended job off the list. Ladders stay; what failed or cancelled jobs had begun is removed."""
+    if not history and not _any(*ENDED):
+        return _nothing_to_clear(as_json)
     at = session().door
     view = at.send(calls.status())
     counts = view["jobs"]
     ended = sum(counts[status] for status in ENDED)
     if not ended and not history:
-        if as_json:
-            printing.out_json({"deleted": 0, "removed_segments": 0, "pruned": 0})
-        else:
-            printing.out("no job has ended; nothing to clear")
-        return 0
+        return _nothing_to_clear(as_json)
     question = f"take {printing.counted(ended, 'ended job')} off the list"
     if not yes and view["supervisor"]["cleanup_partial"] and (lost := _finished_segments(at)):
         segments = printing.counted(lost, "finished segment")
@@ -128,6 +130,26 @@ def clear(
     if history:
         printing.out(f"{printing.counted(answer['pruned'], 'event')} forgotten")
     return 0
+
+
+def _nothing_to_clear(as_json: bool) -> int:
+    if as_json:
+        printing.out_json({"deleted": 0, "removed_segments": 0, "pruned": 0})
+    else:
+        printing.out("no job has ended; nothing to clear")
+    return 0
+
+
+def _any(*statuses: str) -> bool:
+    """Whether a supervisor runs, or there are jobs with these statuses for which one is worth starting."""
+
+    def known(db: Connection) -> bool:
+        from tqstudio.engine.store import listing
+
+        counts = listing.counts_by_status(db)
+        return any(counts[status] for status in statuses)
+
+    return runs_or_has(known)
 
 
 def _finished_segments(at: Client) -> int:

@@ -8,18 +8,20 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import TYPE_CHECKING
 
 from tqstudio import client as calls
+from tqstudio import presence
 from tqstudio.cli import in_use, printing
 from tqstudio.connection import Client
 from tqstudio.errors import UNANSWERED, ErrorCode, TqError
 from tqstudio.home import current_home
 
 if TYPE_CHECKING:
+    from tqstudio.engine.store.connection import Connection
     from tqstudio.schemas import JobRow
 
 PAGE = 200
@@ -141,7 +143,12 @@ def session(flags: Sequence[str] = (), *, for_this_run: bool = False, quiet: boo
 
     at, home = door(), current_home()
     in_use.enter(home)
-    if launch.settled(home) is not None:
+    if (running := launch.settled(home)) is not None:
+        if running["draining"]:
+            printing.say(
+                f"the supervisor (pid {running['pid']}) is draining: it ends with its running jobs,"
+                f" and what waits goes on after the next start: {here('up')}"
+            )
         return Session(at)
     process = launch.start(home, flags)
     view = launch.wait_until_up(home, process)
@@ -156,6 +163,38 @@ def session(flags: Sequence[str] = (), *, for_this_run: bool = False, quiet: boo
             " stop it with: tqstudio down"
         )
     return Session(at, process)
+
+
+def session_for(known: Callable[[Connection], bool], error: TqError) -> Session:
+    """The supervisor for a command on what exists; none is started only to answer that it does not.
+
+    Args:
+        known: looks for it in the database where no supervisor runs.
+        error: the refusal when it is not there.
+    """
+    if not runs_or_has(known):
+        raise error
+    return session()
+
+
+def runs_or_has(known: Callable[[Connection], bool]) -> bool:
+    """Whether a supervisor runs, or the database that it would open has what is looked for."""
+    import sqlite3
+    from contextlib import closing
+
+    from tqstudio import launch
+    from tqstudio.engine.store.connection import connect
+
+    home = current_home()
+    if launch.holder(home) is not None:
+        return True
+    if not presence.is_there(home.database):
+        return False
+    try:
+        with closing(connect(home.database, read_only=True)) as db:
+            return known(db)
+    except sqlite3.Error:
+        return True  # an earlier schema, or damage: the start says which
 
 
 def too_late(options: Sequence[str]) -> TqError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,7 +10,11 @@ from tqstudio import client as calls
 from tqstudio import units
 from tqstudio.cli import printing
 from tqstudio.cli.options import JsonFlag
-from tqstudio.cli.supervisor import door, session
+from tqstudio.cli.supervisor import door, session_for
+from tqstudio.errors import ErrorCode, TqError
+
+if TYPE_CHECKING:
+    from tqstudio.engine.store.connection import Connection
 
 Names = Annotated[
     list[str], typer.Argument(metavar="NAME...", help="Workers, such as cpu-0.", show_default=False)
@@ -50,27 +54,40 @@ def list_workers(as_json: JsonFlag = False) -> int:
 
 def enable(names: Names, as_json: JsonFlag = False) -> int:
     """Let workers take jobs again."""
-    return _do("enable", names, as_json, "takes jobs")
+    return _do("enable", names, as_json)
 
 
 def disable(names: Names, as_json: JsonFlag = False) -> int:
     """Switch workers off; a running job is finished first."""
-    return _do("disable", names, as_json, "takes no jobs until it is enabled")
+    return _do("disable", names, as_json)
 
 
 def drain(names: Names, as_json: JsonFlag = False) -> int:
     """Let workers finish their job and take no other."""
-    return _do("drain", names, as_json, "finishes its job and takes no other")
+    return _do("drain", names, as_json)
 
 
-def _do(verb: str, names: list[str], as_json: bool, said: str) -> int:
-    at = session().door
+def _do(verb: str, names: list[str], as_json: bool) -> int:
+    def known(db: Connection) -> bool:
+        from tqstudio.engine.store import workers
+
+        return any(workers.by_name(db, name) for name in names)
+
+    error = TqError(
+        ErrorCode.NOT_FOUND, f"there is no worker {names[0]}", "list them with: tqstudio worker list"
+    )
+    at = session_for(known, error).door
     views = [at.send(calls.worker_action(name, verb)) for name in names]
     if as_json:
         printing.out_json({"workers": views})
         return 0
     for view in views:
-        printing.out(f"{view['name']} ({view['status']}) {said}")
+        does = "takes jobs"
+        if verb != "enable":
+            does = "takes no jobs until it is enabled"
+            if view["job"] is not None:
+                does = f"finishes job {view['job']}, then {does}"
+        printing.out(f"{view['name']} ({view['status']}) {does}")
     return 0
 
 

@@ -145,6 +145,8 @@ def standing(row: JobRow, gates: Sequence[GateView] = ()) -> str:
     Args:
         gates: what holds the queue up.
     """
+    if row["deleted_at"]:
+        return f"deleted; put it back on the list with: tqstudio job undelete {row['id']}"
     match row["word"]:
         case "held":
             return "on hold since it was added – p lets it start"
