@@ -80,7 +80,7 @@ class Settings(BaseSettings):
         3,
         ge=0,
         le=100,
-        description="different jobs failed in a row after which a worker takes no more; 0: never",
+        description="different jobs failed in a row after which a worker has to pass a test encode; 0: never",
     )
 
     max_load: float = Field(

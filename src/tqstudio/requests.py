@@ -192,6 +192,13 @@ class ClaimRequest(WorkerMessage):
     wait_s: float = Field(0, ge=0, le=60)
 
 
+class TestedRequest(WorkerMessage):
+    """How the test encode ended that a claim asked for."""
+
+    problem: ShortText = ""
+    """Why it failed; empty when it passed."""
+
+
 class Beat(Message):
     job: Whole
     epoch: Whole

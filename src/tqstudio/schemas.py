@@ -593,6 +593,13 @@ class ClaimedJob(TypedDict):
 
 class ClaimAnswer(TypedDict):
     job: ClaimedJob | None
+    test: bool
+    """It failed several jobs in a row and has to report a test encode (`tested`) before it gets another."""
+
+
+class TestedAnswer(TypedDict):
+    heard: bool
+    """Whether a test encode was asked for."""
 
 
 class RegisterAnswer(TypedDict):

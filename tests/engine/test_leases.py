@@ -446,9 +446,14 @@ def test_a_worker_that_fails_one_job_after_another_is_quarantined(
             claimed = worker.claim()
             assert claimed["job"] == job
             worker.tell(f"jobs/{job}/fail", epoch=claimed["epoch"], code="ENCODER_EXIT", text="no driver")
+        assert worker.tell("claim", wait_s=5) == {"job": None, "test": True}, (
+            "at once: it does not wait for work"
+        )
+        assert view(live, worker.name)["status"] == "idle"
+        assert worker.tell("tested", problem="no driver") == {"heard": True}
         shown = view(live, worker.name)
         assert (shown["status"], shown["enabled"]) == ("disabled", False)
-        assert "3 different jobs" in shown["quarantine"]
+        assert "3 different jobs in a row, and then a test encode: no driver" in shown["quarantine"]
         assert shown["quarantine"] in shown["note"]
         assert f"tqstudio worker enable {worker.name}" in shown["note"]
         assert worker.claim() is None

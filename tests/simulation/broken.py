@@ -290,7 +290,10 @@ def a_worker_may_fail_for_ever() -> Any:
 def one_bad_file_stops_a_worker() -> Any:
     """The same job counts each time that it fails."""
     return sql(
-        ("UPDATE worker SET failed_jobs = '[]' WHERE", "UPDATE worker SET failed_jobs = failed_jobs WHERE")
+        (
+            "UPDATE worker SET failed_jobs = '[]', suspected_at = NULL WHERE",
+            "UPDATE worker SET failed_jobs = failed_jobs, suspected_at = NULL WHERE",
+        )
     )
 
 

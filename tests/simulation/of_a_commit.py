@@ -66,21 +66,22 @@ def a_ladder_is_recorded_whole(commit: Commit) -> None:
 
 
 def a_worker_that_fails_job_after_job_is_held_back(commit: Commit) -> None:
-    """A worker that failed so many different jobs in a row is quarantined, no sooner, until it is enabled."""
+    """A worker that failed so many different jobs in a row gets none before it passed a test encode or was
+    enabled; one that failed the test is quarantined, and no other."""
     blamed, after = commit.audit.blamed, commit.audit.world.settings.quarantine_after
     for event in commit.events:
         if event.trigger in ("worker_enabled", Trigger.COMPLETE):
             blamed.pop(str(event.worker), None)
-        elif event.trigger == "worker_quarantined":
+        elif event.trigger in ("worker_quarantined", "worker_tested"):
             jobs = blamed.pop(str(event.worker), set())
             if len(jobs) != after:
-                raise Violation(f"{event.worker} is held back for the jobs {sorted(jobs)}")
+                raise Violation(f"{event.worker} was tested for the jobs {sorted(jobs)}")
+        elif event.trigger == Trigger.CLAIM and len(blamed.get(str(event.worker), ())) >= after:
+            raise Violation(f"{event.worker} got job {event.job} although it failed {blamed[event.worker]}")
         elif event.source == "in_progress" and event.job and (is_crash(event) or event.code in BLAMES):
             before = commit.jobs[event.job].before
             if before is not None and not _was_held_back(commit, before["processed_by"]):
                 blamed.setdefault(before["processed_by"], set()).add(event.job)
-    if free := {name: jobs for name, jobs in blamed.items() if len(jobs) >= after}:
-        raise Violation(f"these workers failed so many jobs and may go on: {free}")
 
 
 def _was_held_back(commit: Commit, name: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -147,6 +148,9 @@ class Process:
                 return False
             await self._sleep(self.world.rng.uniform(0.2, 3))
             return None
+        if answer["test"]:
+            await self._test()
+            return None
         if answer["job"] is None:
             await self._sleep(0.5)
             return None
@@ -155,6 +159,13 @@ class Process:
         # A worker begins with its work folder: without it a disk that is not mounted is all that is left.
         os.makedirs(os.fsdecode(sources.decode(job["sink"]["path_b64"])), exist_ok=True)
         return Held(job["job"], job["epoch"], job["video"], job, asked_at + job["lease_s"])
+
+    async def _test(self) -> None:
+        """Report a test encode; a machine in trouble may fail it."""
+        await self._sleep(self.world.rng.uniform(0.1, 1))
+        problem = "libx264 made no frame" if self.world.rng.random() < 0.3 * self.world.trouble else ""
+        with contextlib.suppress(TqError):
+            await self._send("tested", {"problem": problem})
 
     def _now(self) -> float:
         return self.world.clock.boot / NS
@@ -243,7 +254,8 @@ class Process:
                 self.kill()
                 await asyncio.sleep(0)
             if self.world.rng.random() < nature.failure / len(Step):
-                return "fail", {"code": self.world.rng.choice(nature.codes), "text": "it does not work"}
+                text = f"it does not work, for the reason {self.world.rng.randrange(4)}"
+                return "fail", {"code": self.world.rng.choice(nature.codes), "text": text}
             if step is Step.TRANSCODE and self.world.disks.output_free == 0:
                 return "fail", {"code": ErrorCode.DISK_LOW.value, "text": "the disk is full"}
             if self.world.rng.random() < 0.7:

@@ -14,6 +14,7 @@ HAPPENS = {
         "gate_shut",
         "gate_opened",
         "worker_quarantined",
+        "worker_tested",
         "worker_drained",
         "worker_disabled",
         "worker_enabled",

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tqstudio.engine.scheduling import DETERMINISTIC
 from tqstudio.engine.store import claims, progress
 from tqstudio.engine.store.claims import Lease
 from tqstudio.engine.store.progress import RenditionRow
@@ -69,7 +70,7 @@ def test_a_retryable_error_is_counted_until_the_attempts_are_used_up(queue: Queu
     lease = queue.claimed(autorestart=AutorestartRule(1))
     waits = []
     for attempts in (1, 2):
-        assert queue.fail(lease, code) is P
+        assert queue.fail(lease, code, f"failure {attempts}") is P
         row = queue.row(lease.job)
         assert (row["attempts"], row["exhausted"], row["completed_at"]) == (attempts, 0, None)
         waits.append((row["not_before"] - queue.now) / SECOND)
@@ -82,6 +83,35 @@ def test_a_retryable_error_is_counted_until_the_attempts_are_used_up(queue: Queu
     assert row["autorestart"] == "enabled", "only a fatal error denies it"
     outcomes = [(a["outcome"], a["error_code"], a["answer"]) for a in queue.attempts(lease.job)]
     assert outcomes == [("failed", code, "pending")] * 2 + [("failed", code, "failed")]
+
+
+@pytest.mark.parametrize("code", [code for code in ErrorCode if class_of(code) is ErrorClass.RETRYABLE])
+def test_what_fails_twice_in_the_same_way_because_of_its_source_is_not_tried_again(
+    queue: Queue, code: ErrorCode
+) -> None:
+    lease = queue.claimed(max_attempts=9, autorestart=AutorestartRule(1))
+    for text in ("one reason", "another"):
+        assert queue.fail(lease, code, text) is P
+        at_once(queue, lease)
+        lease = again(queue)
+    deterministic = code in DETERMINISTIC
+    assert queue.fail(lease, code, "another") is (F if deterministic else P)
+    row = queue.row(lease.job)
+    assert (row["attempts"], row["exhausted"]) == (3, 0)
+    assert ("failed twice in the same way" in row["error_hint"]) == deterministic
+    assert row["autorestart"] == "enabled", "a person has asked for it"
+
+
+def test_what_failed_before_a_person_let_it_go_again_does_not_count(queue: Queue) -> None:
+    lease = queue.claimed(autorestart=AutorestartRule(1))
+    for _ in range(2):
+        assert queue.fail(lease, ErrorCode.ENCODER_EXIT, "the same") is P
+        queue.do(lease.job, Operation.CANCEL)
+        queue.do(lease.job, Operation.RETRY)
+        lease = again(queue)
+    queue.lose(lease)
+    lease = again(queue)
+    assert queue.fail(lease, ErrorCode.ENCODER_EXIT, "the same") is P, "its worker was lost in between"
 
 
 def test_a_long_error_is_cut(queue: Queue) -> None:

@@ -1,8 +1,9 @@
-"""Which failures are held against a worker, and when it takes no more."""
+"""Which failures count against a worker, when it is tested, and when it takes no more."""
 
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -31,16 +32,65 @@ def reason(queue: Queue, who: Claimant) -> str | None:
     return row.quarantine_reason
 
 
-def test_three_different_jobs_in_a_row_are_one_too_many(queue: Queue) -> None:
+def has_to_be_tested(queue: Queue, who: Claimant) -> bool:
+    row = workers.by_id(queue.db, who.id)
+    assert row is not None
+    return row.has_to_be_tested
+
+
+def report(queue: Queue, who: Claimant, problem: str) -> bool:
+    return quarantine.tested(queue.db, who.id, instance=who.instance, problem=problem, now=queue.now)
+
+
+def test_three_different_jobs_in_a_row_have_to_be_explained_by_a_test_encode(queue: Queue) -> None:
     who, other = queue.worker("cpu-0"), queue.worker("cpu-1")
     failed = [fail(queue, who).job for _ in range(3)]
-    assert reason(queue, who) == "it failed 3 different jobs in a row, the last one with ENCODER_EXIT"
+    queue.job()
+    assert queue.claim(who) is None, "not before it is tested"
+    assert (has_to_be_tested(queue, who), has_to_be_tested(queue, other)) == (True, False)
+    assert not report(queue, replace(who, instance="an earlier life"), ""), (
+        "its result says nothing of this one"
+    )
+    assert report(queue, who, "")
+    [event] = [e for e in queue.history() if e["trigger"] == "worker_tested"]
+    assert (event["worker"], str(failed)[1:-1] in event["detail"]) == ("cpu-0", True)
+    assert not report(queue, who, "late"), "it was not asked again"
+    assert (reason(queue, who), has_to_be_tested(queue, who)) == (None, False)
+    lease = queue.claim(who)
+    assert lease is not None, "bad files stop no worker"
+    queue.fail(lease, ErrorCode.NO_MEDIA)
+    for _ in range(2):
+        fail(queue, who)
+    assert not has_to_be_tested(queue, who), "it counts from the test"
+
+
+def test_one_that_fails_its_test_encode_takes_no_more(queue: Queue) -> None:
+    who, other = queue.worker("cpu-0"), queue.worker("cpu-1")
+    failed = [fail(queue, who).job for _ in range(3)]
+    assert report(queue, who, "no driver")
+    said = "it failed 3 different jobs in a row, and then a test encode: no driver"
+    assert reason(queue, who) == said
     [event] = [e for e in queue.history() if e["trigger"] == "worker_quarantined"]
-    assert (event["worker"], event["code"]) == ("cpu-0", "ENCODER_EXIT")
-    assert str(failed)[1:-1] in event["detail"]
+    assert (event["worker"], event["detail"]) == ("cpu-0", f"{said} (jobs {str(failed)[1:-1]})")
     queue.job()
     assert queue.claim(who) is None, "it takes no more"
+    assert not has_to_be_tested(queue, who)
     assert queue.claim(other) is not None, "another one does"
+
+
+@pytest.mark.parametrize("intent", [{"enabled": False}, {"draining": True}])
+def test_one_that_may_not_work_is_not_tested(queue: Queue, intent: dict[str, bool]) -> None:
+    who = queue.worker()
+    for _ in range(3):
+        fail(queue, who)
+    workers.set_intent(queue.db, who.name, **intent, now=queue.now)
+    assert not has_to_be_tested(queue, who)
+
+
+def quarantined(queue: Queue, who: Claimant) -> None:
+    for _ in range(3):
+        fail(queue, who)
+    assert report(queue, who, "no driver")
 
 
 def test_one_bad_file_stops_no_worker(queue: Queue) -> None:
@@ -54,7 +104,7 @@ def test_one_bad_file_stops_no_worker(queue: Queue) -> None:
     for _ in range(5):
         assert not blame(queue, one)
         assert not blame(queue, two)
-    assert reason(queue, who) is None
+    assert not has_to_be_tested(queue, who)
 
 
 def test_a_job_that_is_done_shows_that_it_is_sound(queue: Queue) -> None:
@@ -64,9 +114,17 @@ def test_a_job_that_is_done_shows_that_it_is_sound(queue: Queue) -> None:
     queue.complete(queue.claimed(who))
     for _ in range(2):
         fail(queue, who)
-    assert reason(queue, who) is None
+    assert not has_to_be_tested(queue, who)
     fail(queue, who)
-    assert reason(queue, who) is not None
+    assert has_to_be_tested(queue, who)
+
+
+def test_a_publish_that_is_finished_late_shows_it_too(queue: Queue) -> None:
+    who = queue.worker()
+    for _ in range(3):
+        fail(queue, who)
+    quarantine.succeeded(queue.db, who.id)
+    assert not has_to_be_tested(queue, who)
 
 
 @pytest.mark.parametrize("code", [code for code in ErrorCode if class_of(code) is not ErrorClass.REQUEST])
@@ -96,8 +154,7 @@ def test_never_is_never(queue: Queue) -> None:
 
 def test_a_person_lifts_it_and_a_new_life_does_not(queue: Queue) -> None:
     who = queue.worker()
-    for _ in range(3):
-        fail(queue, who)
+    quarantined(queue, who)
     again = queue.worker(instance="another life")
     queue.job()
     assert queue.claim(again) is None
@@ -107,8 +164,18 @@ def test_a_person_lifts_it_and_a_new_life_does_not(queue: Queue) -> None:
     workers.set_intent(queue.db, who.name, enabled=True, draining=False, now=queue.now)
     assert reason(queue, who) is None
     assert queue.claim(again) is not None
-    row = queue.db.execute("SELECT failed_jobs, quarantined_at FROM worker").one()
-    assert (json.loads(row[0]), row[1]) == ([], None)
+    row = queue.db.execute("SELECT failed_jobs, quarantined_at, suspected_at FROM worker").one()
+    assert (json.loads(row[0]), *row[1:]) == ([], None, None)
+
+
+def test_a_person_spares_it_the_test_and_a_new_life_does_not(queue: Queue) -> None:
+    who = queue.worker()
+    for _ in range(3):
+        fail(queue, who)
+    again = queue.worker(instance="another life")
+    assert has_to_be_tested(queue, again)
+    workers.set_intent(queue.db, who.name, enabled=True, now=queue.now)
+    assert not has_to_be_tested(queue, again)
 
 
 def test_a_failure_is_held_against_the_worker_of_its_own_lease(queue: Queue) -> None:
@@ -118,9 +185,9 @@ def test_a_failure_is_held_against_the_worker_of_its_own_lease(queue: Queue) -> 
     assert queue.claim(two) is not None
     queue.claimed(three)
     assert quarantine.failed(queue.db, lease.job, 1, ErrorCode.STALLED, after=1, now=queue.now)
-    assert [reason(queue, who) is None for who in (one, two, three)] == [False, True, True]
+    assert [has_to_be_tested(queue, who) for who in (one, two, three)] == [True, False, False]
     assert quarantine.failed(queue.db, lease.job, 2, ErrorCode.STALLED, after=1, now=queue.now)
-    assert [reason(queue, who) is None for who in (one, two, three)] == [False, False, True]
+    assert [has_to_be_tested(queue, who) for who in (one, two, three)] == [True, True, False]
 
 
 def test_what_one_worker_gets_done_says_nothing_of_another(queue: Queue) -> None:
@@ -128,4 +195,15 @@ def test_what_one_worker_gets_done_says_nothing_of_another(queue: Queue) -> None
     for _ in range(3):
         queue.complete(queue.claimed(good))
         fail(queue, bad)
-    assert reason(queue, bad) is not None
+    assert has_to_be_tested(queue, bad)
+
+
+def test_a_test_says_nothing_of_another_worker(queue: Queue) -> None:
+    one, two = queue.worker("cpu-0"), queue.worker("cpu-1")
+    for who in (one, two):
+        for _ in range(3):
+            fail(queue, who)
+    assert report(queue, one, "no driver")
+    assert (reason(queue, two), has_to_be_tested(queue, two)) == (None, True)
+    assert report(queue, two, "")
+    assert reason(queue, one) is not None

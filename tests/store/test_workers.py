@@ -55,7 +55,9 @@ def test_when_a_worker_was_last_switched_off(queue: Queue) -> None:
     assert workers.last_off(queue.db) == NOW + 2
     lease = queue.claimed(queue.worker("cpu-0"))
     queue.fail(lease, ErrorCode.ENCODER_EXIT)
-    assert quarantine.failed(queue.db, lease.job, lease.epoch, ErrorCode.ENCODER_EXIT, after=1, now=NOW + 4)
+    assert quarantine.failed(queue.db, lease.job, lease.epoch, ErrorCode.ENCODER_EXIT, after=1, now=NOW)
+    who = queue.worker("cpu-0")
+    assert quarantine.tested(queue.db, who.id, instance=who.instance, problem="no driver", now=NOW + 4)
     assert workers.last_off(queue.db) == NOW + 4
     queue.job()
     assert workers.last_off(queue.db, limit=1) is None, "it is too long ago"

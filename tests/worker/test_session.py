@@ -79,7 +79,7 @@ def ends_with(monkeypatch: pytest.MonkeyPatch, line: RecordingLine, make_job: Ma
 
         monkeypatch.setattr(session_module.pipeline, "run", work)
         monkeypatch.setattr(session_module, "locate", lambda _: None)
-        line.answers["claim"] = [{"job": make_job(tmp_path / "x.mp4", epoch=4)}, WRONG_TOKEN]
+        line.answers["claim"] = [{"job": make_job(tmp_path / "x.mp4", epoch=4), "test": False}, WRONG_TOKEN]
 
     return set_outcome
 
@@ -171,7 +171,12 @@ def test_a_release_that_is_not_accepted_ends_nothing(
 
 def test_it_waits_for_a_supervisor(session: Session, line: RecordingLine) -> None:
     line.answers["register"] = [AWAY, AWAY, TERMS]
-    line.answers["claim"] = [AWAY, {"job": None}, TqError(ErrorCode.INTERNAL, "oops"), WRONG_TOKEN]
+    line.answers["claim"] = [
+        AWAY,
+        {"job": None, "test": False},
+        TqError(ErrorCode.INTERNAL, "oops"),
+        WRONG_TOKEN,
+    ]
     assert session.run() == 1
     assert line.verbs().count("register") == 3
     assert line.verbs().count("claim") == 4

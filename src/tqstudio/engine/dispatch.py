@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from pydantic_core import from_json
 
@@ -39,7 +40,7 @@ from tqstudio.requests import (
     HeartbeatRequest,
     ProgressRequest,
 )
-from tqstudio.schemas import ClaimedJob, HeartbeatAnswer
+from tqstudio.schemas import ClaimAnswer, ClaimedJob, HeartbeatAnswer
 from tqstudio.sources import encode
 
 _MOST_PUT_OFF = 50
@@ -120,10 +121,8 @@ class Dispatch:
         self._work.set()
         self._work = asyncio.Event()
 
-    async def claim(
-        self, who: Identity, request: ClaimRequest, gone: Callable[[], bool]
-    ) -> ClaimedJob | None:
-        """The next job for this worker, waiting up to `wait_s` for one; None when there is none.
+    async def claim(self, who: Identity, request: ClaimRequest, gone: Callable[[], bool]) -> ClaimAnswer:
+        """The next job for this worker, waiting up to `wait_s` for one, or the request for a test encode.
 
         Args:
             gone: whether the client has hung up; nothing is claimed for one that has.
@@ -141,6 +140,8 @@ class Dispatch:
                 # A database that cannot be written says so once; then its gate is waited for.
                 if self._db.refusal is None:
                     claimed = await self._db.write(self._claim, claimant, self._idle_gpus())
+                if claimed == "test":
+                    return {"job": None, "test": True}
                 if isinstance(claimed, Refused):
                     await self._disk.settle(claimed)
                     continue
@@ -163,16 +164,16 @@ class Dispatch:
                         await self._workspace.start_over(lease.job)
                     if claimed.published is not None:
                         _ask_for_damaged(job, await asyncio.to_thread(_sound, job["kept"], claimed.published))
-                    return job
+                    return {"job": job, "test": False}
                 left = deadline - loop.time()
                 if left <= 0:
-                    return None
+                    break
                 try:
                     # A job can also become due for a CPU by the mere passing of the GPU's grace.
                     await asyncio.wait_for(work.wait(), min(left, max(1.0, self._settings.gpu_grace_s / 4)))
                 except TimeoutError:
                     continue
-            return None
+            return {"job": None, "test": False}
         finally:
             if gpu:
                 self._waiting_gpus[who.worker] -= 1
@@ -180,7 +181,9 @@ class Dispatch:
     def _idle_gpus(self) -> int:
         return sum(1 for waiting in self._waiting_gpus.values() if waiting)
 
-    def _claim(self, db: Connection, claimant: Claimant, idle_gpus: int) -> _Claimed | Refused | None:
+    def _claim(
+        self, db: Connection, claimant: Claimant, idle_gpus: int
+    ) -> _Claimed | Refused | Literal["test"] | None:
         refused: Refused | None = None
 
         def fits(db: Connection, job: int) -> bool:
@@ -213,7 +216,7 @@ class Dispatch:
                 f"{claimant.name} has a newer life than the one that asks",
                 "end this process, or register it again",
             )
-        return None
+        return "test" if row.has_to_be_tested else None
 
     def _describe(self, db: Connection, lease: Lease) -> _Claimed:
         asked = claims.assignment_of(db, lease.job)

@@ -30,7 +30,7 @@ class Endings:
     """Ends leases with their last report before it and their renditions after it, in one transaction.
 
     Args:
-        quarantine_after: different jobs failed in a row after which a worker takes no more; 0 for never.
+        quarantine_after: different jobs failed in a row after which it has to pass a test encode; 0: never.
         lease_us: how long a lease holds after a beat.
     """
 

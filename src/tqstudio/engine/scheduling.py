@@ -53,10 +53,24 @@ class Verdict:
     exhausted: bool
 
 
+DETERMINISTIC = frozenset((ErrorCode.ENCODER_EXIT, ErrorCode.OUTPUT_EMPTY, ErrorCode.OUTPUT_INVALID))
+"""Mostly caused by the source: what comes twice with the same words would come a third time."""
+
+
 def judge_failure(
-    code: ErrorCode, *, attempts: int, crashes: int, max_attempts: int, rules: RetryRules
+    code: ErrorCode,
+    *,
+    attempts: int,
+    crashes: int,
+    max_attempts: int,
+    rules: RetryRules,
+    repeated: bool = False,
 ) -> Verdict:
-    """What a reported failure means: fatal ones end the job, shortages cost nothing, others are counted."""
+    """What a reported failure means: fatal ones end the job, shortages cost nothing, others are counted.
+
+    Args:
+        repeated: the attempt before failed in the same way.
+    """
     match class_of(code):
         case ErrorClass.FATAL:
             return Verdict(Trigger.FAIL_FINAL, attempts, crashes, None, code, exhausted=False)
@@ -66,6 +80,8 @@ def judge_failure(
             attempts += 1
             if attempts >= max_attempts:
                 return Verdict(Trigger.FAIL_FINAL, max_attempts, crashes, None, code, exhausted=True)
+            if repeated and code in DETERMINISTIC:
+                return Verdict(Trigger.FAIL_FINAL, attempts, crashes, None, code, exhausted=False)
             return Verdict(
                 Trigger.FAIL_RETRYABLE, attempts, crashes, rules.wait_s(attempts), code, exhausted=False
             )

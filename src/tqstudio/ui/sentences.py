@@ -59,6 +59,7 @@ _EVENTS: dict[str, tuple[str, str]] = {
     "worker_drained": ("changing", "{worker} takes no more jobs"),
     "worker_offline": ("failed", "{worker} says nothing"),
     "worker_online": ("running", "{worker} is heard again"),
+    "worker_tested": ("running", "{worker} passed a test encode"),
     "worker_quarantined": ("failed", "{worker} is in quarantine"),
     "leases_extended": ("pending", "time was lost; no job is"),
     "folder_added": ("running", "a folder is watched"),

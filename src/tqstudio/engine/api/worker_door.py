@@ -20,7 +20,7 @@ from tqstudio.engine.api.refusals import Refusal, no_such_path, refusal, wrong_m
 from tqstudio.engine.dispatch import Identity
 from tqstudio.engine.metadata import require_small
 from tqstudio.engine.scheduling import now_us
-from tqstudio.engine.store import workers
+from tqstudio.engine.store import quarantine, workers
 from tqstudio.engine.studio import Studio
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import JobStatus
@@ -32,6 +32,7 @@ from tqstudio.requests import (
     ProgressRequest,
     RegisterRequest,
     ReleaseRequest,
+    TestedRequest,
     WorkerMessage,
 )
 from tqstudio.schemas import (
@@ -40,6 +41,7 @@ from tqstudio.schemas import (
     OutcomeAnswer,
     ProgressAnswer,
     RegisterAnswer,
+    TestedAnswer,
 )
 
 PREFIX = "/v1/worker/"
@@ -94,7 +96,18 @@ async def register(asked: Asked) -> RegisterAnswer:
 
 
 async def claim(asked: Asked) -> ClaimAnswer:
-    return {"job": await asked.studio.dispatch.claim(asked.who, asked.body, asked.gone)}
+    return await asked.studio.dispatch.claim(asked.who, asked.body, asked.gone)
+
+
+async def tested(asked: Asked) -> TestedAnswer:
+    heard = await asked.studio.db.write(
+        quarantine.tested,
+        asked.who.worker,
+        instance=asked.body.instance,
+        problem=asked.body.problem,
+        now=now_us(),
+    )
+    return {"heard": heard}
 
 
 async def heartbeat(asked: Asked) -> HeartbeatAnswer:
@@ -132,6 +145,7 @@ class _Call:
 CALLS: dict[str, _Call] = {
     "register": _Call(RegisterRequest, RegisterAnswer, register),
     "claim": _Call(ClaimRequest, ClaimAnswer, claim),
+    "tested": _Call(TestedRequest, TestedAnswer, tested),
     "heartbeat": _Call(HeartbeatRequest, HeartbeatAnswer, heartbeat),
 }
 CALLS_OF_A_JOB: dict[str, _Call] = {

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tqstudio.engine.media.ffmpeg import FFmpeg, environment
 from tqstudio.engine.media.layout import CPU_ENCODER, GPU_ENCODERS
-from tqstudio.engine.media.process import start
+from tqstudio.engine.media.process import classify_exit, start
 
 PROBE_TIMEOUT_S = 10.0
 _NVIDIA_DEVICE = re.compile(r"nvidia(\d+)")
@@ -73,6 +73,15 @@ def compiled_encoders(ffmpeg: FFmpeg) -> frozenset[str]:
 
 def encodes(ffmpeg: FFmpeg, encoder: str, index: str | None = None) -> bool:
     """Whether a test encode with this encoder ends with 0 and frames."""
+    return not encoding_problem(ffmpeg, encoder, index)
+
+
+def encoding_problem(ffmpeg: FFmpeg, encoder: str, index: str | None = None) -> str:
+    """Encode 0.1 s of a generated picture; why that failed, or an empty text.
+
+    Raises:
+        TqError: ffmpeg could not be started.
+    """
     device: Sequence[str] = () if index is None else ("-gpu", index)
     argv = [
         ffmpeg.path,
@@ -83,11 +92,14 @@ def encodes(ffmpeg: FFmpeg, encoder: str, index: str | None = None) -> bool:
     with tempfile.TemporaryDirectory(prefix="tqstudio-probe-") as scratch:
         run = start(argv, Path(scratch), Path(scratch, "log"), progress=True, nice=0)
         try:
-            return run.wait(PROBE_TIMEOUT_S) == 0 and bool(run.progress.frame)
+            status = run.wait(PROBE_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            return False
+            return f"{encoder} did not end within {PROBE_TIMEOUT_S:g} s"
         finally:
             run.kill()
+        if status != 0:
+            return classify_exit(status, run.log_tail()).message
+        return "" if run.progress.frame else f"{encoder} made no frame"
 
 
 def cpu_capabilities() -> dict[str, object]:

@@ -109,7 +109,8 @@ CANDIDATES_SQL = (
 """The first of the jobs that prefer no GPU, and the first `gpu_jobs` of those that do; no order holds."""
 
 _STANDING = (
-    "SELECT enabled = 1 AND draining = 0 AND quarantined_at IS NULL AND instance = :instance"
+    "SELECT enabled = 1 AND draining = 0 AND quarantined_at IS NULL AND suspected_at IS NULL"
+    " AND instance = :instance"
     " AND NOT EXISTS (SELECT 1 FROM gate),"
     " (SELECT id FROM job INDEXED BY ix_job_instance WHERE status = 'in_progress' AND instance = :instance"
     " AND worker_id = :worker AND lease_expires_at > :now LIMIT 1)"

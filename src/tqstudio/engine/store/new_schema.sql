@@ -4,7 +4,7 @@ CREATE TABLE alembic_version (
 	version_num VARCHAR(32) NOT NULL,
 	CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO alembic_version VALUES ('0010');
+INSERT INTO alembic_version VALUES ('0011');
 CREATE TABLE event (
 	seq INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
 	at BIGINT NOT NULL,
@@ -85,7 +85,7 @@ CREATE TABLE worker (
 	capabilities TEXT DEFAULT '{}' NOT NULL,
 	metadata_json TEXT DEFAULT '{}' NOT NULL,
 	registered_at BIGINT,
-	last_heartbeat_at BIGINT, quarantined_at BIGINT, quarantine_reason TEXT, failed_jobs TEXT DEFAULT '[]' NOT NULL, offline_at BIGINT,
+	last_heartbeat_at BIGINT, quarantined_at BIGINT, quarantine_reason TEXT, failed_jobs TEXT DEFAULT '[]' NOT NULL, offline_at BIGINT, suspected_at BIGINT,
 	CONSTRAINT ck_worker_kind CHECK (kind IN ('cpu', 'gpu')),
 	CONSTRAINT uq_worker_name UNIQUE (name)
 );

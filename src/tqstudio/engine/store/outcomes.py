@@ -15,7 +15,7 @@ from tqstudio.engine.store import claims, events, progress, quarantine, speeds
 from tqstudio.engine.store.claims import Lease, Token
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.transitions import assignments_of, look, move
-from tqstudio.errors import MAX_ERROR_TEXT, ErrorClass, ErrorCode, class_of
+from tqstudio.errors import MAX_ERROR_TEXT, MEANINGS, ErrorClass, ErrorCode, class_of
 from tqstudio.lifecycle import AttemptOutcome, Control, JobStatus, Trigger, target_of
 from tqstudio.schemas import WarningView
 
@@ -25,6 +25,8 @@ _AUTORESTART = (
 )
 """What a failure makes of it; values: final, denied."""
 _NOTHING_MADE = f", progress = 0, segments_at_crash = 0, resumed_at_crash_s = 0, {speeds.FORGOTTEN}"
+
+_GIVEN_UP = "; it failed twice in the same way, so it is not tried again by itself"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +59,18 @@ def fail(
     wished = _wish(db, lease, now=now, actor=worker, detail=failure.text)
     if wished is not None:
         return wished
+    error = failure.text[:MAX_ERROR_TEXT]
+    repeated = lease.attempts > 0 and _last_error(db, lease.job) == (failure.code, error)
     verdict = judge_failure(
         failure.code,
         attempts=lease.attempts,
         crashes=lease.crashes,
         max_attempts=lease.max_attempts,
         rules=rules,
+        repeated=repeated,
     )
-    error = failure.text[:MAX_ERROR_TEXT]
+    given_up = repeated and verdict.trigger is Trigger.FAIL_FINAL and not verdict.exhausted
+    hint = f"{failure.hint or MEANINGS[failure.code].hint}{_GIVEN_UP}" if given_up else failure.hint
     # What was made of a file that is not there any more can be used as little as what is removed.
     anew = forgotten or failure.code is ErrorCode.SOURCE_CHANGED
     denied = class_of(failure.code) is ErrorClass.FATAL
@@ -88,7 +94,7 @@ def fail(
             "attempts": verdict.attempts,
             "code": failure.code.value,
             "error": error,
-            "hint": failure.hint,
+            "hint": hint,
             "log": failure.log,
             "exhausted": int(verdict.exhausted),
             "not_before": None if verdict.wait_s is None else now + int(verdict.wait_s * MICROSECOND),
@@ -104,6 +110,12 @@ def fail(
         db, lease, AttemptOutcome.FAILED, now=now, answer=answer, code=failure.code, error=error
     )
     return answer
+
+
+def _last_error(db: Connection, job: int) -> tuple[str | None, str | None]:
+    """Why the attempt before ended, if it failed since a person let the job go again."""
+    row = db.execute("SELECT error_code, error_text FROM job WHERE id = :job", {"job": job}).one()
+    return row[0], row[1]
 
 
 def release(

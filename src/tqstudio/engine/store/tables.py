@@ -446,6 +446,8 @@ class Worker(SQLModel, table=True):
     last_heartbeat_at: int | None = _time()
     offline_at: int | None = _time()
     """Since when it is known to be silent; a beat clears it."""
+    suspected_at: int | None = _time()
+    """Since when it has to pass a test encode before it gets a job."""
     quarantined_at: int | None = _time()
     """Since when it takes no jobs because it failed too many different ones in a row."""
     quarantine_reason: str = _text(optional=True)

@@ -31,12 +31,19 @@ class WorkerRow:
     registered_at: int | None
     last_heartbeat_at: int | None
     quarantine_reason: str | None
-    """Why it takes no jobs, if it failed too many."""
+    """Why it takes no jobs, if it failed too many and a test encode."""
+    suspected_at: int | None
+    """Since when it has to pass a test encode before it gets a job."""
+
+    @property
+    def has_to_be_tested(self) -> bool:
+        may_work = self.enabled and not self.draining and self.quarantine_reason is None
+        return may_work and self.suspected_at is not None
 
 
 _COLUMNS = (
     "id, name, type, kind, device, encoder, enabled, draining, instance, pid, pid_started, capabilities,"
-    " metadata_json, registered_at, last_heartbeat_at, quarantine_reason"
+    " metadata_json, registered_at, last_heartbeat_at, quarantine_reason, suspected_at"
 )
 
 
@@ -148,7 +155,7 @@ def ended(db: Connection, worker: int, *, instance: str | None, now: int, why: s
         events.append(db, "worker_ended", now=now, actor="supervisor", worker=gone[0], detail=why)
 
 
-_LIFTED = ", quarantined_at = NULL, quarantine_reason = NULL, failed_jobs = '[]'"
+_LIFTED = ", quarantined_at = NULL, quarantine_reason = NULL, suspected_at = NULL, failed_jobs = '[]'"
 
 
 def set_intent(

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Any
 from tqstudio.client import Call
 
 if TYPE_CHECKING:
-    from tqstudio.schemas import ClaimAnswer, HeartbeatAnswer, OutcomeAnswer, ProgressAnswer, RegisterAnswer
+    from tqstudio.schemas import (
+        ClaimAnswer,
+        HeartbeatAnswer,
+        OutcomeAnswer,
+        ProgressAnswer,
+        RegisterAnswer,
+        TestedAnswer,
+    )
 
 
 def register(body: dict[str, Any]) -> Call[RegisterAnswer]:
@@ -16,6 +23,11 @@ def register(body: dict[str, Any]) -> Call[RegisterAnswer]:
 
 def claim(instance: str, wait_s: float) -> Call[ClaimAnswer]:
     return Call("POST", "/v1/worker/claim", body={"instance": instance, "wait_s": wait_s})
+
+
+def tested(instance: str, problem: str) -> Call[TestedAnswer]:
+    """Args: `problem` says why the test encode failed; empty when it passed."""
+    return Call("POST", "/v1/worker/tested", body={"instance": instance, "problem": problem})
 
 
 def heartbeat(

@@ -19,19 +19,19 @@ from tqstudio import __version__
 from tqstudio.connection import Client
 from tqstudio.engine.clock import since_boot
 from tqstudio.engine.media.ffmpeg import FFmpeg, locate
-from tqstudio.engine.media.hardware import cpu_capabilities
+from tqstudio.engine.media.hardware import cpu_capabilities, encoding_problem
 from tqstudio.engine.media.layout import CPU_ENCODER
 from tqstudio.engine.worker import calls, lines, pipeline, retries
 from tqstudio.engine.worker.attempt_log import AttemptLog
 from tqstudio.engine.worker.ending import Ending
-from tqstudio.engine.worker.failure import describe
+from tqstudio.engine.worker.failure import describe, printable
 from tqstudio.engine.worker.lease import Lease
 from tqstudio.engine.worker.limits import TimeLimit
 from tqstudio.engine.worker.outcome import Failed, Lost, Outcome
 from tqstudio.engine.worker.pulse import Line, Pulse
 from tqstudio.engine.worker.report import Report
 from tqstudio.engine.worker.usage import Usage
-from tqstudio.errors import UNANSWERED, UNWRITTEN, ErrorCode, TqError
+from tqstudio.errors import MAX_ERROR_TEXT, UNANSWERED, UNWRITTEN, ErrorCode, TqError
 from tqstudio.lifecycle import WorkerKind
 
 if TYPE_CHECKING:
@@ -207,10 +207,14 @@ class Session:
             with self._interruptible():
                 self._look_for_a_signal()
                 try:
-                    job = self._line.send(
+                    answer = self._line.send(
                         calls.claim(self._instance, wait_s), timeout_s=wait_s + _CLAIM_SLACK_S
-                    )["job"]
+                    )
+                    job = answer["job"]
                     self._waiting = False
+                    if answer["test"]:
+                        self._test()
+                        return None
                     if job is not None:
                         return job, asked_at
                     if since_boot() - asked_at < min(_QUICK_ANSWER_S, wait_s / 2):
@@ -225,6 +229,20 @@ class Session:
                 time.sleep(retry_s)
             retry_s = retries.after(retry_s)
         return None
+
+    def _test(self) -> None:
+        """Encode something that is known to be good, and report how it went.
+
+        Raises:
+            TqError: it could not be reported.
+        """
+        try:
+            encoder = self._identity.encoder or CPU_ENCODER
+            problem = encoding_problem(self._locate(), encoder, self._identity.device)
+        except TqError as error:
+            problem = error.message
+        _log.info("test encode", problem=problem)
+        self._line.send(calls.tested(self._instance, printable(problem)[:MAX_ERROR_TEXT]))
 
     # Working
 

@@ -1,0 +1,54 @@
+"""Several bad files in a row: they fail, what is behind them is made, and no sound worker is held back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tqstudio import client as calls
+
+from .conftest import MakeClip, MakeStudio
+from .studio import until, write_script
+
+_BROKEN = """#!/bin/sh
+case "$*" in *libx264*) echo "Error: no encoder" >&2; exit 1;; esac
+exec "{ffmpeg}" "$@"
+"""
+
+
+def _spoilt(clip: Path, path: Path) -> Path:
+    """A file that is read and begins well, and of whose pictures hardly any can be decoded."""
+    content = bytearray(clip.read_bytes())
+    begin = content.index(b"mdat") + len(content) // 8
+    content[begin:] = bytes(len(content) - begin)
+    path.write_bytes(content)
+    return path
+
+
+def test_bad_files_in_a_row_stop_no_worker(
+    make_studio: MakeStudio, clip: MakeClip, copy, tmp_path: Path
+) -> None:
+    studio = make_studio().up()
+    bad = [studio.add(_spoilt(clip(seconds=12), tmp_path / f"bad-{number}.mp4")) for number in range(3)]
+    good = studio.add(copy(clip(), "good.mp4"))
+    studio.done(good)
+    for job in bad:
+        failed = studio.wait(job, "failed")
+        assert failed["error"]["code"] in ("ENCODER_EXIT", "OUTPUT_EMPTY", "OUTPUT_INVALID")
+        assert len(failed["attempts_log"]) == 2, "the second attempt ends as the first"
+        assert "twice in the same way" in failed["error"]["hint"]
+    assert [worker["quarantine"] for worker in studio.status()["workers"]] == [None]
+    triggers = [event["trigger"] for event in studio.client.send(calls.events(limit=500))["events"]]
+    assert "worker_tested" in triggers
+    assert "worker_quarantined" not in triggers
+
+
+def test_a_worker_whose_ffmpeg_cannot_encode_is_held_back(
+    make_studio: MakeStudio, clip: MakeClip, copy, ffmpeg: str, tmp_path: Path
+) -> None:
+    broken = write_script(tmp_path / "broken", _BROKEN.format(ffmpeg=ffmpeg))
+    studio = make_studio(real_ffmpeg=broken).up()
+    for number in range(4):
+        studio.add(copy(clip(), f"film-{number}.mp4"))
+    held = until(lambda: studio.status()["workers"][0]["quarantine"], "the worker is held back")
+    assert "and then a test encode: " in held
+    assert "no encoder" in held
