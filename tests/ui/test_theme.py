@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
 
 import pytest
-from rich._palettes import STANDARD_PALETTE
+from rich._palettes import EIGHT_BIT_PALETTE, STANDARD_PALETTE
 from rich.color import Color as Ink
 from rich.color import ColorSystem
 from textual.color import Color
 
 from tqstudio.home import Home
+from tqstudio.ui.app import StudioApp
+from tqstudio.ui.model import Link
 from tqstudio.ui.theme import (
     STATES,
     Palette,
@@ -23,6 +27,7 @@ from tqstudio.ui.theme import (
 )
 
 from .conftest import MakeApp, loaded, until
+from .fake_door import FakeDoor, missing_folder
 
 SHIPPED = ["ink", "paper"]
 
@@ -172,3 +177,72 @@ async def test_a_wrong_user_theme_is_told_and_t_cycles_the_others(make_app: Make
         assert sorted(seen) == ["ink", "mine", "paper"]
         await until(pilot, lambda: (tmp_path / "ui.json").exists())
     assert make_app(home=home, theme=None).theme == seen[-1]
+
+
+GRAPHICS = re.compile(r"[─━╸│╭╮╰╯▁▂▃▄▅▆▇█▌▐▒▔▊▎\s]*")
+"""Lines, bars and frames: no text."""
+PAGES: dict[str, tuple[str, ...]] = {
+    "queue": ("j", "j", "space"),
+    "failed": ("G", "k", "k", "k"),
+    "filter": ("slash", *"state:done"),
+    "job": ("enter",),
+    "log": ("l",),
+    "facts": ("i",),
+    "workers": ("2", "G"),
+    "folders": ("3",),
+    "history": ("4", "k"),
+    "cancel": ("x",),
+    "retranscode": ("G", "e"),
+    "priority": ("equals_sign",),
+    "add": ("n",),
+    "help": ("question_mark",),
+    "palette": ("colon", *"pa"),
+    "toast": ("U",),
+    "stale": (),
+}
+
+
+def drawn(app: StudioApp) -> Iterator[tuple[str, Ink, Ink]]:
+    """Text, ink and paper of all that stands on the screen; below a dialog, what is dimmed is left out."""
+    box = next(iter(app.screen.query(".dialog, CommandList")), app.screen).region
+    for line in app.screen._compositor.render_strips()[box.y : box.bottom]:
+        for text, style, _ in line.crop(box.x, box.right):
+            if style is None or GRAPHICS.fullmatch(text):
+                continue
+            assert style.color, text
+            assert style.bgcolor, text
+            assert not style.dim, text
+            ink, paper = (style.bgcolor, style.color) if style.reverse else (style.color, style.bgcolor)
+            yield text, ink, paper
+
+
+def shown(colour: Ink, system: ColorSystem) -> str:
+    """As a terminal with so many colours shows it."""
+    reduced = colour.downgrade(system)
+    return (EIGHT_BIT_PALETTE[reduced.number] if reduced.number is not None else reduced.triplet).hex
+
+
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("name", SHIPPED)
+async def test_all_text_on_the_screen_has_contrast(
+    name: str, page: str, make_app: MakeApp, door: FakeDoor
+) -> None:
+    """At least 4.5 : 1, as WCAG 2 asks of small text (level AA)."""
+    door.folders.append(missing_folder())
+    async with make_app(theme=name, backoff_s=(0.05,)).run_test(size=(120, 40)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press(*PAGES[page])
+        if page == "stale":
+            door.down = True
+            door.drop()
+            await until(pilot, lambda: app.studio.model.connection.link is Link.LOST)
+        app._paint_now()
+        await until(pilot, lambda: list(drawn(app)), "it is drawn")
+        texts = list(drawn(app))
+        for system in (ColorSystem.TRUECOLOR, ColorSystem.EIGHT_BIT):
+            poor = {
+                (text.strip(), shown(ink, system), shown(paper, system))
+                for text, ink, paper in texts
+                if contrast(shown(ink, system), shown(paper, system)) < 4.5
+            }
+            assert not poor, system

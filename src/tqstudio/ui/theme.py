@@ -99,9 +99,6 @@ def in_sixteen_colours(themes: Mapping[str, Theme]) -> dict[str, Theme]:
     sets = {
         dark: read_theme(shipped_folder() / "sixteen" / f"{word}.toml") for dark, word in _SIXTEEN.items()
     }
-    for each in sets.values():
-        # Textual blends it, which ends at the background.
-        each.variables["text-disabled"] = each.variables["part-dim"]
     return {name: replace(sets[theme.dark], name=name) for name, theme in themes.items()}
 
 
@@ -153,7 +150,7 @@ def _theme(name: str, dark: bool, colors: dict[str, str], variables: dict[str, s
         colors.setdefault(key, colors["primary"])
     for key, source in STATES.items():
         variables.setdefault(f"state-{key}", colors[source])
-    derived = {"dim": 0.3, "faint": 0.5}
+    derived = {"dim": 0.2, "faint": 0.3}
     for key, source in PARTS.items():
         default = _mix(foreground, background, derived[key]) if key in derived else colors[source]
         variables.setdefault(f"part-{key}", default)
@@ -162,8 +159,11 @@ def _theme(name: str, dark: bool, colors: dict[str, str], variables: dict[str, s
         "block-cursor-background": cursor,
         "block-cursor-foreground": variables["part-strong"],
         "block-cursor-text-style": "none",
+        "block-cursor-blurred-background": cursor,
         "input-selection-background": _mix(background, colors["primary"], 0.5),
         "input-selection-foreground": variables["part-strong"],
+        # Textual blends it, which ends below the contrast of text, and with 16 colours at the background.
+        "text-disabled": variables["part-dim"],
     }
     theme = Theme(name=name, dark=dark, variables=variables, primary=colors["primary"])
     for key in COLORS:

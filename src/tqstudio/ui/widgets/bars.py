@@ -51,7 +51,7 @@ def add_blocks(
         height = top if progress >= 100 else min(top - 1, int(progress / 100 * top))
         if height == 0:
             # An empty block would be invisible; the lowest one in grey says that it waits.
-            line.add(glyphs.heights[1], palette.states["running"] if progress > 0 else palette.track)
+            line.add(glyphs.heights[1], palette.states["running"] if progress > 0 else palette.faint)
         else:
             line.add(glyphs.heights[height], palette.states[state])
     line.gap(width - used)
