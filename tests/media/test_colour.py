@@ -7,6 +7,7 @@ standards, and what is published becomes RGB again by them: no part of ffmpeg ju
 from __future__ import annotations
 
 import math
+import re
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -418,6 +419,49 @@ def test_dolby_vision_without_a_base_layer_is_refused(
     assert refused.value.code is ErrorCode.UNSUPPORTED
     assert f"{source} is Dolby Vision profile {profile}" in refused.value.message
     assert "profile 8" in refused.value.hint
+
+
+def _rpu(profile: int) -> bytes:
+    """A NAL unit with the metadata of one picture: a curve that changes nothing."""
+
+    def ue(value: int) -> str:
+        bits = f"{value + 1:b}"
+        return "0" * (len(bits) - 1) + bits
+
+    head = (
+        f"{2:06b}{18:011b}{profile:04b}{0:04b}1" + f"000{ue(23)}011" + ue(2) + ue(2) + ue(4) + "0" * 5 + "1"
+    )
+    pivots = ue(0) + f"{0:010b}{1023:010b}"
+    curve = ue(0) + ue(0) + "0" + ue(0) + f"{0:023b}" + ue(1) + f"{0:023b}"
+    bits = head + "00" + ue(0) * 3 + pivots * 3 + ue(0) * 2 + curve * 3
+    bits += "0" * (-len(bits) % 8)
+    data = b"\x19" + int(bits, 2).to_bytes(len(bits) // 8) + bytes(4) + b"\x80"
+    # Emulation prevention.
+    data = re.sub(rb"\x00\x00(?=[\x00-\x03])", b"\x00\x00\x03", data)
+    return struct.pack(">IH", 2 + len(data), 62 << 9 | 1) + data
+
+
+@pytest.mark.parametrize(("profile", "refused"), [(0, True), (1, False)])
+def test_dolby_vision_is_recognised_without_its_record(
+    hdr10: Path, tmp_path: Path, profile: int, refused: bool
+) -> None:
+    """As in files that were copied by a program that does not know the record."""
+    bare = tmp_path / "bare.mkv"
+    with av.open(str(hdr10)) as source, av.open(str(bare), "w") as target:
+        stream = target.add_stream_from_template(source.streams.video[0], opaque=True)
+        for packet in source.demux(source.streams.video[0]):
+            if packet.size:
+                copy = av.Packet(bytes(packet) + _rpu(profile))
+                copy.pts, copy.dts, copy.time_base = packet.pts, packet.dts, packet.time_base
+                copy.is_keyframe, copy.stream = packet.is_keyframe, stream
+                target.mux(copy)
+    with av.open(str(bare)) as container:
+        assert next(container.decode(video=0)).side_data.get("DOVI_RPU_BUFFER")
+    if refused:
+        with pytest.raises(TqError, match="Dolby Vision profile 5"):
+            probe(str(bare).encode())
+    else:
+        assert probe(str(bare).encode()).video.color_transfer == 16
 
 
 @pytest.mark.parametrize(("profile", "compatibility"), [(8, 1), (7, 6)])

@@ -233,7 +233,7 @@ def _video_track(
         # Its bitstream does not tell them; ffmpeg's decoder says limited range and BT.601.
         matrix = colours.matrix if stated.matrix == colour.UNSPECIFIED else stated.matrix
         colours = colours._replace(range=stated.range or colours.range, matrix=matrix)
-    dv_profile, dv_compatibility = _dolby_vision(stream)
+    dv_profile, dv_compatibility = _dolby_vision(stream) or _dolby_vision_of(frame) or (0, 0)
     return VideoTrack(
         index=stream.index,
         codec=_codec(stream),
@@ -271,8 +271,8 @@ def _colours(stream: VideoStream) -> _Colours:
     )
 
 
-def _dolby_vision(stream: VideoStream) -> tuple[int, int]:
-    """Profile and compatibility of the Dolby Vision configuration record; 0, 0 where there is none.
+def _dolby_vision(stream: VideoStream) -> tuple[int, int] | None:
+    """Profile and compatibility of the Dolby Vision configuration record, where there is one.
 
     PyAV does not give it out, but ffmpeg's MP4 muxer writes it, whatever container it was read from.
     """
@@ -282,12 +282,22 @@ def _dolby_vision(stream: VideoStream) -> tuple[int, int]:
             copy.add_stream_from_template(stream, opaque=True)
             copy.start_encoding()
     except (ValueError, av.error.FFmpegError):
-        return 0, 0  # a codec that MP4 does not hold
+        return None  # a codec that MP4 does not hold
     record = re.search(rb"dv[cvw]C(.{5})", header.getvalue(), re.DOTALL)
     if record is None:
-        return 0, 0
+        return None
     _, _, profile_and_level, compatibility = struct.unpack(">BBHB", record[1])
     return profile_and_level >> 9, compatibility >> 4
+
+
+def _dolby_vision_of(frame: VideoFrame) -> tuple[int, int] | None:
+    """The same by the metadata of a picture, where a container lost the record; None for a base layer.
+
+    The RPU begins with 8 bits of prefix, 6 of type and 11 of format, then come 4 of profile: 0 is that of the
+    profile without a base layer, 5.
+    """
+    rpu: Any = frame.side_data.get("DOVI_RPU_BUFFER")
+    return (5, 0) if rpu is not None and int.from_bytes(bytes(rpu)[1:4]) >> 3 & 0xF == 0 else None
 
 
 def grid_rate(
