@@ -35,6 +35,21 @@ def processed(studio: Studio, source: Path) -> Any:
     return video
 
 
+def test_hdr_is_published_as_sdr_and_said_so(make_studio: MakeStudio, ffmpeg: str, tmp_path: Path) -> None:
+    tags = "setparams=color_primaries=bt2020:colorspace=bt2020nc:color_trc=arib-std-b67:range=tv"
+    picture = (*PICTURE, "-vf", f"format=yuv420p10le,{tags}")
+    source = make(
+        ffmpeg, tmp_path / "phone.mkv", *picture, "-c:v", "libx265", "-x265-params", "log-level=error"
+    )
+    studio = make_studio().up()
+    video = processed(studio, source)
+    [warning] = video["warnings"]
+    assert warning["code"] == "HDR_TONE_MAPPED"
+    assert warning["text"].startswith("HDR (HLG) is mapped to SDR")
+    master = next((studio.root / "out").glob("*/master.m3u8")).read_text()
+    assert master.count("VIDEO-RANGE=SDR") == master.count("#EXT-X-STREAM-INF") > 0
+
+
 def test_what_is_left_out_is_said_in_every_answer(
     make_studio: MakeStudio, ffmpeg: str, tmp_path: Path
 ) -> None:

@@ -71,6 +71,7 @@ def _video(track: Mapping[str, Any]) -> list[Row]:
         ("scan", "interlaced" if track.get("interlaced") else "progressive"),
         ("pixel format", f"{track.get('pix_fmt')}{depth}" if track.get("pix_fmt") else ""),
         ("colour", _colour(track)),
+        ("Dolby Vision", f"profile {track['dv_profile']}" if track.get("dv_profile") else ""),
         ("bit rate", fmt.bitrate(track.get("bitrate") or None)),
         ("length", _seconds(track.get("duration_s"))),
         ("stream", _number(track.get("index"))),
