@@ -460,6 +460,7 @@ class AddResult(TypedDict):
     decision: str
     video: int | None
     job: int | None
+    """Of `cached`, the one that made the ladder; it may be off the list."""
     slug: str | None
     master: str | None
     master_b64: str | None

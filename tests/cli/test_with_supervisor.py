@@ -271,6 +271,10 @@ def test_process_makes_a_ladder_once(fresh: Shell, clips: Path, tmp_path: Path) 
     assert Path(video["master"]).is_file()
     assert [r["name"] for r in video["renditions"] if r["status"] == "completed"] == [r["name"] for r in made]
 
+    assert fresh("queue", "clear", "--yes").code == 0
+    assert fresh("down").code == 0
+    assert fresh(*arguments).last_line()["videos"] == [video], "it is the same when its job is off the list"
+
 
 def test_process_goes_on_after_a_file_that_is_no_video(fresh: Shell, clips: Path, tmp_path: Path) -> None:
     folder = tmp_path / "in"

@@ -89,6 +89,28 @@ def test_the_open_job_counts_before_a_newer_failure(queue: Queue) -> None:
     assert jobs.newest_job_of(queue.db, 4711) is None
 
 
+def test_the_job_that_made_a_ladder_is_the_one_that_was_done_last(queue: Queue) -> None:
+    first = queue.in_status(JobStatus.FAILED)
+    video = queue.row(first)["video_id"]
+    assert jobs.maker_of(queue.db, video) is None
+    second = queue.job(video=video, priority=999)
+    for job in (second, first):
+        if job == first:
+            queue.do(first, Operation.RETRY)
+            queue.db.execute("UPDATE job SET priority = 999 WHERE id = :job", {"job": first})
+        queue.now += 1
+        lease = queue.claim()
+        assert lease is not None
+        assert lease.job == job
+        assert queue.complete(lease)
+        assert jobs.maker_of(queue.db, video) == job
+        queue.do(job, Operation.DELETE)
+        assert jobs.maker_of(queue.db, video) == job, "off the list"
+    queue.now += 1
+    queue.in_status(JobStatus.DONE)
+    assert jobs.maker_of(queue.db, video) == first
+
+
 def test_changed_content_forgets_what_was_found_in_it(queue: Queue) -> None:
     video = queue.video()
     videos.set_facts(queue.db, video, {"duration_s": 5}, quick_hash=None)

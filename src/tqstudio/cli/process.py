@@ -248,8 +248,6 @@ def video_of(at: Client, result: AddResult) -> Video:
         master_b64=result["master_b64"],
         error=result["error"],
     )
-    if decision == "cached" and video.job is None and result["video"] is not None:
-        video.job = at.send(calls.video(result["video"]))["job"]
     if video.job is not None and decision in ("cached", "failed", "waiting"):
         detail = at.send(calls.job(video.job))
         video.take(detail)

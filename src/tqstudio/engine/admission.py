@@ -286,9 +286,8 @@ class Admission:
             return {**answer, "reason": "ladder"}
         if current and generation is not None:
             _refresh(db, known.id, found, changed=False)
-            answer = _answer(
-                path, "cached", video=known.id, job=newest[0] if newest else None, slug=known.slug
-            )
+            job = jobs.maker_of(db, known.id)
+            answer = _answer(path, "cached", video=known.id, job=job, slug=known.slug)
             master = place_of(known).master
             return {**answer, "master": data(master), "master_b64": encode(master)}
         _refresh(db, known.id, found, changed=changed)

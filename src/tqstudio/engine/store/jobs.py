@@ -117,6 +117,15 @@ def missed_its_source(db: Connection, job: int) -> bool:
     return row is not None
 
 
+def maker_of(db: Connection, video: int) -> int | None:
+    """The job that made a video's current ladder, on the list or not."""
+    job: int | None = db.execute(
+        "SELECT id FROM job WHERE video_id = :video AND status = 'done' ORDER BY completed_at DESC LIMIT 1",
+        {"video": video},
+    ).scalar()
+    return job
+
+
 def work_ended_at(db: Connection, video: int) -> int | None:
     """When the last of a video's jobs ended or was deleted, µs; None while one can still run.
 
