@@ -237,6 +237,12 @@ def classify_exit(returncode: int, log_tail: str) -> TqError:
         return TqError(ErrorCode.OUT_OF_MEMORY, f"ffmpeg could not get the memory it needs: {said}")
     if status_errno in disk_errors.LIMITS or _AT_LIMIT.search(log_tail) or _lacked_threads(log_tail):
         return TqError(ErrorCode.SYSTEM_LIMIT, f"ffmpeg could not start a thread or open a file: {said}")
+    if missing := _NO_FILTER.search(log_tail):
+        return TqError(
+            ErrorCode.FFMPEG_MISSING,
+            f"this ffmpeg was built without the filter {missing[1]}",
+            "install one that has it, or unset TQSTUDIO_FFMPEG to use the one that comes with tqstudio",
+        )
     return TqError(ErrorCode.ENCODER_EXIT, f"ffmpeg ended with status {returncode}: {said}")
 
 
@@ -306,6 +312,7 @@ _GPU_SESSION = (
 _DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded")
 _AT_LIMIT = re.compile(r"Too many open files|Resource temporarily unavailable")
 _NO_MEMORY = re.compile(r"Cannot allocate memory|malloc of size \d+ failed|x264 .*malloc", re.IGNORECASE)
+_NO_FILTER = re.compile(r"No such filter: '(\w+)'")
 _STATUS_OF_SIGNAL = 255
 _TOOK_SIGNAL = re.compile(r"^Exiting normally, received signal (\d+)\.\s*\Z", re.MULTILINE)
 _COMPLAINT = re.compile(
