@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -82,6 +83,23 @@ def test_no_second_one_starts_when_lock_and_socket_are_removed(make_supervisor: 
     until(live.home.socket.exists, "the socket is there again")
     assert live.stop() == 0
     assert not live.home.socket.exists()
+
+
+def test_doctor_forgets_a_worker_that_was_announced_by_hand(make_supervisor: MakeSupervisor) -> None:
+    live = make_supervisor(TQSTUDIO_HEARTBEAT_S="0.5", TQSTUDIO_OFFLINE_S="1", TQSTUDIO_LEASE_S="3").start()
+    live.worker("visitor").register()
+
+    def visitor() -> Any:
+        checks = {check["name"]: check for check in live.send(calls.doctor())["checks"]}
+        return checks.get("worker visitor")
+
+    gone = until(lambda: (check := visitor()) and check["level"] != "ok" and check, "it is offline")
+    assert (gone["level"], gone["ok"]) == ("warn", True), "nothing of the studio's own is broken"
+    assert "start its program again" in gone["hint"]
+    assert live.stop() == 0
+    live = make_supervisor().start()
+    assert visitor() is None
+    assert "visitor" not in [worker["name"] for worker in live.send(calls.workers())["workers"]]
 
 
 def test_doctor_advises_no_kill_of_a_supervisors_worker(make_supervisor: MakeSupervisor) -> None:

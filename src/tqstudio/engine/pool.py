@@ -36,7 +36,7 @@ KILL_AFTER_S = 1.5
 GIVE_UP_AFTER_S = 2.0
 """A killed process that is there for so much longer waits for a disk; its place is not kept for it."""
 _DATABASE_WAIT_S = 1.0
-_CPU_SLOT = re.compile(r"cpu-\d+")
+_GPU_SLOT = re.compile(r"gpu-\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +83,10 @@ class Identities:
     def of(self, token: str) -> Identity | None:
         return self._by_token.get(token)
 
+    def knows(self, name: str) -> bool:
+        """Whether a worker of this name has a token."""
+        return any(identity.name == name for identity in self._by_token.values())
+
     def revoke(self, token: str) -> None:
         self._by_token.pop(token, None)
 
@@ -117,8 +121,13 @@ class WorkerPool:
         return name in self._slots
 
     def left_over(self, name: str) -> bool:
-        """Whether it is a CPU worker of an earlier, larger pool. A GPU that is gone is missed."""
-        return _CPU_SLOT.fullmatch(name) is not None and not self.has(name)
+        """Whether only a row is left of a worker: one of an earlier, larger pool, or one that was announced
+        to an earlier supervisor. A GPU that is gone is missed."""
+        return not self.has(name) and not self.announced(name) and not _GPU_SLOT.fullmatch(name)
+
+    def announced(self, name: str) -> bool:
+        """Whether somebody was given a token for it by hand, and starts and ends its process."""
+        return not self.has(name) and self._identities.knows(name)
 
     def note_of(self, name: str) -> str | None:
         """Why a worker is not running; None for one that runs or that the pool does not know."""

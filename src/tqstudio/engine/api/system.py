@@ -22,7 +22,16 @@ from tqstudio.engine.views import gate_view, iso
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import GateKind, JobStatus, WorkerStatus
 from tqstudio.requests import BackupRequest, ShutdownRequest
-from tqstudio.schemas import BackupView, CheckView, DiskView, GateView, ProfileView, StatusView, WorkerView
+from tqstudio.schemas import (
+    BackupView,
+    CheckLevel,
+    CheckView,
+    DiskView,
+    GateView,
+    ProfileView,
+    StatusView,
+    WorkerView,
+)
 from tqstudio.sources import data, decode, display, encode
 
 router = APIRouter()
@@ -148,10 +157,15 @@ async def doctor(studio: TheStudio) -> dict[str, list[CheckView]]:
     """Checks that only the supervisor can make."""
     checks: list[CheckView] = []
     for worker in await worker_views(studio):
-        good = worker["status"] != "offline"
+        name = worker["name"]
+        level: CheckLevel = "ok"
         detail = f"{worker['status']}, {worker['encoder'] or 'no encoder known yet'}"
-        hint = f"see {studio.home.logs}/worker-{worker['name']}.log"
-        checks.append(line(f"worker {worker['name']}", "ok" if good else "fail", detail, hint))
+        hint = f"see {studio.home.logs}/worker-{name}.log"
+        if worker["status"] == "offline":
+            level = "fail"
+            if studio.pool.announced(name):
+                level, hint = "warn", "start its program again; the next start of the supervisor forgets it"
+        checks.append(line(f"worker {name}", level, detail, hint))
     for gate in await _shut_gates(studio):
         checks.append(line(f"gate {gate['kind']}", "fail", gate["reason"], gate["hint"]))
     return {"checks": checks}
