@@ -206,3 +206,35 @@ def test_messages_show_any_name(tmp_path: Path) -> None:
     with pytest.raises(TqError) as caught:
         probe(os.fsencode(tmp_path) + b"/caf\xe9\n.mp4")
     assert "caf\\xe9\\n.mp4" in caught.value.message
+
+
+@pytest.mark.parametrize("name", ["half.mp4", "half.mkv", "half.flv"])
+def test_half_a_source_is_truncated(clip: MakeClip, tmp_path: Path, name: str) -> None:
+    options = ("-movflags", "+faststart") if name.endswith("mp4") else ()
+    whole = clip(name, seconds=6, options=options).read_bytes()
+    half = tmp_path / name
+    half.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(TqError) as caught:
+        probe(os.fsencode(half))
+    assert caught.value.code == ErrorCode.SOURCE_TRUNCATED
+    assert f"{name} declares 6.0 s" in caught.value.message
+
+
+@pytest.mark.parametrize("name", ["late.mkv", "late.flv", "late.ts"])
+def test_half_a_source_that_starts_late_is_truncated(
+    clip: MakeClip, ffmpeg: FFmpeg, tmp_path: Path, name: str
+) -> None:
+    whole, half = tmp_path / name, tmp_path / f"half-{name}"
+    run_ffmpeg(
+        ffmpeg, "-i", str(clip("plain6.mp4", seconds=6)), "-c", "copy", "-output_ts_offset", "78", str(whole)
+    )
+    facts = probe(os.fsencode(whole))
+    assert facts.video.duration_s == pytest.approx(6, abs=0.05)
+    half.write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
+    if name.endswith(".ts"):
+        # A transport stream declares no length: it is what is there.
+        assert 2 < probe(os.fsencode(half)).video.duration_s < 4
+        return
+    with pytest.raises(TqError) as caught:
+        probe(os.fsencode(half))
+    assert caught.value.code == ErrorCode.SOURCE_TRUNCATED

@@ -15,6 +15,7 @@ from tqstudio.engine.media.segment_store import Complete, SegmentStore
 
 CHECK = RenditionCheck(
     frames=60,
+    start_s=10.0,
     duration_s=2.4,
     width=64,
     height=64,

@@ -7,6 +7,7 @@ and the options; it sorts the options of each file, which ffmpeg does not mind.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from enum import Enum
 from fractions import Fraction
@@ -19,7 +20,7 @@ from tqstudio.engine.media import colour
 from tqstudio.engine.media import source as sources
 from tqstudio.engine.media.facts import SourceFacts
 from tqstudio.engine.media.ffmpeg import FFmpeg
-from tqstudio.engine.media.grid import TIMELINE_START_S, Grid
+from tqstudio.engine.media.grid import Grid
 from tqstudio.engine.media.ladder import AudioRendition, Rung
 from tqstudio.engine.media.layout import (
     CPU_ENCODER,
@@ -42,6 +43,9 @@ _SEEK_MARGIN_S = 10
 _INDEXED = "mov,mp4,m4a,3gp,3g2,mj2"
 # Most encoders set a key frame every 10 s at least. A film with a single one is not read to its end for it.
 _KEY_FRAME_WITHIN_S = 12
+_HELD_AT_MOST_S = Fraction(1, 2)
+# A recording changes its shape a few times an hour. The filter's expressions nest 100 deep.
+_ASPECTS_AT_MOST = 60
 # A source may hold more than it declares, but jumping timestamps must not make millions of frames of a few
 # seconds.
 _CAP_FACTOR = 2
@@ -84,15 +88,28 @@ def video_command(
         early: begin early before the cut even where the source has an index.
     """
     first = start * grid.gop
-    end = _cap_frames(facts, grid, start) if stop is None else stop * grid.gop
-    seek = Fraction(0) if facts.linear else _seek(facts, grid, start, early)
-    stream: Any = _input(threads, facts.linear, seek)[str(facts.video.index)]
+    end = _end_frame(facts, grid, start, stop)
+    held = first < grid.head
+    seek = Fraction(0) if facts.linear or held else _seek(facts, grid, start, early)
+    stream: Any = _input(threads, facts, seek)[str(facts.video.index)]
+    if facts.video.varies:
+        stream = _one_size(stream, facts)
     if facts.video.interlaced:
         stream = stream.filter("bwdif", mode="send_frame", deint="interlaced")
-    stream = stream.filter("fps", fps=_rate(grid.fps))
+    # The picture is held from where the sound begins. Where runs seek, none but the first ones may do so.
+    early_start = {"start_time": f"{float(grid.g0 / grid.fps):.6f}"} if held and not facts.linear else {}
+    stream = stream.filter("fps", fps=_rate(grid.fps), **early_start)
     if facts.linear:
         # Where ffmpeg corrects jumps, time begins at zero: back onto the grid, exactly.
+        if grid.head:
+            stream = stream.filter("tpad", start=grid.head, start_mode="clone")
         stream = stream.filter("setpts", f"PTS-STARTPTS{grid.g0:+d}")
+    if grid.exact:
+        # Only so much more than planned that a few lost pictures do no harm: the verification has to see it
+        # when the decoder stops early.
+        stream = stream.filter(
+            "tpad", stop=grid.tail + math.ceil(_HELD_AT_MOST_S * grid.fps), stop_mode="clone"
+        )
     # Integers on the 1/fps clock of the fps filter: a time in seconds is rounded and comes out one frame
     # wrong.
     begins = {"start_pts": grid.g0 + first} if start else {}
@@ -132,21 +149,37 @@ def audio_command(
 
     Its output directory must exist. Same timeline as the video.
     """
-    limit_s = facts.duration_s * _CAP_FACTOR + _CAP_MARGIN_S if facts.duration_s else _CAP_UNDECLARED_S
     # Without -copyts, time begins at zero by itself.
-    offset = Fraction(TIMELINE_START_S) if facts.linear else grid.output_offset
+    zero = _start(facts) if facts.linear else Fraction(0)
+    rate = profile.audio_sample_rate
+    begins = grid.g0 / grid.fps
     # Holes in a recording become silence, so that sound and picture stay together.
-    stream = _input(1, facts.linear)[str(rendition.track.index)].filter("aresample", **{"async": 1})
+    stream = _input(1, facts)[str(rendition.track.index)].filter("aresample", rate, **{"async": 1})
+    if rendition.track.first_s is None or rendition.track.first_s > begins:
+        # Its times have no gap any more but the one in front; the second filter fills it to the sample.
+        first = _samples(begins - zero, rate)
+        stream = stream.filter("aresample", rate, first_pts=first, min_hard_comp=1e-4, **{"async": 1})
+    if grid.exact and rendition.track.end_s is not None:
+        ends = (grid.g0 + grid.total_frames) / grid.fps
+        missing = _samples(ends - Fraction(rendition.track.end_s), rate)
+        if missing > 0:
+            stream = stream.filter("apad", pad_len=missing)
+        ends = max(ends, Fraction(rendition.track.end_s)) + _HELD_AT_MOST_S
+        stream = stream.filter("atrim", end_pts=_samples(ends - zero, rate))
+        limit = {}
+    else:
+        limit_s = facts.duration_s * _CAP_FACTOR + _CAP_MARGIN_S if facts.duration_s else _CAP_UNDECLARED_S
+        limit = {"t": f"{limit_s:.3f}"}
     output = stream.output(
         str(PurePosixPath(rendition.name, PLAYLIST_NAME)),
         **{
             "c:a": profile.audio_codec,
             "b:a": f"{profile.audio_bitrate_kbps}k",
             "ac": rendition.channels,
-            "ar": profile.audio_sample_rate,
-            "t": f"{limit_s:.3f}",
+            "ar": rate,
+            **limit,
         },
-        **_hls_options(rendition.name, SEGMENT_PATTERN, str(profile.segment_s), offset, 0),
+        **_hls_options(rendition.name, SEGMENT_PATTERN, str(profile.segment_s), grid.output_offset + zero, 0),
     )
     return _compile(ffmpeg, source, [output], progress=True, threads=1)
 
@@ -172,7 +205,7 @@ def poster_command(
     width, height = _poster_size(facts, profile)
     only = {"skip_frame": "nokey", "t": _KEY_FRAME_WITHIN_S} if picture is PosterPicture.KEY_FRAME else {}
     # Seconds from the start of the file: without -copyts, ffmpeg adds its start time itself.
-    opened = compiler.input(_SOURCE, **_input_options(1), **_at(facts.duration_s * share), **only)
+    opened = compiler.input(_SOURCE, **_input_options(1), **_at(_poster_s(facts, share)), **only)
     shown = (*colour.to_bt709(facts.video), *colour.to_jpeg(width, height))
     output = _filtered(opened[str(facts.video.index)], shown).output(
         POSTER_NAME, **{"c:v": "mjpeg", "frames:v": 1, "q:v": 3, "f": "image2", "update": 1}
@@ -193,13 +226,52 @@ def _filtered(stream: Any, filters: colour.Filters) -> Any:
     return stream
 
 
-def _input(threads: int, linear: bool, seek_s: Fraction | int = 0) -> Any:
+def _poster_s(facts: SourceFacts, share: float) -> float:
+    """Seconds from the start of the file; sound may be much longer than the pictures."""
+    last_s = facts.video.last_s
+    at_s = facts.duration_s * share
+    return at_s if last_s is None or facts.linear else max(0.0, min(at_s, last_s - facts.start_time_s))
+
+
+def _one_size(stream: Any, facts: SourceFacts) -> Any:
+    """Fit pictures of any size and shape into the largest; bars fill the rest."""
+    video = facts.video
+    width, height = video.width - video.width % 2, video.height - video.height % 2
+    # ffmpeg takes the first sample aspect for that of all.
+    aspect = "dar"
+    if video.aspects:
+        zero = facts.start_time_s if facts.linear else 0.0
+        first, *later = video.aspects
+        aspect = f"(iw/ih*{first[1]:.6f})"
+        for at, sample_aspect in later[:_ASPECTS_AT_MOST]:
+            aspect = f"if(lt(t,{at - zero - 0.001:.3f}),{aspect},iw/ih*{sample_aspect:.6f})"
+    return (
+        stream.filter(
+            "scale",
+            f"max(2,2*round(min({width},{height}*{aspect})/2))",
+            f"max(2,2*round(min({height},{width}/({aspect}))/2))",
+            eval="frame",
+            interl=-1,
+        )
+        .filter("pad", width, height, "(ow-iw)/2", "(oh-ih)/2", eval="frame")
+        .filter("setsar", 1)
+    )
+
+
+def _samples(seconds: Fraction, rate: int) -> int:
+    return round(seconds * rate)
+
+
+def _input(threads: int, facts: SourceFacts, seek_s: Fraction | int = 0) -> Any:
     # Source time is kept, so that a run that starts later writes the timestamps of one that starts at zero.
     # Where source time jumps it cannot be kept: ffmpeg corrects the jumps, and only in time of its own.
-    clock = {} if linear else {"copyts": None}
+    clock = {} if facts.linear else {"copyts": None}
+    # The filters take pictures of another size as they come; built again, they would lose their place.
+    keep = {"reinit_filter": 0} if facts.video.varies else {}
     return compiler.input(
         _SOURCE,
         **clock,
+        **keep,
         **_input_options(threads),
         # An accurate seek resumes at the wrong frame where the rate of the source varies.
         **({"noaccurate_seek": None} | _at(seek_s) if seek_s else {}),
@@ -224,12 +296,24 @@ def is_indexed(facts: SourceFacts) -> bool:
 
 
 def _seek(facts: SourceFacts, grid: Grid, start: int, early: bool) -> Fraction:
+    """Seconds from the smallest timestamp of the file, as ffmpeg takes them."""
     margin_s = 0 if is_indexed(facts) and not early else _SEEK_MARGIN_S
-    return max(Fraction(0), start * grid.fragment_s - margin_s)
+    at_s = (grid.g0 + start * grid.gop) / grid.fps - Fraction(
+        round(facts.start_time_s * 1_000_000), 1_000_000
+    )
+    return max(Fraction(0), at_s - margin_s) if start else Fraction(0)
 
 
-def _cap_frames(facts: SourceFacts, grid: Grid, start: int) -> int:
-    """The frame of the source, counted from its first, at which a run ends that has no other end."""
+def _start(facts: SourceFacts) -> Fraction:
+    """The smallest timestamp of the file; without -copyts, ffmpeg makes it zero."""
+    return Fraction(round(facts.start_time_s * 1_000_000), 1_000_000)
+
+
+def _end_frame(facts: SourceFacts, grid: Grid, start: int, stop: int | None) -> int:
+    """The frame, counted from the first, at which a run ends."""
+    if stop is not None or grid.exact:
+        end = grid.total_frames if stop is None else stop * grid.gop
+        return min(end, grid.total_frames) if grid.exact else end
     declared = facts.video.duration_s or facts.duration_s
     cap = (
         int(grid.total_frames * _CAP_FACTOR + _CAP_MARGIN_S * grid.fps)

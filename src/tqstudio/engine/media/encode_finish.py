@@ -9,7 +9,7 @@ from tqstudio.engine.media.encode_state import EncodeSpec, RenditionState
 from tqstudio.engine.media.process import from_output_error
 from tqstudio.engine.media.rendition import RenditionCheck
 from tqstudio.engine.media.segment_store import Complete, SegmentStore
-from tqstudio.engine.media.verify import check_end, verify_rendition
+from tqstudio.engine.media.verify import check_end, check_sound, verify_rendition
 from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of
 
 
@@ -37,12 +37,15 @@ def finish(spec: EncodeSpec, states: Sequence[RenditionState]) -> Finish:
         grid = spec.grid if state.kind == "video" else None
         try:
             passed[state.name] = verify_rendition(state.directory, grid, name=state.name)
+            if grid is None:
+                check_sound(spec.facts, spec.grid, passed[state.name], state.name)
         except TqError as error:
             if class_of(error.code) is ErrorClass.RESOURCE:
                 raise  # nothing is known of the stream
             spec.require_ours()
             # Whatever is wrong with it must not be found again by the next run.
             SegmentStore(state.directory).discard()
+            passed.pop(state.name, None)
             failures[state.name] = error
     whole = [state for state in states if state.name in passed]
     if misfit := _misfit(spec, whole, passed):

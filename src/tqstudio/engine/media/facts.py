@@ -44,12 +44,22 @@ class VideoTrack:
     own_duration: bool
     """The stream itself declares its length. Otherwise it is what the container leaves for it."""
     interlaced: bool
+    """Some of its pictures are."""
     bitrate: int
     """Bits per second, 0 when unknown."""
     dv_profile: int
     """Of Dolby Vision; 0 for a source that is none."""
     dv_compatibility: int
     """What its base layer is compatible with: 0 nothing, 1 and 6 HDR10, 2 SDR, 4 HLG."""
+    last_s: float | None = None
+    """Presentation time of its last picture in source time (seconds); None while it is not measured, or
+    where the clock of the source jumps."""
+    end_s: float | None = None
+    """When its last picture ends."""
+    varies: bool = False
+    """Size or shape of the picture changes midway; `width` and `height` hold all of them."""
+    aspects: tuple[tuple[float, float], ...] = ()
+    """Where the sample aspect changes: (source time in seconds, width ÷ height), in order of time."""
 
     @property
     def short_side(self) -> int:
@@ -70,6 +80,10 @@ class AudioTrack:
     """ISO 639 code in lower case, `und` when none is given."""
     title: str
     default: bool
+    first_s: float | None = None
+    """Presentation time of its first sample in source time (seconds); None while it is not measured."""
+    end_s: float | None = None
+    """When its last sample ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +116,8 @@ class SourceFacts:
     subtitles: tuple[SubtitleTrack, ...] = ()
     linear: bool = False
     """It has to be decoded from its start: its timestamps jump, or a seek was found to miss."""
+    measured: bool = False
+    """Every packet was read: lengths, rate and sizes are what the file holds, not what it declares."""
 
     def to_json(self) -> dict[str, Any]:
         """A dict of JSON values. Fractions are text, such as "30000/1001"."""
@@ -123,6 +139,7 @@ class SourceFacts:
         video = dict(values.pop("video"))
         video["fps"] = Fraction(video["fps"])
         video["first_pts_s"] = Fraction(video["first_pts_s"])
+        video["aspects"] = tuple((at, aspect) for at, aspect in video["aspects"])
         return cls(
             video=VideoTrack(**video),
             audio=tuple(AudioTrack(**track) for track in values.pop("audio")),

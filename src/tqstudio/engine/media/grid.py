@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from fractions import Fraction
 
 from tqstudio.engine.media.facts import SourceFacts
+from tqstudio.engine.media.ladder import audio_renditions
 from tqstudio.engine.media.profiles import Profile
+
+UNEVEN_S = Fraction(1, 20)
+"""Seconds of sound before the picture and after it for which no picture is held."""
+# Of a frame: times in milliseconds are up to half of one off.
+_ROUNDING = Fraction(1, 10)
 
 TIMELINE_START_S = 10
 """Seconds at which the output timeline of every source begins. Zero would put the first decode times below
@@ -26,12 +33,17 @@ class Grid:
     seg_frames: int
     """Frames of a segment, a multiple of `gop`; the last segment has what is left."""
     g0: int
-    """Index of the source's first frame on the clock. Every run of a source must use the same."""
+    """Index of the first frame on the clock. Every run of a source must use the same."""
     total_frames: int
-    """An estimate from the declared duration, at least 1. The real count is known once an encode ended with
-    0."""
+    """Frames of every rendition; an estimate, at least 1, unless `exact`."""
     start_time: Fraction
-    """The source's smallest timestamp in seconds, which becomes `TIMELINE_START_S` in every output."""
+    """The time of the source, in seconds, that becomes `TIMELINE_START_S` in every output."""
+    head: int = 0
+    """Frames for which the first picture is held, because the sound begins before it."""
+    tail: int = 0
+    """Frames after the last picture begins for which it is held."""
+    exact: bool = False
+    """The source was measured: `total_frames` is what every rendition has."""
 
     @property
     def segment_count(self) -> int:
@@ -81,19 +93,49 @@ class Grid:
 
 
 def make_grid(facts: SourceFacts, profile: Profile) -> Grid:
-    """The grid of a source under a profile."""
-    fps = facts.video.fps
+    """The grid of a source under a profile.
+
+    It covers picture and published sound of a measured source, from where the first of them begins to where
+    the last one ends. The end of a source whose clock jumps is known only after it was decoded.
+    """
+    video, fps = facts.video, facts.video.fps
     gop = max(1, _nearest(profile.gop_s * fps))
     seg_frames = gop * (profile.segment_s // profile.gop_s)
-    length_s = facts.video.duration_s or facts.duration_s
+    first = g0 = _nearest(video.first_pts_s * fps)
+    for begins in _sound_begins(facts, profile):
+        if begins < first / fps - UNEVEN_S:
+            g0 = min(g0, math.floor(begins * fps + _ROUNDING))
+    length_s = video.duration_s or facts.duration_s
+    end = g0 + max(1, _nearest(Fraction(length_s).limit_denominator(1_000_000) * fps))
+    tail, exact = 0, video.end_s is not None
+    if video.end_s is not None and video.last_s is not None:
+        last = max(first, _nearest(Fraction(video.last_s) * fps))
+        end = max(last + 1, _nearest(Fraction(video.end_s) * fps))
+        if (sound_s := sound_end(facts, profile)) > end / fps + UNEVEN_S:
+            end = math.ceil(sound_s * fps - _ROUNDING)
+        tail = end - last - 1
     return Grid(
         fps=fps,
         gop=gop,
         seg_frames=seg_frames,
-        g0=_nearest(facts.video.first_pts_s * fps),
-        total_frames=max(1, _nearest(Fraction(length_s).limit_denominator(1_000_000) * fps)),
-        start_time=Fraction(round(facts.start_time_s * 1_000_000), 1_000_000),
+        g0=g0,
+        total_frames=end - g0,
+        start_time=g0 / fps if exact else Fraction(round(facts.start_time_s * 1_000_000), 1_000_000),
+        head=first - g0,
+        tail=tail,
+        exact=exact,
     )
+
+
+def sound_end(facts: SourceFacts, profile: Profile) -> Fraction:
+    """When the last of the published sound ends, in source time; 0 when there is none."""
+    ends = [sound.track.end_s for sound in audio_renditions(facts, profile)]
+    return max((Fraction(end) for end in ends if end is not None), default=Fraction(0))
+
+
+def _sound_begins(facts: SourceFacts, profile: Profile) -> list[Fraction]:
+    begins = [sound.track.first_s for sound in audio_renditions(facts, profile)]
+    return [Fraction(begin) for begin in begins if begin is not None]
 
 
 def _nearest(value: Fraction) -> int:

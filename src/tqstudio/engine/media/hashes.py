@@ -19,7 +19,7 @@ from tqstudio.engine.media.grid import make_grid
 from tqstudio.engine.media.ladder import AudioRendition, Rung
 from tqstudio.engine.media.profiles import Profile
 
-RECIPE = 1
+RECIPE = 2
 """Raised when the command changes so that its results must be made again."""
 
 _DIGITS = 32
@@ -51,8 +51,11 @@ def settings_hash(content_id: str, profile: Profile, rung: Rung, facts: SourceFa
             "seg_frames": grid.seg_frames,
             "g0": grid.g0,
             "start_time": str(grid.start_time),
+            "frames": grid.total_frames if grid.exact else None,
+            "head": grid.head,
             "deinterlace": facts.video.interlaced,
             "colour": to_bt709(facts.video),
+            "varies": facts.video.varies,
         }
     )
 
@@ -61,6 +64,7 @@ def audio_settings_hash(
     content_id: str, profile: Profile, rendition: AudioRendition, facts: SourceFacts
 ) -> str:
     """The key of an audio rendition: 32 hex digits."""
+    grid = make_grid(facts, profile)
     return _digest(
         {
             "recipe": RECIPE,
@@ -72,7 +76,8 @@ def audio_settings_hash(
             "channels": rendition.channels,
             "sample_rate": profile.audio_sample_rate,
             "segment_s": profile.segment_s,
-            "start_time": str(make_grid(facts, profile).start_time),
+            "start_time": str(grid.start_time),
+            "range": [str(grid.g0 / grid.fps), str(grid.total_frames / grid.fps) if grid.exact else None],
         }
     )
 

@@ -6,11 +6,9 @@ from __future__ import annotations
 import errno
 import io
 import itertools
-import math
 import re
 import struct
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -23,33 +21,10 @@ from av.video.stream import VideoStream
 
 from tqstudio.engine.media import colour, disk_errors, source
 from tqstudio.engine.media.facts import AudioTrack, SourceFacts, SubtitleTrack, VideoTrack
-from tqstudio.engine.media.timeline import JUMPY_CONTAINERS, Timeline, read_timeline
+from tqstudio.engine.media.measure import display_size, grid_rate, measure
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.sources import display
 
-MAX_FPS = 60
-# Above this a rate is the container's clock (1000 in MKV, 90000 in TS), not the rate of the pictures.
-_IMPLAUSIBLE_FPS = 480
-_USUAL_FPS = tuple(
-    Fraction(text)
-    for text in [
-        "10",
-        "12",
-        "15",
-        "24000/1001",
-        "24",
-        "25",
-        "30000/1001",
-        "30",
-        "48000/1001",
-        "48",
-        "50",
-        "60000/1001",
-        "60",
-    ]
-)
-# 29.97 measured as 29.98 is still 29.97, and 30 is not.
-_USUAL_SLACK = Fraction(9995, 10000)
 # Packets read in search of the first picture. A sane stream gives it within its first few.
 _FIRST_PICTURE_PACKETS = 2000
 # Pictures decoded in search of one that says when it is shown.
@@ -95,12 +70,21 @@ def open_source(path: bytes) -> InputContainer:
 
 
 def probe(path: bytes, check: Callable[[], None] = lambda: None) -> SourceFacts:
-    """Read the facts of a source. Opens it read-only, decodes one picture; some ms for a sane file.
-
-    A container whose timestamps may jump is read whole, 3 s for two hours from cache.
+    """Read the facts of a source, and all of its packets: 3 s for two hours from cache. Opens it read-only.
 
     Args:
         check: called often while it is read; whatever it raises ends the probe.
+
+    Raises:
+        TqError: as of `probe_head`; SOURCE_TRUNCATED where the packets end before the declared end.
+    """
+    facts = probe_head(path)
+    with open_source(path) as container:
+        return measure(path, container, facts, check)
+
+
+def probe_head(path: bytes) -> SourceFacts:
+    """Read what the head of a source declares, and decode one picture; some ms for a sane file.
 
     Raises:
         TqError: SOURCE_MISSING, SOURCE_EMPTY, PERMISSION, UNSUPPORTED (a folder, a device, an unknown codec),
@@ -109,32 +93,13 @@ def probe(path: bytes, check: Callable[[], None] = lambda: None) -> SourceFacts:
     size = source.check(path).st_size
     with open_source(path) as container:
         try:
-            facts = _read(path, size, container)
+            return _read(path, size, container)
         except av.error.FFmpegError as error:
             if isinstance(error, OSError) and error.errno in _SYSTEM_ERRORS:
                 raise source.unreadable(path, error) from error
             raise TqError(
                 ErrorCode.SOURCE_UNREADABLE, f"{display(path)} is broken: {error.strerror}"
             ) from error
-    if facts.container not in JUMPY_CONTAINERS:
-        return facts
-    timeline = timeline_of(path, facts, check)
-    if not timeline.jumps:
-        return facts
-    # What the container declares is the distance from its first timestamp to its last.
-    video = replace(facts.video, duration_s=timeline.duration_s, own_duration=True)
-    return replace(facts, duration_s=timeline.duration_s, video=video, linear=True)
-
-
-def timeline_of(path: bytes, facts: SourceFacts, check: Callable[[], None] = lambda: None) -> Timeline:
-    """What the timestamps of all packets of the video say.
-
-    Raises:
-        TqError: as of `probe`.
-    """
-    with open_source(path) as container:
-        stream = next(s for s in container.streams.video if s.index == facts.video.index)
-        return read_timeline(container, stream, facts.video.fps, check)
 
 
 def _read(path: bytes, size: int, container: InputContainer) -> SourceFacts:
@@ -147,6 +112,10 @@ def _read(path: bytes, size: int, container: InputContainer) -> SourceFacts:
     # The decoder writes over what the container says.
     stated = _colours(stream)
     frame, first_pts = _first_picture(path, container, stream)
+    # AVI has no presentation times: ffmpeg makes some up, as many pictures late as the codec reorders.
+    reordered = container.format.name == "avi" and bool(stream.codec_context.has_b_frames)
+    if reordered and stream.start_time is not None and stream.time_base is not None:
+        first_pts = stream.start_time * stream.time_base
     start_s = (container.start_time or 0) / 1_000_000
     duration_s = (container.duration or 0) / 1_000_000
     video = _video_track(stream, frame, first_pts, start_s, duration_s, stated)
@@ -163,6 +132,7 @@ def _read(path: bytes, size: int, container: InputContainer) -> SourceFacts:
             SubtitleTrack(sub.index, _codec(sub), _language(sub), _title(sub), _default(sub))
             for sub in container.streams.subtitles
         ),
+        linear=reordered,
     )
 
 
@@ -213,7 +183,7 @@ def _video_track(
 ) -> VideoTrack:
     context = stream.codec_context
     rotation = round(frame.rotation) % 360
-    width, height = _display_size(frame.width, frame.height, stream.sample_aspect_ratio, rotation)
+    width, height = display_size(frame.width, frame.height, stream.sample_aspect_ratio, rotation)
     fps, vfr = grid_rate(stream.guessed_rate, stream.base_rate, stream.average_rate)
     time_base = stream.time_base or Fraction(1, 1_000_000)
     if first_pts is None and stream.start_time is not None:
@@ -300,30 +270,6 @@ def _dolby_vision_of(frame: VideoFrame) -> tuple[int, int] | None:
     return (5, 0) if rpu is not None and int.from_bytes(bytes(rpu)[1:4]) >> 3 & 0xF == 0 else None
 
 
-def grid_rate(
-    guessed: Fraction | None, base: Fraction | None, average: Fraction | None
-) -> tuple[Fraction, bool]:
-    """The rate of the grid and whether the source's own rate varies.
-
-    The average lies (1439/60 for a 24 fps file of a minute), so it is used only where guessed and base rate
-    are the container's clock, and then rounded up to a usual rate. More than 60 is divided until it fits.
-    """
-    nominal = next((r for r in (guessed, base) if r and 0 < r <= _IMPLAUSIBLE_FPS), None)
-    if nominal is None:
-        known = average if average and average > 0 else Fraction(30)
-        nominal = next((r for r in _USUAL_FPS if r >= known * _USUAL_SLACK), Fraction(MAX_FPS))
-    vfr = bool(average) and average is not None and abs(average - nominal) > nominal / 100
-    return nominal / max(1, math.ceil(nominal / MAX_FPS)), vfr
-
-
-def _display_size(width: int, height: int, aspect: Fraction | None, rotation: int) -> tuple[int, int]:
-    """The height is kept and the width follows the sample aspect, as players do; then both turn."""
-    if aspect and aspect > 0:
-        width = max(1, round(width * aspect))
-    # ffmpeg turns the frame for quarter turns only; at odd angles it keeps the size.
-    return (height, width) if rotation % 180 == 90 else (width, height)
-
-
 def _audio_track(stream: Any) -> AudioTrack:
     context = stream.codec_context
     return AudioTrack(
@@ -354,20 +300,6 @@ def _title(stream: Stream) -> str:
 
 def _default(stream: Stream) -> bool:
     return bool(stream.disposition & Disposition.default)
-
-
-def packet_ends(path: bytes) -> Iterator[tuple[int, Fraction]]:
-    """The end (pts + duration, seconds in source time) of every packet that has one, by stream index.
-
-    Reads the whole file: 3 s for two hours from cache. Ends quietly where the data does.
-    """
-    with open_source(path) as container:
-        try:
-            for packet in container.demux():
-                if packet.pts is not None and packet.time_base is not None and packet.size:
-                    yield packet.stream_index, (packet.pts + (packet.duration or 0)) * packet.time_base
-        except av.error.FFmpegError:
-            return
 
 
 def _refusal(path: bytes, size: int, error: av.error.FFmpegError) -> TqError:

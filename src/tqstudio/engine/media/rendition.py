@@ -24,6 +24,8 @@ class RenditionCheck:
     """What a rendition turned out to be when it was checked."""
 
     frames: int
+    start_s: float
+    """Decode time of its first frame."""
     duration_s: float
     width: int
     """Pixels; 0 for audio."""

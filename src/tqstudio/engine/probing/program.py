@@ -51,11 +51,11 @@ def main(arguments: Sequence[str]) -> int:
 def look_at(path: bytes) -> dict[str, Any]:
     """The answer about one file, see the package; whatever is wrong with the file is an answer too."""
     # The media libraries cost 100 ms and 25 MB, and must not be loaded before the limits are set.
-    from tqstudio.engine.media.probe import probe
+    from tqstudio.engine.media.probe import probe_head
 
     try:
         before = source.check(path)
-        facts = probe(path).to_json()
+        facts = probe_head(path).to_json()
         after = source.check(path)
         if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
             raise TqError(ErrorCode.SOURCE_CHANGED, f"{display(path)} changed while it was looked at")

@@ -75,4 +75,5 @@ def _known_facts(job: ClaimedJob, size: int) -> SourceFacts | None:
         facts = SourceFacts.from_json(job["facts"])
     except (KeyError, TypeError, ValueError):
         return None  # recorded by another version
-    return facts if facts.size == size else None
+    # What the background probe found is what the head of the file declares.
+    return facts if facts.size == size and facts.measured else None
