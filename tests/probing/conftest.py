@@ -22,7 +22,7 @@ from tqstudio.engine.media import probe as real
 from tqstudio.engine.probing import program
 
 place = Path(__file__).parent
-probe = real.probe
+probe = real.probe_head
 
 def hostile(path):
     name = os.path.basename(path).decode()
@@ -38,7 +38,7 @@ def hostile(path):
         time.sleep(0.01)
     return probe(path)
 
-real.probe = hostile
+real.probe_head = hostile
 sys.exit(program.main(sys.argv[1:]))
 '''
 
