@@ -174,6 +174,8 @@ SOURCES = {
     "rgb-alpha.mov": (("-c:v", "qtrle", "-pix_fmt", "argb"), {"pix_fmt": "rgb24"}, SATURATED),
     "rgb-hd.mkv": (("-c:v", "ffv1"), {"pix_fmt": "rgb24", "size": (1280, 720)}, SATURATED),
     "grey.mkv": (("-c:v", "ffv1"), {"pix_fmt": "gray", "matrix": 5, "full": True}, LUMA),
+    "grey-limited.mp4": (X265, {"pix_fmt": "gray", "matrix": 5, "tags": "range=tv"}, LUMA),
+    "grey-limited-hd.mp4": (X265, {"pix_fmt": "gray", "matrix": 5, "tags": "range=tv", **HD}, LUMA),
     "vp8-full.webm": (
         ("-c:v", "libvpx", "-b:v", "4M", "-pix_fmt", "yuv420p"),
         {"matrix": 5, "full": True, "tags": "range=pc"},

@@ -145,18 +145,21 @@ def to_bt709(video: VideoTrack) -> Filters:
     if not rgb:
         tags |= {"range": "full" if read.full_range else "limited", "colorspace": read.matrix}
     described = ("setparams", tags)
-    if read.matrix == BT709 and not read.full_range and not read.wide:
+    grey = is_grey(video)
+    if read.matrix == BT709 and not (read.full_range or read.wide or grey):
         return (described,)
-    # zscale takes no subsampled picture with an odd side, and older ones no grey.
-    planar = (("format", {"pix_fmts": "|".join(f"yuv444p{depth}" for depth in ("", 10, 12, 16))}),)
+    # zscale takes no subsampled picture with an odd side, and older ones no grey. The filter that helps takes
+    # all grey for full range, and keeps its values while the result is named so too.
+    whole = (("format", {"pix_fmts": "|".join(f"yuv444p{depth}" for depth in ("", 10, 12, 16))}),)
     target: dict[str, Any] = {"matrix": "709", "range": "limited"}
     if read.wide:
         target |= {"primaries": "709", "transfer": "709"}
     if video.bit_depth > 8 or read.wide:
         target["dither"] = "ordered"
     return (
+        *((("setparams", {"range": "full"}), *whole) if grey else ()),
         described,
-        *(planar if is_grey(video) or (odd and not rgb) else ()),
+        *(whole if odd and not rgb and not grey else ()),
         *(_tone_mapped(read) if read.hdr else ()),
         ("zscale", target),
         # The colours of RGB are kept in full until they are scaled.
