@@ -11,11 +11,25 @@ from functools import partial
 from typing import Any
 
 import uvicorn
+from pydantic_core import to_json
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from tqstudio.connection import peer_of
+from tqstudio.engine.api.refusals import Refusal
+from tqstudio.errors import ErrorCode
 
+MAX_HEAD_BYTES = 64 * 1024
+"""Of a request's first line and headers."""
+MAX_BODY_BYTES = 32_000_000
+"""The result of a video of 50 hours in seven qualities fits in, and so do 10 000 paths of ordinary length."""
+REQUEST_S = 30.0
+"""How long a whole request may take to arrive, from the first byte on, and how long a client may be connected
+without one."""
+IDLE_S = 75
+"""How long a connection is kept after an answer."""
+_LINGER_S = 5.0
+"""How long a client that is refused in mid-request may take to send the rest, before it reads the answer."""
 _CLOSE_STREAMS_S = 2
 """How long open answers may take to end once the server is told to."""
 
@@ -40,7 +54,7 @@ class Server(uvicorn.Server):
                 server_header=False,
                 date_header=False,
                 timeout_graceful_shutdown=_CLOSE_STREAMS_S,
-                timeout_keep_alive=75,
+                timeout_keep_alive=IDLE_S,
             )
         )
         self._told_to_end = asyncio.Event()
@@ -68,7 +82,8 @@ class Server(uvicorn.Server):
 
 
 class _Protocol(HttpToolsProtocol):
-    """Reads nothing from other users but root, and sends head and body of an answer in one piece.
+    """Reads nothing from other users but root, and only requests of bounded size that arrive in bounded time.
+    Sends head and body of an answer in one piece.
 
     Each piece wakes the client, and waking a process costs more than making the answer: half of the
     supervisor's time when many workers claim.
@@ -78,12 +93,24 @@ class _Protocol(HttpToolsProtocol):
         super().__init__(**given)
         self._before_reading = before_reading
         self._refused = False
+        self._awaited = True
+        """A request has begun and is not whole, or the first one has not come."""
+        self._since = self.loop.time()
+        self._timer: asyncio.TimerHandle | None = None
+        self._in_head = True
+        self._head_bytes = self._body_bytes = 0
 
     def data_received(self, data: bytes) -> None:
         if self._refused:
             return
         self._before_reading()
+        if not self._awaited:
+            self._begin()
         super().data_received(data)
+        if self._in_head and self._awaited:
+            self._head_bytes += len(data)
+            if self._head_bytes > MAX_HEAD_BYTES:
+                self._refuse(431, f"the head of a request has more than {MAX_HEAD_BYTES} bytes")
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(_Gathering(transport))
@@ -92,6 +119,83 @@ class _Protocol(HttpToolsProtocol):
         self._refused = peer is not None and peer[1] not in (os.geteuid(), 0)
         if self._refused:
             transport.abort()
+        else:
+            self._begin()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        super().connection_lost(exc)
+
+    def _begin(self) -> None:
+        """Expect a whole request from now on. One timer serves many requests: setting one takes time."""
+        self._awaited, self._since = True, self.loop.time()
+        self._in_head, self._head_bytes, self._body_bytes = True, 0, 0
+        if self._timer is None:
+            self._timer = self.loop.call_later(REQUEST_S, self._expire)
+
+    def _expire(self) -> None:
+        self._timer = None
+        if not self._awaited or self._refused:
+            return
+        if (left := self._since + REQUEST_S - self.loop.time()) > 0:
+            self._timer = self.loop.call_later(left, self._expire)
+        elif self.cycle is None and not self._head_bytes:
+            self.transport.close()
+        else:
+            self._refuse(408, f"no whole request came within {REQUEST_S:g} s")
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._begin()
+
+    def on_headers_complete(self) -> None:
+        if self._refused:
+            return
+        self._in_head = False
+        length = next((value for name, value in self.headers if name == b"content-length"), b"0")
+        if int(length) > MAX_BODY_BYTES:
+            self._refuse_body()
+        else:
+            super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._body_bytes += len(body)
+        if self._body_bytes > MAX_BODY_BYTES:
+            self._refuse_body()
+        if not self._refused:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._awaited, self._in_head = False, True
+        if not self._refused:
+            super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        self._refuse(400, msg)
+
+    def _refuse_body(self) -> None:
+        self._refuse(
+            413, f"the body of a request has more than {MAX_BODY_BYTES} bytes", "send less at a time"
+        )
+
+    def _refuse(self, status: int, message: str, hint: str = "correct the request") -> None:
+        """Answer at once, read no further, and close once the client has had time to read that."""
+        if self._refused:
+            return
+        self._refused = True
+        self.flow.resume_reading()
+        answering = self.cycle is not None and not self.cycle.response_complete
+        if answering:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        if not (answering and self.cycle.response_started):
+            body = to_json(Refusal(status, ErrorCode.BAD_REQUEST, message, hint).body())
+            head = (
+                f"content-type: application/json\r\ncontent-length: {len(body)}\r\nconnection: close\r\n\r\n"
+            )
+            self.transport.write(STATUS_LINE[status] + head.encode() + body)
+        self.loop.call_later(_LINGER_S, self.transport.close)
 
 
 class _Gathering(asyncio.Transport):

@@ -222,7 +222,7 @@ def _find(scope: Scope) -> tuple[_Call, int]:
 
 
 async def _read(receive: Receive) -> bytes:
-    body = b""
+    body = bytearray()
     while True:
         message = await receive()
         if message["type"] == "http.disconnect":
@@ -230,7 +230,7 @@ async def _read(receive: Receive) -> bytes:
         chunk: bytes = message.get("body", b"")
         body += chunk
         if not message.get("more_body"):
-            return body
+            return bytes(body)
 
 
 def _has_hung_up(receive: Receive) -> bool:

@@ -1,0 +1,170 @@
+"""What the socket takes from a client: so many bytes, for so long."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from conftest import LiveSupervisor
+from tqstudio import client
+from tqstudio.engine.api import serving
+from tqstudio.engine.api.serving import MAX_BODY_BYTES, MAX_HEAD_BYTES, Server
+
+HEAD = b"POST /v1/videos HTTP/1.1\r\nHost: x\r\n"
+CHUNK = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
+
+
+def converse(live: LiveSupervisor, *pieces: bytes) -> tuple[int, Any]:
+    """Send pieces to a supervisor, all of them whatever it answers; status and body of the answer."""
+    with socket.socket(socket.AF_UNIX) as line:
+        line.settimeout(60)
+        line.connect(str(live.home.socket))
+        for piece in pieces:
+            line.sendall(piece)
+        received = b""
+        while b"\r\n\r\n" not in received or not received.endswith(b"}"):
+            more = line.recv(65536)
+            assert more, received
+            received += more
+    head, _, body = received.partition(b"\r\n\r\n")
+    return int(head.split()[1]), json.loads(body)
+
+
+@pytest.mark.parametrize(
+    ("pieces", "status", "says"),
+    [
+        ([HEAD, b"Content-Length: 300000000\r\n\r\n", *[b"x" * 1_000_000] * 300], 413, "body"),
+        ([HEAD, b"Transfer-Encoding: chunked\r\n\r\n", *[CHUNK] * 600], 413, "body"),
+        ([HEAD.replace(b"videos", b"worker/claim"), b"Content-Length: 32000001\r\n\r\n"], 413, "body"),
+        ([HEAD, *[b"X-Y: " + b"z" * 1000 + b"\r\n"] * 2_000], 431, "head"),
+        ([HEAD, b"X-Y: ", *[b"z" * 100_000] * 10], 431, "head"),
+        ([b"GET /", *[b"z" * 100_000] * 10], 431, "head"),
+        ([b"\r\n" * 100_000], 431, "head"),
+        ([b"no HTTP at all\r\n\r\n"], 400, "Invalid HTTP"),
+        ([HEAD, b"Content-Length: " + b"9" * 5_000 + b"\r\n\r\n"], 400, "Invalid HTTP"),
+    ],
+)
+def test_what_is_too_large_is_refused_before_it_is_kept(
+    standing: LiveSupervisor, pieces: list[bytes], status: int, says: str
+) -> None:
+    answered, answer = converse(standing, *pieces)
+    assert answered == status
+    assert answer["error"]["code"] == "BAD_REQUEST"
+    assert says in answer["error"]["message"]
+    assert standing.send(client.status())["jobs"] is not None
+
+
+def test_a_large_body_is_read_in_one_pass(standing: LiveSupervisor) -> None:
+    """As large as it may be; with a worker's token, whose calls are read by a reader of their own."""
+    worker = standing.worker("large")
+    body = b"[" + b" " * (MAX_BODY_BYTES - 2) + b"]"
+    headers = {"Authorization": f"Bearer {worker.token}"}
+    for path in ("/v1/worker/claim", "/v1/videos"):
+        status, answer = standing.raw("POST", path, body, headers=headers)
+        assert (status, answer["error"]["code"]) == (400, "BAD_REQUEST")
+        assert "more than" not in answer["error"]["message"]
+
+
+def test_a_head_may_be_large(standing: LiveSupervisor) -> None:
+    headers = {f"X-{number}": "y" * 1000 for number in range(MAX_HEAD_BYTES // 1100)}
+    assert standing.raw("GET", "/v1/status", headers=headers)[0] == 200
+
+
+Line = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+@asynccontextmanager
+async def served(path: Path) -> AsyncIterator[Callable[[bytes], Awaitable[Line]]]:
+    """A server whose answers take longer than a request may; opens connections that begin with some bytes."""
+
+    async def app(_scope: Any, receive: Any, send: Any) -> None:
+        while (await receive()).get("more_body"):
+            pass
+        await asyncio.sleep(3 * serving.REQUEST_S)
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(path))
+    listener.listen()
+    server = Server(listener, app, lambda: None)
+    task = asyncio.create_task(server.serve(sockets=[listener]))
+
+    async def connect(first: bytes) -> Line:
+        reader, writer = await asyncio.open_unix_connection(str(path))
+        writer.write(first)
+        return reader, writer
+
+    try:
+        yield connect
+    finally:
+        server.end()
+        await task
+
+
+@pytest.fixture
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "REQUEST_S", 0.2)
+    monkeypatch.setattr(serving, "_LINGER_S", 0.1)
+
+
+@pytest.mark.usefixtures("hasty")
+@pytest.mark.parametrize(
+    ("sent", "answer"),
+    [
+        (b"", b""),
+        (b"\r\n", b"HTTP/1.1 408 "),
+        (b"GET /", b"HTTP/1.1 408 "),
+        (HEAD + b"Content-Length: 9\r\n\r\nabc", b"HTTP/1.1 408 "),
+        (b"GET / HTTP/1.1\r\n\r\n", b"HTTP/1.1 200 "),
+    ],
+)
+def test_who_sends_no_whole_request_is_cut_off(tmp_path: Path, sent: bytes, answer: bytes) -> None:
+    """The time for an answer is not the client's."""
+
+    async def talk() -> bytes:
+        async with served(tmp_path / "socket") as connect:
+            reader, writer = await connect(sent)
+            received = await (reader.readexactly(len(answer)) if answer.endswith(b"200 ") else reader.read())
+            writer.close()
+            return received
+
+    received = asyncio.run(talk())
+    assert received[: len(answer)] == answer
+    assert bool(received) == bool(answer)
+
+
+@pytest.mark.usefixtures("hasty")
+def test_a_connection_that_was_of_use_is_cut_off_too(tmp_path: Path) -> None:
+    """When the next request stays unfinished, and when none comes."""
+
+    async def talk(then: bytes) -> bytes:
+        async with served(tmp_path / (f"socket-{len(then)}")) as connect:
+            reader, writer = await connect(b"GET / HTTP/1.1\r\n\r\n")
+            await reader.readuntil(b"ok")
+            writer.write(then)
+            received = await reader.read()
+            writer.close()
+            return received
+
+    assert asyncio.run(talk(b"GET /")).startswith(b"HTTP/1.1 408 ")
+    assert asyncio.run(talk(b"\r\n")).startswith(b"HTTP/1.1 408 ")
+
+
+def test_an_unfinished_request_costs_no_other_its_answer(standing: LiveSupervisor) -> None:
+    lines = []
+    for _ in range(50):
+        line = socket.socket(socket.AF_UNIX)
+        line.connect(str(standing.home.socket))
+        line.sendall(HEAD + b"Content-Length: 9\r\n\r\nabc")
+        lines.append(line)
+    assert standing.send(client.status())["jobs"] is not None
+    for line in lines:
+        line.close()
