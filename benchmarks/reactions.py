@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -39,7 +40,7 @@ def measure(options: Options, root: Path) -> Section:
             for what, seconds in _Round(running, clip, drop).run().items():
                 taken.setdefault(what, []).append(seconds)
         shutil.rmtree(work)
-    floors = {_SETTLED: 0.5, _CANCELLED: 2, _PAUSED: 2, _KILLED: 2, _DOWN: 3}
+    floors = {_SETTLED: 0.5, _CANCELLED: 2, _PAUSED: 2, _KILLED: 2, _DOWN: 3, _CALLERS: 1}
     for what, values in taken.items():
         section.add(what, values, "s", at_most(floors[what]) if what in floors else None)
     return section
@@ -51,6 +52,7 @@ _PAUSED = "pause → ffmpeg gone"
 _RESUMED = "resume → ffmpeg runs"
 _KILLED = "kill -9 of the worker → the job's ffmpeg runs again"
 _ORPHAN = "kill -9 of the worker → its ffmpeg gone"
+_CALLERS = "1 000 callers ask for the status at once → the last one has it"
 _DOWN = "`tqstudio down` while a job runs and the UI is open"
 
 
@@ -81,7 +83,8 @@ class _Round:
 
     def run(self) -> dict[str, float]:
         worker = self._running.worker_pid()
-        taken = {_SETTLED: self._drop_in("first.mp4", worker)}
+        taken = {_CALLERS: asyncio.run(self._callers())}
+        taken[_SETTLED] = self._drop_in("first.mp4", worker)
         taken[_CANCELLED] = self._act("cancel", worker)
         self._drop_in("second.mp4", worker)
         taken[_PAUSED] = self._act("pause", worker)
@@ -92,6 +95,19 @@ class _Round:
         taken |= self._kill(worker)
         taken[_DOWN] = self._down()
         return taken
+
+    async def _callers(self) -> float:
+        async def ask() -> None:
+            reader, writer = await asyncio.open_unix_connection(str(self._running.home.socket))
+            writer.write(b"GET /v1/status HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            answer = await reader.read()
+            writer.close()
+            if not answer.startswith(b"HTTP/1.1 200 "):
+                raise RuntimeError(f"a caller was answered {answer[:100]!r}")
+
+        began = time.perf_counter()
+        await asyncio.gather(*(ask() for _ in range(1_000)))
+        return time.perf_counter() - began
 
     def _drop_in(self, name: str, worker: int) -> float:
         """Put a copy beside the drop folder, then rename it into place."""

@@ -7,6 +7,7 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,6 +36,59 @@ def test_a_look_is_answered_as_any_call() -> None:
             await asked.look(b"/a", lambda: os.stat("/nonexistent"))
         assert await asyncio.gather(*(asked.look(b"/a", lambda n=n: n) for n in range(5))) == list(range(5))
         assert await asked.answers(b"/nonexistent"), "that is an answer"
+
+    asyncio.run(looks())
+
+
+class CountingLoop(asyncio.SelectorEventLoop):
+    """Counts what it runs."""
+
+    steps = 0
+
+    def call_soon(self, *args: Any, **more: Any) -> asyncio.Handle:
+        self.steps += 1
+        return super().call_soon(*args, **more)
+
+
+def test_each_answer_wakes_one_of_those_who_wait() -> None:
+    """Or a thousand callers would wake each other half a million times."""
+
+    def steps(callers: int) -> int:
+        async def looks() -> None:
+            asked = Patience()
+            await asyncio.gather(*(asked.look(b"/a", lambda: 7) for _ in range(callers)))
+
+        with asyncio.Runner(loop_factory=CountingLoop) as runner:
+            runner.run(looks())
+            loop = runner.get_loop()
+            assert isinstance(loop, CountingLoop)
+            return loop.steps
+
+    assert steps(200) < 6 * steps(50)
+
+
+def test_who_waits_for_a_late_answer_is_told_so_and_the_place_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(patience, "PATIENCE_S", 0.2)
+    answers = threading.Event()
+
+    async def looks() -> None:
+        asked = Patience()
+        waiting = [asyncio.create_task(asked.look(b"/a", answers.wait)) for _ in range(20)]
+        assert [type(each) for each in await asyncio.gather(*waiting, return_exceptions=True)] == [
+            NoAnswer
+        ] * 20
+        answers.set()
+        async with asyncio.timeout(30):
+            while not await asked.answers(b"/a"):
+                pass
+        cancelled = [asyncio.create_task(asked.look(b"/a", lambda: 7)) for _ in range(20)]
+        await asyncio.sleep(0)
+        for each in cancelled[::2]:
+            each.cancel()
+        assert (await asyncio.gather(*cancelled, return_exceptions=True))[1::2] == [7] * 10
+        assert not asked._places, "nothing is kept of a place that owes no answer"
 
     asyncio.run(looks())
 

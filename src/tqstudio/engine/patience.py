@@ -33,11 +33,23 @@ class NoAnswer(OSError):
         super().__init__(errno.ETIMEDOUT, f"the file system of {display(place)} does not answer")
 
 
+class _Place:
+    """A place that is asked, or waited for."""
+
+    def __init__(self) -> None:
+        self.turn = asyncio.Lock()
+        """Held from the begin of a look to its answer, however late. Those who wait have it in turn: each
+        answer wakes one of them."""
+        self.since = 0.0
+        """When the look began that holds it."""
+        self.callers = 0
+
+
 class Patience:
     """Asks places, and remembers which of them owe an answer."""
 
     def __init__(self) -> None:
-        self._looks: dict[bytes, tuple[float, asyncio.Future[Any]]] = {}
+        self._places: dict[bytes, _Place] = {}
         self._silent: set[bytes] = set()
         self._answered = False
 
@@ -48,25 +60,53 @@ class Patience:
             NoAnswer: there is no answer after `PATIENCE_S`, or an earlier look at this place has none.
             OSError: whatever else `look` raises.
         """
-        while (earlier := self._looks.get(place)) is not None:
-            since, answer = earlier
-            await self._wait(place, answer, since)
-        answer = _on_a_thread(look)
-        self._looks[place] = asyncio.get_running_loop().time(), answer
-        answer.add_done_callback(lambda _: self._have_answered(place))
-        await self._wait(place, answer, asyncio.get_running_loop().time())
-        result: T = answer.result()
-        return result
+        asked = self._places.setdefault(place, _Place())
+        asked.callers += 1
+        try:
+            await self._take_turn(place, asked)
+            try:
+                answer = _on_a_thread(look)
+            except BaseException:
+                asked.turn.release()
+                raise
+            answer.add_done_callback(lambda _: self._have_answered(place, asked))
+            await asyncio.wait([answer], timeout=PATIENCE_S)
+            if not answer.done():
+                raise self._no_answer(place)
+            result: T = answer.result()
+            return result
+        finally:
+            asked.callers -= 1
+            self._forget(place, asked)
+
+    async def _take_turn(self, place: bytes, asked: _Place) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            waits_for = asked.since
+            try:
+                async with asyncio.timeout_at(waits_for + PATIENCE_S):
+                    await asked.turn.acquire()
+            except TimeoutError:
+                if asked.turn.locked() and asked.since == waits_for:
+                    raise self._no_answer(place) from None
+            else:
+                asked.since = loop.time()
+                return
 
     def take_answered(self) -> bool:
         """Whether a place has answered since the last call that had not done so in time."""
         answered, self._answered = self._answered, False
         return answered
 
-    def _have_answered(self, place: bytes) -> None:
-        self._looks.pop(place, None)
+    def _have_answered(self, place: bytes, asked: _Place) -> None:
+        asked.turn.release()
         self._answered |= place in self._silent
         self._silent.discard(place)
+        self._forget(place, asked)
+
+    def _forget(self, place: bytes, asked: _Place) -> None:
+        if not asked.callers and not asked.turn.locked():
+            self._places.pop(place, None)
 
     async def answers(self, place: bytes) -> bool:
         """Whether the file system on which this path is, or will be, answers at all."""
@@ -85,12 +125,9 @@ class Patience:
         if not await self.answers(encoded):
             raise NoAnswer(encoded)
 
-    async def _wait(self, place: bytes, answer: asyncio.Future[Any], since: float) -> None:
-        left = since + PATIENCE_S - asyncio.get_running_loop().time()
-        await asyncio.wait([answer], timeout=max(0.0, left))
-        if not answer.done():
-            self._silent.add(place)
-            raise NoAnswer(place)
+    def _no_answer(self, place: bytes) -> NoAnswer:
+        self._silent.add(place)
+        return NoAnswer(place)
 
 
 def _on_a_thread(look: Callable[[], Any]) -> asyncio.Future[Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from fastapi import Depends, FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException as StarletteHTTPException
@@ -11,6 +13,7 @@ from tqstudio import __version__
 from tqstudio.engine.api import events, folders, jobs, queue, system, videos, worker_door, workers
 from tqstudio.engine.api.access import refuse_unknown_query
 from tqstudio.engine.api.refusals import answer_http_error, answer_refusal
+from tqstudio.engine.api.shared import Shared
 from tqstudio.engine.studio import Studio
 from tqstudio.errors import TqError
 
@@ -25,6 +28,7 @@ def make_app(studio: Studio) -> ASGIApp:
         dependencies=[Depends(refuse_unknown_query)],
     )
     app.state.studio = studio
+    app.state.status = Shared(partial(system.status_json, studio))
     for module in (workers, jobs, queue, videos, folders, events, system):
         app.include_router(module.router, prefix="/v1")
     app.include_router(worker_door.described(), prefix="/v1/worker")

@@ -9,10 +9,12 @@ import shutil
 from functools import partial
 from pathlib import Path
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request, Response
+from pydantic_core import to_json
 
 from tqstudio import __version__
 from tqstudio.engine.api.access import TheStudio
+from tqstudio.engine.api.shared import Shared
 from tqstudio.engine.api.workers import worker_views
 from tqstudio.engine.catalogue import catalogue
 from tqstudio.engine.examination import line
@@ -39,8 +41,18 @@ router = APIRouter()
 _WORKING = (WorkerStatus.IDLE, WorkerStatus.BUSY)
 
 
-@router.get("/status")
-async def status(studio: TheStudio) -> StatusView:
+@router.get("/status", response_model=StatusView)
+async def status(request: Request) -> Response:
+    """The whole at a glance. Whoever asks while it is made gets the next one, which all of them share."""
+    shared: Shared[bytes] = request.app.state.status
+    return Response(await shared.get(), media_type="application/json")
+
+
+async def status_json(studio: Studio) -> bytes:
+    return to_json(await _status(studio))
+
+
+async def _status(studio: Studio) -> StatusView:
     counts = await studio.db.read(listing.counts_by_status)
     shut = await _shut_gates(studio)
     views = await worker_views(studio)
