@@ -14,10 +14,11 @@ from tqstudio.ui.screens.job import JobScreen
 from tqstudio.ui.screens.text import TextScreen
 from tqstudio.ui.target import Target
 from tqstudio.ui.views import VIEWS, view_class
+from tqstudio.ui.widgets.job_list import JobList
 from tqstudio.ui.widgets.tick import Tick
 
 from .conftest import MakeApp, loaded, until
-from .fake_door import FakeDoor, sample_jobs
+from .fake_door import FakeDoor, missing_folder, sample_jobs
 from .test_queue import current
 
 EVERY_VIEW: tuple[View, ...] = get_args(View)
@@ -80,14 +81,114 @@ def test_bindings_can_be_remapped_one_by_one(view: View) -> None:
 
 
 def test_the_footer_offers_what_a_job_allows() -> None:
-    by_status = {row["status"]: Target.of(row) for row in sample_jobs()}
+    by_status = {row["status"]: [Target.of(row)] for row in sample_jobs()}
     by_name = {action.name: action for action in ACTIONS}
     assert enabled(by_name["retranscode"], by_status["done"])
     assert not enabled(by_name["retranscode"], by_status["in_progress"])
+    assert not enabled(by_name["retranscode"], [])
     assert enabled(by_name["retry"], by_status["failed"])
+    assert enabled(by_name["retry"], [*by_status["in_progress"], *by_status["failed"]]), "one allows it"
     assert not enabled(by_name["pause"], by_status["done"])
     assert label(by_name["pause"], by_status["paused"]) == "resume"
     assert label(by_name["pause"], by_status["in_progress"]) == "pause"
+    assert label(by_name["pause"], [*by_status["paused"], *by_status["in_progress"]]) == "pause"
+
+
+def footer(app: StudioApp) -> str:
+    return str(app.screen.query_one("#footer").render_line(0).text)
+
+
+async def test_the_footer_is_about_the_marked_jobs(make_app: MakeApp) -> None:
+    async with make_app().run_test(size=(160, 24)) as pilot:
+        app = await loaded(pilot)
+        assert "p pause  x cancel" in footer(app)
+        assert "unmark" not in footer(app)
+        await pilot.press("G", "space")
+        await until(pilot, lambda: "◆1 marked  e retranscode" in footer(app))
+        await pilot.press("g")
+        await until(pilot, lambda: app.screen.query_one("#jobs", JobList).cursor == 0)
+        offered = footer(app)
+        assert "e retranscode  u unmark" in offered, "the running job under the cursor does not matter"
+        assert not any(word in offered for word in ("pause  ", "cancel", "details", "log", "copy"))
+        await pilot.press("j", "j", "j", "j", "j", "j", "j", "j", "space")
+        await until(pilot, lambda: "◆2 marked  p resume" in footer(app))
+        assert "e retranscode" in footer(app)
+
+
+async def test_what_was_deleted_comes_back_step_by_step_from_any_screen(
+    make_app: MakeApp, door: FakeDoor
+) -> None:
+    def undeleted() -> list[list[int]]:
+        return [each["ids"] for each in door.operations() if each["operation"] == "undelete"]
+
+    def deleted() -> list[dict[int, str]]:
+        return app.studio.model.deleted
+
+    async with make_app().run_test(size=(120, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("G", "D")
+        await until(pilot, lambda: deleted() == [{314: "intro.mp4"}])
+        await pilot.press("g", "j", "j", "j", "space", "space", "D")
+        await until(pilot, lambda: len(deleted()) == 2)
+        assert sorted(deleted()[1]) == [322, 323]
+        await pilot.press("enter")
+        await until(pilot, lambda: app.studio.model.detail is not None)
+        await pilot.press("U")
+        await until(pilot, lambda: "are back; U brings back job 314, intro.mp4" in messages(app))
+        await pilot.press("escape", "U")
+        await until(pilot, lambda: "job 314, intro.mp4 is back" in messages(app))
+        assert undeleted() == [[322, 323], [314]]
+        await pilot.press("U")
+        await until(pilot, lambda: "nothing that was deleted from here is left" in messages(app))
+        assert len(undeleted()) == 2
+
+
+async def test_a_deletion_that_could_not_be_undone_can_be_tried_again(
+    make_app: MakeApp, door: FakeDoor
+) -> None:
+    async with make_app().run_test(size=(120, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("G", "D")
+        await until(pilot, lambda: app.studio.model.deleted)
+        door.down = True
+        await pilot.press("U")
+        await until(pilot, lambda: "NO_SUPERVISOR" in messages(app))
+        door.down = False
+        await pilot.press("U")
+        await until(pilot, lambda: "intro.mp4 is back" in messages(app))
+
+
+@pytest.mark.parametrize("view", ["1", "2", "3", "4", "enter", "l"])
+async def test_the_queue_is_paused_and_resumed_wherever_it_is_told(
+    view: str, make_app: MakeApp, door: FakeDoor
+) -> None:
+    async with make_app().run_test(size=(160, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press(view)
+        await until(pilot, lambda: "P pause all" in footer(app))
+        await pilot.press("P")
+        await until(pilot, lambda: "P resume all" in footer(app))
+        notice = app.screen.query_one("#notice")
+        assert "P lets it go on" in notice.render_line(0).text
+        await pilot.press("P")
+        await until(pilot, lambda: "P pause all" in footer(app))
+        assert not door.gates
+
+
+@pytest.mark.parametrize("view", ["1", "2", "4", "enter"])
+async def test_escape_hides_a_folders_remark_wherever_it_says_so(
+    view: str, make_app: MakeApp, door: FakeDoor
+) -> None:
+    door.folders.append(missing_folder())
+    async with make_app().run_test(size=(220, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press(view)
+        screen = app.screen
+        notice = screen.query_one("#notice")
+        await until(pilot, lambda: "esc hides this" in notice.render_line(0).text)
+        await pilot.press("escape")
+        await until(pilot, lambda: not notice.has_class("open"))
+        assert app.screen is screen
 
 
 def messages(app: StudioApp) -> str:
@@ -161,7 +262,7 @@ async def test_deleting_finished_segments_asks_first(make_app: MakeApp, door: Fa
         await pilot.press("enter")
         await until(pilot, lambda: not isinstance(app.screen, Confirm))
         await pilot.press("U")
-        await until(pilot, lambda: "nothing was deleted from here" in messages(app))
+        await until(pilot, lambda: "nothing that was deleted from here is left" in messages(app))
         assert not door.operations()
         await ask_to_delete(app, pilot, 315)
         await pilot.press("y")

@@ -79,6 +79,14 @@ def test_numbers_are_honest() -> None:
     assert fmt.speed(2.13) == "2.1×"
 
 
+@pytest.mark.parametrize(
+    ("bits", "text"),
+    [(None, ""), (0, ""), (0.0, ""), (400, "400 b/s"), (1_500, "2 kb/s"), (8_900_000, "8.9 Mb/s")],
+)
+def test_a_bit_rate_that_is_not_known_is_not_told(bits: float | None, text: str) -> None:
+    assert fmt.bitrate(bits) == text
+
+
 def test_control_characters_reach_no_terminal() -> None:
     assert fmt.plain("a\x1b[31mb\nc") == "a\\x1b[31mb\\nc"
     assert fmt.plain("東京\u3000می\u200cخواهم\t\u202e") == "東京\u3000می\u200cخواهم    \\u202e"

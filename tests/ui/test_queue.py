@@ -17,6 +17,7 @@ from tqstudio.ui.screens.dialogs import Confirm, Problem
 from tqstudio.ui.screens.queue import QueueScreen
 from tqstudio.ui.widgets.footer import Footer
 from tqstudio.ui.widgets.job_list import JobList
+from tqstudio.ui.widgets.row_list import RowList
 
 from .conftest import MakeApp, loaded, until
 from .fake_door import FakeDoor, job_row, many_jobs, rendition
@@ -405,3 +406,29 @@ async def test_marks_are_dropped_when_nobody_knows_what_became_of_their_jobs(
         await until(
             pilot, lambda: "the marks are gone" in app.screen.query_one("#notice").render_line(0).text
         )
+
+
+@pytest.mark.parametrize(
+    ("width", "least"), [(80, 26), (100, 29), (120, 29), (132, 29), (160, 32), (200, 32)]
+)
+async def test_names_keep_their_room(make_app: MakeApp, width: int, least: int) -> None:
+    name = "".join(chr(ord("a") + at % 26) for at in range(80))
+    async with make_app(door_factory=lambda: FakeDoor([job_row(1, f"{name}.mp4", "in_progress")])).run_test(
+        size=(width, 24)
+    ) as pilot:
+        app = await loaded(pilot)
+        [line] = [line for line in text_of(app) if "abc" in line]
+        shown = next(word for word in line.split() if word.startswith("abc"))
+        assert len(shown) >= least
+        assert "quality" in text_of(app)[0]
+        assert text_of(app)[0].split()[-1] in ("ETA", "worker")
+
+
+@pytest.mark.parametrize(("view", "kind"), [("2", "worker"), ("3", "folder"), ("4", "event")])
+async def test_a_filter_that_finds_nothing_says_so(make_app: MakeApp, view: str, kind: str) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press(view, "slash", *"zebra", "enter")
+        rows = app.screen.query_one(RowList)
+        text = f"no {kind} matches the filter – esc shows all"
+        await until(pilot, lambda: any(text in rows.render_line(y).text for y in range(rows.size.height)))

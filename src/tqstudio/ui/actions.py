@@ -5,7 +5,7 @@ A screen or the app carries out action `x` in its method `do_x`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
@@ -59,7 +59,7 @@ ACTIONS: tuple[Action, ...] = (
         *(JOBS, "Job", 0, Operation.RESTART),
     ),
     Action(
-        *("raise", ("plus",), "priority", "raise the priority by one", JOBS, "Job", 14),
+        *("raise", ("plus",), "priority", "raise the priority by one", JOBS, "Job", 13),
         Operation.PRIORITY,
     ),
     Action("lower", ("minus",), "lower", "lower the priority by one", JOBS, "Job", 0, Operation.PRIORITY),
@@ -78,7 +78,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("log", ("l",), "log", "read the log: of the newest attempt, or the chosen one", JOBS, "Job", 21),
     Action("command", ("c",), "command", "show the ffmpeg commands, ready to paste", JOBS, "Job", 22),
     Action("facts", ("i",), "facts", "all that is known about the source", JOBS, "Job", 23),
-    Action("pause_all", ("P",), "pause all", "hand out no more jobs, or go on", ("queue",), "Queue", 31),
+    Action("pause_all", ("P",), "pause all", "hand out no more jobs, or go on", EVERY, "Everywhere", 44),
     Action("add", ("n",), "add files", "add files or a folder to the queue", ("queue",), "Queue", 30),
     Action("sort", ("s",), "sort", "sort by queue order, newest or oldest", ("queue",), "Queue", 32),
     Action("freeze", ("F",), "freeze", "hold the list still, or let it move again", ("queue",), "Queue"),
@@ -92,7 +92,7 @@ ACTIONS: tuple[Action, ...] = (
     Action("filter", ("slash",), "filter", "show only some: words, or state:failed", LISTS, "List", 16),
     Action("mark", ("space",), "mark", "mark or unmark this job", ("queue",), "List"),
     Action("mark_all", ("a",), "mark all", "mark every job that the filter shows", ("queue",), "List"),
-    Action("unmark", ("u",), "unmark", "take all marks away", ("queue",), "List"),
+    Action("unmark", ("u",), "unmark", "take all marks away", ("queue",), "List", 14),
     Action(
         *("copy", ("y",), "copy", "copy the path, the playlist, the command or the text"),
         *(("queue", "job", "text"), "List", 24),
@@ -168,25 +168,33 @@ def bindings_of(view: View) -> list[BindingType]:
     ]
 
 
-def operation_for(action: Action, targets: Iterable[Target]) -> Operation | None:
+def operation_for(action: Action, targets: Collection[Target]) -> Operation | None:
     """The operation an action asks for: `p` resumes when nothing of the targets can be paused."""
-    if action.operation is Operation.PAUSE and not any(target.pausable for target in targets):
-        return Operation.RESUME
-    return action.operation
+    if action.operation is not Operation.PAUSE:
+        return action.operation
+
+    def possible(operation: Operation) -> bool:
+        return any(not refusal(operation, target) for target in targets)
+
+    if any(target.pausable for target in targets) and (
+        possible(Operation.PAUSE) or not possible(Operation.RESUME)
+    ):
+        return Operation.PAUSE
+    return Operation.RESUME
 
 
-def enabled(action: Action, target: Target | None) -> bool:
-    """Whether the action would do something to this job."""
-    if action.operation is None:
-        return True
-    if target is None:
-        return False
-    operation = operation_for(action, [target])
-    return operation is not None and not refusal(operation, target)
+def enabled(action: Action, targets: Collection[Target]) -> bool:
+    """Whether the action would do something to one of these jobs."""
+    operation = operation_for(action, targets)
+    return operation is None or any(not refusal(operation, target) for target in targets)
 
 
-def label(action: Action, target: Target | None) -> str:
-    """The action's word for this job."""
-    if action.name == "pause" and target is not None and not target.pausable:
+def label(action: Action, targets: Collection[Target], *, paused: bool = False) -> str:
+    """The action's word for these jobs.
+
+    Args:
+        paused: the queue is.
+    """
+    if action.name == "pause" and targets and operation_for(action, targets) is Operation.RESUME:
         return "resume"
-    return action.text
+    return "resume all" if action.name == "pause_all" and paused else action.text

@@ -18,6 +18,7 @@ from textual.binding import BindingType
 from textual.command import Provider
 from textual.screen import Screen
 
+from tqstudio import client as calls
 from tqstudio import launch
 from tqstudio.errors import ErrorCode, TqError, in_one_line
 from tqstudio.ui.actions import BY_NAME
@@ -281,8 +282,19 @@ class StudioApp(App[None]):
             super().action_command_palette()
 
     async def do_back(self, _: str) -> None:
-        if self._view != "queue":
+        if self.studio.model.hush():
+            self._paint_now()
+        elif self._view != "queue":
             self._show("queue")
+
+    async def do_pause_all(self, _: str) -> None:
+        if self.studio.model.paused:
+            await self.studio.feed.send(calls.resume_queue())
+            self.toast("the queue goes on")
+        else:
+            await self.studio.feed.send(calls.pause_queue())
+            self.toast("the queue is paused: running jobs end, no other starts")
+        self.studio.feed.refresh_soon()
 
     async def do_reconnect(self, _: str) -> None:
         self.studio.feed.try_now()

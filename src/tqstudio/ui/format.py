@@ -71,8 +71,11 @@ def number(count: int) -> str:
 
 
 def bitrate(bits: float | None) -> str:
-    if bits is None:
+    """Empty where it is not known, for which containers say 0 too."""
+    if not bits:
         return ""
+    if bits < 1e3:
+        return f"{bits:.0f} b/s"
     return f"{bits / 1e6:.1f} Mb/s" if bits >= 1e6 else f"{bits / 1e3:.0f} kb/s"
 
 

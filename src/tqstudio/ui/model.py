@@ -58,6 +58,8 @@ class Model:
         self.status: StatusView | None = None
         self.jobs = JobWindow()
         self.marks = Marks()
+        self.deleted: list[dict[int, str]] = []
+        """The jobs that were deleted here and can be brought back, with their names; the last ones last."""
         self.workers: dict[str, WorkerView] = {}
         self.folders: list[FolderView] | None = None
         self.events: deque[EventView] = deque(maxlen=MAX_EVENTS)
@@ -147,6 +149,11 @@ class Model:
     def gates(self) -> list[GateView]:
         """What holds the queue up."""
         return self.status["gates"] if self.status else []
+
+    @property
+    def paused(self) -> bool:
+        """Whether a person has paused the queue."""
+        return any(gate["kind"] == "user" for gate in self.gates)
 
     @property
     def stale(self) -> bool:

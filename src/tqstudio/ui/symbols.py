@@ -89,7 +89,7 @@ ASCII = Glyphs(
         "changing": "*",
         "skipped": "-",
         "stale": "?",
-        "warning": "!",
+        "warning": "^",
     },
     up="*",
     lost="o",

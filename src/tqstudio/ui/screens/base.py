@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from textual import events, on
@@ -56,7 +56,7 @@ class StudioScreen(Screen[None]):
         yield Notice(self.studio, id="notice")
         yield Tabs(self.studio, self.TAB or self.VIEW, self.says)
         yield from self.body()
-        yield Footer(self.studio, self.VIEW, target=self.target, marked=self.marked, typing=self.typing)
+        yield Footer(self.studio, self.VIEW, targets=self.meant, marked=self.marked, typing=self.typing)
         yield Static(
             f"This terminal is too small: tqstudio needs {MIN_WIDTH} columns and {MIN_HEIGHT} lines;"
             " q leaves.",
@@ -71,9 +71,9 @@ class StudioScreen(Screen[None]):
         """The filter in force and a remark, for the tabs line."""
         return "", ""
 
-    def target(self) -> Target | None:
-        """The job that the footer speaks of."""
-        return None
+    def meant(self) -> Collection[Target]:
+        """The jobs that the footer's actions are about."""
+        return ()
 
     def marked(self) -> str:
         """How many jobs are marked, in words; empty for none."""

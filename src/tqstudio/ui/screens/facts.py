@@ -53,7 +53,7 @@ def _file(video: VideoView, facts: Mapping[str, Any]) -> list[Row]:
         ("container", str(facts.get("container") or "")),
         ("length", _seconds(facts.get("duration_s"))),
         ("begins at", f"{start:.3f} s" if start else ""),
-        ("bit rate", fmt.bitrate(facts.get("bitrate") or None)),
+        ("bit rate", fmt.bitrate(facts.get("bitrate"))),
         ("status", video["status"]),
         ("output", readable(f"{video['output_root']}/{video['slug']}")),
     ]
@@ -72,7 +72,7 @@ def _video(track: Mapping[str, Any]) -> list[Row]:
         ("pixel format", f"{track.get('pix_fmt')}{depth}" if track.get("pix_fmt") else ""),
         ("colour", _colour(track)),
         ("Dolby Vision", f"profile {track['dv_profile']}" if track.get("dv_profile") else ""),
-        ("bit rate", fmt.bitrate(track.get("bitrate") or None)),
+        ("bit rate", fmt.bitrate(track.get("bitrate"))),
         ("length", _seconds(track.get("duration_s"))),
         ("stream", _number(track.get("index"))),
     ]

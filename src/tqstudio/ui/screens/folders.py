@@ -38,7 +38,8 @@ class FolderList(RowList):
     def empty(self) -> str:
         if self.studio.model.folders is None:
             return "reading…"
-        return "no folder is watched – n adds one; videos dropped into it are transcoded"
+        unwatched = "no folder is watched – n adds one; videos dropped into it are transcoded"
+        return self._owner.nothing("folder", unwatched)
 
     def count(self) -> int:
         return len(self.folders)

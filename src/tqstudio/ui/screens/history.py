@@ -25,8 +25,6 @@ WHAT_CELLS, NAME_CELLS = 29, 26
 
 
 class EventList(RowList):
-    EMPTY = "nothing has happened yet"
-
     def __init__(self, screen: HistoryScreen) -> None:
         super().__init__(screen.studio, id="events")
         self._owner = screen
@@ -46,6 +44,9 @@ class EventList(RowList):
 
     def count(self) -> int:
         return len(self.events)
+
+    def empty(self) -> str:
+        return self._owner.nothing("event", "nothing has happened yet")
 
     def key(self, at: int) -> Hashable:
         return self.events[at]["seq"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
@@ -67,8 +67,8 @@ class JobScreen(JobActions):
         row = self.detail or self.current()
         return [Target.of(row)] if row else []
 
-    def target(self) -> Target | None:
-        return next(iter(self.targets()), None)
+    def meant(self) -> Collection[Target]:
+        return self.targets()
 
     def says(self) -> tuple[str, str]:
         row = self.current()
@@ -141,4 +141,7 @@ class JobScreen(JobActions):
         self.copy("\n".join(shell.script(attempt["argv"])), "command")
 
     async def do_back(self, _: str) -> None:
-        self.dismiss()
+        if self.studio.model.hush():
+            self.paint()
+        else:
+            self.dismiss()

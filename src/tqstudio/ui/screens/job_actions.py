@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tqstudio import client as calls
@@ -38,8 +38,6 @@ class JobActions(StudioScreen):
     Dialogs and texts are loaded when they are asked for: the first picture of the queue needs none.
     """
 
-    _deleted: tuple[int, ...] = ()
-
     def targets(self) -> list[Target]:
         """The jobs an action is about."""
         raise NotImplementedError
@@ -64,17 +62,17 @@ class JobActions(StudioScreen):
         await self._operate("delete")
 
     async def do_undelete(self, _: str) -> None:
-        if not self._deleted:
-            self.toast("nothing was deleted from here")
+        deleted = self.studio.model.deleted
+        if not deleted:
+            self.toast("nothing that was deleted from here is left to be brought back")
             return
-        deleted = self._deleted
+        ids = list(deleted[-1])
 
         def carry_out() -> None:
-            self.studio_app.start(self.send_operation(Operation.UNDELETE, deleted))
-            type(self)._deleted = ()
+            self.studio_app.start(self.send_operation(Operation.UNDELETE, ids), keys_wait=True)
 
-        many = counted(len(deleted), "job")
-        self._ask(_many_question(Operation.UNDELETE, many) if len(deleted) > MANY else None, carry_out)
+        many = counted(len(ids), "job")
+        self._ask(_many_question(Operation.UNDELETE, many) if len(ids) > MANY else None, carry_out)
 
     async def do_cancel(self, _: str) -> None:
         await self._operate("cancel")
@@ -255,16 +253,40 @@ class JobActions(StudioScreen):
         if made:
             self.toast(f"new job {', '.join(map(str, made[:5]))}{' …' if len(made) > 5 else ''}")
         elif operation is Operation.DELETE and done:
-            type(self)._deleted = tuple(result["job"] for result in results if result["ok"])
-            self.studio.model.marks.drop(self._deleted)
-            self.studio.model.jobs.drop(self._deleted)
+            ids = [result["job"] for result in results if result["ok"]]
+            self.studio.model.deleted.append({job: self._video_name(job) for job in ids})
+            self.studio.model.marks.drop(ids)
+            self.studio.model.jobs.drop(ids)
             removed = sum(result["removed_segments"] for result in results)
             its = f" without {'its' if done == 1 else 'their'} segments" if removed else ""
             self.toast(f"delete: {counted(done, 'job')}; U brings {'it' if done == 1 else 'them'} back{its}")
+        elif operation is Operation.UNDELETE:
+            self._brought_back(results)
         elif done and len(results) > 1:
             self.toast(f"{operation.value}: {counted(done, 'job')}")
         self.studio.feed.refresh_soon()
         self.paint()
+
+    def _video_name(self, job: int) -> str:
+        marked, row = self.studio.model.marks.get(job), self.studio.model.job(job)
+        return marked.name if marked else row["name"] if row else ""
+
+    def _brought_back(self, results: Sequence[ActionResult]) -> None:
+        """Say which jobs are back, and what the next U brings; what was answered is not tried again."""
+        deleted = self.studio.model.deleted
+        names = deleted.pop()
+        back = [result["job"] for result in results if result["ok"]]
+        left = {job: name for job, name in names.items() if job not in {each["job"] for each in results}}
+        deleted += [left] if left else []
+        if back:
+            more = "" if len(back) == 1 else f" and {counted(len(back) - 1, 'other')}"
+            following = f"; U brings back {self._deletion(deleted[-1])}" if deleted else ""
+            verb = "is" if len(back) == 1 else "are"
+            self.toast(f"{_called(back[0], names[back[0]])}{more} {verb} back{following}")
+
+    @staticmethod
+    def _deletion(names: Mapping[int, str]) -> str:
+        return _called(*next(iter(names.items()))) if len(names) == 1 else counted(len(names), "job")
 
     def _question_about(self, operation: Operation, targets: Sequence[Target]) -> Confirm | None:
         """What is asked before work is lost; None where none is."""
@@ -283,7 +305,7 @@ class JobActions(StudioScreen):
     def _named(self, targets: Sequence[Target]) -> str:
         hidden = len(set(self.hidden()).intersection(target.id for target in targets))
         if len(targets) == 1:
-            name = f"job {targets[0].id}, {targets[0].name}"
+            name = _called(targets[0].id, targets[0].name)
             return f"{name} (hidden by the filter)" if hidden else name
         jobs = counted(len(targets), "job")
         return f"{jobs} ({number(hidden)} hidden by the filter)" if hidden else jobs
@@ -300,6 +322,10 @@ class JobActions(StudioScreen):
     def copy(self, text: str, what: str) -> None:
         self.app.copy_to_clipboard(text)
         self.toast(f"{what} copied")
+
+
+def _called(job: int, name: str) -> str:
+    return f"job {job}, {name}" if name else f"job {job}"
 
 
 def _has_work(target: Target) -> bool:

@@ -116,6 +116,10 @@ class ListScreen(StudioScreen):
         else:
             await self.studio_app.do_back("")
 
+    def nothing(self, kind: str, otherwise: str) -> str:
+        """What stands in the empty list."""
+        return f"no {kind} matches the filter – esc shows all" if self.filter_text else otherwise
+
     def matches(self, *texts: str | None) -> bool:
         """Whether every word of the filter is in one of the texts."""
         whole = " ".join(filter(None, texts)).lower()

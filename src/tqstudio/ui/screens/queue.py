@@ -19,7 +19,7 @@ from tqstudio.ui.screens.queue_actions import QueueActions
 from tqstudio.ui.target import Target
 from tqstudio.ui.widgets.filter_line import FilterLine
 from tqstudio.ui.widgets.footer import Footer
-from tqstudio.ui.widgets.job_list import JobList
+from tqstudio.ui.widgets.job_list import NAME_CELLS, NAME_CELLS_BESIDE, JobList
 from tqstudio.ui.widgets.job_pane import PAGES, JobPane
 from tqstudio.ui.widgets.row_list import RowList
 
@@ -68,9 +68,12 @@ class QueueScreen(QueueActions, JobActions):
             return []
         return [Target.of(row)] if row else []
 
-    def target(self) -> Target | None:
+    def meant(self) -> Collection[Target]:
+        if self.list.marks:
+            # One of each kind: with thousands of marks the footer is drawn as quickly.
+            return {(each.status, each.control): each for each in self.list.marks.values()}.values()
         row = self.current()
-        return Target.of(row) if row else None
+        return [Target.of(row)] if row else ()
 
     def marked(self) -> str:
         if not self.list.marks:
@@ -130,6 +133,8 @@ class QueueScreen(QueueActions, JobActions):
         self.pane.beside = width >= BESIDE_WIDTH
         self.pane.display = self.pane.page != "hidden"
         panes.styles.layout = "horizontal" if self.pane.beside else "vertical"
+        beside = self.pane.beside and self.pane.display
+        self.list.name_cells = NAME_CELLS_BESIDE if beside else NAME_CELLS
         if self.pane.beside:
             self.pane.styles.width = max(47, width * 36 // 100)
             self.pane.styles.height = "1fr"

@@ -71,20 +71,6 @@ class QueueActions(StudioScreen):
         self.app.copy_to_clipboard(copied(made["master_b64"] if made else row["path_b64"]))
         self.toast(f"path of the {'playlist' if made else 'source'} of job {row['id']} copied")
 
-    async def do_pause_all(self, _: str) -> None:
-        status = self.studio.model.status
-        paused = status is not None and any(gate["kind"] == "user" for gate in status["gates"])
-        try:
-            if paused:
-                await self.studio.feed.send(calls.resume_queue())
-                self.toast("the queue goes on")
-            else:
-                await self.studio.feed.send(calls.pause_queue())
-                self.toast("the queue is paused: running jobs end, no other starts")
-        except TqError as error:
-            self.complain(error)
-        self.studio.feed.refresh_soon()
-
     async def do_add(self, _: str) -> None:
         from tqstudio.ui.screens.ask_path import AskPath
 

@@ -133,4 +133,7 @@ class TextScreen(StudioScreen):
         self.toast(f"copied: {fit(shown, 200)}" if shown else "the text is copied")
 
     async def do_back(self, _: str) -> None:
-        self.dismiss()
+        if self.studio.model.hush():
+            self.paint()
+        else:
+            self.dismiss()

@@ -36,8 +36,6 @@ COLUMNS = (
 
 
 class WorkerList(RowList):
-    EMPTY = "no worker is known – tqstudio doctor says what is missing"
-
     def __init__(self, screen: WorkersScreen) -> None:
         super().__init__(screen.studio, id="workers")
         self._owner = screen
@@ -49,6 +47,9 @@ class WorkerList(RowList):
 
     def count(self) -> int:
         return len(self.shown)
+
+    def empty(self) -> str:
+        return self._owner.nothing("worker", "no worker is known – tqstudio doctor says what is missing")
 
     def key(self, at: int) -> Hashable:
         return self.shown[at]["name"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from textual.strip import Strip
 
@@ -16,6 +16,8 @@ from tqstudio.ui.widgets.line_view import LineView, link
 LAST = ("help", "leave")
 """Always shown, at the right."""
 NEED_JOB = ("open", "copy")
+MARKS = "unmark"
+"""Offered only where jobs are marked."""
 WHEN_LOST = ("start", "reconnect", "back")
 """What helps, and all that is offered, while no supervisor answers."""
 
@@ -29,13 +31,13 @@ class Footer(LineView):
         studio: Studio,
         view: View,
         *,
-        target: Callable[[], Target | None],
+        targets: Callable[[], Collection[Target]],
         marked: Callable[[], str],
         typing: Callable[[], bool],
     ) -> None:
         super().__init__(studio, id="footer")
         self._view = view
-        self._target = target
+        self._targets = targets
         self._marked = marked
         self._typing = typing
 
@@ -46,44 +48,48 @@ class Footer(LineView):
             for key, does in TYPED:
                 line.add(key, palette.key).add(f" {does}", palette.dim).gap(2)
             return line.strip()
-        target = self._target()
+        targets, marked = self._targets(), self._marked()
         hints = sorted((a for a in actions_of(self._view) if self._shown_here(a)), key=lambda a: a.footer)
         last = [a for a in hints if a.name in LAST]
-        reserved = sum(self._width(a, target) for a in last)
-        if marked := self._marked():
+        reserved = sum(self._width(a, targets) for a in last)
+        if marked:
             line.add(f"{self.studio.glyphs.marked}{marked}", palette.mark).gap(2)
         for action in hints:
-            if action in last or not self._possible(action, target):
+            if action in last or not self._possible(action, targets, marked=bool(marked)):
                 continue
-            if self._width(action, target) > line.room - reserved:
+            if self._width(action, targets) > line.room - reserved:
                 break
-            self._add(line, action, target)
+            self._add(line, action, targets)
         line.gap(line.room - reserved)
         for action in last:
-            self._add(line, action, target)
+            self._add(line, action, targets)
         return line.strip()
 
     def _shown_here(self, action: Action) -> bool:
         # From a list there is nowhere to go back to but another list.
         return bool(action.footer) and not (action.name == "back" and self._view in LISTS)
 
-    def _possible(self, action: Action, target: Target | None) -> bool:
+    def _possible(self, action: Action, targets: Collection[Target], *, marked: bool) -> bool:
         if self.studio.model.connection.link is Link.LOST:
             return action.name in WHEN_LOST
         if action.name in ("start", "reconnect"):
             return False
-        if target is None and self._view in JOBS and (action.group == "Job" or action.name in NEED_JOB):
+        single = action.name in NEED_JOB or (action.group == "Job" and action.operation is None)
+        if self._view in JOBS and single and (marked or not targets):
+            # Beside marks these would be about the job under the cursor, and no marked one.
             return False
-        return enabled(action, target)
+        return enabled(action, targets) and (marked or action.name != MARKS)
 
-    def _width(self, action: Action, target: Target | None) -> int:
-        return width_of(_key(action)) + 1 + width_of(label(action, target)) + 2
+    def _label(self, action: Action, targets: Collection[Target]) -> str:
+        return label(action, targets, paused=self.studio.model.paused)
 
-    def _add(self, line: Line, action: Action, target: Target | None) -> None:
+    def _width(self, action: Action, targets: Collection[Target]) -> int:
+        return width_of(_key(action)) + 1 + width_of(self._label(action, targets)) + 2
+
+    def _add(self, line: Line, action: Action, targets: Collection[Target]) -> None:
         palette, click = self.studio.vivid, link(action.name)
-        line.add(_key(action), palette.key + click).add(f" {label(action, target)}", palette.dim + click).gap(
-            2
-        )
+        line.add(_key(action), palette.key + click)
+        line.add(f" {self._label(action, targets)}", palette.dim + click).gap(2)
 
 
 def _key(action: Action) -> str:

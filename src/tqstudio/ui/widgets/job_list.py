@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from rich.style import Style
@@ -47,8 +47,8 @@ COLUMNS = (
     Column("profile", "profile", 8, 124),
     Column("priority", "prio", 4, 116, right=True),
     Column("length", "length", 6, 108, right=True),
-    Column("source", "source", 8, 72),
-    Column("quality", "quality", 7, 66),
+    Column("source", "source", 8, 0),
+    Column("quality", "quality", 7, 0),
     Column("done", "done", 5, 0, right=True),
     Column("speed", "speed", 6, 96, right=True),
     Column("eta", "ETA", 7, 50, right=True),
@@ -56,6 +56,10 @@ COLUMNS = (
 )
 WORDY = 40
 """From this width of the name column there is room for the word behind the sign of a warning."""
+LEAST_FIRST = ("worker", "speed", "length", "priority", "profile", "source", "quality")
+"""The order in which columns make room for the names."""
+NAME_CELLS, NAME_CELLS_BESIDE = 26, 29
+"""The least width of the names, and that beside the pane, which says more of the selected job."""
 TAIL = ("quality", "done", "speed", "eta", "worker")
 """The columns in whose place a failed job shows its error code."""
 
@@ -71,9 +75,10 @@ class JobList(RowList):
     def __init__(self, studio: Studio, *, id: str | None = None) -> None:
         super().__init__(studio, id=id)
         self._drawn: OrderedDict[int, tuple[JobRow, object, Strip]] = OrderedDict()
-        self._columns: tuple[int, tuple[Column, ...], int] = (0, (), 0)
+        self._columns: tuple[object, tuple[Column, ...], int] = (None, (), 0)
         self._version = -1
         self.id_width = 4
+        self.name_cells = NAME_CELLS
 
     @property
     def marks(self) -> Marks:
@@ -154,7 +159,17 @@ class JobList(RowList):
         focused = selected and (self.has_focus or not self.screen.is_current)
         clock = self._clock(row)
         thumb = self._thumb(at)
-        look = (width, self.id_width, selected, focused, job in self.marks, clock, thumb, self.studio.palette)
+        look = (
+            width,
+            self.id_width,
+            self.name_cells,
+            selected,
+            focused,
+            job in self.marks,
+            clock,
+            thumb,
+            self.studio.palette,
+        )
         cached = self._drawn.get(job)
         if cached is not None and cached[0] is row and cached[1] == look:
             self._drawn.move_to_end(job)
@@ -186,14 +201,20 @@ class JobList(RowList):
 
     def _layout(self, width: int) -> tuple[tuple[Column, ...], int]:
         """The columns that fit, and the width that is left for the name."""
-        if self._columns[0] != width * 100 + self.id_width:
-            shown = tuple(
-                Column("id", "#", self.id_width, 60, right=True) if column.name == "id" else column
+        if self._columns[0] != (width, self.id_width, self.name_cells):
+            shown = {
+                column.name: replace(column, width=self.id_width) if column.name == "id" else column
                 for column in COLUMNS
                 if width >= column.from_width
-            )
-            fixed = sum(column.width + 1 for column in shown)
-            self._columns = (width * 100 + self.id_width, shown, max(8, width - fixed - 3))
+            }
+
+            def room() -> int:
+                return width - sum(column.width + 1 for column in shown.values()) - 3
+
+            for name in LEAST_FIRST:
+                if room() < self.name_cells:
+                    shown.pop(name, None)
+            self._columns = ((width, self.id_width, self.name_cells), tuple(shown.values()), max(8, room()))
         return self._columns[1], self._columns[2]
 
     def _draw(
