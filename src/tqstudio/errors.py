@@ -223,7 +223,7 @@ MEANINGS: MappingProxyType[ErrorCode, Meaning] = MappingProxyType(
             _REQUEST, "this cannot be done now", "tqstudio job show tells how a job stands"
         ),
         ErrorCode.LOST_LEASE: Meaning(
-            _REQUEST, "the job belongs to another worker now", "stop working on it; touch nothing"
+            _REQUEST, "the worker's lease of the job has ended", "stop working on it; touch nothing"
         ),
         ErrorCode.BAD_REQUEST: Meaning(_REQUEST, "the request makes no sense", "correct it"),
         ErrorCode.UNAUTHORIZED: Meaning(_REQUEST, "the token is wrong", "register again"),

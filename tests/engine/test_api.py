@@ -1033,6 +1033,17 @@ def test_outcomes_are_repeated(desk: Desk) -> None:
     assert row["error"]["log"] == str(desk.live.home.job_logs(job["job"]) / "1.log")
 
 
+def test_a_worker_whose_lease_has_ended_hears_how_the_job_stands(desk: Desk) -> None:
+    worker, job = desk.running()
+    report = {"instance": worker.instance, "epoch": job["epoch"], "step": "probe", "progress": 1}
+    wrong = error_of(worker.post(f"jobs/{job['job']}/progress", **{**report, "epoch": 7}), 409)
+    assert wrong["message"].endswith("has ended: it runs under another one now")
+    desk.act("cancel", job["job"])
+    worker.tell(f"jobs/{job['job']}/release", epoch=job["epoch"], reason="cancel")
+    late = error_of(worker.post(f"jobs/{job['job']}/progress", **report), 409)
+    assert late["message"] == f"this lease of job {job['job']} has ended: the job is cancelled now"
+
+
 @pytest.mark.parametrize(
     ("path", "body"),
     [

@@ -16,6 +16,7 @@ from typing import Literal
 from pydantic_core import from_json
 
 from tqstudio.config import Settings
+from tqstudio.engine import leases
 from tqstudio.engine.disk_gate import DiskGate, Refused
 from tqstudio.engine.forecasts import Forecasts
 from tqstudio.engine.leases import Renewal, store_renewals
@@ -360,11 +361,12 @@ async def require_lease(db: Database, token: Token) -> Lease:
     Raises:
         TqError: NOT_FOUND or LOST_LEASE.
     """
-    if await db.read(look, token.job) is None:
+    facts = await db.read(look, token.job)
+    if facts is None:
         raise TqError(ErrorCode.NOT_FOUND, f"there is no job {token.job}")
     lease = await db.read(claims.live, token, now=now_us())
     if lease is None:
-        raise TqError(ErrorCode.LOST_LEASE, f"job {token.job} belongs to another worker now")
+        raise leases.lost(token.job, facts.status)
     return lease
 
 

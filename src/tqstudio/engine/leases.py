@@ -12,9 +12,25 @@ from dataclasses import dataclass, replace
 from tqstudio.engine.store import claims
 from tqstudio.engine.store.claims import Token
 from tqstudio.engine.store.connection import Connection
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.lifecycle import JobStatus
 
 _UNNAMED_BEATS = 2
 """A single beat may have been on its way when the claim was answered; the next one cannot."""
+
+
+def lost(job: int, status: JobStatus | None = None) -> TqError:
+    """The refusal of a worker whose lease of a job has ended.
+
+    Args:
+        status: of the job now, where it is known.
+    """
+    said = f"this lease of job {job} has ended"
+    if status is JobStatus.IN_PROGRESS:
+        said += ": it runs under another one now"
+    elif status is not None:
+        said += f": the job is {status} now"
+    return TqError(ErrorCode.LOST_LEASE, said)
 
 
 @dataclass(slots=True)

@@ -6,6 +6,7 @@ import asyncio
 import random
 
 from tqstudio.config import Settings
+from tqstudio.engine import leases
 from tqstudio.engine.disk_gate import DiskGate
 from tqstudio.engine.dispatch import Identity, require_lease
 from tqstudio.engine.endings import Endings
@@ -156,7 +157,7 @@ class Results:
         if first is not None:
             return first
         await require_lease(self._db, token)
-        raise TqError(ErrorCode.LOST_LEASE, f"job {token.job} belongs to another worker now")
+        raise leases.lost(token.job)
 
     def is_publishing(self, token: Token) -> bool:
         """Whether the result of this lease is being published."""

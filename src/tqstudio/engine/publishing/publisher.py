@@ -23,7 +23,7 @@ from weakref import WeakValueDictionary
 
 import structlog
 
-from tqstudio.engine import failpoints, publishing
+from tqstudio.engine import failpoints, leases, publishing
 from tqstudio.engine.live import LiveBoard
 from tqstudio.engine.media.layout import POSTER_NAME
 from tqstudio.engine.patience import Patience
@@ -83,7 +83,7 @@ class Publisher:
             await self._undo(publication)
             raise TqError(ErrorCode.INTERNAL, f"the ladder could not be published: {error!r}") from error
         if not await self._finish(publication, "publish"):
-            raise _lost(publication.token)
+            raise leases.lost(publication.token.job)
 
     async def settle(self, token: Token) -> bool:
         """Finish or undo what stands of a publish under this lease; whether the job is done with that.
@@ -166,7 +166,7 @@ class Publisher:
             return intend(db, publication)
 
         if not await self._db.write(write):
-            raise _lost(token)
+            raise leases.lost(token.job)
         return publication
 
     def _find_room(self, video: VideoRow, current: GenerationRow | None, number: int) -> tuple[Place, int]:
@@ -311,7 +311,3 @@ def _require_same_source(publication: Publication) -> None:
     if now != before:
         name = display(os.path.basename(source))
         raise TqError(ErrorCode.SOURCE_CHANGED, f"{name} changed while its ladder was being published")
-
-
-def _lost(token: Token) -> TqError:
-    return TqError(ErrorCode.LOST_LEASE, f"job {token.job} belongs to another worker now")
