@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -90,6 +91,7 @@ def test_a_job_that_does_not_fit_is_not_begun(desk: Desk) -> None:
     assert "large.mp4" in gate["reason"]
     assert str(desk.out) in gate["reason"]
     assert "pause the job that waits for it" in gate["hint"]
+    assert re.search(r"^the disk has only 8\.\d MB in all: ", gate["hint"])
     assert str(desk.out) in [disk["path"] for disk in desk.live.send(client.status())["disk"]]
     assert [desk.show(job)["status"] for job in (large, small)] == ["pending", "pending"]
     assert desk.show(large)["attempts_log"] == [], "it was never begun"
@@ -178,6 +180,11 @@ def test_a_reserve_above_what_is_free(make_supervisor: MakeSupervisor, tmp_path:
     assert desk.worker("one").claim() is None
     [gate] = desk.gates()
     assert gate["needed"] == (1 << 60) + 1500
+    assert "lower disk_reserve_bytes" in gate["hint"]
+    assert "free some space" not in gate["hint"]
+    reserve = Settings(disk_reserve_bytes=1 << 60)
+    checks = {check["name"]: check for check in examine(live.home, reserve)}
+    assert "lower disk_reserve_bytes" in checks[f"disk of {desk.out}"]["hint"]
     row = desk.show(job)
     assert (row["status"], row["attempts"], row["crashes"]) == ("pending", 0, 0)
 

@@ -205,6 +205,8 @@ def _disk(home: Home, settings: Settings) -> CheckView:
     reserve = settings.disk_reserve_bytes
     detail = f"{units.size(usage.free)} free at {folder}, of which {units.size(reserve)} stay free"
     hint = "free some space, choose another --output, or lower disk_reserve_bytes"
+    if usage.total < reserve:
+        hint = f"the disk has {units.size(usage.total)} in all: lower disk_reserve_bytes, or take another one"
     fits = usage.free > reserve
     return _check("disk", fits, detail if fits else f"{ErrorCode.DISK_LOW}: {detail}", hint)
 

@@ -70,6 +70,8 @@ class Shortage:
     code: ErrorCode = ErrorCode.DISK_LOW
     of_files: bool = False
     """It lacks files (inodes), and `free` and `needed` count those."""
+    too_small: str = ""
+    """The size of a volume that would have too little room even if it were empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -396,7 +398,10 @@ class DiskGate:
         volume = await self._volume(gate.path)
         if volume is not None and lacks_files(volume):
             return _of_files(gate.path, volume, "")
-        return None if volume is None else Shortage(gate.path, volume.free, needed, gate.reason)
+        if volume is None:
+            return None
+        too_small = size(volume.total) if volume.never_has(needed) else ""
+        return Shortage(gate.path, volume.free, needed, gate.reason, too_small=too_small)
 
 
 def lacks_files(volume: Volume, margin: float = 0.0) -> bool:

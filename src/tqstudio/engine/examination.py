@@ -170,7 +170,12 @@ def _outputs(db: Connection, settings: Settings, home: Home) -> Iterator[CheckVi
         if volume is not None and volume.free < settings.disk_reserve_bytes:
             detail = f"{size(volume.free)} free, {size(settings.disk_reserve_bytes)} have to stay"
             said = f"{ErrorCode.DISK_LOW}: {detail}"
-            yield line(f"disk of {display(root)}", "fail", said, "free some space there")
+            hint = "free some space there"
+            if volume.never_has(settings.disk_reserve_bytes):
+                hint = (
+                    f"it has {size(volume.total)} in all: lower disk_reserve_bytes, or choose another output"
+                )
+            yield line(f"disk of {display(root)}", "fail", said, hint)
         if volume is not None and volume.device not in seen:
             seen.add(volume.device)
             yield from _inodes(Path(os.fsdecode(root)), volume)

@@ -9,12 +9,18 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """A file system as it was looked at: its device number, and the bytes free for this user."""
+    """A file system as it was found: its device number, and the bytes free for this user."""
 
     device: int
     free: int
     files: int | None = None
     """Files (inodes) that this user may still make; None where the file system sets no number."""
+    total: int = 0
+    """Bytes in all; 0 where that is not known."""
+
+    def never_has(self, needed: int) -> bool:
+        """Whether so many bytes would not be free even if it were empty."""
+        return 0 < self.total < needed
 
 
 def volume_of(path: Path) -> Volume | None:
@@ -23,7 +29,8 @@ def volume_of(path: Path) -> Volume | None:
         try:
             found = os.statvfs(folder)
             files = found.f_favail if found.f_files else None
-            return Volume(folder.stat().st_dev, found.f_bavail * found.f_frsize, files)
+            total = found.f_blocks * found.f_frsize
+            return Volume(folder.stat().st_dev, found.f_bavail * found.f_frsize, files, total)
         except OSError:
             continue
     return None

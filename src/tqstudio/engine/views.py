@@ -451,6 +451,9 @@ def gate_view(row: GateRow, short: Shortage | None = None, *, of_home: bool = Fa
         view["free"], view["needed"] = short.free, short.needed
         aside = "" if of_home else ", or pause the job that waits for it"
         view["hint"] = f"free some space there{aside}; the queue goes on by itself"
+        if short.too_small:
+            ways = "" if of_home else f"lower disk_reserve_bytes{aside}, or "
+            view["hint"] = f"the disk has only {short.too_small} in all: {ways}choose a larger one"
     return view
 
 
