@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import os
 import socket
+import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ import pytest
 from conftest import LiveSupervisor, MakeSupervisor
 from tqstudio import client as calls
 from tqstudio.connection import AsyncClient, Client
+from tqstudio.engine import supervisor
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 
@@ -196,3 +198,50 @@ def test_a_worker_is_not_told_over_the_socket_which_ffmpeg_to_run(supervisor: Li
     worker = supervisor.worker("remote-0")
     answer = worker.tell("register", pid=os.getpid(), pid_started=1.0, encoder="libx264")
     assert "ffmpeg" not in answer
+
+
+@pytest.mark.parametrize(
+    ("name", "owner", "mode"),
+    [
+        (".", OTHER_UID, 0),
+        (".", 0, stat.S_IWOTH),
+        (".", 0, stat.S_IWGRP),
+        ("config.toml", OTHER_UID, 0),
+        ("profiles", 0, stat.S_IWOTH),
+        ("tqstudio.db", 0, stat.S_IWGRP),
+    ],
+)
+def test_a_supervisor_does_not_start_where_another_user_may_change_its_home(
+    make_supervisor: MakeSupervisor, name: str, owner: int, mode: int
+) -> None:
+    live = make_supervisor()
+    live.home.create()
+    path = live.home.root / name
+    if not path.exists():
+        path.touch()
+    path.chmod(path.stat().st_mode | mode)
+    os.chown(path, owner, OTHER_UID)
+    live.launch()
+    assert live.process.wait(60) == 2
+    said = live.output.read_text()
+    assert "error: PERMISSION: " in said
+    assert f"{live.home.root / name} belongs to" in said or f"chmod go-w {live.home.root / name}" in said
+    assert not live.home.supervisor_log.exists(), "nothing was begun"
+
+
+def test_a_home_that_root_made_for_everybody_is_no_place_for_a_supervisor(shared: Path) -> None:
+    home = Home(shared / "home")
+    home.root.mkdir()
+
+    def look(answer: Connection) -> None:
+        try:
+            supervisor._require_private(home)
+        except TqError as error:
+            answer.send(error.code)
+        else:
+            answer.send(None)
+
+    for mode, code in ((0o755, None), (0o777, ErrorCode.PERMISSION), (0o775, None)):
+        home.root.chmod(mode)
+        with as_other_user(look) as line:
+            assert receive(line) == code

@@ -36,7 +36,7 @@ def is_shared(folder: Path) -> bool:
         OSError: it cannot be looked at.
     """
     try:
-        return _others_may_write(folder.stat())
+        return others_may_write(folder.stat())
     except (FileNotFoundError, NotADirectoryError):
         return False
 
@@ -62,7 +62,7 @@ def hold(root: Path, *names: str, make: bool = False) -> Iterator[Path]:
     folder = os.open(root, _FLAGS)
     try:
         output = os.fstat(folder)
-        trusted = {os.geteuid(), output.st_uid} if _others_may_write(output) else None
+        trusted = {os.geteuid(), output.st_uid} if others_may_write(output) else None
         path = root
         for name in names:
             path /= name
@@ -96,7 +96,8 @@ def _sync(folder: int) -> None:
         os.fsync(folder)
 
 
-def _others_may_write(found: os.stat_result) -> bool:
+def others_may_write(found: os.stat_result) -> bool:
+    """Whether a user other than ours and root may change what was found, as far as owner and mode tell."""
     if found.st_uid not in (os.geteuid(), 0) or found.st_mode & stat.S_IWOTH:
         return True
     return bool(found.st_mode & stat.S_IWGRP) and not _is_own_group(found.st_gid)

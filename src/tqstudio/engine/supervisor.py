@@ -12,7 +12,9 @@ import ctypes
 import gc
 import itertools
 import os
+import shlex
 import signal
+import stat
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -36,6 +38,7 @@ from tqstudio.engine.endings import Endings
 from tqstudio.engine.foothold import Foothold
 from tqstudio.engine.forecasts import Forecasts
 from tqstudio.engine.hangs import Hangs
+from tqstudio.engine.held import others_may_write
 from tqstudio.engine.intake import Intake
 from tqstudio.engine.leases import Leases
 from tqstudio.engine.live import LiveBoard
@@ -105,6 +108,7 @@ def run(home: Home, settings: Settings) -> Remainder:
         raise TqError(
             ErrorCode.PERMISSION, f"the home {home.root} cannot be made: {error.strerror or error}"
         ) from None
+    _require_private(home)
     held = lock.HomeLock(home)
     held.acquire()
     log = logs.configure(home)
@@ -127,6 +131,32 @@ def run(home: Home, settings: Settings) -> Remainder:
         # Before another supervisor may write to the same file.
         log.stop()
         held.release()
+
+
+def _require_private(home: Home) -> None:
+    """Refuse to work in a home whose settings, profiles or database another user may change.
+
+    Raises:
+        TqError: PERMISSION.
+    """
+    for path in (home.root, home.config, home.profiles, home.database):
+        try:
+            found = path.stat()
+        except OSError:
+            continue  # there is none, or whoever reads it finds out why it cannot be read
+        if not others_may_write(found):
+            continue
+        if found.st_uid not in (os.geteuid(), 0):
+            raise TqError(
+                ErrorCode.PERMISSION,
+                f"{path} belongs to another user (uid {found.st_uid})",
+                "run the supervisor as that user, or choose a home of your own with --home or TQSTUDIO_HOME",
+            )
+        raise TqError(
+            ErrorCode.PERMISSION,
+            f"other users may change {path} (mode {stat.S_IMODE(found.st_mode):04o})",
+            f"take that permission away: chmod go-w {shlex.quote(str(path))}",
+        )
 
 
 def _migrate_apart(home: Home) -> None:
