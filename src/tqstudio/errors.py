@@ -49,6 +49,7 @@ class ErrorCode(StrEnum):
     SOURCE_AWAY = "SOURCE_AWAY"
     OUTPUT_GONE = "OUTPUT_GONE"
     OUTPUT_SHARED = "OUTPUT_SHARED"
+    OUTPUT_IN_USE = "OUTPUT_IN_USE"
     SYSTEM_LIMIT = "SYSTEM_LIMIT"
 
     ENCODER_EXIT = "ENCODER_EXIT"
@@ -179,6 +180,11 @@ MEANINGS: MappingProxyType[ErrorCode, Meaning] = MappingProxyType(
             _RESOURCE,
             "other users may write to the output folder",
             "take away their write permission, or set allow_shared_output; the queue continues by itself",
+        ),
+        ErrorCode.OUTPUT_IN_USE: Meaning(
+            _RESOURCE,
+            "another supervisor with a copy of the same database works in the output folder",
+            "stop that one (tqstudio down, in its TQSTUDIO_HOME), or begin with an empty TQSTUDIO_HOME here",
         ),
         ErrorCode.SYSTEM_LIMIT: Meaning(
             _RESOURCE,

@@ -90,6 +90,8 @@ class Life:
         """End at once, as by SIGKILL; its own workers die with it."""
         if not self.dead:
             self.dead, self.open = True, False
+            if self._supervisor is not None:
+                self._supervisor.unlock_outputs()  # as the kernel does
             # Not from within a transaction of its own, which rolls back first.
             self.world.loop.call_soon(self.db.cut)
             self.world.after_death(self)
@@ -309,6 +311,9 @@ class _Intake:
     async def set_folders(self, _rows: Any) -> None:
         pass
 
+    def look_again(self, _path: bytes) -> None:
+        pass
+
     def states(self) -> dict[int, Any]:
         return {}
 
@@ -409,7 +414,7 @@ def outside_replaced(world: World) -> Iterator[None]:
         (disk_gate, "volume_of", world.disks.volume_of),
         (troubles, "volume_of", world.disks.volume_of),
         (orphans, "end_orphans", lambda _store: []),
-        (children, "mark", lambda _store: None),
+        (children, "mark", lambda *_mark: None),
         (children, "spawn", world.spawn),
         (children, "reap_orphans", lambda: None),
         (failpoints, "reach", _reach),

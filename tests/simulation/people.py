@@ -137,7 +137,7 @@ class People:
             rows = await life.db.read(folders.listing)
         assert life.intake is not None
         for row in rows:
-            await life.intake.offer(row, os.fsencode(path))
+            await life.intake.offer(row, os.fsencode(path), None)
 
     async def _add(self, life: Life, path: str) -> None:
         """Somebody names it to the command line."""

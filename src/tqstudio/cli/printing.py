@@ -27,6 +27,7 @@ _EXIT_CODES: Mapping[ErrorCode, int] = {
     ErrorCode.REFUSED: 4,
     ErrorCode.NOT_FOUND: 4,
     ErrorCode.ALREADY_RUNNING: 4,
+    ErrorCode.OUTPUT_IN_USE: 4,
     ErrorCode.NEWER_DATABASE: 4,
     ErrorCode.DATABASE_DAMAGED: 4,
     ErrorCode.DATABASE_BUSY: 4,

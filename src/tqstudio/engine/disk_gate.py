@@ -309,6 +309,7 @@ class DiskGate:
         if self._db.refusal is not None:
             await self._try_database()
             return
+        await self._outputs.keep_locks()
         gate = await self._shut_gate()
         now = time.monotonic()
         self._tries = {path: a for path, a in self._tries.items() if now < a.due + _MAX_WAIT_S}

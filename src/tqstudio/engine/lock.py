@@ -64,13 +64,13 @@ class HomeLock:
     def _take_file(self) -> bool:
         descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            if taken := _taken(descriptor):
+            if is_ours := taken(descriptor):
                 os.ftruncate(descriptor, 0)
                 os.write(descriptor, f"{os.getpid()}\n".encode())
         except OSError:
             os.close(descriptor)
             raise
-        if not taken:
+        if not is_ours:
             os.close(descriptor)
             return False
         if self._file is not None:
@@ -110,14 +110,14 @@ def identity(path: Path) -> Identity | None:
 
 
 def _folder_taken(descriptor: int) -> bool:
-    """The same as `_taken`; a file system that locks no folders leaves it to the lock file."""
+    """The same as `taken`; a file system that locks no folders leaves it to the lock file."""
     try:
-        return _taken(descriptor)
+        return taken(descriptor)
     except OSError:
         return True
 
 
-def _taken(descriptor: int) -> bool:
+def taken(descriptor: int) -> bool:
     """Take the lock, unless it is held for longer than commands need to see whether anybody holds it."""
     for left in reversed(range(_TRIES)):
         try:

@@ -6,6 +6,7 @@ the start, beneath the mount point, and a ladder would be split over two disks.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import time
@@ -53,8 +54,8 @@ class OutputDisks:
             is_there, is_read_only = await self._patience.look(output_root, partial(self._look, output_root))
         except NoAnswer:
             raise
-        except TqError as shared:
-            return Trouble(shared.message, shared.hint, shared.code)
+        except TqError as error:
+            return Trouble(error.message, error.hint, error.code)
         except OSError as error:
             return Trouble(
                 f"the disk of {display(output_root)} cannot be used ({error.strerror})",
@@ -75,13 +76,22 @@ class OutputDisks:
             )
         return None
 
+    async def keep_locks(self) -> None:
+        """Keep the outputs locked that are worked on, and no others for long."""
+        at_work = await self._db.read(gates.outputs_at_work)
+        for root in at_work | self._workspace.locked():
+            renew = self._workspace.require_lock if root in at_work else self._workspace.unlock_unused
+            with contextlib.suppress(OSError, TqError):
+                await self._patience.look(root, partial(renew, root))
+
     def _look(self, output_root: bytes) -> tuple[bool, bool]:
         """Whether the work folder is there, and whether the file system it belongs on is read-only.
 
         Raises:
-            TqError: OUTPUT_SHARED.
+            TqError: OUTPUT_SHARED, OUTPUT_IN_USE.
         """
         self._workspace.require_unshared(output_root)
+        self._workspace.require_lock(output_root)
         sink = self._workspace.sink(output_root)
         for folder in (sink, *sink.parents):
             try:

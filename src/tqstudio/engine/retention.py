@@ -6,12 +6,13 @@ import asyncio
 import os
 import time
 from collections.abc import Iterable
+from functools import partial
 
 import structlog
 
 from tqstudio.config import Settings
 from tqstudio.engine import publishing
-from tqstudio.engine.patience import Patience
+from tqstudio.engine.patience import NoAnswer, Patience
 from tqstudio.engine.publishing import Place
 from tqstudio.engine.scheduling import MICROSECOND, now_us
 from tqstudio.engine.store import claims, events, generations, jobs, progress, videos
@@ -20,6 +21,7 @@ from tqstudio.engine.store.database import Database
 from tqstudio.engine.store.generations import Retired
 from tqstudio.engine.store.transitions import look
 from tqstudio.engine.workspace import Workspace
+from tqstudio.errors import TqError
 from tqstudio.lifecycle import JobStatus
 
 _SCRATCH_IDLE_S = 3600.0
@@ -137,7 +139,12 @@ class Retention:
                 await asyncio.to_thread(self._workspace.remove_scratch, output_root, name)
 
     async def _answers(self, output_root: bytes) -> bool:
-        return await self._patience.answers(output_root)
+        """Whether an output answers, and no other supervisor of this store works in it."""
+        try:
+            await self._patience.look(output_root, partial(self._workspace.require_lock, output_root))
+        except (NoAnswer, TqError):
+            return False
+        return True
 
     async def _discard(self, output_root: bytes, video: int, before: int) -> dict[int, int]:
         """Empty a video's store if no job will go on with it and the last one ended before that time.

@@ -19,6 +19,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
+from functools import partial
 
 import structlog
 
@@ -94,8 +95,9 @@ def run(home: Home, settings: Settings) -> Remainder:
     """Run the supervisor of a home until it is told to end; answers what it leaves to the next one.
 
     Raises:
-        TqError: ALREADY_RUNNING, FFMPEG_MISSING, PERMISSION, NEWER_DATABASE, DATABASE_DAMAGED, DATABASE_BUSY
-            or DISK_LOW; nothing was started. NOT_FOUND when the home was lost while it ran; it has ended.
+        TqError: ALREADY_RUNNING, FFMPEG_MISSING, PERMISSION, NEWER_DATABASE, DATABASE_DAMAGED, DATABASE_BUSY,
+            OUTPUT_IN_USE or DISK_LOW; nothing was started. NOT_FOUND when the home was lost while it ran; it
+            has ended.
     """
     failpoints.arm()
     # What is made from here on, by the workers too, is nobody else's to change.
@@ -124,7 +126,12 @@ def run(home: Home, settings: Settings) -> Remainder:
         gc.freeze()
         try:
             with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-                return runner.run(_Supervisor(home, settings, db, found, held).main())
+                supervisor = _Supervisor(home, settings, db, found, held)
+                try:
+                    return runner.run(supervisor.main())
+                finally:
+                    # As with the home: who starts next finds them free.
+                    supervisor.unlock_outputs()
         finally:
             db.close()
     finally:
@@ -182,7 +189,7 @@ class _Supervisor:
             idle_after_us=int(settings.stall_s * MICROSECOND / _IDLE_PART_OF_STALL),
         )
         broadcast = Broadcast(event_view)
-        patience = Patience()
+        self._patience = patience = Patience()
         self._foothold = Foothold(home, held, patience)
         self._lost_home = ""
         """Why the home is not this supervisor's any more; empty while it is."""
@@ -262,6 +269,7 @@ class _Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._on_signal)
         _become_subreaper()
+        await self._lock_outputs()
         await self._recovery.begin()
         await asyncio.gather(
             # Whether a disk is still full, or silent, is for the first job to find out.
@@ -304,6 +312,22 @@ class _Supervisor:
                 "start one in the home that is there now with: tqstudio up",
             )
         return left
+
+    async def _lock_outputs(self) -> None:
+        """Make sure, before anything is done to an output, that no supervisor of the same store works there.
+
+        Raises:
+            TqError: OUTPUT_IN_USE.
+        """
+
+        async def lock_one(root: bytes) -> None:
+            with contextlib.suppress(OSError):
+                await self._patience.look(root, partial(self._workspace.require_lock, root))
+
+        await asyncio.gather(*map(lock_one, await self._db.read(videos.output_roots)))
+
+    def unlock_outputs(self) -> None:
+        self._workspace.unlock()
 
     async def _hold_home(self, server: Server) -> None:
         """End in order once the home is lost: what a supervisor without one does, nobody ever sees."""

@@ -4,8 +4,9 @@
     OUT/.tqstudio/<store uuid>/scratch/<job>-<epoch>/
     OUT/.tqstudio/<store uuid>/trash/
 
-Two homes may share an output: the uuid keeps their work apart. What is not needed any more loses its name in
-one step, by a rename into the trash, and its space when there is time.
+Two homes may share an output: the uuid keeps their work apart. Two with one store, a restored backup beside
+the database that it was made of, may not: the file `lock` in the work folder tells the second. What is not
+needed any more loses its name in one step, by a rename into the trash, and its space when there is time.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import contextlib
 import os
 import shlex
 import shutil
+import threading
 import time
 import uuid
 from collections.abc import Iterable, Iterator
@@ -24,7 +26,8 @@ from pathlib import Path
 
 import structlog
 
-from tqstudio.engine import held
+from tqstudio.engine import held, lock
+from tqstudio.engine.intake.mounts import is_blind
 from tqstudio.engine.patience import NoAnswer, Patience
 from tqstudio.engine.store import jobs, videos
 from tqstudio.engine.store.database import Database
@@ -35,6 +38,9 @@ from tqstudio.lifecycle import Trigger
 from tqstudio.sources import display
 
 FOLDER = ".tqstudio"
+_LOCK = "lock"
+_UNUSED_S = 10.0
+"""An output that is not worked on is unlocked after this time: a claim locks it first."""
 
 
 class Workspace:
@@ -47,6 +53,9 @@ class Workspace:
         self._allow_shared = allow_shared
         self._sinks: dict[bytes, Path] = {}
         self._starting_over: dict[int, asyncio.Task[None]] = {}
+        self._locking = threading.Lock()
+        self._locks: dict[bytes, tuple[lock.Identity, int, float]] = {}
+        """By output: which file is locked, its descriptor, and when it was asked for last (monotonic)."""
         self._log = structlog.get_logger()
 
     @property
@@ -77,6 +86,71 @@ class Workspace:
     def is_there(self, output_root: bytes) -> bool:
         """Whether the output can be looked at: a disk that is not mounted has no work folder."""
         return self.sink(output_root).is_dir()
+
+    # Keeping other supervisors out
+
+    def require_lock(self, output_root: bytes) -> None:
+        """Lock the work folder of an output as soon as there is one.
+
+        Not on network file systems: where one does not answer any more, a process that has a file open there
+        cannot end.
+
+        Raises:
+            TqError: OUTPUT_IN_USE when another supervisor has locked it.
+        """
+        with self._locking:
+            try:
+                if is_blind(os.path.realpath(output_root)):
+                    return
+                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+                with self.hold(output_root) as sink:
+                    descriptor = os.open(sink / _LOCK, flags, 0o600)
+            except OSError:
+                # There is none, or it takes no file: nobody works in it.
+                self._unlock(output_root)
+                return
+            found = os.fstat(descriptor)
+            identity = found.st_dev, found.st_ino
+            # An output may have two names.
+            if not any(identity == ours for ours, _, _ in self._locks.values()):
+                try:
+                    is_ours = lock.taken(descriptor)
+                except OSError:
+                    is_ours = True  # locks do not work there
+                if not is_ours:
+                    os.close(descriptor)
+                    raise TqError(
+                        ErrorCode.OUTPUT_IN_USE,
+                        "another supervisor with a copy of this database (a restored backup?) works in"
+                        f" {display(output_root)}",
+                    )
+                self._unlock(output_root)
+                self._locks[output_root] = identity, descriptor, time.monotonic()
+                return
+            os.close(descriptor)
+            if output_root in self._locks:
+                self._locks[output_root] = (*self._locks[output_root][:2], time.monotonic())
+
+    def locked(self) -> set[bytes]:
+        """The outputs that are locked."""
+        return set(self._locks)
+
+    def unlock_unused(self, output_root: bytes) -> None:
+        """Unlock an output where nothing unfinished lies, so that its disk can be unmounted."""
+        with self._locking:
+            held = self._locks.get(output_root)
+            if held and time.monotonic() - held[2] > _UNUSED_S and not any(self.stores(output_root)):
+                self._unlock(output_root)
+
+    def unlock(self) -> None:
+        """Let others have every output: the supervisor ends."""
+        with self._locking:
+            for output_root in list(self._locks):
+                self._unlock(output_root)
+
+    def _unlock(self, output_root: bytes) -> None:
+        if held := self._locks.pop(output_root, None):
+            os.close(held[1])
 
     # A video's segment store
 
