@@ -7,6 +7,7 @@ import fcntl
 import os
 import pty
 import re
+import select
 import signal
 import struct
 import subprocess
@@ -26,7 +27,18 @@ PROGRAM = (sys.executable, "-P", "-m", "tqstudio")
 # What the emulator takes for text, as it knows no `<` and no `=` in a sequence: keyboard protocols.
 _UNKNOWN = re.compile(rb"\x1b\[[<=][0-9;]*u")
 _WHOLE = re.compile(rb"\[[0-?]*[ -/]*[@-~]|[^\[]")
-_MODES = re.compile(rb"\x1b\[\?([0-9;]+)([hl])")
+_MODES = re.compile(rb"(\x1b\[\?([0-9;]+)([hl]))")
+ALTERNATE = 1049
+"""The mode in which the screen is another one, blank at first; the emulator does not know it."""
+
+
+def _parts(written: bytes) -> Iterator[tuple[bytes, bytes, bytes]]:
+    """What is written, cut behind each switch of modes: with it, its numbers, and `h` or `l`."""
+    pieces = _MODES.split(written)
+    for at in range(0, len(pieces) - 1, 4):
+        text, sequence, numbers, switch = pieces[at : at + 4]
+        yield text + sequence, numbers, switch
+    yield pieces[-1], b"", b""
 
 
 class Terminal:
@@ -45,9 +57,14 @@ class Terminal:
         self.at_first = self.attributes()
         self.modes: set[int] = set()
         """The private modes that are switched on: 1049 is the alternate screen, 1000 and 1003 the mouse."""
-        self._screen = pyte.Screen(columns, lines)
-        self._stream = pyte.ByteStream(self._screen)
+        self.taken = 0
+        """How often the program switched to the alternate screen."""
+        self._first = pyte.Screen(columns, lines)
+        self._show(self._first)
         self._lock = threading.Lock()
+        self._going = threading.Event()
+        self._going.set()
+        self._closed = False
         self.process = subprocess.Popen(
             command,
             stdin=slave,
@@ -76,25 +93,55 @@ class Terminal:
         self.hang_up()
 
     def _read(self) -> None:
-        with contextlib.suppress(OSError):
-            held = b""
-            while chunk := os.read(self._master, 65536):
-                # A sequence that is not whole yet waits for its end.
-                whole, escape, rest = (held + chunk).rpartition(b"\x1b")
-                cut = bool(escape) and not _WHOLE.match(rest)
-                held = escape + rest if cut else b""
-                self._take(whole if cut else whole + escape + rest)
+        held = b""
+        while not self._closed:
+            self._going.wait()
+            if not select.select([self._master], [], [], 0.05)[0]:
+                continue
+            try:
+                chunk = os.read(self._master, 65536)
+            except OSError:
+                # Nobody has the other side open: the program, or all that a shell has started, is gone.
+                return
+            # A sequence that is not whole yet waits for its end.
+            whole, escape, rest = (held + chunk).rpartition(b"\x1b")
+            cut = bool(escape) and not _WHOLE.match(rest)
+            held = escape + rest if cut else b""
+            self._take(whole if cut else whole + escape + rest)
 
     def _take(self, written: bytes) -> None:
         with self._lock:
-            for numbers, switch in _MODES.findall(written):
-                for number in map(int, numbers.split(b";")):
+            for text, numbers, switch in _parts(written):
+                self._stream.feed(_UNKNOWN.sub(b"", text))
+                for number in map(int, filter(None, numbers.split(b";"))):
                     (self.modes.add if switch == b"h" else self.modes.discard)(number)
-            self._stream.feed(_UNKNOWN.sub(b"", written))
+                    if number == ALTERNATE:
+                        self.taken += switch == b"h"
+                        self._show(self._other() if switch == b"h" else self._first)
+
+    def _other(self) -> pyte.Screen:
+        return pyte.Screen(self._first.columns, self._first.lines)
+
+    def _show(self, screen: pyte.Screen) -> None:
+        self._screen = screen
+        self._stream = pyte.ByteStream(screen)
 
     def press(self, keys: str) -> None:
         """Send keys as one burst: all of them are there before the first is looked at."""
         os.write(self._master, keys.encode())
+
+    @property
+    def cursor_shown(self) -> bool:
+        return not self._screen.cursor.hidden
+
+    @contextlib.contextmanager
+    def stalled(self) -> Iterator[None]:
+        """Take no output meanwhile, as a connection that is lost."""
+        self._going.clear()
+        try:
+            yield
+        finally:
+            self._going.set()
 
     def text(self) -> str:
         with self._lock:
@@ -109,6 +156,17 @@ class Terminal:
 
         with self._explained():
             return until(found, f"the screen shows {texts}")
+
+    def settled(self) -> str:
+        """Wait until the program has nothing to draw; answers the screen."""
+        seen: list[str] = []
+
+        def still() -> bool:
+            seen.append(self.text())
+            return len(seen) > 10 and len(set(seen[-10:])) == 1
+
+        until(still, "the screen stands still")
+        return seen[-1]
 
     def lacks(self, text: str) -> None:
         """Wait until a text is gone from the screen."""
@@ -132,6 +190,9 @@ class Terminal:
 
     def hang_up(self) -> None:
         """Close the terminal, as a window is closed or a connection is lost."""
+        # A thread that still reads would read from what gets the number of the descriptor next.
+        self._closed = True
+        self._reader.join()
         for descriptor in (self._slave, self._master):
             with contextlib.suppress(OSError):
                 os.close(descriptor)

@@ -53,7 +53,8 @@ def run(
     from tqstudio.ui.app import StudioApp
 
     app = StudioApp(door_factory, home=home, notice=notice, view=view, painted=_collect_garbage)
-    app.run()
+    with app.signals:
+        app.run()
     if app.return_code == 0 and farewell:
         print(farewell)
     return app.return_code or 0

@@ -130,6 +130,7 @@ ACTIONS: tuple[Action, ...] = (
         palette=False,
     ),
     Action("help", ("question_mark",), "help", "the keys of this view", EVERY, "Everywhere", 50),
+    Action("suspend", ("ctrl+z",), "suspend", "back to the shell; fg comes back", EVERY, "Everywhere"),
     Action("leave", ("q", "ctrl+c"), "leave", "leave; the engine goes on", EVERY, "Everywhere", 51),
 )
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual import events
 from textual._compositor import ChopsUpdate, LayoutUpdate
 from textual.app import App, SystemCommand
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
 from textual.command import Provider
 from textual.screen import Screen
 
@@ -27,6 +27,7 @@ from tqstudio.ui.keys import KeysInTurn
 from tqstudio.ui.model import Model
 from tqstudio.ui.screens.base import StudioScreen, too_small
 from tqstudio.ui.screens.queue import QueueScreen
+from tqstudio.ui.signals import Signals
 from tqstudio.ui.studio import Studio
 from tqstudio.ui.symbols import choose_glyphs
 from tqstudio.ui.theme import Palette, in_sixteen_colours, load_themes, shipped_folder
@@ -68,7 +69,10 @@ class StudioApp(App[None]):
     ALLOW_SELECT = False
     COMMANDS: ClassVar[Any] = {_palette}
     COMMAND_PALETTE_BINDING = "ctrl+p"
-    BINDINGS: ClassVar[list[BindingType]] = []
+    BINDINGS: ClassVar[list[BindingType]] = [
+        # In dialogs and fields too.
+        Binding("ctrl+z", "suspend_process", show=False, priority=True, id="app.suspend")
+    ]
 
     def __init__(
         self,
@@ -115,6 +119,7 @@ class StudioApp(App[None]):
         self._key_at = 0.0
         self._toasts = Toasts(self)
         self._wire = Wire()
+        self.signals = Signals(self, self._wire.forget)
         self._keys = KeysInTurn(self, super().on_event)
         self._errands: set[asyncio.Task[None]] = set()
         self._colours = self.get_css_variables()
@@ -123,6 +128,8 @@ class StudioApp(App[None]):
     # Start and end.
 
     def on_mount(self) -> None:
+        if not self.is_headless:
+            self.signals.catch_stops()
         self._show(self._view)
         self.set_interval(CLOCK_S, self._tick)
         if self._notice:
@@ -243,7 +250,7 @@ class StudioApp(App[None]):
 
         Where the terminal is too small, leaving is all that is possible: nobody sees what else would happen.
         """
-        if too_small(self.size) and name != "leave":
+        if too_small(self.size) and name not in ("leave", "suspend"):
             return
         self._key_at = monotonic()
         for owner in (*self._full_screens(), self):
@@ -266,6 +273,15 @@ class StudioApp(App[None]):
 
     async def do_leave(self, _: str) -> None:
         self.exit()
+
+    def action_suspend_process(self) -> None:
+        if self.is_headless:
+            self.toast("there is no shell to go back to")
+        else:
+            self.signals.suspend()
+
+    async def do_suspend(self, _: str) -> None:
+        self.action_suspend_process()
 
     async def do_help(self, _: str) -> None:
         from tqstudio.ui.screens.help import HelpScreen

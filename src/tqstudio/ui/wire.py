@@ -55,6 +55,10 @@ class Wire:
         self._size = Size()
         self._lines: dict[int, tuple[float, Strip]] = {}
 
+    def forget(self) -> None:
+        """Another program has written to the terminal."""
+        self._lines.clear()
+
     def thrifty(self, update: ChopsUpdate | LayoutUpdate, size: Size) -> Thrifty:
         """Args: `size` of the terminal; one of another size has moved what stood in it."""
         return Thrifty(partial(self._pieces, update, size))

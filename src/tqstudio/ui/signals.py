@@ -1,0 +1,99 @@
+"""Signals: whatever ends or stops the program, the terminal is left as it was found."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import termios
+import threading
+from collections.abc import Callable
+from functools import partial
+from types import FrameType
+from typing import Any
+
+from textual.app import App
+
+ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT)
+STOPPING = (signal.SIGTSTP, signal.SIGCONT)
+END_S = 3.0
+"""An orderly end may take so long. A terminal that takes no more output can hold it up for ever."""
+
+
+class Signals:
+    """Python's own handlers and not those of the loop: they also run while the loop waits for a terminal
+    that takes nothing.
+
+    Args:
+        shown_again: called when the terminal is ours again; what stood there is gone.
+    """
+
+    def __init__(self, app: App[Any], shown_again: Callable[[], None]) -> None:
+        self._app, self._shown_again = app, shown_again
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ending = False
+
+    def __enter__(self) -> None:
+        self._line = termios.tcgetattr(sys.stdin.fileno())
+        self._before = {number: signal.getsignal(number) for number in (*ENDING, *STOPPING)}
+        for number in ENDING:
+            signal.signal(number, self._end)
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def catch_stops(self) -> None:
+        """To be called after Textual has set its own handlers. Those do not paint again, and where a process
+        goes on that was stopped unasked (SIGSTOP), they take its raw terminal for the one to restore."""
+        self._loop = asyncio.get_running_loop()
+        signal.signal(signal.SIGTSTP, partial(self._soon, self.suspend))
+        signal.signal(signal.SIGCONT, partial(self._soon, partial(self.suspend, stop=False)))
+
+    def suspend(self, *, stop: bool = True) -> None:
+        """Give the terminal back, stop until the shell continues this process, and take it again."""
+        with self._app.suspend():
+            if stop:
+                _stop()
+        self._shown_again()
+
+    def _soon(self, do: Callable[[], None], number: int, frame: FrameType | None) -> None:
+        del number, frame
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(do)
+
+    def _end(self, number: int, frame: FrameType | None) -> None:
+        del frame
+        if self._ending:
+            return
+        self._ending = True
+        end = partial(self._app.exit, return_code=128 + number)
+        if self._loop is None:
+            # The app begins only now.
+            self._app.call_later(end)
+        else:
+            self._loop.call_soon_threadsafe(end)
+        in_any_case = threading.Timer(END_S, self._end_now, [128 + number])
+        in_any_case.daemon = True
+        in_any_case.start()
+
+    def _end_now(self, code: int) -> None:
+        try:
+            termios.tcsetattr(sys.stdin.fileno(), termios.TCSANOW, self._line)
+        finally:
+            os._exit(code)
+
+
+def _stop() -> None:
+    """Stop the whole process group, as the terminal's own ctrl+z does: a program that started this one stops
+    too. Where no shell could continue it, the kernel ignores that."""
+    handlers = {number: signal.signal(number, signal.SIG_DFL) for number in STOPPING}
+    try:
+        os.kill(0, signal.SIGTSTP)
+        # After `bg` the terminal belongs to the shell.
+        while os.tcgetpgrp(sys.stdin.fileno()) != os.getpgrp():
+            os.kill(0, signal.SIGSTOP)
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
