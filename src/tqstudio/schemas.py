@@ -574,6 +574,8 @@ class ClaimedJob(TypedDict):
     source: FileDescriptor
     source_root_b64: str
     """Its drop folder, else the folder it lies in: what paths in the attempt's log are relative to."""
+    drop_folder_b64: str | None
+    """Where it was found; no link is followed from there on. None for a file that a person named."""
     source_size: int
     source_mtime_ns: int
     sink: FileDescriptor

@@ -75,34 +75,38 @@ def test_a_folder_that_may_not_be_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o1777, 0o757])
-def test_a_folder_that_other_users_may_write_to(tmp_path: Path, mode: int) -> None:
-    out = tmp_path / "out"
+def test_a_folder_that_other_users_may_write_to(shared: Path, mode: int) -> None:
+    shared.chmod(0o755)
+    out = shared / "out"
     out.mkdir()
     out.chmod(mode)
     error = refused(out)
     assert (error.code, error.message) == (
         ErrorCode.OUTPUT_SHARED,
-        f"other users may write to the output {out}",
+        f"the output {out} is not for your user alone: everybody may write to it (mode {mode:04o})",
     )
     assert f"chmod go-w {out}" in error.hint
     assert "allow_shared_output" in error.hint
     require(out, allow_shared=True)
+    shared.chmod(0o700)
+    require(out)
+    shared.chmod(0o755)
     out.chmod(0o755)
     require(out)
 
 
 @needs_root
-def test_a_folder_of_another_user_or_group(tmp_path: Path) -> None:
-    out = tmp_path / "out"
+def test_a_folder_of_another_user_or_group(shared: Path) -> None:
+    out = shared / "out"
     out.mkdir()
     out.chmod(0o775)
     require(out)
     os.chown(out, 0, OTHER_UID)
-    assert refused(out).code is ErrorCode.OUTPUT_SHARED
+    assert "its group may write to it (mode 0775)" in refused(out).message
     out.chmod(0o755)
     require(out)
     os.chown(out, OTHER_UID, 0)
-    assert refused(out).code is ErrorCode.OUTPUT_SHARED
+    assert f"another user (uid {OTHER_UID})" in refused(out).message
 
 
 def test_what_does_not_answer_is_not_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

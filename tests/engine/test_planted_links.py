@@ -237,4 +237,4 @@ def test_what_is_made_is_not_for_others_to_write(shared: Path, live: LiveSupervi
     folder = shared / live.send(client.video(added["video"]))["slug"]
     for path in (folder, *folder.rglob("*")):
         assert not path.stat().st_mode & 0o022, path
-    assert not held.is_shared(folder)
+    assert not held.shared_with(folder)

@@ -105,6 +105,7 @@ def make_job(tmp_path: Path, small: Profile, sink: Path) -> MakeJob:
             "kind": "new",
             "source": {"kind": "file", "path_b64": sources.encode(source)},
             "source_root_b64": sources.encode(os.path.dirname(source)),
+            "drop_folder_b64": None,
             "source_size": size,
             "source_mtime_ns": mtime_ns,
             "full_hash": None,

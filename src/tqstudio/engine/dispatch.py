@@ -242,6 +242,7 @@ class Dispatch:
             "kind": asked.kind.value,
             "source": {"kind": "file", "path_b64": encode(asked.source)},
             "source_root_b64": encode(asked.folder or os.path.dirname(asked.source)),
+            "drop_folder_b64": encode(asked.folder) if asked.folder else None,
             "source_size": asked.size,
             "source_mtime_ns": asked.mtime_ns,
             "sink": {"kind": "file", "path_b64": encode(self._workspace.sink(asked.output_root))},

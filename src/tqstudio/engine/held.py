@@ -27,8 +27,8 @@ class NotOurs(NotADirectoryError):
         super().__init__(errno.ENOTDIR, why, str(path))
 
 
-def is_shared(folder: Path) -> bool:
-    """Whether users other than us and root may put something into a folder; False where there is none.
+def shared_with(folder: Path) -> str:
+    """Who besides us and root may put something into a folder, for people; empty where no other user may.
 
     Access lists are not looked at.
 
@@ -36,9 +36,17 @@ def is_shared(folder: Path) -> bool:
         OSError: it cannot be looked at.
     """
     try:
-        return others_may_write(folder.stat())
+        found = folder.stat()
     except (FileNotFoundError, NotADirectoryError):
-        return False
+        return ""
+    if found.st_uid not in (os.geteuid(), 0):
+        return f"it belongs to another user (uid {found.st_uid})"
+    if not others_may_write(found):
+        return ""
+    if not all(_others_may(stat.S_IXGRP, stat.S_IXOTH, above.stat()) for above in folder.resolve().parents):
+        return ""  # others do not get there
+    mode = stat.S_IMODE(found.st_mode)
+    return f"{'everybody' if mode & stat.S_IWOTH else 'its group'} may write to it (mode {mode:04o})"
 
 
 @contextlib.contextmanager
@@ -98,9 +106,11 @@ def _sync(folder: int) -> None:
 
 def others_may_write(found: os.stat_result) -> bool:
     """Whether a user other than ours and root may change what was found, as far as owner and mode tell."""
-    if found.st_uid not in (os.geteuid(), 0) or found.st_mode & stat.S_IWOTH:
-        return True
-    return bool(found.st_mode & stat.S_IWGRP) and not _is_own_group(found.st_gid)
+    return found.st_uid not in (os.geteuid(), 0) or _others_may(stat.S_IWGRP, stat.S_IWOTH, found)
+
+
+def _others_may(group: int, everybody: int, found: os.stat_result) -> bool:
+    return bool(found.st_mode & everybody or (found.st_mode & group and not _is_own_group(found.st_gid)))
 
 
 def _is_own_group(group: int) -> bool:

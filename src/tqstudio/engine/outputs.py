@@ -10,11 +10,9 @@ import contextlib
 import os
 import stat
 from functools import partial
-from pathlib import Path
 
-from tqstudio.engine import held
 from tqstudio.engine.patience import NoAnswer, Patience
-from tqstudio.engine.workspace import shared_output
+from tqstudio.engine.workspace import require_unshared
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.sources import display
 
@@ -50,8 +48,8 @@ def _examine(root: bytes, allow_shared: bool) -> None:
             f"nothing may be written in {shown}",
             f"give the user that runs the supervisor access to it, or {_ELSEWHERE}",
         )
-    if not allow_shared and held.is_shared(Path(os.fsdecode(root))):
-        raise shared_output(root)
+    if not allow_shared:
+        require_unshared(root)
 
 
 def _nearest(root: bytes) -> tuple[bytes, os.stat_result]:

@@ -80,8 +80,8 @@ class Workspace:
             TqError: OUTPUT_SHARED when other users may write to an output, unless a setting allows that.
             OSError: it cannot be looked at.
         """
-        if not self._allow_shared and held.is_shared(Path(os.fsdecode(output_root))):
-            raise shared_output(output_root)
+        if not self._allow_shared:
+            require_unshared(output_root)
 
     def is_there(self, output_root: bytes) -> bool:
         """Whether the output can be looked at: a disk that is not mounted has no work folder."""
@@ -263,15 +263,21 @@ class Workspace:
             shutil.rmtree(scratches / name, ignore_errors=True)
 
 
-def shared_output(output_root: bytes) -> TqError:
-    """Other users may write to an output, where a link that they plant would lead what we write elsewhere."""
-    shown = display(output_root)
-    return TqError(
-        ErrorCode.OUTPUT_SHARED,
-        f"other users may write to the output {shown}",
-        f"take away their write permission with: chmod go-w {shlex.quote(shown)}; or choose another output;"
-        " or set allow_shared_output = true in config.toml and restart",
-    )
+def require_unshared(output_root: bytes) -> None:
+    """Refuse an output where another user could plant a link that leads what we write elsewhere.
+
+    Raises:
+        TqError: OUTPUT_SHARED.
+        OSError: it cannot be looked at.
+    """
+    if who := held.shared_with(Path(os.fsdecode(output_root))):
+        shown = display(output_root)
+        raise TqError(
+            ErrorCode.OUTPUT_SHARED,
+            f"the output {shown} is not for your user alone: {who}",
+            f"make it so (chown, chmod go-w {shlex.quote(shown)}), choose another output, or set"
+            " allow_shared_output = true in config.toml and restart",
+        )
 
 
 def _numbered(root: Path) -> Iterator[tuple[int, Path]]:

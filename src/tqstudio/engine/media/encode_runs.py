@@ -129,6 +129,7 @@ class Launcher:
         batch: Batch | None = None,
     ) -> Task:
         spec, number = self.spec, len(self.records)
+        spec.require_output()
         directory = spec.scratch / f"run-{number}"
         try:
             spec.log_dir.mkdir(parents=True, exist_ok=True)
@@ -138,7 +139,7 @@ class Launcher:
         except OSError as error:
             raise from_output_error(error, f"no directory could be made for the {label} run") from error
         log_path = spec.log_dir / f"{number:02d}-{label}.log"
-        run = start(argv, directory, log_path, kind != "poster", spec.nice, spec.memory_limit)
+        run = start(argv, directory, log_path, kind != "poster", spec.nice, spec.memory_limit, spec.source)
         grid, first = (spec.grid, planned.start) if planned is not None else (None, 0)
         to_the_end = planned is None or planned.stop is None
         outputs = [
@@ -153,4 +154,5 @@ class Launcher:
     def _require_right(self) -> None:
         """What may be stored is of the source that was examined, by the worker that has the job."""
         self.spec.require_ours()
+        self.spec.require_output()
         source.require_same(self.spec.source, self.spec.identity)

@@ -60,6 +60,9 @@ class EncodeSpec:
     """Bytes each ffmpeg may have."""
     nice: int = 10
     poster: bool = True
+    require_output: Callable[[], None] = lambda: None
+    """Raises TqError when the output is not at its path any more; asked before a run and before anything is
+    stored."""
     is_ours: Callable[[], bool] = lambda: True
     """Whether the job still belongs to whoever encodes. Asked before anything is stored, found whole or taken
     away: a process may sleep at any line, and its successor goes on with the same store."""

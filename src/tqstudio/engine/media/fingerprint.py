@@ -57,7 +57,7 @@ def quick_hash(path: bytes) -> str:
     size = source.check(path).st_size
     hasher = blake3(f"{size}:".encode())
     try:
-        with open(path, "rb", buffering=0) as file:
+        with open(source.to_open(path), "rb", buffering=0) as file:
             if size <= SAMPLES * SAMPLE_BYTES:
                 hasher.update(file.read())
             else:
@@ -86,7 +86,7 @@ def full_hash(path: bytes, stop: Callable[[], bool] | None = None) -> str:
     # One thread: the hash runs beside an encode that wants the cores.
     hasher = blake3()
     try:
-        with open(path, "rb", buffering=0) as file:
+        with open(source.to_open(path), "rb", buffering=0) as file:
             while chunk := file.read(_CHUNK_BYTES):
                 if stop is not None and stop():
                     raise Stopped

@@ -61,7 +61,7 @@ def open_source(path: bytes) -> InputContainer:
     facts = source.check(path)
     try:
         return av.open(
-            source.url(path),
+            source.url(source.to_open(path)),
             options={"protocol_whitelist": source.PROTOCOLS, "format_whitelist": source.FORMATS},
             metadata_errors="replace",
         )
@@ -309,7 +309,7 @@ def _refusal(path: bytes, size: int, error: av.error.FFmpegError) -> TqError:
         return TqError(ErrorCode.NO_MEDIA, f"{name} holds no video: it points at other files")
     if isinstance(error, OSError) and error.errno in _SYSTEM_ERRORS:
         return source.unreadable(path, error)
-    with open(path, "rb") as file:
+    with open(source.to_open(path), "rb") as file:
         head = file.read(512)
     if _SIGNATURES.match(head):
         return TqError(

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO
 
 from tqstudio import turns
-from tqstudio.engine.media import disk_errors
+from tqstudio.engine.media import disk_errors, source
 from tqstudio.engine.media.ffmpeg import environment
 from tqstudio.errors import ErrorCode, TqError
 
@@ -149,6 +149,7 @@ def start(
     progress: bool = False,
     nice: int = 10,
     memory_limit: int | None = None,
+    reads: bytes | None = None,
 ) -> Run:
     """Start ffmpeg so that it cannot outlive this thread's process, and return at once.
 
@@ -162,6 +163,8 @@ def start(
         progress: read `-progress` blocks from stdout; otherwise stdout is discarded.
         nice: added to the niceness. At 0, two encodes make every other command four times slower.
         memory_limit: bytes of private memory it may have; beyond it allocation fails (OUT_OF_MEMORY).
+        reads: the source. While it is held (`source.hold`) ffmpeg gets its descriptor; `Run.argv` names its
+            path.
 
     Raises:
         TqError: FFMPEG_MISSING; DISK_LOW, PERMISSION, OUT_OF_MEMORY or SYSTEM_LIMIT when the log cannot be
@@ -173,8 +176,9 @@ def start(
     try:
         with log_path.open("ab") as log, turns.long_for_children():
             process = subprocess.Popen(
-                [*_wrapping(nice), *argv],
+                [*_wrapping(nice), *_held(argv, reads)],
                 cwd=cwd,
+                pass_fds=_descriptors(reads),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE if progress else subprocess.DEVNULL,
                 stderr=log,
@@ -195,6 +199,19 @@ def start(
         process.kill()
         process.wait()
         raise TqError(ErrorCode.SYSTEM_LIMIT, f"{argv[0]} cannot be followed: {error}") from None
+
+
+def _held(argv: Sequence[str], path: bytes | None) -> list[str]:
+    """A command with a source that is held as its descriptor."""
+    if path is None:
+        return [*argv]
+    named, opened = source.url(path), source.url(source.to_open(path))
+    return [opened if word == named else word for word in argv]
+
+
+def _descriptors(path: bytes | None) -> tuple[int, ...]:
+    descriptor = None if path is None else source.descriptor_of(path)
+    return () if descriptor is None else (descriptor,)
 
 
 def _set_group_niceness(pid: int, nice: int) -> None:
@@ -299,7 +316,7 @@ def read_tail(path: Path, limit: int = LOG_TAIL_BYTES) -> str:
     try:
         with path.open("rb") as log:
             log.seek(max(0, log.seek(0, os.SEEK_END) - limit))
-            return log.read().decode(errors="replace")
+            return source.with_path(log.read()).decode(errors="replace")
     except OSError:
         return ""
 

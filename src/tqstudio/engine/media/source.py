@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
+import re
 import stat
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from tqstudio.engine.media import disk_errors
@@ -27,6 +31,87 @@ class Identity(NamedTuple):
     ctime_ns: int
 
 
+_held: dict[bytes, int] = {}
+"""Descriptors of sources that are held open, by path."""
+_DESCRIPTORS = b"/proc/self/fd/"
+# Enough to find what is in a folder; not every system has it.
+_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
+# Never blocks on a FIFO that has no writer.
+_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+@contextlib.contextmanager
+def hold(path: bytes, below: bytes | None = None) -> Iterator[None]:
+    """Open a source once: whoever reads it meanwhile reads this file, whatever is put in its place.
+
+    Messages and recorded commands go on naming its path; `to_open` says what is opened instead.
+
+    Args:
+        below: the drop folder that it was found in: no link is followed from there on. None for a file that a
+            person named, which may be a link.
+
+    Raises:
+        TqError: as `check`; UNSUPPORTED where a link is in the way.
+    """
+    try:
+        descriptor = os.open(path, _FILE) if below is None else _open_below(below, path)
+    except OSError as error:
+        raise unreadable(path, error) from error
+    _held[path] = descriptor
+    try:
+        yield
+    finally:
+        del _held[path]
+        os.close(descriptor)
+
+
+def _open_below(below: bytes, path: bytes) -> int:
+    *folders, name = os.path.relpath(path, below).split(b"/")
+    folder = os.open(below, _FOLDER)
+    try:
+        for inner in folders:
+            outer, folder = folder, _open_inner(inner, _FOLDER, folder, path)
+            os.close(outer)
+        return _open_inner(name, _FILE, folder, path)
+    finally:
+        os.close(folder)
+
+
+def _open_inner(name: bytes, flags: int, folder: int, path: bytes) -> int:
+    try:
+        return os.open(name, flags | os.O_NOFOLLOW, dir_fd=folder)
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.ENOTDIR) and _is_link(name, folder):
+            raise TqError(
+                ErrorCode.UNSUPPORTED,
+                f"{display(path)} is a link by now, or in a folder that is one: links in drop folders are not"
+                " followed",
+                "put the file itself there; or add what the link leads to: tqstudio add",
+            ) from None
+        raise
+
+
+def _is_link(name: bytes, folder: int) -> bool:
+    return stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+
+
+def descriptor_of(path: bytes) -> int | None:
+    """The descriptor of a source that is held, for a child process that reads it; None where none is."""
+    return _held.get(path) if os.path.isdir(_DESCRIPTORS) else None
+
+
+def to_open(path: bytes) -> bytes:
+    """What to open for a source: its descriptor while it is held, also in children that inherit that."""
+    descriptor = descriptor_of(path)
+    return path if descriptor is None else _DESCRIPTORS + str(descriptor).encode()
+
+
+def with_path(said: bytes) -> bytes:
+    """What a program said of a source that is held, with its path in the place of its descriptor."""
+    shown = {str(descriptor).encode(): display(path).encode() for path, descriptor in _held.items()}
+    return re.sub(rb"/proc/self/fd/(\d+)", lambda found: shown.get(found[1], found[0]), said)
+
+
 def url(path: bytes) -> str:
     """The `file:` address of a path for ffmpeg and PyAV. A name such as `-y.mp4` or `http:x` stays a name."""
     return "file:" + os.fsdecode(os.path.abspath(path))
@@ -44,8 +129,7 @@ def check(path: bytes) -> os.stat_result:
     """
     name = display(path)
     try:
-        # Never blocks on a FIFO that nobody writes to.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(to_open(path), _FILE)
     except OSError as error:
         raise unreadable(path, error) from error
     try:
@@ -109,7 +193,7 @@ def require_readable(path: bytes) -> None:
         TqError: why it cannot be read.
     """
     try:
-        with open(path, "rb", buffering=0) as file:
+        with open(to_open(path), "rb", buffering=0) as file:
             while file.read(_CHUNK_BYTES):
                 pass
     except OSError as error:

@@ -31,6 +31,7 @@ from tqstudio.engine.media.grid import make_grid
 from tqstudio.engine.media.layout import CPU_ENCODER, GPU_ENCODERS
 from tqstudio.engine.media.process import from_output_error
 from tqstudio.engine.media.profiles import Profile
+from tqstudio.engine.media.source import hold as hold_source
 from tqstudio.engine.worker import lines, manifest
 from tqstudio.engine.worker.attempt_log import AttemptLog
 from tqstudio.engine.worker.choice import Choice, choose, rows, without_sound
@@ -123,14 +124,18 @@ class _Work:
         self._log = log
         self._path = path
         self._output = _output(sink)
-        self._sink = sink
+        self._sink = self._named_sink = sink
         self.held = contextlib.ExitStack()
-        """Keeps the sink open."""
+        """Keeps the source and the sink open."""
         self._source: Source | None = None
         self._encode: LadderEncode | None = None
 
     def run(self) -> Done:
         with self._step(Step.PROBE):
+            dropped_in = self._job["drop_folder_b64"]
+            self.held.enter_context(
+                hold_source(self._path, sources.decode(dropped_in) if dropped_in else None)
+            )
             source = self._source = examine(self._job, self._path, self._lease.check)
             profile = _profile(self._job)
             choice = choose(
@@ -221,10 +226,22 @@ class _Work:
         """Make the work folder and hold it open, so that no other user can replace it meanwhile."""
         try:
             self._sink = self.held.enter_context(
-                hold(self._output, *self._sink.relative_to(self._output).parts, make=True)
+                hold(self._output, *self._named_sink.relative_to(self._output).parts, make=True)
             )
         except OSError as error:
             raise _unwritable(error, self._shown_output()) from error
+
+    def _require_sink(self) -> None:
+        """Notice an output that was moved or unmounted: its folder is held and would still take files.
+
+        Raises:
+            TqError: as of `from_output_error`.
+        """
+        try:
+            if not os.path.samestat(os.stat(self._named_sink), os.stat(self._sink)):
+                raise FileNotFoundError(errno.ENOENT, "another folder is in its place")
+        except OSError as error:
+            raise from_output_error(error, f"{self._shown_output()} cannot be used") from error
 
     @property
     def _video_store(self) -> Path:
@@ -316,6 +333,7 @@ class _Work:
             memory_limit=memory_limit(memory.total()),
             nice=bench.nice,
             poster=not choice.nothing_to_make and not pictures.is_whole(poster),
+            require_output=self._require_sink,
             is_ours=lambda: not isinstance(self._lease.ended, Lost),
         )
 

@@ -1,0 +1,116 @@
+"""A source is opened once: what is put in its place while it is worked on is neither read nor published."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tqstudio import sources
+from tqstudio.engine.media import fingerprint, source
+from tqstudio.engine.media.ffmpeg import FFmpeg
+from tqstudio.engine.media.probe import probe
+from tqstudio.engine.media.process import start
+from tqstudio.engine.worker.outcome import Done, Failed
+from tqstudio.engine.worker.pipeline import Bench
+from tqstudio.errors import ErrorCode, TqError
+
+from .conftest import MakeJob, RecordingReport, run
+
+
+@pytest.fixture
+def drop(tmp_path: Path, clip: Path) -> Path:
+    """A drop folder with a video in a folder below it, which leads nowhere else."""
+    inner = tmp_path / "drop" / "inner"
+    inner.mkdir(parents=True)
+    shutil.copyfile(clip, inner / "film.mp4")
+    return tmp_path / "drop"
+
+
+@pytest.fixture
+def private(tmp_path: Path, long_clip: Path) -> Path:
+    folder = tmp_path / "private"
+    folder.mkdir(mode=0o700)
+    return Path(shutil.copyfile(long_clip, folder / "film.mp4"))
+
+
+def swap_file(drop: Path, private: Path) -> None:
+    (drop / "inner" / "film.mp4").unlink()
+    (drop / "inner" / "film.mp4").symlink_to(private)
+
+
+def swap_folder(drop: Path, private: Path) -> None:
+    shutil.rmtree(drop / "inner")
+    (drop / "inner").symlink_to(private.parent)
+
+
+@pytest.mark.parametrize("swap", [swap_file, swap_folder])
+def test_a_link_that_came_while_the_job_waited_is_not_followed(
+    drop: Path,
+    private: Path,
+    make_job: MakeJob,
+    bench: Bench,
+    sink: Path,
+    swap: Callable[[Path, Path], None],
+) -> None:
+    film = drop / "inner" / "film.mp4"
+    job = make_job(film, drop_folder_b64=sources.encode(drop))
+    swap(drop, private)
+    failed = run(job, bench, RecordingReport())
+    assert isinstance(failed, Failed)
+    assert failed.code is ErrorCode.UNSUPPORTED
+    assert "is a link by now" in failed.text
+    assert not sink.exists()
+
+
+def test_a_dropped_file_is_transcoded(drop: Path, make_job: MakeJob, bench: Bench) -> None:
+    job = make_job(drop / "inner" / "film.mp4", drop_folder_b64=sources.encode(drop))
+    assert isinstance(run(job, bench, RecordingReport()), Done)
+    log = Path(job["log"]).read_text()
+    assert "from 'file:inner/film.mp4'" in log or "from 'file:film.mp4'" in log
+    assert "/proc/self" not in log
+
+
+def test_a_link_that_a_person_named_is_followed(
+    tmp_path: Path, clip: Path, make_job: MakeJob, bench: Bench
+) -> None:
+    link = tmp_path / "link.mp4"
+    link.symlink_to(clip)
+    assert isinstance(run(make_job(link), bench, RecordingReport()), Done)
+
+
+@pytest.mark.parametrize("swap", [swap_file, swap_folder])
+def test_a_source_that_is_held_is_read_whatever_is_put_in_its_place(
+    drop: Path, private: Path, ffmpeg: FFmpeg, tmp_path: Path, swap: Callable[[Path, Path], None]
+) -> None:
+    film = os.fsencode(drop / "inner" / "film.mp4")
+    before, quick, full = probe(film), fingerprint.quick_hash(film), fingerprint.full_hash(film)
+    identity = source.identity_of(os.stat(film))
+    with source.hold(film, os.fsencode(drop)):
+        swap(drop, private)
+        assert probe(film) == before
+        assert (fingerprint.quick_hash(film), fingerprint.full_hash(film)) == (quick, full)
+        argv = [ffmpeg.path, "-nostdin", "-i", source.url(film), "-map", "0:v", "-f", "null", "-"]
+        process = start(argv, tmp_path, tmp_path / "log", reads=film)
+        assert process.wait(60) == 0
+        assert process.argv == tuple(argv), "the command that is shown names the file"
+        said = process.log_tail()
+        assert f"from '{source.url(film)}'" in said
+        assert "Duration: 00:00:03" in said
+        with pytest.raises(TqError) as caught:
+            source.require_same(film, identity)
+        assert caught.value.code is ErrorCode.SOURCE_CHANGED
+    assert probe(film) != before
+
+
+def test_a_pipe_or_a_file_that_is_gone_is_named(drop: Path) -> None:
+    below = os.fsencode(drop)
+    os.mkfifo(drop / "pipe.mp4")
+    for name, code in (("pipe.mp4", ErrorCode.UNSUPPORTED), ("inner/gone.mp4", ErrorCode.SOURCE_MISSING)):
+        path = os.fsencode(drop / name)
+        with pytest.raises(TqError) as caught, source.hold(path, below):
+            source.check(path)
+        assert caught.value.code is code
