@@ -11,18 +11,29 @@ from __future__ import annotations
 import base64
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.ladder import is_head_of_segments, is_ladder
 
 VIDEO_EXTENSIONS = frozenset(
     (
-        b".3gp .asf .avi .f4v .flv .m2ts .m4v .mkv .mov .mp4 .mpeg .mpg .mts .mxf .ogm .ogv .ts .vob .webm"
-        b" .wmv"
+        b".3g2 .3gp .asf .avi .divx .dv .f4v .flv .gxf .ivf .m2t .m2ts .m4v .mkv .mov .mp4 .mpeg .mpg .mts"
+        b" .mxf .nut .ogm .ogv .qt .rm .rmvb .ts .vob .webm .wmv .wtv .y4m"
+        # Raw streams cannot be transcoded; their job fails and says what to do.
+        b" .264 .265 .h264 .h265 .hevc .m1v .m2v"
     ).split()
 )
 """File name extensions taken for videos when no other rule is given; compared without case."""
+
+_COMPANIONS = frozenset(
+    (
+        b".ass .ssa .srt .sub .idx .sup .vtt .nfo .txt .log .md .csv .pdf .htm .html .url .xml .json .yaml"
+        b" .jpg .jpeg .png .gif .webp .bmp .tbn .ini .db .lnk .md5 .sha1 .sha256 .sfv .par2 .torrent"
+        b" .m3u8 .m4s .mpd .thm .lrv"
+    ).split()
+)
+"""What lies beside videos and surprises nobody when it stays there: subtitles, notes, pictures, checksums."""
 
 _HARMLESS = re.compile("[\u00a0\u1680\u2000-\u200a\u200c\u200d\u202f\u205f\u3000]+")
 """What Python takes for unprintable and names are full of: every kind of space, and the two joiners, without
@@ -61,15 +72,37 @@ def is_video_name(name: bytes, extensions: frozenset[bytes] = VIDEO_EXTENSIONS) 
     return os.path.splitext(name)[1].lower() in extensions and not is_temporary(name)
 
 
-def walk(root: bytes, *, recursive: bool, extensions: frozenset[bytes] = VIDEO_EXTENSIONS) -> Iterator[bytes]:
+def is_companion(name: bytes) -> bool:
+    """Whether such files lie beside videos and are none: subtitles, pictures, notes."""
+    return os.path.splitext(name)[1].lower() in _COMPANIONS
+
+
+def walk(
+    root: bytes,
+    *,
+    recursive: bool,
+    extensions: frozenset[bytes] = VIDEO_EXTENSIONS,
+    skipped: Callable[[bytes], object] = lambda _: None,
+) -> Iterator[bytes]:
     """Absolute paths of the video files below `root`, in name order.
 
     Hidden folders and published ladders are not entered, and symbolic links not followed.
+
+    Args:
+        skipped: called with the path of each file that may be meant and is not taken: not with hidden or
+            unfinished files, nor with what lies beside videos.
     """
-    return _walk(root, recursive=recursive, extensions=extensions, named=True)
+    return _walk(root, recursive=recursive, extensions=extensions, named=True, skipped=skipped)
 
 
-def _walk(root: bytes, *, recursive: bool, extensions: frozenset[bytes], named: bool) -> Iterator[bytes]:
+def _walk(
+    root: bytes,
+    *,
+    recursive: bool,
+    extensions: frozenset[bytes],
+    named: bool,
+    skipped: Callable[[bytes], object],
+) -> Iterator[bytes]:
     try:
         with os.scandir(root) as entries:
             listed = worth_a_look(entries, named=named)
@@ -78,9 +111,13 @@ def _walk(root: bytes, *, recursive: bool, extensions: frozenset[bytes], named: 
     for entry in listed:
         if entry.is_dir(follow_symlinks=False):
             if recursive:
-                yield from _walk(entry.path, recursive=True, extensions=extensions, named=False)
+                yield from _walk(
+                    entry.path, recursive=True, extensions=extensions, named=False, skipped=skipped
+                )
         elif entry.is_file(follow_symlinks=False) and is_video_name(entry.name, extensions):
             yield entry.path
+        elif not is_temporary(entry.name) and not is_companion(entry.name):
+            skipped(entry.path)
 
 
 def worth_a_look(listing: Iterable[os.DirEntry[bytes]], *, named: bool = False) -> list[os.DirEntry[bytes]]:

@@ -33,6 +33,34 @@ def test_folders_give_their_videos_in_name_order(tmp_path: Path) -> None:
     assert select([str(tmp_path)], _by(recursive=True)) == [a, b, deep]
 
 
+def test_what_may_be_meant_and_is_not_taken_is_reported(tmp_path: Path) -> None:
+    _touch(tmp_path / "a.mp4")
+    odd = _touch(tmp_path / "camera.xyz")
+    deep = _touch(tmp_path / "deep" / "b.xyz")
+    _touch(tmp_path / "a.srt")
+    _touch(tmp_path / ".hidden.mp4")
+    _touch(tmp_path / "half.mp4.part")
+    _touch(tmp_path / "out" / "c.xyz")
+    (tmp_path / "link.mp4").symlink_to("a.mp4")
+    os.mkfifo(tmp_path / "pipe.mp4")
+    told: list[tuple[bytes, str]] = []
+    by = _by(recursive=True, exclude=[str(tmp_path / "out")])
+    select([str(tmp_path)], by, lambda path, why: told.append((path, why)))
+    named = dict(told)
+    assert set(named) == {odd, deep, os.fsencode(tmp_path / "link.mp4"), os.fsencode(tmp_path / "pipe.mp4")}
+    assert "--ext" in named[odd]
+    assert "link" in named[os.fsencode(tmp_path / "link.mp4")]
+    told.clear()
+    select([str(tmp_path)], _by(extensions=["mp4"]), lambda path, why: told.append((path, why)))
+    assert os.fsencode(odd) not in dict(told), "a person has said what is meant"
+
+
+@pytest.mark.parametrize("name", ["a.rm", "a.wtv", "a.ivf", "a.m2v", "a.h264", "a.dv"])
+def test_what_ffmpeg_reads_is_taken(tmp_path: Path, name: str) -> None:
+    named = _touch(tmp_path / name)
+    assert select([str(tmp_path)], _by()) == [named]
+
+
 def test_extensions_with_and_without_a_dot(tmp_path: Path) -> None:
     a, _, c = (_touch(tmp_path / name) for name in ("a.mp4", "b.mkv", "c.mxf"))
     assert select([str(tmp_path)], _by(extensions=["MP4", ".mxf"])) == [a, c]

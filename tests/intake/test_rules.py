@@ -53,9 +53,9 @@ def test_without_patterns_the_extension_decides(relative: bytes, choice: Choice)
         ("caf\u00e9.mp4", "caf\u00e9.mp4".encode(), TAKE),
         # A pattern that says where does not make a subtitle a video; one that says what does take it.
         ("cam1/**", b"cam1/a.srt", IGNORE),
-        ("cam1/**", b"cam1/a.dv", TELL),
-        ("*.dv", b"cam1/a.dv", TAKE),
-        ("*", b"a.dv", TELL),
+        ("cam1/**", b"cam1/a.iso", TELL),
+        ("*.iso", b"cam1/a.iso", TAKE),
+        ("*", b"a.iso", TELL),
         # Nothing takes what is still being written.
         ("*.part", b"a.part", IGNORE),
         ("**", b"sub/.a.mp4", IGNORE),

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from fractions import Fraction
@@ -135,17 +136,48 @@ def test_turned_ten_bit_interlaced_late_and_silent(
         assert steps == {1 / made._spec.facts.video.fps}
 
 
-def test_mono_becomes_stereo(clip: MakeClip, encode: MakeEncode, small: Profile, tmp_path: Path) -> None:
+def audio_of(made: LadderEncode, tmp_path: Path) -> tuple[int, float]:
+    """Channels of the published audio, and its highest sample, decoded; 1 is full scale."""
+    [state] = [state for state in made.renditions if state.kind == "audio"]
+    whole = tmp_path / f"{state.stream_key}.mp4"
+    parts = [state.directory / "init.mp4", *sorted(state.directory.glob("*.m4s"))]
+    whole.write_bytes(b"".join(part.read_bytes() for part in parts))
+    peak = 0.0
+    with av.open(str(whole)) as container:
+        context = container.streams.audio[0].codec_context
+        for frame in container.decode(audio=0):
+            for plane in frame.planes:
+                samples = array("f", bytes(plane)[: frame.samples * 4])
+                peak = max(peak, -min(samples), max(samples))
+        assert context.sample_rate == 48000
+        return context.channels, peak
+
+
+def test_mono_stays_mono(clip: MakeClip, encode: MakeEncode, small: Profile, tmp_path: Path) -> None:
     made = encode(clip("mono.mp4", seconds=2, audio=1), replace(small, rungs=(RungSpec(90, 120),)))
     run_to_end(made)
-    audio = made.renditions[-1]
-    joined = tmp_path / "audio.mp4"
-    joined.write_bytes(
-        b"".join((audio.directory / name).read_bytes() for name in ("init.mp4", "seg_00000.m4s"))
+    assert (made.state, made.error) == ("done", None)
+    assert audio_of(made, tmp_path)[0] == 1
+
+
+@pytest.mark.parametrize("layout", ["5.1", "7.1"])
+def test_several_channels_are_mixed_down_without_clipping(
+    encode: MakeEncode, small: Profile, ffmpeg: FFmpeg, tmp_path: Path, layout: str
+) -> None:
+    source = tmp_path / "surround.mov"
+    every = "|".join(["0.99*sin(440*2*PI*t)"] * (6 if layout == "5.1" else 8))
+    run_ffmpeg(
+        ffmpeg,
+        *("-f", "lavfi", "-i", "testsrc2=s=160x90:r=25:d=3"),
+        *("-f", "lavfi", "-i", f"aevalsrc={every}:c={layout}:s=48000:d=3"),
+        *("-c:v", "mpeg4", "-c:a", "pcm_s16le", str(source)),
     )
-    with av.open(str(joined)) as container:
-        context = container.streams.audio[0].codec_context
-        assert (context.channels, context.sample_rate) == (2, 48000)
+    made = encode(source, replace(small, rungs=(RungSpec(90, 120),)), poster=False)
+    run_to_end(made)
+    assert (made.state, made.error) == ("done", None)
+    channels, peak = audio_of(made, tmp_path)
+    assert channels == 2
+    assert 0.5 < peak <= 10 ** (-1 / 20), "-1 dBFS"
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,15 @@ def test_master_playlist_names_what_was_measured() -> None:
     assert "FRAME-RATE=29.970,VIDEO-RANGE=SDR" in text
 
 
+@pytest.mark.parametrize("char", ["\x00", "\x0b", "\x1c", "\x7f", "\x85", "\u2028", "\u2029"])
+def test_no_control_character_of_a_title_reaches_the_master(char: str) -> None:
+    audio = AudioEntry("a.m3u8", "en", f'one{char}#EXT-X-ENDLIST "two"', 2, "mp4a.40.2", 1, 1)
+    text = master_playlist([variant("360p", 640, 360, 1)], [audio])
+    assert char not in text
+    assert text.splitlines() == text.rstrip("\n").split("\n")
+    assert m3u8.loads(text).media[0].name == "one #EXT-X-ENDLIST  two"
+
+
 def test_without_audio_no_group_is_named() -> None:
     text = master_playlist([variant("360p", 640, 360, 800_000)])
     assert "AUDIO" not in text

@@ -100,7 +100,7 @@ def test_tracks_and_their_languages(clip: MakeClip, ffmpeg: FFmpeg, tmp_path: Pa
         *("-metadata:s:s:0", "language=../etc", str(path)),
     )
     facts = probed(path)
-    assert [(track.language, track.default) for track in facts.audio] == [("eng", False), ("fre", True)]
+    assert [(track.language, track.default) for track in facts.audio] == [("en", False), ("fr", True)]
     assert facts.audio[1].title == "Commentaire"
     assert [track.language for track in facts.subtitles] == ["und"]
 
@@ -238,3 +238,110 @@ def test_half_a_source_that_starts_late_is_truncated(
     with pytest.raises(TqError) as caught:
         probe(os.fsencode(half))
     assert caught.value.code == ErrorCode.SOURCE_TRUNCATED
+
+
+def test_a_channel_order_that_is_not_ffmpegs_own_does_not_end_the_process(
+    ffmpeg: FFmpeg, tmp_path: Path
+) -> None:
+    path = tmp_path / "order.mov"
+    run_ffmpeg(
+        ffmpeg,
+        *("-f", "lavfi", "-i", "testsrc2=s=160x90:r=25:d=1", "-f", "lavfi", "-i", "sine=d=1"),
+        *("-filter_complex", "[1]pan=FR+FL+LFE|FR=c0|FL=c0|LFE=c0[a]", "-map", "0", "-map", "[a]"),
+        *("-c:v", "mpeg4", "-c:a", "pcm_s16le", str(path)),
+    )
+    code = (
+        "import sys, os; from tqstudio.engine.media.probe import probe;"
+        " print(probe(os.fsencode(sys.argv[1])).audio)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done
+    assert "channels=3" in done.stdout
+
+
+def test_an_encrypted_file_is_called_encrypted(ffmpeg: FFmpeg, clip: MakeClip, tmp_path: Path) -> None:
+    path = tmp_path / "locked.mp4"
+    scheme = ("-encryption_scheme", "cenc-aes-ctr", "-encryption_key", "76a6c65c5ea762046bd749a2e632ccbb")
+    kid = ("-encryption_kid", "a7e61c373e219033c21091fa607bf3b8")
+    run_ffmpeg(ffmpeg, "-i", str(clip("plain25.mp4")), "-c", "copy", *scheme, *kid, str(path))
+    with pytest.raises(TqError, match="is encrypted") as refused:
+        probed(path)
+    assert refused.value.code is ErrorCode.UNSUPPORTED
+
+
+@pytest.mark.parametrize(
+    ("name", "codec"), [("x.h264", "libx264"), ("x.m2v", "mpeg2video"), ("x.hevc", "libx265")]
+)
+def test_a_raw_stream_is_called_one(ffmpeg: FFmpeg, tmp_path: Path, name: str, codec: str) -> None:
+    path = tmp_path / name
+    run_ffmpeg(ffmpeg, "-f", "lavfi", "-i", "testsrc2=s=160x90:r=25:d=1", "-c:v", codec, str(path))
+    with pytest.raises(TqError, match=r"is a raw .* stream without a container") as refused:
+        probed(path)
+    assert refused.value.code is ErrorCode.UNSUPPORTED
+
+
+def test_ivf_is_read(ffmpeg: FFmpeg, tmp_path: Path) -> None:
+    path = tmp_path / "x.ivf"
+    run_ffmpeg(ffmpeg, "-f", "lavfi", "-i", "testsrc2=s=160x90:r=25:d=1", "-c:v", "libvpx", str(path))
+    assert probed(path).video.codec == "vp8"
+
+
+def test_titles_and_languages_are_fit_to_be_published(ffmpeg: FFmpeg, clip: MakeClip, tmp_path: Path) -> None:
+    path = tmp_path / "named.mkv"
+    title = "Director\x85\u2028 \x07comment\x1fary"
+    run_ffmpeg(
+        ffmpeg,
+        *(
+            "-i",
+            str(clip("plain25.mp4")),
+            "-map",
+            "0:v",
+            "-map",
+            "0:a",
+            "-map",
+            "0:a",
+            "-map",
+            "0:a",
+            "-c",
+            "copy",
+        ),
+        *("-metadata:s:a:0", f"title={title}", "-metadata:s:a:0", "language=ger"),
+        *("-metadata:s:a:1", "language=eng", "-metadata:s:a:2", "language=yue", str(path)),
+    )
+    tracks = probed(path).audio
+    assert (tracks[0].title, [track.language for track in tracks]) == (
+        "Director comment ary",
+        ["de", "en", "yue"],
+    )
+
+
+def test_chapters_and_captions_are_counted(ffmpeg: FFmpeg, clip: MakeClip, tmp_path: Path) -> None:
+    chapters = tmp_path / "chapters.txt"
+    one = "[CHAPTER]\nTIMEBASE=1/1\nSTART={}\nEND={}\ntitle=part\n"
+    chapters.write_text(";FFMETADATA1\n" + one.format(0, 1) + one.format(1, 2))
+    path = tmp_path / "parts.mkv"
+    run_ffmpeg(
+        ffmpeg,
+        "-i",
+        str(clip("plain25.mp4")),
+        "-i",
+        str(chapters),
+        "-map_metadata",
+        "1",
+        "-c",
+        "copy",
+        str(path),
+    )
+    facts = probed(path)
+    assert (facts.chapters, facts.captions) == (2, False)
+    # An SEI message with closed captions in front of the first picture, as broadcasters send it.
+    raw = tmp_path / "raw.h264"
+    run_ffmpeg(ffmpeg, "-i", str(clip("plain25.mp4")), "-map", "0:v", "-c", "copy", str(raw))
+    content = raw.read_bytes()
+    at = content.index(b"\x00\x00\x01\x65")
+    payload = bytes.fromhex("b50031") + b"GA94\x03" + bytes.fromhex("c1fffc9420ff")
+    sei = b"\x00\x00\x01\x06\x04" + bytes([len(payload)]) + payload + b"\x80"
+    raw.write_bytes(content[:at] + sei + content[at:])
+    said = tmp_path / "captions.mkv"
+    run_ffmpeg(ffmpeg, "-r", "25", "-i", str(raw), "-c", "copy", str(said))
+    assert probed(said).captions

@@ -56,14 +56,14 @@ def add(
         raise TqError(
             ErrorCode.BAD_REQUEST, "--delay means nothing without --autorestart", "give both, or neither"
         )
-    from tqstudio.cli.selection import rules, select
+    from tqstudio.cli.selection import rules, say_skipped, select
     from tqstudio.home import current_home
 
     results_of = [absolute(output)] if output else [str(current_home().output)]
     by = rules(
         recursive=recursive, extensions=options.listed(ext), limit=limit, order=order, exclude=results_of
     )
-    files = select(paths, by)
+    files = select(paths, by, say_skipped)
     wishes = {
         "output_b64": options.output_b64(output),
         "profile": profile,

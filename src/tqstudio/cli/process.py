@@ -71,7 +71,7 @@ def process(
     unless somebody else needs it; run it again after any interruption and it goes on.
     """
     del resume
-    from tqstudio.cli.selection import rules, select
+    from tqstudio.cli.selection import rules, say_skipped, select
 
     wanted = [*(inputs or []), *(paths or [])]
     if not wanted:
@@ -88,7 +88,7 @@ def process(
         order=order,
         exclude=[absolute(output) if output else str(at_home.output)],
     )
-    files = select(wanted, by)
+    files = select(wanted, by, say_skipped)
     batch = f"process-{uuid.uuid4().hex[:12]}"
     wishes = {
         "output_b64": options.output_b64(output),

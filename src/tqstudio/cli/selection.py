@@ -7,6 +7,7 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from tqstudio.cli import printing
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.sources import VIDEO_EXTENSIONS, absolute, display, walk
 
@@ -46,8 +47,20 @@ def rules(
     return Rules(recursive, wanted, limit, order, [os.fsencode(folder) for folder in exclude])
 
 
-def select(paths: Sequence[str], by: Rules) -> list[bytes]:
+Skip = Callable[[bytes, str], object]
+"""Is called with a file that is not taken, and why."""
+
+
+def say_skipped(path: bytes, why: str) -> None:
+    """Report a file that is not taken."""
+    printing.say(f"skipped {display(path)}: {why}")
+
+
+def select(paths: Sequence[str], by: Rules, skip: Skip = lambda _path, _why: None) -> list[bytes]:
     """The absolute paths of the files to take, each once, in order.
+
+    Args:
+        skip: called for each file in a folder that may be meant and is not taken.
 
     Raises:
         TqError: BAD_REQUEST, SOURCE_MISSING, PERMISSION, UNSUPPORTED or NO_MEDIA for a path that yields
@@ -55,12 +68,12 @@ def select(paths: Sequence[str], by: Rules) -> list[bytes]:
     """
     found: dict[bytes, None] = {}
     for path in paths:
-        found.update(dict.fromkeys(_expand(os.fsencode(absolute(path)), by)))
+        found.update(dict.fromkeys(_expand(os.fsencode(absolute(path)), by, skip)))
     files = sorted(found, key=_sorting(by.order)) if by.order != "name" else list(found)
     return files[: by.limit]
 
 
-def _expand(path: bytes, by: Rules) -> list[bytes]:
+def _expand(path: bytes, by: Rules, skip: Skip) -> list[bytes]:
     shown = display(path)
     try:
         mode = os.stat(path).st_mode
@@ -83,7 +96,7 @@ def _expand(path: bytes, by: Rules) -> list[bytes]:
             ErrorCode.PERMISSION, f"the folder {shown} may not be read", "make it readable, then retry"
         )
     _refuse_results(path, by.exclude)
-    files = [file for file in _videos(path, by) if not any(_lies_in(file, out) for out in by.exclude)]
+    files = [file for file in _videos(path, by, skip) if not any(_lies_in(file, out) for out in by.exclude)]
     if not files:
         where = "" if by.recursive else " (sub-folders are looked into with -r)"
         raise TqError(
@@ -94,8 +107,19 @@ def _expand(path: bytes, by: Rules) -> list[bytes]:
     return files
 
 
-def _videos(folder: bytes, by: Rules) -> Iterator[bytes]:
-    return walk(folder, recursive=by.recursive, extensions=by.extensions)
+def _videos(folder: bytes, by: Rules, skip: Skip) -> Iterator[bytes]:
+    def skipped(path: bytes) -> None:
+        if any(_lies_in(path, out) for out in by.exclude):
+            return
+        if os.path.islink(path):
+            skip(path, "symbolic links in a folder are not followed; name it to take it")
+        elif not os.path.isfile(path):
+            skip(path, "it is no regular file")
+        elif by.extensions is VIDEO_EXTENSIONS:
+            # With --ext, a person has said what is meant.
+            skip(path, "its name is not that of a video; name it, or use --ext, to take it")
+
+    return walk(folder, recursive=by.recursive, extensions=by.extensions, skipped=skipped)
 
 
 def _refuse_results(folder: bytes, exclude: Sequence[bytes]) -> None:

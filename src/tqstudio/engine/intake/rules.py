@@ -6,16 +6,7 @@ import os
 from enum import Enum
 from fnmatch import fnmatchcase
 
-from tqstudio.sources import is_temporary, is_video_name
-
-_COMPANIONS = frozenset(
-    (
-        b".ass .ssa .srt .sub .idx .sup .vtt .nfo .txt .log .md .csv .pdf .htm .html .url .xml .json .yaml"
-        b" .jpg .jpeg .png .gif .webp .bmp .tbn .ini .db .lnk .md5 .sha1 .sha256 .sfv .par2 .torrent"
-        b" .m3u8 .m4s .mpd .thm .lrv"
-    ).split()
-)
-"""What lies beside videos and surprises nobody when it stays there: subtitles, notes, pictures, checksums."""
+from tqstudio.sources import is_companion, is_temporary, is_video_name
 
 
 class Choice(Enum):
@@ -45,16 +36,12 @@ class Rules:
             matching = [pattern for pattern in self._patterns if pattern.matches(relative)]
             if not matching:
                 return Choice.IGNORE
-            # `cam1/**` says where, not what: a subtitle there is still no video. `*.dv` says what.
+            # `cam1/**` says where, not what: a subtitle there is still no video. `*.vro` says what.
             if any(pattern.names_a_kind for pattern in matching):
                 return Choice.TAKE
         if video:
             return Choice.TAKE
         return Choice.IGNORE if is_companion(name) else Choice.TELL
-
-
-def is_companion(name: bytes) -> bool:
-    return os.path.splitext(name)[1].lower() in _COMPANIONS
 
 
 class _Pattern:

@@ -36,7 +36,7 @@ CLOSED_DIRECTORY: Trouble = (
 NOT_A_VIDEO: Trouble = (
     ErrorCode.NO_MEDIA.value,
     "not a video by its name",
-    "rename it, or give the folder a pattern such as *.dv",
+    "rename it, or give the folder a pattern such as *.dat",
 )
 EMPTY: Trouble = (
     ErrorCode.SOURCE_EMPTY.value,

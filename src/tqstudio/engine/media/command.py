@@ -21,7 +21,7 @@ from tqstudio.engine.media import source as sources
 from tqstudio.engine.media.facts import SourceFacts
 from tqstudio.engine.media.ffmpeg import FFmpeg
 from tqstudio.engine.media.grid import Grid
-from tqstudio.engine.media.ladder import AudioRendition, Rung
+from tqstudio.engine.media.ladder import DOWNMIX_PEAK, AudioRendition, Rung
 from tqstudio.engine.media.layout import (
     CPU_ENCODER,
     FRAGMENT_PATTERN,
@@ -51,6 +51,8 @@ _ASPECTS_AT_MOST = 60
 _CAP_FACTOR = 2
 _CAP_MARGIN_S = 60
 _CAP_UNDECLARED_S = 24 * 3600
+_LAYOUTS = {1: "mono", 2: "stereo", 3: "2.1", 4: "4.0", 5: "5.0", 6: "5.1", 7: "6.1"}
+"""ffmpeg's own for so many channels."""
 # NVENC's older preset names are x264's too, so that one command serves both.
 _NVENC_PRESETS = {
     "ultrafast": "fast",
@@ -155,6 +157,10 @@ def audio_command(
     begins = grid.g0 / grid.fps
     # Holes in a recording become silence, so that sound and picture stay together.
     stream = _input(1, facts)[str(rendition.track.index)].filter("aresample", rate, **{"async": 1})
+    if rendition.downmixed:
+        # The sum of several channels may be louder than full scale: 5.1 in stereo by 7.7 dB.
+        stream = stream.filter("aformat", channel_layouts=_LAYOUTS[rendition.channels])
+        stream = stream.filter("alimiter", limit=DOWNMIX_PEAK, level="disabled", latency=1)
     if rendition.track.first_s is None or rendition.track.first_s > begins:
         # Its times have no gap any more but the one in front; the second filter fills it to the sample.
         first = _samples(begins - zero, rate)

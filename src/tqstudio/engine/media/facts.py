@@ -114,6 +114,9 @@ class SourceFacts:
     video: VideoTrack
     audio: tuple[AudioTrack, ...] = ()
     subtitles: tuple[SubtitleTrack, ...] = ()
+    chapters: int = 0
+    captions: bool = False
+    """Its pictures carry closed captions (CEA-608 or 708)."""
     linear: bool = False
     """It has to be decoded from its start: its timestamps jump, or a seek was found to miss."""
     measured: bool = False

@@ -16,7 +16,7 @@ from blake3 import blake3
 from tqstudio.engine.media.colour import to_bt709
 from tqstudio.engine.media.facts import SourceFacts
 from tqstudio.engine.media.grid import make_grid
-from tqstudio.engine.media.ladder import AudioRendition, Rung
+from tqstudio.engine.media.ladder import DOWNMIX_PEAK, AudioRendition, Rung
 from tqstudio.engine.media.profiles import Profile
 
 RECIPE = 2
@@ -74,6 +74,7 @@ def audio_settings_hash(
             "codec": profile.audio_codec,
             "bitrate_kbps": profile.audio_bitrate_kbps,
             "channels": rendition.channels,
+            **({"limit": DOWNMIX_PEAK} if rendition.downmixed else {}),
             "sample_rate": profile.audio_sample_rate,
             "segment_s": profile.segment_s,
             "start_time": str(grid.start_time),

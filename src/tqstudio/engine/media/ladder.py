@@ -20,6 +20,8 @@ _KEEPS_SIZE_PERCENT = 101
 # Bits needed grow slower than pixels; the exponent is the customary one.
 _RATE_EXPONENT = 0.75
 _LEAST_MAXRATE_KBPS = 64
+DOWNMIX_PEAK = 0.84
+"""Limit of the sum of several channels: of full scale, -1.5 dB. The encoder adds a little to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,12 @@ class AudioRendition:
     """The folder and group member, such as `audio-en` or `audio-und`."""
     track: AudioTrack
     channels: int
-    """Channels that are published; a mono source is doubled, so that every player finds the same layout."""
+    """Channels that are published: as many as the track has, at most those of the profile."""
+
+    @property
+    def downmixed(self) -> bool:
+        """It has fewer channels than its track."""
+        return self.channels < self.track.channels
 
 
 def build_ladder(
@@ -103,7 +110,7 @@ def audio_renditions(facts: SourceFacts, profile: Profile) -> tuple[AudioRenditi
     if not usable:
         return ()
     track = next((t for t in usable if t.default), usable[0])
-    return (AudioRendition(f"audio-{track.language}", track, profile.audio_channels),)
+    return (AudioRendition(f"audio-{track.language}", track, min(track.channels, profile.audio_channels)),)
 
 
 def _rung(width: int, height: int, spec: RungSpec, requested: Set[str] | None) -> Rung:

@@ -8,6 +8,7 @@ it plans: 3 s for two hours from cache, plus the key frames that are decoded to 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import itertools
 import math
 import struct
@@ -18,6 +19,8 @@ from dataclasses import replace
 from fractions import Fraction
 
 import av.error
+from av.audio.codeccontext import AudioCodecContext
+from av.audio.frame import AudioFrame
 from av.container import InputContainer
 from av.packet import Packet
 from av.stream import Stream
@@ -119,7 +122,7 @@ def measure(
                 del unknown[packet.stream_index]
     _require_whole(path, facts, clock, times[stream.index], reached)
     rates = {
-        s.index: (s.codec_context.channels, s.codec_context.sample_rate) for s in container.streams.audio
+        s.index: (channels_of(s.codec_context), s.codec_context.sample_rate) for s in container.streams.audio
     }
     return replace(
         facts,
@@ -180,6 +183,17 @@ def display_size(width: int, height: int, aspect: Fraction | None, rotation: int
     return (height, width) if rotation % 180 == 90 else (width, height)
 
 
+def channels_of(described: AudioCodecContext | AudioFrame) -> int:
+    """Count the channels of an audio codec or frame.
+
+    PyAV 18.1 frees the map of a channel order that is not ffmpeg's own twice, with the layout object and with
+    what it describes, which aborts the process. So the layout object is never freed: 100 bytes a track.
+    """
+    layout = described.layout
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(layout))
+    return int(layout.nb_channels)
+
+
 def tolerance_s(seconds: float, linear: bool) -> float:
     """By how much the end of a stream may be off."""
     return max(_END_TOLERANCE_S, (_LINEAR_TOLERANCE_SHARE if linear else _END_TOLERANCE_SHARE) * seconds)
@@ -235,7 +249,11 @@ def _length_s(facts: SourceFacts, clock: _Clock, times: Mapping[int, _Times]) ->
 def _is_heard(packet: Packet[Stream]) -> bool:
     """Decode a packet of sound, so that its stream knows channels and rate."""
     with contextlib.suppress(av.error.FFmpegError):
-        return bool(packet.decode())
+        frames = packet.decode()
+        for frame in frames:
+            if isinstance(frame, AudioFrame):
+                channels_of(frame)
+        return bool(frames)
     return False
 
 

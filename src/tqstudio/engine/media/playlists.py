@@ -130,5 +130,5 @@ def bit_rates(sizes: Sequence[int], durations: Sequence[float]) -> tuple[int, in
 
 
 def _quotable(text: str) -> str:
-    """A quoted string of a playlist holds neither quotes nor line breaks."""
-    return "".join(" " if char in '"\r\n' else char for char in text).strip() or "audio"
+    """Text for a quoted string: no quotes, control characters or line breaks (RFC 8216 4.1, 4.2)."""
+    return "".join(" " if char == '"' or not char.isprintable() else char for char in text).strip() or "audio"

@@ -21,18 +21,25 @@ from av.video.stream import VideoStream
 
 from tqstudio.engine.media import colour, disk_errors, source
 from tqstudio.engine.media.facts import AudioTrack, SourceFacts, SubtitleTrack, VideoTrack
-from tqstudio.engine.media.measure import display_size, grid_rate, measure
+from tqstudio.engine.media.languages import shortest
+from tqstudio.engine.media.measure import channels_of, display_size, grid_rate, measure
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.sources import display
 
 # Packets read in search of the first picture. A sane stream gives it within its first few.
 _FIRST_PICTURE_PACKETS = 2000
+# Captions are in every picture or in none; some begin with the programme, after a few seconds.
+_CAPTION_PACKETS = 250
+_CAPTIONS = b"GA94\x03"
+_TS_PACKET, _TS_SYNC = 188, 0x47
 # Pictures decoded in search of one that says when it is shown.
 _FIRST_TIME_PICTURES = 120
 # What the operating system may answer; every other error is ffmpeg's opinion of the content.
 _SYSTEM_ERRORS = disk_errors.FAILING | disk_errors.LIMITS | {errno.ENOENT, errno.EACCES, errno.ENOTDIR}
 _LANGUAGE = re.compile(r"[a-z]{2,3}(-[a-z0-9]+)*")
 _TITLE_LENGTH = 100
+# Demuxers of streams without a container. They are opened to name such a file, never to transcode it.
+_RAW_FORMATS = "h264,hevc,vvc,mpegvideo,m4v,h263,h261,vc1,av1,obu,cavsvideo,avs2,avs3,dirac,dnxhd,mjpeg"
 _WITH_DOLBY_VISION = {"strict": "unofficial", "movflags": "empty_moov"}
 
 # How the files begin that we can read, to tell a broken video from something that never was one.
@@ -133,6 +140,8 @@ def _read(path: bytes, size: int, container: InputContainer) -> SourceFacts:
             for sub in container.streams.subtitles
         ),
         linear=reordered,
+        chapters=len(container.chapters()),
+        captions=_has_captions(path, stream.index),
     )
 
 
@@ -148,9 +157,11 @@ def _first_picture(
     path: bytes, container: InputContainer, stream: VideoStream
 ) -> tuple[VideoFrame, Fraction | None]:
     """The first picture that decodes, and when it is shown; None when none of the first ones says."""
-    pictures = _pictures(container, stream)
+    pictures = _pictures(path, container, stream)
     first = next(pictures, None)
     if first is None:
+        if container.format.name == "mpegts" and _is_scrambled(path):
+            raise _encrypted(path)
         raise TqError(ErrorCode.SOURCE_UNREADABLE, f"no picture of {display(path)} can be decoded")
     rate, _ = grid_rate(stream.guessed_rate, stream.base_rate, stream.average_rate)
     # Timestamps below zero are lost in some containers: what is known of a later picture counts back.
@@ -161,9 +172,36 @@ def _first_picture(
     return first, None
 
 
-def _pictures(container: InputContainer, stream: VideoStream) -> Iterator[VideoFrame]:
+def _has_captions(path: bytes, index: int) -> bool:
+    """Whether the first packets of a video stream carry closed captions (ATSC A/53 part 4)."""
+    with open_source(path) as container:
+        packets = itertools.islice(container.demux(container.streams[index]), _CAPTION_PACKETS)
+        return any(_CAPTIONS in bytes(packet) for packet in packets)
+
+
+def _is_scrambled(path: bytes) -> bool:
+    """Whether packets at the start of an MPEG-TS say that they are scrambled."""
+    with open(source.to_open(path), "rb") as file:
+        head = file.read(_TS_PACKET * 1000)
+    return any(
+        head[at] == _TS_SYNC and head[at + 3] & 0xC0 for at in range(0, len(head) - _TS_PACKET, _TS_PACKET)
+    )
+
+
+def _encrypted(path: bytes) -> TqError:
+    return TqError(
+        ErrorCode.UNSUPPORTED,
+        f"{display(path)} is encrypted: its pictures cannot be decoded without a key",
+        "add a copy that is not encrypted",
+    )
+
+
+def _pictures(path: bytes, container: InputContainer, stream: VideoStream) -> Iterator[VideoFrame]:
     """The pictures of a stream, as far as the first one is worth to be looked for."""
     for number, packet in enumerate(container.demux(stream)):
+        if packet.has_sidedata("encryption_info"):
+            # What is decoded of it, if anything, is noise.
+            raise _encrypted(path)
         try:
             frames: list[Any] = stream.decode(packet)
         except av.error.InvalidDataError:
@@ -275,7 +313,7 @@ def _audio_track(stream: Any) -> AudioTrack:
     return AudioTrack(
         index=stream.index,
         codec=_codec(stream),
-        channels=context.channels if context else 0,
+        channels=channels_of(context) if context else 0,
         sample_rate=(context.sample_rate or 0) if context else 0,
         language=_language(stream),
         title=_title(stream),
@@ -291,11 +329,13 @@ def _codec(stream: Stream) -> str:
 def _language(stream: Stream) -> str:
     # The value names a folder later, so only what looks like a code passes.
     language = (stream.language or "").strip().lower()
-    return language if _LANGUAGE.fullmatch(language) and len(language) <= 16 else "und"
+    return shortest(language) if _LANGUAGE.fullmatch(language) and len(language) <= 16 else "und"
 
 
 def _title(stream: Stream) -> str:
-    return str(stream.metadata.get("title", ""))[:_TITLE_LENGTH]
+    # Control characters and line separators would break playlists, logs and terminals.
+    title = "".join(c if c.isprintable() else " " for c in str(stream.metadata.get("title", "")))
+    return " ".join(title.split())[:_TITLE_LENGTH]
 
 
 def _default(stream: Stream) -> bool:
@@ -309,6 +349,12 @@ def _refusal(path: bytes, size: int, error: av.error.FFmpegError) -> TqError:
         return TqError(ErrorCode.NO_MEDIA, f"{name} holds no video: it points at other files")
     if isinstance(error, OSError) and error.errno in _SYSTEM_ERRORS:
         return source.unreadable(path, error)
+    if raw := _raw_stream(path):
+        return TqError(
+            ErrorCode.UNSUPPORTED,
+            f"{name} is a raw {raw} stream without a container, so nothing says when its pictures are shown",
+            "put it into a container with its rate: ffmpeg -r RATE -i FILE -c copy FILE.mkv",
+        )
     with open(source.to_open(path), "rb") as file:
         head = file.read(512)
     if _SIGNATURES.match(head):
@@ -317,3 +363,14 @@ def _refusal(path: bytes, size: int, error: av.error.FFmpegError) -> TqError:
             f"{name} begins like a video but cannot be read ({size} bytes): it is broken or not whole",
         )
     return TqError(ErrorCode.NO_MEDIA, f"{name} holds no video: its content is something else")
+
+
+def _raw_stream(path: bytes) -> str:
+    """The codec of a raw video stream, in a word; empty for anything else. Reads no other file."""
+    options = {"protocol_whitelist": source.PROTOCOLS, "format_whitelist": _RAW_FORMATS}
+    try:
+        with av.open(source.url(path), options=options) as container:
+            streams = [s for s in container.streams.video if s.codec_context and s.codec_context.width]
+            return str(streams[0].codec_context.codec.canonical_name) if streams else ""
+    except (av.error.FFmpegError, ValueError):
+        return ""

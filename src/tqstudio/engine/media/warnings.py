@@ -44,6 +44,13 @@ def of_source(facts: SourceFacts, profile: Profile) -> list[JobWarning]:
                 f" {_named(facts.subtitles)}",
             )
         )
+    if facts.captions:
+        found.append(
+            JobWarning(WarningCode.CAPTIONS_LEFT_OUT, "closed captions in the pictures are left out")
+        )
+    if facts.chapters:
+        left = f"{facts.chapters} {'chapter is' if facts.chapters == 1 else 'chapters are'} left out"
+        found.append(JobWarning(WarningCode.CHAPTERS_LEFT_OUT, left))
     return found + _of_colours(facts.video)
 
 
