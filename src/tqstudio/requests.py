@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from tqstudio.lifecycle import Control, Operation, RenditionStatus, Step, WorkerKind
@@ -25,7 +25,12 @@ def _path(value: str) -> str:
     return value
 
 
-PathB64 = Annotated[str, StringConstraints(min_length=1, max_length=8192), AfterValidator(_path)]
+PathB64 = Annotated[
+    str,
+    StringConstraints(min_length=1, max_length=8192),
+    AfterValidator(_path),
+    WithJsonSchema({"type": "string", "minLength": 1, "maxLength": 8192, "format": "path-base64"}),
+]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9._-]+$")]
 ProfileName = Annotated[str, StringConstraints(min_length=1, max_length=100)]
 """Only looked up among the files there are, so it may be any name."""

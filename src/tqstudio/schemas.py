@@ -24,6 +24,12 @@ class ErrorView(TypedDict):
     hint: str
 
 
+class ErrorAnswer(TypedDict):
+    """What every call that is refused is answered with."""
+
+    error: ErrorView
+
+
 class JobError(ErrorView):
     exhausted: bool
     """Attempts or crashes are used up."""

@@ -64,7 +64,11 @@ async def page(
     return {"events": [event_view(row) for row in found], "last_seq": last}
 
 
-@router.get("/events/stream")
+class EventStream(StreamingResponse):
+    media_type = "text/event-stream"
+
+
+@router.get("/events/stream", response_class=EventStream)
 async def follow(
     studio: TheStudio, last_event_id: Annotated[str | None, Header()] = None
 ) -> StreamingResponse:
@@ -86,7 +90,7 @@ async def follow(
         if seen > last:
             # It has read the history of another database.
             greeting, seen = greeting + broadcast.reset(oldest, last), last
-    return StreamingResponse(
+    return EventStream(
         broadcast.stream(
             studio.broadcast,
             lambda seq: studio.db.read(broadcast.page, seq),
@@ -94,6 +98,5 @@ async def follow(
             greeting=greeting,
             keepalive_s=studio.settings.sse_keepalive_s,
         ),
-        media_type="text/event-stream",
         headers={"Cache-Control": "no-store"},
     )
