@@ -89,7 +89,7 @@ class SourceSummary(TypedDict):
 
 
 class EtaView(TypedDict):
-    """Seconds until the end, and between which it lies as likely as not."""
+    """Seconds until the end, and between which it lies in four of five cases."""
 
     eta_s: float
     low_s: float

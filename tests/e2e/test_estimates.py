@@ -76,3 +76,34 @@ def test_a_job_is_judged_by_what_was_foretold_at_its_start(
     assert done["actual_s"] > sum(last["steps"].values()), "the first run counts too"
     error = abs(foretold - done["actual_s"]) / done["actual_s"]
     assert studio.status()["eta_error"] == {"median": pytest.approx(error), "jobs": 1}
+
+
+def test_the_range_of_the_queue_holds_what_a_busy_machine_takes(
+    make_studio: MakeStudio, clip: MakeClip, copy
+) -> None:
+    """What is predicted from one short job is told as such: the next one is held to a third of its speed."""
+    studio = make_studio().up()
+    with studio.paced(3):
+        first = studio.done(studio.add(copy(clip(seconds=9, size=LARGE), "first.mp4")))
+    until(lambda: studio.job(first["id"])["actual_s"], "what it took is logged")
+    second = studio.add(copy(clip(seconds=9, size=LARGE), "second.mp4"), hold=True)
+    eta = until(lambda: studio.job(second)["eta"], "a job that waits is predicted")
+    with studio.paced(1):
+        studio.do("resume", second)
+        studio.running(second)
+        queue = until(lambda: studio.status()["eta"], "the queue is predicted")
+        assert queue["low_s"] <= queue["eta_s"] <= queue["high_s"]
+        studio.done(second)
+    taken = until(lambda: studio.job(second)["actual_s"], "what it took is logged")
+    assert eta["low_s"] <= taken <= eta["high_s"]
+    # A bound that no load moves: the range says something.
+    assert eta["high_s"] < 600
+
+    # A clip of 2 s moves no estimate by more than its share of the work.
+    third = studio.add(copy(clip(seconds=12, size=LARGE), "third.mp4"), hold=True)
+    before = until(lambda: studio.job(third)["eta"], "it is predicted")
+    with studio.paced(1):
+        tiny = studio.done(studio.add(copy(clip(seconds=2, size=LARGE), "tiny.mp4")))
+    until(lambda: studio.job(tiny["id"])["actual_s"], "what it took is logged")
+    after = studio.job(third)["eta"]
+    assert before["eta_s"] / 1.5 < after["eta_s"] < before["eta_s"] * 1.5

@@ -296,7 +296,7 @@ def test_a_database_of_an_earlier_version_keeps_its_rows(tmp_path: Path, version
         assert video is not None
         assert (video.id, video.slug, video.generation) == (1, "caf", 1)
         assert db.read_now(jobs.open_job_of, 1) == 2
-        assert db.read_now(speeds.last_errors) == []
+        assert db.read_now(speeds.last_outcomes) == []
         found = db.read_now(lambda c: listing.page(c, listing.Query(text="CAF"), limit=10))
         assert found.ids == [2, 1]
         assert db.write_now(lambda c: c.execute("PRAGMA quick_check").scalar()) == "ok"

@@ -14,9 +14,9 @@ from .conftest import SECOND, Queue, token
 
 
 def test_a_speed_is_kept_once(queue: Queue) -> None:
-    speeds.save(queue.db, [Speed("a", 1.5, 1), Speed("b", 2.5, 4)], now=queue.now)
-    speeds.save(queue.db, [Speed("a", 1.25, 2)], now=queue.now)
-    assert set(speeds.load(queue.db)) == {Speed("a", 1.25, 2), Speed("b", 2.5, 4)}
+    speeds.save(queue.db, [Speed("a", 1.5, 1, 30.0), Speed("b", 2.5, 4, 300.0)], now=queue.now)
+    speeds.save(queue.db, [Speed("a", 1.25, 2, 32.0)], now=queue.now)
+    assert set(speeds.load(queue.db)) == {Speed("a", 1.25, 2, 32.0), Speed("b", 2.5, 4, 300.0)}
 
 
 def came_out(queue: Queue, job: int, predicted: float | None) -> None:
@@ -135,10 +135,10 @@ def test_errors_are_those_of_the_last_jobs(queue: Queue) -> None:
         assert queue.complete(lease)
         predicted = None if number == 51 else 100.0 + number
         came_out(queue, lease.job, predicted)
-    found = speeds.last_errors(queue.db)
+    found = speeds.last_outcomes(queue.db)
     assert len(found) == speeds.LAST_JOBS
-    assert found[0] == pytest.approx(0.5), "newest first; what was not foretold does not count"
-    assert found[-1] == pytest.approx(0.01)
+    assert found[0] == (150.0, 100.0), "newest first; what was not foretold does not count"
+    assert found[-1] == (101.0, 100.0)
     plan = [row[3] for row in queue.db.execute(f"EXPLAIN QUERY PLAN {speeds.LAST_SQL}", {"limit": 1})]
     assert not [line for line in plan if "B-TREE" in line], plan
 
@@ -160,7 +160,7 @@ def test_only_finished_jobs_that_took_time_count(queue: Queue, change: str) -> N
         assert queue.complete(lease)
         came_out(queue, lease.job, predicted)
     queue.db.execute(f"UPDATE job SET {change} WHERE id = :id", {"id": lease.job})
-    assert speeds.last_errors(queue.db) == [pytest.approx(0.5)]
+    assert speeds.last_outcomes(queue.db) == [(150.0, 100.0)]
 
 
 def test_an_outline_is_of_the_jobs_own_video(queue: Queue) -> None:

@@ -6,9 +6,9 @@ import contextlib
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from statistics import fmean
+from typing import Literal
 
-from tqstudio.engine.estimates import Estimates, Foretold, tells_of_speed, work_of
+from tqstudio.engine.estimates import Estimates, doubt_of_pace, doubt_of_queue, tells_of_speed, work_of
 from tqstudio.engine.live import LiveBoard, LiveJob
 from tqstudio.engine.media.layout import CPU_ENCODER
 from tqstudio.engine.scheduling import now_us
@@ -21,6 +21,7 @@ from tqstudio.errors import TqError
 from tqstudio.lifecycle import JobStatus, RenditionStatus, Step
 from tqstudio.schemas import EtaView
 
+Bound = Literal["eta_s", "low_s", "high_s"]
 _SAMPLE = 200
 """Waiting jobs that are estimated one by one; the rest counts as their average."""
 _KEPT_S = 5.0
@@ -32,6 +33,7 @@ class _Waiting:
     """What a waiting job takes on average, in seconds of one worker; None when nothing can be said."""
 
     mean_s: float | None
+    doubt: float
     at: float
 
 
@@ -40,14 +42,14 @@ class Forecasts:
 
     def __init__(self, db: Database, board: LiveBoard) -> None:
         self._db, self._board = db, board
-        self._waiting = _Waiting(None, -_KEPT_S)
+        self._waiting = _Waiting(None, 0.0, -_KEPT_S)
         self.estimates = Estimates()
 
     async def load(self) -> None:
         """Take up what earlier supervisors measured."""
         measured = await self._db.read(speeds.load)
-        errors = await self._db.read(speeds.last_errors)
-        self.estimates = Estimates(measured, errors)
+        outcomes = await self._db.read(speeds.last_outcomes)
+        self.estimates = Estimates(measured, outcomes)
 
     # A run
 
@@ -101,15 +103,14 @@ class Forecasts:
     # For screens
 
     def of_running(self, live: LiveJob) -> EtaView | None:
-        """Of its pace, which knows how busy the machine is; before there is one, of what was foretold."""
+        """Of its pace, which knows how busy the machine is; before there is one, of what was predicted."""
+        spent_s = _spent_s(live.steps)
         if live.eta_s is not None:
-            return self._view(live.eta_s)
-        return self._left(live.foretold, _spent_s(live.steps))
-
-    def _left(self, foretold: Foretold | None, spent_s: float) -> EtaView | None:
+            return self._view(live.eta_s, doubt_of_pace(spent_s))
+        foretold = live.foretold
         if foretold is None or foretold.seconds is None:
             return None
-        return self._view(max(0.0, foretold.seconds - spent_s))
+        return self._view(max(0.0, foretold.seconds - spent_s), foretold.doubt)
 
     def of_waiting(self, record: JobRecord) -> EtaView | None:
         """The time a waiting job will take once it runs."""
@@ -117,11 +118,13 @@ class Forecasts:
             return None
         done = _done(record.renditions)
         work = work_of(record.facts, record.profile_json, CPU_ENCODER, requested=record.requested, done=done)
-        foretold = None if work is None else self.estimates.foretell(work).seconds
-        return None if foretold is None else self._view(foretold)
+        foretold = None if work is None else self.estimates.foretell(work)
+        if foretold is None or foretold.seconds is None:
+            return None
+        return self._view(foretold.seconds, foretold.doubt)
 
-    def _view(self, eta_s: float) -> EtaView:
-        low, high = self.estimates.range_s(eta_s)
+    def _view(self, eta_s: float, doubt: float) -> EtaView:
+        low, high = self.estimates.range_s(eta_s, doubt)
         return {"eta_s": eta_s, "low_s": low, "high_s": high}
 
     async def of_queue(self, *, pending: int, workers: int) -> EtaView | None:
@@ -131,27 +134,42 @@ class Forecasts:
             pending: jobs that wait.
             workers: workers that take jobs.
         """
-        running = [view["eta_s"] for live in self._board.jobs.values() if (view := self.of_running(live))]
-        waiting = await self._of_waiting(pending) if pending else 0.0
-        if waiting is None or (self._board.jobs and not running) or not (running or pending):
+        running = [view for live in self._board.jobs.values() if (view := self.of_running(live))]
+        waiting = await self._of_waiting() if pending else None
+        if (pending and waiting is None) or (self._board.jobs and not running) or not (running or pending):
             return None
-        lanes = max(1, workers)
-        return self._view(max((sum(running) + waiting) / lanes, max(running, default=0.0)))
 
-    async def _of_waiting(self, pending: int) -> float | None:
+        # What is wrong with one estimate is wrong with the others too: their ranges add up.
+        def through(bound: Bound) -> float:
+            all_s = [view[bound] for view in running]
+            longest_s = max(all_s, default=0.0)
+            return max(
+                (sum(all_s) + (waiting[bound] * pending if waiting else 0.0)) / max(1, workers), longest_s
+            )
+
+        return {"eta_s": through("eta_s"), "low_s": through("low_s"), "high_s": through("high_s")}
+
+    async def _of_waiting(self) -> EtaView | None:
+        """Of an average waiting job."""
         if time.monotonic() - self._waiting.at >= _KEPT_S:
-            self._waiting = _Waiting(await self._mean_of_waiting(), time.monotonic())
+            self._waiting = await self._mean_of_waiting()
         mean_s = self._waiting.mean_s
-        return None if mean_s is None else mean_s * pending
+        return None if mean_s is None else self._view(mean_s, self._waiting.doubt)
 
-    async def _mean_of_waiting(self) -> float | None:
-        foretold = []
-        for job in await self._db.read(speeds.waiting, limit=_SAMPLE):
+    async def _mean_of_waiting(self) -> _Waiting:
+        waiting = await self._db.read(speeds.waiting, limit=_SAMPLE)
+        found: list[tuple[float, float]] = []
+        for job in waiting:
             work = work_of(job.facts, job.profile_json, CPU_ENCODER, requested=job.requested)
-            seconds = None if work is None else self.estimates.foretell(work).seconds
-            if seconds is not None:
-                foretold.append(seconds)
-        return fmean(foretold) if foretold else None
+            foretold = None if work is None else self.estimates.foretell(work)
+            if foretold is not None and foretold.seconds is not None:
+                found.append((foretold.seconds, foretold.doubt))
+        if not found:
+            return _Waiting(None, 0.0, time.monotonic())
+        total_s = sum(seconds for seconds, _ in found)
+        doubt = sum(seconds * doubt for seconds, doubt in found) / total_s if total_s else 0.0
+        doubt += doubt_of_queue(len(found), len(waiting) - len(found))
+        return _Waiting(total_s / len(found), doubt, time.monotonic())
 
 
 def _spent_s(steps: Mapping[str, float]) -> float:

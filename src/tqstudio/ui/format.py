@@ -38,8 +38,11 @@ def short_duration(seconds: float) -> str:
 
 
 def with_range(eta: EtaView) -> str:
-    """A time left and how far off it may be, in the unit of both: `41m ±4`, `90s ±20`."""
+    """A time left and how far off it may be, in the unit of both: `41m ±4`, `90s ±20`; `20m–3h` where much is
+    not known."""
     left, off = round(eta["eta_s"]), (eta["high_s"] - eta["low_s"]) / 2
+    if off > left / 2:
+        return f"{short_duration(eta['low_s'])}–{short_duration(eta['high_s'])}"
     unit_s, unit = (1, "s") if left < 100 else (60, "m") if left < 6000 else (3600, "h")
     whole = round(off / unit_s)
     return f"{round(left / unit_s)}{unit} ±{whole}" if whole else f"{round(left / unit_s)}{unit}"

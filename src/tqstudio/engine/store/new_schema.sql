@@ -4,7 +4,7 @@ CREATE TABLE alembic_version (
 	version_num VARCHAR(32) NOT NULL,
 	CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO alembic_version VALUES ('0011');
+INSERT INTO alembic_version VALUES ('0012');
 CREATE TABLE event (
 	seq INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT,
 	at BIGINT NOT NULL,
@@ -277,7 +277,7 @@ CREATE TABLE speed (
 	"key" TEXT NOT NULL,
 	value FLOAT DEFAULT 0 NOT NULL,
 	samples INTEGER DEFAULT 0 NOT NULL,
-	at BIGINT NOT NULL,
+	at BIGINT NOT NULL, work_s FLOAT DEFAULT 0 NOT NULL,
 	CONSTRAINT pk_speed PRIMARY KEY ("key")
 );
 CREATE INDEX ix_job_waiting ON job (status, priority DESC, created_at, id, video_id) WHERE deleted_at IS NULL;

@@ -9,7 +9,7 @@ from tqstudio.engine.store import backup, troubles
 from tqstudio.engine.store.connection import connect, open_raw
 from tqstudio.errors import ErrorCode, TqError
 
-SCHEMA_VERSION = "0011"
+SCHEMA_VERSION = "0012"
 """Newest migration in `migrations/versions`; a test holds the two together."""
 _NEW_SCHEMA = Path(__file__).with_name("new_schema.sql")
 """What all migrations together make of a new database. `make schema` writes it; a test holds it to them."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from tqstudio.engine.store.connection import Connection
@@ -15,23 +15,29 @@ LAST_JOBS = 50
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """A measured cost. `value` is seconds per megapixel, or seconds for what is done once a job."""
+    """A measured cost. `value` is seconds per megapixel, or seconds for what is done once a job.
+
+    `work_s` is on how much work it was measured: the weight that it has against the next measurement.
+    """
 
     key: str
     value: float
     samples: int
+    work_s: float
 
 
 def load(db: Connection) -> list[Speed]:
-    return [Speed(*row) for row in db.execute("SELECT key, value, samples FROM speed")]
+    return [Speed(*row) for row in db.execute("SELECT key, value, samples, work_s FROM speed")]
 
 
 def save(db: Connection, speeds: Iterable[Speed], *, now: int) -> None:
     for speed in speeds:
         db.execute(
-            "INSERT INTO speed (key, value, samples, at) VALUES (:key, :value, :samples, :at)"
-            " ON CONFLICT (key) DO UPDATE SET value = :value, samples = :samples, at = :at",
-            {"key": speed.key, "value": speed.value, "samples": speed.samples, "at": now},
+            "INSERT INTO speed (key, value, samples, work_s, at)"
+            " VALUES (:key, :value, :samples, :work_s, :at)"
+            " ON CONFLICT (key) DO UPDATE"
+            " SET value = :value, samples = :samples, work_s = :work_s, at = :at",
+            {**asdict(speed), "at": now},
         )
 
 
@@ -92,10 +98,9 @@ LAST_SQL = (
 )
 
 
-def last_errors(db: Connection, *, limit: int = LAST_JOBS) -> list[float]:
-    """|foretold − taken| ÷ taken of the last finished jobs, newest first."""
-    rows = db.execute(LAST_SQL, {"limit": limit})
-    return [abs(predicted - actual) / actual for predicted, actual in rows]
+def last_outcomes(db: Connection, *, limit: int = LAST_JOBS) -> list[tuple[float, float]]:
+    """Predicted and actual seconds of the last finished jobs, newest first."""
+    return [(predicted, actual) for predicted, actual in db.execute(LAST_SQL, {"limit": limit})]
 
 
 @dataclass(frozen=True, slots=True)

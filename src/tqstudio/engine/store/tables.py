@@ -236,6 +236,8 @@ class Speed(SQLModel, table=True):
     key: str = Field(sa_column=Column(Text, primary_key=True))
     value: float = _float()
     samples: int = _int()
+    work_s: float = _float()
+    """Seconds of work that the value was measured on, the older ones in part."""
     at: int | None = _time(optional=False)
 
 
