@@ -6,6 +6,7 @@ the start, beneath the mount point, and a ladder would be split over two disks.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import shlex
@@ -79,10 +80,13 @@ class OutputDisks:
     async def keep_locks(self) -> None:
         """Keep the outputs locked that are worked on, and no others for long."""
         at_work = await self._db.read(gates.outputs_at_work)
-        for root in at_work | self._workspace.locked():
+
+        async def keep(root: bytes) -> None:
             renew = self._workspace.require_lock if root in at_work else self._workspace.unlock_unused
             with contextlib.suppress(OSError, TqError):
                 await self._patience.look(root, partial(renew, root))
+
+        await asyncio.gather(*map(keep, at_work | self._workspace.locked()))
 
     def _look(self, output_root: bytes) -> tuple[bool, bool]:
         """Whether the work folder is there, and whether the file system it belongs on is read-only.

@@ -21,6 +21,7 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -43,6 +44,16 @@ _UNUSED_S = 10.0
 """An output that is not worked on is unlocked after this time: a claim locks it first."""
 
 
+@dataclass(slots=True)
+class _Held:
+    """The locked file of an output."""
+
+    identity: lock.Identity
+    descriptor: int
+    asked_at: float
+    """When somebody wanted it locked last; seconds of `time.monotonic`."""
+
+
 class Workspace:
     """The work folders of one database."""
 
@@ -54,8 +65,7 @@ class Workspace:
         self._sinks: dict[bytes, Path] = {}
         self._starting_over: dict[int, asyncio.Task[None]] = {}
         self._locking = threading.Lock()
-        self._locks: dict[bytes, tuple[lock.Identity, int, float]] = {}
-        """By output: which file is locked, its descriptor, and when it was asked for last (monotonic)."""
+        self._locks: dict[bytes, _Held] = {}
         self._log = structlog.get_logger()
 
     @property
@@ -98,38 +108,38 @@ class Workspace:
         Raises:
             TqError: OUTPUT_IN_USE when another supervisor has locked it.
         """
+        # Only what cannot hang is done under the mutex: one disk must not hold up the others.
+        try:
+            if is_blind(os.path.realpath(output_root)):
+                return
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+            with self.hold(output_root) as sink:
+                descriptor = os.open(sink / _LOCK, flags, 0o600)
+        except OSError:
+            # There is none, or it takes no file: nobody works in it.
+            self._unlock(output_root)
+            return
+        found = os.fstat(descriptor)
+        now, identity, replaced = time.monotonic(), (found.st_dev, found.st_ino), None
         with self._locking:
-            try:
-                if is_blind(os.path.realpath(output_root)):
-                    return
-                flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-                with self.hold(output_root) as sink:
-                    descriptor = os.open(sink / _LOCK, flags, 0o600)
-            except OSError:
-                # There is none, or it takes no file: nobody works in it.
-                self._unlock(output_root)
-                return
-            found = os.fstat(descriptor)
-            identity = found.st_dev, found.st_ino
             # An output may have two names.
-            if not any(identity == ours for ours, _, _ in self._locks.values()):
-                try:
-                    is_ours = lock.taken(descriptor)
-                except OSError:
-                    is_ours = True  # locks do not work there
-                if not is_ours:
-                    os.close(descriptor)
-                    raise TqError(
-                        ErrorCode.OUTPUT_IN_USE,
-                        "another supervisor with a copy of this database (a restored backup?) works in"
-                        f" {display(output_root)}",
-                    )
-                self._unlock(output_root)
-                self._locks[output_root] = identity, descriptor, time.monotonic()
-                return
+            ours = next((held for held in self._locks.values() if held.identity == identity), None)
+            is_taken = ours is not None or _locks(descriptor)
+            if ours is not None:
+                ours.asked_at = now
+            elif is_taken:
+                replaced = self._locks.get(output_root)
+                self._locks[output_root] = _Held(identity, descriptor, now)
+        if ours is not None or not is_taken:
             os.close(descriptor)
-            if output_root in self._locks:
-                self._locks[output_root] = (*self._locks[output_root][:2], time.monotonic())
+        if replaced is not None:
+            os.close(replaced.descriptor)
+        if not is_taken:
+            raise TqError(
+                ErrorCode.OUTPUT_IN_USE,
+                "another supervisor with a copy of this database (a restored backup?) works in"
+                f" {display(output_root)}",
+            )
 
     def locked(self) -> set[bytes]:
         """The outputs that are locked."""
@@ -137,20 +147,20 @@ class Workspace:
 
     def unlock_unused(self, output_root: bytes) -> None:
         """Unlock an output where nothing unfinished lies, so that its disk can be unmounted."""
-        with self._locking:
-            held = self._locks.get(output_root)
-            if held and time.monotonic() - held[2] > _UNUSED_S and not any(self.stores(output_root)):
-                self._unlock(output_root)
+        ours = self._locks.get(output_root)
+        if ours and time.monotonic() - ours.asked_at > _UNUSED_S and not any(self.stores(output_root)):
+            self._unlock(output_root)
 
     def unlock(self) -> None:
         """Let others have every output: the supervisor ends."""
-        with self._locking:
-            for output_root in list(self._locks):
-                self._unlock(output_root)
+        for output_root in self.locked():
+            self._unlock(output_root)
 
     def _unlock(self, output_root: bytes) -> None:
-        if held := self._locks.pop(output_root, None):
-            os.close(held[1])
+        with self._locking:
+            ours = self._locks.pop(output_root, None)
+        if ours is not None:
+            os.close(ours.descriptor)
 
     # A video's segment store
 
@@ -278,6 +288,14 @@ def require_unshared(output_root: bytes) -> None:
             f"make it so (chown, chmod go-w {shlex.quote(shown)}), choose another output, or set"
             " allow_shared_output = true in config.toml and restart",
         )
+
+
+def _locks(descriptor: int) -> bool:
+    """Take the lock of a work folder; where locks do not work it counts as taken."""
+    try:
+        return lock.taken(descriptor)
+    except OSError:
+        return True
 
 
 def _numbered(root: Path) -> Iterator[tuple[int, Path]]:
