@@ -199,6 +199,11 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str, str]] = {
         "does not lie beside it",
     ),
     "a shorter quality": (lambda at: _drop_last(_in(at, "120p")), "", "the qualities differ in length"),
+    "sound that ends early": (
+        lambda at: _drop_last(_in(at, "audio-und")),
+        "",
+        "audio-und ends 1.0 s before the picture",
+    ),
     "no playlist": (lambda at: (at / "master.m3u8").write_text("hello"), "", "master.m3u8 is no playlist"),
     "no master": (
         lambda at: shutil.copy(_in(at, "120p/index.m3u8"), at / "master.m3u8"),

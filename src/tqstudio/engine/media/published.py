@@ -18,6 +18,7 @@ import m3u8
 from tqstudio.engine.media import digests
 from tqstudio.engine.media.grid import TIMELINE_START_S, Grid
 from tqstudio.engine.media.layout import INIT_NAME
+from tqstudio.engine.media.measure import tolerance_s
 from tqstudio.engine.media.rendition import RenditionCheck
 from tqstudio.engine.media.segment_store import SegmentStore
 from tqstudio.engine.media.segments import Torn, inspect_init, inspect_segment
@@ -26,6 +27,7 @@ from tqstudio.errors import ErrorCode, TqError
 from tqstudio.sources import display
 
 _DURATION_TOLERANCE_S = 0.002
+_START_TOLERANCE_S = 0.5
 _HINT = "make it again: tqstudio add --force SOURCE, or tqstudio job retranscode ID"
 
 
@@ -81,7 +83,8 @@ def verify_ladder(master: Path, *, every_byte: bool = False) -> LadderReport:
         return LadderReport(master, (), error)
     findings = tuple(_findings(master, playlist, every_byte))
     videos = {f.name: f.check for f in findings if f.kind == "video" and f.check is not None}
-    return LadderReport(master, findings, _difference(videos))
+    sounds = {f.name: f.check for f in findings if f.kind == "audio" and f.check is not None}
+    return LadderReport(master, findings, _difference(videos) or _uneven(videos, sounds))
 
 
 def _findings(master: Path, playlist: Any, every_byte: bool) -> Iterator[Finding]:
@@ -203,6 +206,21 @@ def _difference(videos: dict[str, RenditionCheck]) -> TqError | None:
         return TqError(error.code, error.message, _HINT)
     cuts = {tuple(segment.frames for segment in check.segments) for check in videos.values()}
     return _invalid("the qualities are not cut at the same places") if len(cuts) > 1 else None
+
+
+def _uneven(videos: dict[str, RenditionCheck], sounds: dict[str, RenditionCheck]) -> TqError | None:
+    """Say which sound does not cover the time of the picture; of sources whose clock jumps it may be 5 % off."""
+    for video in videos.values():
+        for name, sound in sounds.items():
+            late_s = sound.start_s - video.start_s
+            short_s = video.duration_s - sound.duration_s - late_s
+            if abs(late_s) > _START_TOLERANCE_S:
+                side = "after" if late_s > 0 else "before"
+                return _invalid(f"{name} begins {abs(late_s):.1f} s {side} the picture")
+            if abs(short_s) > tolerance_s(video.duration_s, linear=True):
+                side = "before" if short_s > 0 else "after"
+                return _invalid(f"{name} ends {abs(short_s):.1f} s {side} the picture")
+    return None
 
 
 def _load(path: Path) -> Any:
