@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from collections import Counter
 from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
@@ -64,8 +65,7 @@ def video(encode: LadderEncode) -> bytes:
 def test_the_rate_is_that_of_the_measured_gaps(
     ticks: list[int], time_base: Fraction, nominal: str, rate: str
 ) -> None:
-    pts = [sum(ticks[:number]) for number in range(len(ticks) + 1)]
-    assert measured_rate(pts, time_base, Fraction(nominal))[0] == Fraction(rate)
+    assert measured_rate(Counter(ticks), time_base, Fraction(nominal))[0] == Fraction(rate)
 
 
 @pytest.mark.parametrize(
@@ -199,3 +199,24 @@ def test_sound_that_begins_late_is_found(
     beeps, covered = hear(joined(sound.directory))
     assert beeps == pytest.approx([12], abs=0.05)
     assert covered == pytest.approx((0, 14), abs=0.3)
+
+
+def test_sound_that_is_declared_but_not_there(
+    run: Callable[..., None], encode: MakeEncode, tmp_path: Path
+) -> None:
+    whole, source = tmp_path / "whole.ts", tmp_path / "silent.ts"
+    run(
+        *("-f", "lavfi", "-i", "testsrc2=s=320x180:r=25:d=2", "-f", "lavfi", "-i", "sine=d=2"),
+        *("-c:v", "libx264", "-preset", "ultrafast", "-c:a", "aac", whole),
+    )
+    content = whole.read_bytes()
+    packets = [content[at : at + 188] for at in range(0, len(content), 188)]
+    sound = 0x101
+    source.write_bytes(
+        b"".join(packet for packet in packets if int.from_bytes(packet[1:3]) & 0x1FFF != sound)
+    )
+    assert len(probe(os.fsencode(source)).audio) == 1
+    made = encode(source)
+    run_to_end(made)
+    assert (made.state, made.error) == ("done", None)
+    assert [state.kind for state in made.renditions] == ["video", "video"]

@@ -43,6 +43,7 @@ _SEEK_MARGIN_S = 10
 _INDEXED = "mov,mp4,m4a,3gp,3g2,mj2"
 # Most encoders set a key frame every 10 s at least. A film with a single one is not read to its end for it.
 _KEY_FRAME_WITHIN_S = 12
+# What a damaged end may lose without a word: more than that fails the verification.
 _HELD_AT_MOST_S = Fraction(1, 2)
 # A recording changes its shape a few times an hour. The filter's expressions nest 100 deep.
 _ASPECTS_AT_MOST = 60
@@ -167,10 +168,9 @@ def audio_command(
         stream = stream.filter("aresample", rate, first_pts=first, min_hard_comp=1e-4, **{"async": 1})
     if grid.exact and rendition.track.end_s is not None:
         ends = (grid.g0 + grid.total_frames) / grid.fps
-        missing = _samples(ends - Fraction(rendition.track.end_s), rate)
-        if missing > 0:
-            stream = stream.filter("apad", pad_len=missing)
-        ends = max(ends, Fraction(rendition.track.end_s)) + _HELD_AT_MOST_S
+        missing = max(Fraction(0), ends - Fraction(rendition.track.end_s))
+        stream = stream.filter("apad", pad_len=_samples(missing + _HELD_AT_MOST_S, rate))
+        ends = max(ends, Fraction(rendition.track.end_s))
         stream = stream.filter("atrim", end_pts=_samples(ends - zero, rate))
         limit = {}
     else:

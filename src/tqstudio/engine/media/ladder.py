@@ -107,6 +107,9 @@ def audio_renditions(facts: SourceFacts, profile: Profile) -> tuple[AudioRenditi
     """The audio that is published: the default track that can be decoded, else the first such; none for
     none."""
     usable = [track for track in facts.audio if track.codec and track.channels > 0]
+    if facts.measured:
+        # A track may be declared and have nothing in it.
+        usable = [track for track in usable if track.first_s is not None]
     if not usable:
         return ()
     track = next((t for t in usable if t.default), usable[0])

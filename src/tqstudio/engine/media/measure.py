@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import itertools
+import heapq
 import math
 import struct
-from array import array
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
 
@@ -120,6 +119,7 @@ def measure(
                 shapes.look(packet)
             elif packet.stream_index in unknown and _is_heard(packet):
                 del unknown[packet.stream_index]
+    times[stream.index].close()
     _require_whole(path, facts, clock, times[stream.index], reached)
     rates = {
         s.index: (channels_of(s.codec_context), s.codec_context.sample_rate) for s in container.streams.audio
@@ -150,29 +150,39 @@ def grid_rate(
     return _in_range(nominal), vfr
 
 
-def measured_rate(pts: Sequence[int], time_base: Fraction, nominal: Fraction) -> tuple[Fraction, bool]:
+def measured_rate(gaps: Mapping[int, int], time_base: Fraction, nominal: Fraction) -> tuple[Fraction, bool]:
     """The rate of the grid and whether the source's own rate varies, by the times of its pictures.
 
     Args:
-        pts: in ascending order, in units of `time_base`.
+        gaps: between one picture and the next, in units of `time_base`: gap → how often.
         nominal: the declared rate; it is kept where the times agree with it as far as they are exact.
     """
-    gaps = sorted(b - a for a, b in itertools.pairwise(pts) if b > a)
-    if len(gaps) < 2:
+    count = sum(gaps.values())
+    if count < 2:
         return nominal, False
-    median = gaps[len(gaps) // 2]
-    steady = [gap for gap in gaps if abs(gap - median) <= max(1, median * _STEADY_SHARE)]
-    if len(steady) >= len(gaps) * _STEADY_OF_ALL:
-        rate = len(steady) / (sum(steady) * time_base)
-        slack = max(1 - _USUAL_SLACK, Fraction(1, sum(steady)))
+    median = _gap_at(gaps, count // 2)
+    steady = {gap: n for gap, n in gaps.items() if abs(gap - median) <= max(1, median * _STEADY_SHARE)}
+    if sum(steady.values()) >= count * _STEADY_OF_ALL:
+        length = sum(gap * n for gap, n in steady.items())
+        rate = sum(steady.values()) / (length * time_base)
+        slack = max(1 - _USUAL_SLACK, Fraction(1, length))
         near = [r for r in (nominal, *USUAL_FPS) if abs(r - rate) <= rate * slack]
         if near:
             rate = nominal if nominal in near else min(near, key=lambda r: abs(r - rate))
         return _in_range(rate.limit_denominator(1001)), False
-    rate = 1 / (gaps[int(len(gaps) * _SHORT_GAPS)] * time_base)
+    rate = 1 / (_gap_at(gaps, int(count * _SHORT_GAPS)) * time_base)
     if abs(nominal - rate) > rate / 5:
         nominal = next((r for r in USUAL_FPS if r >= rate * _USUAL_SLACK), Fraction(MAX_FPS))
     return _in_range(nominal), True
+
+
+def _gap_at(gaps: Mapping[int, int], place: int) -> int:
+    """The gap that has this place, from 0, among all in ascending order."""
+    for gap in sorted(gaps):
+        place -= gaps[gap]
+        if place < 0:
+            return gap
+    raise IndexError(place)
 
 
 def display_size(width: int, height: int, aspect: Fraction | None, rotation: int) -> tuple[int, int]:
@@ -209,7 +219,7 @@ def _video(facts: SourceFacts, clock: _Clock, times: _Times, stream: VideoStream
         return video
     fps, vfr = video.fps, video.vfr
     if not _jumps(facts, clock):
-        fps, vfr = measured_rate(sorted(times.pts), stream.time_base or Fraction(1, 90_000), fps)
+        fps, vfr = measured_rate(times.gaps, stream.time_base or Fraction(1, 90_000), fps)
     if video.interlaced and fps == 2 * video.fps:
         fps = video.fps  # a packet a field
     if _jumps(facts, clock):
@@ -303,7 +313,11 @@ class _Times:
         context = getattr(stream, "codec_context", None)
         self._base = stream.time_base or Fraction(1, 90_000)
         self._rate = getattr(context, "sample_rate", None)
-        self.pts = array("q")
+        self.gaps: Counter[int] = Counter()
+        """Between a packet and the one that is shown next: units of the time base → how often."""
+        self._waiting: list[int] = []
+        self._shown: int | None = None
+        self._count = 0
         self._first: Fraction | None = None
         self._last_pts = self._last_duration = 0
         self._end: Fraction | None = None
@@ -327,18 +341,32 @@ class _Times:
         pts = packet.dts if self._reordered or packet.pts is None else packet.pts
         if pts is None:
             return
-        self.pts.append(pts)
+        self._count += 1
+        heapq.heappush(self._waiting, pts)
+        if len(self._waiting) > _REORDERED_WITHIN:
+            self._show()
         begins, ends = pts * self._base, (pts + (packet.duration or 0)) * self._base
         if self._rate and packet.has_sidedata("skip_samples"):
             # What the encoder added at the start and at the end is not heard.
             before, after = struct.unpack_from("<II", bytes(packet.get_sidedata("skip_samples")))
             begins, ends = begins + Fraction(before, self._rate), ends - Fraction(after, self._rate)
         # The earliest of the first ones: pictures are reordered, and a later clock may restart below.
-        if self._first is None or (len(self.pts) <= _REORDERED_WITHIN and begins < self._first):
+        if self._first is None or (self._count <= _REORDERED_WITHIN and begins < self._first):
             self._first = begins
         if self._end is None or ends > self._end:
             self._end = ends
-        self._last_pts = max(self._last_pts, pts) if len(self.pts) > 1 else pts
+        self._last_pts = max(self._last_pts, pts) if self._count > 1 else pts
+
+    def close(self) -> None:
+        """Count the gaps between the last packets."""
+        while self._waiting:
+            self._show()
+
+    def _show(self) -> None:
+        pts = heapq.heappop(self._waiting)
+        if self._shown is not None and pts > self._shown:
+            self.gaps[pts - self._shown] += 1
+        self._shown = pts
 
 
 class _Clock:

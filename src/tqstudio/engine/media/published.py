@@ -209,7 +209,7 @@ def _difference(videos: dict[str, RenditionCheck]) -> TqError | None:
 
 
 def _uneven(videos: dict[str, RenditionCheck], sounds: dict[str, RenditionCheck]) -> TqError | None:
-    """Say which sound does not cover the time of the picture; of sources whose clock jumps it may be 5 % off."""
+    """Find sound that does not cover the picture. Where a source's clock jumps, it may be 5 % off."""
     for video in videos.values():
         for name, sound in sounds.items():
             late_s = sound.start_s - video.start_s
