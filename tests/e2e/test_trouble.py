@@ -144,7 +144,7 @@ def test_a_limit_of_the_system_costs_no_attempt(brittle: Studio, clip: MakeClip,
     assert (done["attempts"], done["crashes"], done["error"]) == (0, 0, None)
 
 
-def test_an_encoder_that_fails_twice_in_the_same_way_is_not_tried_again(brittle: Studio, clip: MakeClip, copy) -> None:
+def test_an_encoder_that_fails_twice_alike_is_not_tried_again(brittle: Studio, clip: MakeClip, copy) -> None:
     studio = brittle
     job = studio.add(copy(clip(), "unlucky.mp4"))
     failed = studio.wait(job, "failed")
