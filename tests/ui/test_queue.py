@@ -74,14 +74,83 @@ async def test_the_cursor_follows_a_job_that_moves(make_app: MakeApp, door: Fake
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         assert current(app) == 319
-        done = door.jobs.pop(0)
-        door.jobs.append(done | {"status": "done", "word": "done", "progress": 100.0})
-        door.happened("complete", 319)
-        await until(pilot, lambda: app.studio.model.jobs.rows[-1]["id"] == 319, "the job has moved")
+        paused = door.jobs.pop(0)
+        at = next(at for at, row in enumerate(door.jobs) if row["status"] == "failed")
+        door.jobs.insert(at, paused | {"status": "paused", "word": "paused"})
+        door.happened("pause", 319)
+        await until(pilot, lambda: app.studio.model.jobs.index_of(319) == at, "the job has moved")
         assert current(app) == 319
         jobs = queue_of(app).list
         assert jobs.top <= jobs.cursor < jobs.top + jobs.page
         assert any("holiday" in line for line in text_of(app))
+
+
+def ends(door: FakeDoor, *ended: int) -> None:
+    """The jobs are done, and stand at the end of the list."""
+    for job in ended:
+        row = door.job(job)
+        door.jobs.remove(row)
+        door.jobs.append(row | {"status": "done", "word": "done", "progress": 100.0})
+    for job in ended:
+        door.happened("complete", job, source="in_progress", target="done")
+
+
+@pytest.mark.parametrize("height", [24, 50], ids=["a part of the list", "all of it"])
+async def test_the_list_stays_with_what_runs_when_jobs_end(
+    make_app: MakeApp, door: FakeDoor, height: int
+) -> None:
+    door.jobs[:] = many_jobs(40)
+    for row in door.jobs[:4]:
+        row |= {"status": "in_progress", "word": "running"}
+    async with make_app().run_test(size=(80, height)) as pilot:
+        app = await loaded(pilot)
+        assert current(app) == 1
+        ends(door, 1)
+        await until(pilot, lambda: app.studio.model.jobs.rows[-1]["id"] == 1, "the job has moved")
+        assert (current(app), queue_of(app).list.top) == (2, 0)
+        await pilot.press("j")
+        ends(door, 3, 4, 2)
+        await until(pilot, lambda: app.studio.model.jobs.rows[-1]["id"] == 2, "the jobs have moved")
+        assert (current(app), queue_of(app).list.top) == (5, 0)
+
+
+async def test_a_long_list_stays_with_what_runs_when_a_job_ends(make_app: MakeApp) -> None:
+    door = FakeDoor(many_jobs(5_000))
+    for row in door.jobs[:2]:
+        row |= {"status": "in_progress", "word": "running"}
+    async with make_app(door_factory=lambda: door).run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        ends(door, 1)
+        await until(pilot, lambda: app.studio.model.jobs.rows[0]["id"] == 2, "the list was read again")
+        assert (current(app), queue_of(app).list.top, app.studio.model.jobs.offset) == (2, 0, 0)
+        app.studio.feed.refresh_soon()
+        asked = len(door.sent)
+        await until(pilot, lambda: len(door.sent) > asked + 1, "and again")
+        assert current(app) == 2
+
+
+async def test_a_key_does_not_hit_the_job_that_took_the_place_of_one_that_ended(
+    make_app: MakeApp, door: FakeDoor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tqstudio.ui.screens.queue.LOOK_S", 600.0)
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        ends(door, 319)
+        await until(pilot, lambda: current(app) == 320)
+        await pilot.press("p")
+        assert not door.operations()
+        monkeypatch.setattr("tqstudio.ui.screens.queue.LOOK_S", 0.0)
+        await pilot.press("p")
+        await until(pilot, lambda: [each["ids"] for each in door.operations()] == [[320]])
+
+
+async def test_one_job_after_the_other_is_deleted_without_a_pause(make_app: MakeApp, door: FakeDoor) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("j", "j", "j", "D")
+        await until(pilot, lambda: 322 in (app.studio.model.deleted or [{}])[-1])
+        await pilot.press("D")
+        await until(pilot, lambda: [each["ids"] for each in door.operations()] == [[322], [323]])
 
 
 async def test_a_source_that_becomes_known_is_shown_at_once(make_app: MakeApp, door: FakeDoor) -> None:

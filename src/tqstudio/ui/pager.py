@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tqstudio import client as calls
 from tqstudio.errors import UNANSWERED, TqError
+from tqstudio.lifecycle import TERMINAL
 from tqstudio.ui.query import Query
 from tqstudio.ui.target import Target
 from tqstudio.ui.window import AHEAD, KEEP, PAGE, JobWindow
@@ -91,7 +92,7 @@ class Pager:
             await self.reload(near)
 
     async def reload(self, anchor: int | None) -> None:
-        """Read the window anew; job `anchor` stays in it wherever it has moved to.
+        """Read the window again; job `anchor` stays in it wherever it has moved to, unless it ended and left.
 
         It is shown when it reaches as far as the eye: rows that stay must not vanish while a search goes on.
         """
@@ -101,13 +102,23 @@ class Pager:
             if window.before is None and (anchor is None or (window.index_of(anchor) or 0) < PAGE // 2):
                 page = await self._page(query)
                 if anchor is not None and not _has(page, anchor):
-                    page = await self._around(query, anchor) or page
+                    near = await self._around(query, anchor)
+                    page = near if near is not None and not self._has_left(anchor, near) else page
             elif anchor is not None:
                 page = await self._around(query, anchor)
+                if page is not None and self._has_left(anchor, page):
+                    anchor = window.below(anchor)[0]
+                    page = await self._around(query, anchor)
             if page is None:
                 page = await self._page(query)
             if await self._stock(query, page, anchor):
                 window.show(page, anchor=anchor)
+
+    def _has_left(self, job: int, page: JobPage) -> bool:
+        """Whether a job has ended, and none of the rows that stood below it has gone with it."""
+        below = self.window.below(job)
+        ended = any(row["id"] == job and row["status"] in TERMINAL for row in page["jobs"])
+        return ended and bool(below) and not any(_has(page, each) for each in below)
 
     async def targets(self) -> tuple[list[Target], bool]:
         """The jobs that the query shows, up to what one action may name, and whether there are more."""

@@ -15,6 +15,8 @@ PAGE = 200
 """Rows asked for at a time."""
 AHEAD = 60
 """Rows held beyond the reader on either side, if the list has so many; pages are read to keep it so."""
+BELOW = 8
+"""So many rows below a job tell whether the list has moved with it, or it alone has gone."""
 KEEP = 600
 """Rows held; what lies farther from the reader is dropped and read again when it is needed."""
 
@@ -61,6 +63,11 @@ class JobWindow:
     def row(self, job: int | None) -> JobRow | None:
         at = self.index_of(job)
         return None if at is None else self.rows[at]
+
+    def below(self, job: int | None) -> list[int]:
+        """The jobs that stand next below a job."""
+        at = self.index_of(job)
+        return [] if at is None else [row["id"] for row in self.rows[at + 1 : at + 1 + BELOW]]
 
     def show(self, page: JobPage, *, anchor: int | None = None, from_end: bool = False) -> None:
         """Hold this page and nothing else.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from time import monotonic
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 BESIDE_WIDTH = 120
 """From this width the pane stands beside the list."""
+LOOK_S = 0.7
+"""For so long after another job came under the cursor by itself, no key acts: the one before was meant."""
 REST_S = 0.15
 """A job on which the cursor stays for so long is looked at more closely."""
 
@@ -61,7 +64,8 @@ class QueueScreen(QueueActions, JobActions):
                     self.list.marks[job] = Target.of(row)
             return list(self.list.marks.values())
         row = self.current()
-        if row is not None and row["id"] != self.list.shown_key:
+        slipped = monotonic() - self.list.slipped_at < LOOK_S
+        if row is not None and (slipped or row["id"] != self.list.shown_key):
             # Another job has come under the cursor since the person looked: it must not be hit.
             self.toast("the list has just changed; look, and press again")
             self.paint()

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Container, Hashable
 from dataclasses import dataclass, replace
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from rich.style import Style
 from textual.message import Message
 from textual.strip import Strip
 
+from tqstudio.lifecycle import TERMINAL
 from tqstudio.ui import format as fmt
 from tqstudio.ui.line import Line, fit_name, width_of
 from tqstudio.ui.model import Link
@@ -77,6 +79,10 @@ class JobList(RowList):
         self._drawn: OrderedDict[int, tuple[JobRow, object, Strip]] = OrderedDict()
         self._columns: tuple[object, tuple[Column, ...], int] = (None, (), 0)
         self._version = -1
+        self._below: list[int] = []
+        """The jobs below the cursor, as they were seen last."""
+        self.slipped_at = 0.0
+        """When another job came under the cursor by itself, by `time.monotonic()`."""
         self.id_width = 4
         self.name_cells = NAME_CELLS
 
@@ -92,6 +98,34 @@ class JobList(RowList):
 
     def find(self, key: Hashable) -> int | None:
         return self.studio.model.jobs.index_of(key if isinstance(key, int) else None)
+
+    def _place(self) -> int | None:
+        """The cursor's job; when that has ended and gone, the next one below that has not.
+
+        The list stays with what runs, instead of going along to what is done.
+        """
+        at = super()._place()
+        rows = self.studio.model.jobs.rows
+        if at is None or self.shown_key != self.cursor_key or rows[at]["status"] not in TERMINAL:
+            return at
+        stayed = (place for job in self._below if (place := self.find(job)) is not None)
+        return next((place for place in stayed if place < at and rows[place]["status"] not in TERMINAL), at)
+
+    def settle(self) -> bool:
+        before = self.cursor_key
+        moved = super().settle()
+        if moved and before is not None and before not in self._just_deleted():
+            self.slipped_at = monotonic()
+        return moved
+
+    def _just_deleted(self) -> Container[Hashable]:
+        return next(reversed(self.studio.model.deleted), {})
+
+    def paint(self) -> None:
+        super().paint()
+        self._below = self.studio.model.jobs.below(
+            self.shown_key if isinstance(self.shown_key, int) else None
+        )
 
     @property
     def job(self) -> JobRow | None:
