@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from .conftest import MakeStudio
 from .studio import Studio
@@ -24,6 +28,11 @@ def make(ffmpeg: str, path: Path, *arguments: str) -> Path:
 PICTURE = ("-f", "lavfi", "-i", "testsrc2=s=320x180:r=25:d=2")
 TONES = ("-f", "lavfi", "-i", "sine=r=44100:d=2", "-f", "lavfi", "-i", "sine=440:r=44100:d=2")
 X264 = ("-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p")
+
+_LONG = (
+    *("-f", "lavfi", "-i", "testsrc2=s=320x180:r=25:d=10", "-f", "lavfi", "-i", "sine=r=44100:d=10"),
+    *(*X264, "-g", "25", "-c:a", "aac"),
+)
 
 
 def processed(studio: Studio, source: Path) -> Any:
@@ -75,3 +84,59 @@ def test_what_is_left_out_is_said_in_every_answer(
     assert all(f"{code}: {text}" in shown.out for code, text in said)
     events = [json.loads(line) for line in studio("events", "--json").out.splitlines()]
     assert [(e["code"], e["detail"]) for e in events if e["trigger"] == "warning"] == said
+
+
+def _hole(ffmpeg: str, folder: Path, seconds: tuple[float, float]) -> Path:
+    """A recording of 10 s in MPEG-TS that lacks what lies between two times."""
+    whole = make(ffmpeg, folder / "whole.ts", *_LONG, "-muxdelay", "0")
+    before, after = folder / "before.ts", folder / "after.ts"
+    copy = ("-i", str(whole), "-c", "copy", "-muxdelay", "0")
+    make(ffmpeg, before, *copy, "-t", str(seconds[0]))
+    make(ffmpeg, after, "-ss", str(seconds[1]), *copy, "-output_ts_offset", str(seconds[1]))
+    path = folder / "hole.ts"
+    path.write_bytes(before.read_bytes() + after.read_bytes())
+    return path
+
+
+def _bit_errors(ffmpeg: str, folder: Path, _: tuple[float, float]) -> Path:
+    path = make(ffmpeg, folder / "errors.mkv", *_LONG)
+    content = bytearray(path.read_bytes())
+    for at in range(len(content) // 2, len(content) * 3 // 4, 997):
+        content[at : at + 12] = bytes(value ^ 0x55 for value in content[at : at + 12])
+    path.write_bytes(content)
+    return path
+
+
+def _half(ffmpeg: str, folder: Path, _: tuple[float, float]) -> Path:
+    """Cut after the first packet of a piece of sound that has several."""
+    path = make(ffmpeg, folder / "half.ts", *_LONG, "-c:a", "mp2")
+    content = path.read_bytes()
+    of_sound = [
+        at
+        for at in range(len(content) // 2 // 188 * 188, len(content), 188)
+        if content[at + 1] & 0x1F == 1 and content[at + 2] == 1
+    ]
+    begins = [bool(content[at + 1] & 0x40) for at in of_sound]
+    cut = next(
+        at for at, (one, two) in zip(of_sound, itertools.pairwise(begins), strict=False) if one and not two
+    )
+    path.write_bytes(content[: cut + 188])
+    return path
+
+
+@pytest.mark.parametrize(
+    ("make_it", "code", "where"),
+    [
+        (_hole, "SOURCE_DAMAGED", r"has a hole at 0:0[34]: [34]\.\d s are missing"),
+        (_bit_errors, "SOURCE_DAMAGED", r"pictures .* without errors, the first at about 0:\d\d"),
+        (_half, "SOURCE_INCOMPLETE", r"ends within a packet, at 0:0[45]"),
+    ],
+)
+def test_damage_is_said_with_its_time(
+    make_studio: MakeStudio, ffmpeg: str, tmp_path: Path, make_it: Any, code: str, where: str
+) -> None:
+    video = processed(make_studio(), make_it(ffmpeg, tmp_path, (4, 8)))
+    assert video["status"] == "done"
+    said = [each["text"] for each in video["warnings"] if each["code"] == code]
+    assert any(re.search(where, text) for text in said), video["warnings"]
+    assert processed(make_studio(), make(ffmpeg, tmp_path / "sound.mp4", *_LONG))["warnings"] == []

@@ -8,12 +8,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
 import pytest
 
-from tqstudio.engine.media.facts import SourceFacts
+from tqstudio.engine.media.facts import Damage, SourceFacts
 from tqstudio.engine.media.ffmpeg import FFmpeg
 from tqstudio.engine.media.probe import grid_rate, probe
 from tqstudio.errors import ErrorCode, TqError
@@ -38,7 +39,8 @@ def test_a_plain_file(clip: MakeClip) -> None:
 
 
 def test_facts_survive_json(clip: MakeClip) -> None:
-    facts = probed(clip("plain.mp4", fps="30000/1001"))
+    damage = (Damage("hole", 3.5, 1.25), Damage("pictures", 4))
+    facts = replace(probed(clip("plain.mp4", fps="30000/1001")), damage=damage)
     data = json.loads(json.dumps(facts.to_json()))
     assert data["video"]["fps"] == "30000/1001"
     assert SourceFacts.from_json(data) == facts

@@ -52,7 +52,7 @@ def test_a_job_from_end_to_end(clip: Path, make_job: MakeJob, bench: Bench, sink
         ]
         assert rendition.duration_s == pytest.approx(3, abs=0.1)
     assert manifest.renditions[0].frame_rate == 25
-    assert (manifest.renditions[2].channels, manifest.renditions[2].default) == (2, True)
+    assert (manifest.renditions[2].channels, manifest.renditions[2].default) == (1, True)
     assert manifest.poster is not None
     assert (sink / manifest.poster).read_bytes()[:2] == b"\xff\xd8"
     assert (manifest.keep, manifest.warnings) == ([], [])

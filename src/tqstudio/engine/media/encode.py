@@ -7,11 +7,13 @@ parent-death signal of ffmpeg also fires when the spawning thread ends) and read
 from __future__ import annotations
 
 import contextlib
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 from tqstudio.engine import durable
 from tqstudio.engine.media import source
@@ -19,17 +21,22 @@ from tqstudio.engine.media.command import PosterPicture, is_indexed
 from tqstudio.engine.media.encode_board import Board
 from tqstudio.engine.media.encode_runs import Batch, Launcher, Task
 from tqstudio.engine.media.encode_state import EncodeSpec, NotOursError, RenditionState, RunRecord, State
+from tqstudio.engine.media.facts import Damage
 from tqstudio.engine.media.layout import CPU_ENCODER, GPU_ENCODERS, POSTER_NAME
 from tqstudio.engine.media.plan import Mode, plan
 from tqstudio.engine.media.process import classify_exit, from_os_error, from_output_error
 from tqstudio.engine.media.segment_store import SegmentStore
 from tqstudio.engine.media.stream import InitDiffersError, NewSegment, SeamError, StreamOutput
+from tqstudio.engine.media.warnings import of_damage
 from tqstudio.errors import ErrorClass, ErrorCode, JobWarning, TqError, WarningCode, class_of
 
 # What an ffmpeg may read without a frame coming out: a source whose streams lie far apart is read to and fro.
 _READS = 4
 _READS_BESIDE = 64 * 1024 * 1024
 _PROBE_NAME = "can-be-written"
+_DECODE_ERROR = re.compile(
+    rb"\] corrupt decoded frame|\] Error submitting packet to decoder: Invalid data|\] corrupt input packet"
+)
 
 
 class LadderEncode:
@@ -41,6 +48,8 @@ class LadderEncode:
         """Why it failed."""
         self.warnings: list[JobWarning] = []
         """What a person should know though it is done; the caller may add what it knows of the source."""
+        self.damage: list[Damage] = []
+        """What did not decode, as far as the facts do not have it: the first of each kind."""
         self.notes: list[str] = []
         """For the log: detours that the result shows nothing of."""
         self.poster: Path | None = None
@@ -212,6 +221,7 @@ class LadderEncode:
             task.run.wait()
             self._spec.require_ours()
         self._see_movement(task)
+        self._see_damage(task)
         for output in task.outputs:
             output.collect(new, ended=status == 0)
             self._show_progress(task, output)
@@ -237,6 +247,22 @@ class LadderEncode:
             if read > task.bytes_read:
                 task.bytes_read = read
                 self.last_advance = self._clock()
+
+    def _see_damage(self, task: Task) -> None:
+        """Look for decoding errors in what ffmpeg has said since the last look."""
+        known = {damage.kind for damage in (*self._spec.facts.damage, *self.damage)}
+        kind: Literal["pictures", "sound"] = "sound" if task.kind == "audio" else "pictures"
+        if task.kind == "poster" or kind in known:
+            return
+        said, task.log_read = task.run.log_from(task.log_read)
+        # A run that begins at a cut decodes pictures first that are not shown, and some of them in vain.
+        if (not task.start or task.last_frame) and _DECODE_ERROR.search(said):
+            grid = self._spec.grid
+            found = Damage(kind, (task.start * grid.gop + task.last_frame) / float(grid.fps))
+            if task.kind == "audio" and task.run.progress.out_time_us:
+                found = Damage(kind, max(0.0, task.run.progress.out_time_us / 1_000_000))
+            self.damage.append(found)
+            self.warnings.append(of_damage(found))
 
     def _show_progress(self, task: Task, output: StreamOutput) -> None:
         grid, frames = self._spec.grid, task.last_frame

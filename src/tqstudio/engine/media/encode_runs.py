@@ -59,6 +59,8 @@ class Task:
     """Clock time at which it had not made a frame yet: it decodes its way to its first one."""
     bytes_read: int = 0
     """By ffmpeg, so far."""
+    log_read: int = 0
+    """Bytes of its log that were searched for decoding errors."""
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +98,18 @@ class SubtitleTrack:
 
 
 @dataclass(frozen=True, slots=True)
+class Damage:
+    """Something that is known to be wrong with the data of a source."""
+
+    kind: Literal["hole", "corrupt", "cut", "pictures", "sound"]
+    """Times without packets, packets with errors, an end within a packet; and what did not decode."""
+    at_s: float
+    """Where it begins, in seconds from the first picture; decoding errors are located to a second or so."""
+    length_s: float = 0.0
+    """Of a hole."""
+
+
+@dataclass(frozen=True, slots=True)
 class SourceFacts:
     """A probed source."""
 
@@ -119,6 +131,8 @@ class SourceFacts:
     """Its pictures carry closed captions (CEA-608 or 708)."""
     linear: bool = False
     """It has to be decoded from its start: its timestamps jump, or a seek was found to miss."""
+    damage: tuple[Damage, ...] = ()
+    """The first of each kind."""
     measured: bool = False
     """Every packet was read: lengths, rate and sizes are what the file holds, not what it declares."""
 
@@ -129,6 +143,7 @@ class SourceFacts:
         data["video"]["first_pts_s"] = str(self.video.first_pts_s)
         data["audio"] = list(data["audio"])
         data["subtitles"] = list(data["subtitles"])
+        data["damage"] = list(data["damage"])
         return data
 
     @classmethod
@@ -147,5 +162,6 @@ class SourceFacts:
             video=VideoTrack(**video),
             audio=tuple(AudioTrack(**track) for track in values.pop("audio")),
             subtitles=tuple(SubtitleTrack(**track) for track in values.pop("subtitles")),
+            damage=tuple(Damage(**each) for each in values.pop("damage")),
             **values,
         )

@@ -11,6 +11,7 @@ import contextlib
 import ctypes
 import heapq
 import math
+import os
 import struct
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -26,8 +27,8 @@ from av.stream import Stream
 from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
-from tqstudio.engine.media.facts import AudioTrack, SourceFacts, VideoTrack
-from tqstudio.engine.media.source import require_readable
+from tqstudio.engine.media.facts import AudioTrack, Damage, SourceFacts, VideoTrack
+from tqstudio.engine.media.source import require_readable, to_open
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.sources import display
 
@@ -70,8 +71,13 @@ _JUMP_FRAMES = 3
 # What ffmpeg, while it decodes from the start, takes for another clock rather than for a pause.
 _OTHER_CLOCK_S = 10
 _CHECK_EVERY = 1000
+# Times without packets that nothing but a loss explains.
+_HOLE_S = 0.5
+_HOLE_FRAMES = 4
 # Seconds between two pictures that are decoded to see their size: at most 1 % of what a ladder costs.
 _LOOK_EVERY_S = 2
+
+_TS_PACKET, _TS_SYNC, _TS_TAIL = 188, b"\x47", 512 * 1024
 
 _WITH_HEADERS = frozenset({"mpegts", "mpeg"})
 _HEADER_BYTES = 32
@@ -102,6 +108,7 @@ def measure(
     unknown = {s.index: s for s in container.streams.audio if not s.codec_context.sample_rate}
     clock = _Clock(stream.time_base or Fraction(1, 90_000), facts.video.fps)
     shapes = _Shapes(stream, facts.video, facts.container)
+    faults = _Faults(facts)
     reached = Fraction(0)
     with contextlib.suppress(av.error.FFmpegError):
         for number, packet in enumerate(container.demux()):
@@ -114,6 +121,7 @@ def measure(
             if packet.is_discard or packet.stream_index not in times:
                 continue
             times[packet.stream_index].add(packet)
+            faults.look(packet)
             if packet.stream_index == stream.index:
                 clock.add(packet)
                 shapes.look(packet)
@@ -124,12 +132,14 @@ def measure(
     rates = {
         s.index: (channels_of(s.codec_context), s.codec_context.sample_rate) for s in container.streams.audio
     }
+    video = shapes.apply(_video(facts, clock, times[stream.index], stream))
     return replace(
         facts,
         duration_s=_length_s(facts, clock, times),
-        video=shapes.apply(_video(facts, clock, times[stream.index], stream)),
+        video=video,
         audio=tuple(_audio(track, times[track.index], rates[track.index]) for track in facts.audio),
         linear=facts.linear or _jumps(facts, clock),
+        damage=faults.found(steady=not video.vfr, cut=facts.container == "mpegts" and _is_cut(path)),
         measured=True,
     )
 
@@ -246,6 +256,28 @@ def _audio(track: AudioTrack, times: _Times, rate: tuple[int, int]) -> AudioTrac
     if times.first is None or times.end is None:
         return track
     return replace(track, first_s=float(times.first), end_s=float(times.end))
+
+
+def _is_cut(path: bytes) -> bool:
+    """Whether an MPEG-TS ends before a packet (PES) that declares its length is whole."""
+    with open(to_open(path), "rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _TS_TAIL))
+        tail = file.read()
+    at = next((n for n in range(_TS_PACKET) if tail[n::_TS_PACKET][:-1].strip(_TS_SYNC) == b""), None)
+    if at is None:
+        return False  # 192 bytes a packet, or broken
+    missing: dict[int, int] = {}
+    for start in range(at, len(tail) - _TS_PACKET + 1, _TS_PACKET):
+        packet = tail[start : start + _TS_PACKET]
+        pid, field = int.from_bytes(packet[1:3]) & 0x1FFF, packet[3] & 0x30
+        payload = b"" if not field & 0x10 else packet[4:] if field == 0x10 else packet[5 + packet[4] :]
+        if packet[1] & 0x40 and payload.startswith(b"\0\0\1"):
+            length = int.from_bytes(payload[4:6])
+            # Pictures may declare none.
+            missing[pid] = length + 6 if length else 0
+        missing[pid] = missing.get(pid, 0) - len(payload)
+    return (len(tail) - at) % _TS_PACKET != 0 or any(length > 0 for length in missing.values())
 
 
 def _length_s(facts: SourceFacts, clock: _Clock, times: Mapping[int, _Times]) -> float:
@@ -396,6 +428,49 @@ class _Clock:
             self.jumps = self.jumps or not 0 <= step <= self._jump
             self._played += step if 0 <= step <= self._other else self._frame
         self._last = packet.dts
+
+
+class _Faults:
+    """What the packets say of damage: those with errors, holes between them, and an end within one."""
+
+    def __init__(self, facts: SourceFacts) -> None:
+        self._facts = facts
+        self._video = facts.video.index
+        self._hole = {self._video: max(_HOLE_S, _HOLE_FRAMES / float(facts.video.fps))}
+        self._last: dict[int, float] = {}
+        self._holes: dict[int, Damage] = {}
+        self._corrupt: Damage | None = None
+
+    def look(self, packet: Packet[Stream]) -> None:
+        index = packet.stream_index
+        # The order of decoding has no gaps where pictures are shown in another one.
+        ticks = packet.dts if packet.dts is not None else packet.pts
+        if ticks is None or packet.time_base is None:
+            return
+        at_s = float(ticks * packet.time_base - self._facts.video.first_pts_s)
+        last_s = self._last.get(index)
+        if last_s is not None and index not in self._holes:
+            missing_s = at_s - last_s
+            if self._hole.get(index, _HOLE_S) < missing_s <= _OTHER_CLOCK_S:
+                self._holes[index] = Damage("hole", last_s, missing_s)
+        self._last[index] = at_s + float((packet.duration or 0) * packet.time_base)
+        if packet.is_corrupt and self._corrupt is None:
+            self._corrupt = Damage("corrupt", at_s)
+
+    def found(self, *, steady: bool, cut: bool) -> tuple[Damage, ...]:
+        """The first of each kind.
+
+        Args:
+            steady: the rate of the pictures is constant, so that a gap between them is a hole.
+            cut: the file ends within a packet.
+        """
+        end_s = max(self._last.values(), default=0.0)
+        holes = [hole for index, hole in self._holes.items() if steady or index != self._video]
+        found = [min(holes, key=lambda hole: hole.at_s)] if holes else []
+        # The packet in which the file ends is one with errors, and no other may be.
+        if self._corrupt and not (cut and self._corrupt.at_s > end_s - _HOLE_S):
+            found.append(self._corrupt)
+        return (*found, Damage("cut", end_s)) if cut else tuple(found)
 
 
 class _Shapes:

@@ -369,7 +369,7 @@ def _raw_stream(path: bytes) -> str:
     """The codec of a raw video stream, in a word; empty for anything else. Reads no other file."""
     options = {"protocol_whitelist": source.PROTOCOLS, "format_whitelist": _RAW_FORMATS}
     try:
-        with av.open(source.url(path), options=options) as container:
+        with av.open(source.url(source.to_open(path)), options=options) as container:
             streams = [s for s in container.streams.video if s.codec_context and s.codec_context.width]
             return str(streams[0].codec_context.codec.canonical_name) if streams else ""
     except (av.error.FFmpegError, ValueError):

@@ -117,6 +117,17 @@ class Run:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.wait(_REAP_TIMEOUT_S)
 
+    def log_from(self, at: int) -> tuple[bytes, int]:
+        """The whole lines that ffmpeg wrote to stderr from `at` on, and where they end."""
+        try:
+            with self.log_path.open("rb") as log:
+                log.seek(at)
+                said = log.read()
+        except OSError:
+            return b"", at
+        said = said[: said.rfind(b"\n") + 1]
+        return said, at + len(said)
+
     def log_tail(self) -> str:
         """The last 16 KiB of what ffmpeg wrote to stderr."""
         return read_tail(self.log_path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tqstudio.engine.media import colour
-from tqstudio.engine.media.facts import AudioTrack, SourceFacts, SubtitleTrack, VideoTrack
+from tqstudio.engine.media.facts import AudioTrack, Damage, SourceFacts, SubtitleTrack, VideoTrack
 from tqstudio.engine.media.ladder import audio_renditions
 from tqstudio.engine.media.profiles import Profile
 from tqstudio.errors import JobWarning, WarningCode
@@ -51,7 +51,32 @@ def of_source(facts: SourceFacts, profile: Profile) -> list[JobWarning]:
     if facts.chapters:
         left = f"{facts.chapters} {'chapter is' if facts.chapters == 1 else 'chapters are'} left out"
         found.append(JobWarning(WarningCode.CHAPTERS_LEFT_OUT, left))
-    return found + _of_colours(facts.video)
+    return [*map(of_damage, facts.damage), *found, *_of_colours(facts.video)]
+
+
+def of_damage(damage: Damage) -> JobWarning:
+    """The warning about one kind of damage."""
+    at = _clock(damage.at_s)
+    match damage.kind:
+        case "hole":
+            text = f"the source has a hole at {at}: {damage.length_s:.1f} s are missing"
+        case "corrupt":
+            text = f"the source has packets with errors, the first at {at}"
+        case "pictures":
+            text = f"pictures of the source could not be decoded without errors, the first at about {at}"
+        case "sound":
+            text = f"sound of the source could not be decoded without errors, the first at about {at}"
+        case "cut":
+            text = f"the source ends within a packet, at {at}: it may not be whole"
+            return JobWarning(WarningCode.SOURCE_INCOMPLETE, text)
+    return JobWarning(WarningCode.SOURCE_DAMAGED, text)
+
+
+def _clock(seconds: float) -> str:
+    """`0:07`, `1:02:03`."""
+    whole = max(0, int(seconds))
+    hours = f"{whole // 3600}:{whole // 60 % 60:02}" if whole >= 3600 else f"{whole // 60}"
+    return f"{hours}:{whole % 60:02}"
 
 
 def _of_colours(video: VideoTrack) -> list[JobWarning]:

@@ -127,6 +127,7 @@ class Watch:
         self._runs = 0
         self._warnings = 0
         self._notes = 0
+        self._damage = 0
         self._poster_s = 0.0
 
     def look(self) -> None:
@@ -150,7 +151,11 @@ class Watch:
             self._report.tell(warnings=warning_views(encode.warnings))
         if encode.mode == "linear" and not self._linear:
             self._linear = True
-            self._tell_linear()
+            self._log.line("seeking in this source misses the frame: it is decoded from its start")
+            self._tell_facts()
+        if len(encode.damage) > self._damage:
+            self._damage = len(encode.damage)
+            self._tell_facts()
         if len(encode.runs) > self._runs:
             self._tell_runs()
         if encode.poster_s > self._poster_s:
@@ -159,10 +164,10 @@ class Watch:
             self._log.line(f"{Step.THUMBNAIL}: took {encode.poster_s:.2f} s, beside the rest")
         self._log.follow(encode.runs)
 
-    def _tell_linear(self) -> None:
-        """Every later attempt has to know it: the source is the same."""
-        self._log.line("seeking in this source misses the frame: it is decoded from its start")
-        facts = replace(self._source.facts, linear=True)
+    def _tell_facts(self) -> None:
+        """Report what the encode has found out about the source, for every later attempt."""
+        facts = self._source.facts
+        facts = replace(facts, linear=self._linear, damage=(*facts.damage, *self._encode.damage))
         self._report.tell(facts=facts.to_json(), content_id=self._source.content_id)
 
     def _tell_runs(self) -> None:
