@@ -63,6 +63,11 @@ def absolute(path: str) -> str:
         ) from None
 
 
+def normal(path: bytes) -> bytes:
+    """An absolute path without dots and doubled slashes, also at its beginning, where POSIX keeps two."""
+    return b"/" + os.path.normpath(path).lstrip(b"/")
+
+
 def is_temporary(name: bytes) -> bool:
     """Whether programs give such names to files they have not finished: `.part`, `.tmp`, hidden, `~`."""
     return name.startswith(b".") or name.lower().endswith(_TEMPORARY_SUFFIXES)

@@ -468,6 +468,15 @@ def test_a_new_name_is_a_new_file_where_nothing_waits_for_the_old_one(house: Hou
     assert (second["decision"], second["job"] == first["job"]) == ("queued", False)
 
 
+def test_a_file_is_one_video_under_all_names_of_its_folder(house: House, tmp_path: Path) -> None:
+    path = house.file()
+    first = house.offer(path)
+    (tmp_path / "link").symlink_to(house.root, target_is_directory=True)
+    for name in (b"/" + os.fsencode(path), os.fsencode(tmp_path / "link" / path.name)):
+        result = house.offer(name)
+        assert (result["decision"], result["job"]) == ("waiting", first["job"]), name
+
+
 def test_a_file_that_was_missed_is_made_when_it_is_there(house: House) -> None:
     path = house.file()
     first = house.offer(path)

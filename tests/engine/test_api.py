@@ -113,6 +113,7 @@ def error_of(answer: tuple[int, Any], status: int) -> dict[str, str]:
         ("PATCH", "/v1/folders/4711", {}, 404, "NOT_FOUND"),
         ("POST", "/v1/folders", {"path_b64": "L25vd2hlcmU="}, 400, "SOURCE_MISSING"),
         ("POST", "/v1/folders", {"path_b64": sources.encode("/proc")}, 400, "UNSUPPORTED"),
+        ("POST", "/v1/folders", {"path_b64": sources.encode("//proc")}, 400, "UNSUPPORTED"),
         ("GET", "/v1/nothing", None, 404, "NOT_FOUND"),
         ("GET", "/", None, 404, "NOT_FOUND"),
         ("DELETE", "/v1/status", None, 405, "BAD_REQUEST"),
@@ -577,6 +578,7 @@ _PARTS: list[tuple[Any, Any, dict[str, str], dict[str, str]]] = [
             "folder_id": "a folder may be gone and come back: the path says it",
             "created_at": "its first job says it",
             "probe_error": "source.problem of the job, while it counts",
+            "inode": "only compared, when a file has a new name",
         },
     ),
     (
@@ -795,6 +797,25 @@ def test_the_disk_of_an_output_that_is_no_text_is_told(desk: Desk, tmp_path: Pat
     assert sources.decode(folder["output_root_b64"]) == output
     assert disk["path"].endswith("/!\\xe9")
     assert sources.decode(disk["path_b64"]) == output
+
+
+def test_a_drop_folder_is_one_under_all_its_names(desk: Desk, tmp_path: Path) -> None:
+    (drop := tmp_path / "in").mkdir()
+    (link := tmp_path / "link").symlink_to(drop, target_is_directory=True)
+    folder = desk.live.send(client.add_folder(sources.encode(b"/" + os.fsencode(drop))))
+    assert folder["path"] == str(drop)
+    for name in (os.fsencode(drop), b"/" + os.fsencode(drop), os.fsencode(link), bytes(link) + b"/../in"):
+        body = {"path_b64": sources.encode(name)}
+        error = error_of(desk.live.raw("POST", "/v1/folders", body), 409)
+        assert (error["code"], f"is drop folder {folder['id']} already" in error["message"]) == (
+            "REFUSED",
+            True,
+        )
+    drop.rename(tmp_path / "moved")
+    (other := tmp_path / "other").mkdir()
+    second = desk.live.send(client.add_folder(sources.encode(other)))
+    for row in (folder, second):
+        desk.live.send(client.remove_folder(row["id"]))
 
 
 def test_a_deleted_job_is_off_the_list(desk: Desk) -> None:

@@ -31,7 +31,7 @@ from tqstudio.engine import ladder_check, logs, publishing, wishes
 from tqstudio.engine.media import profiles
 from tqstudio.engine.media.fingerprint import Digest, Stopped
 from tqstudio.engine.media.profiles import Profile
-from tqstudio.engine.recognition import Certainty, Look, has_left, is_current, look_at
+from tqstudio.engine.recognition import Certainty, Look, has_left, is_current, is_same_place, look_at
 from tqstudio.engine.scheduling import now_us
 from tqstudio.engine.store import folders, generations, jobs, operations, supervisors, videos
 from tqstudio.engine.store.connection import Connection
@@ -43,7 +43,7 @@ from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.lifecycle import NO_AUTORESTART, OPEN, AutorestartRule, JobKind, JobStatus, Operation
 from tqstudio.schemas import AddAnswer, AddResult
-from tqstudio.sources import data, display, encode, readable
+from tqstudio.sources import data, display, encode, normal, readable
 
 MAX_SLUG = 80
 _OF_FOLDER = frozenset(("profile", "priority", "autorestart"))
@@ -143,10 +143,10 @@ class Admission:
         if given is not None:
             if not given.startswith(b"/"):
                 raise TqError(ErrorCode.BAD_REQUEST, "the output folder must be an absolute path")
-            root = os.path.normpath(given)
+            root = normal(given)
         else:
             chosen = Path(self._settings.output).expanduser() if self._settings.output else self._home.output
-            root = os.fsencode(chosen.absolute())
+            root = normal(os.fsencode(chosen.absolute()))
         logs.know(root)
         return root
 
@@ -166,6 +166,8 @@ class Admission:
     async def _offer(self, path: bytes, how: Offer) -> AddResult:
         if not path.startswith(b"/"):
             raise TqError(ErrorCode.BAD_REQUEST, f"{display(path)} is not an absolute path")
+        # One file is one video; dots stay, for behind a link they may lead elsewhere.
+        path = re.sub(rb"//+", b"/", path)
         known = await self._db.read(videos.find, path, how.output_root)
         try:
             found = await asyncio.to_thread(
@@ -203,22 +205,21 @@ class Admission:
                 publishing.intact, place_of(known), generation.number, generation.renditions
             )
         )
-        left = await self._left(found, how.output_root) if known is None else None
+        left: videos.VideoRow | None = None
+        for other in await self._named_otherwise(found, how.output_root) if known is None else ():
+            if await asyncio.to_thread(is_same_place, other.source, path):
+                return await self._offer(other.source, how)
+            if await asyncio.to_thread(has_left, other.source, found.inode):
+                left = other
         answer = await self._db.write(self._decide, path, how, found, current, whole, broken, left)
         if left is not None:
             self.on_left(left.source)
         return answer
 
-    async def _left(self, found: Look, output_root: bytes) -> videos.VideoRow | None:
-        """The video whose source this file was, under a name at which it is not any more."""
-        if found.inode is None:
-            return None
-        for video in await self._db.read(
-            videos.with_inode, output_root, inode=found.inode, size=found.size, mtime_ns=found.mtime_ns
-        ):
-            if await asyncio.to_thread(has_left, video.source, found.inode):
-                return video
-        return None
+    async def _named_otherwise(self, found: Look, output_root: bytes) -> list[videos.VideoRow]:
+        """The videos whose source was this file when it was looked at last."""
+        at = {"inode": found.inode, "size": found.size, "mtime_ns": found.mtime_ns}
+        return await self._db.read(videos.with_inode, output_root, **at)
 
     def _decide(
         self,

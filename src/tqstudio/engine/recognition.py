@@ -37,14 +37,14 @@ class Look:
 
     size: int
     mtime_ns: int
+    inode: int
+    """As `inode_of`."""
     content_id: str | None
     """None where it is trusted to be what it was."""
     full_hash: str | None = None
     """Where every byte was read."""
     is_certain: bool = True
     """False where it may have changed between the samples and nothing tells."""
-    inode: int | None = None
-    """As `inode_of`."""
 
     def shows_change(self, known: VideoRow) -> bool:
         return self.content_id is not None and self.content_id != known.quick_hash
@@ -74,11 +74,11 @@ def look_at(
     found = sources.check(path)
     size, mtime_ns, inode = found.st_size, found.st_mtime_ns, inode_of(found)
     if known is None or known.quick_hash is None:
-        return Look(size, mtime_ns, quick_hash(path), inode=inode)
+        return Look(size, mtime_ns, inode, quick_hash(path))
     same_time = (known.size, known.mtime_ns) == (size, mtime_ns)
     if same_time and certainty is not Certainty.WHOLE:
         # Hashing 5 MB of each of a million files is not free.
-        return Look(size, mtime_ns, None, inode=inode)
+        return Look(size, mtime_ns, inode, None)
 
     def read() -> str:
         if digest is not None and (digest.size, digest.mtime_ns) == (size, mtime_ns):
@@ -88,12 +88,17 @@ def look_at(
         return full_hash(path, stop)
 
     content = compare(path, known.quick_hash, known.full_hash, read)
-    return Look(size, mtime_ns, content.id, content.full_hash, content.is_certain, inode)
+    return Look(size, mtime_ns, inode, content.id, content.full_hash, content.is_certain)
 
 
 def inode_of(found: os.stat_result) -> int:
     """The inode of a file, in 63 bits: those of some network file systems have one more than SQLite takes."""
     return found.st_ino & (1 << 63) - 1
+
+
+def is_same_place(path: bytes, other: bytes) -> bool:
+    """Whether two paths lead to one place, one of them through a link to a folder."""
+    return os.path.realpath(path) == os.path.realpath(other)
 
 
 def has_left(path: bytes, inode: int) -> bool:

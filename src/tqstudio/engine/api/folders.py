@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter
@@ -22,7 +24,7 @@ from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import NO_AUTORESTART
 from tqstudio.requests import FolderChange, FolderRequest
 from tqstudio.schemas import ErrorView, FolderView
-from tqstudio.sources import decode, display
+from tqstudio.sources import decode, display, normal
 
 router = APIRouter()
 
@@ -62,6 +64,7 @@ async def add(studio: TheStudio, request: FolderRequest) -> FolderView:
     output = studio.admission.output_root(_absolute(request.output_b64) if request.output_b64 else None)
     await asyncio.to_thread(_check, path, output)
     await outputs.require_usable(output, studio.patience, allow_shared=studio.settings.allow_shared_output)
+    await _require_new(studio, path)
     profile = studio.admission.profile(request.profile)
     values: dict[str, Any] = {
         "path": path,
@@ -119,6 +122,25 @@ async def remove(studio: TheStudio, folder: int) -> dict[str, Any]:
     return {"removed": folder}
 
 
+async def _require_new(studio: Studio, path: bytes) -> None:
+    """
+    Raises:
+        TqError: REFUSED for a folder that is watched, also under another name, such as a link to it.
+    """
+    for row in await studio.db.read(folders.listing):
+        is_same = False
+        # One that is gone, or does not answer, cannot be compared.
+        with contextlib.suppress(OSError):
+            is_same = await studio.patience.look(row.path, partial(os.path.samefile, row.path, path))
+        if is_same:
+            name = "" if row.path == path else f", as {display(row.path)}"
+            raise TqError(
+                ErrorCode.REFUSED,
+                f"{display(path)} is drop folder {row.id} already{name}",
+                f"change it: tqstudio folder edit {row.id}",
+            )
+
+
 async def _reload(studio: Studio) -> None:
     await studio.intake.set_folders(await studio.db.read(folders.listing))
 
@@ -127,7 +149,7 @@ def _absolute(text: str) -> bytes:
     path = decode(text)
     if not path.startswith(b"/"):
         raise TqError(ErrorCode.BAD_REQUEST, f"{display(path)} is not an absolute path")
-    return os.path.normpath(path)
+    return normal(path)
 
 
 def _check(path: bytes, output: bytes) -> None:
