@@ -471,6 +471,16 @@ def published_marks(job: Mapping[str, Any], rendition: str = "*") -> set[tuple[i
     return {mark(path) for path in folder.glob(f"{rendition}/*.m4s")}
 
 
+WORDS = """words=
+for word in "$@"; do
+    case $word in file:/proc/self/fd/*) word=$(readlink "${word#file:}") ;; esac
+    words="$words $word"
+done
+"""
+"""For a script in the place of ffmpeg: its arguments as one text, with the path of the source, which it is
+handed as a descriptor."""
+
+
 def write_script(path: Path, text: str) -> Path:
     path.write_text(text)
     path.chmod(0o755)

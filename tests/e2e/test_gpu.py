@@ -9,14 +9,15 @@ from tqstudio import client as calls
 
 from .conftest import MakeClip, MakeStudio
 from .ladder import check_ladder
-from .studio import Studio, until, video_runs, write_script
+from .studio import WORDS, Studio, until, video_runs, write_script
 
 # Answers for h264_nvenc by encoding with libx264; options that only the GPU knows are left out. For one file
 # it fails, as a GPU does whose driver went away.
 _STANDS_IN = """#!/bin/sh
+{words}
 skip=
 nvenc=
-case " $* " in
+case " $words " in
     *falls-back*" h264_nvenc "*) exit 1 ;;
     *" h264_nvenc "*) nvenc=1 ;;
 esac
@@ -42,7 +43,7 @@ exec "{ffmpeg}" "$@"
 
 
 def _with(make_studio: MakeStudio, ffmpeg: str, tmp_path: Path, script: str) -> Studio:
-    wrapper = write_script(tmp_path / "gpu-ffmpeg", script.format(ffmpeg=ffmpeg))
+    wrapper = write_script(tmp_path / "gpu-ffmpeg", script.format(words=WORDS, ffmpeg=ffmpeg))
     return make_studio(gpu="true", real_ffmpeg=wrapper)
 
 

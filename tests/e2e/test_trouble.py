@@ -19,14 +19,15 @@ from tqstudio.sources import encode
 
 from .conftest import MakeClip, MakeStudio
 from .ladder import check_ladder
-from .studio import PROFILE, Studio, gone, mark, published_marks, until, video_runs, write_script
+from .studio import PROFILE, WORDS, Studio, gone, mark, published_marks, until, video_runs, write_script
 
 RUNGS = ("180p", "120p", "90p")
 
 # Fails for some files, as an encoder does that cannot cope with one.
 _FAILS = """#!/bin/sh
+{words}
 fail() {{ echo "Error: something broke" >&2; exit 1; }}
-case " $* " in
+case " $words " in
     *unlucky*" hls "*) [ -e "{mended}" ] || fail ;;
     *one-fails*" 90p/index.m3u8 "*) fail ;;
     *crowded*" hls "*) [ -e "{mended}" ] || ulimit -n 4 ;;
@@ -39,7 +40,7 @@ exec "{ffmpeg}" "$@"
 def brittle(ffmpeg: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Studio]:
     """Two workers with short leases and little patience, and an ffmpeg that fails for some files."""
     root = tmp_path_factory.mktemp("brittle")
-    fails = write_script(root / "fails", _FAILS.format(mended=root / "mended", ffmpeg=ffmpeg))
+    fails = write_script(root / "fails", _FAILS.format(words=WORDS, mended=root / "mended", ffmpeg=ffmpeg))
     settings = {"workers": 2, "lease_s": 3, "scan_s": 0.5, "heartbeat_s": 0.5, "stall_s": 2.5}
     studio = Studio(root / "studio", str(fails), **settings)
     studio.write_profile("optional", PROFILE.replace("150 }", "150, required = false }"))
