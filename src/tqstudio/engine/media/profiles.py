@@ -174,7 +174,7 @@ def override(profile: Profile, changes: Mapping[str, str]) -> Profile:
         except (TypeError, ValueError, KeyError, AttributeError) as error:
             raise TqError(ErrorCode.BAD_CONFIG, f"{key} cannot be {text!r}", f"allowed: {allowed}") from error
     asked = ", ".join(f"{key}={text}" for key, text in changes.items())
-    return _checked(replace(profile, **fields), f"profile {profile.name} with {asked}")
+    return _checked(replace(profile, **fields), readable(f"profile {profile.name} with {asked}"))
 
 
 def _read(file: Path) -> tuple[dict[str, Any], str | None]:
