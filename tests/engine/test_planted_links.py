@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -156,6 +158,16 @@ def test_no_other_user_is_trusted_where_others_may_write(shared: Path) -> None:
         pass  # only we can have given it that place
 
 
+def test_an_output_that_may_not_be_listed_can_be_held(shared: Path) -> None:
+    def act() -> None:
+        (shared / "out").mkdir(0o300)
+        with hold(shared / "out", "clip", make=True) as folder:
+            (folder / "master.m3u8").write_text("ladder")
+
+    plant(act)
+    assert (shared / "out" / "clip" / "master.m3u8").read_text() == "ladder"
+
+
 def test_work_is_not_begun_in_a_work_folder_of_another_user(
     shared: Path, make_supervisor: MakeSupervisor, tmp_path: Path
 ) -> None:
@@ -214,6 +226,14 @@ def test_an_output_that_others_may_write_to_is_refused_and_waited_for(
     assert str(shared) in gate["reason"]
     assert "chmod go-w" in gate["hint"]
     assert not list(shared.iterdir()), "nothing is written there"
+    doctor = subprocess.run(
+        [sys.executable, "-P", "-m", "tqstudio", "doctor"],
+        env=live.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert f"users of {shared}" in doctor.stdout
     shared.chmod(0o755)
     claimed = until(worker.claim, "the queue goes on by itself")
     assert claimed["job"] == job

@@ -24,7 +24,7 @@ from tqstudio.engine.space import Volume, occupied_bytes, volume_of
 from tqstudio.engine.store import folders, inspection, opening, troubles, videos
 from tqstudio.engine.store.connection import Connection, connect
 from tqstudio.engine.store.schema import SCHEMA_VERSION, schema_version
-from tqstudio.engine.workspace import FOLDER
+from tqstudio.engine.workspace import FOLDER, require_unshared
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.ladder import OWNER_NAME
@@ -166,6 +166,7 @@ def _outputs(db: Connection, settings: Settings, home: Home) -> Iterator[CheckVi
     uuid = inspection.store_uuid(db)
     left: list[Path] = []
     for root in videos.output_roots(db):
+        yield from _users(root, settings)
         volume = volume_of(Path(os.fsdecode(root)))
         if volume is not None and volume.free < settings.disk_reserve_bytes:
             detail = f"{size(volume.free)} free, {size(settings.disk_reserve_bytes)} have to stay"
@@ -182,6 +183,16 @@ def _outputs(db: Connection, settings: Settings, home: Home) -> Iterator[CheckVi
         if uuid is not None:
             left += _left_over(db, root, uuid)
     yield _orphans(left)
+
+
+def _users(root: bytes, settings: Settings) -> Iterator[CheckView]:
+    try:
+        if not settings.allow_shared_output:
+            require_unshared(root)
+    except TqError as shared:
+        yield line(f"users of {display(root)}", "fail", f"{shared.code}: {shared.message}", shared.hint)
+    except OSError:
+        return  # what cannot be looked at is named elsewhere
 
 
 def _inodes(folder: Path, volume: Volume) -> Iterator[CheckView]:

@@ -17,7 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _DESCRIPTORS = Path("/proc/self/fd")
-_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+# Enough to reach what is in a folder, also in one that may not be listed; not every system has it.
+_FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class NotOurs(NotADirectoryError):
@@ -101,7 +102,11 @@ def _open(folder: int, name: str, path: Path, *, make: bool) -> int:
 def _sync(folder: int) -> None:
     # As `durable.sync_folder`: some file systems sync no folders.
     with contextlib.suppress(OSError):
-        os.fsync(folder)
+        listed = os.open(".", os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
+        try:
+            os.fsync(listed)
+        finally:
+            os.close(listed)
 
 
 def others_may_write(found: os.stat_result) -> bool:
