@@ -1,0 +1,36 @@
+"""What is said of drop folders."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tqstudio.cli import folders
+from tqstudio.ui.screens.folders import _waiting
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [
+        (0, ""),
+        (1, "folder 3: checking a file that has a new time, byte by byte, for changes\n"),
+        (2, "folder 3: checking 2 files that have a new time, byte by byte, for changes\n"),
+    ],
+)
+def test_files_that_are_read_whole_are_told(
+    count: int, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder: Any = {"id": 3, "problem": None, "skipped": [], "checking": count}
+    folders._print_troubles(folder)
+    assert capsys.readouterr().err == said
+
+
+def test_the_folders_screen_counts_what_is_not_queued_yet() -> None:
+    def said(**counts: int) -> str:
+        folder: Any = counts
+        return _waiting(folder)
+
+    assert said(settling=2, checking=1) == "2 settling"
+    assert said(settling=0, checking=12) == "12 checking"
+    assert said(settling=0, checking=0) == ""
