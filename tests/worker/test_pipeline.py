@@ -321,3 +321,31 @@ def test_a_poster_that_a_power_cut_tore_is_made_again(
     assert isinstance(run(make_job(clip, epoch=2), bench, again), Done)
     assert "poster.jpg" in again.commands
     assert poster.read_bytes() == whole
+
+
+def test_damage_that_one_attempt_saw_is_known_to_the_next(
+    clip: Path, make_job: MakeJob, bench: Bench, tmp_path: Path
+) -> None:
+    """Also where that one makes nothing that is damaged, for it finds it made."""
+    source = tmp_path / "errors.mp4"
+    content = bytearray(clip.read_bytes())
+    begins = content.index(b"mdat") + 4
+    size = int.from_bytes(content[begins - 8 : begins - 4])
+    for at in range(begins + size // 2, begins + size * 3 // 4, 499):
+        content[at : at + 12] = bytes(value ^ 0x55 for value in content[at : at + 12])
+    source.write_bytes(content)
+    report = RecordingReport()
+    outcome = run(make_job(source), bench, report)
+    assert isinstance(outcome, Done)
+    said = [each for each in outcome.manifest["warnings"] if each["code"] == "SOURCE_DAMAGED"]
+    assert any("pictures" in each["text"] for each in said), outcome.manifest["warnings"]
+    assert [each.model_dump() for each in report.seen[-1].warnings or ()] == outcome.manifest["warnings"]
+    told = report.seen[-1].facts
+    assert told is not None
+    again = RecordingReport()
+    second = run(make_job(source, epoch=2, facts=told), bench, again)
+    assert isinstance(second, Done)
+    assert again.commands == []
+    assert sorted(each["text"] for each in second.manifest["warnings"]) == sorted(
+        each["text"] for each in outcome.manifest["warnings"]
+    )
