@@ -6,6 +6,10 @@ environment, what a command's flags say.
 
 from __future__ import annotations
 
+import os
+import re
+from contextlib import suppress
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -156,10 +160,14 @@ def load_settings(home: Home, **flags: Any) -> Settings:
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
+        variable = f"TQSTUDIO_{key.upper()}"
+        where = f"{variable} in the environment"
+        if variable not in map(str.upper, os.environ):
+            where = f"{key} in {_place(home.config, key)}"
         raise TqError(
             ErrorCode.BAD_CONFIG,
             f"the setting {key} is wrong: it is {first.get('input')!r} and has to be {_needed(first)}",
-            f"correct {key} in {home.config} or TQSTUDIO_{key.upper()} in the environment",
+            f"correct {where}",
         ) from None
     except PermissionError as error:
         raise presence.refused(home.config, error) from None
@@ -194,11 +202,22 @@ def _refuse_unknown(path: Path) -> None:
     known = set(Settings.model_fields)
     unknown = sorted(set(toml_files.read(path)) - known)
     if unknown:
+        close = get_close_matches(unknown[0].lower(), known, n=1)
         raise TqError(
             ErrorCode.BAD_CONFIG,
-            f"{path} has the unknown setting {unknown[0]}",
-            f"the settings are: {', '.join(sorted(known))}",
+            f"{_place(path, unknown[0])} has the unknown setting {unknown[0]}",
+            f"did you mean {close[0]}?" if close else f"the settings are: {', '.join(sorted(known))}",
         )
+
+
+def _place(path: Path, key: str) -> str:
+    """The file and, where it can be told, the line that sets a key."""
+    begin = re.compile(rf"\s*\[?\s*[\"']?{re.escape(key)}[\"']?\s*[=.\]]")
+    with suppress(OSError, UnicodeDecodeError):
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if begin.match(line):
+                return f"{path}, line {number}"
+    return str(path)
 
 
 def table() -> str:

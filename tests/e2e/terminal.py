@@ -55,6 +55,8 @@ class Terminal:
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
         self.at_first = self.attributes()
+        self.written = bytearray()
+        """All that the program ever wrote."""
         self.modes: set[int] = set()
         """The private modes that are switched on: 1049 is the alternate screen, 1000 and 1003 the mouse."""
         self.taken = 0
@@ -111,6 +113,7 @@ class Terminal:
 
     def _take(self, written: bytes) -> None:
         with self._lock:
+            self.written += written
             for text, numbers, switch in _parts(written):
                 self._stream.feed(_UNKNOWN.sub(b"", text))
                 for number in map(int, filter(None, numbers.split(b";"))):

@@ -9,6 +9,8 @@ from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home, current_home
 
 if TYPE_CHECKING:
+    from subprocess import Popen
+
     from tqstudio.connection import AsyncClient
 
 
@@ -21,7 +23,8 @@ def open_screen() -> int:
     """Show the UI; a supervisor is started beside it when none runs.
 
     Raises:
-        TqError: BAD_REQUEST without a terminal; nothing has been started then.
+        TqError: BAD_REQUEST without a terminal; nothing has been started then. Why no supervisor could be
+            started, where the person left because of that.
     """
     if not has_terminal():
         raise TqError(
@@ -35,17 +38,14 @@ def open_screen() -> int:
     home = current_home()
     in_use.enter(home)
     started = None if launch.listening(home) else launch.start(home)
-    code = show(home, "no supervisor was running: one is being started" if started else "")
-    if started is not None and started.poll() and not launch.listening(home):
-        # The screen could only show that nobody answered; this says why.
-        raise launch.why_it_ended(home, started.returncode)
-    return code
+    return show(home, "no supervisor was running: one is being started" if started else "", started=started)
 
 
-def show(home: Home, notice: str = "", *, stops: bool = False) -> int:
+def show(home: Home, notice: str = "", *, started: Popen[bytes] | None = None, stops: bool = False) -> int:
     """Run the UI until it is left. It connects by itself, so it need not be waited for.
 
     Args:
+        started: the supervisor that has just been started; why it could not is shown.
         stops: the caller stops the supervisor afterwards.
     """
     from tqstudio import ui
@@ -55,4 +55,4 @@ def show(home: Home, notice: str = "", *, stops: bool = False) -> int:
 
         return AsyncClient(home.socket)
 
-    return ui.run(door, home=home, notice=notice, farewell="" if stops else ui.FAREWELL)
+    return ui.run(door, home=home, notice=notice, started=started, farewell="" if stops else ui.FAREWELL)

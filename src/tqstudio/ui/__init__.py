@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from tqstudio import turns
 
 if TYPE_CHECKING:
+    from subprocess import Popen
+
     from tqstudio.client import Door
     from tqstudio.home import Home
 
@@ -28,6 +30,7 @@ def run(
     home: Home,
     notice: str = "",
     view: str = "queue",
+    started: Popen[bytes] | None = None,
     farewell: str = FAREWELL,
 ) -> int:
     """Show the UI until the person leaves; answers the exit code.
@@ -35,8 +38,12 @@ def run(
     Args:
         door_factory: makes the way to the supervisor; called again after a lost connection.
         notice: a sentence that is shown at first, such as that a supervisor has just been started.
+        started: the supervisor that has just been started.
         view: queue, workers, folders or history.
         farewell: what is printed when the person leaves; nothing when the caller stops the engine.
+
+    Raises:
+        TqError: why no supervisor could be started, where the person left because of that.
     """
     # Textual reads stdin and draws on stderr; stdout is asked for because a pipe there wants plain text.
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
@@ -52,10 +59,15 @@ def run(
     # Textual is loaded only here: a missing terminal is told at once.
     from tqstudio.ui.app import StudioApp
 
-    app = StudioApp(door_factory, home=home, notice=notice, view=view, painted=_collect_garbage)
+    app = StudioApp(
+        door_factory, home=home, notice=notice, view=view, started=started, painted=_collect_garbage
+    )
     with app.signals:
         app.run()
-    if app.return_code == 0 and farewell:
+    runs = app.studio.model.up or (started is not None and started.poll() is None)
+    if app.problem is not None and not app.studio.model.up:
+        raise app.problem
+    if app.return_code == 0 and farewell and runs:
         print(farewell)
     return app.return_code or 0
 

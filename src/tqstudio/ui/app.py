@@ -17,6 +17,7 @@ from textual.app import App, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.command import Provider
 from textual.screen import Screen
+from textual.widgets import Input
 
 from tqstudio import client as calls
 from tqstudio import launch
@@ -59,6 +60,16 @@ def _palette() -> type[Provider]:
     return Actions
 
 
+def _wrong_settings(home: Home) -> TqError | None:
+    from tqstudio.config import load_settings
+
+    try:
+        load_settings(home)
+    except TqError as error:
+        return error
+    return None
+
+
 def _utc_now() -> datetime:
     return datetime.now(UTC).astimezone()
 
@@ -81,6 +92,7 @@ class StudioApp(App[None]):
         home: Home,
         notice: str = "",
         view: str = "queue",
+        started: Popen[bytes] | None = None,
         now: Callable[[], datetime] = _utc_now,
         glyphs: Glyphs | None = None,
         theme: str | None = None,
@@ -88,7 +100,8 @@ class StudioApp(App[None]):
         patience_s: float = PATIENCE_S,
         painted: Callable[[], None] = lambda: None,
     ) -> None:
-        """Args: `painted` is called once the first picture stands."""
+        """Args: `started` is a supervisor that has just been started; `painted` is called once the first
+        picture stands."""
         super().__init__()
         themes = load_themes([shipped_folder(), home.themes])
         few = self.console.color_system == "standard"
@@ -100,6 +113,9 @@ class StudioApp(App[None]):
         model = Model(now)
         model.notes = list(themes.problems)
         self._notice = notice
+        self._started = started
+        self.problem: TqError | None = None
+        """Why the last start of a supervisor failed."""
         self._painted = painted
         feed = Feed(
             model,
@@ -141,6 +157,8 @@ class StudioApp(App[None]):
         self._painted()
         self.set_timer(LATER_S, partial(self._load_later, list(LATER)))
         self.start(self.studio.feed.run())
+        if self._started is not None:
+            self.start(self._watch_start(self._started))
 
     def _load_later(self, modules: list[str]) -> None:
         """Load a module, and the others in moments of their own, so that no key waits for all of them."""
@@ -330,13 +348,33 @@ class StudioApp(App[None]):
         self.start(self._watch_start(process))
 
     async def _watch_start(self, process: Popen[bytes]) -> None:
-        """Say why a supervisor that was started here ended."""
-        while not self.studio.model.up:
-            if process.poll() is not None:
-                if not await asyncio.to_thread(self._listening):
-                    raise launch.why_it_ended(self.studio.home, process.returncode)
+        """Say why a supervisor that was started cannot run; of wrong settings without waiting for its end."""
+        self.problem = None
+        problem = await asyncio.to_thread(_wrong_settings, self.studio.home)
+        if problem is not None:
+            # It would end by itself, or read what is corrected meanwhile and start beside the next one.
+            process.terminate()
+        while problem is None:
+            if self.studio.model.up:
                 return
-            await asyncio.sleep(START_LOOK_S)
+            if process.poll() is None:
+                await asyncio.sleep(START_LOOK_S)
+            elif await asyncio.to_thread(self._listening):
+                return
+            else:
+                problem = launch.why_it_ended(self.studio.home, process.returncode)
+        self.problem = problem
+        self.studio.feed.expect_nothing()
+        if not isinstance(self.screen, StudioScreen) or isinstance(self.focused, Input):
+            # What is being typed must not become an answer.
+            raise problem
+        from tqstudio.ui.screens.start_problem import StartProblem
+
+        self.push_screen(StartProblem(problem, self.studio.model), self._after_problem)
+
+    async def _after_problem(self, action: str | None) -> None:
+        if action is not None:
+            await self.perform(action)
 
     async def do_view_queue(self, _: str) -> None:
         self._show("queue")

@@ -138,6 +138,11 @@ class Feed:
         self._changed()
         self.try_now()
 
+    def expect_nothing(self) -> None:
+        """The supervisor that was being started has ended."""
+        self._patient_until = 0.0
+        self.try_now()
+
     async def _wait(self, reason: str, delay_s: float) -> None:
         """Say that nobody answers, until the next attempt is due or asked for."""
         self._try_now.clear()

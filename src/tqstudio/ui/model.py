@@ -155,6 +155,15 @@ class Model:
         """Whether a person has paused the queue."""
         return any(gate["kind"] == "user" for gate in self.gates)
 
+    def unread(self, *, read: bool) -> str:
+        """What stands in place of a list that has not been read yet; empty when it has."""
+        if read:
+            return ""
+        if self.up:
+            return "reading…"
+        connecting = self.connection.link is Link.CONNECTING
+        return "connecting to the supervisor…" if connecting else "nothing has been read yet"
+
     @property
     def stale(self) -> bool:
         """What is held may be true no more."""

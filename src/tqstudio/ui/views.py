@@ -18,7 +18,15 @@ VIEWS: dict[str, str] = {
 
 
 LATER = (
-    *("screens.job", "screens.text", "screens.facts", "screens.dialogs", "screens.ask_path", "screens.help"),
+    *(
+        "screens.job",
+        "screens.text",
+        "screens.facts",
+        "screens.dialogs",
+        "screens.start_problem",
+        "screens.ask_path",
+        "screens.help",
+    ),
     *("screens.workers", "screens.folders", "screens.history", "palette"),
 )
 """What the first picture does without is loaded soon after it: the first use is quick then, and a version

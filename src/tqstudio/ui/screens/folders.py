@@ -36,10 +36,8 @@ class FolderList(RowList):
         return [folder for folder in folders if self._owner.matches(folder["path"], folder["profile"])]
 
     def empty(self) -> str:
-        if self.studio.model.folders is None:
-            return "reading…"
         unwatched = "no folder is watched – n adds one; videos dropped into it are transcoded"
-        return self._owner.nothing("folder", unwatched)
+        return self._owner.nothing("folder", unwatched, read=self.studio.model.folders is not None)
 
     def count(self) -> int:
         return len(self.folders)

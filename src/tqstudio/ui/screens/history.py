@@ -46,7 +46,9 @@ class EventList(RowList):
         return len(self.events)
 
     def empty(self) -> str:
-        return self._owner.nothing("event", "nothing has happened yet")
+        return self._owner.nothing(
+            "event", "nothing has happened yet", read=self.studio.model.last_seq is not None
+        )
 
     def key(self, at: int) -> Hashable:
         return self.events[at]["seq"]

@@ -116,8 +116,10 @@ class ListScreen(StudioScreen):
         else:
             await self.studio_app.do_back("")
 
-    def nothing(self, kind: str, otherwise: str) -> str:
+    def nothing(self, kind: str, otherwise: str, *, read: bool) -> str:
         """What stands in the empty list."""
+        if unread := self.studio.model.unread(read=read):
+            return unread
         return f"no {kind} matches the filter – esc shows all" if self.filter_text else otherwise
 
     def matches(self, *texts: str | None) -> bool:

@@ -96,6 +96,8 @@ class QueueScreen(QueueActions, JobActions):
     def says(self) -> tuple[str, str]:
         window, status = self.studio.model.jobs, self.studio.model.status
         query = window.query
+        if not window.loaded:
+            return query.line(), ""
         count = fmt.counted(len(window) if window.total is None else window.total, "job")
         if query.narrowed and status:
             shown = f"{fmt.number(len(window))}+" if window.total is None else fmt.number(window.total)

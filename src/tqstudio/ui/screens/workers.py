@@ -49,7 +49,8 @@ class WorkerList(RowList):
         return len(self.shown)
 
     def empty(self) -> str:
-        return self._owner.nothing("worker", "no worker is known – tqstudio doctor says what is missing")
+        unknown = "no worker is known – tqstudio doctor says what is missing"
+        return self._owner.nothing("worker", unknown, read=self.studio.model.status is not None)
 
     def key(self, at: int) -> Hashable:
         return self.shown[at]["name"]

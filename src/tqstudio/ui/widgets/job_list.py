@@ -15,7 +15,6 @@ from textual.strip import Strip
 from tqstudio.lifecycle import TERMINAL
 from tqstudio.ui import format as fmt
 from tqstudio.ui.line import Line, fit_name, width_of
-from tqstudio.ui.model import Link
 from tqstudio.ui.pager import Edge
 from tqstudio.ui.studio import Studio
 from tqstudio.ui.symbols import job_state, job_word
@@ -170,9 +169,8 @@ class JobList(RowList):
 
     def empty(self) -> str:
         model = self.studio.model
-        if model.connection.link is not Link.UP and not model.jobs.loaded:
-            connecting = model.connection.link is Link.CONNECTING
-            return "connecting to the supervisor…" if connecting else "nothing has been read yet"
+        if unread := model.unread(read=model.jobs.loaded):
+            return unread
         if self.searching:
             return "searching…"
         if model.jobs.query.narrowed:
