@@ -85,6 +85,7 @@ def jobs(
     batch: str | None = None,
     video: int | None = None,
     deleted: bool = False,
+    folder: int | None = None,
 ) -> Call[JobPage]:
     """A page of jobs. `sort` is order (queue order), newest or oldest.
 
@@ -100,6 +101,7 @@ def jobs(
         "around": around,
         "batch": batch,
         "video": video,
+        "folder": folder,
     }
     params |= {key: value for key, value in optional.items() if value not in (None, "")}
     if deleted:

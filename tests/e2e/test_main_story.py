@@ -99,6 +99,15 @@ def _wait_done(studio: Studio, watch, name: str) -> None:
     watch.target(job, "done")
 
 
+def test_the_jobs_of_the_drop_folder_are_listed(story: Story, clip: MakeClip, copy) -> None:
+    by_hand = story.studio.add(copy(clip(), "by-hand.mp4"))
+    [folder] = story.studio.client.send(calls.folders())["folders"]
+    page = story.studio.client.send(calls.jobs(folder=folder["id"]))
+    assert sorted(row["name"].rpartition("/")[2] for row in page["jobs"]) == sorted(EXPECTED)
+    assert by_hand not in [row["id"] for row in page["jobs"]]
+    assert not story.studio.client.send(calls.jobs(folder=folder["id"] + 1))["jobs"]
+
+
 @pytest.mark.parametrize("name", EXPECTED)
 def test_every_frame_of_every_quality_is_there(story: Story, name: str) -> None:
     job = story.studio.job(_job_of(story.studio, name) or 0)

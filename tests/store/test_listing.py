@@ -488,3 +488,30 @@ def test_records_come_in_the_order_asked_for(many: Queue) -> None:
     assert jobviews.one(many.db, 4_000_000) is None
     counts = jobviews.batch_counts(many.db, "first") or {}
     assert sum(counts.values()) == len(expected(many, Query(batch="first")))
+
+
+@pytest.mark.parametrize("sort", ["order", "newest"])
+def test_the_jobs_of_a_drop_folder(queue: Queue, sort: str) -> None:
+    jobs = [queue.job() for _ in range(6)]
+    now = {"now": queue.now}
+    for folder in (1, 2):
+        queue.db.execute(
+            "INSERT INTO folder (id, path, output_root, profile, watch, created_at)"
+            f" VALUES ({folder}, x'2f0{folder}', x'2f6f', 'web', 'inotify', :now)",
+            now,
+        )
+    for job, folder in zip(jobs, (1, 2, 1, 2, 1), strict=False):
+        queue.db.execute(
+            "UPDATE video SET folder_id = :folder WHERE id = (SELECT video_id FROM job WHERE id = :job)",
+            {"folder": folder, "job": job},
+        )
+    first = listing.page(queue.db, Query(sort=sort, folder=1), limit=2)
+    assert first.total is None, "unknown until it was walked through"
+    assert first.after is not None
+    rest = listing.page(queue.db, Query(sort=sort, folder=1), limit=2, after=first.after)
+    assert sorted([*first.ids, *rest.ids]) == [jobs[0], jobs[2], jobs[4]]
+    assert listing.page(queue.db, Query(sort=sort, folder=2), limit=9).ids != []
+    assert listing.page(queue.db, Query(sort=sort, folder=3), limit=9).ids == []
+    near = listing.page(queue.db, Query(sort=sort, folder=1), limit=9, around=jobs[2])
+    assert jobs[2] in near.ids
+    assert len(near.ids) == 3

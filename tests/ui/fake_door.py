@@ -676,6 +676,9 @@ class FakeDoor:
         statuses = [word for word in params.get("status", "").split(",") if word]
         if statuses:
             rows = [row for row in rows if row["status"] in statuses]
+        if "folder" in params:
+            root = next((each["path"] for each in self.folders if each["id"] == params["folder"]), "")
+            rows = [row for row in rows if row["path"].startswith(f"{root}/") and root]
         if params["sort"] in ("newest", "oldest"):
             rows = sorted(rows, key=lambda row: row["id"], reverse=params["sort"] == "newest")
         wanted, limit = params.get("text", "").lower().split(), params["limit"]

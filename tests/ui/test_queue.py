@@ -501,3 +501,20 @@ async def test_a_filter_that_finds_nothing_says_so(make_app: MakeApp, view: str,
         rows = app.screen.query_one(RowList)
         text = f"no {kind} matches the filter – esc shows all"
         await until(pilot, lambda: any(text in rows.render_line(y).text for y in range(rows.size.height)))
+
+
+async def test_enter_on_a_folder_shows_its_jobs(make_app: MakeApp, door: FakeDoor) -> None:
+    door.jobs[4] |= {"path": "/mnt/nas/cam1/screen.webm"}
+    async with make_app().run_test(size=(120, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("slash", *"mp4", "enter", "3")
+        await until(pilot, lambda: app.studio.model.folders)
+        await pilot.press("j", "enter")
+        await until(pilot, lambda: [row["id"] for row in app.studio.model.jobs.rows] == [323])
+        assert queue_of(app).says()[0] == "folder:2"
+        assert "in /mnt/nas/cam1" in remark(app)
+        await pilot.press("slash", "end", *" state:done", "enter")
+        await until(pilot, lambda: "no job matches the filter" in "".join(text_of(app)))
+        assert app.studio.model.jobs.query == Query(("done",), "", "order", 2)
+        await pilot.press("escape")
+        await until(pilot, lambda: len(app.studio.model.jobs) == 14)

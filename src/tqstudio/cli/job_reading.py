@@ -41,6 +41,9 @@ def list_jobs(
     batch: Annotated[
         str | None, typer.Option("--batch", metavar="ID", help="Only jobs of this batch.")
     ] = None,
+    folder: Annotated[
+        int | None, typer.Option("--folder", metavar="ID", help="Only jobs of this drop folder.")
+    ] = None,
     sort: Annotated[
         str, typer.Option("--sort", metavar="order|newest|oldest", help="In which order.")
     ] = "order",
@@ -63,6 +66,7 @@ def list_jobs(
                 after=after,
                 batch=batch,
                 deleted=deleted,
+                folder=folder,
             )
         )
         rows += page["jobs"]
@@ -74,7 +78,8 @@ def list_jobs(
         printing.out_json({"jobs": rows, "total": total})
         return 0
     if not rows:
-        printing.out("no such jobs" if status or text or batch or deleted else "the queue is empty")
+        narrowed = status or text or batch or deleted or folder is not None
+        printing.out("no such jobs" if narrowed else "the queue is empty")
         return 0
     printing.table(
         ("ID", "STATE", "DONE", "QUALITIES", "LEFT", "WORKER", "VIDEO"),

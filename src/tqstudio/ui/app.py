@@ -26,6 +26,7 @@ from tqstudio.ui.actions import BY_NAME
 from tqstudio.ui.feed import BACKOFF_S, PATIENCE_S, Feed
 from tqstudio.ui.keys import KeysInTurn
 from tqstudio.ui.model import Model
+from tqstudio.ui.query import Query
 from tqstudio.ui.screens.base import StudioScreen, too_small
 from tqstudio.ui.screens.queue import QueueScreen
 from tqstudio.ui.signals import Signals
@@ -378,6 +379,13 @@ class StudioApp(App[None]):
 
     async def do_view_queue(self, _: str) -> None:
         self._show("queue")
+
+    async def show_folder(self, folder: int) -> None:
+        """Show the jobs of a drop folder."""
+        self._show("queue")
+        queue = self._views["queue"]
+        assert isinstance(queue, QueueScreen)
+        await queue.ask(Query(sort=self.studio.model.jobs.query.sort, folder=folder))
 
     async def do_view_workers(self, _: str) -> None:
         self._show("workers")

@@ -185,6 +185,7 @@ class Pager:
                 statuses=query.statuses,
                 text=query.text,
                 sort=query.sort,
+                folder=query.folder,
                 limit=PAGE,
                 after=after,
                 before=before,
@@ -197,7 +198,14 @@ class Pager:
         """The page around a job; None when the query does not show it."""
         try:
             page: JobPage = await self._send(
-                calls.jobs(statuses=query.statuses, text=query.text, sort=query.sort, limit=PAGE, around=job)
+                calls.jobs(
+                    statuses=query.statuses,
+                    text=query.text,
+                    sort=query.sort,
+                    folder=query.folder,
+                    limit=PAGE,
+                    around=job,
+                )
             )
         except TqError as error:
             if error.code in UNANSWERED:

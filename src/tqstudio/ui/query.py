@@ -23,36 +23,50 @@ class Query:
     statuses: tuple[str, ...] = ()
     text: str = ""
     sort: str = "order"
+    folder: int | None = None
 
     @property
     def narrowed(self) -> bool:
-        return bool(self.statuses or self.text)
+        return bool(self.statuses or self.text) or self.folder is not None
 
     def shows(self, status: str, name: str) -> bool:
-        """Whether it finds a job with this status and name, as the supervisor would."""
+        """Whether it finds a job with this status and name, as the supervisor would; false
+        within a folder, which neither tells."""
         words = (readable(word).lower() for word in self.text.split())
-        return status in (self.statuses or (status,)) and all(word in name.lower() for word in words)
+        return (
+            self.folder is None
+            and status in (self.statuses or (status,))
+            and all(word in name.lower() for word in words)
+        )
 
     def line(self) -> str:
         """The filter as it can be typed."""
         words = ["running" if status == "in_progress" else status for status in self.statuses]
-        state = [f"state:{','.join(words)}"] if words else []
-        return " ".join([*state, *([self.text] if self.text else [])])
+        parts = [f"folder:{self.folder}"] if self.folder is not None else []
+        parts += [f"state:{','.join(words)}"] if words else []
+        return " ".join([*parts, *([self.text] if self.text else [])])
 
 
 class FilterError(ValueError):
-    """A word after `state:` that names no state."""
+    """A word after `state:` that names no state, or one after `folder:` that is no number."""
 
 
 def parse(line: str, sort: str = "order") -> Query:
-    """The query of a filter line: words, and `state:failed,paused`.
+    """The query of a filter line: words, `state:failed,paused`, and `folder:3` of `tqstudio folder list`.
 
     Raises:
-        FilterError: an unknown state.
+        FilterError: an unknown state, or a folder that is no number.
     """
     statuses: list[str] = []
     words: list[str] = []
+    folder: int | None = None
     for word in line.split():
+        if word.lower().startswith("folder:"):
+            number = word[7:]
+            if not number.isdecimal() or not 0 < len(number) < 10:
+                raise FilterError(f"{number!r} is no number of a folder; tqstudio folder list has them")
+            folder = int(number)
+            continue
         if not word.lower().startswith("state:"):
             words.append(word)
             continue
@@ -61,4 +75,4 @@ def parse(line: str, sort: str = "order") -> Query:
                 raise FilterError(f"no state is called {name!r}; there are {', '.join(sorted(WORDS))}")
             if WORDS[name] not in statuses:
                 statuses.append(WORDS[name])
-    return Query(tuple(statuses), " ".join(words), sort)
+    return Query(tuple(statuses), " ".join(words), sort, folder)

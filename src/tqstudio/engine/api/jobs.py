@@ -54,6 +54,7 @@ async def page(
     batch: str | None = None,
     video: int | None = None,
     deleted: bool = False,
+    folder: int | None = None,
 ) -> JobPage:
     """A page of jobs. Cursors come from an earlier page; `start` and `end` name the two ends.
 
@@ -64,7 +65,7 @@ async def page(
         raise TqError(
             ErrorCode.BAD_REQUEST, f"jobs cannot be sorted by {sort!r}", f"use {', '.join(listing.SORTS)}"
         )
-    query = listing.Query(_statuses(status), text, sort, batch, video, deleted)
+    query = listing.Query(_statuses(status), text, sort, batch, video, deleted, folder)
 
     def read(db: Connection) -> tuple[listing.Page, list[jobviews.JobRecord]]:
         found = listing.page(db, query, limit=limit, after=after, before=before, around=around)

@@ -53,6 +53,9 @@ def _tried(query: Query) -> Condition:
         tried &= Condition(" AND job.video_id = :video", {"video": query.video})
     if query.batch is not None:
         tried &= Condition(" AND job.batch = :batch", {"batch": query.batch})
+    if query.folder is not None:
+        dropped = "SELECT 1 FROM video v WHERE v.id = job.video_id AND v.folder_id = :folder"
+        tried &= Condition(f" AND EXISTS ({dropped})", {"folder": query.folder})
     return tried & name_filter.holds(query.text)
 
 

@@ -28,6 +28,8 @@ class Query:
     batch: str | None = None
     video: int | None = None
     deleted: bool = False
+    folder: int | None = None
+    """A drop folder."""
 
     @property
     def visible(self) -> str:

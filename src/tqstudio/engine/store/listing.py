@@ -123,7 +123,7 @@ def _total(db: Connection, query: Query, source: Source, page: Page) -> int | No
         return source.total
     if page.before is None and page.after is None:
         return len(page.ids)
-    if query.text.strip() or query.batch is not None:
+    if query.text.strip() or query.batch is not None or query.folder is not None:
         return None
     return _count_deleted(db, query.statuses) if query.deleted else count(db, query.statuses)
 

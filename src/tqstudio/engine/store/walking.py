@@ -41,8 +41,9 @@ class Walk:
 
     def __init__(self, db: Connection, query: Query, tried: Condition) -> None:
         self._db, self._query, self._tried = db, query, tried
-        # The batch of a job stands in the table alone, whose scattered rows cost ten times as much.
-        self._rows = STRETCH if query.batch is None else max(1, STRETCH // 5)
+        # Batch and folder stand in the tables alone, whose scattered rows cost ten times as much.
+        indexed = query.batch is None and query.folder is None
+        self._rows = STRETCH if indexed else max(1, STRETCH // 5)
 
     def key_of(self, job: int) -> Key | None:
         """The place of a job; None when the query does not show it."""

@@ -152,7 +152,7 @@ class FoldersScreen(ListScreen):
         if folder is None:
             self.toast("no folder is selected")
             return
-        await self.studio_app.do_view_queue("")
+        await self.studio_app.show_folder(folder["id"])
 
     async def do_folder_add(self, _: str) -> None:
         sentence = "Videos that are put into it are transcoded."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from time import monotonic
 from typing import TYPE_CHECKING, ClassVar
 
@@ -12,8 +13,10 @@ from textual.containers import Container
 
 from tqstudio import client as calls
 from tqstudio.errors import TqError
+from tqstudio.sources import readable
 from tqstudio.ui import format as fmt
 from tqstudio.ui.actions import View, bindings_of
+from tqstudio.ui.line import fit_name
 from tqstudio.ui.query import SORTS, FilterError, Query, parse
 from tqstudio.ui.screens.job_actions import JobActions
 from tqstudio.ui.screens.queue_actions import QueueActions
@@ -31,6 +34,7 @@ BESIDE_WIDTH = 120
 """From this width the pane stands beside the list."""
 LOOK_S = 0.7
 """For so long after another job came under the cursor by itself, no key acts: the one before was meant."""
+FOLDER_CELLS = 30
 REST_S = 0.15
 """A job on which the cursor stays for so long is looked at more closely."""
 
@@ -108,8 +112,14 @@ class QueueScreen(QueueActions, JobActions):
             ("searching…", self.list.searching),
         )
         flags = [word for word, on in states if on]
-        remark = f" {self.studio.glyphs.bullet} ".join([*flags, count, f"sort {query.sort}"])
+        remark = f" {self.studio.glyphs.bullet} ".join([*flags, *self._folder(), count, f"sort {query.sort}"])
         return query.line(), remark
+
+    def _folder(self) -> list[str]:
+        """The drop folder whose jobs are shown."""
+        found = self.studio.model.jobs.query.folder
+        paths = [each["path"] for each in self.studio.model.folders or () if each["id"] == found]
+        return [f"in {fit_name(readable(path), FOLDER_CELLS, self.studio.glyphs.ellipsis)}" for path in paths]
 
     def paint(self) -> None:
         self.list.sync()
@@ -176,7 +186,7 @@ class QueueScreen(QueueActions, JobActions):
         """A count in the header was clicked: show those, or all again."""
         query = self.studio.model.jobs.query
         statuses = () if query.statuses == (state,) else (state,)
-        await self.ask(Query(statuses, query.text, query.sort))
+        await self.ask(replace(query, statuses=statuses))
 
     @on(FilterLine.Typed)
     async def _typed(self, message: FilterLine.Typed) -> None:
@@ -208,7 +218,7 @@ class QueueScreen(QueueActions, JobActions):
     async def do_sort(self, _: str) -> None:
         query = self.studio.model.jobs.query
         sort = SORTS[(SORTS.index(query.sort) + 1) % len(SORTS)]
-        await self.ask(Query(query.statuses, query.text, sort))
+        await self.ask(replace(query, sort=sort))
 
     # The list and its pane.
 
