@@ -295,3 +295,12 @@ async def test_closed_job_pages_free_what_was_drawn(make_app: MakeApp) -> None:
 
         few = await read_pages(5)
         assert await read_pages(20) - few < 300, "one page is some 80 lines"
+
+
+async def test_a_view_that_opens_may_be_painted_before_it_is_there(make_app: MakeApp) -> None:
+    async with make_app().run_test(size=(80, 24)) as pilot:
+        app = await loaded(pilot)
+        for view in ("workers", "folders", "history"):
+            app._show(view)
+            app._paint_now()
+            await until(pilot, lambda: app.screen.is_mounted)

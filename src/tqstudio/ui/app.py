@@ -220,7 +220,8 @@ class StudioApp(App[None]):
         self._painted_at = monotonic()
         self._fade()
         for screen in self._full_screens():
-            screen.paint()
+            if screen.is_mounted:
+                screen.paint()
 
     def _fade(self) -> None:
         """What may be true no more is drawn without colours."""
