@@ -34,7 +34,7 @@ BESIDE_WIDTH = 120
 """From this width the pane stands beside the list."""
 LOOK_S = 0.7
 """For so long after another job came under the cursor by itself, no key acts: the one before was meant."""
-FOLDER_CELLS = 30
+FOLDER_CELLS = 16
 REST_S = 0.15
 """A job on which the cursor stays for so long is looked at more closely."""
 
@@ -118,8 +118,9 @@ class QueueScreen(QueueActions, JobActions):
     def _folder(self) -> list[str]:
         """The drop folder whose jobs are shown."""
         found = self.studio.model.jobs.query.folder
-        paths = [each["path"] for each in self.studio.model.folders or () if each["id"] == found]
-        return [f"in {fit_name(readable(path), FOLDER_CELLS, self.studio.glyphs.ellipsis)}" for path in paths]
+        paths = [readable(each["path"]) for each in self.studio.model.folders or () if each["id"] == found]
+        names = [path.rpartition("/")[2] or path for path in paths]
+        return [f"in {fit_name(name, FOLDER_CELLS, self.studio.glyphs.ellipsis)}" for name in names]
 
     def paint(self) -> None:
         self.list.sync()
