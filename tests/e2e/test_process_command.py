@@ -100,7 +100,7 @@ def test_new_and_cached_without_a_supervisor(batch: Batch) -> None:
     assert first.code == 0, first.err
     report = _shape(first)
     counts = {key: value for key, value in report["summary"].items() if key != "seconds"}
-    assert counts == {"total": 2, "done": 2, "failed": 0, "cached": 0, "cancelled": 0}
+    assert counts == {"total": 2, "done": 2, "failed": 0, "cached": 0, "cancelled": 0, "warnings": 0}
     assert report["summary"]["seconds"] > 0
     for video in report["videos"]:
         assert video["status"] == "done"
@@ -186,7 +186,7 @@ def test_a_damaged_ladder_is_mended(beside: Batch) -> None:
     mended = beside()
     assert mended.code == 0, mended.err
     assert _shape(mended)["summary"] | {"seconds": 0} == {
-        **dict.fromkeys(("failed", "cancelled", "seconds"), 0),
+        **dict.fromkeys(("failed", "cancelled", "warnings", "seconds"), 0),
         "total": 2,
         "done": 1,
         "cached": 1,
