@@ -111,6 +111,7 @@ def test_ctrl_z_without_a_shell_to_go_back_to_changes_nothing(terminal: Terminal
     held(3)
     terminal.shows("3 jobs", "clip-002.mp4")
     terminal.press("\x1a")
+    until(lambda: terminal.taken == 2, "the program takes the terminal again")
     terminal.press("?")
     terminal.shows("Keys of the view")
     terminal.press("qq")

@@ -41,14 +41,14 @@ def test_marks_die_with_their_jobs(studio: Studio, held: Held, terminal: Termina
     terminal.shows("3 jobs", "clip-002.mp4")
     terminal.press("a")
     terminal.shows("3 marked")
-    studio.do("delete", jobs[0])
+    studio.do("delete", jobs[2])
     terminal.shows("2 jobs", "2 marked")
     # Deleted from here, and without a pause before the next key, which is for the job under the cursor.
     terminal.press("u D+")
     terminal.shows("1 job")
-    done = until(lambda: done_to(studio, [jobs[2]]), "the last job was raised")
-    assert done == [(jobs[2], "priority")]
-    assert [trigger for _, trigger in done_to(studio, jobs[:2])] == ["deleted", "deleted"]
+    done = until(lambda: done_to(studio, [jobs[1]]), "the last job was raised")
+    assert done == [(jobs[1], "priority")]
+    assert [trigger for _, trigger in done_to(studio, [jobs[0], jobs[2]])] == ["deleted", "deleted"]
     assert "marked" not in terminal.text()
 
 

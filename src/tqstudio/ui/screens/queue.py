@@ -215,6 +215,8 @@ class QueueScreen(QueueActions, JobActions):
         except TqError as error:
             self.complain(error)
         self.paint()
+        # Asked for, and keys have waited for it: what is under the cursor now is meant.
+        self.list.slipped_at = 0.0
 
     async def do_sort(self, _: str) -> None:
         query = self.studio.model.jobs.query
