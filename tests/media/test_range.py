@@ -143,6 +143,31 @@ def _late_fragments(run: Run, plain: str, path: str) -> None:
     Path(path).write_bytes((folder / "init.mp4").read_bytes() + (folder / "0.m4s").read_bytes())
 
 
+def _cut(run: Run, plain: str, path: str) -> None:
+    """A recording that begins in the middle of a GOP."""
+    whole = f"{path}.whole.ts"
+    run("-i", plain, "-c:v", "libx264", "-bf", "2", "-g", "100", "-c:a", "copy", whole)
+    content = Path(whole).read_bytes()
+    Path(path).write_bytes(content[len(content) // 188 // 10 * 188 :])
+
+
+def _jump(run: Run, plain: str, path: str) -> None:
+    """Two pieces with clocks of their own; the sound of the first ends before its picture."""
+    parts = []
+    for name, options in (
+        ("a", ("-t", "3", "-i", plain, "-t", "2.55", "-i", plain)),
+        ("b", ("-ss", "3", "-i", plain, "-ss", "3", "-i", plain)),
+    ):
+        part = f"{path}.{name}.ts"
+        clock = "0" if name == "a" else "5000"
+        run(
+            *(*options, "-map", "0:v", "-map", "1:a", "-c:v", "libx264", "-preset", "ultrafast", "-g", "25"),
+            *("-c:a", "aac", "-output_ts_offset", clock, "-f", "mpegts", part),
+        )
+        parts.append(Path(part).read_bytes())
+    Path(path).write_bytes(b"".join(parts))
+
+
 _RECIPES: dict[str, Callable[[Run, str, str], None]] = {
     "late78.ts": _late(78),
     "late300.ts": _late(300),
@@ -159,12 +184,30 @@ _RECIPES: dict[str, Callable[[Run, str, str], None]] = {
     "late-picture.mp4": _apart(video_s=1.5),
     "late-picture.ts": _apart(video_s=1.5),
     "late-picture.mkv": _apart(video_s=1.5),
+    "half-rate.ts": lambda run, plain, path: run(
+        "-i", plain, "-vf", "fps=12.5", "-c:v", "libx264", "-c:a", "copy", path
+    ),
+    "lost-sound.mkv": lambda run, plain, path: run(
+        "-i", plain, "-c", "copy", "-bsf:a", "noise=drop='eq(mod(n,47),23)'", path
+    ),
+    "cut.ts": _cut,
+    "jump.ts": _jump,
+    "dropped.avi": lambda run, plain, path: run(
+        *("-i", plain, "-vf", "select='not(eq(mod(n,11),5))'", "-fps_mode", "vfr", "-c:v", "mjpeg"),
+        *("-q:v", "2", "-c:a", "pcm_s16le", path),
+    ),
+    "slow.mp4": lambda run, plain, path: run(
+        *("-i", plain, "-vf", "select='not(mod(n,25))'", "-fps_mode", "vfr", "-c:v", "libx264"),
+        *("-c:a", "copy", path),
+    ),
     "one-picture.mp4": _one_picture,
+    "one-picture.mkv": _one_picture,
+    "one-picture.ts": _one_picture,
     "frozen-end.mp4": _frozen_end,
     "reordered.avi": _avi,
 }
 
-NAMES = [name for name in _RECIPES if not name.startswith(("one", "frozen"))]
+NAMES = [name for name in _RECIPES if name.startswith(("late", "reordered"))]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -195,7 +238,45 @@ def test_pictures_and_sound_keep_their_times(
     assert made.audio[1] == pytest.approx(made.video[1], abs=0.08)
 
 
-@pytest.mark.parametrize(("name", "shown"), [("one-picture.mp4", 1), ("frozen-end.mp4", 75)])
+@pytest.mark.parametrize("name", ["half-rate.ts", "lost-sound.mkv", "dropped.avi", "slow.mp4"])
+def test_every_picture_is_shown_and_every_beep_heard_at_its_time(
+    name: str, clips: Callable[[str], Path], encode: MakeEncode
+) -> None:
+    source = clips(name)
+    encoded = encode(source)
+    run_to_end(encoded)
+    made = read(encoded)
+    numbers = [number for _, number in pictures(source.read_bytes())]
+    assert sorted(made.pictures) == numbers
+    assert made.pictures == pytest.approx({number: number / 25 for number in numbers}, abs=0.041)
+    first = made.pictures[0]
+    assert made.beeps == pytest.approx([first + second for second in range(1, SECONDS)], abs=0.04)
+
+
+def test_a_recording_that_begins_within_a_gop(clips: Callable[[str], Path], encode: MakeEncode) -> None:
+    encoded = encode(clips("cut.ts"))
+    run_to_end(encoded)
+    made = read(encoded)
+    # The second GOP is the first that can be decoded; every beep is heard with its picture.
+    assert sorted(made.pictures)[-75:] == list(range(100, 175))
+    at = {number: when for number, when in made.pictures.items() if number > 100}
+    for second, beep in zip(range(5, SECONDS), made.beeps[-2:], strict=True):
+        assert beep == pytest.approx(at[second * 25], abs=0.025)
+
+
+def test_sound_stays_with_the_picture_across_a_jump(clips: Callable[[str], Path], encode: MakeEncode) -> None:
+    encoded = encode(clips("jump.ts"))
+    run_to_end(encoded)
+    made = read(encoded)
+    assert sorted(made.pictures) == list(range(175))
+    for beep, second in zip(made.beeps[-3:], (4, 5, 6), strict=True):
+        assert beep == pytest.approx(made.pictures[second * 25], abs=0.035)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [("one-picture.mp4", 1), ("one-picture.mkv", 1), ("one-picture.ts", 1), ("frozen-end.mp4", 75)],
+)
 def test_the_last_picture_is_held_while_there_is_sound(
     name: str, shown: int, clips: Callable[[str], Path], encode: MakeEncode
 ) -> None:

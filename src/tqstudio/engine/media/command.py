@@ -20,7 +20,7 @@ from tqstudio.engine.media import colour
 from tqstudio.engine.media import source as sources
 from tqstudio.engine.media.facts import SourceFacts
 from tqstudio.engine.media.ffmpeg import FFmpeg
-from tqstudio.engine.media.grid import Grid
+from tqstudio.engine.media.grid import TIMELINE_START_S, Grid
 from tqstudio.engine.media.ladder import DOWNMIX_PEAK, AudioRendition, Rung
 from tqstudio.engine.media.layout import (
     CPU_ENCODER,
@@ -43,6 +43,8 @@ _SEEK_MARGIN_S = 10
 _INDEXED = "mov,mp4,m4a,3gp,3g2,mj2"
 # Most encoders set a key frame every 10 s at least. A film with a single one is not read to its end for it.
 _KEY_FRAME_WITHIN_S = 12
+# Timestamps of sound may be so much off before silence is put in or samples are dropped.
+_SOUND_OFF_AT_MOST_S = 0.03
 # What a damaged end may lose without a word: more than that fails the verification.
 _HELD_AT_MOST_S = Fraction(1, 2)
 # A recording changes its shape a few times an hour. The filter's expressions nest 100 deep.
@@ -101,18 +103,20 @@ def video_command(
         stream = stream.filter("bwdif", mode="send_frame", deint="interlaced")
     # The picture is held from where the sound begins. Where runs seek, none but the first ones may do so.
     early_start = {"start_time": f"{float(grid.g0 / grid.fps):.6f}"} if held and not facts.linear else {}
-    stream = stream.filter("fps", fps=_rate(grid.fps), **early_start)
+    # A last picture that is shown for less than half a frame is one too; `trim` sees to the number.
+    at_the_end = {"eof_action": "pass"} if grid.exact else {}
+    stream = stream.filter("fps", fps=_rate(grid.fps), **early_start, **at_the_end)
     if facts.linear:
         # Where ffmpeg corrects jumps, time begins at zero: back onto the grid, exactly.
         if grid.head:
+            stream = stream.filter("setpts", "PTS-STARTPTS")
             stream = stream.filter("tpad", start=grid.head, start_mode="clone")
         stream = stream.filter("setpts", f"PTS-STARTPTS{grid.g0:+d}")
-    if grid.exact:
-        # Only so much more than planned that a few lost pictures do no harm: the verification has to see it
-        # when the decoder stops early.
-        stream = stream.filter(
-            "tpad", stop=grid.tail + math.ceil(_HELD_AT_MOST_S * grid.fps), stop_mode="clone"
-        )
+    # Only so much more than planned that a few lost pictures do no harm: the verification has to see it when
+    # the decoder stops early.
+    held_s = grid.tail + (math.ceil(_HELD_AT_MOST_S * grid.fps) if grid.exact else 0)
+    if held_s:
+        stream = stream.filter("tpad", stop=held_s, stop_mode="clone")
     # Integers on the 1/fps clock of the fps filter: a time in seconds is rounded and comes out one frame
     # wrong.
     begins = {"start_pts": grid.g0 + first} if start else {}
@@ -130,13 +134,13 @@ def video_command(
             **({"threads": threads} if threads else {}),
             # `trim` ends the run; this holds whatever it lets through.
             **{"frames:v": end - first},
-            # Without -copyts ffmpeg would fill the time before the first frame with copies of it.
-            **({"fps_mode": "passthrough"} if facts.linear else {}),
+            # ffmpeg's own way to a constant rate would move the first pictures, or copy them.
+            fps_mode="passthrough",
             **_hls_options(rung.name, FRAGMENT_PATTERN, grid.hls_time, grid.output_offset, start),
         )
         for number, rung in enumerate(rungs)
     ]
-    return _compile(ffmpeg, source, outputs, progress=True, threads=threads)
+    return _compile(ffmpeg, source, outputs, progress=True, threads=threads) + _beside(facts)
 
 
 def audio_command(
@@ -155,9 +159,11 @@ def audio_command(
     # Without -copyts, time begins at zero by itself.
     zero = _start(facts) if facts.linear else Fraction(0)
     rate = profile.audio_sample_rate
-    begins = grid.g0 / grid.fps
+    begins = grid.zero
     # Holes in a recording become silence, so that sound and picture stay together.
-    stream = _input(1, facts)[str(rendition.track.index)].filter("aresample", rate, **{"async": 1})
+    stream = _input(1, facts)[str(rendition.track.index)].filter(
+        "aresample", rate, min_hard_comp=_SOUND_OFF_AT_MOST_S, **{"async": 1}
+    )
     if rendition.downmixed:
         # The sum of several channels may be louder than full scale: 5.1 in stereo by 7.7 dB.
         stream = stream.filter("aformat", channel_layouts=_LAYOUTS[rendition.channels])
@@ -166,14 +172,18 @@ def audio_command(
         # Its times have no gap any more but the one in front; the second filter fills it to the sample.
         first = _samples(begins - zero, rate)
         stream = stream.filter("aresample", rate, first_pts=first, min_hard_comp=1e-4, **{"async": 1})
-    if grid.exact and rendition.track.end_s is not None:
-        ends = (grid.g0 + grid.total_frames) / grid.fps
+    limit = {}
+    if rendition.track.end_s is not None:
+        ends = begins + grid.total_frames / grid.fps
         missing = max(Fraction(0), ends - Fraction(rendition.track.end_s))
-        stream = stream.filter("apad", pad_len=_samples(missing + _HELD_AT_MOST_S, rate))
+        if grid.exact:
+            missing += _HELD_AT_MOST_S
+        if samples := _samples(missing, rate):
+            stream = stream.filter("apad", pad_len=samples)
         ends = max(ends, Fraction(rendition.track.end_s))
-        stream = stream.filter("atrim", end_pts=_samples(ends - zero, rate))
-        limit = {}
-    else:
+        if grid.exact:
+            stream = stream.filter("atrim", end_pts=_samples(ends - zero, rate))
+    if not grid.exact or rendition.track.end_s is None:
         limit_s = facts.duration_s * _CAP_FACTOR + _CAP_MARGIN_S if facts.duration_s else _CAP_UNDECLARED_S
         limit = {"t": f"{limit_s:.3f}"}
     output = stream.output(
@@ -185,9 +195,11 @@ def audio_command(
             "ar": rate,
             **limit,
         },
-        **_hls_options(rendition.name, SEGMENT_PATTERN, str(profile.segment_s), grid.output_offset + zero, 0),
+        **_hls_options(
+            rendition.name, SEGMENT_PATTERN, str(profile.segment_s), TIMELINE_START_S - begins + zero, 0
+        ),
     )
-    return _compile(ffmpeg, source, [output], progress=True, threads=1)
+    return _compile(ffmpeg, source, [output], progress=True, threads=1) + _beside(facts)
 
 
 class PosterPicture(Enum):
@@ -262,6 +274,15 @@ def _one_size(stream: Any, facts: SourceFacts) -> Any:
         .filter("pad", width, height, "(ow-iw)/2", "(oh-ih)/2", eval="frame")
         .filter("setsar", 1)
     )
+
+
+def _beside(facts: SourceFacts) -> list[str]:
+    """Have both runs read picture and sound where ffmpeg corrects jumps, so that both correct alike."""
+    if not facts.linear:
+        return []
+    streams = [facts.video.index, *(track.index for track in facts.audio)]
+    maps = [word for index in streams for word in ("-map", f"0:{index}")]
+    return [*maps, "-c", "copy", "-f", "null", "-"]
 
 
 def _samples(seconds: Fraction, rate: int) -> int:

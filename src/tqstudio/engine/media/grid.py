@@ -37,11 +37,13 @@ class Grid:
     total_frames: int
     """Frames of every rendition; an estimate, at least 1, unless `exact`."""
     start_time: Fraction
-    """The time of the source, in seconds, that becomes `TIMELINE_START_S` in every output."""
+    """The time on the clock, in seconds, that becomes `TIMELINE_START_S` in every output."""
+    zero: Fraction = Fraction(0)
+    """The same in source time. Pictures are moved onto the clock by up to half a frame, sound with them."""
     head: int = 0
     """Frames for which the first picture is held, because the sound begins before it."""
     tail: int = 0
-    """Frames after the last picture begins for which it is held."""
+    """Frames for which the last picture is held, because it is shown longer or the sound ends after it."""
     exact: bool = False
     """The source was measured: `total_frames` is what every rendition has."""
 
@@ -102,28 +104,28 @@ def make_grid(facts: SourceFacts, profile: Profile) -> Grid:
     gop = max(1, _nearest(profile.gop_s * fps))
     seg_frames = gop * (profile.segment_s // profile.gop_s)
     first = g0 = _nearest(video.first_pts_s * fps)
+    shift = first / fps - video.first_pts_s
     for begins in _sound_begins(facts, profile):
-        if begins < first / fps - UNEVEN_S:
-            g0 = min(g0, math.floor(begins * fps + _ROUNDING))
+        if begins < video.first_pts_s - UNEVEN_S:
+            g0 = min(g0, math.floor((begins + shift) * fps + _ROUNDING))
     length_s = video.duration_s or facts.duration_s
-    end = g0 + max(1, _nearest(Fraction(length_s).limit_denominator(1_000_000) * fps))
-    tail, exact = 0, video.end_s is not None
+    end = shown = first + max(1, _nearest(Fraction(length_s).limit_denominator(1_000_000) * fps))
     if video.end_s is not None and video.last_s is not None:
-        last = max(first, _nearest(Fraction(video.last_s) * fps))
-        end = max(last + 1, _nearest(Fraction(video.end_s) * fps))
-        if (sound_s := sound_end(facts, profile)) > end / fps + UNEVEN_S:
-            end = math.ceil(sound_s * fps - _ROUNDING)
-        tail = end - last - 1
+        shown = max(first, _nearest(Fraction(video.last_s) * fps)) + 1
+        end = max(shown, _nearest(Fraction(video.end_s) * fps))
+    if (sound_s := sound_end(facts, profile) + shift) > end / fps + UNEVEN_S:
+        end = math.ceil(sound_s * fps - _ROUNDING)
     return Grid(
         fps=fps,
         gop=gop,
         seg_frames=seg_frames,
         g0=g0,
         total_frames=end - g0,
-        start_time=g0 / fps if exact else Fraction(round(facts.start_time_s * 1_000_000), 1_000_000),
+        start_time=g0 / fps,
+        zero=g0 / fps - shift,
         head=first - g0,
-        tail=tail,
-        exact=exact,
+        tail=end - shown,
+        exact=video.end_s is not None,
     )
 
 

@@ -51,7 +51,7 @@ def settings_hash(content_id: str, profile: Profile, rung: Rung, facts: SourceFa
             "seg_frames": grid.seg_frames,
             "g0": grid.g0,
             "start_time": str(grid.start_time),
-            "frames": grid.total_frames if grid.exact else None,
+            "frames": grid.total_frames,
             "head": grid.head,
             "deinterlace": facts.video.interlaced,
             "colour": to_bt709(facts.video),
@@ -77,8 +77,7 @@ def audio_settings_hash(
             **({"limit": DOWNMIX_PEAK} if rendition.downmixed else {}),
             "sample_rate": profile.audio_sample_rate,
             "segment_s": profile.segment_s,
-            "start_time": str(grid.start_time),
-            "range": [str(grid.g0 / grid.fps), str(grid.total_frames / grid.fps) if grid.exact else None],
+            "range": [str(grid.zero), str(grid.total_frames / grid.fps)],
         }
     )
 

@@ -59,6 +59,7 @@ _USUAL_SLACK = Fraction(9995, 10000)
 # Gaps that differ by less than this are equal: cameras and muxers round their times.
 _STEADY_SHARE = 0.2
 _STEADY_OF_ALL = 0.9
+_FINE_CLOCK = 4
 # Of gaps that vary, the one that nine of ten exceed decides: no picture but a few outliers is lost.
 _SHORT_GAPS = 0.1
 
@@ -106,7 +107,8 @@ def measure(
     times = {s.index: _Times(s, reordered=facts.linear) for s in (stream, *container.streams.audio)}
     # Sound that begins late in a recording is not described by its head.
     unknown = {s.index: s for s in container.streams.audio if not s.codec_context.sample_rate}
-    clock = _Clock(stream.time_base or Fraction(1, 90_000), facts.video.fps)
+    clocks = {s.index: _Clock(s, facts.video.fps) for s in (stream, *container.streams.audio)}
+    clock = clocks[stream.index]
     shapes = _Shapes(stream, facts.video, facts.container)
     faults = _Faults(facts)
     reached = Fraction(0)
@@ -121,9 +123,9 @@ def measure(
             if packet.is_discard or packet.stream_index not in times:
                 continue
             times[packet.stream_index].add(packet)
+            clocks[packet.stream_index].add(packet)
             faults.look(packet)
             if packet.stream_index == stream.index:
-                clock.add(packet)
                 shapes.look(packet)
             elif packet.stream_index in unknown and _is_heard(packet):
                 del unknown[packet.stream_index]
@@ -137,7 +139,10 @@ def measure(
         facts,
         duration_s=_length_s(facts, clock, times),
         video=video,
-        audio=tuple(_audio(track, times[track.index], rates[track.index]) for track in facts.audio),
+        audio=tuple(
+            _audio(track, times[track.index], rates[track.index], _played(facts, clocks, track.index))
+            for track in facts.audio
+        ),
         linear=facts.linear or _jumps(facts, clock),
         damage=faults.found(steady=not video.vfr, cut=facts.container == "mpegts" and _is_cut(path)),
         measured=True,
@@ -171,15 +176,18 @@ def measured_rate(gaps: Mapping[int, int], time_base: Fraction, nominal: Fractio
     if count < 2:
         return nominal, False
     median = _gap_at(gaps, count // 2)
-    steady = {gap: n for gap, n in gaps.items() if abs(gap - median) <= max(1, median * _STEADY_SHARE)}
+    # Times in whole pictures have no rounding: twice the gap is a picture that was dropped.
+    rounding = 1 if median >= _FINE_CLOCK else 0
+    steady = {gap: n for gap, n in gaps.items() if abs(gap - median) <= max(rounding, median * _STEADY_SHARE)}
     if sum(steady.values()) >= count * _STEADY_OF_ALL:
         length = sum(gap * n for gap, n in steady.items())
-        rate = sum(steady.values()) / (length * time_base)
+        rate, nominal = _in_range(sum(steady.values()) / (length * time_base)), _in_range(nominal)
         slack = max(1 - _USUAL_SLACK, Fraction(1, length))
         near = [r for r in (nominal, *USUAL_FPS) if abs(r - rate) <= rate * slack]
-        if near:
-            rate = nominal if nominal in near else min(near, key=lambda r: abs(r - rate))
-        return _in_range(rate.limit_denominator(1001)), False
+        if nominal in near and (nominal in USUAL_FPS or len(near) == 1):
+            return nominal, False
+        usual = min(near, key=lambda r: (r not in USUAL_FPS, abs(r - rate)), default=rate)
+        return usual.limit_denominator(1001), False
     rate = 1 / (_gap_at(gaps, int(count * _SHORT_GAPS)) * time_base)
     if abs(nominal - rate) > rate / 5:
         nominal = next((r for r in USUAL_FPS if r >= rate * _USUAL_SLACK), Fraction(MAX_FPS))
@@ -248,14 +256,22 @@ def _video(facts: SourceFacts, clock: _Clock, times: _Times, stream: VideoStream
     )
 
 
-def _audio(track: AudioTrack, times: _Times, rate: tuple[int, int]) -> AudioTrack:
+def _played(facts: SourceFacts, clocks: Mapping[int, _Clock], index: int) -> float | None:
+    """How long sound plays where the clock of the source jumps; None where it does not."""
+    return clocks[index].played_s if _jumps(facts, clocks[facts.video.index]) else None
+
+
+def _audio(
+    track: AudioTrack, times: _Times, rate: tuple[int, int], played_s: float | None = None
+) -> AudioTrack:
     channels, sample_rate = rate
     track = replace(
         track, channels=track.channels or channels, sample_rate=track.sample_rate or sample_rate or 0
     )
     if times.first is None or times.end is None:
         return track
-    return replace(track, first_s=float(times.first), end_s=float(times.end))
+    end_s = float(times.end) if played_s is None else float(times.first) + played_s
+    return replace(track, first_s=float(times.first), end_s=end_s)
 
 
 def _is_cut(path: bytes) -> bool:
@@ -312,7 +328,8 @@ def _require_whole(path: bytes, facts: SourceFacts, clock: _Clock, times: _Times
     if not declared_s or _jumps(facts, clock):
         return
     slack_s = tolerance_s(declared_s, linear=False)
-    first_s = float(facts.video.first_pts_s)
+    # A recording may begin with pictures that cannot be decoded.
+    first_s = float(min(facts.video.first_pts_s, times.first if times.first is not None else math.inf))
     own_end = float(times.end) if times.end is not None else first_s
     end_s = own_end if facts.video.own_duration else max(own_end, float(reached))
     if end_s - first_s >= declared_s - slack_s or abs(end_s - declared_s) <= slack_s:
@@ -402,15 +419,15 @@ class _Times:
 
 
 class _Clock:
-    """What the decode times of the video say of its clock."""
+    """What the decode times of a stream say of its clock."""
 
-    def __init__(self, time_base: Fraction, fps: Fraction) -> None:
-        self._ticks = 1 / time_base
+    def __init__(self, stream: Stream, fps: Fraction) -> None:
+        self._ticks = 1 / (stream.time_base or Fraction(1, 90_000))
         self._frame = max(1, round(self._ticks / fps))
         self._jump = max(round(_JUMP_S * self._ticks), _JUMP_FRAMES * self._frame)
         self._other = round(_OTHER_CLOCK_S * self._ticks)
         self._last: int | None = None
-        self._played = self._frame
+        self._played = 0
         self.jumps = False
         """They go back, or leap ahead by more than a second."""
 
@@ -420,13 +437,16 @@ class _Clock:
         return float(self._played / self._ticks)
 
     def add(self, packet: Packet[Stream]) -> None:
-        if packet.dts is None:
-            self._played += self._frame
-            return
-        if self._last is not None:
+        length = packet.duration or self._frame
+        if packet.dts is None or self._last is None:
+            self._played += length
+        else:
             step = packet.dts - self._last
-            self.jumps = self.jumps or not 0 <= step <= self._jump
-            self._played += step if 0 <= step <= self._other else self._frame
+            # Some muxers write a time that is a frame too early.
+            self.jumps = self.jumps or not -_JUMP_FRAMES * self._frame <= step <= self._jump
+            self._played += step if 0 <= step <= self._other else length
+        if packet.dts is None:
+            return
         self._last = packet.dts
 
 

@@ -36,6 +36,8 @@ _TS_PACKET, _TS_SYNC = 188, 0x47
 _FIRST_TIME_PICTURES = 120
 # What the operating system may answer; every other error is ffmpeg's opinion of the content.
 _SYSTEM_ERRORS = disk_errors.FAILING | disk_errors.LIMITS | {errno.ENOENT, errno.EACCES, errno.ENOTDIR}
+# Containers in which each stream declares its length.
+_WITH_LENGTHS = ("mov,mp4,m4a,3gp,3g2,mj2", "avi")
 _LANGUAGE = re.compile(r"[a-z]{2,3}(-[a-z0-9]+)*")
 _TITLE_LENGTH = 100
 # Demuxers of streams without a container. They are opened to name such a file, never to transcode it.
@@ -228,7 +230,10 @@ def _video_track(
         first_pts = stream.start_time * time_base
     elif first_pts is None:
         first_pts = Fraction(start_s).limit_denominator(1_000_000)
-    own = stream.duration is not None and stream.duration > 0
+    # In other containers ffmpeg gives a stream the length of the file when it declares none.
+    own = (
+        stream.container.format.name in _WITH_LENGTHS and stream.duration is not None and stream.duration > 0
+    )
     length = (
         float(stream.duration * time_base)
         if own and stream.duration is not None

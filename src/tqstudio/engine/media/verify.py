@@ -11,7 +11,7 @@ import av.error
 
 from tqstudio.engine.media import disk_errors
 from tqstudio.engine.media.facts import SourceFacts
-from tqstudio.engine.media.grid import Grid
+from tqstudio.engine.media.grid import TIMELINE_START_S, Grid
 from tqstudio.engine.media.layout import segment_name
 from tqstudio.engine.media.measure import tolerance_s
 from tqstudio.engine.media.playlists import bit_rates
@@ -116,7 +116,7 @@ def check_sound(facts: SourceFacts, grid: Grid, check: RenditionCheck, name: str
     Raises:
         TqError: OUTPUT_INVALID.
     """
-    begins_s = check.start_s - float(grid.g0 / grid.fps + grid.output_offset)
+    begins_s = check.start_s - TIMELINE_START_S
     ends_s = begins_s + check.duration_s - float(grid.total_frames / grid.fps)
     slack_s = max(_SOUND_TOLERANCE_S, 0 if grid.exact else tolerance_s(facts.duration_s, facts.linear))
     for what, off_s in (("begins", begins_s), ("ends", ends_s)):
