@@ -44,7 +44,13 @@ def frames_of(source: Path) -> int:
 
 
 def check_ladder(
-    master: Path, *, frames: int, fps: Fraction, names: Sequence[str], audio: bool = True
+    master: Path,
+    *,
+    frames: int,
+    fps: Fraction,
+    names: Sequence[str],
+    audio: bool = True,
+    layout: str = "stereo",
 ) -> Ladder:
     """Check a master playlist, every segment of every rendition that it names, and the digests of them all.
 
@@ -80,7 +86,7 @@ def check_ladder(
     for medium in playlist.media:
         assert medium.type == "AUDIO"
         assert medium.group_id in {entry.stream_info.audio for entry in playlist.playlists}
-        sound[Path(medium.uri).parent.name] = _check_audio(master.parent / medium.uri)
+        sound[Path(medium.uri).parent.name] = _check_audio(master.parent / medium.uri, layout)
     assert bool(sound) is audio
     length = next(iter(video.values())).duration_s
     for stream in sound.values():
@@ -118,11 +124,11 @@ def _check_video(index: Path, fps: Fraction) -> Stream:
     return Stream(len(times), *size, round(len(times) * float(step), 4), round(float(times[0]), 4))
 
 
-def _check_audio(index: Path) -> Stream:
+def _check_audio(index: Path, layout: str) -> Stream:
     init, paths, _ = segments_of(index)
     with av.open(io.BytesIO(init + b"".join(path.read_bytes() for path in paths))) as container:
         stream = container.streams.audio[0]
-        assert stream.layout.name == "stereo"
+        assert stream.layout.name == layout
         assert stream.rate == 48000
         samples, last, first = 0, None, None
         for frame in container.decode(stream):

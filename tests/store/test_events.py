@@ -125,10 +125,15 @@ def test_answers_are_kept_by_key(queue: Queue) -> None:
     supervisors.remember(queue.db, "key", "first", now=NOW)
     supervisors.remember(queue.db, "key", "second", now=NOW + 1)
     assert supervisors.remembered(queue.db, "key") == "first"
+    supervisors.remember(queue.db, "other", "another", now=NOW + 1)
+    supervisors.complete_answer(queue.db, "key", "first, whole")
+    assert supervisors.remembered(queue.db, "other") == "another"
+    supervisors.complete_answer(queue.db, "key", "first")
     supervisors.forget(queue.db, before=NOW)
     assert supervisors.remembered(queue.db, "key") == "first"
     supervisors.forget(queue.db, before=NOW + 1)
     assert supervisors.remembered(queue.db, "key") is None
+    assert supervisors.remembered(queue.db, "other") == "another"
 
 
 def test_the_store_keeps_its_name(queue: Queue) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterable
 from dataclasses import replace
@@ -27,6 +28,8 @@ class Actions:
 
     def __init__(self, db: Database, board: LiveBoard, retention: Retention) -> None:
         self._db, self._board, self._retention = db, board, retention
+        self._under_way: dict[str, asyncio.Task[list[ActionResult]]] = {}
+        """By idempotency key: a request that is repeated meanwhile gets the same answer."""
 
     async def apply(
         self, request: ActionRequest, *, profile: Profile | None = None, actor: str = "user"
@@ -36,7 +39,19 @@ class Actions:
         Args:
             profile: of a retranscode; each job's own otherwise.
         """
-        results = await self._db.write(self._apply_all, request, profile, actor)
+        key = request.idempotency_key
+        if key is None:
+            return await self._apply(request, profile, actor)
+        task = self._under_way.get(key)
+        if task is None:
+            task = self._under_way[key] = asyncio.create_task(self._apply(request, profile, actor))
+            task.add_done_callback(lambda _: self._under_way.pop(key, None))
+        return await asyncio.shield(task)
+
+    async def _apply(self, request: ActionRequest, profile: Profile | None, actor: str) -> list[ActionResult]:
+        results, repeated = await self._db.write(self._apply_all, request, profile, actor)
+        if repeated:
+            return results
         for result in results:
             if result["ok"]:
                 facts = await self._db.read(look, result["job"])
@@ -46,19 +61,23 @@ class Actions:
             lost = await self._retention.jobs_deleted([result["job"] for result in results if result["ok"]])
             for result in results:
                 result["removed_segments"] = lost.get(result["job"], 0)
+            if request.idempotency_key is not None:
+                await self._db.write(
+                    supervisors.complete_answer, _key(request.idempotency_key), json.dumps(results)
+                )
         return results
 
     def _apply_all(
         self, db: Connection, request: ActionRequest, profile: Profile | None, actor: str
-    ) -> list[ActionResult]:
-        key = None if request.idempotency_key is None else f"act:{request.idempotency_key}"
+    ) -> tuple[list[ActionResult], bool]:
+        """The answers, and whether they were given before."""
+        key = None if request.idempotency_key is None else _key(request.idempotency_key)
         if key is not None and (answer := supervisors.remembered(db, key)) is not None:
-            remembered: list[ActionResult] = json.loads(answer)
-            return remembered
+            return json.loads(answer), True
         results = [self._one(db, job, request, profile, actor) for job in request.ids]
         if key is not None:
             supervisors.remember(db, key, json.dumps(results), now=now_us())
-        return results
+        return results, False
 
     def _one(
         self, db: Connection, job: int, request: ActionRequest, profile: Profile | None, actor: str
@@ -191,6 +210,10 @@ def _by_size(names: Iterable[str]) -> list[str]:
 
 def _refused(job: int, status: JobStatus, reason: str, *, see: int | None = None) -> ActionResult:
     return result_of(job, Applied(Decision(None, reason), status, Control.NONE), see=see)
+
+
+def _key(idempotency_key: str) -> str:
+    return f"act:{idempotency_key}"
 
 
 def result_of(job: int, applied: Applied | None, *, see: int | None = None) -> ActionResult:

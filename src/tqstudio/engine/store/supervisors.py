@@ -36,6 +36,11 @@ def remember(db: Connection, key: str, answer: str, *, now: int) -> None:
     )
 
 
+def complete_answer(db: Connection, key: str, answer: str) -> None:
+    """Replace a remembered answer by the whole one, once its effects outside the database are known."""
+    db.execute("UPDATE idempotency SET answer = :answer WHERE key = :key", {"key": key, "answer": answer})
+
+
 def forget(db: Connection, *, before: int) -> None:
     """Drop answers that no client waits for any more."""
     db.execute("DELETE FROM idempotency WHERE at < :before", {"before": before})
