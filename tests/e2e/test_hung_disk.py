@@ -103,7 +103,7 @@ def test_a_job_whose_disk_hangs_can_be_cancelled(
 ) -> None:
     studio = make_studio().up()
     out = tmp_path / "hangs"
-    with studio.paced(2):
+    with studio.paced(0.5):
         job = studio.add(copy(clip(seconds=12), "long.mp4"), output_b64=encode(out))
         studio.running(job)
     hang(out)
