@@ -18,7 +18,7 @@ def fail(desk: Desk, job: int, code: str = "ENCODER_EXIT") -> None:
     worker = desk.worker()
     claimed = until(worker.claim, "it can be claimed")
     assert claimed["job"] == job
-    worker.tell(f"jobs/{job}/fail", epoch=claimed["epoch"], code=code, text="seeded")
+    worker.tell(f"jobs/{job}/fail", epoch=claimed["epoch"], code=code, text=f"seeded {claimed['epoch']}")
 
 
 def rule(desk: Desk, job: int) -> dict[str, Any]:
