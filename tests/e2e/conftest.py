@@ -105,16 +105,21 @@ def make_studio(ffmpeg: str, tmp_path: Path) -> Iterator[MakeStudio]:
 @pytest.fixture
 def studio(shared: Studio) -> Iterator[Studio]:
     """A supervisor whose queue is empty."""
+    _empty(shared)
     yield shared
-    rows = shared.client.send(calls.jobs(limit=200))["jobs"]
-    for row in rows:
-        if row["status"] == "in_progress":
-            shared.do("cancel", row["id"])
-            until(lambda job=row["id"]: shared.job(job)["status"] == "cancelled", "the job has ended")
-    if rows:
-        shared.client.send(calls.act("delete", [row["id"] for row in rows]))
-    for folder in shared.client.send(calls.folders())["folders"]:
-        shared.client.send(calls.remove_folder(folder["id"]))
+    _empty(shared)
+
+
+def _empty(studio: Studio) -> None:
+    """Take every job and drop folder off the lists, also those of other tests."""
+    for folder in studio.client.send(calls.folders())["folders"]:
+        studio.client.send(calls.remove_folder(folder["id"]))
+    while rows := studio.client.send(calls.jobs(limit=200))["jobs"]:
+        for row in rows:
+            if row["status"] == "in_progress":
+                studio.do("cancel", row["id"])
+                until(lambda job=row["id"]: studio.job(job)["status"] == "cancelled", "the job has ended")
+        studio.client.send(calls.act("delete", [row["id"] for row in rows]))
 
 
 @pytest.fixture

@@ -110,7 +110,7 @@ def a_backoff_is_cut_short() -> Any:
 
 def a_report_counts_from_anybody() -> Any:
     """Progress is taken and stored whoever reports it."""
-    real, reported = dispatch.require_lease, "max(progress, :progress) END WHERE"
+    real, reported = dispatch.require_lease, "coalesce(:warnings, warnings) WHERE"
 
     async def require_lease(db: Any, token: Any) -> Any:
         running = {lease.job: lease for lease in await db.read(claims.running)}

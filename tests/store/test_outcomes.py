@@ -89,6 +89,8 @@ def test_a_retryable_error_is_counted_until_the_attempts_are_used_up(queue: Queu
 def test_what_fails_twice_in_the_same_way_because_of_its_source_is_not_tried_again(
     queue: Queue, code: ErrorCode
 ) -> None:
+    # What another job failed of does not count.
+    queue.fail(queue.claimed(), code, "one reason")
     lease = queue.claimed(max_attempts=9, autorestart=AutorestartRule(1))
     for text in ("one reason", "another"):
         assert queue.fail(lease, code, text) is P

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,9 +41,10 @@ class Witness:
 
     def _stored(self) -> dict[str, int]:
         found = {}
-        for path in self.output.glob(".tqstudio/*/segments/*/*/*/seg_*.m4s"):
+        # Unlike a Path's, this glob passes over folders that are removed meanwhile.
+        for path in glob.iglob(".tqstudio/*/segments/*/*/*/seg_*.m4s", root_dir=self.output):
             try:
-                found[str(path)] = os.stat(path).st_ino
+                found[str(self.output / path)] = os.stat(self.output / path).st_ino
             except FileNotFoundError:
                 continue  # published and set aside while we look
         return found
