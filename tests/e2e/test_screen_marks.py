@@ -107,6 +107,7 @@ def test_a_key_on_some_jobs_does_not_ask(studio: Studio, held: Held, terminal: T
     until(lambda: len(done_to(studio, jobs)) == 20, "the marked ones are changed")
     terminal.press("aDy")
     terminal.lacks("clip-000.mp4")
+    terminal.shows("U brings them back")
     terminal.press("U")
     terminal.shows("Bring back 21 jobs?")
     terminal.press("y")

@@ -22,7 +22,9 @@ from tqstudio.schemas import EventPage
 
 router = APIRouter()
 
-_SEQ = re.compile("[0-9]{1,19}")
+_SEQ = re.compile(r"[0-9]+")
+_SEQ_DIGITS = 19
+"""Of the largest number that the database can hold."""
 
 _OF_DESCRIPTORS = 2
 """Event streams may take this part of the file descriptors: commands and workers need some as well."""
@@ -86,7 +88,7 @@ async def follow(
     greeting = f"retry: {int(studio.settings.sse_reconnect_s * 1000)}\n\n".encode()
     seen = last
     if last_event_id is not None and _SEQ.fullmatch(last_event_id):
-        seen = int(last_event_id)
+        seen = int(last_event_id) if len(last_event_id) <= _SEQ_DIGITS else last + 1
         if seen > last:
             # It has read the history of another database.
             greeting, seen = greeting + broadcast.reset(oldest, last), last
