@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.door import Line
-from tqstudio import sources
+from tqstudio import paths
 
 _FAILURE = {"code": "SOURCE_TRUNCATED", "text": "the benchmark's source ends early", "hint": ""}
 
@@ -34,7 +34,7 @@ def work(line: Line, instance: str, jobs: int) -> dict[str, Any]:
             raise RuntimeError("the queue is empty")
         if not claimed:
             # A worker begins with its work folder: without it a disk that is not mounted looks the same.
-            os.makedirs(sources.decode(job["sink"]["path_b64"]), exist_ok=True)
+            os.makedirs(paths.decode(job["sink"]["path_b64"]), exist_ok=True)
         claimed.append(job["job"])
         body = {"instance": instance, "epoch": job["epoch"], **_FAILURE}
         at = time.perf_counter()

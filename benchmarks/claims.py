@@ -23,7 +23,7 @@ from benchmarks.processes import beside, cpu_s
 from benchmarks.report import Floor, Section, at_least, at_most, count, percentile
 from benchmarks.seeding import seed
 from benchmarks.studio import Studio, studio
-from tqstudio import turns
+from tqstudio import cpu_slice
 from tqstudio.config import Settings
 from tqstudio.engine.media import ffmpeg
 from tqstudio.engine.scheduling import MICROSECOND, RetryRules, now_us
@@ -70,7 +70,7 @@ def measure(options: Options, root: Path) -> Section:
     nice = Settings().ffmpeg_nice
     disk, handed, one, two = _Latency(), _Latency(), _Latency(), _Latency()
     # As the supervisor does, whose thread this stands for.
-    turns.take_short()
+    cpu_slice.take_short()
     with beside(load, root, nice):
         for _ in range(options.rounds):
             disk.add(fsyncs(root))

@@ -21,7 +21,7 @@ import psutil
 import pytest
 import structlog
 
-from tqstudio import client, sources
+from tqstudio import client, paths
 from tqstudio.client import Call
 from tqstudio.connection import Client
 from tqstudio.engine import orphans
@@ -248,7 +248,7 @@ class Worker:
         """The next job; its work folder is made, as a worker begins with that."""
         job = self.tell("claim", wait_s=wait_s)["job"]
         if job is not None:
-            os.makedirs(sources.decode(job["sink"]["path_b64"]), exist_ok=True)
+            os.makedirs(paths.decode(job["sink"]["path_b64"]), exist_ok=True)
         return job
 
 

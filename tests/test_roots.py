@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tqstudio import roots, shell, sources
-from tqstudio.roots import Roots
+from tqstudio import log_redaction, paths, shell_quoting
+from tqstudio.log_redaction import Roots
 
 IN = Roots("/srv/in")
 
@@ -101,8 +101,8 @@ def test_a_root_is_not_named_in_any_writing(root: bytes, name: bytes) -> None:
     ways = [
         raw,
         path.decode("utf-8", "backslashreplace"),
-        sources.display(path),
-        shell.line([shell.transportable(word) for word in ("ffmpeg", "-i", f"file:{raw}")]),
+        paths.display(path),
+        shell_quoting.line([shell_quoting.transportable(word) for word in ("ffmpeg", "-i", f"file:{raw}")]),
         str(error),
         str(of_bytes),
     ]
@@ -141,6 +141,6 @@ def test_a_traceback_names_no_folder_of_the_program() -> None:
     program = "from tqstudio import sources\nsources.decode('?')\n"
     run = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=False)
     assert "tqstudio/sources.py" in run.stderr
-    said = roots.of_program().relative(run.stderr)
+    said = log_redaction.of_program().relative(run.stderr)
     assert 'File "tqstudio/sources.py"' in said
-    assert os.path.dirname(os.path.dirname(roots.__file__)) not in said
+    assert os.path.dirname(os.path.dirname(log_redaction.__file__)) not in said

@@ -8,8 +8,8 @@ import subprocess
 
 import pytest
 
-from tqstudio import shell
-from tqstudio.sources import readable
+from tqstudio import shell_quoting
+from tqstudio.paths import readable
 
 
 @pytest.mark.parametrize(
@@ -31,13 +31,13 @@ from tqstudio.sources import readable
     ],
 )
 def test_a_command_line_can_be_pasted_into_bash(name: str) -> None:
-    sent = [shell.transportable(word) for word in ("printf", "%s", name)]
-    line = shell.line(json.loads(json.dumps(sent)))
+    sent = [shell_quoting.transportable(word) for word in ("printf", "%s", name)]
+    line = shell_quoting.line(json.loads(json.dumps(sent)))
     assert readable(line) == line
     assert "".join(sent).encode()
     assert subprocess.run(["bash", "-c", line], capture_output=True, check=True).stdout == os.fsencode(name)
 
 
 def test_only_our_own_quoting_is_taken_as_it_is() -> None:
-    line = shell.line(["printf", "%s", "$'a'; echo 'b'"])
+    line = shell_quoting.line(["printf", "%s", "$'a'; echo 'b'"])
     assert subprocess.run(["bash", "-c", line], capture_output=True, check=True).stdout == b"$'a'; echo 'b'"

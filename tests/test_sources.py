@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tqstudio import sources
+from tqstudio import paths as sources
+from tqstudio import source_files
 
 UNSEEN = {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
 """Controls, formats, surrogates, private and unassigned characters, and separators of lines."""
@@ -84,7 +85,7 @@ def test_how_names_are_shown(path: bytes, shown: str) -> None:
 
 @pytest.mark.parametrize("name", [b"a.mp4", b"A.MKV", b"-y.mp4", b"%03d.mp4", b"a.part.mp4", b"\xff.webm"])
 def test_names_of_videos(name: bytes) -> None:
-    assert sources.is_video_name(name)
+    assert source_files.is_video_name(name)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +104,7 @@ def test_names_of_videos(name: bytes) -> None:
     ],
 )
 def test_names_of_other_things(name: bytes) -> None:
-    assert not sources.is_video_name(name)
+    assert not source_files.is_video_name(name)
 
 
 def test_a_walk_enters_folders_in_order_and_follows_no_links(tmp_path: Path) -> None:
@@ -126,11 +127,11 @@ def test_a_walk_enters_folders_in_order_and_follows_no_links(tmp_path: Path) -> 
     os.mkfifo(os.path.join(root, b"fifo.mp4"))
 
     def found(*, recursive: bool) -> list[bytes]:
-        return [os.path.relpath(path, root) for path in sources.walk(root, recursive=recursive)]
+        return [os.path.relpath(path, root) for path in source_files.walk(root, recursive=recursive)]
 
     assert found(recursive=False) == [b"a.mp4", b"b.mp4", b"caf\xe9.mp4"]
     assert found(recursive=True) == [b"a.mp4", b"b.mp4", b"caf\xe9.mp4", b"sub/c.mkv", b"sub/deep/d.mov"]
-    assert list(sources.walk(root + b"/nowhere", recursive=True)) == []
+    assert list(source_files.walk(root + b"/nowhere", recursive=True)) == []
 
 
 def _published(folder: Path) -> None:
@@ -155,7 +156,7 @@ def test_ladders_are_no_sources_and_videos_beside_them_are(tmp_path: Path) -> No
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
 
-    found = sources.walk(os.fsencode(tmp_path), recursive=True)
+    found = source_files.walk(os.fsencode(tmp_path), recursive=True)
     assert [os.path.relpath(path, os.fsencode(tmp_path)) for path in found] == [
         b"half/film.mp4",
         b"own/init.mp4",
@@ -165,4 +166,4 @@ def test_ladders_are_no_sources_and_videos_beside_them_are(tmp_path: Path) -> No
 def test_a_folder_that_is_named_is_looked_into_though_a_ladder_lies_in_it(tmp_path: Path) -> None:
     _published(tmp_path)
     (tmp_path / "a.mp4").touch()
-    assert list(sources.walk(os.fsencode(tmp_path), recursive=True)) == [os.fsencode(tmp_path / "a.mp4")]
+    assert list(source_files.walk(os.fsencode(tmp_path), recursive=True)) == [os.fsencode(tmp_path / "a.mp4")]

@@ -12,7 +12,7 @@ from typing import TypeVar
 import psutil
 import pytest
 
-from tqstudio import turns
+from tqstudio import cpu_slice
 from tqstudio.engine.media.ffmpeg import locate
 from tqstudio.engine.media.process import start
 
@@ -30,8 +30,8 @@ def in_a_thread(look: Callable[[], T]) -> T:
 
 
 def _asked() -> int | None:
-    turns.take_long()
-    return turns.turn_ns()
+    cpu_slice.take_long()
+    return cpu_slice.turn_ns()
 
 
 honoured = pytest.mark.skipif(in_a_thread(_asked) != LONG_NS, reason="this kernel gives all the same turns")
@@ -40,9 +40,9 @@ honoured = pytest.mark.skipif(in_a_thread(_asked) != LONG_NS, reason="this kerne
 @honoured
 def test_threads_and_processes_inherit_short_turns() -> None:
     def look() -> tuple[int | None, int]:
-        turns.take_short()
+        cpu_slice.take_short()
         child = [sys.executable, "-c", "from tqstudio import turns; print(turns.turn_ns())"]
-        return in_a_thread(turns.turn_ns), int(subprocess.check_output(child))
+        return in_a_thread(cpu_slice.turn_ns), int(subprocess.check_output(child))
 
     assert in_a_thread(look) == (SHORT_NS, SHORT_NS)
 
@@ -50,7 +50,7 @@ def test_threads_and_processes_inherit_short_turns() -> None:
 @honoured
 def test_every_thread_of_ffmpeg_takes_long_turns_and_who_started_it_does_not(tmp_path: Path) -> None:
     def look() -> int | None:
-        turns.take_short()
+        cpu_slice.take_short()
         run = start(
             [*(locate().path, "-f", "lavfi", "-i", "testsrc2", "-c:v", "libx264"), "-f", "null", "-"],
             tmp_path,
@@ -61,22 +61,22 @@ def test_every_thread_of_ffmpeg_takes_long_turns_and_who_started_it_does_not(tmp
             while len(threads) < 4:
                 assert run.poll() is None
                 threads = psutil.Process(run.pid).threads()
-            asked = {turns.turn_ns(thread.id) for thread in threads}
+            asked = {cpu_slice.turn_ns(thread.id) for thread in threads}
             assert asked == {LONG_NS}
             assert psutil.Process(run.pid).nice() == min(19, psutil.Process().nice() + 10)
         finally:
             run.kill()
-        return turns.turn_ns()
+        return cpu_slice.turn_ns()
 
     assert in_a_thread(look) == SHORT_NS
 
 
 def test_asking_never_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """An older kernel, another system, another processor: nothing changes."""
-    before = turns.turn_ns()
-    monkeypatch.setattr(turns, "_CALLS", {})
-    turns.take_short()
-    with turns.long_for_children():
-        assert turns.turn_ns() is None
+    before = cpu_slice.turn_ns()
+    monkeypatch.setattr(cpu_slice, "_CALLS", {})
+    cpu_slice.take_short()
+    with cpu_slice.long_for_children():
+        assert cpu_slice.turn_ns() is None
     monkeypatch.undo()
-    assert turns.turn_ns() == before
+    assert cpu_slice.turn_ns() == before

@@ -21,7 +21,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-from tqstudio import presence, toml_files
+from tqstudio import path_checks, toml_files
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 
@@ -149,7 +149,7 @@ def load_settings(home: Home, **flags: Any) -> Settings:
     """
     global _toml_file
     home.require_owner()
-    _toml_file = home.config if presence.is_file(home.config) else None
+    _toml_file = home.config if path_checks.is_file(home.config) else None
     given = {key: value for key, value in flags.items() if value is not None}
     try:
         if _toml_file is not None:
@@ -170,7 +170,7 @@ def load_settings(home: Home, **flags: Any) -> Settings:
             f"correct {where}",
         ) from None
     except PermissionError as error:
-        raise presence.refused(home.config, error) from None
+        raise path_checks.refused(home.config, error) from None
     except (OSError, toml_files.Unusable) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise TqError(

@@ -19,7 +19,7 @@ from urllib.parse import urlencode
 
 from tqstudio.client import Call, StreamEvent
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.sources import display
+from tqstudio.paths import display
 
 if TYPE_CHECKING:
     import httpx

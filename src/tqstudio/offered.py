@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tqstudio.errors import in_one_line
-from tqstudio.sources import readable
+from tqstudio.paths import readable
 
 if TYPE_CHECKING:
     from tqstudio.schemas import AddResult

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 from pydantic_core import PydanticCustomError
 
 from tqstudio.lifecycle import Control, Operation, RenditionStatus, Step, WorkerKind
-from tqstudio.sources import decode
+from tqstudio.paths import decode
 
 ShortText = Annotated[str, StringConstraints(max_length=500)]
 

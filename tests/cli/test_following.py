@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from conftest import LiveSupervisor, MakeSupervisor, until
-from tqstudio import client, sources
+from tqstudio import client, paths
 from tqstudio.cli.follow import Follower, Video, last_seq
 from tqstudio.connection import Client
 from tqstudio.home import Home
@@ -35,7 +35,7 @@ def live(make_supervisor: MakeSupervisor) -> LiveSupervisor:
 def job(live: LiveSupervisor, folder: Path) -> int:
     path = folder / "clip.mp4"
     path.write_bytes(b"some video")
-    return int(live.send(client.add([sources.encode(path)]))["results"][0]["job"] or 0)
+    return int(live.send(client.add([paths.encode(path)]))["results"][0]["job"] or 0)
 
 
 def change(live: LiveSupervisor, job: int, count: int) -> int:

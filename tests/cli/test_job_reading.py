@@ -9,7 +9,7 @@ import pytest
 from tqstudio.cli import job_reading, printing
 from tqstudio.cli.follow import Video
 from tqstudio.cli.progress_lines import ending_text
-from tqstudio.sources import encode
+from tqstudio.paths import encode
 from tqstudio.ui import symbols
 from ui.fake_door import error, job_detail, job_row, rendition
 

@@ -26,7 +26,7 @@ from tqstudio.client import StreamEvent
 from tqstudio.connection import Client
 from tqstudio.engine import failpoints
 from tqstudio.errors import TqError
-from tqstudio.sources import encode
+from tqstudio.paths import encode
 
 T = TypeVar("T")
 WAIT_S = 60.0

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tqstudio import client as calls
-from tqstudio.sources import encode
+from tqstudio.paths import encode
 
 from .conftest import MakeClip, MakeStudio
 from .studio import Studio, until

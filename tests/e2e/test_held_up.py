@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tqstudio import client as calls
-from tqstudio.sources import encode
+from tqstudio.paths import encode
 
 from .conftest import MakeClip, MakeStudio
 from .studio import Studio, until

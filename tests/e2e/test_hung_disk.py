@@ -11,7 +11,7 @@ import pytest
 
 from engine.hung import HungMount
 from powercut.volume import CannotCut, Volume
-from tqstudio.sources import encode
+from tqstudio.paths import encode
 
 from .conftest import MakeClip, MakeStudio
 from .ladder import check_ladder

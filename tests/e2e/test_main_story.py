@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tqstudio import client as calls
-from tqstudio.sources import encode
+from tqstudio.paths import encode
 
 from .conftest import MakeClip, MakeStudio
 from .ladder import check_ladder, frames_of

@@ -9,7 +9,7 @@ import m3u8
 import pytest
 
 from tqstudio import client as calls
-from tqstudio.sources import data, decode, display, encode
+from tqstudio.paths import data, decode, display, encode
 
 from .conftest import MakeClip
 from .studio import Studio, until

@@ -13,7 +13,7 @@ import pytest
 
 from engine.users import as_other_user, needs_root, receive
 from tqstudio import client
-from tqstudio.sources import encode
+from tqstudio.paths import encode
 
 from .conftest import MakeClip, MakeStudio
 from .studio import until

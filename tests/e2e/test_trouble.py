@@ -15,7 +15,7 @@ import pytest
 
 from tqstudio import client as calls
 from tqstudio.errors import TqError
-from tqstudio.sources import encode
+from tqstudio.paths import encode
 
 from .conftest import MakeClip, MakeStudio
 from .ladder import check_ladder

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from tqstudio.sources import encode
+from tqstudio.paths import encode
 
 from .conftest import MakeClip, MakeStudio
 from .studio import Studio, until

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from conftest import LiveSupervisor, Worker
-from tqstudio import client, sources
+from tqstudio import client
+from tqstudio import paths as sources
 from tqstudio.config import Settings
 from tqstudio.engine.store.database import Database
 from tqstudio.home import Home

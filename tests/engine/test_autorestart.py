@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from conftest import until
-from tqstudio import client, sources
+from tqstudio import client, paths
 from tqstudio.errors import TqError
 
 from .conftest import Desk
@@ -64,7 +64,7 @@ def test_the_next_restart_is_foretold(desk: Desk) -> None:
 def test_files_of_a_folder_have_its_rule(desk: Desk, tmp_path: Path) -> None:
     drop = tmp_path / "drop"
     drop.mkdir()
-    call = client.add_folder(sources.encode(drop), autorestart=2, autorestart_delay_s=7, settle_s=0)
+    call = client.add_folder(paths.encode(drop), autorestart=2, autorestart_delay_s=7, settle_s=0)
     folder = desk.live.send(call)
     try:
         assert (folder["autorestart"], folder["autorestart_delay_s"]) == (2, 7)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from conftest import LiveSupervisor, MakeSupervisor, until
-from tqstudio import client, sources
+from tqstudio import client, paths
 
 from .test_results import bench_of, complete
 
@@ -32,7 +32,7 @@ def tqstudio(live: LiveSupervisor, *words: str | Path) -> subprocess.CompletedPr
 def publish(live: LiveSupervisor, path: Path, out: Path) -> tuple[int, Any]:
     """Make a ladder of a file by hand; the job and the video."""
     path.write_bytes(path.name.encode() * 20)
-    call = client.add([sources.encode(path)], output_b64=sources.encode(out))
+    call = client.add([paths.encode(path)], output_b64=paths.encode(out))
     [added] = live.send(call)["results"]
     worker = live.worker("by-hand").register()
     job = until(worker.claim, "the job")
@@ -58,14 +58,14 @@ def test_a_restored_backup_comes_up_and_leaves_later_ladders_alone(
     assert answer.returncode == 0, answer.stderr
     assert json.loads(answer.stdout) == {
         "path": str(copy),
-        "path_b64": sources.encode(copy),
+        "path_b64": paths.encode(copy),
         "size": copy.stat().st_size,
     }
     assert copy.stat().st_mode & 0o777 == 0o600
     assert [entry.name for entry in copy.parent.iterdir()] == [copy.name]
     again = tqstudio(live, "backup", copy)
     assert (again.returncode, "REFUSED" in again.stderr) == (4, True)
-    assert sources.display(os.fsencode(copy.parent)) in tqstudio(live, "backup", copy.parent).stdout
+    assert paths.display(os.fsencode(copy.parent)) in tqstudio(live, "backup", copy.parent).stdout
     assert len(list(copy.parent.iterdir())) == 2, "into a folder, under a name of its own"
 
     later, video = publish(live, tmp_path / "later.mp4", out)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from conftest import LiveSupervisor, MakeSupervisor, Worker, until
-from tqstudio import client, sources
+from tqstudio import client, paths
 from tqstudio.config import Settings
 from tqstudio.engine.disk_gate import DATABASE_ROOM_BYTES, FILES_ROOM
 from tqstudio.engine.examination import examine
@@ -55,7 +55,7 @@ class Desk:
         path = self._files / name
         with path.open("wb") as file:
             file.truncate(size)
-        call = client.add([sources.encode(path)], output_b64=sources.encode(self.out))
+        call = client.add([paths.encode(path)], output_b64=paths.encode(self.out))
         [result] = self.live.send(call)["results"]
         assert result["job"] is not None, result
         return int(result["job"])

@@ -28,7 +28,8 @@ from schemathesis.specs.openapi.checks import (
 from urllib3 import HTTPResponse
 
 from conftest import LiveSupervisor, UnixHTTP
-from tqstudio import client, sources
+from tqstudio import client
+from tqstudio import paths as sources
 
 CHECKS = [
     not_a_server_error,

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from conftest import MakeSupervisor, until
-from tqstudio import client, sources
+from tqstudio import client, paths
 from tqstudio.engine import patience
 from tqstudio.engine.patience import NoAnswer, Patience
 
@@ -131,7 +131,7 @@ def test_a_disk_that_does_not_answer_holds_up_no_other_job(
     for file in files:
         file.write_bytes(b"video")
     out = hung.folder if which == "output" else desk.out
-    call = client.add([sources.encode(file) for file in files], output_b64=sources.encode(out))
+    call = client.add([paths.encode(file) for file in files], output_b64=paths.encode(out))
     stuck = [result["job"] for result in live.send(call)["results"]]
     free = desk.add("free.mp4", 1000)
     mount = HungMount(hung.folder)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from conftest import LiveSupervisor, MakeSupervisor, Worker, until
-from tqstudio import client, sources
+from tqstudio import client, paths
 from tqstudio.engine import held
 from tqstudio.engine.held import NotOurs, hold
 from tqstudio.engine.patience import Patience
@@ -60,7 +60,7 @@ def live(make_supervisor: MakeSupervisor) -> LiveSupervisor:
 
 def add(live: LiveSupervisor, source: Path, out: Path) -> Any:
     source.write_bytes(b"some video")
-    [result] = live.send(client.add([sources.encode(source)], output_b64=sources.encode(out)))["results"]
+    [result] = live.send(client.add([paths.encode(source)], output_b64=paths.encode(out)))["results"]
     return result
 
 

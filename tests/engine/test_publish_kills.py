@@ -19,7 +19,7 @@ import m3u8
 import pytest
 
 from conftest import STOP_TIMEOUT_S, MakeSupervisor, until
-from tqstudio import client, sources
+from tqstudio import client, paths
 from tqstudio.engine.failpoints import VARIABLE
 
 from .test_results import bench_of, complete
@@ -122,7 +122,7 @@ class House:
         """A file that is new."""
         path = self.root / f"clip-{next(self._files)}.mp4"
         path.write_bytes(path.name.encode())
-        [result] = self.live.send(client.add([sources.encode(path)]))["results"]
+        [result] = self.live.send(client.add([paths.encode(path)]))["results"]
         return Work(result["job"], result["video"])
 
     def again(self, before: Work) -> Work:

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from conftest import STOP_TIMEOUT_S, LiveSupervisor, MakeSupervisor, Worker, until
-from tqstudio import client, sources
+from tqstudio import client, paths
 from tqstudio.engine.failpoints import VARIABLE
 
 from .ladders import Bench
@@ -55,7 +55,7 @@ class Desk:
 
     def add(self, source: Path) -> tuple[int, int]:
         source.write_bytes(b"some video")
-        call = client.add([sources.encode(source)], output_b64=sources.encode(self.out))
+        call = client.add([paths.encode(source)], output_b64=paths.encode(self.out))
         [result] = self.live.send(call)["results"]
         return result["job"], result["video"]
 

@@ -12,7 +12,7 @@ import m3u8
 import pytest
 
 from conftest import Worker, until
-from tqstudio import client, sources
+from tqstudio import client, paths
 from tqstudio.engine.media.layout import segment_name
 from tqstudio.engine.media.profiles import Profile
 from tqstudio.engine.wanted import wanted
@@ -26,7 +26,7 @@ FACTS = {"duration_s": 18.0, "video": {"width": 640, "height": 360, "fps": "3000
 
 
 def bench_of(job: Any) -> Bench:
-    return Bench(Path(os.fsdecode(sources.decode(job["sink"]["path_b64"]))), job["video"])
+    return Bench(Path(os.fsdecode(paths.decode(job["sink"]["path_b64"]))), job["video"])
 
 
 LEFT_OUT = {"code": "RENDITION_LEFT_OUT", "text": "360p was left out: no reason"}
@@ -407,7 +407,7 @@ def test_a_restart_that_is_told_twice_is_done_once(desk: Desk) -> None:
 def test_a_refused_restart_takes_nothing_away(desk: Desk) -> None:
     worker, old = desk.running()
     worker.tell(f"jobs/{old['job']}/fail", epoch=old["epoch"], code="NO_MEDIA", text="no")
-    path = Path(os.fsdecode(sources.decode(old["source"]["path_b64"])))
+    path = Path(os.fsdecode(paths.decode(old["source"]["path_b64"])))
     path.write_bytes(b"a better video, of another length")
     [added] = desk.add(path, priority=1000)
     assert added["job"] != old["job"]
@@ -479,7 +479,7 @@ def test_a_manifest_that_leads_astray_is_refused(desk: Desk, change: dict[str, A
 @pytest.mark.parametrize("gone", [False, True])
 def test_a_source_that_was_away_for_a_moment_costs_nothing(desk: Desk, gone: bool) -> None:
     worker, claimed = desk.running()
-    path = Path(os.fsdecode(sources.decode(claimed["source"]["path_b64"])))
+    path = Path(os.fsdecode(paths.decode(claimed["source"]["path_b64"])))
     if gone:
         path.unlink()
         path.symlink_to("nowhere")

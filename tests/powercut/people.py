@@ -15,7 +15,7 @@ from tqstudio import client as calls
 from tqstudio.connection import Client
 from tqstudio.drill.sandbox import Sandbox
 from tqstudio.errors import UNANSWERED, TqError
-from tqstudio.sources import encode
+from tqstudio.paths import encode
 
 _LONGEST_THOUGHT_S = 0.12
 _BACKUPS = 0.01

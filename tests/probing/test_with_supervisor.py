@@ -13,7 +13,8 @@ import psutil
 import pytest
 
 from conftest import LiveSupervisor, MakeSupervisor, UnixHTTP, until
-from tqstudio import client, sources
+from tqstudio import client
+from tqstudio import paths as sources
 
 Copy = Callable[[str], Path]
 

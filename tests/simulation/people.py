@@ -7,7 +7,7 @@ import os
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from tqstudio import sources
+from tqstudio import paths
 from tqstudio.engine.api import folders as folder_api
 from tqstudio.engine.api import queue
 from tqstudio.engine.api import videos as video_api
@@ -145,7 +145,7 @@ class People:
         await video_api.add(
             life.studio,
             AddRequest(
-                paths_b64=[sources.encode(os.fsencode(path))],
+                paths_b64=[paths.encode(os.fsencode(path))],
                 hold=rng.random() < 0.5,
                 force=rng.random() < 0.2,
                 retry_failed=rng.random() < 0.8,
@@ -160,7 +160,7 @@ class People:
 
     @property
     def _folder(self) -> str:
-        return sources.encode(os.fsencode(self.world.root / "in"))
+        return paths.encode(os.fsencode(self.world.root / "in"))
 
     def _change_folder(self, life: Life) -> None:
         """Somebody gives the drop folder another rule, or takes it out of the list; its jobs stay."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from blake3 import blake3
 
 import tiny_media
-from tqstudio import sources
+from tqstudio import paths
 from tqstudio.engine.media.layout import INIT_NAME, segment_name
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import Step
@@ -157,7 +157,7 @@ class Process:
         self.world.note(self.name, f"got job {answer['job']['job']} epoch {answer['job']['epoch']}")
         job = answer["job"]
         # A worker begins with its work folder: without it a disk that is not mounted is all that is left.
-        os.makedirs(os.fsdecode(sources.decode(job["sink"]["path_b64"])), exist_ok=True)
+        os.makedirs(os.fsdecode(paths.decode(job["sink"]["path_b64"])), exist_ok=True)
         return Held(job["job"], job["epoch"], job["video"], job, asked_at + job["lease_s"])
 
     async def _test(self) -> None:
@@ -292,7 +292,7 @@ class Process:
         return missing
 
     def _folder(self, held: Held, name: str) -> str:
-        sink = os.fsdecode(sources.decode(held.description["sink"]["path_b64"]))
+        sink = os.fsdecode(paths.decode(held.description["sink"]["path_b64"]))
         return f"{sink}/segments/{held.video}/{name}/{self._key(held)}"
 
     def _write(self, file: str) -> None:

@@ -452,9 +452,9 @@ def _empty_database() -> bytes:
 
 
 def _decoded(text: str) -> bytes:
-    from tqstudio import sources
+    from tqstudio import paths
 
-    return sources.decode(text)
+    return paths.decode(text)
 
 
 def simulate(seed: int, steps: int, weather: str = "mixed", only: frozenset[str] = frozenset()) -> Outcome:

@@ -16,7 +16,7 @@ from tqstudio.engine.store import finding, jobviews, listing, sql_functions, wal
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.listing import Page, Query
 from tqstudio.lifecycle import QUEUE_ORDER, TERMINAL, JobStatus
-from tqstudio.sources import readable
+from tqstudio.paths import readable
 
 from .conftest import Queue, rolled_back
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tqstudio import client as calls
-from tqstudio import sources
+from tqstudio import paths
 from tqstudio.client import Call, StreamEvent
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import QUEUE_ORDER, Control, JobStatus, Operation, decide, job_word
@@ -56,7 +56,7 @@ def job_row(job: int, name: str, status: str = "pending", **more: Any) -> Any:
         "batch": None,
         "name": name,
         "path": f"/srv/upload/{name}",
-        "path_b64": sources.encode(f"/srv/upload/{name}"),
+        "path_b64": paths.encode(f"/srv/upload/{name}"),
         "kind": "new",
         "status": status,
         "word": job_word(JobStatus(status), Control.NONE),
@@ -259,7 +259,7 @@ def sample_workers() -> list[Any]:
 def sample_folders() -> list[Any]:
     shared = {
         "output_root": "/srv/streams",
-        "output_root_b64": sources.encode("/srv/streams"),
+        "output_root_b64": paths.encode("/srv/streams"),
         "profile": "web",
         "enabled": True,
         "recursive": True,
@@ -409,9 +409,9 @@ def job_detail(row: Any) -> Any:
         "retired_at": None,
         "published_at": ago(86_400),
         "master": (master := "/srv/streams/holiday-2026/master.m3u8"),
-        "master_b64": sources.encode(master),
+        "master_b64": paths.encode(master),
         "poster": (poster := "/srv/streams/holiday-2026/v1/poster.jpg"),
-        "poster_b64": sources.encode(poster),
+        "poster_b64": paths.encode(poster),
         "renditions": published,
     }
     view = {
@@ -421,7 +421,7 @@ def job_detail(row: Any) -> Any:
         "path_b64": row["path_b64"],
         "slug": "holiday-2026",
         "output_root": "/srv/streams",
-        "output_root_b64": sources.encode("/srv/streams"),
+        "output_root_b64": paths.encode("/srv/streams"),
         "title": "holiday-2026",
         "size": row["source"]["size"],
         "mtime_ns": 1_780_000_000_000_000_000,
@@ -618,7 +618,7 @@ class FakeDoor:
         raise TqError(ErrorCode.NOT_FOUND, f"{call.method} {call.path}")
 
     def _add(self, path_b64: str) -> Any:
-        path = sources.data(sources.decode(path_b64))
+        path = paths.data(paths.decode(path_b64))
         answer = {"path": path, "path_b64": path_b64, "video": 1, "job": 401, "slug": "x"}
         answer |= {
             "master": None,
@@ -659,7 +659,7 @@ class FakeDoor:
             "disk": [
                 {
                     "path": "/srv",
-                    "path_b64": sources.encode("/srv"),
+                    "path_b64": paths.encode("/srv"),
                     "free": 812 << 30,
                     "total": 2 << 40,
                     "reserve": 10 << 30,

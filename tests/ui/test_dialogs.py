@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from textual.widgets import Input, Label
 
-from tqstudio import sources
+from tqstudio import paths
 from tqstudio.ui.screens.ask_path import AskPath
 from tqstudio.ui.screens.dialogs import AskPriority, Caution, Confirm
 from tqstudio.ui.screens.help import HelpScreen
@@ -58,7 +58,7 @@ async def test_typing_replaces_the_prefill_and_an_error_keeps_the_dialog(
         await until(pilot, lambda: not isinstance(app.screen, AskPath))
         assert "new.mp4: queued as job 401" in messages(app)
         body = [call.body for call in door.sent if call.path == "/v1/videos"][-1]
-        assert sources.decode((body or {})["output_b64"]) == bytes(tmp_path / "out")
+        assert paths.decode((body or {})["output_b64"]) == bytes(tmp_path / "out")
 
 
 @pytest.mark.parametrize(
@@ -196,9 +196,9 @@ async def test_a_failed_job_says_what_to_do_and_where_the_log_is(make_app: MakeA
 async def test_a_path_is_shown_harmless_and_copied_as_it_is(
     make_app: MakeApp, door: FakeDoor, path: bytes, shown: str, copied: str | None
 ) -> None:
-    row = {"name": shown, "path": sources.data(path), "path_b64": sources.encode(path)}
+    row = {"name": shown, "path": paths.data(path), "path_b64": paths.encode(path)}
     door.job(327).update(row)
-    door.folders[0] |= {"path": sources.data(path), "path_b64": sources.encode(path)}
+    door.folders[0] |= {"path": paths.data(path), "path_b64": paths.encode(path)}
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("G", "k", "k", "k", "k")

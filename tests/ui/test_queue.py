@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from textual.widgets import Input
 
-from tqstudio import sources
+from tqstudio import paths
 from tqstudio.ui.app import StudioApp
 from tqstudio.ui.query import Query
 from tqstudio.ui.screens.ask_path import AskPath
@@ -437,7 +437,7 @@ async def test_files_and_folders_are_added(make_app: MakeApp, door: FakeDoor, tm
         await pilot.press("enter")
         await until(pilot, lambda: any("2 queued" in note.message for note in app._notifications))
         (sent,) = [call for call in door.sent if call.path == "/v1/videos"]
-        assert [sources.decode(path).rpartition(b"/")[2] for path in (sent.body or {})["paths_b64"]] == [
+        assert [paths.decode(path).rpartition(b"/")[2] for path in (sent.body or {})["paths_b64"]] == [
             b"a.mp4",
             b"b.mp4",
         ]

@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tqstudio import sources
+from tqstudio import paths
 from tqstudio.client import Call
 from tqstudio.engine.media import profiles
 from tqstudio.engine.media.ffmpeg import FFmpeg, locate
@@ -103,13 +103,13 @@ def make_job(tmp_path: Path, small: Profile, sink: Path) -> MakeJob:
             "video": 3,
             "attempt": 1,
             "kind": "new",
-            "source": {"kind": "file", "path_b64": sources.encode(source)},
-            "source_root_b64": sources.encode(os.path.dirname(source)),
+            "source": {"kind": "file", "path_b64": paths.encode(source)},
+            "source_root_b64": paths.encode(os.path.dirname(source)),
             "drop_folder_b64": None,
             "source_size": size,
             "source_mtime_ns": mtime_ns,
             "full_hash": None,
-            "sink": {"kind": "file", "path_b64": sources.encode(sink)},
+            "sink": {"kind": "file", "path_b64": paths.encode(sink)},
             "profile": small.to_json(),
             "requested": None,
             "dropped": [],

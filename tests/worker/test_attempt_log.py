@@ -9,7 +9,7 @@ import pytest
 
 from tqstudio.engine.media.encode_state import RunRecord
 from tqstudio.engine.worker.attempt_log import AttemptLog
-from tqstudio.roots import Roots
+from tqstudio.log_redaction import Roots
 
 
 def test_runs_beside_each_other_do_not_mix(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from engine.hung import HungMount
 from powercut.volume import CannotCut, Volume
-from tqstudio import sources
+from tqstudio import paths
 from tqstudio.engine.worker.outcome import Done, Failed, Outcome
 from tqstudio.engine.worker.pipeline import Bench
 from tqstudio.errors import ErrorClass, ErrorCode, class_of
@@ -118,4 +118,4 @@ def test_an_output_whose_disk_fails_is_gone(
 
 
 def _file(sink: Path) -> dict[str, str]:
-    return {"kind": "file", "path_b64": sources.encode(sink)}
+    return {"kind": "file", "path_b64": paths.encode(sink)}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tqstudio import sources
+from tqstudio import paths
 from tqstudio.engine.media import fingerprint, source
 from tqstudio.engine.media.ffmpeg import FFmpeg
 from tqstudio.engine.media.probe import probe
@@ -57,7 +57,7 @@ def test_a_link_that_came_while_the_job_waited_is_not_followed(
     swap: Callable[[Path, Path], None],
 ) -> None:
     film = drop / "inner" / "film.mp4"
-    job = make_job(film, drop_folder_b64=sources.encode(drop))
+    job = make_job(film, drop_folder_b64=paths.encode(drop))
     swap(drop, private)
     failed = run(job, bench, RecordingReport())
     assert isinstance(failed, Failed)
@@ -67,7 +67,7 @@ def test_a_link_that_came_while_the_job_waited_is_not_followed(
 
 
 def test_a_dropped_file_is_transcoded(drop: Path, make_job: MakeJob, bench: Bench) -> None:
-    job = make_job(drop / "inner" / "film.mp4", drop_folder_b64=sources.encode(drop))
+    job = make_job(drop / "inner" / "film.mp4", drop_folder_b64=paths.encode(drop))
     assert isinstance(run(job, bench, RecordingReport()), Done)
     log = Path(job["log"]).read_text()
     assert "from 'file:inner/film.mp4'" in log or "from 'file:film.mp4'" in log

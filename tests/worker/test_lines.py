@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tqstudio import roots
+from tqstudio import log_redaction
 
 _DIES = """
 import os
@@ -38,4 +38,4 @@ def test_they_name_no_root_and_tell_what_the_worker_died_of(tmp_path: Path) -> N
     assert 'level=critical worker=cpu-0 event="the worker died" exception="Traceback' in last
     assert "'not there'" in last
     assert str(tmp_path) not in died.stderr
-    assert str(Path(roots.__file__).parents[1]) not in died.stderr
+    assert str(Path(log_redaction.__file__).parents[1]) not in died.stderr

@@ -18,9 +18,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     # Before anything is opened that could get the number of a closed one.
     streams.make_sound()
-    from tqstudio import garbage
+    from tqstudio import gc_tuning
 
-    garbage.look_seldom()
+    gc_tuning.look_seldom()
     from tqstudio.cli import printing
 
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -52,6 +52,6 @@ def _run(given: list[str]) -> int:
     except PermissionError as error:
         if not isinstance(error.filename, str | bytes):
             raise
-        from tqstudio.presence import refused
+        from tqstudio.path_checks import refused
 
         return printing.report(refused(error.filename, error, "used"))

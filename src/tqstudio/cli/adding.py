@@ -12,7 +12,7 @@ from tqstudio.cli import options, printing
 from tqstudio.cli.supervisor import session
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.offered import COMMANDS, sentence
-from tqstudio.sources import absolute, readable
+from tqstudio.paths import absolute, readable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -92,7 +92,7 @@ def offer(
     Args:
         interrupt: once it is asked for no more files are offered.
     """
-    from tqstudio.sources import encode
+    from tqstudio.paths import encode
 
     results: list[AddResult] = []
     batch = wishes.pop("batch", None)

@@ -10,12 +10,12 @@ from typing import Annotated
 import typer
 
 from tqstudio import client as calls
-from tqstudio import presence, units
+from tqstudio import path_checks, units
 from tqstudio.cli import printing
 from tqstudio.cli.options import JsonFlag
 from tqstudio.cli.supervisor import door
 from tqstudio.home import Home, current_home
-from tqstudio.sources import absolute, data, display, encode
+from tqstudio.paths import absolute, data, display, encode
 
 TIMEOUT_S = 3600.0
 
@@ -55,4 +55,4 @@ def _target(home: Home, path: str | None) -> Path:
     if path is None:
         return home.backups / name
     chosen = Path(absolute(path))
-    return chosen / name if presence.is_folder(chosen) else chosen
+    return chosen / name if path_checks.is_folder(chosen) else chosen

@@ -7,7 +7,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from tqstudio import presence
+from tqstudio import path_checks
 from tqstudio.errors import ErrorCode, TqError
 
 MAKE_TIMEOUT_S = 120.0
@@ -38,7 +38,7 @@ def make(clip: Clip, folder: Path, ffmpeg: str) -> Path:
         TqError: ENCODER_EXIT when ffmpeg cannot.
     """
     target = folder / clip.name
-    if presence.is_file(target):
+    if path_checks.is_file(target):
         return target
     folder.mkdir(parents=True, exist_ok=True)
     unfinished = folder / f".{clip.name}"
@@ -73,7 +73,7 @@ def drop(clip: Path, folder: Path) -> Path:
 
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / clip.name
-    if not presence.is_there(target):
+    if not path_checks.is_there(target):
         unfinished = folder / f".{clip.name}.part"
         shutil.copyfile(clip, unfinished)
         os.replace(unfinished, target)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tqstudio import client as calls
-from tqstudio import presence
+from tqstudio import path_checks
 from tqstudio.cli import printing
 from tqstudio.cli.clips import CLIPS, drop, make
 from tqstudio.cli.follow import POLL_S, Video, last_seq
@@ -76,7 +76,7 @@ def _make_clips(home: Home, folder: Path) -> list[Path]:
     from tqstudio.config import load_settings
     from tqstudio.engine.media.ffmpeg import locate
 
-    missing = [clip.name for clip in CLIPS if not presence.is_file(folder / clip.name)]
+    missing = [clip.name for clip in CLIPS if not path_checks.is_file(folder / clip.name)]
     if missing:
         printing.say(f"making {printing.counted(len(missing), 'sample clip')}")
     ffmpeg = locate(load_settings(home).ffmpeg or None)
@@ -85,7 +85,7 @@ def _make_clips(home: Home, folder: Path) -> list[Path]:
 
 def _watch(at: Client, folder: Path, output: Path) -> None:
     """Register the drop folder unless it is."""
-    from tqstudio.sources import encode
+    from tqstudio.paths import encode
 
     folder.mkdir(parents=True, exist_ok=True)
     path = encode(folder)
@@ -95,7 +95,7 @@ def _watch(at: Client, folder: Path, output: Path) -> None:
 
 def _picked_up(at: Client, dropped: list[Path]) -> list[VideoView]:
     """Wait until intake has made a video of every clip."""
-    from tqstudio.sources import encode
+    from tqstudio.paths import encode
 
     wanted = {encode(path) for path in dropped}
     deadline = time.monotonic() + PICK_UP_TIMEOUT_S

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tqstudio import client as calls
-from tqstudio import presence, units
+from tqstudio import path_checks, units
 from tqstudio.cli import printing
 from tqstudio.cli.options import JsonFlag
 from tqstudio.cli.supervisor import door
@@ -66,7 +66,7 @@ def _repair(home: Home) -> None:
     from tqstudio.engine import lock
     from tqstudio.engine.store import opening
 
-    if not presence.is_there(home.database):
+    if not path_checks.is_there(home.database):
         raise TqError(
             ErrorCode.NOT_FOUND, f"there is no database {home.database}", "nothing has to be repaired"
         )
@@ -137,7 +137,7 @@ def _permissions(home: Home) -> CheckView:
 def _home_is_writable(home: Home) -> CheckView:
     hint = "make it writable, or choose another with --home or TQSTUDIO_HOME"
     try:
-        is_there = presence.is_there(home.root)
+        is_there = path_checks.is_there(home.root)
     except TqError as error:
         return _check("home", False, f"{error.code}: {error.message}", hint)
     if not is_there:

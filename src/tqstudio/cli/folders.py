@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tqstudio import client as calls
-from tqstudio import presence
+from tqstudio import path_checks
 from tqstudio.cli import options, printing
 from tqstudio.cli.supervisor import Session, door, session, session_for
 from tqstudio.errors import ErrorCode, TqError, in_one_line
-from tqstudio.sources import absolute, display, encode, readable
+from tqstudio.paths import absolute, display, encode, readable
 
 if TYPE_CHECKING:
     from tqstudio.connection import Client
@@ -57,7 +57,7 @@ def add(
 ) -> int:
     """Watch a folder: every video in it, and every one that is put there, is transcoded."""
     folder_path = absolute(path)
-    if not presence.is_folder(folder_path):
+    if not path_checks.is_folder(folder_path):
         shown = display(os.fsencode(folder_path))
         what = "is not a folder" if os.path.lexists(folder_path) else "does not exist"
         raise TqError(ErrorCode.SOURCE_MISSING, f"{shown} {what}", "name a folder that exists")

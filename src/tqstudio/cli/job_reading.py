@@ -16,7 +16,7 @@ from tqstudio.cli import printing
 from tqstudio.cli.options import JobIds, JsonFlag, listed
 from tqstudio.cli.supervisor import door
 from tqstudio.errors import ErrorCode, TqError, in_one_line
-from tqstudio.sources import readable
+from tqstudio.paths import readable
 
 if TYPE_CHECKING:
     from tqstudio.schemas import AttemptView, JobDetail, JobRow, RenditionView
@@ -329,7 +329,7 @@ def _went_on_from(attempt: AttemptView) -> str:
 
 def command(job_id: JobId, attempt: AttemptNumber = None, as_json: JsonFlag = False) -> int:
     """Print the ffmpeg commands of a job, one per line, ready for a shell."""
-    from tqstudio import shell
+    from tqstudio import shell_quoting
 
     detail = door().send(calls.job(job_id))
     wanted = [a for a in detail["attempts_log"] if attempt in (None, a["number"])]
@@ -341,7 +341,7 @@ def command(job_id: JobId, attempt: AttemptNumber = None, as_json: JsonFlag = Fa
     argv = max(wanted, key=lambda a: a["number"])["argv"]
     if as_json:
         printing.out_json({"job": job_id, "argv": argv})
-    for command_line in [] if as_json else shell.script(argv):
+    for command_line in [] if as_json else shell_quoting.script(argv):
         printing.out(command_line)
     if not argv:
         printing.say(f"that attempt of job {job_id} ran no ffmpeg")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.sources import readable
+from tqstudio.paths import readable
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
 JobIds = Annotated[list[int], typer.Argument(metavar="ID...", help="Numbers of jobs.", show_default=False)]
@@ -73,7 +73,7 @@ def output_b64(output: str | None) -> str | None:
     """
     if output is None:
         return None
-    from tqstudio.sources import absolute, display, encode
+    from tqstudio.paths import absolute, display, encode
 
     path = absolute(output)
     if os.path.lexists(path) and not os.path.isdir(path):

@@ -11,7 +11,7 @@ from tqstudio.cli.options import JsonFlag
 from tqstudio.cli.supervisor import door, here, session, stop
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import current_home
-from tqstudio.sources import absolute
+from tqstudio.paths import absolute
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

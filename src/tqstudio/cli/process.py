@@ -18,7 +18,7 @@ from tqstudio.cli.supervisor import Session, session, too_late
 from tqstudio.errors import UNANSWERED, ErrorCode, TqError
 from tqstudio.home import current_home
 from tqstudio.offered import COMMANDS, sentence
-from tqstudio.sources import absolute, readable
+from tqstudio.paths import absolute, readable
 
 if TYPE_CHECKING:
     from tqstudio.connection import Client

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from tqstudio.cli import printing
 from tqstudio.cli.follow import Video
-from tqstudio.sources import readable
+from tqstudio.paths import readable
 
 if TYPE_CHECKING:
     from tqstudio.schemas import JobRow, RenditionView

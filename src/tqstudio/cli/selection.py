@@ -9,7 +9,14 @@ from dataclasses import dataclass
 
 from tqstudio.cli import printing
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.sources import VIDEO_EXTENSIONS, absolute, display, walk
+from tqstudio.paths import (
+    absolute,
+    display,
+)
+from tqstudio.source_files import (
+    VIDEO_EXTENSIONS,
+    walk,
+)
 
 ORDERS = ("name", "size", "mtime")
 

@@ -12,7 +12,7 @@ from tqstudio import units
 from tqstudio.cli import printing
 from tqstudio.cli.options import JsonFlag
 from tqstudio.cli.supervisor import door
-from tqstudio.sources import readable
+from tqstudio.paths import readable
 
 if TYPE_CHECKING:
     from tqstudio.schemas import EtaView, StatusView

@@ -14,7 +14,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from tqstudio import client as calls
-from tqstudio import presence
+from tqstudio import path_checks
 from tqstudio.cli import in_use, printing
 from tqstudio.connection import Client
 from tqstudio.errors import UNANSWERED, ErrorCode, TqError
@@ -188,7 +188,7 @@ def runs_or_has(known: Callable[[Connection], bool]) -> bool:
     home = current_home()
     if launch.holder(home) is not None:
         return True
-    if not presence.is_there(home.database):
+    if not path_checks.is_there(home.database):
         return False
     try:
         with closing(connect(home.database, read_only=True)) as db:

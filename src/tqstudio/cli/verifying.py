@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tqstudio import presence, units
+from tqstudio import path_checks, units
 from tqstudio.cli import options, printing
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.ladder import MASTER_NAME
-from tqstudio.sources import absolute, data, display, encode
+from tqstudio.ladder_files import MASTER_NAME
+from tqstudio.paths import absolute, data, display, encode
 
 if TYPE_CHECKING:
     from tqstudio.engine.media.published import Finding, LadderReport
@@ -57,10 +57,10 @@ def verify(
 
 def _masters(path: str) -> Iterator[Path]:
     given = Path(absolute(path))
-    if not presence.is_folder(given):
+    if not path_checks.is_folder(given):
         yield given
         return
-    if presence.is_there(given / MASTER_NAME):
+    if path_checks.is_there(given / MASTER_NAME):
         yield given / MASTER_NAME
         return
     # A pattern passes over a folder that may not be read.

@@ -160,7 +160,7 @@ class Sandbox:
         return self.send(calls.job(job))
 
     def add(self, path: Path) -> int:
-        from tqstudio.sources import encode
+        from tqstudio.paths import encode
 
         result = self.send(calls.add([encode(path)]))["results"][0]
         if result["error"] is not None or result["job"] is None:

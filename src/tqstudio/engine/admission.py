@@ -42,8 +42,8 @@ from tqstudio.engine.wishes import Wishes
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.lifecycle import NO_AUTORESTART, OPEN, AutorestartRule, JobKind, JobStatus, Operation
+from tqstudio.paths import data, display, encode, normal, readable
 from tqstudio.schemas import AddAnswer, AddResult
-from tqstudio.sources import data, display, encode, normal, readable
 
 MAX_SLUG = 80
 _OF_FOLDER = frozenset(("profile", "priority", "autorestart"))

@@ -39,7 +39,7 @@ from tqstudio.engine.workspace import Workspace
 from tqstudio.errors import UNWRITTEN, ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.lifecycle import GateKind, JobStatus
-from tqstudio.sources import display
+from tqstudio.paths import display
 from tqstudio.units import size
 
 TICK_S = 3.0

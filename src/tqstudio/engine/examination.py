@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 
-from tqstudio import launch, presence
+from tqstudio import launch, path_checks
 from tqstudio.config import Settings
 from tqstudio.engine import orphans
 from tqstudio.engine.disk_gate import DATABASE_ROOM_BYTES, FILES_ROOM, lacks_files
@@ -27,9 +27,9 @@ from tqstudio.engine.store.schema import SCHEMA_VERSION, schema_version
 from tqstudio.engine.workspace import FOLDER, require_unshared
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
-from tqstudio.ladder import OWNER_NAME
+from tqstudio.ladder_files import OWNER_NAME
+from tqstudio.paths import display
 from tqstudio.schemas import CheckLevel, CheckView
-from tqstudio.sources import display
 from tqstudio.units import size
 
 _GENERATION = re.compile(r"v(\d+)")
@@ -62,7 +62,7 @@ def examine(home: Home, settings: Settings) -> Iterator[CheckView]:
 
 
 def _database(home: Home, settings: Settings) -> Iterator[CheckView]:
-    if not presence.is_there(home.database) or not home.database.stat().st_size:
+    if not path_checks.is_there(home.database) or not home.database.stat().st_size:
         opening.require_sound(home)
         yield line("database", "ok", "none yet; the first start makes it")
         return
@@ -88,7 +88,7 @@ def _database(home: Home, settings: Settings) -> Iterator[CheckView]:
 def permissions(home: Home) -> CheckView:
     """Whether this user, and nobody else, may look into a home."""
     try:
-        if not presence.is_there(home.root):
+        if not path_checks.is_there(home.root):
             return line("permissions", "ok", "the home is made by the first start")
     except TqError as error:
         return line("permissions", "fail", error.message, error.hint)

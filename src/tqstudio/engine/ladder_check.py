@@ -16,7 +16,7 @@ from pathlib import Path
 from tqstudio.engine import children
 from tqstudio.engine.children import Child
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.sources import display
+from tqstudio.paths import display
 
 
 async def broken(master: Path) -> frozenset[str]:

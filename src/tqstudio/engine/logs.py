@@ -19,9 +19,9 @@ from typing import Any
 
 import structlog
 
-from tqstudio import roots
+from tqstudio import log_redaction
 from tqstudio.home import Home
-from tqstudio.roots import Folder, Roots
+from tqstudio.log_redaction import Folder, Roots
 
 MAX_LOG_BYTES = 10_000_000
 KEPT_LOGS = 3
@@ -41,7 +41,7 @@ def know(*folders: Folder) -> None:
 def configure(home: Home) -> logging.handlers.QueueListener:
     """One line per event, key=value; the file is rotated at 10 MB. The last ones are written by `stop`."""
     global _roots
-    _roots = Roots(home.root) | roots.of_program()
+    _roots = Roots(home.root) | log_redaction.of_program()
     handlers: list[logging.Handler] = [
         logging.handlers.RotatingFileHandler(
             home.supervisor_log, maxBytes=MAX_LOG_BYTES, backupCount=KEPT_LOGS, encoding="utf-8", delay=True

@@ -20,7 +20,7 @@ from tqstudio.engine.store import gates
 from tqstudio.engine.store.database import Database
 from tqstudio.engine.workspace import Workspace
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.sources import display
+from tqstudio.paths import display
 
 _GOES_ON = "the queue goes on by itself"
 _UNTOUCHED_S = 10.0

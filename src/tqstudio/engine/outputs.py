@@ -14,7 +14,7 @@ from functools import partial
 from tqstudio.engine.patience import NoAnswer, Patience
 from tqstudio.engine.workspace import require_unshared
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.sources import display
+from tqstudio.paths import display
 
 _ELSEWHERE = "choose another output folder"
 

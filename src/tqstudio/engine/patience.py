@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tqstudio.sources import display
+from tqstudio.paths import display
 
 T = TypeVar("T")
 

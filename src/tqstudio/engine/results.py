@@ -22,8 +22,8 @@ from tqstudio.engine.store.transitions import look
 from tqstudio.engine.workspace import Workspace
 from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of, code_of
 from tqstudio.lifecycle import Control, GateKind, JobStatus
+from tqstudio.paths import display
 from tqstudio.requests import CompleteRequest, FailRequest, ReleaseRequest
-from tqstudio.sources import display
 
 _SHUTS = {
     ErrorCode.DISK_LOW: "is full",

@@ -22,7 +22,7 @@ from tqstudio.engine.store import absent_sources
 from tqstudio.engine.store.absent_sources import Absentee
 from tqstudio.engine.store.database import Database
 from tqstudio.errors import MEANINGS, ErrorCode, TqError
-from tqstudio.sources import display
+from tqstudio.paths import display
 
 _REMEMBERED = 1000
 """Mount points that are gone; containers make and remove them by the thousand."""

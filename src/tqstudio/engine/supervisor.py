@@ -23,7 +23,7 @@ from functools import partial
 
 import structlog
 
-from tqstudio import __version__, turns
+from tqstudio import __version__, cpu_slice
 from tqstudio.config import Settings
 from tqstudio.engine import children, failpoints, lock, logs, memory, orphans, remainder
 from tqstudio.engine.actions import Actions
@@ -68,8 +68,8 @@ from tqstudio.engine.workspace import Workspace
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.lifecycle import GateKind, JobStatus
+from tqstudio.paths import display
 from tqstudio.schemas import JobSource
-from tqstudio.sources import display
 
 _PR_SET_CHILD_SUBREAPER = 36
 _WORKER_SNAPSHOT_TICKS = 8
@@ -103,7 +103,7 @@ def run(home: Home, settings: Settings) -> Remainder:
     # What is made from here on, by the workers too, is nobody else's to change.
     os.umask(os.umask(0o022) | 0o022)
     # Before the first thread and the first worker, which inherit it.
-    turns.take_short()
+    cpu_slice.take_short()
     try:
         home.create()
     except OSError as error:

@@ -32,6 +32,7 @@ from tqstudio.lifecycle import (
     video_status,
     worker_status,
 )
+from tqstudio.paths import data, encode
 from tqstudio.schemas import (
     AttemptView,
     AutorestartView,
@@ -51,7 +52,6 @@ from tqstudio.schemas import (
     VideoView,
     WorkerView,
 )
-from tqstudio.sources import data, encode
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -36,7 +36,7 @@ from tqstudio.engine.store.events import EventRow
 from tqstudio.engine.store.transitions import look
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import Trigger
-from tqstudio.sources import display
+from tqstudio.paths import display
 
 FOLDER = ".tqstudio"
 _LOCK = "lock"

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tqstudio import turns
+from tqstudio import cpu_slice
 
 if TYPE_CHECKING:
     from subprocess import Popen
@@ -53,7 +53,7 @@ def run(
         # Animations cost bandwidth and show nothing that a still picture does not.
         os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
     # A key must not wait for ffmpeg to end its turn.
-    turns.take_short()
+    cpu_slice.take_short()
     # Until the first picture many objects are made and no garbage; not looking for it brings that sooner.
     gc.disable()
     # Textual is loaded only here: a missing terminal is told at once.

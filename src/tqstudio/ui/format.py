@@ -6,8 +6,8 @@ import os
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from tqstudio import shell, units
-from tqstudio.sources import decode, readable
+from tqstudio import shell_quoting, units
+from tqstudio.paths import decode, readable
 
 if TYPE_CHECKING:
     from tqstudio.schemas import EtaView, SourceSummary
@@ -137,4 +137,4 @@ def plain(text: str) -> str:
 
 def copied(path_b64: str) -> str:
     """A path as `y` copies it: itself; one that is no UTF-8, which no clipboard carries, as bash's `$'…'`."""
-    return shell.transportable(os.fsdecode(decode(path_b64)))
+    return shell_quoting.transportable(os.fsdecode(decode(path_b64)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tqstudio.lifecycle import JobStatus
-from tqstudio.sources import readable
+from tqstudio.paths import readable
 
 SORTS = ("order", "newest", "oldest")
 

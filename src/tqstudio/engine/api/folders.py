@@ -11,7 +11,7 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from tqstudio import presence
+from tqstudio import path_checks
 from tqstudio.engine import outputs
 from tqstudio.engine.api.access import TheStudio
 from tqstudio.engine.intake.mounts import shows_the_system
@@ -22,9 +22,9 @@ from tqstudio.engine.studio import Studio
 from tqstudio.engine.views import folder_view
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import NO_AUTORESTART
+from tqstudio.paths import decode, display, normal
 from tqstudio.requests import FolderChange, FolderRequest
 from tqstudio.schemas import ErrorView, FolderView
-from tqstudio.sources import decode, display, normal
 
 router = APIRouter()
 
@@ -154,8 +154,8 @@ def _absolute(text: str) -> bytes:
 
 def _check(path: bytes, output: bytes) -> None:
     shown = display(path)
-    if not presence.is_folder(path):
-        code = ErrorCode.UNSUPPORTED if presence.is_there(path) else ErrorCode.SOURCE_MISSING
+    if not path_checks.is_folder(path):
+        code = ErrorCode.UNSUPPORTED if path_checks.is_there(path) else ErrorCode.SOURCE_MISSING
         raise TqError(code, f"{shown} is not a folder", "make it first, or check the path")
     if shows_the_system(path):
         raise TqError(

@@ -23,6 +23,7 @@ from tqstudio.engine.studio import Studio
 from tqstudio.engine.views import gate_view, iso
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import GateKind, JobStatus, WorkerStatus
+from tqstudio.paths import data, decode, display, encode
 from tqstudio.requests import BackupRequest, ShutdownRequest
 from tqstudio.schemas import (
     BackupView,
@@ -34,7 +35,6 @@ from tqstudio.schemas import (
     StatusView,
     WorkerView,
 )
-from tqstudio.sources import data, decode, display, encode
 
 router = APIRouter()
 

@@ -17,9 +17,9 @@ from tqstudio.engine.studio import Studio
 from tqstudio.engine.views import job_error, video_view
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import AutorestartRule
+from tqstudio.paths import decode
 from tqstudio.requests import AddRequest
 from tqstudio.schemas import AddAnswer, VideoPage, VideoView
-from tqstudio.sources import decode
 
 router = APIRouter()
 

@@ -8,7 +8,7 @@ from itertools import chain, islice
 
 from tqstudio.engine.intake.settling import Look, Stamp
 from tqstudio.engine.intake.troubles import Trouble
-from tqstudio.sources import display
+from tqstudio.paths import display
 
 MAX_SKIPPED = 100
 """Left-out files that are named; more would help nobody."""

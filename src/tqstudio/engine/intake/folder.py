@@ -29,7 +29,7 @@ from tqstudio.engine.media import fingerprint
 from tqstudio.engine.media.fingerprint import Digest, NotHashed, Stopped
 from tqstudio.engine.store.folders import FolderRow
 from tqstudio.errors import UNWRITTEN, ErrorCode, TqError
-from tqstudio.sources import display
+from tqstudio.paths import display
 
 Offer = Callable[[FolderRow, bytes, Digest | None], Awaitable[None]]
 """Takes a file, with its digest where that was asked for by raising `NotHashed`."""

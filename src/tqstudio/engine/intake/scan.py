@@ -16,8 +16,13 @@ from tqstudio.engine.intake.settling import Identity, Look, Stamp
 from tqstudio.engine.intake.troubles import CLOSED_DIRECTORY, NOT_A_VIDEO, ODD_KINDS, Trouble
 from tqstudio.engine.intake.watch import LIMITS, TreeWatch
 from tqstudio.errors import ErrorCode
-from tqstudio.ladder import is_head_at, is_ladder_at
-from tqstudio.sources import display, worth_a_look
+from tqstudio.ladder_files import is_head_at, is_ladder_at
+from tqstudio.paths import (
+    display,
+)
+from tqstudio.source_files import (
+    worth_a_look,
+)
 
 _MOST_ODD = 1_000
 """Left-out paths that are remembered: a folder of a million logs fills no memory."""

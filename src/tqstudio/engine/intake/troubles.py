@@ -7,7 +7,7 @@ import stat
 from collections.abc import Mapping
 
 from tqstudio.errors import ErrorCode
-from tqstudio.sources import display
+from tqstudio.paths import display
 
 SLOW_S = 60.0
 """How long one look through a folder may take before it is called a problem."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tqstudio.ladder import INIT_NAME as INIT_NAME
-from tqstudio.ladder import PLAYLIST_NAME as PLAYLIST_NAME
+from tqstudio.ladder_files import INIT_NAME as INIT_NAME
+from tqstudio.ladder_files import PLAYLIST_NAME as PLAYLIST_NAME
 
 SEGMENT_PATTERN = "seg_%05d.m4s"
 FRAGMENT_PATTERN = "frag_%05d.m4s"

@@ -30,7 +30,7 @@ from av.video.stream import VideoStream
 from tqstudio.engine.media.facts import AudioTrack, Damage, SourceFacts, VideoTrack
 from tqstudio.engine.media.source import require_readable, to_open
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.sources import display
+from tqstudio.paths import display
 
 MAX_FPS = 60
 _MIN_FPS = 5

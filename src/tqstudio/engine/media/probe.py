@@ -24,7 +24,7 @@ from tqstudio.engine.media.facts import AudioTrack, SourceFacts, SubtitleTrack, 
 from tqstudio.engine.media.languages import shortest
 from tqstudio.engine.media.measure import channels_of, display_size, grid_rate, measure
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.sources import display
+from tqstudio.paths import display
 
 # Packets read in search of the first picture. A sane stream gives it within its first few.
 _FIRST_PICTURE_PACKETS = 2000

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from tqstudio import turns
+from tqstudio import cpu_slice
 from tqstudio.engine.media import disk_errors, source
 from tqstudio.engine.media.ffmpeg import environment
 from tqstudio.errors import ErrorCode, TqError
@@ -185,7 +185,7 @@ def start(
         # The wrappers would start, and fail in ffmpeg's place.
         raise TqError(ErrorCode.FFMPEG_MISSING, f"{argv[0]} cannot be started: it is not an executable file")
     try:
-        with log_path.open("ab") as log, turns.long_for_children():
+        with log_path.open("ab") as log, cpu_slice.long_for_children():
             process = subprocess.Popen(
                 [*_wrapping(nice), *_held(argv, reads)],
                 cwd=cwd,

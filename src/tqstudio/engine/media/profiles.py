@@ -11,9 +11,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tqstudio import presence, toml_files
+from tqstudio import path_checks, toml_files
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.sources import display, readable
+from tqstudio.paths import display, readable
 
 SHIPPED_DIR = Path(__file__).resolve().parents[2] / "profiles"
 
@@ -101,7 +101,7 @@ def _files(directory: Path) -> list[Path]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        raise presence.refused(directory, error) from None
+        raise path_checks.refused(directory, error) from None
 
 
 def load(name: str, user_dir: Path | None = None) -> Profile:

@@ -24,7 +24,7 @@ from tqstudio.engine.media.segment_store import SegmentStore
 from tqstudio.engine.media.segments import Torn, inspect_init, inspect_segment
 from tqstudio.engine.media.verify import verify_rendition, verify_same_length
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.sources import display
+from tqstudio.paths import display
 
 _DURATION_TOLERANCE_S = 0.002
 _START_TOLERANCE_S = 0.5

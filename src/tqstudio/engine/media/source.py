@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from tqstudio.engine.media import disk_errors
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.sources import display
+from tqstudio.paths import display
 
 # Demuxers of files people drop. Playlists and scripts (hls, dash, concat, imf, sdp …) are not among them: a
 # text file named x.mp4 must never make ffmpeg open another file or an address. Raw elementary streams are not

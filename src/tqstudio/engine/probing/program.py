@@ -13,11 +13,11 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from tqstudio import turns
+from tqstudio import cpu_slice
 from tqstudio.engine.media import source
 from tqstudio.engine.parent import die_with_parent
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.sources import display
+from tqstudio.paths import display
 
 NICE = 10
 """As ffmpeg's: it may take its share of a busy machine, and holds up no command."""
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
     if not die_with_parent(os.environ):
         return 1
     os.nice(NICE)
-    turns.take_long()
+    cpu_slice.take_long()
     _limit(resource.RLIMIT_AS, int(arguments[0]))
     # A crash is expected now and then; an image of it would fill the disk.
     _limit(resource.RLIMIT_CORE, 0)

@@ -20,7 +20,7 @@ from tqstudio.engine.media.playlists import media_playlist
 from tqstudio.engine.publishing.place import Place
 from tqstudio.engine.store.generations import PublishedFile, PublishedRow
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.ladder import MASTER_NAME
+from tqstudio.ladder_files import MASTER_NAME
 from tqstudio.requests import Manifest, ManifestRendition
 
 _UNNAMED = re.compile(rf"\.v\d+-building|\.{re.escape(MASTER_NAME)}-next")

@@ -12,8 +12,8 @@ from pathlib import Path
 from tqstudio.engine import durable, held
 from tqstudio.engine.media.process import from_output_error
 from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of
-from tqstudio.ladder import MASTER_NAME, OWNER_NAME
-from tqstudio.sources import display
+from tqstudio.ladder_files import MASTER_NAME, OWNER_NAME
+from tqstudio.paths import display
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,8 +38,8 @@ from tqstudio.engine.store.publications import PublicationRow
 from tqstudio.engine.store.videos import VideoRow
 from tqstudio.engine.workspace import Workspace
 from tqstudio.errors import ErrorCode, TqError
+from tqstudio.paths import display
 from tqstudio.requests import CompleteRequest, SourceIdentity
-from tqstudio.sources import display
 
 _INTERRUPTED = "the publish was interrupted"
 

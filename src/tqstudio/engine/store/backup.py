@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from tqstudio import presence
+from tqstudio import path_checks
 from tqstudio.engine.store import opening, troubles
 from tqstudio.engine.store.connection import connect
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.sources import display
+from tqstudio.paths import display
 
 _MIGRATION_PREFIX = "before-schema-"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -30,7 +30,7 @@ def copy(database: Path, target: Path) -> int:
         TqError: NOT_FOUND without a database, REFUSED when there is a file of that name; PERMISSION,
             DISK_LOW, DATABASE_DAMAGED or DATABASE_BUSY.
     """
-    if presence.is_there(target):
+    if path_checks.is_there(target):
         raise _taken(target)
     with _made(database, target) as made:
         try:
@@ -41,7 +41,7 @@ def copy(database: Path, target: Path) -> int:
             if error.errno in _FULL:
                 raise
             # A file system without hard links; nothing better than a look before is left.
-            if presence.is_there(target):
+            if path_checks.is_there(target):
                 raise _taken(target) from None
             made.rename(target)
     return target.stat().st_size
@@ -62,7 +62,7 @@ def before_migration(database: Path, version: str) -> Path:
 @contextlib.contextmanager
 def _made(database: Path, target: Path) -> Iterator[Path]:
     """A checked and synced copy beside the target; what is still there at the end goes."""
-    if not presence.is_there(database):
+    if not path_checks.is_there(database):
         raise TqError(ErrorCode.NOT_FOUND, f"there is no database {database}", "nothing has to be kept yet")
     made = target.with_name(f".{target.name}.{os.getpid()}")
     try:

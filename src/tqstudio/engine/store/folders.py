@@ -10,7 +10,7 @@ from typing import Any
 from tqstudio.engine.store import events
 from tqstudio.engine.store.connection import Connection
 from tqstudio.lifecycle import AutorestartRule
-from tqstudio.sources import display
+from tqstudio.paths import display
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from tqstudio.engine.store.connection import Connection
-from tqstudio.sources import readable
+from tqstudio.paths import readable
 
 PROBES = 32
 """Of long texts, no more groups of three letters than this are looked up."""

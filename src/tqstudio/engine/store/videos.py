@@ -9,8 +9,8 @@ from typing import Any
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.connection import Connection
+from tqstudio.paths import display
 from tqstudio.schemas import ErrorView
-from tqstudio.sources import display
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from tqstudio import garbage
+from tqstudio import gc_tuning
 
 if __name__ == "__main__":
-    garbage.look_seldom()
+    gc_tuning.look_seldom()
     from tqstudio.engine.worker.program import main
 
     sys.exit(main())

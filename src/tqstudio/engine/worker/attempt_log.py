@@ -14,11 +14,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
-from tqstudio import shell
+from tqstudio import shell_quoting
 from tqstudio.engine.media import source
 from tqstudio.engine.media.encode_state import RunRecord
 from tqstudio.home import run_logs
-from tqstudio.roots import Roots
+from tqstudio.log_redaction import Roots
 
 MAX_COPIED_BYTES = 8 * 1024 * 1024
 """Of one ffmpeg run. A damaged source makes it complain about every frame."""
@@ -68,7 +68,7 @@ class AttemptLog:
         for run in runs:
             if run.log_path not in self._copied:
                 self._copied[run.log_path] = 0
-                self.line(f"[{run.label}] $ {shell.line(map(shell.transportable, run.argv))}")
+                self.line(f"[{run.label}] $ {shell_quoting.line(map(shell_quoting.transportable, run.argv))}")
             while self._copy(run):
                 pass
 

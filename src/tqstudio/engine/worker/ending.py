@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from tqstudio import sources
+from tqstudio import paths
 from tqstudio.engine.worker import calls, retries
 from tqstudio.engine.worker.failure import describe
 from tqstudio.engine.worker.lease import Lease
@@ -58,7 +58,7 @@ class Ending:
                     return self._send(lease, "complete", body, _COMPLETE_TIMEOUT_S)
                 except TqError as error:
                     # It could not be published.
-                    path = sources.decode(job["source"]["path_b64"])
+                    path = paths.decode(job["source"]["path_b64"])
                     return self._fail(lease, token, describe(error, path))
 
     def _fail(self, lease: Lease, token: dict[str, Any], failed: Failed) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from tqstudio import sources
+from tqstudio import paths
 from tqstudio.engine.media import process, source
 from tqstudio.engine.worker.outcome import Failed
 from tqstudio.errors import MAX_ERROR_TEXT, ErrorClass, ErrorCode, TqError, class_of
@@ -23,7 +23,7 @@ def describe(error: Exception, path: bytes) -> Failed:
     elif isinstance(error, OSError) and _concerns(error, path):
         known = source.unreadable(path, error)
     elif isinstance(error, OSError):
-        at = f" at {sources.display(os.fsencode(error.filename))}" if error.filename else ""
+        at = f" at {paths.display(os.fsencode(error.filename))}" if error.filename else ""
         known = process.from_os_error(error, f"the worker cannot go on{at}")
     else:
         known = TqError(ErrorCode.INTERNAL, f"the worker made a mistake ({type(error).__name__}: {error})")
@@ -36,7 +36,7 @@ def describe(error: Exception, path: bytes) -> Failed:
 
 def short_name(path: bytes) -> str:
     """The file name for a sentence: escaped, and cut in its middle when it would fill the sentence alone."""
-    name = sources.display(os.path.basename(path))
+    name = paths.display(os.path.basename(path))
     if len(name) <= _MAX_NAME:
         return name
     return f"{name[: _MAX_NAME // 2]}…{name[-_MAX_NAME // 2 :]}"
@@ -50,7 +50,7 @@ def printable(text: str) -> str:
 def _naming(path: bytes, message: str) -> str:
     """The message, beginning with the file's name unless it has it already."""
     named = printable(message)
-    whole = sources.display(path)
+    whole = paths.display(path)
     if whole in named:
         # A long folder would push the reason out of the sentence.
         named = named if len(named) <= MAX_ERROR_TEXT else named.replace(whole, short_name(path))

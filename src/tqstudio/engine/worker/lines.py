@@ -11,9 +11,9 @@ import sys
 import structlog
 from structlog.typing import EventDict
 
-from tqstudio import roots
+from tqstudio import log_redaction
 from tqstudio.home import current_home
-from tqstudio.roots import Folder, Roots
+from tqstudio.log_redaction import Folder, Roots
 
 _roots = Roots()
 
@@ -47,5 +47,5 @@ def configure(worker: str) -> None:
 def set_roots(*folders: Folder) -> Roots:
     """The roots from now on: these folders, the home and the program's own; for the log of an attempt too."""
     global _roots
-    _roots = Roots(current_home().root, *folders) | roots.of_program()
+    _roots = Roots(current_home().root, *folders) | log_redaction.of_program()
     return _roots

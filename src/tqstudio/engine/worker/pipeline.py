@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 from blake3 import blake3
 
-from tqstudio import sources
+from tqstudio import paths
 from tqstudio.engine import memory
 from tqstudio.engine.held import hold
 from tqstudio.engine.media import poster as pictures
@@ -79,15 +79,13 @@ def run(job: ClaimedJob, bench: Bench, lease: Lease, report: Report) -> Outcome:
 
     Call it from the main thread: ffmpeg dies with the thread that starts it.
     """
-    path = sources.decode(job["source"]["path_b64"])
-    sink = Path(os.fsdecode(sources.decode(job["sink"]["path_b64"])))
+    path = paths.decode(job["source"]["path_b64"])
+    sink = Path(os.fsdecode(paths.decode(job["sink"]["path_b64"])))
     roots = lines.set_roots(
-        sources.decode(job["source_root_b64"]), _output(sink), os.path.dirname(bench.ffmpeg.path)
+        paths.decode(job["source_root_b64"]), _output(sink), os.path.dirname(bench.ffmpeg.path)
     )
     with AttemptLog(Path(job["log"]), roots) as log:
-        log.line(
-            f"job {job['job']}, attempt {job['attempt']} (epoch {job['epoch']}): {sources.display(path)}"
-        )
+        log.line(f"job {job['job']}, attempt {job['attempt']} (epoch {job['epoch']}): {paths.display(path)}")
         log.line(
             "paths are relative to the folders of the source, the output, the home and the programs;"
             f" tqstudio job command {job['job']} prints the whole commands"
@@ -133,9 +131,7 @@ class _Work:
     def run(self) -> Done:
         with self._step(Step.PROBE):
             dropped_in = self._job["drop_folder_b64"]
-            self.held.enter_context(
-                hold_source(self._path, sources.decode(dropped_in) if dropped_in else None)
-            )
+            self.held.enter_context(hold_source(self._path, paths.decode(dropped_in) if dropped_in else None))
             source = self._source = examine(self._job, self._path, self._lease.check)
             profile = _profile(self._job)
             choice = choose(
@@ -220,7 +216,7 @@ class _Work:
         return path.is_relative_to(self._output) or path.is_relative_to(self._sink)
 
     def _shown_output(self) -> str:
-        return f"the output folder {sources.display(os.fsencode(self._output))}"
+        return f"the output folder {paths.display(os.fsencode(self._output))}"
 
     def _hold_sink(self) -> None:
         """Make the work folder and hold it open, so that no other user can replace it meanwhile."""

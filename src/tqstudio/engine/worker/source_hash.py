@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 
-from tqstudio import turns
+from tqstudio import cpu_slice
 from tqstudio.engine.media import fingerprint
 from tqstudio.engine.worker.lease import Lease
 from tqstudio.engine.worker.limits import Deadline
@@ -65,7 +65,7 @@ class SourceHash:
             # On Linux the niceness of a thread is its own.
             with contextlib.suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
-        turns.take_long()
+        cpu_slice.take_long()
         try:
             self._digest = fingerprint.full_hash(self._path, self._must_stop)
         except fingerprint.Stopped:

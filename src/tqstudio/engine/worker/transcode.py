@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from tqstudio import shell, sources
+from tqstudio import paths, shell_quoting
 from tqstudio.engine.media import poster as pictures
 from tqstudio.engine.media.encode import LadderEncode
 from tqstudio.engine.media.encode_state import NotOursError, RenditionState
@@ -47,7 +47,7 @@ def require_space(
     free = shutil.disk_usage(output).free
     needed = reserve + still_to_come(source.facts.size, factor, occupied_bytes(store))
     if free < needed:
-        where = sources.display(os.fsencode(output))
+        where = paths.display(os.fsencode(output))
         raise TqError(
             ErrorCode.DISK_LOW,
             f"the disk of {where} has {size(free)} free, {size(needed)} are needed"
@@ -180,7 +180,7 @@ class Watch:
         self._runs = len(runs)
         videos = [run for run in runs if run.label.startswith("video")]
         self._report.tell(
-            argv=[[shell.transportable(word) for word in run.argv] for run in runs],
+            argv=[[shell_quoting.transportable(word) for word in run.argv] for run in runs],
             resumed_from=videos[0].resumed_from if videos else None,
             resumed_at_s=round(videos[0].starts_at_s, 3) if videos else None,
             encoder=videos[-1].encoder if videos else None,

@@ -16,7 +16,7 @@ from textual.widgets import Input, Label
 
 from tqstudio import client as calls
 from tqstudio.errors import TqError, in_one_line
-from tqstudio.sources import absolute
+from tqstudio.paths import absolute
 from tqstudio.ui.screens.dialogs import Caution, Dialog, Problem
 from tqstudio.ui.studio import Studio
 from tqstudio.ui.widgets.tick import Tick

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tqstudio import units
-from tqstudio.sources import readable
+from tqstudio.paths import readable
 from tqstudio.ui import format as fmt
 
 if TYPE_CHECKING:

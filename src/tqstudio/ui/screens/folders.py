@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.strip import Strip
 
 from tqstudio import client as calls
-from tqstudio import sources
+from tqstudio import paths
 from tqstudio.errors import ErrorCode, TqError, in_one_line
 from tqstudio.ui import format as fmt
 from tqstudio.ui.actions import View, bindings_of
@@ -58,7 +58,7 @@ class FolderList(RowList):
         )
         return self._columns(
             width,
-            sources.readable(folder["path"]),
+            paths.readable(folder["path"]),
             f"{glyphs.states[state]} {word}",
             folder["profile"],
             folder["watch"],
@@ -81,7 +81,7 @@ class FolderList(RowList):
         line = self.start(width, palette.cursor if selected else palette.base)
         line.add(glyphs.cursor if selected else " ", palette.accent).gap()
         widths = (9, 8, 11, 11) if width >= 72 else (8, 0, 11, 9)
-        longest = max((width_of(sources.readable(folder["path"])) for folder in self.folders), default=0)
+        longest = max((width_of(paths.readable(folder["path"])) for folder in self.folders), default=0)
         room = max(14, min(width - 2 - 12 - sum(widths) - len(widths) - 1, longest + 2))
         line.cell(fit_name(path, room, glyphs.ellipsis), room, None if state else palette.faint).gap()
         line.cell(word, 10, palette.states[state] if state else palette.faint).gap()
@@ -140,9 +140,9 @@ class FoldersScreen(ListScreen):
         rules += [
             f"failed jobs start again by themselves {times}, {delay} after" if again else "no autorestart"
         ]
-        return sources.readable(folder["path"]), [
+        return paths.readable(folder["path"]), [
             ("problem", in_one_line(problem["code"], problem["message"], problem["hint"]) if problem else ""),
-            ("output", sources.readable(folder["output_root"])),
+            ("output", paths.readable(folder["output_root"])),
             ("rules", ", ".join(rules)),
             *(("left out", f"{skipped['name']}: {_why(skipped)}") for skipped in folder["skipped"]),
         ]
@@ -166,13 +166,13 @@ class FoldersScreen(ListScreen):
         """
         path = os.fsencode(answer.path)
         if not answer.is_folder:
-            what = f"{sources.display(path)} is no folder on this machine"
+            what = f"{paths.display(path)} is no folder on this machine"
             raise TqError(ErrorCode.SOURCE_MISSING, what, "type the path of a folder that exists")
-        output = sources.encode(answer.output) if answer.output else None
+        output = paths.encode(answer.output) if answer.output else None
         await self.studio.feed.send(
-            calls.add_folder(sources.encode(path), profile=answer.profile, output_b64=output)
+            calls.add_folder(paths.encode(path), profile=answer.profile, output_b64=output)
         )
-        self.toast(f"{sources.display(path)} is watched")
+        self.toast(f"{paths.display(path)} is watched")
         self.studio.feed.read_folders_soon()
 
     async def do_folder_switch(self, _: str) -> None:
@@ -192,7 +192,7 @@ class FoldersScreen(ListScreen):
 
         question = Confirm(
             "Stop watching this folder?",
-            [sources.readable(folder["path"]), "No file is touched, and jobs in the queue stay."],
+            [paths.readable(folder["path"]), "No file is touched, and jobs in the queue stay."],
             keep="Keep watching",
             go="Stop watching",
         )

@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.strip import Strip
 
 from tqstudio import client as calls
-from tqstudio import shell
+from tqstudio import shell_quoting
 from tqstudio.errors import TqError, in_one_line
 from tqstudio.ui.actions import View, bindings_of
 from tqstudio.ui.format import copied
@@ -138,7 +138,7 @@ class JobScreen(JobActions):
         if attempt is None or not attempt["argv"]:
             self.toast("no command has run yet")
             return
-        self.copy("\n".join(shell.script(attempt["argv"])), "command")
+        self.copy("\n".join(shell_quoting.script(attempt["argv"])), "command")
 
     async def do_back(self, _: str) -> None:
         if self.studio.model.hush():

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tqstudio import client as calls
-from tqstudio import shell
+from tqstudio import shell_quoting
 from tqstudio.errors import TqError, in_one_line
 from tqstudio.lifecycle import Control, JobStatus, Operation
 from tqstudio.ui.actions import BY_NAME, operation_for
@@ -153,7 +153,7 @@ class JobActions(StudioScreen):
         async def read() -> tuple[str, str]:
             detail = await self.studio.feed.send(calls.job(job))
             newest = max(detail["attempts_log"], key=lambda attempt: attempt["number"], default=None)
-            commands = shell.script(newest["argv"]) if newest is not None else []
+            commands = shell_quoting.script(newest["argv"]) if newest is not None else []
             return "\n\n".join(commands) or "No command has run yet.", "\n".join(commands)
 
         self.app.push_screen(TextScreen(self.studio, f"commands of job {job}", read, wrapped=True))

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 from rich.style import Style
 from textual.strip import Strip
 
-from tqstudio import shell, units
+from tqstudio import shell_quoting, units
 from tqstudio.errors import in_one_line
 from tqstudio.lifecycle import Step
-from tqstudio.sources import readable
+from tqstudio.paths import readable
 from tqstudio.ui import format as fmt
 from tqstudio.ui.line import fit, width_of, wrap
 from tqstudio.ui.screens.facts import channels_word, language_word
@@ -259,7 +259,7 @@ def command(doc: Document, job: JobDetail, width: int) -> list[Strip]:
     lines = [doc.heading("Commands", width, f"{copies}c shows all")]
     for argv in attempt["argv"]:
         short = [argv[0].rpartition("/")[2], *argv[1:]]
-        parts = wrap(fmt.plain(shell.line(short)), width - 4)
+        parts = wrap(fmt.plain(shell_quoting.line(short)), width - 4)
         if len(parts) > COMMAND_LINES:
             last = parts[COMMAND_LINES - 1]
             parts = [
@@ -323,7 +323,7 @@ def generation(doc: Document, job: JobDetail, width: int) -> list[Strip]:
     copies = "y copies it, " if job["status"] == "done" else ""
     lines = [doc.heading("Playable", width, f"{copies}v{made['number']}, {when}")]
     lines += doc.fact("playlist", readable(made["master"]), width)
-    lines += doc.fact("play it", shell.line(["mpv", fmt.copied(made["master_b64"])]), width)
+    lines += doc.fact("play it", shell_quoting.line(["mpv", fmt.copied(made["master_b64"])]), width)
     for rendition in made["renditions"]:
         line = doc.start(width).cell(rendition["name"], 14, palette.strong, right=True).gap(2)
         pixels = f"{rendition['width']}×{rendition['height']}" if rendition["width"] else rendition["kind"]

@@ -13,7 +13,7 @@ from textual.containers import Container
 
 from tqstudio import client as calls
 from tqstudio.errors import TqError
-from tqstudio.sources import readable
+from tqstudio.paths import readable
 from tqstudio.ui import format as fmt
 from tqstudio.ui.actions import View, bindings_of
 from tqstudio.ui.line import fit_name

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tqstudio import client as calls
-from tqstudio import sources
+from tqstudio import paths as sources
+from tqstudio import source_files
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.offered import KEYS, sentence, summary
 from tqstudio.ui.format import copied, counted, number
@@ -115,7 +116,7 @@ def _files(answer: PathAnswer) -> list[list[bytes]]:
     if not os.path.exists(path):
         what = f"there is no file or folder {sources.display(path)}"
         raise TqError(ErrorCode.SOURCE_MISSING, what, "check the path")
-    found = list(sources.walk(path, recursive=True)) if answer.is_folder else [path]
+    found = list(source_files.walk(path, recursive=True)) if answer.is_folder else [path]
     if not found:
         raise TqError(ErrorCode.NO_MEDIA, f"{sources.display(path)} holds no videos", "choose another folder")
     if len(found) > MAX_ADDED:

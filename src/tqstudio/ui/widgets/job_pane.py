@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Literal
 from rich.cells import chop_cells
 from textual.strip import Strip
 
-from tqstudio import shell, units
+from tqstudio import shell_quoting, units
 from tqstudio.errors import in_one_line
-from tqstudio.sources import readable
+from tqstudio.paths import readable
 from tqstudio.ui import format as fmt
 from tqstudio.ui.line import Line, fit, fit_name, width_of, wrap
 from tqstudio.ui.sentences import attempt_words, error_now, failure_words, kind_words, standing, took_words
@@ -170,7 +170,7 @@ class JobPane(LineView):
         palette = self.studio.palette
         lines = []
         # A path that takes two lines anyhow begins behind the command.
-        command = shell.line(["mpv", fmt.copied(generation["master_b64"])])
+        command = shell_quoting.line(["mpv", fmt.copied(generation["master_b64"])])
         for at, part in enumerate(chop_cells(command, max(8, width - 14))):
             line = self._start(width).gap().cell("" if at else "play", 9, palette.faint).gap()
             lines.append(line.add(part, palette.text).strip())

@@ -9,7 +9,7 @@ from textual.strip import Strip
 
 from tqstudio import units
 from tqstudio.errors import in_one_line
-from tqstudio.sources import readable
+from tqstudio.paths import readable
 from tqstudio.ui import format as fmt
 from tqstudio.ui.line import width_of, wrap
 from tqstudio.ui.model import Link, Model

@@ -11,7 +11,7 @@ import re
 import shlex
 from collections.abc import Iterable, Sequence
 
-from tqstudio.sources import readable
+from tqstudio.paths import readable
 
 _ANSI_C = re.compile(r"\$'(?:[^'\\]|\\.)*'")
 

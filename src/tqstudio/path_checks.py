@@ -10,7 +10,7 @@ import os
 import stat
 
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.sources import display
+from tqstudio.paths import display
 
 AnyPath = str | bytes | os.PathLike[str]
 

@@ -11,7 +11,7 @@ import os
 import re
 import sys
 
-from tqstudio import shell, sources
+from tqstudio import paths, shell_quoting
 
 Folder = bytes | str | os.PathLike[str]
 
@@ -68,8 +68,8 @@ def _forms(folder: bytes) -> set[str]:
         raw,
         said,
         _CONTROLS_OF_FFMPEG.sub("?", said),
-        sources.display(folder),
-        shell.ansi_c(raw)[2:-1],
+        paths.display(folder),
+        shell_quoting.ansi_c(raw)[2:-1],
         # Within single quotes, as the shell has it.
         raw.replace("'", "'\"'\"'"),
         of_python,
