@@ -21,13 +21,14 @@ import psutil
 import pytest
 import structlog
 
-from tqstudio import client, paths
-from tqstudio.client import Call
-from tqstudio.connection import Client
-from tqstudio.engine import orphans
+from tqstudio import paths
+from tqstudio.engine.host import orphan_processes
 from tqstudio.engine.store import schema
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
+from tqstudio.protocol import calls
+from tqstudio.protocol.calls import Call
+from tqstudio.protocol.client import Client
 
 # What a shell starts in the background ignores Ctrl-C, and so would everything the tests start: to some of it
 # they send that signal.
@@ -150,7 +151,7 @@ class LiveSupervisor:
         if self.process.poll() is not None:
             raise AssertionError(f"the supervisor ended: {self.output.read_text()}")
         try:
-            return self.send(client.status())["supervisor"]["pid"] == self.process.pid
+            return self.send(calls.status())["supervisor"]["pid"] == self.process.pid
         except TqError as error:
             if error.code is not ErrorCode.NO_SUPERVISOR:
                 raise
@@ -175,14 +176,14 @@ class LiveSupervisor:
 
     def worker(self, name: str, kind: str = "cpu") -> Worker:
         """A worker that the test plays itself, registered."""
-        return Worker(self, self.send(client.new_worker(name, kind))["token"], name)
+        return Worker(self, self.send(calls.new_worker(name, kind))["token"], name)
 
     def processes(self) -> list[psutil.Process]:
         """Every process that runs for this home: the supervisor, its workers, their ffmpegs."""
         found = []
         for process in psutil.process_iter():
             try:
-                homes = process.environ().get("TQSTUDIO_HOME"), orphans.home_of(process.pid)
+                homes = process.environ().get("TQSTUDIO_HOME"), orphan_processes.home_of(process.pid)
                 if str(self.home.root) in homes and process.is_running():
                     found.append(process)
             except psutil.Error:
@@ -194,7 +195,7 @@ class LiveSupervisor:
         if self._process is None:
             return 0
         if self._process.poll() is None:
-            self.send(client.shutdown())
+            self.send(calls.shutdown())
         code = self._process.wait(STOP_TIMEOUT_S)
         until(lambda: not self.processes(), "no process is left", STOP_TIMEOUT_S)
         self._process = None

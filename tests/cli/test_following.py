@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from conftest import LiveSupervisor, MakeSupervisor, until
-from tqstudio import client, paths
+from tqstudio import paths
 from tqstudio.cli.follow import Follower, Video, last_seq
-from tqstudio.connection import Client
 from tqstudio.home import Home
+from tqstudio.protocol import calls
+from tqstudio.protocol.client import Client
 
 from .conftest import Shell
 
@@ -28,20 +29,20 @@ WAIT_S = 60
 @pytest.fixture
 def live(make_supervisor: MakeSupervisor) -> LiveSupervisor:
     live = make_supervisor().start()
-    live.send(client.worker_action("cpu-0", "disable"))
+    live.send(calls.worker_action("cpu-0", "disable"))
     return live
 
 
 def job(live: LiveSupervisor, folder: Path) -> int:
     path = folder / "clip.mp4"
     path.write_bytes(b"some video")
-    return int(live.send(client.add([paths.encode(path)]))["results"][0]["job"] or 0)
+    return int(live.send(calls.add([paths.encode(path)]))["results"][0]["job"] or 0)
 
 
 def change(live: LiveSupervisor, job: int, count: int) -> int:
     """So many changes in one action; answers the number of the last event."""
-    live.send(client.act("priority", [job] * count, delta=1))
-    return live.send(client.events(limit=1))["last_seq"]
+    live.send(calls.act("priority", [job] * count, delta=1))
+    return live.send(calls.events(limit=1))["last_seq"]
 
 
 def told(stdout: Any, last: int) -> Iterator[dict[str, Any]]:
@@ -132,12 +133,12 @@ def test_following_one_job_does_not_read_what_others_did(live: LiveSupervisor, t
     """Its last event may lie far back: the stream is entered where the history ends."""
     shell, number = Shell(live.home.root), job(live, tmp_path)
     change(live, number, 10)
-    live.send(client.worker_action("cpu-0", "drain"))
+    live.send(calls.worker_action("cpu-0", "drain"))
     with shell.start("events", "--follow", "--job", str(number), "--limit", "3", "--json") as process:
         assert process.stdout is not None
         stored = [json.loads(process.stdout.readline())["detail"] for _ in range(3)]
         assert stored == [f"priority {value}" for value in (8, 9, 10)]
-        live.send(client.worker_action("cpu-0", "disable"))
+        live.send(calls.worker_action("cpu-0", "disable"))
         change(live, number, 2)
         assert [json.loads(process.stdout.readline())["detail"] for _ in range(2)] == [
             "priority 11",
@@ -170,8 +171,8 @@ def test_a_forgotten_history_does_not_hide_an_end(live: LiveSupervisor, tmp_path
     video = Video("clip.mp4", "/clip.mp4", "", "pending", number)
     follower = Follower(at, [video], told, after=last_seq(at))
     follower.look()
-    live.send(client.act("cancel", [number]))
-    live.send(client.clear_queue(history=True))
+    live.send(calls.act("cancel", [number]))
+    live.send(calls.clear_queue(history=True))
     follower.look()
     assert not video.waited_for
     assert told.over == [number]

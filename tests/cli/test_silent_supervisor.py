@@ -16,12 +16,11 @@ from pathlib import Path
 import pytest
 
 from conftest import LiveSupervisor, MakeSupervisor, UnixHTTP, until
-from tqstudio import client as calls
-from tqstudio import launch
-from tqstudio.connection import AsyncClient, Client
-from tqstudio.engine import lock
+from tqstudio.engine.host import home_lock
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
+from tqstudio.protocol import calls, launch
+from tqstudio.protocol.client import AsyncClient, Client
 
 from .conftest import TIMEOUT_S, Shell
 
@@ -142,7 +141,7 @@ def _is_followed(live: LiveSupervisor) -> bool:
 
 def test_one_that_holds_the_home_without_a_socket_is_there(tmp_path: Path) -> None:
     home = Home(tmp_path)
-    held = lock.HomeLock(home)
+    held = home_lock.HomeLock(home)
     assert launch.settled(home) is None
     held.acquire()
     assert launch.holder(home) == os.getpid()
@@ -161,8 +160,8 @@ def test_looking_who_holds_a_home_does_not_stop_one_that_starts(
     home = Home(tmp_path)
     look = os.open(home.lock, os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(look, fcntl.LOCK_SH)
-    monkeypatch.setattr(lock.time, "sleep", lambda _seconds: os.close(look))
-    held = lock.HomeLock(home)
+    monkeypatch.setattr(home_lock.time, "sleep", lambda _seconds: os.close(look))
+    held = home_lock.HomeLock(home)
     held.acquire()
     assert launch.holder(home) == os.getpid()
     held.release()

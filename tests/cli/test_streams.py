@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from conftest import QUICK, new_home, until
-from tqstudio import client as calls
-from tqstudio.connection import Client
 from tqstudio.errors import TqError
 from tqstudio.home import Home
+from tqstudio.protocol import calls
+from tqstudio.protocol.client import Client
 
 from .conftest import TIMEOUT_S, Answer, Shell
 

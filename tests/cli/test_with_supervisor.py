@@ -18,9 +18,9 @@ from typing import Any
 
 import pytest
 
-from tqstudio import client as calls
-from tqstudio.connection import Client
 from tqstudio.home import Home
+from tqstudio.protocol import calls
+from tqstudio.protocol.client import Client
 
 from .conftest import TIMEOUT_S, Answer, Shell
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tqstudio import client as calls
 from tqstudio.engine.media.ffmpeg import locate
+from tqstudio.protocol import calls
 
 from .studio import Studio, until
 from .terminal import PROGRAM, Terminal

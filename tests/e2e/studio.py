@@ -21,12 +21,12 @@ from typing import Any, TypeVar
 import psutil
 
 from conftest import new_home
-from tqstudio import client as calls
-from tqstudio.client import StreamEvent
-from tqstudio.connection import Client
-from tqstudio.engine import failpoints
+from tqstudio.engine.host import failpoints
 from tqstudio.errors import TqError
 from tqstudio.paths import encode
+from tqstudio.protocol import calls
+from tqstudio.protocol.calls import StreamEvent
+from tqstudio.protocol.client import Client
 
 T = TypeVar("T")
 WAIT_S = 60.0
@@ -171,7 +171,7 @@ class Studio:
         self._log = root / "up.log"
         self.process: subprocess.Popen[bytes] | None = None
         self.fail_point = ""
-        """Where the next supervisor ends itself, see `tqstudio.engine.failpoints`."""
+        """Where the next supervisor ends itself, see `tqstudio.engine.host.failpoints`."""
         self.home.create()
         self.write_profile("tiny", PROFILE)
         chosen = {**QUICK, "FFMPEG": str(self._paced(real_ffmpeg))}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tqstudio import client as calls
+from tqstudio.protocol import calls
 
 from .conftest import MakeClip, MakeStudio
 from .studio import until, write_script

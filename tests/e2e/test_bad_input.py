@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from tqstudio import client as calls
 from tqstudio.errors import MAX_ERROR_TEXT, ErrorCode, TqError
 from tqstudio.paths import encode
+from tqstudio.protocol import calls
 
 from .conftest import MakeClip, MakeStudio
 from .ladder import check_ladder

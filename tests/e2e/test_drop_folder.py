@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tqstudio import client as calls
 from tqstudio.paths import encode
+from tqstudio.protocol import calls
 
 from .conftest import MakeClip, MakeStudio
 from .studio import Studio, until

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tqstudio import client as calls
+from tqstudio.protocol import calls
 
 from .conftest import MakeClip, MakeStudio
 from .studio import Studio, gone, lives, mark, published_marks, until

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import psutil
 
-from tqstudio import client as calls
 from tqstudio.errors import TqError
+from tqstudio.protocol import calls
 
 from .conftest import MakeClip, MakeStudio
 from .ladder import check_ladder

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tqstudio import client as calls
 from tqstudio.engine.disk_gate import DATABASE_ROOM_BYTES
 from tqstudio.errors import TqError
+from tqstudio.protocol import calls
 
 from .conftest import MakeClip
 from .ladder import check_ladder

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from pathlib import Path
 
-from tqstudio import client as calls
+from tqstudio.protocol import calls
 
 from .conftest import MakeClip, MakeStudio
 from .ladder import check_ladder

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tqstudio import client as calls
 from tqstudio.paths import encode
+from tqstudio.protocol import calls
 
 from .conftest import MakeClip, MakeStudio
 from .studio import Studio, until

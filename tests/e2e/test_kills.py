@@ -14,9 +14,9 @@ from typing import Any
 import psutil
 import pytest
 
-from tqstudio import client as calls
-from tqstudio.engine import memory
+from tqstudio.engine.host import memory
 from tqstudio.engine.worker.limits import memory_limit
+from tqstudio.protocol import calls
 
 from .conftest import MakeClip, MakeStudio
 from .ladder import check_ladder

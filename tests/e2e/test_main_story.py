@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tqstudio import client as calls
 from tqstudio.paths import encode
+from tqstudio.protocol import calls
 
 from .conftest import MakeClip, MakeStudio
 from .ladder import check_ladder, frames_of

@@ -8,7 +8,7 @@ from collections import Counter
 from fractions import Fraction
 from pathlib import Path
 
-from tqstudio import client as calls
+from tqstudio.protocol import calls
 
 from .conftest import MakeClip, MakeStudio
 from .ladder import check_ladder

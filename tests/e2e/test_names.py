@@ -8,8 +8,8 @@ from pathlib import Path
 import m3u8
 import pytest
 
-from tqstudio import client as calls
 from tqstudio.paths import data, decode, display, encode
+from tqstudio.protocol import calls
 
 from .conftest import MakeClip
 from .studio import Studio, until

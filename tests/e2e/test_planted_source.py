@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from engine.users import as_other_user, needs_root, receive
-from tqstudio import client
 from tqstudio.paths import encode
+from tqstudio.protocol import calls
 
 from .conftest import MakeClip, MakeStudio
 from .studio import until
@@ -37,7 +37,7 @@ def test_a_private_film_is_not_published(
     private.chmod(0o600)
     studio = make_studio().up()
     out = tmp_path / "out"
-    studio.client.send(client.add_folder(encode(drop), output_b64=encode(out), settle_s=0))
+    studio.client.send(calls.add_folder(encode(drop), output_b64=encode(out), settle_s=0))
     studio("queue", "pause")
     content = clip().read_bytes()
 
@@ -51,7 +51,7 @@ def test_a_private_film_is_not_published(
 
     with as_other_user(drop_it) as line:
         assert receive(line)
-        jobs = until(lambda: studio.client.send(client.jobs())["jobs"], "it is queued")
+        jobs = until(lambda: studio.client.send(calls.jobs())["jobs"], "it is queued")
         line.send(True)
         assert receive(line)
     studio("queue", "resume")

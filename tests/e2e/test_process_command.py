@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tqstudio import client as calls
+from tqstudio.protocol import calls
 
 from .conftest import MakeClip
 from .studio import PROFILE, Answer, Studio, mark, write_script

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from tqstudio import client as calls
+from tqstudio.protocol import calls
 
 from .conftest import Held, MakeClip
 from .studio import Studio, done_to, until

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from conftest import LiveSupervisor, Worker
-from tqstudio import client
 from tqstudio import paths as sources
 from tqstudio.config import Settings
 from tqstudio.engine.store.database import Database
 from tqstudio.home import Home
+from tqstudio.protocol import calls
 
 
 @pytest.fixture(scope="session")
@@ -25,7 +25,7 @@ def standing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveSuperviso
     live = LiveSupervisor(tmp_path_factory.mktemp("standing"), TQSTUDIO_SSE_KEEPALIVE_S="0.2")
     try:
         live.start()
-        live.send(client.worker_action("cpu-0", "disable"))
+        live.send(calls.worker_action("cpu-0", "disable"))
         yield live
     finally:
         live.clear_away()
@@ -48,7 +48,7 @@ class Desk:
         return path
 
     def add(self, *paths: Path, **more: Any) -> list[Any]:
-        call = client.add([sources.encode(path) for path in paths or (self.file(),)], **more)
+        call = calls.add([sources.encode(path) for path in paths or (self.file(),)], **more)
         return list(self.live.send(call)["results"])
 
     def job(self, **more: Any) -> int:
@@ -57,7 +57,7 @@ class Desk:
         return int(result["job"])
 
     def act(self, operation: str, *ids: int, **more: Any) -> list[Any]:
-        return list(self.live.send(client.act(operation, ids, **more))["results"])
+        return list(self.live.send(calls.act(operation, ids, **more))["results"])
 
     def worker(self) -> Worker:
         return self.live.worker(f"test-{next(_numbers)}").register()
@@ -71,17 +71,17 @@ class Desk:
         return worker, claimed
 
     def show(self, job: int) -> Any:
-        return self.live.send(client.job(job))
+        return self.live.send(calls.job(job))
 
 
 @pytest.fixture
 def desk(standing: LiveSupervisor, tmp_path: Path) -> Iterator[Desk]:
     """Whatever a test leaves open is cancelled after it: the next one finds an empty queue."""
     yield Desk(standing, tmp_path)
-    rows = standing.send(client.jobs(statuses=["pending", "paused", "in_progress"], limit=500))["jobs"]
+    rows = standing.send(calls.jobs(statuses=["pending", "paused", "in_progress"], limit=500))["jobs"]
     for row in rows:
-        standing.send(client.act("cancel", [row["id"]]))
-    workers = standing.send(client.workers())["workers"]
+        standing.send(calls.act("cancel", [row["id"]]))
+    workers = standing.send(calls.workers())["workers"]
     for row in rows:
         if row["status"] == "in_progress":
             assert row["worker"] in {w["name"] for w in workers}

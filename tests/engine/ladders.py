@@ -14,7 +14,7 @@ from tqstudio.engine import publishing
 from tqstudio.engine.media.layout import INIT_NAME, segment_name
 from tqstudio.engine.publishing import Place
 from tqstudio.engine.store.generations import PublishedRow
-from tqstudio.requests import Manifest
+from tqstudio.protocol.requests import Manifest
 
 
 @dataclass

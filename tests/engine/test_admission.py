@@ -45,7 +45,7 @@ from tqstudio.engine.views import place_of
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.lifecycle import Control, JobKind, JobStatus, Operation
-from tqstudio.offered import COMMANDS, sentence, summary
+from tqstudio.protocol.wording import COMMANDS, sentence, summary
 
 from .ladders import Bench, put_in_place
 

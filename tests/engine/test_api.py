@@ -22,11 +22,11 @@ import pytest
 from sqlalchemy import inspect
 
 from conftest import LiveSupervisor, MakeSupervisor, UnixHTTP, until
-from tqstudio import client
 from tqstudio import paths as sources
 from tqstudio.engine.store import tables
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.schemas import (
+from tqstudio.protocol import calls as client
+from tqstudio.protocol.answers import (
     AttemptView,
     AutorestartView,
     GenerationView,

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from conftest import until
-from tqstudio import client, paths
+from tqstudio import paths
 from tqstudio.errors import TqError
+from tqstudio.protocol import calls
 
 from .conftest import Desk
 
@@ -64,22 +65,22 @@ def test_the_next_restart_is_foretold(desk: Desk) -> None:
 def test_files_of_a_folder_have_its_rule(desk: Desk, tmp_path: Path) -> None:
     drop = tmp_path / "drop"
     drop.mkdir()
-    call = client.add_folder(paths.encode(drop), autorestart=2, autorestart_delay_s=7, settle_s=0)
+    call = calls.add_folder(paths.encode(drop), autorestart=2, autorestart_delay_s=7, settle_s=0)
     folder = desk.live.send(call)
     try:
         assert (folder["autorestart"], folder["autorestart_delay_s"]) == (2, 7)
         (drop / "from-a-folder.mp4").write_bytes(b"video of a folder")
 
         def job() -> Any:
-            found = desk.live.send(client.jobs(text="from-a-folder"))["jobs"]
+            found = desk.live.send(calls.jobs(text="from-a-folder"))["jobs"]
             return found[0]["id"] if found else None
 
         shown = rule(desk, until(job, "the file was taken"))
         assert (shown["state"], shown["limit"], shown["delay_s"]) == ("enabled", 2, 7)
-        changed = desk.live.send(client.edit_folder(folder["id"], autorestart=0))
+        changed = desk.live.send(calls.edit_folder(folder["id"], autorestart=0))
         assert (changed["autorestart"], changed["autorestart_delay_s"]) == (0, 7)
     finally:
-        desk.live.send(client.remove_folder(folder["id"]))
+        desk.live.send(calls.remove_folder(folder["id"]))
 
 
 def test_a_waiting_job_takes_the_rule_over(desk: Desk) -> None:

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from conftest import LiveSupervisor, MakeSupervisor, until
-from tqstudio import client, paths
+from tqstudio import paths
+from tqstudio.protocol import calls
 
 from .test_results import bench_of, complete
 
@@ -32,7 +33,7 @@ def tqstudio(live: LiveSupervisor, *words: str | Path) -> subprocess.CompletedPr
 def publish(live: LiveSupervisor, path: Path, out: Path) -> tuple[int, Any]:
     """Make a ladder of a file by hand; the job and the video."""
     path.write_bytes(path.name.encode() * 20)
-    call = client.add([paths.encode(path)], output_b64=paths.encode(out))
+    call = calls.add([paths.encode(path)], output_b64=paths.encode(out))
     [added] = live.send(call)["results"]
     worker = live.worker("by-hand").register()
     job = until(worker.claim, "the job")
@@ -40,7 +41,7 @@ def publish(live: LiveSupervisor, path: Path, out: Path) -> tuple[int, Any]:
     bench = bench_of(job)
     bench.rendition("360p", f"of-{path.name}-{path.stat().st_mtime_ns}")
     assert complete(worker, job, bench)[1]["status"] == "done"
-    return job["job"], live.send(client.video(job["video"]))
+    return job["job"], live.send(calls.video(job["video"]))
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -52,7 +53,7 @@ def test_a_restored_backup_comes_up_and_leaves_later_ladders_alone(
 ) -> None:
     out, copy = tmp_path / "out", tmp_path / "kept\u3000\n" / "copy.db"
     live = make_supervisor().start()
-    live.send(client.worker_action("cpu-0", "disable"))
+    live.send(calls.worker_action("cpu-0", "disable"))
     known, _ = publish(live, tmp_path / "early.mp4", out)
     answer = tqstudio(live, "backup", copy, "--json")
     assert answer.returncode == 0, answer.stderr
@@ -76,7 +77,7 @@ def test_a_restored_backup_comes_up_and_leaves_later_ladders_alone(
     shutil.copyfile(copy, live.home.database)
 
     live = make_supervisor().start()
-    assert live.send(client.job(known))["status"] == "done"
+    assert live.send(calls.job(known))["status"] == "done"
     worker = live.worker("late").register()
     report = {"instance": worker.instance, "epoch": 1, "step": "transcode", "progress": 50}
     status, refused = worker.post(f"jobs/{later}/progress", **report)
@@ -93,7 +94,7 @@ def test_without_a_supervisor(make_supervisor: MakeSupervisor) -> None:
     nothing = tqstudio(live, "backup")
     assert (nothing.returncode, "NOT_FOUND" in nothing.stderr) == (4, True)
     live.start()
-    live.send(client.pause_queue("kept"))
+    live.send(calls.pause_queue("kept"))
     live.stop()
     answer = tqstudio(live, "backup", "--json")
     assert answer.returncode == 0, answer.stderr

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from conftest import LiveSupervisor, MakeSupervisor
-from tqstudio import client
 from tqstudio.engine.scheduling import now_us
 from tqstudio.engine.store import jobs, videos, workers
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.database import Database
 from tqstudio.engine.store.jobs import NewJob
 from tqstudio.engine.store.videos import NewVideo
+from tqstudio.protocol import calls
 
 JOBS = 10_000
 CLIENTS = 8
@@ -81,7 +81,7 @@ def race(live: LiveSupervisor, clients: int) -> list[list[tuple[int, int]]]:
     ]
     try:
         for number, racer in enumerate(racers):
-            token = live.send(client.new_worker(f"racer-{number}"))["token"]
+            token = live.send(calls.new_worker(f"racer-{number}"))["token"]
             assert racer.stdin is not None
             racer.stdin.write(f"{token} instance-{number}\n")
             racer.stdin.flush()
@@ -128,7 +128,7 @@ def prepared(make_supervisor: MakeSupervisor, count: int) -> LiveSupervisor:
 def test_ten_thousand_jobs_are_each_claimed_once(make_supervisor: MakeSupervisor) -> None:
     live = prepared(make_supervisor, JOBS)
     got = race(live, CLIENTS)
-    counts = live.send(client.status())["jobs"]
+    counts = live.send(calls.status())["jobs"]
     live.stop()
 
     claimed = Counter(job for one in got for job, _ in one)
@@ -157,5 +157,5 @@ def test_one_job_goes_to_one_of_many(make_supervisor: MakeSupervisor) -> None:
     live = prepared(make_supervisor, 1)
     got = race(live, CLIENTS)
     assert sorted(len(one) for one in got) == [0] * (CLIENTS - 1) + [1]
-    [row] = live.send(client.jobs())["jobs"]
+    [row] = live.send(calls.jobs())["jobs"]
     assert (row["status"], row["error"]["code"]) == ("failed", "NO_MEDIA")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tqstudio.engine.clock import NOTICEABLE_US, Drift, SteadyClock
+from tqstudio.engine.host.clock import NOTICEABLE_US, Drift, SteadyClock
 
 SECOND = 1_000_000
 HOUR = 3600 * SECOND

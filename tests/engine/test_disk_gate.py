@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from conftest import LiveSupervisor, MakeSupervisor, Worker, until
-from tqstudio import client, paths
+from tqstudio import paths
 from tqstudio.config import Settings
 from tqstudio.engine.disk_gate import DATABASE_ROOM_BYTES, FILES_ROOM
 from tqstudio.engine.examination import examine
+from tqstudio.protocol import calls
 
 from .test_publish_trouble import fill, mount
 from .test_results import bench_of, complete
@@ -48,14 +49,14 @@ class Desk:
 
     def __init__(self, live: LiveSupervisor, out: Path, files: Path) -> None:
         self.live, self.out, self._files = live, out, files
-        live.send(client.worker_action("cpu-0", "disable"))
+        live.send(calls.worker_action("cpu-0", "disable"))
 
     def add(self, name: str, size: int) -> int:
         """A job over a source of so many bytes, which takes no room itself."""
         path = self._files / name
         with path.open("wb") as file:
             file.truncate(size)
-        call = client.add([paths.encode(path)], output_b64=paths.encode(self.out))
+        call = calls.add([paths.encode(path)], output_b64=paths.encode(self.out))
         [result] = self.live.send(call)["results"]
         assert result["job"] is not None, result
         return int(result["job"])
@@ -64,13 +65,13 @@ class Desk:
         return self.live.worker(name).register()
 
     def show(self, job: int) -> Any:
-        return self.live.send(client.job(job))
+        return self.live.send(calls.job(job))
 
     def gates(self) -> list[Any]:
-        return list(self.live.send(client.status())["gates"])
+        return list(self.live.send(calls.status())["gates"])
 
     def told(self) -> list[str]:
-        events = self.live.send(client.events(after=0, limit=500))["events"]
+        events = self.live.send(calls.events(after=0, limit=500))["events"]
         return [event["trigger"] for event in events if event["trigger"].startswith("gate")]
 
 
@@ -92,12 +93,12 @@ def test_a_job_that_does_not_fit_is_not_begun(desk: Desk) -> None:
     assert str(desk.out) in gate["reason"]
     assert "pause the job that waits for it" in gate["hint"]
     assert re.search(r"^the disk has only 8\.\d MB in all: ", gate["hint"])
-    assert str(desk.out) in [disk["path"] for disk in desk.live.send(client.status())["disk"]]
+    assert str(desk.out) in [disk["path"] for disk in desk.live.send(calls.status())["disk"]]
     assert [desk.show(job)["status"] for job in (large, small)] == ["pending", "pending"]
     assert desk.show(large)["attempts_log"] == [], "it was never begun"
     assert desk.told() == ["gate_shut"]
     # What holds the queue up is put aside; the next one fits.
-    desk.live.send(client.act("pause", [large]))
+    desk.live.send(calls.act("pause", [large]))
     until(lambda: not desk.gates(), "the gate is open")
     assert desk.told() == ["gate_shut", "gate_opened"]
     assert until(lambda: desk.worker("two").claim(), "the next job")["job"] == small
@@ -134,7 +135,7 @@ def test_what_running_jobs_will_take_is_not_given_twice(desk: Desk) -> None:
     one, two = desk.worker("one"), desk.worker("two")
     job = until(one.claim, "the first job")
     assert job["job"] == first
-    assert str(desk.out) in [disk["path"] for disk in desk.live.send(client.status())["disk"]]
+    assert str(desk.out) in [disk["path"] for disk in desk.live.send(calls.status())["disk"]]
     assert two.claim() is None
     [gate] = desk.gates()
     assert gate["needed"] == int(1.5 * 5 * MB) + MB

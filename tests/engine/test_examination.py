@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tqstudio.config import Settings
-from tqstudio.engine import orphans
 from tqstudio.engine.examination import examine
+from tqstudio.engine.host import orphan_processes
 from tqstudio.engine.scheduling import now_us
 from tqstudio.engine.store import supervisors, videos
 from tqstudio.engine.store.connection import Connection, connect
@@ -125,7 +125,7 @@ def test_a_home_that_others_may_look_into(house: House) -> None:
 def test_a_process_that_outlived_its_supervisor(house: House) -> None:
     left = subprocess.Popen(
         [sys.executable, "-c", "input()", "tqstudio.engine.worker"],
-        env=os.environ | {orphans.MARK: f"{house.uuid}:1:1:{house.home.root}"},
+        env=os.environ | {orphan_processes.MARK: f"{house.uuid}:1:1:{house.home.root}"},
         stdin=subprocess.PIPE,
     )
     try:

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 
-from tqstudio.engine import failpoints
+from tqstudio.engine.host import failpoints
 
 _PROGRAM = """
 import os

@@ -12,14 +12,13 @@ from typing import Any
 import pytest
 
 from conftest import LiveSupervisor, MakeSupervisor, until
-from tqstudio import client as calls
-from tqstudio import launch
 from tqstudio.config import Settings
-from tqstudio.engine import lock
 from tqstudio.engine.examination import examine
+from tqstudio.engine.host import home_lock
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
-from tqstudio.schemas import CheckView
+from tqstudio.protocol import calls, launch
+from tqstudio.protocol.answers import CheckView
 
 _TAKE = """
 import sys
@@ -36,14 +35,14 @@ except TqError as error:
 
 def test_a_lock_that_is_removed_is_still_held_and_made_anew(tmp_path: Path) -> None:
     home = Home(tmp_path)
-    mine = lock.HomeLock(home)
+    mine = home_lock.HomeLock(home)
     mine.acquire()
     for trouble in (home.lock.unlink, lambda: home.lock.rename(tmp_path / "aside")):
         trouble()
         assert launch.holder(home) == 0
         assert mine.keep()
         assert launch.holder(home) is not None
-        second = lock.HomeLock(home)
+        second = home_lock.HomeLock(home)
         with pytest.raises(TqError) as caught:
             second.acquire()
         assert caught.value.code is ErrorCode.ALREADY_RUNNING
@@ -54,7 +53,7 @@ def test_a_lock_that_is_removed_is_still_held_and_made_anew(tmp_path: Path) -> N
 def test_a_lock_file_that_another_holds_is_lost(tmp_path: Path) -> None:
     """As it happens where the file system locks no folders."""
     home = Home(tmp_path)
-    mine, other = lock.HomeLock(home), lock.HomeLock(home)
+    mine, other = home_lock.HomeLock(home), home_lock.HomeLock(home)
     mine.acquire()
     home.lock.unlink()
     assert other._take_file()

@@ -16,11 +16,10 @@ import pytest
 
 from conftest import LiveSupervisor, MakeSupervisor, Worker, until
 from store.conftest import SECOND, Queue, token
-from tqstudio import client
 from tqstudio.config import Settings
-from tqstudio.engine.clock import since_boot
 from tqstudio.engine.dispatch import Dispatch, Identity
 from tqstudio.engine.endings import Endings
+from tqstudio.engine.host.clock import since_boot
 from tqstudio.engine.leases import Abandoned, Leases, Renewal
 from tqstudio.engine.live import LiveBoard
 from tqstudio.engine.recovery import Recovery
@@ -32,7 +31,8 @@ from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.database import Database
 from tqstudio.home import Home
 from tqstudio.lifecycle import JobStatus
-from tqstudio.requests import HeartbeatRequest
+from tqstudio.protocol import calls
+from tqstudio.protocol.requests import HeartbeatRequest
 
 from .conftest import Desk
 from .test_api import error_of, report
@@ -132,7 +132,7 @@ QUICK = {"TQSTUDIO_HEARTBEAT_S": "0.3", "TQSTUDIO_SCAN_S": "0.2", "TQSTUDIO_OFFL
 def quick(make: MakeSupervisor, folder: Path, **settings: str) -> Iterator[Desk]:
     """A desk at a supervisor with short terms, whose own worker takes no jobs."""
     live = make(**(QUICK | settings)).start()
-    live.send(client.worker_action("cpu-0", "disable"))
+    live.send(calls.worker_action("cpu-0", "disable"))
     yield Desk(live, folder)
 
 
@@ -141,7 +141,7 @@ def beat(worker: Worker, *jobs: Any) -> Any:
 
 
 def triggers(live: LiveSupervisor) -> list[str]:
-    return [event["trigger"] for event in live.send(client.events(limit=100))["events"]]
+    return [event["trigger"] for event in live.send(calls.events(limit=100))["events"]]
 
 
 def pass_time(seconds: float) -> None:
@@ -150,7 +150,7 @@ def pass_time(seconds: float) -> None:
 
 
 def view(live: LiveSupervisor, name: str) -> Any:
-    return next(w for w in live.send(client.workers())["workers"] if w["name"] == name)
+    return next(w for w in live.send(calls.workers())["workers"] if w["name"] == name)
 
 
 def test_a_late_worker_is_refused_before_anybody_takes_the_job_back(
@@ -211,7 +211,7 @@ def test_a_supervisor_that_was_stopped_takes_no_job_away(
         row = desk.show(job["job"])
         assert (row["status"], row["crashes"], row["claim"]) == ("in_progress", 0, "claimed")
         [event] = [
-            e for e in desk.live.send(client.events(limit=100))["events"] if e["trigger"] == "leases_extended"
+            e for e in desk.live.send(calls.events(limit=100))["events"] if e["trigger"] == "leases_extended"
         ]
         assert "was stopped for" in event["detail"]
         # A worker that gave up meanwhile is excused.
@@ -234,7 +234,7 @@ def test_a_database_that_hangs_takes_no_job_away(make_supervisor: MakeSupervisor
         until(lambda: "leases_extended" in triggers(desk.live), "it is written down")
         row = desk.show(job["job"])
         assert (row["status"], row["crashes"], row["claim"]) == ("in_progress", 0, "claimed")
-        events = desk.live.send(client.events(limit=100))["events"]
+        events = desk.live.send(calls.events(limit=100))["events"]
         [event] = [e for e in events if e["trigger"] == "leases_extended"]
         assert "the database did not answer for" in event["detail"]
         answer = worker.tell(f"jobs/{job['job']}/release", epoch=job["epoch"], reason="shutdown")
@@ -247,10 +247,10 @@ def test_a_silent_worker_is_offline_until_it_is_heard(
     with quick(make_supervisor, tmp_path, TQSTUDIO_LEASE_S="600", TQSTUDIO_OFFLINE_S="3") as desk:
         worker, job = desk.running()
         never = desk.worker()
-        desk.live.send(client.worker_action(never.name, "disable"))
+        desk.live.send(calls.worker_action(never.name, "disable"))
 
         def offline(name: str) -> list[Any]:
-            events = desk.live.send(client.events(limit=100))["events"]
+            events = desk.live.send(calls.events(limit=100))["events"]
             return [e["trigger"] for e in events if e["worker"] == name and e["trigger"].endswith("line")]
 
         until(lambda: offline(worker.name) and offline(never.name), "both are missed")
@@ -286,9 +286,9 @@ def test_a_remote_worker_has_time_to_find_a_new_supervisor(
             db.execute("UPDATE worker SET type = 'remote' WHERE name = ?", (remote.name,))
         again = make_supervisor(desk.live.home.root, **QUICK, TQSTUDIO_LEASE_S="1", TQSTUDIO_GRACE_S="4")
         again.start()
-        assert again.send(client.job(local_job["job"]))["status"] != "in_progress", "its worker died with it"
-        assert again.send(client.job(job["job"]))["claim"] == "claimed"
-        until(lambda: again.send(client.job(job["job"]))["crashes"] == 1, "nobody came")
+        assert again.send(calls.job(local_job["job"]))["status"] != "in_progress", "its worker died with it"
+        assert again.send(calls.job(job["job"]))["claim"] == "claimed"
+        until(lambda: again.send(calls.job(job["job"]))["crashes"] == 1, "nobody came")
         assert "requeued:stale" in triggers(again)
 
 
@@ -429,7 +429,7 @@ def test_a_worker_that_hangs_can_be_taken_out(
 ) -> None:
     with quick(make_supervisor, tmp_path, TQSTUDIO_LEASE_S="2", TQSTUDIO_OFFLINE_S="60") as desk:
         hung, job = desk.running()
-        assert desk.live.send(client.worker_action(hung.name, verb))["status"] == "draining"
+        assert desk.live.send(calls.worker_action(hung.name, verb))["status"] == "draining"
         until(lambda: desk.show(job["job"])["status"] == "pending", "its job is free")
         assert hung.claim() is None, "it takes no other"
         assert desk.worker().claim()["job"] == job["job"]
@@ -457,14 +457,14 @@ def test_a_worker_that_fails_one_job_after_another_is_quarantined(
         assert shown["quarantine"] in shown["note"]
         assert f"tqstudio worker enable {worker.name}" in shown["note"]
         assert worker.claim() is None
-        [gate] = live.send(client.status())["gates"]
+        [gate] = live.send(calls.status())["gates"]
         assert (gate["kind"], worker.name in gate["reason"]) == ("workers", True)
-        events = live.send(client.events(after=0, limit=500))["events"]
+        events = live.send(calls.events(after=0, limit=500))["events"]
         [quarantined] = [each for each in events if each["trigger"] == "worker_quarantined"]
         assert gate["since"] == quarantined["at"], "not since the supervisor runs"
         assert gate["hint"] == f"switch one on with: tqstudio worker enable {worker.name}"
         assert "worker_quarantined" in triggers(live)
         # Somebody has looked.
-        shown = live.send(client.worker_action(worker.name, "enable"))
+        shown = live.send(calls.worker_action(worker.name, "enable"))
         assert (shown["status"], shown["note"], shown["quarantine"]) == ("idle", None, None)
         assert worker.claim()["job"] == jobs[3]

@@ -28,8 +28,8 @@ from schemathesis.specs.openapi.checks import (
 from urllib3 import HTTPResponse
 
 from conftest import LiveSupervisor, UnixHTTP
-from tqstudio import client
 from tqstudio import paths as sources
+from tqstudio.protocol import calls
 
 CHECKS = [
     not_a_server_error,
@@ -71,7 +71,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveSupervisor]:
     live = LiveSupervisor(tmp_path_factory.mktemp("openapi"))
     try:
         live.start()
-        live.send(client.worker_action("cpu-0", "disable"))
+        live.send(calls.worker_action("cpu-0", "disable"))
         yield live
     finally:
         live.clear_away()
@@ -114,7 +114,7 @@ def schema(live: LiveSupervisor) -> Any:
 
 @pytest.fixture(scope="module")
 def worker(live: LiveSupervisor) -> dict[str, str]:
-    token = live.send(client.new_worker("fuzzed", "cpu"))["token"]
+    token = live.send(calls.new_worker("fuzzed", "cpu"))["token"]
     return {"Authorization": f"Bearer {token}"}
 
 
@@ -149,7 +149,7 @@ def test_every_call_answers_as_its_schema_says(
     assert len(asked) > (30 if mode is GenerationMode.POSITIVE else 20), asked
     assert live.process.poll() is None
     if mode is GenerationMode.POSITIVE:
-        assert live.send(client.jobs())["jobs"], "some files became jobs"
+        assert live.send(calls.jobs())["jobs"], "some files became jobs"
 
 
 def test_the_end_is_answered_as_its_schema_says(session: requests.Session, schema: Any) -> None:

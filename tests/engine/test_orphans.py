@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from conftest import until
-from tqstudio.engine import orphans
-from tqstudio.engine.orphans import MARK, Root
+from tqstudio.engine.host import orphan_processes
+from tqstudio.engine.host.orphan_processes import MARK, Root
 
 STORE = "11111111-2222-3333-4444-555555555555"
 HOME = Path("/a home: with a colon")
@@ -40,7 +40,7 @@ class Sleepers:
         process = subprocess.Popen(["sleep", "600"], env={**os.environ, **environment})
         self.started.append(process)
         # Between fork and exec it still has our own environment.
-        until(lambda: orphans.mark_of(process.pid) == environment.get(MARK), "it runs")
+        until(lambda: orphan_processes.mark_of(process.pid) == environment.get(MARK), "it runs")
         return process
 
 
@@ -55,26 +55,26 @@ def sleepers() -> Iterator[Sleepers]:
 
 def test_orphans_are_ended_and_nobody_else(sleepers: Sleepers, dead: Root) -> None:
     orphan, stopped = sleepers.start(f"{dead}:{HOME}"), sleepers.start(f"{dead}:{HOME}")
-    assert (orphans.root_of(orphan.pid), orphans.home_of(orphan.pid)) == (dead, str(HOME))
+    assert (orphan_processes.root_of(orphan.pid), orphan_processes.home_of(orphan.pid)) == (dead, str(HOME))
     os.kill(stopped.pid, signal.SIGSTOP)
     others = [
         sleepers.start(),
         sleepers.start(TQSTUDIO_HOME="/somewhere"),
-        sleepers.start(orphans.mark(STORE, HOME)),  # its supervisor, this process, lives
+        sleepers.start(orphan_processes.mark(STORE, HOME)),  # its supervisor, this process, lives
         sleepers.start(Root("another", dead.pid, dead.started)),
         sleepers.start(f"{STORE}:1:x"),
         sleepers.start(f"{STORE}"),
     ]
-    assert sorted(orphans.end_orphans(STORE)) == sorted([orphan.pid, stopped.pid])
+    assert sorted(orphan_processes.end_orphans(STORE)) == sorted([orphan.pid, stopped.pid])
     assert (orphan.wait(), stopped.wait()) == (-signal.SIGKILL, -signal.SIGKILL)
     assert [process.poll() for process in others] == [None] * len(others)
-    assert orphans.end_orphans(STORE) == []
+    assert orphan_processes.end_orphans(STORE) == []
 
 
 def test_a_pid_that_was_given_anew_is_another_process(sleepers: Sleepers) -> None:
-    mine = orphans.root(STORE)
+    mine = orphan_processes.root(STORE)
     assert mine.lives
     earlier = Root(STORE, mine.pid, mine.started - 1)
     assert not earlier.lives
     orphan = sleepers.start(earlier)
-    assert orphans.end_orphans(STORE) == [orphan.pid]
+    assert orphan_processes.end_orphans(STORE) == [orphan.pid]

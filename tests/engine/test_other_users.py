@@ -17,11 +17,11 @@ from types import SimpleNamespace
 import pytest
 
 from conftest import LiveSupervisor, MakeSupervisor
-from tqstudio import client as calls
-from tqstudio.connection import AsyncClient, Client
 from tqstudio.engine import supervisor
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
+from tqstudio.protocol import calls
+from tqstudio.protocol.client import AsyncClient, Client
 
 from .users import OTHER_UID, as_other_user, needs_root, receive
 

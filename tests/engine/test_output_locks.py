@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tqstudio.engine import workspace
-from tqstudio.engine.patience import Patience
+from tqstudio.engine.files.bounded_io import Patience
 from tqstudio.engine.store.database import Database
 from tqstudio.engine.workspace import Workspace
 from tqstudio.errors import ErrorCode, TqError

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tqstudio.engine import outputs, patience
-from tqstudio.engine.patience import Patience
+from tqstudio.engine import outputs
+from tqstudio.engine.files import bounded_io
+from tqstudio.engine.files.bounded_io import Patience
 from tqstudio.errors import ErrorCode, TqError
 
 from .hung import HungMount
@@ -110,7 +111,7 @@ def test_a_folder_of_another_user_or_group(shared: Path) -> None:
 
 
 def test_what_does_not_answer_is_not_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patience, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(bounded_io, "PATIENCE_S", 0.2)
     mount = HungMount(tmp_path / "hung")
     try:
         require(mount.folder / "below")

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tqstudio.engine import lock, pool
+from tqstudio.engine import pool
+from tqstudio.engine.host import home_lock
 from tqstudio.engine.leases import Leases
 from tqstudio.engine.live import Beat, LiveBoard, LiveJob
 from tqstudio.engine.pool import Identities
@@ -196,7 +197,7 @@ def test_a_beat_is_stored_once() -> None:
 
 
 def test_one_holds_the_lock(home: Home) -> None:
-    first, second = lock.HomeLock(home), lock.HomeLock(home)
+    first, second = home_lock.HomeLock(home), home_lock.HomeLock(home)
     first.acquire()
     with pytest.raises(TqError) as caught:
         second.acquire()
@@ -211,13 +212,13 @@ def test_one_holds_the_lock(home: Home) -> None:
 
 def test_the_lock_of_a_dead_process_is_free(home: Home) -> None:
     code = (
-        "import os, sys\nfrom pathlib import Path\nfrom tqstudio.engine.lock import HomeLock\n"
+        "import os, sys\nfrom pathlib import Path\nfrom tqstudio.engine.host.home_lock import HomeLock\n"
         "from tqstudio.home import Home\nHomeLock(Home(Path(sys.argv[1]))).acquire()\nos._exit(9)\n"
     )
     done = subprocess.run([sys.executable, "-c", code, str(home.root)], timeout=60)
     assert done.returncode == 9
     assert home.lock.read_text().strip().isdigit()
-    mine = lock.HomeLock(home)
+    mine = home_lock.HomeLock(home)
     mine.acquire()
     assert home.lock.read_text() == f"{os.getpid()}\n"
     mine.release()
@@ -225,12 +226,12 @@ def test_the_lock_of_a_dead_process_is_free(home: Home) -> None:
 
 def test_a_stale_socket_is_replaced_in_one_step(tmp_path: Path) -> None:
     path = tmp_path / "s.sock"
-    stale = lock.bind(path)
+    stale = home_lock.bind(path)
     stale.close()
     assert path.exists()
     before = os.umask(0)
     try:
-        listener = lock.bind(path)
+        listener = home_lock.bind(path)
         assert os.umask(0) == 0, "the umask is put back"
     finally:
         os.umask(before)
@@ -243,7 +244,7 @@ def test_a_stale_socket_is_replaced_in_one_step(tmp_path: Path) -> None:
 
 def test_a_socket_that_cannot_be_bound_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="No such file"):
-        lock.bind(tmp_path / "none" / "s.sock")
+        home_lock.bind(tmp_path / "none" / "s.sock")
     assert list(tmp_path.iterdir()) == []
 
 

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from conftest import MakeSupervisor, until
-from tqstudio import client, paths
-from tqstudio.engine import patience
-from tqstudio.engine.patience import NoAnswer, Patience
+from tqstudio import paths
+from tqstudio.engine.files import bounded_io
+from tqstudio.engine.files.bounded_io import NoAnswer, Patience
+from tqstudio.protocol import calls
 
 from .hung import HungMount
 from .test_disk_gate import Desk
@@ -70,7 +71,7 @@ def test_each_answer_wakes_one_of_those_who_wait() -> None:
 def test_who_waits_for_a_late_answer_is_told_so_and_the_place_is_asked_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(patience, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(bounded_io, "PATIENCE_S", 0.2)
     answers = threading.Event()
 
     async def looks() -> None:
@@ -96,7 +97,7 @@ def test_who_waits_for_a_late_answer_is_told_so_and_the_place_is_asked_again(
 def test_a_place_that_does_not_answer_costs_one_thread(
     hung: HungMount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(bounded_io, "PATIENCE_S", 0.2)
 
     async def looks() -> None:
         asked, place = Patience(), os.fsencode(hung.folder)
@@ -131,7 +132,7 @@ def test_a_disk_that_does_not_answer_holds_up_no_other_job(
     for file in files:
         file.write_bytes(b"video")
     out = hung.folder if which == "output" else desk.out
-    call = client.add([paths.encode(file) for file in files], output_b64=paths.encode(out))
+    call = calls.add([paths.encode(file) for file in files], output_b64=paths.encode(out))
     stuck = [result["job"] for result in live.send(call)["results"]]
     free = desk.add("free.mp4", 1000)
     mount = HungMount(hung.folder)
@@ -141,7 +142,7 @@ def test_a_disk_that_does_not_answer_holds_up_no_other_job(
         job = until(worker.claim, "the job whose disks answer")
         assert job["job"] == free
         for _ in range(8):
-            live.send(client.status())
+            live.send(calls.status())
         assert desk.gates() == []
         waiting = desk.show(stuck[0])
         assert (waiting["status"], waiting["attempts"]) == ("pending", 0)

@@ -13,13 +13,14 @@ from typing import Any
 import pytest
 
 from conftest import LiveSupervisor, MakeSupervisor, Worker, until
-from tqstudio import client, paths
-from tqstudio.engine import held
-from tqstudio.engine.held import NotOurs, hold
-from tqstudio.engine.patience import Patience
+from tqstudio import paths
+from tqstudio.engine.files import dir_fd
+from tqstudio.engine.files.bounded_io import Patience
+from tqstudio.engine.files.dir_fd import NotOurs, hold
 from tqstudio.engine.store.database import Database
 from tqstudio.engine.workspace import FOLDER, Workspace
 from tqstudio.errors import ErrorCode, TqError
+from tqstudio.protocol import calls
 
 from .test_results import bench_of, complete
 from .users import as_other_user, needs_root, receive
@@ -54,13 +55,13 @@ def secret(tmp_path: Path) -> Path:
 def live(make_supervisor: MakeSupervisor) -> LiveSupervisor:
     """It writes to outputs that other users may write to; its worker is the test."""
     live = make_supervisor(TQSTUDIO_BACKOFF_S="0", TQSTUDIO_ALLOW_SHARED_OUTPUT="true").start()
-    live.send(client.worker_action("cpu-0", "disable"))
+    live.send(calls.worker_action("cpu-0", "disable"))
     return live
 
 
 def add(live: LiveSupervisor, source: Path, out: Path) -> Any:
     source.write_bytes(b"some video")
-    [result] = live.send(client.add([paths.encode(source)], output_b64=paths.encode(out)))["results"]
+    [result] = live.send(calls.add([paths.encode(source)], output_b64=paths.encode(out)))["results"]
     return result
 
 
@@ -74,7 +75,7 @@ def publish(live: LiveSupervisor) -> tuple[Worker, Any, tuple[int, Any]]:
 
 def check_published(live: LiveSupervisor, out: Path, video: int, secret: Path) -> Path:
     """The ladder lies in a folder of ours in the output, and nothing else was touched. Answers its folder."""
-    folder = out / live.send(client.video(video))["slug"]
+    folder = out / live.send(calls.video(video))["slug"]
     assert not folder.is_symlink()
     assert folder.stat().st_uid == os.geteuid()
     assert (folder / "master.m3u8").is_file()
@@ -125,7 +126,7 @@ def test_a_file_in_the_place_of_a_new_one_is_replaced_and_not_written_to(
     tmp_path: Path, secret: Path
 ) -> None:
     """Also in a folder of ours: a link there is an accident, or was made while its mode was wrong."""
-    from tqstudio.engine import durable
+    from tqstudio.engine.files import durable
 
     link = tmp_path / "link"
     link.symlink_to(secret)
@@ -176,7 +177,7 @@ def test_work_is_not_begun_in_a_work_folder_of_another_user(
     source = tmp_path / "clip.mp4"
     source.write_bytes((Path(__file__).parents[1] / "tiny_media.py").read_bytes())
     job = add(live, source, shared)["job"]
-    ended = until(lambda: (row := live.send(client.job(job)))["status"] == "failed" and row, "it ends")
+    ended = until(lambda: (row := live.send(calls.job(job)))["status"] == "failed" and row, "it ends")
     assert ended["error"]["code"] in ("SOURCE_UNREADABLE", "NO_MEDIA", "PERMISSION")
     assert not list((shared / FOLDER).iterdir())
 
@@ -212,7 +213,7 @@ def test_an_output_that_others_may_write_to_is_refused_and_waited_for(
     shared: Path, make_supervisor: MakeSupervisor, tmp_path: Path
 ) -> None:
     live = make_supervisor().start()
-    live.send(client.worker_action("cpu-0", "disable"))
+    live.send(calls.worker_action("cpu-0", "disable"))
     with pytest.raises(TqError) as caught:
         add(live, tmp_path / "refused.mp4", shared)
     assert caught.value.code is ErrorCode.OUTPUT_SHARED
@@ -221,7 +222,7 @@ def test_an_output_that_others_may_write_to_is_refused_and_waited_for(
     shared.chmod(0o777)
     worker = live.worker("by-hand").register()
     assert worker.claim() is None
-    [gate] = live.send(client.status())["gates"]
+    [gate] = live.send(calls.status())["gates"]
     assert gate["code"] == "OUTPUT_SHARED"
     assert str(shared) in gate["reason"]
     assert "chmod go-w" in gate["hint"]
@@ -241,7 +242,7 @@ def test_an_output_that_others_may_write_to_is_refused_and_waited_for(
     bench.rendition("360p", "one")
     shared.chmod(0o777)
     assert complete(worker, claimed, bench)[1]["status"] == "pending"
-    row = live.send(client.job(job))
+    row = live.send(calls.job(job))
     assert (row["error"]["code"], row["attempts"]) == ("OUTPUT_SHARED", 0)
     assert not (shared / "clip").exists()
     shared.chmod(0o755)
@@ -254,7 +255,7 @@ def test_an_output_that_others_may_write_to_is_refused_and_waited_for(
 def test_what_is_made_is_not_for_others_to_write(shared: Path, live: LiveSupervisor, tmp_path: Path) -> None:
     added = add(live, tmp_path / "clip.mp4", shared)
     assert publish(live)[2][1]["status"] == "done"
-    folder = shared / live.send(client.video(added["video"]))["slug"]
+    folder = shared / live.send(calls.video(added["video"]))["slug"]
     for path in (folder, *folder.rglob("*")):
         assert not path.stat().st_mode & 0o022, path
-    assert not held.shared_with(folder)
+    assert not dir_fd.shared_with(folder)

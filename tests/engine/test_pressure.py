@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from conftest import MakeSupervisor, until
-from tqstudio import client
 from tqstudio.config import Settings
 from tqstudio.engine import pressure
 from tqstudio.engine.pressure import PressureGate, Reading
 from tqstudio.engine.store import events, gates
 from tqstudio.engine.store.database import Database
 from tqstudio.lifecycle import GateKind
+from tqstudio.protocol import calls
 
 from .conftest import Desk
 
@@ -81,12 +81,12 @@ def test_what_an_earlier_supervisor_shut_opens_too(opened: Database) -> None:
 
 def test_the_queue_waits_and_says_why(make_supervisor: MakeSupervisor, tmp_path: Path) -> None:
     live = make_supervisor(TQSTUDIO_MIN_MEMORY_BYTES=str(10**15)).start()
-    until(lambda: live.send(client.status())["gates"], "the gate is shut")
+    until(lambda: live.send(calls.status())["gates"], "the gate is shut")
     desk = Desk(live, tmp_path)
     job = desk.job()
     worker = desk.worker()
     assert worker.claim(wait_s=0.5) is None
-    [gate] = live.send(client.status())["gates"]
+    [gate] = live.send(calls.status())["gates"]
     assert gate["kind"] == "backpressure"
     assert "of memory are left, 1.0 PB are needed" in gate["reason"]
     assert "goes on" in gate["hint"]

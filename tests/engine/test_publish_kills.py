@@ -19,8 +19,9 @@ import m3u8
 import pytest
 
 from conftest import STOP_TIMEOUT_S, MakeSupervisor, until
-from tqstudio import client, paths
-from tqstudio.engine.failpoints import VARIABLE
+from tqstudio import paths
+from tqstudio.engine.host.failpoints import VARIABLE
+from tqstudio.protocol import calls
 
 from .test_results import bench_of, complete
 
@@ -108,7 +109,7 @@ class House:
         """The next life, which ends at a fail point if one is named."""
         self.live = self._make(self.root, **{VARIABLE: point}).start()
         # Its own worker would take the jobs.
-        self.live.send(client.worker_action("cpu-0", "disable"))
+        self.live.send(calls.worker_action("cpu-0", "disable"))
 
     def dies(self) -> None:
         assert self.live.process.wait(STOP_TIMEOUT_S) == -signal.SIGKILL
@@ -122,12 +123,12 @@ class House:
         """A file that is new."""
         path = self.root / f"clip-{next(self._files)}.mp4"
         path.write_bytes(path.name.encode())
-        [result] = self.live.send(client.add([paths.encode(path)]))["results"]
+        [result] = self.live.send(calls.add([paths.encode(path)]))["results"]
         return Work(result["job"], result["video"])
 
     def again(self, before: Work) -> Work:
         """A retranscode of one quality of a ladder that plays."""
-        call = client.act("retranscode", [before.job], renditions=["360p"])
+        call = calls.act("retranscode", [before.job], renditions=["360p"])
         [result] = self.live.send(call)["results"]
         assert result["error"] is None
         return Work(result["new_job"], before.video, before.published + 1)
@@ -147,15 +148,15 @@ class House:
             complete(worker, job, bench, keep=kept)
 
     def _folder(self, video: int) -> Path:
-        return self.live.home.output / str(self.live.send(client.video(video))["slug"])
+        return self.live.home.output / str(self.live.send(calls.video(video))["slug"])
 
     def store_is_empty(self, work: Work) -> bool:
         return not list(self.live.home.output.glob(f".tqstudio/*/segments/{work.video}"))
 
     def check(self, work: Work, *, done: bool) -> None:
         """What must be so whenever a supervisor has started; the player has played through it all."""
-        row = self.live.send(client.job(work.job))
-        events = self.live.send(client.events(job_id=work.job, after=0, limit=500))["events"]
+        row = self.live.send(calls.job(work.job))
+        events = self.live.send(calls.events(job_id=work.job, after=0, limit=500))["events"]
         assert row["word"] == ("done" if done else "pending")
         assert (row["attempts"], row["crashes"], row["error"]) == (0, 0, None), "it was nobody's fault"
         assert [event["trigger"] for event in events].count("complete") == done
@@ -167,7 +168,7 @@ class House:
         assert self.player.seen == sorted({work.published, work.published + done} - {0})
 
     def _check_files(self, video: int, current: int) -> None:
-        generation = self.live.send(client.video(video))["generation"]
+        generation = self.live.send(calls.video(video))["generation"]
         assert (generation["number"] if generation else 0) == current
         folder = self._folder(video)
         named = {"master.m3u8", *(f"v{number}" for number in range(1, current + 1))} if current else set()
@@ -246,6 +247,6 @@ def test_what_was_published_later_is_left_alone(house: House) -> None:
     shutil.copytree(folder / "v1", folder / "v7")
     house.player.master.write_text("#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\nv7/360p/index.m3u8\n")
     house.start()
-    assert house.live.send(client.job(work.job))["status"] == "pending"
+    assert house.live.send(calls.job(work.job))["status"] == "pending"
     assert {entry.name for entry in folder.iterdir()} == {".owner", "master.m3u8", "v1", "v7"}
     assert "v7/" in house.player.master.read_text(), "it plays on until there is a newer one"

@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from conftest import STOP_TIMEOUT_S, LiveSupervisor, MakeSupervisor, Worker, until
-from tqstudio import client, paths
-from tqstudio.engine.failpoints import VARIABLE
+from tqstudio import paths
+from tqstudio.engine.host.failpoints import VARIABLE
+from tqstudio.protocol import calls
 
 from .ladders import Bench
 from .test_results import bench_of, complete
@@ -50,12 +51,12 @@ class Desk:
 
     def __init__(self, live: LiveSupervisor, out: Path, source: Path) -> None:
         self.live, self.out = live, out
-        live.send(client.worker_action("cpu-0", "disable"))
+        live.send(calls.worker_action("cpu-0", "disable"))
         self.job, self.video = self.add(source)
 
     def add(self, source: Path) -> tuple[int, int]:
         source.write_bytes(b"some video")
-        call = client.add([paths.encode(source)], output_b64=paths.encode(self.out))
+        call = calls.add([paths.encode(source)], output_b64=paths.encode(self.out))
         [result] = self.live.send(call)["results"]
         return result["job"], result["video"]
 
@@ -72,17 +73,17 @@ class Desk:
         return str(complete(worker, job, bench)[1]["status"])
 
     def show(self) -> Any:
-        return self.live.send(client.job(self.job))
+        return self.live.send(calls.job(self.job))
 
     @property
     def folder(self) -> Path:
-        return self.out / str(self.live.send(client.video(self.video))["slug"])
+        return self.out / str(self.live.send(calls.video(self.video))["slug"])
 
     def names(self) -> set[str]:
         return {entry.name for entry in self.folder.iterdir()}
 
     def plays(self, number: int) -> bool:
-        generation = self.live.send(client.video(self.video))["generation"]
+        generation = self.live.send(calls.video(self.video))["generation"]
         text = (self.folder / "master.m3u8").read_text()
         segments = list((self.folder / f"v{number}" / "360p").glob("*.m4s"))
         return generation["number"] == number and f"v{number}/360p/index.m3u8" in text and len(segments) == 3
@@ -108,7 +109,7 @@ def test_the_volume_is_full(desk: Desk, tmp_path: Path) -> None:
     worker, job, bench = desk.claim()
     bench.rendition("720p", "of-one-that-failed", text="x" * 300_000)
     worker.tell(f"jobs/{job['job']}/fail", epoch=job["epoch"], code="NO_MEDIA", text="no")
-    [result] = desk.live.send(client.act("retranscode", [desk.job]))["results"]
+    [result] = desk.live.send(calls.act("retranscode", [desk.job]))["results"]
     desk.job = result["new_job"]
     worker, job, bench = desk.claim()
     filler = fill(desk.out)
@@ -116,7 +117,7 @@ def test_the_volume_is_full(desk: Desk, tmp_path: Path) -> None:
     row = desk.show()
     assert (row["error"]["code"], row["attempts"]) == ("DISK_LOW", 0)
     assert str(desk.folder) in row["error"]["message"]
-    assert [gate["kind"] for gate in desk.live.send(client.status())["gates"]] == ["disk"]
+    assert [gate["kind"] for gate in desk.live.send(calls.status())["gates"]] == ["disk"]
     assert desk.names() == {".owner", "master.m3u8", "v1"}
     assert desk.plays(1)
     assert bench.sink.joinpath(bench.made[0]["folder"]).is_dir(), "what was made is kept"
@@ -128,7 +129,7 @@ def test_the_volume_is_full(desk: Desk, tmp_path: Path) -> None:
 
 def test_the_volume_may_not_be_written(desk: Desk) -> None:
     assert desk.finish() == "done"
-    [result] = desk.live.send(client.act("retranscode", [desk.job]))["results"]
+    [result] = desk.live.send(calls.act("retranscode", [desk.job]))["results"]
     desk.job = result["new_job"]
     worker, job, bench = desk.claim()
     mount("-o", "remount,ro", desk.out)
@@ -136,7 +137,7 @@ def test_the_volume_may_not_be_written(desk: Desk) -> None:
     row = desk.show()
     assert (row["error"]["code"], row["attempts"]) == ("OUTPUT_GONE", 0)
     assert os.strerror(errno.EROFS) in row["error"]["message"]
-    [gate] = desk.live.send(client.status())["gates"]
+    [gate] = desk.live.send(calls.status())["gates"]
     assert str(desk.out) in gate["reason"]
     assert "mount it for writing again" in gate["hint"]
     assert desk.plays(1)

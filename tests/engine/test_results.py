@@ -12,10 +12,11 @@ import m3u8
 import pytest
 
 from conftest import Worker, until
-from tqstudio import client, paths
+from tqstudio import paths
 from tqstudio.engine.media.layout import segment_name
 from tqstudio.engine.media.profiles import Profile
 from tqstudio.engine.wanted import wanted
+from tqstudio.protocol import calls
 
 from .conftest import Desk
 from .ladders import Bench
@@ -48,7 +49,7 @@ def ladder(desk: Desk, *names: str, **more: Any) -> tuple[Worker, Any, Any]:
     for name in names or ("720p", "360p", "audio-en"):
         bench.rendition(name, f"one-{name}-{job['video']}")
     assert complete(worker, job, bench) == (200, {"job": job["job"], "status": "done"})
-    return worker, job, desk.live.send(client.video(job["video"]))
+    return worker, job, desk.live.send(calls.video(job["video"]))
 
 
 def test_a_finished_job(desk: Desk) -> None:
@@ -80,7 +81,7 @@ def test_the_publish_is_part_of_the_last_step(desk: Desk) -> None:
 def test_a_repeated_complete_is_answered_as_the_first(desk: Desk) -> None:
     worker, job, video = ladder(desk)
     assert complete(worker, job, bench_of(job)) == (200, {"job": job["job"], "status": "done"})
-    assert desk.live.send(client.video(job["video"])) == video
+    assert desk.live.send(calls.video(job["video"])) == video
 
 
 def test_a_result_that_is_not_whole_is_a_failure_of_the_job(desk: Desk) -> None:
@@ -92,7 +93,7 @@ def test_a_result_that_is_not_whole_is_a_failure_of_the_job(desk: Desk) -> None:
     row = desk.show(job["job"])
     assert (row["attempts"], row["error"]["code"], row["word"]) == (1, "OUTPUT_INVALID", "retry")
     assert row["retry_in_s"] > 0
-    assert desk.live.send(client.video(job["video"]))["status"] == "pending"
+    assert desk.live.send(calls.video(job["video"]))["status"] == "pending"
 
 
 def test_a_cancelled_job_can_still_be_overtaken_by_its_end(desk: Desk) -> None:
@@ -113,7 +114,7 @@ def test_a_retranscode_plays_on_until_it_is_done(desk: Desk) -> None:
     made = result["new_job"]
     assert desk.show(made)["idempotency_key"] == key
     assert made not in (None, job["job"])
-    assert desk.live.send(client.video(job["video"]))["status"] == "ready"
+    assert desk.live.send(calls.video(job["video"]))["status"] == "ready"
     [refused] = desk.act("retranscode", job["job"])
     assert f"job {made} has the same video; cancel or restart that" in refused["error"]["message"]
     assert refused["error"]["hint"].endswith(f"job show {made}")
@@ -122,11 +123,11 @@ def test_a_retranscode_plays_on_until_it_is_done(desk: Desk) -> None:
     again = worker.claim()
     assert (again["job"], again["kind"], again["requested"]) == (made, "retranscode", ["360p"])
     assert set(again["kept"]) == {"720p", "audio-en"}
-    assert desk.live.send(client.video(job["video"]))["status"] == "ready"
+    assert desk.live.send(calls.video(job["video"]))["status"] == "ready"
     bench = bench_of(again)
     bench.rendition("360p", f"two-{job['video']}")
     assert complete(worker, again, bench, keep=["720p", "audio-en"])[1]["status"] == "done"
-    after = desk.live.send(client.video(job["video"]))
+    after = desk.live.send(calls.video(job["video"]))
     assert after["generation"]["number"] == 2
     assert after["generation"]["master"] == before["generation"]["master"]
     hashes = {r["name"]: r["settings_hash"][:3] for r in after["generation"]["renditions"]}
@@ -141,7 +142,7 @@ def test_a_retranscode_that_fails_leaves_what_plays(desk: Desk) -> None:
     again = worker.claim()
     assert again["kept"] == {}, "everything is asked for"
     worker.tell(f"jobs/{again['job']}/fail", epoch=again["epoch"], code="NO_MEDIA", text="no")
-    after = desk.live.send(client.video(job["video"]))
+    after = desk.live.send(calls.video(job["video"]))
     assert (after["status"], after["generation"]) == ("ready", before["generation"])
     assert desk.show(result["new_job"])["status"] == "failed"
 
@@ -226,7 +227,7 @@ def test_what_is_damaged_is_not_kept(desk: Desk) -> None:
     _, _, video = ladder(desk)
     place = Path(video["generation"]["master"]).parent
     (place / "v1" / "720p" / segment_name(1)).unlink()
-    [result] = desk.live.send(client.add([video["path_b64"]], priority=1000))["results"]
+    [result] = desk.live.send(calls.add([video["path_b64"]], priority=1000))["results"]
     assert result["decision"] == "changed"
     again = desk.worker().claim()
     assert (again["job"], set(again["kept"])) == (result["job"], {"360p", "audio-en"})
@@ -282,7 +283,7 @@ def test_the_source_is_looked_at_before_players_see_its_ladder(desk: Desk, becam
     elif became == "gone":
         path.unlink()
     assert complete(worker, job, bench, source=before)[1]["status"] == answer
-    row, video = desk.show(added["job"]), desk.live.send(client.video(job["video"]))
+    row, video = desk.show(added["job"]), desk.live.send(calls.video(job["video"]))
     folder = desk.live.home.output / video["slug"]
     if answer == "done":
         assert (folder / "master.m3u8").exists()
@@ -436,10 +437,10 @@ def test_a_full_disk_shuts_the_gate_and_costs_nothing(desk: Desk) -> None:
     assert answer["status"] == "pending"
     row = desk.show(job["job"])
     assert (row["attempts"], row["error"]["code"]) == (0, "DISK_LOW")
-    [shut] = [e for e in desk.live.send(client.events(limit=5))["events"] if e["trigger"] == "gate_shut"]
+    [shut] = [e for e in desk.live.send(calls.events(limit=5))["events"] if e["trigger"] == "gate_shut"]
     assert shut["detail"] == f"the disk of {desk.live.home.output} is full: 3 GB are needed, 1 GB is free"
     # The disk has its reserve: the gate opens by itself.
-    until(lambda: not desk.live.send(client.status())["gates"], "the gate is open")
+    until(lambda: not desk.live.send(calls.status())["gates"], "the gate is open")
 
 
 def test_a_folder_of_a_person_is_not_written_to(desk: Desk) -> None:
@@ -451,7 +452,7 @@ def test_a_folder_of_a_person_is_not_written_to(desk: Desk) -> None:
     bench = bench_of(job)
     bench.rendition("360p", "one")
     assert complete(worker, job, bench)[1]["status"] == "done"
-    video = desk.live.send(client.video(job["video"]))
+    video = desk.live.send(calls.video(job["video"]))
     assert video["slug"] == f"{slug}-2"
     assert [p.name for p in theirs.iterdir()] == ["diary.txt"]
 

@@ -12,7 +12,7 @@ import pytest
 
 from tqstudio.config import Settings
 from tqstudio.engine import publishing
-from tqstudio.engine.patience import Patience
+from tqstudio.engine.files.bounded_io import Patience
 from tqstudio.engine.publishing import Place
 from tqstudio.engine.retention import Retention
 from tqstudio.engine.scheduling import MICROSECOND, RetryRules, now_us

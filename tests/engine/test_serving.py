@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 from conftest import LiveSupervisor
-from tqstudio import client
 from tqstudio.engine.api import serving
 from tqstudio.engine.api.serving import MAX_BODY_BYTES, MAX_HEAD_BYTES, Server
+from tqstudio.protocol import calls
 
 HEAD = b"POST /v1/videos HTTP/1.1\r\nHost: x\r\n"
 CHUNK = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
@@ -58,7 +58,7 @@ def test_what_is_too_large_is_refused_before_it_is_kept(
     assert answered == status
     assert answer["error"]["code"] == "BAD_REQUEST"
     assert says in answer["error"]["message"]
-    assert standing.send(client.status())["jobs"] is not None
+    assert standing.send(calls.status())["jobs"] is not None
 
 
 def test_a_large_body_is_read_in_one_pass(standing: LiveSupervisor) -> None:
@@ -165,6 +165,6 @@ def test_an_unfinished_request_costs_no_other_its_answer(standing: LiveSuperviso
         line.connect(str(standing.home.socket))
         line.sendall(HEAD + b"Content-Length: 9\r\n\r\nabc")
         lines.append(line)
-    assert standing.send(client.status())["jobs"] is not None
+    assert standing.send(calls.status())["jobs"] is not None
     for line in lines:
         line.close()

@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from conftest import LiveSupervisor, MakeSupervisor, UnixHTTP, until
-from tqstudio import client
-from tqstudio.connection import Client
 from tqstudio.engine.broadcast import BACKLOG, PAGE, RECENT, Broadcast, message, page, stream
 from tqstudio.engine.scheduling import now_us
 from tqstudio.engine.store import events
 from tqstudio.engine.store.database import Database
 from tqstudio.engine.store.events import EventRow
 from tqstudio.errors import ErrorCode, TqError
+from tqstudio.protocol import calls
+from tqstudio.protocol.client import Client
 
 from .conftest import Desk
 from .test_api import report
@@ -67,7 +67,7 @@ def listening(live: LiveSupervisor, after: str | None = None) -> Iterator[Listen
 
 
 def last_seq(live: LiveSupervisor) -> int:
-    return live.send(client.events(limit=1))["last_seq"]
+    return live.send(calls.events(limit=1))["last_seq"]
 
 
 def events_of(listener: Listener, job: int, count: int) -> list[Any]:
@@ -101,7 +101,7 @@ def test_missed_events_are_sent_first(desk: Desk) -> None:
 
 def test_who_cannot_be_told_everything_is_told_so(make_supervisor: MakeSupervisor) -> None:
     live = make_supervisor().start()
-    live.send(client.worker_action("cpu-0", "disable"))
+    live.send(calls.worker_action("cpu-0", "disable"))
     # Pruning comes once a minute; here it has been, as after a month.
     live.stop()
     db = Database(live.home.database)
@@ -225,7 +225,7 @@ def test_a_job_that_goes_on_is_told_from_where_it_was(desk: Desk) -> None:
 def test_the_end_ends_the_streams(make_supervisor: MakeSupervisor) -> None:
     live = make_supervisor().start()
     with listening(live) as one, listening(live) as other:
-        live.send(client.shutdown())
+        live.send(calls.shutdown())
         assert live.process.wait(30) == 0
         assert one.is_over()
         assert other.is_over()

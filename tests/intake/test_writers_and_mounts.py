@@ -6,7 +6,7 @@ import asyncio
 import os
 from pathlib import Path
 
-from tqstudio.engine.intake import mounts
+from tqstudio.engine.files import mounts
 from tqstudio.engine.intake.settling import Identity
 from tqstudio.engine.intake.writers import open_for_writing
 

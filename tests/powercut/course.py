@@ -20,12 +20,12 @@ from powercut import examination
 from powercut.ledger import Ledger
 from powercut.people import People
 from powercut.volume import Volume
-from tqstudio import client as calls
 from tqstudio.drill import clips
 from tqstudio.drill.clips import Clip
 from tqstudio.drill.faults import FAIL_POINTS
 from tqstudio.drill.sandbox import Sandbox, until
 from tqstudio.errors import TqError
+from tqstudio.protocol import calls
 
 CLIPS = tuple(Clip(f"clip-{number}.mp4", Fraction(25), 60 + 25 * number, "640x360") for number in range(6))
 OPTIONS = ("commit=300", "defaults", "commit=300,data=writeback")

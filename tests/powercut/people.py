@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from powercut.ledger import Closed, Ledger
-from tqstudio import client as calls
-from tqstudio.connection import Client
 from tqstudio.drill.sandbox import Sandbox
 from tqstudio.errors import UNANSWERED, TqError
 from tqstudio.paths import encode
+from tqstudio.protocol import calls
+from tqstudio.protocol.client import Client
 
 _LONGEST_THOUGHT_S = 0.12
 _BACKUPS = 0.01

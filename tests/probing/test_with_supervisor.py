@@ -13,19 +13,19 @@ import psutil
 import pytest
 
 from conftest import LiveSupervisor, MakeSupervisor, UnixHTTP, until
-from tqstudio import client
 from tqstudio import paths as sources
+from tqstudio.protocol import calls
 
 Copy = Callable[[str], Path]
 
 
 def add(live: LiveSupervisor, *paths: Path, **wishes: Any) -> list[int]:
-    answer = live.send(client.add([sources.encode(path) for path in paths], **wishes))
+    answer = live.send(calls.add([sources.encode(path) for path in paths], **wishes))
     return [int(result["job"] or 0) for result in answer["results"]]
 
 
 def source(live: LiveSupervisor, job: int) -> Any:
-    return live.send(client.job(job))["source"]
+    return live.send(calls.job(job))["source"]
 
 
 def probe_processes(live: LiveSupervisor) -> list[psutil.Process]:
@@ -42,7 +42,7 @@ def probe_processes(live: LiveSupervisor) -> list[psutil.Process]:
 @pytest.fixture
 def stream(supervisor: LiveSupervisor) -> Iterator[HTTPResponse]:
     """The event stream of a supervisor whose worker takes nothing."""
-    supervisor.send(client.worker_action("cpu-0", "disable"))
+    supervisor.send(calls.worker_action("cpu-0", "disable"))
     connection = UnixHTTP(supervisor.home.socket)
     connection.request("GET", "/v1/events/stream")
     yield connection.getresponse()
@@ -66,7 +66,7 @@ def test_waiting_jobs_are_known_and_bad_ones_fail_only_when_they_run(
     while len(told) < 2:
         told |= {one["id"]: one["source"] for one in next_sources(stream)}
 
-    listed = {row["id"]: row for row in supervisor.send(client.jobs())["jobs"]}
+    listed = {row["id"]: row for row in supervisor.send(calls.jobs())["jobs"]}
     for job in (good, bad):
         assert listed[job]["status"] == "pending"
         assert listed[job]["source"] == source(supervisor, job) == told[job]
@@ -82,9 +82,9 @@ def test_waiting_jobs_are_known_and_bad_ones_fail_only_when_they_run(
     assert (told[bad]["width"], told[bad]["problem"]["code"]) == (None, "NO_MEDIA")
     assert told[bad]["problem"]["hint"]
 
-    supervisor.send(client.worker_action("cpu-0", "enable"))
-    until(lambda: supervisor.send(client.job(bad))["status"] == "failed", "the job itself finds out")
-    failed = supervisor.send(client.job(bad))
+    supervisor.send(calls.worker_action("cpu-0", "enable"))
+    until(lambda: supervisor.send(calls.job(bad))["status"] == "failed", "the job itself finds out")
+    failed = supervisor.send(calls.job(bad))
     assert (failed["error"] or {})["code"] == "NO_MEDIA"
     assert failed["source"]["problem"] is None, "said by the job's own error now"
 
@@ -93,7 +93,7 @@ def test_a_killed_supervisor_leaves_no_probe_and_the_next_one_looks_at_what_wait
     make_supervisor: MakeSupervisor, copy: Copy
 ) -> None:
     live = make_supervisor().start()
-    live.send(client.worker_action("cpu-0", "disable"))
+    live.send(calls.worker_action("cpu-0", "disable"))
     [first] = add(live, copy("first.mp4"))
     until(lambda: probe_processes(live), "the probe process runs")
     [second] = add(live, copy("second.mp4"), hold=True)
@@ -107,7 +107,7 @@ def test_a_killed_supervisor_leaves_no_probe_and_the_next_one_looks_at_what_wait
 
 def test_the_probe_process_is_let_go_when_nothing_waits(make_supervisor: MakeSupervisor, copy: Copy) -> None:
     live = make_supervisor(TQSTUDIO_PROBE_IDLE_S="0.1").start()
-    live.send(client.worker_action("cpu-0", "disable"))
+    live.send(calls.worker_action("cpu-0", "disable"))
     [job] = add(live, copy("good.mp4"))
     until(lambda: source(live, job)["width"] == 320, "it is known")
     until(lambda: not probe_processes(live), "the process is gone")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from tqstudio.engine.space import Volume
+from tqstudio.engine.files.volumes import Volume
 
 PLENTY = 1_000_000_000
 _ANY_PAGES = 1_000_000_000

@@ -9,7 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tqstudio.engine import children, clock, disk_gate, failpoints, maintenance, orphans, patience, supervisor
+from tqstudio.engine import disk_gate, maintenance, supervisor
+from tqstudio.engine.files import bounded_io
+from tqstudio.engine.host import children, clock, failpoints, orphan_processes
 from tqstudio.engine.media.ffmpeg import FFmpeg
 from tqstudio.engine.pressure import PressureGate
 from tqstudio.engine.store import troubles
@@ -409,16 +411,16 @@ def outside_replaced(world: World) -> Iterator[None]:
         (supervisor, "SNAPSHOT_INTERVAL_S", 60.0),
         (supervisor, "Foothold", _Foothold),
         (maintenance, "AsyncIOScheduler", _Schedule),
-        (patience, "_on_a_thread", _on_a_thread),
+        (bounded_io, "_on_a_thread", _on_a_thread),
         (maintenance, "PressureGate", lambda *parts: PressureGate(*parts, lambda: world.reading)),
         (disk_gate, "volume_of", world.disks.volume_of),
         (troubles, "volume_of", world.disks.volume_of),
-        (orphans, "end_orphans", lambda _store: []),
+        (orphan_processes, "end_orphans", lambda _store: []),
         (children, "mark", lambda *_mark: None),
         (children, "spawn", world.spawn),
         (children, "reap_orphans", lambda: None),
         (failpoints, "reach", _reach),
-        (patience, "_on_a_thread", lambda look: world.loop.run_in_executor(None, look)),
+        (bounded_io, "_on_a_thread", lambda look: world.loop.run_in_executor(None, look)),
     ):
         try:
             yield

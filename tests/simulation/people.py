@@ -15,7 +15,7 @@ from tqstudio.engine.api import workers as worker_api
 from tqstudio.engine.store import folders
 from tqstudio.errors import TqError
 from tqstudio.lifecycle import Operation
-from tqstudio.requests import (
+from tqstudio.protocol.requests import (
     ActionRequest,
     AddRequest,
     FolderChange,

@@ -13,7 +13,7 @@ from tqstudio.engine.store import jobs, jobviews, videos
 from tqstudio.engine.store.videos import Unprobed
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import JobStatus, Operation
-from tqstudio.schemas import ErrorView
+from tqstudio.protocol.answers import ErrorView
 
 from .conftest import Queue, rolled_back
 

@@ -8,11 +8,11 @@ from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tqstudio import client as calls
 from tqstudio import paths
-from tqstudio.client import Call, StreamEvent
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import QUEUE_ORDER, Control, JobStatus, Operation, decide, job_word
+from tqstudio.protocol import calls
+from tqstudio.protocol.calls import Call, StreamEvent
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 """The frozen clock of all UI tests."""

@@ -9,8 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tqstudio.connection import AsyncClient
 from tqstudio.home import Home
+from tqstudio.protocol.client import AsyncClient
 from tqstudio.ui.app import StudioApp
 from tqstudio.ui.feed import BACKOFF_S, MISSED_MOST
 from tqstudio.ui.model import Link

@@ -14,7 +14,6 @@ import psutil
 import pytest
 
 from tqstudio import paths
-from tqstudio.client import Call
 from tqstudio.engine.media import profiles
 from tqstudio.engine.media.ffmpeg import FFmpeg, locate
 from tqstudio.engine.media.profiles import Profile, RungSpec
@@ -25,8 +24,9 @@ from tqstudio.engine.worker.pipeline import Bench
 from tqstudio.engine.worker.report import Report
 from tqstudio.errors import TqError
 from tqstudio.lifecycle import Step
-from tqstudio.requests import ProgressRequest
-from tqstudio.schemas import ClaimedJob
+from tqstudio.protocol.answers import ClaimedJob
+from tqstudio.protocol.calls import Call
+from tqstudio.protocol.requests import ProgressRequest
 
 MakeJob = Callable[..., ClaimedJob]
 

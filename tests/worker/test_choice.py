@@ -11,7 +11,7 @@ from tqstudio.engine.media.probe import probe
 from tqstudio.engine.media.profiles import Profile
 from tqstudio.engine.worker.choice import Choice, choose, rows
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.requests import RenditionReport
+from tqstudio.protocol.requests import RenditionReport
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 
 from tqstudio.engine.worker.failure import describe
 from tqstudio.errors import MAX_ERROR_TEXT, ErrorCode, TqError
-from tqstudio.requests import FailRequest
+from tqstudio.protocol.requests import FailRequest
 
 PATH = b"/media/in/holiday.mp4"
 

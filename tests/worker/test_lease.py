@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tqstudio.engine.clock import since_boot
+from tqstudio.engine.host.clock import since_boot
 from tqstudio.engine.worker.lease import Lease, StopWork
 from tqstudio.engine.worker.outcome import Lost, Stopped
 

@@ -18,7 +18,7 @@ from tqstudio.engine.media.profiles import Profile
 from tqstudio.engine.worker.outcome import Done, Lost, Stopped
 from tqstudio.engine.worker.pipeline import Bench
 from tqstudio.lifecycle import Step
-from tqstudio.requests import CompleteRequest
+from tqstudio.protocol.requests import CompleteRequest
 
 from .conftest import MakeJob, RecordingReport, lease_of, run
 

@@ -12,7 +12,7 @@ from tqstudio.engine.worker.outcome import Lost, Stopped
 from tqstudio.engine.worker.pulse import Pulse
 from tqstudio.engine.worker.report import Report
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.requests import HeartbeatRequest, ProgressRequest
+from tqstudio.protocol.requests import HeartbeatRequest, ProgressRequest
 
 from .conftest import RecordingLine
 

@@ -6,7 +6,7 @@ import pytest
 
 from tqstudio.engine.worker.report import Pace, Report
 from tqstudio.lifecycle import Step
-from tqstudio.requests import ProgressRequest
+from tqstudio.protocol.requests import ProgressRequest
 
 
 def test_it_has_the_shape_that_the_supervisor_checks() -> None:

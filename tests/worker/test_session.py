@@ -18,8 +18,14 @@ from tqstudio.engine.worker.program import main, take_identity
 from tqstudio.engine.worker.session import Identity, Session
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import WorkerKind
-from tqstudio.requests import ClaimRequest, CompleteRequest, FailRequest, RegisterRequest, ReleaseRequest
-from tqstudio.schemas import ClaimedJob
+from tqstudio.protocol.answers import ClaimedJob
+from tqstudio.protocol.requests import (
+    ClaimRequest,
+    CompleteRequest,
+    FailRequest,
+    RegisterRequest,
+    ReleaseRequest,
+)
 
 from .conftest import MakeJob, RecordingLine
 

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tqstudio import client as calls
 from tqstudio.cli import options, printing
 from tqstudio.cli.supervisor import session
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.offered import COMMANDS, sentence
 from tqstudio.paths import absolute, readable
+from tqstudio.protocol import calls
+from tqstudio.protocol.wording import COMMANDS, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tqstudio.cli.interrupt import Interrupt
-    from tqstudio.connection import Client
-    from tqstudio.schemas import AddResult
+    from tqstudio.protocol.answers import AddResult
+    from tqstudio.protocol.client import Client
 
 AT_ONCE = 500
 """Files per request: each is looked at while the request waits."""

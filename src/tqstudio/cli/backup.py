@@ -9,13 +9,13 @@ from typing import Annotated
 
 import typer
 
-from tqstudio import client as calls
 from tqstudio import path_checks, units
 from tqstudio.cli import printing
 from tqstudio.cli.options import JsonFlag
 from tqstudio.cli.supervisor import door
 from tqstudio.home import Home, current_home
 from tqstudio.paths import absolute, data, display, encode
+from tqstudio.protocol import calls
 
 TIMEOUT_S = 3600.0
 
@@ -33,7 +33,7 @@ def backup(
 
     Works with and without a supervisor. To restore one see docs/backup.md.
     """
-    from tqstudio import launch
+    from tqstudio.protocol import launch
 
     home = current_home()
     target = _target(home, path)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tqstudio import client as calls
 from tqstudio import path_checks
 from tqstudio.cli import printing
 from tqstudio.cli.clips import CLIPS, drop, make
@@ -19,10 +18,11 @@ from tqstudio.cli.options import JsonFlag
 from tqstudio.cli.supervisor import Session, session
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home, current_home
+from tqstudio.protocol import calls
 
 if TYPE_CHECKING:
-    from tqstudio.connection import Client
-    from tqstudio.schemas import VideoView
+    from tqstudio.protocol.answers import VideoView
+    from tqstudio.protocol.client import Client
 
 PROFILE = "fast"
 SETTLE_S = 0.5

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tqstudio import client as calls
 from tqstudio import path_checks, units
 from tqstudio.cli import printing
 from tqstudio.cli.options import JsonFlag
 from tqstudio.cli.supervisor import door
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import current_home
+from tqstudio.protocol import calls
 
 if TYPE_CHECKING:
     from tqstudio.config import Settings
     from tqstudio.home import Home
-    from tqstudio.schemas import CheckLevel, CheckView
+    from tqstudio.protocol.answers import CheckLevel, CheckView
 
 OLDEST_SQLITE = (3, 35, 0)
 """UPDATE … RETURNING, which a claim is made of, came with it."""
@@ -63,14 +63,14 @@ def doctor(
 
 
 def _repair(home: Home) -> None:
-    from tqstudio.engine import lock
+    from tqstudio.engine.host import home_lock
     from tqstudio.engine.store import opening
 
     if not path_checks.is_there(home.database):
         raise TqError(
             ErrorCode.NOT_FOUND, f"there is no database {home.database}", "nothing has to be repaired"
         )
-    held = lock.HomeLock(home)
+    held = home_lock.HomeLock(home)
     held.acquire()
     try:
         opening.repair(home.database, recount=True)
@@ -80,7 +80,7 @@ def _repair(home: Home) -> None:
 
 
 def _of_supervisor(home: Home) -> list[CheckView]:
-    from tqstudio import launch
+    from tqstudio.protocol import launch
 
     try:
         if launch.settled(home) is not None:

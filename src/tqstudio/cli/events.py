@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tqstudio import client as calls
 from tqstudio.cli import in_use, printing
 from tqstudio.cli.supervisor import door
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import current_home
+from tqstudio.protocol import calls
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tqstudio.connection import Client
-    from tqstudio.schemas import EventView
+    from tqstudio.protocol.answers import EventView
+    from tqstudio.protocol.client import Client
 
 PAGE = 200
 ATTACH_AGAIN_S = 0.2

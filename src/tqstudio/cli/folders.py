@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tqstudio import client as calls
 from tqstudio import path_checks
 from tqstudio.cli import options, printing
 from tqstudio.cli.supervisor import Session, door, session, session_for
 from tqstudio.errors import ErrorCode, TqError, in_one_line
 from tqstudio.paths import absolute, display, encode, readable
+from tqstudio.protocol import calls
 
 if TYPE_CHECKING:
-    from tqstudio.connection import Client
     from tqstudio.engine.store.connection import Connection
-    from tqstudio.schemas import FolderView
+    from tqstudio.protocol.answers import FolderView
+    from tqstudio.protocol.client import Client
 
 FolderId = Annotated[str, typer.Argument(metavar="ID|PATH", help="Number or path of the folder.")]
 Sub = Annotated[bool | None, typer.Option("--recursive/--no-recursive", help="Sub-folders too.")]

@@ -6,13 +6,13 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tqstudio import client as calls
 from tqstudio.cli import printing
+from tqstudio.protocol import calls
 
 if TYPE_CHECKING:
     from tqstudio.cli.interrupt import Interrupt
-    from tqstudio.connection import Client
-    from tqstudio.schemas import ErrorView, EventView, JobDetail, JobRow, WarningView
+    from tqstudio.protocol.answers import ErrorView, EventView, JobDetail, JobRow, WarningView
+    from tqstudio.protocol.client import Client
 
 POLL_S = 0.4
 ROWS_S = 1.0

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tqstudio import client as calls
 from tqstudio.cli import printing
 from tqstudio.cli.options import JobIds, JsonFlag, Priority, ProfileName, listed
 from tqstudio.cli.supervisor import Session, session_for
 from tqstudio.errors import ErrorCode, TqError
+from tqstudio.protocol import calls
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tqstudio.engine.store.connection import Connection
-    from tqstudio.schemas import ActionResult
+    from tqstudio.protocol.answers import ActionResult
 
 MAX_IDS = 10_000
 

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tqstudio import client as calls
 from tqstudio import units
 from tqstudio.cli import printing
 from tqstudio.cli.options import JobIds, JsonFlag, listed
 from tqstudio.cli.supervisor import door
 from tqstudio.errors import ErrorCode, TqError, in_one_line
 from tqstudio.paths import readable
+from tqstudio.protocol import calls
 
 if TYPE_CHECKING:
-    from tqstudio.schemas import AttemptView, JobDetail, JobRow, RenditionView
+    from tqstudio.protocol.answers import AttemptView, JobDetail, JobRow, RenditionView
 
 PAGE = 200
 FOLLOW_S = 0.5

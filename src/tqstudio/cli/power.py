@@ -48,7 +48,7 @@ def up(
     Beside one that runs already there is nothing to do; options for a start have no effect then, and that
     is said.
     """
-    from tqstudio import launch
+    from tqstudio.protocol import launch
 
     home = current_home()
     flags = _flags(workers, gpu, profile, output)

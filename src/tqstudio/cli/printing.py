@@ -19,7 +19,7 @@ from tqstudio.cli import streams
 from tqstudio.errors import ErrorCode, TqError, in_one_line
 
 if TYPE_CHECKING:
-    from tqstudio.schemas import GateView, JobRow, WarningView
+    from tqstudio.protocol.answers import GateView, JobRow, WarningView
 
 _EXIT_CODES: Mapping[ErrorCode, int] = {
     ErrorCode.NO_SUPERVISOR: 3,

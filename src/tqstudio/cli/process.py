@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tqstudio import client as calls
 from tqstudio.cli import options, printing
 from tqstudio.cli.adding import describe, offer
 from tqstudio.cli.follow import Display, Follower, Video, last_seq
@@ -17,12 +16,13 @@ from tqstudio.cli.interrupt import Interrupt
 from tqstudio.cli.supervisor import Session, session, too_late
 from tqstudio.errors import UNANSWERED, ErrorCode, TqError
 from tqstudio.home import current_home
-from tqstudio.offered import COMMANDS, sentence
 from tqstudio.paths import absolute, readable
+from tqstudio.protocol import calls
+from tqstudio.protocol.wording import COMMANDS, sentence
 
 if TYPE_CHECKING:
-    from tqstudio.connection import Client
-    from tqstudio.schemas import AddResult
+    from tqstudio.protocol.answers import AddResult
+    from tqstudio.protocol.client import Client
 
 INTERRUPTED = 130
 # What a decision about a file means before its job moves.
@@ -115,7 +115,7 @@ def working_session(workers: int | None) -> Session:
     """
     if workers is None:
         return session(for_this_run=True)
-    from tqstudio import launch
+    from tqstudio.protocol import launch
 
     at = None
     if launch.running(current_home()) is None:

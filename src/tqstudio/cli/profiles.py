@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tqstudio import client as calls
 from tqstudio.cli import printing
 from tqstudio.cli.options import JsonFlag
 from tqstudio.cli.supervisor import door
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import current_home
+from tqstudio.protocol import calls
 
 if TYPE_CHECKING:
     from tqstudio.home import Home
-    from tqstudio.schemas import ProfileView
+    from tqstudio.protocol.answers import ProfileView
 
 
 def list_profiles(as_json: JsonFlag = False) -> int:

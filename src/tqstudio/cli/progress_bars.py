@@ -17,7 +17,7 @@ from tqstudio.cli.progress_lines import ending_text, is_made
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tqstudio.schemas import JobRow, RenditionView
+    from tqstudio.protocol.answers import JobRow, RenditionView
 
 CELLS = 8
 """Width of a quality's bar."""

@@ -10,7 +10,7 @@ from tqstudio.cli.follow import Video
 from tqstudio.paths import readable
 
 if TYPE_CHECKING:
-    from tqstudio.schemas import JobRow, RenditionView
+    from tqstudio.protocol.answers import JobRow, RenditionView
 
 EVERY_S = 10.0
 """A running job gets a line at least this often,"""

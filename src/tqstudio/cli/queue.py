@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tqstudio import client as calls
 from tqstudio.cli import printing
 from tqstudio.cli.options import JsonFlag, Workers
 from tqstudio.cli.supervisor import door, every_job, listening, runs_or_has, session
 from tqstudio.errors import ErrorCode, TqError
+from tqstudio.protocol import calls
 
 if TYPE_CHECKING:
-    from tqstudio.connection import Client
     from tqstudio.engine.store.connection import Connection
-    from tqstudio.schemas import RetryAnswer
+    from tqstudio.protocol.answers import RetryAnswer
+    from tqstudio.protocol.client import Client
 
 ALL_TIMEOUT_S = 600.0
 ENDED = ("done", "failed", "cancelled")

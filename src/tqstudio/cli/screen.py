@@ -11,7 +11,7 @@ from tqstudio.home import Home, current_home
 if TYPE_CHECKING:
     from subprocess import Popen
 
-    from tqstudio.connection import AsyncClient
+    from tqstudio.protocol.client import AsyncClient
 
 
 def has_terminal() -> bool:
@@ -32,8 +32,8 @@ def open_screen() -> int:
             "the terminal UI needs a terminal, and this is none",
             "use the commands instead, such as tqstudio status; see: tqstudio --help",
         )
-    from tqstudio import launch
     from tqstudio.cli import in_use
+    from tqstudio.protocol import launch
 
     home = current_home()
     in_use.enter(home)
@@ -51,7 +51,7 @@ def show(home: Home, notice: str = "", *, started: Popen[bytes] | None = None, s
     from tqstudio import ui
 
     def door() -> AsyncClient:
-        from tqstudio.connection import AsyncClient
+        from tqstudio.protocol.client import AsyncClient
 
         return AsyncClient(home.socket)
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tqstudio import client as calls
 from tqstudio import units
 from tqstudio.cli import printing
 from tqstudio.cli.options import JsonFlag
 from tqstudio.cli.supervisor import door
 from tqstudio.paths import readable
+from tqstudio.protocol import calls
 
 if TYPE_CHECKING:
-    from tqstudio.schemas import EtaView, StatusView
+    from tqstudio.protocol.answers import EtaView, StatusView
 
 WATCH_S = 1.0
 _CLEAR = "\x1b[H\x1b[2J"

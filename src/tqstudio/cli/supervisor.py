@@ -13,16 +13,16 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from tqstudio import client as calls
 from tqstudio import path_checks
 from tqstudio.cli import in_use, printing
-from tqstudio.connection import Client
 from tqstudio.errors import UNANSWERED, ErrorCode, TqError
 from tqstudio.home import current_home
+from tqstudio.protocol import calls
+from tqstudio.protocol.client import Client
 
 if TYPE_CHECKING:
     from tqstudio.engine.store.connection import Connection
-    from tqstudio.schemas import JobRow
+    from tqstudio.protocol.answers import JobRow
 
 PAGE = 200
 STOP_TIMEOUT_S = 20.0
@@ -124,7 +124,7 @@ def door() -> Client:
 
 def listening() -> bool:
     """Whether a supervisor runs in the current home."""
-    from tqstudio import launch
+    from tqstudio.protocol import launch
 
     return launch.listening(current_home())
 
@@ -139,7 +139,7 @@ def session(flags: Sequence[str] = (), *, for_this_run: bool = False, quiet: boo
         for_this_run: the caller uses the session as a context, so it is stopped at the end if it can be.
         quiet: the caller says itself what happened.
     """
-    from tqstudio import launch
+    from tqstudio.protocol import launch
 
     at, home = door(), current_home()
     in_use.enter(home)
@@ -182,8 +182,8 @@ def runs_or_has(known: Callable[[Connection], bool]) -> bool:
     import sqlite3
     from contextlib import closing
 
-    from tqstudio import launch
     from tqstudio.engine.store.connection import connect
+    from tqstudio.protocol import launch
 
     home = current_home()
     if launch.holder(home) is not None:
@@ -222,8 +222,8 @@ def stop(at: Client, *, drain: bool = False, timeout_s: float | None = STOP_TIME
         TqError: NO_SUPERVISOR when none runs, SUPERVISOR_SILENT when it does not answer, TIMEOUT when its
             process stays.
     """
-    from tqstudio import launch
-    from tqstudio.connection import no_supervisor
+    from tqstudio.protocol import launch
+    from tqstudio.protocol.client import no_supervisor
 
     home = current_home()
     view = launch.settled(home)

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tqstudio import client as calls
 from tqstudio import units
 from tqstudio.cli import printing
 from tqstudio.cli.options import JsonFlag
 from tqstudio.cli.supervisor import door, session_for
 from tqstudio.errors import ErrorCode, TqError
+from tqstudio.protocol import calls
 
 if TYPE_CHECKING:
     from tqstudio.engine.store.connection import Connection

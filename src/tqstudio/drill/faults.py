@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tqstudio import client as calls
 from tqstudio.drill.sandbox import Sandbox, until
 from tqstudio.errors import TqError
+from tqstudio.protocol import calls
 
 ORPHAN_S = 15.0
 """After so long nothing of a killed supervisor may live. On a machine that is not busy it is gone in a

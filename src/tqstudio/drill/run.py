@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from tqstudio import client as calls
 from tqstudio.drill import clips
 from tqstudio.drill.clips import CLIPS, GOP_S, RUNGS, Clip
 from tqstudio.drill.faults import Toll, strike
@@ -21,7 +20,8 @@ from tqstudio.drill.witness import Witness, wrong_frames
 from tqstudio.engine.media.layout import FRAGMENTS_NAME
 from tqstudio.errors import UNANSWERED, ErrorCode, TqError
 from tqstudio.lifecycle import TERMINAL
-from tqstudio.schemas import JobDetail, RenditionView
+from tqstudio.protocol import calls
+from tqstudio.protocol.answers import JobDetail, RenditionView
 
 T = TypeVar("T")
 

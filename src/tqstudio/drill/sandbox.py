@@ -13,13 +13,13 @@ from typing import TypeVar
 
 import psutil
 
-from tqstudio import client as calls
-from tqstudio.connection import Client
 from tqstudio.drill.clips import PROFILE, PROFILE_NAME
-from tqstudio.engine.failpoints import VARIABLE as FAIL_POINT
+from tqstudio.engine.host.failpoints import VARIABLE as FAIL_POINT
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
-from tqstudio.schemas import JobDetail, StatusView
+from tqstudio.protocol import calls
+from tqstudio.protocol.answers import JobDetail, StatusView
+from tqstudio.protocol.client import Client
 
 T = TypeVar("T")
 

@@ -19,8 +19,8 @@ from tqstudio.engine.store.operations import Applied
 from tqstudio.engine.store.transitions import look
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import Control, Decision, JobKind, JobStatus, Operation, decide, job_word
-from tqstudio.requests import ActionRequest
-from tqstudio.schemas import ActionResult, ErrorView
+from tqstudio.protocol.answers import ActionResult, ErrorView
+from tqstudio.protocol.requests import ActionRequest
 
 
 class Actions:

@@ -27,7 +27,8 @@ from pathlib import Path
 from typing import Any
 
 from tqstudio.config import Settings
-from tqstudio.engine import ladder_check, logs, publishing, wishes
+from tqstudio.engine import ladder_check, publishing, wishes
+from tqstudio.engine.host import logging_setup
 from tqstudio.engine.media import profiles
 from tqstudio.engine.media.fingerprint import Digest, Stopped
 from tqstudio.engine.media.profiles import Profile
@@ -43,7 +44,7 @@ from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.lifecycle import NO_AUTORESTART, OPEN, AutorestartRule, JobKind, JobStatus, Operation
 from tqstudio.paths import data, display, encode, normal, readable
-from tqstudio.schemas import AddAnswer, AddResult
+from tqstudio.protocol.answers import AddAnswer, AddResult
 
 MAX_SLUG = 80
 _OF_FOLDER = frozenset(("profile", "priority", "autorestart"))
@@ -147,7 +148,7 @@ class Admission:
         else:
             chosen = Path(self._settings.output).expanduser() if self._settings.output else self._home.output
             root = normal(os.fsencode(chosen.absolute()))
-        logs.know(root)
+        logging_setup.know(root)
         return root
 
     async def offer(self, path: bytes, how: Offer) -> AddResult:

@@ -9,7 +9,7 @@ from tqstudio.engine.store import events, jobs, operations
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.database import Database
 from tqstudio.lifecycle import TERMINAL, JobStatus, Operation
-from tqstudio.schemas import ActionResult, RetryAnswer
+from tqstudio.protocol.answers import ActionResult, RetryAnswer
 
 _STEP = 200
 _FORGOTTEN_AT_ONCE = 5_000

@@ -8,7 +8,7 @@ from pathlib import Path
 from tqstudio.engine.media import profiles
 from tqstudio.errors import TqError
 from tqstudio.paths import display
-from tqstudio.schemas import ProfileView
+from tqstudio.protocol.answers import ProfileView
 
 
 def catalogue(user_dir: Path, default: str | None) -> list[ProfileView]:

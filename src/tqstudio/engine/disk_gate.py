@@ -24,12 +24,12 @@ from pathlib import Path
 import structlog
 
 from tqstudio.config import Settings
-from tqstudio.engine.intake.mounts import mount_point
+from tqstudio.engine.files.bounded_io import NoAnswer, Patience
+from tqstudio.engine.files.mounts import mount_point
+from tqstudio.engine.files.volumes import Volume, occupied_bytes, still_to_come, volume_of
 from tqstudio.engine.output_disks import OutputDisks, Trouble
-from tqstudio.engine.patience import NoAnswer, Patience
 from tqstudio.engine.retention import Retention
 from tqstudio.engine.scheduling import MICROSECOND, now_us
-from tqstudio.engine.space import Volume, occupied_bytes, still_to_come, volume_of
 from tqstudio.engine.store import claims, gates
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.database import Database

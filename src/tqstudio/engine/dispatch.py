@@ -37,12 +37,8 @@ from tqstudio.errors import MEANINGS, ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.lifecycle import Control, JobKind, JobStatus
 from tqstudio.paths import encode
-from tqstudio.requests import (
-    ClaimRequest,
-    HeartbeatRequest,
-    ProgressRequest,
-)
-from tqstudio.schemas import ClaimAnswer, ClaimedJob, HeartbeatAnswer
+from tqstudio.protocol.answers import ClaimAnswer, ClaimedJob, HeartbeatAnswer
+from tqstudio.protocol.requests import ClaimRequest, HeartbeatRequest, ProgressRequest
 
 _MOST_PUT_OFF = 50
 """Jobs that one transaction passes over because their disks do not answer; the next one goes on."""

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import psutil
 
-from tqstudio import launch, path_checks
+from tqstudio import path_checks
 from tqstudio.config import Settings
-from tqstudio.engine import orphans
 from tqstudio.engine.disk_gate import DATABASE_ROOM_BYTES, FILES_ROOM, lacks_files
+from tqstudio.engine.files.volumes import Volume, occupied_bytes, volume_of
+from tqstudio.engine.host import orphan_processes
 from tqstudio.engine.scheduling import MICROSECOND, now_us
-from tqstudio.engine.space import Volume, occupied_bytes, volume_of
 from tqstudio.engine.store import folders, inspection, opening, troubles, videos
 from tqstudio.engine.store.connection import Connection, connect
 from tqstudio.engine.store.schema import SCHEMA_VERSION, schema_version
@@ -29,7 +29,8 @@ from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.ladder_files import OWNER_NAME
 from tqstudio.paths import display
-from tqstudio.schemas import CheckLevel, CheckView
+from tqstudio.protocol import launch
+from tqstudio.protocol.answers import CheckLevel, CheckView
 from tqstudio.units import size
 
 _GENERATION = re.compile(r"v(\d+)")
@@ -111,10 +112,10 @@ def _processes(home: Home) -> CheckView:
     left, ghosts = [], set()
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            ours = orphans.home_of(process.pid) == str(home.root)
+            ours = orphan_processes.home_of(process.pid) == str(home.root)
             words = process.cmdline() if ours else []
             if any("tqstudio.engine" in word or os.path.basename(word) == "ffmpeg" for word in words):
-                supervisor = orphans.root_of(process.pid)
+                supervisor = orphan_processes.root_of(process.pid)
                 if supervisor is None or not supervisor.lives:
                     left.append(process.pid)
                 elif supervisor.pid != holder:

@@ -19,7 +19,7 @@ from tqstudio.engine.store.jobviews import JobRecord
 from tqstudio.engine.store.progress import RenditionRow
 from tqstudio.errors import TqError
 from tqstudio.lifecycle import JobStatus, RenditionStatus, Step
-from tqstudio.schemas import EtaView
+from tqstudio.protocol.answers import EtaView
 
 Bound = Literal["eta_s", "low_s", "high_s"]
 _SAMPLE = 200

@@ -15,8 +15,8 @@ from functools import partial
 from pathlib import Path
 
 from tqstudio.config import Settings
+from tqstudio.engine.files.bounded_io import NoAnswer, Patience
 from tqstudio.engine.live import LiveBoard, LiveJob
-from tqstudio.engine.patience import NoAnswer, Patience
 from tqstudio.engine.pool import WorkerPool
 from tqstudio.engine.results import Results
 from tqstudio.engine.scheduling import now_us

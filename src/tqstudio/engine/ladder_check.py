@@ -13,8 +13,8 @@ import signal
 import subprocess
 from pathlib import Path
 
-from tqstudio.engine import children
-from tqstudio.engine.children import Child
+from tqstudio.engine.host import children
+from tqstudio.engine.host.children import Child
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import display
 

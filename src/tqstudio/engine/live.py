@@ -14,7 +14,7 @@ from tqstudio.engine.leases import Leases
 from tqstudio.engine.store.claims import Token
 from tqstudio.engine.store.progress import RenditionRow
 from tqstudio.lifecycle import Control, RenditionStatus
-from tqstudio.schemas import WarningView
+from tqstudio.protocol.answers import WarningView
 
 SAVE_INTERVAL_US = 1_000_000
 """At most one database write per job in this time."""

@@ -10,10 +10,10 @@ import structlog
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from tqstudio.config import Settings
-from tqstudio.engine import children
 from tqstudio.engine.disk_gate import TICK_S, DiskGate
 from tqstudio.engine.dispatch import Dispatch
 from tqstudio.engine.hangs import Hangs
+from tqstudio.engine.host import children
 from tqstudio.engine.pool import WorkerPool
 from tqstudio.engine.pressure import PressureGate
 from tqstudio.engine.publishing.publisher import Publisher

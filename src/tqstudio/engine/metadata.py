@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.requests import MAX_METADATA_BYTES
+from tqstudio.protocol.requests import MAX_METADATA_BYTES
 
 
 def require_small(name: str, value: Mapping[str, Any]) -> None:

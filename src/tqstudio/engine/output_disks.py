@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from tqstudio.engine.patience import NoAnswer, Patience
+from tqstudio.engine.files.bounded_io import NoAnswer, Patience
 from tqstudio.engine.store import gates
 from tqstudio.engine.store.database import Database
 from tqstudio.engine.workspace import Workspace

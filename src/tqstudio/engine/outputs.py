@@ -11,7 +11,7 @@ import os
 import stat
 from functools import partial
 
-from tqstudio.engine.patience import NoAnswer, Patience
+from tqstudio.engine.files.bounded_io import NoAnswer, Patience
 from tqstudio.engine.workspace import require_unshared
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import display

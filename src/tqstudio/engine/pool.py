@@ -15,9 +15,9 @@ from functools import partial
 
 import structlog
 
-from tqstudio.engine import children
-from tqstudio.engine.children import Child
 from tqstudio.engine.dispatch import Identity
+from tqstudio.engine.host import children
+from tqstudio.engine.host.children import Child
 from tqstudio.engine.scheduling import now_us
 from tqstudio.engine.store import workers
 from tqstudio.engine.store.connection import Connection

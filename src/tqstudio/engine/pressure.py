@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tqstudio.config import Settings
-from tqstudio.engine import memory
+from tqstudio.engine.host import memory
 from tqstudio.engine.scheduling import now_us
 from tqstudio.engine.store import gates
 from tqstudio.engine.store.connection import Connection

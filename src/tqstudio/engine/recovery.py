@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import structlog
 
 from tqstudio.config import Settings
-from tqstudio.engine.clock import WALL, Drift, SteadyClock
 from tqstudio.engine.endings import Endings
+from tqstudio.engine.host.clock import WALL, Drift, SteadyClock
 from tqstudio.engine.leases import Renewal, store_renewals
 from tqstudio.engine.live import LiveBoard
 from tqstudio.engine.results import Results

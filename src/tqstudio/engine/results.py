@@ -23,7 +23,7 @@ from tqstudio.engine.workspace import Workspace
 from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of, code_of
 from tqstudio.lifecycle import Control, GateKind, JobStatus
 from tqstudio.paths import display
-from tqstudio.requests import CompleteRequest, FailRequest, ReleaseRequest
+from tqstudio.protocol.requests import CompleteRequest, FailRequest, ReleaseRequest
 
 _SHUTS = {
     ErrorCode.DISK_LOW: "is full",

@@ -12,7 +12,7 @@ import structlog
 
 from tqstudio.config import Settings
 from tqstudio.engine import publishing
-from tqstudio.engine.patience import NoAnswer, Patience
+from tqstudio.engine.files.bounded_io import NoAnswer, Patience
 from tqstudio.engine.publishing import Place
 from tqstudio.engine.scheduling import MICROSECOND, now_us
 from tqstudio.engine.store import claims, events, generations, jobs, progress, videos

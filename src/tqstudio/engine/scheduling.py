@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tqstudio.engine import clock
+from tqstudio.engine.host import clock
 from tqstudio.errors import ErrorClass, ErrorCode, class_of
 from tqstudio.lifecycle import Trigger
 

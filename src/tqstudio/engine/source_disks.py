@@ -14,9 +14,9 @@ import time
 from collections.abc import Iterable
 from functools import partial
 
-from tqstudio.engine.intake import mounts
+from tqstudio.engine.files import mounts
+from tqstudio.engine.files.bounded_io import NoAnswer, Patience
 from tqstudio.engine.intake.troubles import Trouble
-from tqstudio.engine.patience import NoAnswer, Patience
 from tqstudio.engine.scheduling import MICROSECOND, RESOURCE_WAIT_S, now_us
 from tqstudio.engine.store import absent_sources
 from tqstudio.engine.store.absent_sources import Absentee

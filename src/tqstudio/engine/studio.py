@@ -12,11 +12,11 @@ from tqstudio.engine.all_jobs import AllJobs
 from tqstudio.engine.broadcast import Broadcast
 from tqstudio.engine.disk_gate import DiskGate
 from tqstudio.engine.dispatch import Dispatch
+from tqstudio.engine.files.bounded_io import Patience
 from tqstudio.engine.forecasts import Forecasts
 from tqstudio.engine.intake import Intake
 from tqstudio.engine.live import LiveBoard
 from tqstudio.engine.media.ffmpeg import FFmpeg
-from tqstudio.engine.patience import Patience
 from tqstudio.engine.pool import Identities, WorkerPool
 from tqstudio.engine.results import Results
 from tqstudio.engine.source_disks import SourceDisks

@@ -25,7 +25,7 @@ import structlog
 
 from tqstudio import __version__, cpu_slice
 from tqstudio.config import Settings
-from tqstudio.engine import children, failpoints, lock, logs, memory, orphans, remainder
+from tqstudio.engine import remainder
 from tqstudio.engine.actions import Actions
 from tqstudio.engine.admission import Admission, Offer
 from tqstudio.engine.all_jobs import AllJobs
@@ -36,10 +36,12 @@ from tqstudio.engine.broadcast import SNAPSHOT_INTERVAL_S, Broadcast
 from tqstudio.engine.disk_gate import DiskGate
 from tqstudio.engine.dispatch import Dispatch
 from tqstudio.engine.endings import Endings
-from tqstudio.engine.foothold import Foothold
+from tqstudio.engine.files.bounded_io import Patience
+from tqstudio.engine.files.dir_fd import others_may_write
 from tqstudio.engine.forecasts import Forecasts
 from tqstudio.engine.hangs import Hangs
-from tqstudio.engine.held import others_may_write
+from tqstudio.engine.host import children, failpoints, home_lock, logging_setup, memory, orphan_processes
+from tqstudio.engine.host.home_guard import Foothold
 from tqstudio.engine.intake import Intake
 from tqstudio.engine.leases import Leases
 from tqstudio.engine.live import LiveBoard
@@ -48,7 +50,6 @@ from tqstudio.engine.media import ffmpeg, hardware
 from tqstudio.engine.media.ffmpeg import FFmpeg
 from tqstudio.engine.media.fingerprint import Digest
 from tqstudio.engine.output_disks import OutputDisks
-from tqstudio.engine.patience import Patience
 from tqstudio.engine.pool import Identities, Slot, WorkerPool, default_cpu_workers
 from tqstudio.engine.probing.prober import Looked, Prober
 from tqstudio.engine.publishing.publisher import Publisher
@@ -69,7 +70,7 @@ from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.lifecycle import GateKind, JobStatus
 from tqstudio.paths import display
-from tqstudio.schemas import JobSource
+from tqstudio.protocol.answers import JobSource
 
 _PR_SET_CHILD_SUBREAPER = 36
 _WORKER_SNAPSHOT_TICKS = 8
@@ -111,12 +112,12 @@ def run(home: Home, settings: Settings) -> Remainder:
             ErrorCode.PERMISSION, f"the home {home.root} cannot be made: {error.strerror or error}"
         ) from None
     _require_private(home)
-    held = lock.HomeLock(home)
+    held = home_lock.HomeLock(home)
     held.acquire()
-    log = logs.configure(home)
+    log = logging_setup.configure(home)
     try:
         found = ffmpeg.locate(settings.ffmpeg or None)
-        logs.know(os.path.dirname(found.path))
+        logging_setup.know(os.path.dirname(found.path))
         if repaired := opening.require_sound(home):
             structlog.get_logger().warning("the indexes of the database were rebuilt", found=repaired.text)
         _migrate_apart(home)
@@ -177,7 +178,7 @@ def _migrate_apart(home: Home) -> None:
 
 class _Supervisor:
     def __init__(
-        self, home: Home, settings: Settings, db: Database, found: FFmpeg, held: lock.HomeLock
+        self, home: Home, settings: Settings, db: Database, found: FFmpeg, held: home_lock.HomeLock
     ) -> None:
         self._home, self._settings, self._db = home, settings, db
         self._log = structlog.get_logger()
@@ -278,11 +279,11 @@ class _Supervisor:
             # Who asks first sees every worker; their processes begin behind the answer.
             self.studio.pool.prepare(self._cpu_slots()),
         )
-        logs.know(*await self._db.read(videos.output_roots))
+        logging_setup.know(*await self._db.read(videos.output_roots))
         await self._publisher.undo_leftovers()
         await self.studio.forecasts.load()
         # Before the pool starts: none of its own is among them.
-        if ended := await asyncio.to_thread(orphans.end_orphans, self._uuid):
+        if ended := await asyncio.to_thread(orphan_processes.end_orphans, self._uuid):
             self._log.warning("ended processes of an earlier supervisor", pids=ended)
         listener = self._foothold.open_door()
         server = Server(listener, make_app(self.studio), self._db.give_way)

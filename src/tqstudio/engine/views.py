@@ -33,7 +33,7 @@ from tqstudio.lifecycle import (
     worker_status,
 )
 from tqstudio.paths import data, encode
-from tqstudio.schemas import (
+from tqstudio.protocol.answers import (
     AttemptView,
     AutorestartView,
     ErrorView,

@@ -27,9 +27,10 @@ from pathlib import Path
 
 import structlog
 
-from tqstudio.engine import held, lock
-from tqstudio.engine.intake.mounts import is_blind
-from tqstudio.engine.patience import NoAnswer, Patience
+from tqstudio.engine.files import dir_fd as held
+from tqstudio.engine.files.bounded_io import NoAnswer, Patience
+from tqstudio.engine.files.mounts import is_blind
+from tqstudio.engine.host import home_lock
 from tqstudio.engine.store import jobs, videos
 from tqstudio.engine.store.database import Database
 from tqstudio.engine.store.events import EventRow
@@ -48,7 +49,7 @@ _UNUSED_S = 10.0
 class _Held:
     """The locked file of an output."""
 
-    identity: lock.Identity
+    identity: home_lock.Identity
     descriptor: int
     asked_at: float
     """When somebody wanted it locked last; seconds of `time.monotonic`."""
@@ -293,7 +294,7 @@ def require_unshared(output_root: bytes) -> None:
 def _locks(descriptor: int) -> bool:
     """Take the lock of a work folder; where locks do not work it counts as taken."""
     try:
-        return lock.taken(descriptor)
+        return home_lock.taken(descriptor)
     except OSError:
         return True
 

@@ -13,8 +13,8 @@ from tqstudio import cpu_slice
 if TYPE_CHECKING:
     from subprocess import Popen
 
-    from tqstudio.client import Door
     from tqstudio.home import Home
+    from tqstudio.protocol.calls import Door
 
 NO_TERMINAL = (
     "The terminal UI needs a terminal; use `tqstudio status`, or any command with --json, without one."

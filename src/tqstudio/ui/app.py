@@ -19,9 +19,8 @@ from textual.command import Provider
 from textual.screen import Screen
 from textual.widgets import Input
 
-from tqstudio import client as calls
-from tqstudio import launch
 from tqstudio.errors import ErrorCode, TqError, in_one_line
+from tqstudio.protocol import calls, launch
 from tqstudio.ui.actions import BY_NAME
 from tqstudio.ui.feed import BACKOFF_S, PATIENCE_S, Feed
 from tqstudio.ui.keys import KeysInTurn
@@ -41,8 +40,8 @@ from tqstudio.ui.wire import Wire
 if TYPE_CHECKING:
     from subprocess import Popen
 
-    from tqstudio.client import Door
     from tqstudio.home import Home
+    from tqstudio.protocol.calls import Door
     from tqstudio.ui.symbols import Glyphs
 
 PAINT_S = 0.25

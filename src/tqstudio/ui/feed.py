@@ -8,14 +8,14 @@ from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from tqstudio import client as calls
 from tqstudio.errors import UNANSWERED, ErrorCode, TqError, in_one_line
+from tqstudio.protocol import calls
 from tqstudio.ui.model import Connection, Link, Model
 from tqstudio.ui.pager import Pager
 
 if TYPE_CHECKING:
-    from tqstudio.client import Call, Door, StreamEvent
-    from tqstudio.schemas import EventView, JobLive, WorkerView
+    from tqstudio.protocol.answers import EventView, JobLive, WorkerView
+    from tqstudio.protocol.calls import Call, Door, StreamEvent
 
 T = TypeVar("T")
 

@@ -10,7 +10,7 @@ from tqstudio import shell_quoting, units
 from tqstudio.paths import decode, readable
 
 if TYPE_CHECKING:
-    from tqstudio.schemas import EtaView, SourceSummary
+    from tqstudio.protocol.answers import EtaView, SourceSummary
 
 
 def clock_duration(seconds: float | None) -> str:

@@ -10,7 +10,7 @@ from tqstudio.lifecycle import Control, JobStatus, Trigger
 from tqstudio.ui.target import Target
 
 if TYPE_CHECKING:
-    from tqstudio.schemas import EventView, JobLive
+    from tqstudio.protocol.answers import EventView, JobLive
     from tqstudio.ui.window import JobWindow
 
 _ASKED = {

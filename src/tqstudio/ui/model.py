@@ -13,7 +13,7 @@ from tqstudio.ui.marks import Marks
 from tqstudio.ui.window import JobWindow
 
 if TYPE_CHECKING:
-    from tqstudio.schemas import (
+    from tqstudio.protocol.answers import (
         EventView,
         FolderView,
         GateView,

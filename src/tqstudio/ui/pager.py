@@ -8,15 +8,15 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from tqstudio import client as calls
 from tqstudio.errors import UNANSWERED, TqError
 from tqstudio.lifecycle import TERMINAL
+from tqstudio.protocol import calls
 from tqstudio.ui.query import Query
 from tqstudio.ui.target import Target
 from tqstudio.ui.window import AHEAD, KEEP, PAGE, JobWindow
 
 if TYPE_CHECKING:
-    from tqstudio.schemas import JobPage
+    from tqstudio.protocol.answers import JobPage
 
 Edge = Literal["top", "end"]
 MAX_MARKED = 10_000

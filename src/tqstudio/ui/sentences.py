@@ -12,7 +12,7 @@ from tqstudio.lifecycle import PAUSED_WITHOUT_REASON
 from tqstudio.ui.format import clock_duration, counted, moment, short_duration, until
 
 if TYPE_CHECKING:
-    from tqstudio.schemas import AutorestartView, EventView, GateView, JobError, JobRow
+    from tqstudio.protocol.answers import AutorestartView, EventView, GateView, JobError, JobRow
 
 # Trigger of an event → the state it is shown as, and its sentence.
 _EVENTS: dict[str, tuple[str, str]] = {

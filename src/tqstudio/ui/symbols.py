@@ -12,7 +12,7 @@ from tqstudio.ui.format import short_duration
 from tqstudio.ui.sentences import status_word
 
 if TYPE_CHECKING:
-    from tqstudio.schemas import JobRow, RenditionView
+    from tqstudio.protocol.answers import JobRow, RenditionView
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tqstudio.lifecycle import Control, Effect, JobStatus, Operation, decide
 
 if TYPE_CHECKING:
-    from tqstudio.schemas import JobRow
+    from tqstudio.protocol.answers import JobRow
 
 DOING = {
     Control.PAUSE: "is being paused already",

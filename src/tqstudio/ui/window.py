@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from tqstudio.ui.query import Query
 
 if TYPE_CHECKING:
-    from tqstudio.schemas import JobLive, JobPage, JobRow
+    from tqstudio.protocol.answers import JobLive, JobPage, JobRow
 
 PAGE = 200
 """Rows asked for at a time."""

@@ -18,7 +18,7 @@ from tqstudio.engine.store.events import EventRow
 from tqstudio.engine.store.transitions import look
 from tqstudio.engine.views import event_view, parse_time
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.schemas import EventPage
+from tqstudio.protocol.answers import EventPage
 
 router = APIRouter()
 

@@ -14,7 +14,7 @@ from fastapi import APIRouter
 from tqstudio import path_checks
 from tqstudio.engine import outputs
 from tqstudio.engine.api.access import TheStudio
-from tqstudio.engine.intake.mounts import shows_the_system
+from tqstudio.engine.files.mounts import shows_the_system
 from tqstudio.engine.scheduling import MICROSECOND, now_us
 from tqstudio.engine.store import folders
 from tqstudio.engine.store.folders import FolderRow
@@ -23,8 +23,8 @@ from tqstudio.engine.views import folder_view
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import NO_AUTORESTART
 from tqstudio.paths import decode, display, normal
-from tqstudio.requests import FolderChange, FolderRequest
-from tqstudio.schemas import ErrorView, FolderView
+from tqstudio.protocol.answers import ErrorView, FolderView
+from tqstudio.protocol.requests import FolderChange, FolderRequest
 
 router = APIRouter()
 

@@ -17,8 +17,8 @@ from tqstudio.engine.studio import Studio
 from tqstudio.engine.views import attempt_view, autorestart_view, event_view, iso, job_row, video_view
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import Control, JobStatus, Operation, job_word
-from tqstudio.requests import ActionRequest
-from tqstudio.schemas import ActionResult, BatchView, JobDetail, JobPage, JobRow
+from tqstudio.protocol.answers import ActionResult, BatchView, JobDetail, JobPage, JobRow
+from tqstudio.protocol.requests import ActionRequest
 
 router = APIRouter()
 

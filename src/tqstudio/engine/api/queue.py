@@ -11,8 +11,8 @@ from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.gates import GateRow
 from tqstudio.engine.views import gate_view
 from tqstudio.lifecycle import PAUSED_WITHOUT_REASON, GateKind
-from tqstudio.requests import QueueClear, QueuePause, QueueRetry
-from tqstudio.schemas import ClearAnswer, GateView, RetryAnswer
+from tqstudio.protocol.answers import ClearAnswer, GateView, RetryAnswer
+from tqstudio.protocol.requests import QueueClear, QueuePause, QueueRetry
 
 router = APIRouter(prefix="/queue")
 

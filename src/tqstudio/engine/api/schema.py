@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from tqstudio.schemas import ErrorAnswer
+from tqstudio.protocol.answers import ErrorAnswer
 
 _ANY = {400, 408, 413, 431, 500, 503}
 """Statuses of errors that any call may be answered with; see `refusals` and `serving`."""

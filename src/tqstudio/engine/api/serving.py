@@ -15,9 +15,9 @@ from pydantic_core import to_json
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from tqstudio.connection import peer_of
 from tqstudio.engine.api.refusals import Refusal
 from tqstudio.errors import ErrorCode
+from tqstudio.protocol.client import peer_of
 
 MAX_HEAD_BYTES = 64 * 1024
 """Of a request's first line and headers."""

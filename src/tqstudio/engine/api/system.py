@@ -24,8 +24,7 @@ from tqstudio.engine.views import gate_view, iso
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import GateKind, JobStatus, WorkerStatus
 from tqstudio.paths import data, decode, display, encode
-from tqstudio.requests import BackupRequest, ShutdownRequest
-from tqstudio.schemas import (
+from tqstudio.protocol.answers import (
     BackupView,
     CheckLevel,
     CheckView,
@@ -35,6 +34,7 @@ from tqstudio.schemas import (
     StatusView,
     WorkerView,
 )
+from tqstudio.protocol.requests import BackupRequest, ShutdownRequest
 
 router = APIRouter()
 

@@ -18,8 +18,8 @@ from tqstudio.engine.views import job_error, video_view
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import AutorestartRule
 from tqstudio.paths import decode
-from tqstudio.requests import AddRequest
-from tqstudio.schemas import AddAnswer, VideoPage, VideoView
+from tqstudio.protocol.answers import AddAnswer, VideoPage, VideoView
+from tqstudio.protocol.requests import AddRequest
 
 router = APIRouter()
 

@@ -24,7 +24,15 @@ from tqstudio.engine.store import quarantine, workers
 from tqstudio.engine.studio import Studio
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import JobStatus
-from tqstudio.requests import (
+from tqstudio.protocol.answers import (
+    ClaimAnswer,
+    HeartbeatAnswer,
+    OutcomeAnswer,
+    ProgressAnswer,
+    RegisterAnswer,
+    TestedAnswer,
+)
+from tqstudio.protocol.requests import (
     ClaimRequest,
     CompleteRequest,
     FailRequest,
@@ -34,14 +42,6 @@ from tqstudio.requests import (
     ReleaseRequest,
     TestedRequest,
     WorkerMessage,
-)
-from tqstudio.schemas import (
-    ClaimAnswer,
-    HeartbeatAnswer,
-    OutcomeAnswer,
-    ProgressAnswer,
-    RegisterAnswer,
-    TestedAnswer,
 )
 
 PREFIX = "/v1/worker/"

@@ -10,12 +10,8 @@ from tqstudio.engine.store import workers
 from tqstudio.engine.studio import Studio
 from tqstudio.engine.views import worker_view
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.requests import (
-    NewWorker,
-)
-from tqstudio.schemas import (
-    WorkerView,
-)
+from tqstudio.protocol.answers import WorkerView
+from tqstudio.protocol.requests import NewWorker
 
 router = APIRouter()
 

@@ -14,10 +14,10 @@ from typing import Literal, TypeVar
 
 import structlog
 
+from tqstudio.engine.files.mounts import is_blind
 from tqstudio.engine.intake import troubles
 from tqstudio.engine.intake.account import Account
 from tqstudio.engine.intake.hints import Hint, Inbox
-from tqstudio.engine.intake.mounts import is_blind
 from tqstudio.engine.intake.pace import BREATH_S, Pace
 from tqstudio.engine.intake.rules import Choice, Rules
 from tqstudio.engine.intake.scan import Findings, Scanner, Seen

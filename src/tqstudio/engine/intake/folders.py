@@ -6,8 +6,8 @@ import asyncio
 import os
 from collections.abc import Mapping, Sequence
 
-from tqstudio.engine import logs
-from tqstudio.engine.intake import mounts
+from tqstudio.engine.files import mounts
+from tqstudio.engine.host import logging_setup
 from tqstudio.engine.intake.folder import FolderIntake, FolderState, Known, Offer
 from tqstudio.engine.intake.watch import Notifier
 from tqstudio.engine.store.folders import FolderRow
@@ -59,7 +59,7 @@ class Intake:
         """Watch exactly these from now on. New and changed ones are looked through at once."""
         async with self._changing:
             self._rows = tuple(folders)
-            logs.know(*(path for row in folders for path in (row.path, row.output_root)))
+            logging_setup.know(*(path for row in folders for path in (row.path, row.output_root)))
             if self._notifier is not None:
                 await self._watch(self._notifier)
 

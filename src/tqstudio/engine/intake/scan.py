@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tqstudio.engine.intake.mounts import is_blind, system_devices
+from tqstudio.engine.files.mounts import is_blind, system_devices
 from tqstudio.engine.intake.rules import Choice, Rules
 from tqstudio.engine.intake.settling import Identity, Look, Stamp
 from tqstudio.engine.intake.troubles import CLOSED_DIRECTORY, NOT_A_VIDEO, ODD_KINDS, Trouble

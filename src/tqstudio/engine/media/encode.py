@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
-from tqstudio.engine import durable
+from tqstudio.engine.files import durable
 from tqstudio.engine.media import source
 from tqstudio.engine.media.command import PosterPicture, is_indexed
 from tqstudio.engine.media.encode_board import Board

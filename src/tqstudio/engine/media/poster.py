@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tqstudio.engine import durable
+from tqstudio.engine.files import durable
 
 _END_OF_JPEG = b"\xff\xd9"
 

@@ -19,7 +19,8 @@ from av.stream import Disposition, Stream
 from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
-from tqstudio.engine.media import colour, disk_errors, source
+from tqstudio.engine.files import errnos
+from tqstudio.engine.media import colour, source
 from tqstudio.engine.media.facts import AudioTrack, SourceFacts, SubtitleTrack, VideoTrack
 from tqstudio.engine.media.languages import shortest
 from tqstudio.engine.media.measure import channels_of, display_size, grid_rate, measure
@@ -35,7 +36,7 @@ _TS_PACKET, _TS_SYNC = 188, 0x47
 # Pictures decoded in search of one that says when it is shown.
 _FIRST_TIME_PICTURES = 120
 # What the operating system may answer; every other error is ffmpeg's opinion of the content.
-_SYSTEM_ERRORS = disk_errors.FAILING | disk_errors.LIMITS | {errno.ENOENT, errno.EACCES, errno.ENOTDIR}
+_SYSTEM_ERRORS = errnos.FAILING | errnos.LIMITS | {errno.ENOENT, errno.EACCES, errno.ENOTDIR}
 # Containers in which each stream declares its length.
 _WITH_LENGTHS = ("mov,mp4,m4a,3gp,3g2,mj2", "avi")
 _LANGUAGE = re.compile(r"[a-z]{2,3}(-[a-z0-9]+)*")

@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import IO
 
 from tqstudio import cpu_slice
-from tqstudio.engine.media import disk_errors, source
+from tqstudio.engine.files import errnos
+from tqstudio.engine.media import source
 from tqstudio.engine.media.ffmpeg import environment
 from tqstudio.errors import ErrorCode, TqError
 
@@ -263,7 +264,7 @@ def classify_exit(returncode: int, log_tail: str) -> TqError:
         return TqError(ErrorCode.GPU_SESSION, f"the GPU has no free encoder session: {said}")
     if status_errno == errno.ENOMEM or _NO_MEMORY.search(log_tail):
         return TqError(ErrorCode.OUT_OF_MEMORY, f"ffmpeg could not get the memory it needs: {said}")
-    if status_errno in disk_errors.LIMITS or _AT_LIMIT.search(log_tail) or _lacked_threads(log_tail):
+    if status_errno in errnos.LIMITS or _AT_LIMIT.search(log_tail) or _lacked_threads(log_tail):
         return TqError(ErrorCode.SYSTEM_LIMIT, f"ffmpeg could not start a thread or open a file: {said}")
     if missing := _NO_FILTER.search(log_tail):
         return TqError(
@@ -299,13 +300,13 @@ def from_os_error(error: OSError, doing: str) -> TqError:
         return TqError(ErrorCode.DISK_LOW, detail)
     if error.errno == errno.ENOMEM:
         return TqError(ErrorCode.OUT_OF_MEMORY, detail)
-    if error.errno in disk_errors.LIMITS:
+    if error.errno in errnos.LIMITS:
         return TqError(ErrorCode.SYSTEM_LIMIT, detail)
     if error.errno in (errno.EACCES, errno.EPERM):
         return TqError(ErrorCode.PERMISSION, detail)
     if error.errno == errno.EROFS:
         return TqError(ErrorCode.IO_ERROR, detail, _WRITABLE_AGAIN)
-    if error.errno in disk_errors.FAILING:
+    if error.errno in errnos.FAILING:
         return TqError(ErrorCode.IO_ERROR, detail)
     return TqError(ErrorCode.INTERNAL, detail)
 
@@ -315,7 +316,7 @@ def from_output_error(error: OSError, doing: str) -> TqError:
     detail = f"{doing}: {error.strerror}"
     if error.errno == errno.EROFS:
         return TqError(ErrorCode.OUTPUT_GONE, detail, f"{_WRITABLE_AGAIN}; the queue goes on by itself")
-    if error.errno in disk_errors.FAILING:
+    if error.errno in errnos.FAILING:
         return TqError(ErrorCode.OUTPUT_GONE, detail, _SOUND_AGAIN)
     if error.errno in (errno.ENOENT, errno.ENOTDIR):
         return TqError(ErrorCode.OUTPUT_GONE, detail)

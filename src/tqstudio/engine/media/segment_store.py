@@ -18,7 +18,7 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from tqstudio.engine import durable
+from tqstudio.engine.files import durable
 from tqstudio.engine.media.layout import FRAGMENTS_NAME, INIT_NAME, fragment_name
 from tqstudio.engine.media.rendition import RenditionCheck
 

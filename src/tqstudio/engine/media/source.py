@@ -10,7 +10,7 @@ import stat
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tqstudio.engine.media import disk_errors
+from tqstudio.engine.files import errnos
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import display
 
@@ -177,11 +177,11 @@ def unreadable(path: bytes, error: OSError) -> TqError:
     if isinstance(error, PermissionError):
         return TqError(ErrorCode.PERMISSION, f"{name} may not be read")
     message = f"{name} cannot be read: {error.strerror or error}"
-    if error.errno in disk_errors.AWAY:
+    if error.errno in errnos.AWAY:
         return TqError(ErrorCode.SOURCE_AWAY, message)
-    if error.errno in disk_errors.FAILING:
+    if error.errno in errnos.FAILING:
         return TqError(ErrorCode.IO_ERROR, message)
-    if error.errno in disk_errors.LIMITS:
+    if error.errno in errnos.LIMITS:
         return TqError(ErrorCode.SYSTEM_LIMIT, message)
     return TqError(ErrorCode.SOURCE_UNREADABLE, message)
 

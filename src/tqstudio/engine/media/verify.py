@@ -9,7 +9,7 @@ from pathlib import Path
 import av
 import av.error
 
-from tqstudio.engine.media import disk_errors
+from tqstudio.engine.files import errnos
 from tqstudio.engine.media.facts import SourceFacts
 from tqstudio.engine.media.grid import TIMELINE_START_S, Grid
 from tqstudio.engine.media.layout import segment_name
@@ -157,7 +157,7 @@ def _check_packets(directory: Path, label: str, names: Sequence[str], frames: in
                 last_pts = packet.pts if last_pts is None else max(last_pts, packet.pts)
                 step = step or packet.duration or 0
     except av.error.FFmpegError as error:
-        if isinstance(error, OSError) and error.errno in disk_errors.FAILING:
+        if isinstance(error, OSError) and error.errno in errnos.FAILING:
             raise from_output_error(error, f"{label} cannot be read") from error
         raise _invalid(label, f"cannot be read: {error.strerror}") from error
     if count != frames:

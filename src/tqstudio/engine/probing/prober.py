@@ -21,7 +21,7 @@ from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.lifecycle import JobStatus
 from tqstudio.paths import display
-from tqstudio.schemas import ErrorView
+from tqstudio.protocol.answers import ErrorView
 
 LEAVE_TO_WORKERS_S = 1.0
 """An idle worker has claimed a new job by then, and looks at its source itself."""

@@ -10,11 +10,11 @@ import subprocess
 from dataclasses import dataclass
 from typing import Any
 
-from tqstudio.engine import children
-from tqstudio.engine.children import Child
+from tqstudio.engine.host import children
+from tqstudio.engine.host.children import Child
 from tqstudio.engine.media.facts import SourceFacts
 from tqstudio.home import Home
-from tqstudio.schemas import ErrorView
+from tqstudio.protocol.answers import ErrorView
 
 PROGRAM = "tqstudio.engine.probing"
 READY_S = 60.0

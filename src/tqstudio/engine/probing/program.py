@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tqstudio import cpu_slice
+from tqstudio.engine.host.parent_death import die_with_parent
 from tqstudio.engine.media import source
-from tqstudio.engine.parent import die_with_parent
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import display
 

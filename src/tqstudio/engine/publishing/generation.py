@@ -12,7 +12,8 @@ import stat
 from collections.abc import Sequence
 from pathlib import Path
 
-from tqstudio.engine import durable, failpoints
+from tqstudio.engine.files import durable
+from tqstudio.engine.host import failpoints
 from tqstudio.engine.media import digests
 from tqstudio.engine.media import poster as pictures
 from tqstudio.engine.media.layout import INIT_NAME, PLAYLIST_NAME, POSTER_NAME
@@ -21,7 +22,7 @@ from tqstudio.engine.publishing.place import Place
 from tqstudio.engine.store.generations import PublishedFile, PublishedRow
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.ladder_files import MASTER_NAME
-from tqstudio.requests import Manifest, ManifestRendition
+from tqstudio.protocol.requests import Manifest, ManifestRendition
 
 _UNNAMED = re.compile(rf"\.v\d+-building|\.{re.escape(MASTER_NAME)}-next")
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from fractions import Fraction
 
-from tqstudio.engine import durable
+from tqstudio.engine.files import durable
 from tqstudio.engine.media.layout import PLAYLIST_NAME
 from tqstudio.engine.media.playlists import AudioEntry, Variant, master_playlist
 from tqstudio.engine.publishing.place import Place

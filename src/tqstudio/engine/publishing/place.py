@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tqstudio.engine import durable, held
+from tqstudio.engine.files import dir_fd, durable
 from tqstudio.engine.media.process import from_output_error
 from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of
 from tqstudio.ladder_files import MASTER_NAME, OWNER_NAME
@@ -35,7 +35,7 @@ class Place:
         Raises:
             OSError: as of `held.hold`.
         """
-        with held.hold(self.output_root, self.slug) as folder:
+        with dir_fd.hold(self.output_root, self.slug) as folder:
             yield replace(self, _held=folder)
 
     @property
@@ -79,7 +79,7 @@ def own(place: Place, owner: str, current: int | None) -> Place:
     while True:
         candidate = Place(place.output_root, slug)
         try:
-            with held.hold(place.output_root, slug, make=True) as folder:
+            with dir_fd.hold(place.output_root, slug, make=True) as folder:
                 if _take(replace(candidate, _held=folder), owner, current, is_first=tries == 1):
                     return candidate
         except NotADirectoryError:

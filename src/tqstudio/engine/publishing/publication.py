@@ -23,8 +23,8 @@ from tqstudio.engine.store.videos import VideoRow
 from tqstudio.engine.wanted import wanted
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import RenditionStatus, Step
-from tqstudio.requests import Manifest
-from tqstudio.schemas import WarningView
+from tqstudio.protocol.answers import WarningView
+from tqstudio.protocol.requests import Manifest
 
 _LEASE_S = 600.0
 """A publish may wait for a slow disk; the lease must outlast it."""

@@ -23,10 +23,11 @@ from weakref import WeakValueDictionary
 
 import structlog
 
-from tqstudio.engine import failpoints, leases, publishing
+from tqstudio.engine import leases, publishing
+from tqstudio.engine.files.bounded_io import Patience
+from tqstudio.engine.host import failpoints
 from tqstudio.engine.live import LiveBoard
 from tqstudio.engine.media.layout import POSTER_NAME
-from tqstudio.engine.patience import Patience
 from tqstudio.engine.publishing import Place, master
 from tqstudio.engine.publishing.publication import Publication, forget, intend, load, record, video_of
 from tqstudio.engine.store import generations, publications
@@ -39,7 +40,7 @@ from tqstudio.engine.store.videos import VideoRow
 from tqstudio.engine.workspace import Workspace
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import display
-from tqstudio.requests import CompleteRequest, SourceIdentity
+from tqstudio.protocol.requests import CompleteRequest, SourceIdentity
 
 _INTERRUPTED = "the publish was interrupted"
 

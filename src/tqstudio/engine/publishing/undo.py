@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 
-from tqstudio.engine import durable
-from tqstudio.engine.held import NotOurs
+from tqstudio.engine.files import durable
+from tqstudio.engine.files.dir_fd import NotOurs
 from tqstudio.engine.publishing import generation, master
 from tqstudio.engine.publishing.place import Place
 from tqstudio.engine.store.generations import GenerationRow, PublishedRow

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from tqstudio.engine.clock import WALL
+from tqstudio.engine.host.clock import WALL
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.events import EventRow
 

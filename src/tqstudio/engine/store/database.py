@@ -17,7 +17,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import structlog
 
-from tqstudio.engine.clock import WALL
+from tqstudio.engine.host.clock import WALL
 from tqstudio.engine.scheduling import now_us
 from tqstudio.engine.store import troubles
 from tqstudio.engine.store.connection import Connection, connect

@@ -9,7 +9,7 @@ from typing import Any
 
 from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.progress import RenditionRow, renditions_of
-from tqstudio.schemas import ErrorView, WarningView
+from tqstudio.protocol.answers import ErrorView, WarningView
 
 
 @dataclass(frozen=True, slots=True)

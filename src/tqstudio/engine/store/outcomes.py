@@ -17,7 +17,7 @@ from tqstudio.engine.store.connection import Connection
 from tqstudio.engine.store.transitions import assignments_of, look, move
 from tqstudio.errors import MAX_ERROR_TEXT, MEANINGS, ErrorClass, ErrorCode, class_of
 from tqstudio.lifecycle import AttemptOutcome, Control, JobStatus, Trigger, target_of
-from tqstudio.schemas import WarningView
+from tqstudio.protocol.answers import WarningView
 
 _AUTORESTART = (
     "autorestart = CASE WHEN :final = 0 OR autorestart = 'disabled' THEN autorestart"

@@ -10,7 +10,7 @@ from typing import Any
 from tqstudio.engine.store.claims import Token
 from tqstudio.engine.store.connection import Connection
 from tqstudio.lifecycle import Step
-from tqstudio.schemas import WarningView
+from tqstudio.protocol.answers import WarningView
 
 
 @dataclass(frozen=True, slots=True)

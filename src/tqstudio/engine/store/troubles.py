@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
-from tqstudio.engine.space import volume_of
+from tqstudio.engine.files.volumes import volume_of
 from tqstudio.engine.store.connection import BUSY_TIMEOUT_S
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.units import size

@@ -10,7 +10,7 @@ from typing import Any
 from tqstudio.engine.store import events
 from tqstudio.engine.store.connection import Connection
 from tqstudio.paths import display
-from tqstudio.schemas import ErrorView
+from tqstudio.protocol.answers import ErrorView
 
 
 @dataclass(frozen=True, slots=True)

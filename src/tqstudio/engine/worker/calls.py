@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tqstudio.client import Call
+from tqstudio.protocol.calls import Call
 
 if TYPE_CHECKING:
-    from tqstudio.schemas import (
+    from tqstudio.protocol.answers import (
         ClaimAnswer,
         HeartbeatAnswer,
         OutcomeAnswer,

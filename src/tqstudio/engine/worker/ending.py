@@ -17,7 +17,7 @@ from tqstudio.engine.worker.pulse import LOST_CODES, Line
 from tqstudio.errors import UNANSWERED, UNWRITTEN, ErrorCode, TqError
 
 if TYPE_CHECKING:
-    from tqstudio.schemas import ClaimedJob
+    from tqstudio.protocol.answers import ClaimedJob
 
 _COMPLETE_TIMEOUT_S = 120.0
 """The supervisor publishes before it answers."""

@@ -11,7 +11,7 @@ from tqstudio.engine.media.facts import SourceFacts
 from tqstudio.engine.media.source import Identity
 
 if TYPE_CHECKING:
-    from tqstudio.schemas import ClaimedJob
+    from tqstudio.protocol.answers import ClaimedJob
 
 
 @dataclass(frozen=True, slots=True)

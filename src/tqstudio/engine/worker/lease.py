@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tqstudio.engine.clock import since_boot
+from tqstudio.engine.host.clock import since_boot
 from tqstudio.engine.worker.outcome import Lost, Stopped, StopReason
 from tqstudio.lifecycle import Control
 

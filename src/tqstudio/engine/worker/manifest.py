@@ -19,7 +19,7 @@ from tqstudio.engine.worker.failure import printable
 from tqstudio.errors import MAX_ERROR_TEXT, ErrorCode, JobWarning, TqError
 
 if TYPE_CHECKING:
-    from tqstudio.schemas import WarningView
+    from tqstudio.protocol.answers import WarningView
 
 
 def build(

@@ -20,8 +20,8 @@ import structlog
 from blake3 import blake3
 
 from tqstudio import paths
-from tqstudio.engine import memory
-from tqstudio.engine.held import hold
+from tqstudio.engine.files.dir_fd import hold
+from tqstudio.engine.host import memory
 from tqstudio.engine.media import poster as pictures
 from tqstudio.engine.media import warnings
 from tqstudio.engine.media.encode import LadderEncode
@@ -47,7 +47,7 @@ from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of
 from tqstudio.lifecycle import Step
 
 if TYPE_CHECKING:
-    from tqstudio.schemas import ClaimedJob
+    from tqstudio.protocol.answers import ClaimedJob
 
 _log = structlog.get_logger()
 _OF_THE_SOURCE = (

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import structlog
 
-from tqstudio.engine.parent import die_with_parent
+from tqstudio.engine.host.parent_death import die_with_parent
 from tqstudio.engine.worker import lines
 from tqstudio.engine.worker.session import Identity, Session
 from tqstudio.engine.worker.tmpdir import own_tmpdir

@@ -10,12 +10,12 @@ from typing import Protocol, TypeVar
 
 import structlog
 
-from tqstudio.client import Call
-from tqstudio.engine.clock import since_boot
+from tqstudio.engine.host.clock import since_boot
 from tqstudio.engine.worker import calls, retries
 from tqstudio.engine.worker.lease import Lease
 from tqstudio.engine.worker.report import Report
 from tqstudio.errors import ErrorCode, TqError
+from tqstudio.protocol.calls import Call
 
 PROGRESS_S = 0.5
 _LEAST_TIMEOUT_S = 1.0

@@ -16,8 +16,7 @@ import psutil
 import structlog
 
 from tqstudio import __version__
-from tqstudio.connection import Client
-from tqstudio.engine.clock import since_boot
+from tqstudio.engine.host.clock import since_boot
 from tqstudio.engine.media.ffmpeg import FFmpeg, locate
 from tqstudio.engine.media.hardware import cpu_capabilities, encoding_problem
 from tqstudio.engine.media.layout import CPU_ENCODER
@@ -33,9 +32,10 @@ from tqstudio.engine.worker.report import Report
 from tqstudio.engine.worker.usage import Usage
 from tqstudio.errors import MAX_ERROR_TEXT, UNANSWERED, UNWRITTEN, ErrorCode, TqError
 from tqstudio.lifecycle import WorkerKind
+from tqstudio.protocol.client import Client
 
 if TYPE_CHECKING:
-    from tqstudio.schemas import ClaimedJob, RegisterAnswer
+    from tqstudio.protocol.answers import ClaimedJob, RegisterAnswer
 
 _CLAIM_SLACK_S = 10.0
 # A supervisor that refuses at once instead of waiting must not be asked thousands of times a second.

@@ -10,10 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from tqstudio import paths, shell_quoting
+from tqstudio.engine.files.volumes import occupied_bytes, still_to_come
 from tqstudio.engine.media import poster as pictures
 from tqstudio.engine.media.encode import LadderEncode
 from tqstudio.engine.media.encode_state import NotOursError, RenditionState
-from tqstudio.engine.space import occupied_bytes, still_to_come
 from tqstudio.engine.worker.attempt_log import AttemptLog
 from tqstudio.engine.worker.choice import Choice, rows
 from tqstudio.engine.worker.examine import Source

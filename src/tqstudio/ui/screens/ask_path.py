@@ -14,15 +14,15 @@ from textual.containers import Horizontal, Vertical
 from textual.suggester import Suggester, SuggestFromList
 from textual.widgets import Input, Label
 
-from tqstudio import client as calls
 from tqstudio.errors import TqError, in_one_line
 from tqstudio.paths import absolute
+from tqstudio.protocol import calls
 from tqstudio.ui.screens.dialogs import Caution, Dialog, Problem
 from tqstudio.ui.studio import Studio
 from tqstudio.ui.widgets.tick import Tick
 
 if TYPE_CHECKING:
-    from tqstudio.schemas import ProfileView
+    from tqstudio.protocol.answers import ProfileView
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from tqstudio.paths import readable
 from tqstudio.ui import format as fmt
 
 if TYPE_CHECKING:
-    from tqstudio.schemas import VideoView
+    from tqstudio.protocol.answers import VideoView
 
 Row = tuple[str, str]
 

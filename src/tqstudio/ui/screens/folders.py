@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.strip import Strip
 
-from tqstudio import client as calls
 from tqstudio import paths
 from tqstudio.errors import ErrorCode, TqError, in_one_line
+from tqstudio.protocol import calls
 from tqstudio.ui import format as fmt
 from tqstudio.ui.actions import View, bindings_of
 from tqstudio.ui.line import fit_name, width_of
@@ -20,7 +20,7 @@ from tqstudio.ui.screens.list_screen import Facts, ListScreen
 from tqstudio.ui.widgets.row_list import RowList
 
 if TYPE_CHECKING:
-    from tqstudio.schemas import FolderView, SkippedFile
+    from tqstudio.protocol.answers import FolderView, SkippedFile
 
 REREAD_S = 3.0
 

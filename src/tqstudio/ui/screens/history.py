@@ -16,7 +16,7 @@ from tqstudio.ui.sentences import actor_words, event_remark, event_sentence, eve
 from tqstudio.ui.widgets.row_list import RowList
 
 if TYPE_CHECKING:
-    from tqstudio.schemas import EventView
+    from tqstudio.protocol.answers import EventView
 
 
 WIDE = 100

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.app import ComposeResult
 from textual.strip import Strip
 
-from tqstudio import client as calls
 from tqstudio import shell_quoting
 from tqstudio.errors import TqError, in_one_line
+from tqstudio.protocol import calls
 from tqstudio.ui.actions import View, bindings_of
 from tqstudio.ui.format import copied
 from tqstudio.ui.line import fit_name
@@ -22,7 +22,7 @@ from tqstudio.ui.target import Target
 from tqstudio.ui.widgets.document import Document, Section
 
 if TYPE_CHECKING:
-    from tqstudio.schemas import EventView, JobDetail, JobRow
+    from tqstudio.protocol.answers import EventView, JobDetail, JobRow
 
 Part = Callable[[Document, "JobDetail", int], list[Strip]]
 

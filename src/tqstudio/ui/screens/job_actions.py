@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tqstudio import client as calls
 from tqstudio import shell_quoting
 from tqstudio.errors import TqError, in_one_line
 from tqstudio.lifecycle import Control, JobStatus, Operation
+from tqstudio.protocol import calls
 from tqstudio.ui.actions import BY_NAME, operation_for
 from tqstudio.ui.format import copied, counted, number
 from tqstudio.ui.pager import MAX_MARKED
@@ -16,7 +16,7 @@ from tqstudio.ui.screens.base import StudioScreen
 from tqstudio.ui.target import CONTROL_OF_WORD, Target, refusal
 
 if TYPE_CHECKING:
-    from tqstudio.schemas import ActionResult, JobRow
+    from tqstudio.protocol.answers import ActionResult, JobRow
     from tqstudio.ui.screens.dialogs import Confirm
 
 LOSES_WORK = (Operation.CANCEL, Operation.RESTART)

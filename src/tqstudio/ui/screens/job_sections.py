@@ -31,7 +31,7 @@ from tqstudio.ui.widgets.bars import add_segments
 from tqstudio.ui.widgets.line_view import link
 
 if TYPE_CHECKING:
-    from tqstudio.schemas import AttemptView, JobDetail, RenditionView
+    from tqstudio.protocol.answers import AttemptView, JobDetail, RenditionView
     from tqstudio.ui.symbols import Glyphs
     from tqstudio.ui.theme import Palette
     from tqstudio.ui.widgets.document import Document

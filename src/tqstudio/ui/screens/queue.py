@@ -11,9 +11,9 @@ from textual import on
 from textual.app import ComposeResult
 from textual.containers import Container
 
-from tqstudio import client as calls
 from tqstudio.errors import TqError
 from tqstudio.paths import readable
+from tqstudio.protocol import calls
 from tqstudio.ui import format as fmt
 from tqstudio.ui.actions import View, bindings_of
 from tqstudio.ui.line import fit_name
@@ -28,7 +28,7 @@ from tqstudio.ui.widgets.job_pane import PAGES, JobPane
 from tqstudio.ui.widgets.row_list import RowList
 
 if TYPE_CHECKING:
-    from tqstudio.schemas import JobRow
+    from tqstudio.protocol.answers import JobRow
 
 BESIDE_WIDTH = 120
 """From this width the pane stands beside the list."""

@@ -7,17 +7,17 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tqstudio import client as calls
 from tqstudio import paths as sources
 from tqstudio import source_files
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.offered import KEYS, sentence, summary
+from tqstudio.protocol import calls
+from tqstudio.protocol.wording import KEYS, sentence, summary
 from tqstudio.ui.format import copied, counted, number
 from tqstudio.ui.screens.base import StudioScreen
 from tqstudio.ui.target import Target
 
 if TYPE_CHECKING:
-    from tqstudio.schemas import AddResult, JobRow
+    from tqstudio.protocol.answers import AddResult, JobRow
     from tqstudio.ui.screens.ask_path import PathAnswer
     from tqstudio.ui.widgets.job_list import JobList
 

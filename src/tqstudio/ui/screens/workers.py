@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.strip import Strip
 
-from tqstudio import client as calls
 from tqstudio import units
+from tqstudio.protocol import calls
 from tqstudio.ui import format as fmt
 from tqstudio.ui.actions import View, bindings_of
 from tqstudio.ui.line import fit
@@ -18,7 +18,7 @@ from tqstudio.ui.symbols import state_of
 from tqstudio.ui.widgets.row_list import RowList
 
 if TYPE_CHECKING:
-    from tqstudio.schemas import WorkerView
+    from tqstudio.protocol.answers import WorkerView
 
 # Title, width, from which width of the terminal, whether it stands at the right.
 COLUMNS = (

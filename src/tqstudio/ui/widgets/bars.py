@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tqstudio.ui.symbols import Glyphs, state_of
 
 if TYPE_CHECKING:
-    from tqstudio.schemas import RenditionView
+    from tqstudio.protocol.answers import RenditionView
     from tqstudio.ui.line import Line
     from tqstudio.ui.theme import Palette
 

@@ -23,7 +23,7 @@ from tqstudio.ui.widgets.row_list import RowList
 from tqstudio.ui.window import AHEAD
 
 if TYPE_CHECKING:
-    from tqstudio.schemas import JobRow
+    from tqstudio.protocol.answers import JobRow
     from tqstudio.ui.marks import Marks
 
 CACHED = 512

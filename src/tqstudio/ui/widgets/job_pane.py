@@ -20,7 +20,7 @@ from tqstudio.ui.widgets.bars import add_bar
 from tqstudio.ui.widgets.line_view import LineView
 
 if TYPE_CHECKING:
-    from tqstudio.schemas import JobRow, RenditionView
+    from tqstudio.protocol.answers import JobRow, RenditionView
 
 Page = Literal["qualities", "facts", "hidden"]
 PAGES: tuple[Page, ...] = ("qualities", "facts", "hidden")

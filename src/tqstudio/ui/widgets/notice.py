@@ -17,7 +17,7 @@ from tqstudio.ui.sentences import gate_words
 from tqstudio.ui.widgets.line_view import LineView
 
 if TYPE_CHECKING:
-    from tqstudio.schemas import FolderView, GateView
+    from tqstudio.protocol.answers import FolderView, GateView
 
 MAX_LINES = 4
 SIGN_CELLS = 3

@@ -14,9 +14,9 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from tqstudio.engine import lock
-from tqstudio.engine.lock import HomeLock, Identity
-from tqstudio.engine.patience import Patience
+from tqstudio.engine.files.bounded_io import Patience
+from tqstudio.engine.host import home_lock
+from tqstudio.engine.host.home_lock import HomeLock, Identity
 from tqstudio.errors import TqError
 from tqstudio.home import Home
 
@@ -26,7 +26,7 @@ class Foothold:
 
     def __init__(self, home: Home, held: HomeLock, patience: Patience) -> None:
         self._home, self._held, self._patience = home, held, patience
-        self._database = lock.identity(home.database)
+        self._database = home_lock.identity(home.database)
         self._door: Identity | None = None
         self._log = structlog.get_logger()
 
@@ -40,14 +40,14 @@ class Foothold:
         path = self._home.socket
         # A runtime directory may have been emptied.
         self._home.make_socket_folder()
-        listener = lock.bind(path)
-        self._door = lock.identity(path)
+        listener = home_lock.bind(path)
+        self._door = home_lock.identity(path)
         return listener
 
     def close_door(self) -> None:
         """Remove the socket, unless it is another supervisor's by now."""
         with contextlib.suppress(OSError, TqError):
-            if self._door is not None and lock.identity(self._home.socket) == self._door:
+            if self._door is not None and home_lock.identity(self._home.socket) == self._door:
                 self._home.socket.unlink()
 
     async def watch(self, listen_on: Callable[[socket.socket], Awaitable[None]]) -> str:
@@ -57,20 +57,20 @@ class Foothold:
             listen_on: takes connections from another listener from then on.
         """
         while True:
-            await asyncio.sleep(lock.LOOK_S)
+            await asyncio.sleep(home_lock.LOOK_S)
             # What cannot be looked at may be there: a disk that does not answer takes no home away. A runtime
             # directory of another user is looked at again, for it may go as it came.
             with contextlib.suppress(OSError, TqError):
                 if why := await self._patience.look(os.fsencode(self._home.root), self._lost):
                     return why
-                if lock.identity(self._home.socket) != self._door:
+                if home_lock.identity(self._home.socket) != self._door:
                     await listen_on(self.open_door())
                     self._log.warning("the socket was removed and is made anew")
 
     def _lost(self) -> str:
         """Why the home is not ours any more; empty while it is."""
         for path, ours in ((self._home.root, self._held.folder), (self._home.database, self._database)):
-            found = lock.identity(path)
+            found = home_lock.identity(path)
             if found != ours:
                 return f"{path} was {'removed' if found is None else 'replaced by another'}"
         return "" if self._held.keep() else f"another supervisor holds {self._home.lock}"

@@ -18,8 +18,8 @@ from typing import IO
 
 import psutil
 
-from tqstudio.engine import orphans
-from tqstudio.engine.parent import PARENT
+from tqstudio.engine.host import orphan_processes
+from tqstudio.engine.host.parent_death import PARENT
 
 
 class Child:
@@ -81,7 +81,7 @@ _marks: dict[str, str] = {}
 
 def mark(store: str, home: Path) -> None:
     """Let what is spawned from now on, and all that it starts, be known as ours: see `orphans`."""
-    _marks[orphans.MARK] = orphans.mark(store, home)
+    _marks[orphan_processes.MARK] = orphan_processes.mark(store, home)
 
 
 def spawn(
@@ -126,5 +126,5 @@ def reap_orphans() -> None:
                 continue
             if child.status() == psutil.STATUS_ZOMBIE:
                 os.waitpid(child.pid, os.WNOHANG)
-            elif orphans.mark_of(child.pid) == _marks.get(orphans.MARK, ""):
+            elif orphan_processes.mark_of(child.pid) == _marks.get(orphan_processes.MARK, ""):
                 child.kill()

@@ -19,7 +19,7 @@ from tqstudio.home import Home
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tqstudio.schemas import SupervisorView
+    from tqstudio.protocol.answers import SupervisorView
 
 START_TIMEOUT_S = 30.0
 ANSWER_TIMEOUT_S = 10.0
@@ -35,8 +35,8 @@ def running(home: Home, timeout_s: float = ANSWER_TIMEOUT_S) -> SupervisorView |
     Raises:
         TqError: SUPERVISOR_SILENT when one listens and does not answer, PERMISSION.
     """
-    from tqstudio import client as calls
-    from tqstudio.connection import Client
+    from tqstudio.protocol import calls
+    from tqstudio.protocol.client import Client
 
     try:
         return Client(home.socket).send(calls.status(), timeout_s=timeout_s)["supervisor"]
@@ -52,7 +52,7 @@ def settled(home: Home, timeout_s: float = START_TIMEOUT_S) -> SupervisorView | 
     Raises:
         TqError: SUPERVISOR_SILENT also when one holds the home for `timeout_s` without listening.
     """
-    from tqstudio.connection import silent
+    from tqstudio.protocol.client import silent
 
     deadline = time.monotonic() + timeout_s
     while (view := running(home)) is None and (pid := holder(home)) is not None:
@@ -149,7 +149,7 @@ def wait_until_up(
         TqError: what the supervisor said before it ended; after `timeout_s` SUPERVISOR_SILENT when another
             one holds the home, else NO_SUPERVISOR.
     """
-    from tqstudio.connection import silent
+    from tqstudio.protocol.client import silent
 
     deadline = time.monotonic() + timeout_s
     while True:

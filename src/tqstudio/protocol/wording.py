@@ -11,7 +11,7 @@ from tqstudio.errors import in_one_line
 from tqstudio.paths import readable
 
 if TYPE_CHECKING:
-    from tqstudio.schemas import AddResult
+    from tqstudio.protocol.answers import AddResult
 
 
 @dataclass(frozen=True, slots=True)

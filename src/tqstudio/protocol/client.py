@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlencode
 
-from tqstudio.client import Call, StreamEvent
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import display
+from tqstudio.protocol.calls import Call, StreamEvent
 
 if TYPE_CHECKING:
     import httpx

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 from urllib.parse import quote
 
 if TYPE_CHECKING:
-    from tqstudio.schemas import (
+    from tqstudio.protocol.answers import (
         ActionResult,
         AddAnswer,
         BackupView,
