@@ -25,7 +25,7 @@ from benchmarks.seeding import seed
 from benchmarks.studio import Studio, studio
 from tqstudio import cpu_slice
 from tqstudio.config import Settings
-from tqstudio.engine.media import ffmpeg
+from tqstudio.engine.media.ffmpeg import binary
 from tqstudio.engine.scheduling import MICROSECOND, RetryRules, now_us
 from tqstudio.engine.store import claims, outcomes, workers
 from tqstudio.engine.store.claims import Claimant, Token
@@ -66,7 +66,7 @@ def measure(options: Options, root: Path) -> Section:
     plain, behind = Home(root / "plain"), Home(root / "behind")
     seed(plain, max(options.jobs, options.rounds * options.claims * (4 + REPEATS * STEADY)))
     seed(behind, options.jobs, options.backoff)
-    load = clips.endless(ffmpeg.locate().path)
+    load = clips.endless(binary.locate().path)
     nice = Settings().ffmpeg_nice
     disk, handed, one, two = _Latency(), _Latency(), _Latency(), _Latency()
     # As the supervisor does, whose thread this stands for.

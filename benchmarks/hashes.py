@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchmarks.options import Options
 from benchmarks.report import Section, at_least, at_most
-from tqstudio.engine.media import fingerprint
+from tqstudio.engine.media.source import fingerprint
 
 _MEGABYTE = 1_000_000
 _CHUNK_BYTES = 4 * 1024 * 1024

@@ -22,9 +22,10 @@ from benchmarks.processes import Cost, cpu_s, run
 from benchmarks.report import Section, at_most
 from benchmarks.studio import Studio, studio
 from tqstudio.config import Settings
-from tqstudio.engine.media import ffmpeg, profiles
-from tqstudio.engine.media.ladder import Rung, build_ladder
-from tqstudio.engine.media.probe import probe
+from tqstudio.engine.media.ffmpeg import binary
+from tqstudio.engine.media.plan import profiles
+from tqstudio.engine.media.plan.rungs import Rung, build_ladder
+from tqstudio.engine.media.source.probe import probe
 
 PROFILE = "fast"
 _FPS = 30
@@ -47,7 +48,7 @@ class _Job:
 
 
 def measure(options: Options, root: Path) -> Section:
-    program = ffmpeg.locate().path
+    program = binary.locate().path
     clip = clips.make(program, root.parent, options.clip_s)
     profile = profiles.load(PROFILE)
     rungs = [rung for rung in build_ladder(probe(bytes(clip)), profile) if not rung.skipped]

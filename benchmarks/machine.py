@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 
 from benchmarks.report import percentile
-from tqstudio.engine.media import ffmpeg
+from tqstudio.engine.media.ffmpeg import binary
 
 _FSYNCS = 300
 
@@ -22,7 +22,7 @@ def lines(directory: Path) -> list[str]:
     """The machine in a few lines; no path, no host name."""
     now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
     memory = psutil.virtual_memory().total / 1e9
-    build = ffmpeg.locate(os.environ.get("TQSTUDIO_FFMPEG")).version
+    build = binary.locate(os.environ.get("TQSTUDIO_FFMPEG")).version
     load = os.getloadavg()[0]
     busy = "; THE MACHINE IS BUSY, times are too long" if load > 0.5 * (os.cpu_count() or 1) else ""
     fsync_ms = percentile(fsyncs(directory), 50) * 1000

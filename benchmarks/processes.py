@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import psutil
 
-from tqstudio.engine.media.process import start
+from tqstudio.engine.media.ffmpeg.process import start
 
 T = TypeVar("T")
 _POLL_S = 0.002

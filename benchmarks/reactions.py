@@ -19,7 +19,7 @@ from benchmarks.processes import encoders, living, until
 from benchmarks.report import Section, at_most
 from benchmarks.studio import Studio, studio, tqstudio
 from benchmarks.terminal import Terminal
-from tqstudio.engine.media import ffmpeg
+from tqstudio.engine.media.ffmpeg import binary
 
 
 def measure(options: Options, root: Path) -> Section:
@@ -28,7 +28,7 @@ def measure(options: Options, root: Path) -> Section:
         f"{options.rounds} rounds, each with a new supervisor; a clip of {options.clip_s} s is renamed into a"
         " drop folder that settles in 0 s",
     )
-    clip = clips.make(ffmpeg.locate().path, root.parent, options.clip_s)
+    clip = clips.make(binary.locate().path, root.parent, options.clip_s)
     taken: dict[str, list[float]] = {}
     for number in range(options.rounds):
         work = root / f"round-{number}"

@@ -17,7 +17,7 @@ from benchmarks.processes import encoders, living, until
 from benchmarks.report import Section, at_most, count, percentile
 from benchmarks.seeding import seed
 from benchmarks.studio import Studio, studio
-from tqstudio.engine.media import ffmpeg
+from tqstudio.engine.media.ffmpeg import binary
 from tqstudio.engine.scheduling import MICROSECOND, now_us
 from tqstudio.engine.store import claims, workers
 from tqstudio.engine.store.claims import Claimant, Token
@@ -45,7 +45,7 @@ def measure(options: Options, root: Path) -> Section:
         f" {options.rounds} rounds of a job killed three times and one left alone;"
         f" {count(options.list_jobs)} jobs in the table",
     )
-    clip = clips.make(ffmpeg.locate().path, root.parent, options.clip_s)
+    clip = clips.make(binary.locate().path, root.parent, options.clip_s)
     _deaths(section, options, root, clip)
     _killed_thrice(section, options, root, clip)
     _scans(section, options, root)

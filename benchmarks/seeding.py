@@ -11,8 +11,8 @@ import sqlite3
 from fractions import Fraction
 from pathlib import Path
 
-from tqstudio.engine.media import profiles
-from tqstudio.engine.media.facts import AudioTrack, SourceFacts, VideoTrack
+from tqstudio.engine.media.plan import profiles
+from tqstudio.engine.media.source.facts import AudioTrack, SourceFacts, VideoTrack
 from tqstudio.engine.scheduling import MICROSECOND, now_us
 from tqstudio.engine.store.database import Database
 from tqstudio.home import Home

@@ -120,7 +120,7 @@ def _as_a_value(text: str) -> str:
 
 def test_what_ffmpeg_says_of_a_root(tmp_path: Path) -> None:
     """It has its own ways with control characters."""
-    from tqstudio.engine.media.ffmpeg import locate
+    from tqstudio.engine.media.ffmpeg.binary import locate
 
     folder = tmp_path / "a \x1b[31m\x07'b'\n\udce9"
     folder.mkdir()

@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from tqstudio import cpu_slice
-from tqstudio.engine.media.ffmpeg import locate
-from tqstudio.engine.media.process import start
+from tqstudio.engine.media.ffmpeg.binary import locate
+from tqstudio.engine.media.ffmpeg.process import start
 
 T = TypeVar("T")
 SHORT_NS, LONG_NS = 100_000, 5_000_000

@@ -27,7 +27,7 @@ LADDER = (
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An output with one real ladder: two qualities and sound, three segments and a short one."""
-    from tqstudio.engine.media.ffmpeg import locate
+    from tqstudio.engine.media.ffmpeg.binary import locate
 
     root = tmp_path_factory.mktemp("made")
     picture = ("-f", "lavfi", "-i", "testsrc2=size=320x180:rate=30000/1001:duration=7")

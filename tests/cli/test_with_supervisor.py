@@ -53,7 +53,7 @@ def _lives(pid: int) -> bool:
 
 
 def _clip(path: Path, size: str, seconds: int) -> Path:
-    from tqstudio.engine.media.ffmpeg import locate
+    from tqstudio.engine.media.ffmpeg.binary import locate
 
     path.parent.mkdir(parents=True, exist_ok=True)
     subprocess.run(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tqstudio.engine.media.ffmpeg import locate
+from tqstudio.engine.media.ffmpeg.binary import locate
 from tqstudio.protocol import calls
 
 from .studio import Studio, until

@@ -14,7 +14,7 @@ from typing import Any
 import av
 import m3u8
 
-from tqstudio.engine.media.published import verify_ladder
+from tqstudio.engine.media.check.ladder import verify_ladder
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from blake3 import blake3
 
 import tiny_media
 from tqstudio.engine import publishing
-from tqstudio.engine.media.layout import INIT_NAME, segment_name
+from tqstudio.engine.media.plan.file_names import INIT_NAME, segment_name
 from tqstudio.engine.publishing import Place
 from tqstudio.engine.store.generations import PublishedRow
 from tqstudio.protocol.requests import Manifest

@@ -17,13 +17,13 @@ import pytest
 from tqstudio.config import Settings
 from tqstudio.engine import ladder_check
 from tqstudio.engine.admission import Admission, Offer, _slug, _title
-from tqstudio.engine.media import fingerprint
-from tqstudio.engine.media.facts import AudioTrack, SourceFacts, VideoTrack
-from tqstudio.engine.media.fingerprint import NotHashed
-from tqstudio.engine.media.hashes import audio_settings_hash, settings_hash
-from tqstudio.engine.media.ladder import audio_renditions, build_ladder
-from tqstudio.engine.media.layout import segment_name
-from tqstudio.engine.media.profiles import Profile, override
+from tqstudio.engine.media.plan.file_names import segment_name
+from tqstudio.engine.media.plan.keys import audio_settings_hash, settings_hash
+from tqstudio.engine.media.plan.profiles import Profile, override
+from tqstudio.engine.media.plan.rungs import audio_renditions, build_ladder
+from tqstudio.engine.media.source import fingerprint
+from tqstudio.engine.media.source.facts import AudioTrack, SourceFacts, VideoTrack
+from tqstudio.engine.media.source.fingerprint import NotHashed
 from tqstudio.engine.recognition import Certainty
 from tqstudio.engine.scheduling import RetryRules, now_us
 from tqstudio.engine.store import (

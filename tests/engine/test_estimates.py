@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tqstudio.engine.estimates import OVERHEAD, Estimates, tells_of_speed, work_of
-from tqstudio.engine.media import profiles
-from tqstudio.engine.media.facts import SourceFacts, VideoTrack
+from tqstudio.engine.media.plan import profiles
+from tqstudio.engine.media.source.facts import SourceFacts, VideoTrack
 from tqstudio.engine.media.workload import Workload, source_class, workload
 
 

@@ -14,7 +14,7 @@ import pytest
 
 import tiny_media
 from tqstudio.engine import publishing
-from tqstudio.engine.media.layout import INIT_NAME, PLAYLIST_NAME, POSTER_NAME, segment_name
+from tqstudio.engine.media.plan.file_names import INIT_NAME, PLAYLIST_NAME, POSTER_NAME, segment_name
 from tqstudio.engine.publishing import Place
 from tqstudio.engine.store.generations import GenerationRow, PublishedRow
 from tqstudio.errors import ErrorCode, TqError

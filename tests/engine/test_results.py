@@ -13,9 +13,9 @@ import pytest
 
 from conftest import Worker, until
 from tqstudio import paths
-from tqstudio.engine.media.layout import segment_name
-from tqstudio.engine.media.profiles import Profile
-from tqstudio.engine.wanted import wanted
+from tqstudio.engine.media.plan.expected import wanted
+from tqstudio.engine.media.plan.file_names import segment_name
+from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.protocol import calls
 
 from .conftest import Desk

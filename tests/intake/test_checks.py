@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tqstudio.engine.media import fingerprint
-from tqstudio.engine.media.fingerprint import NotHashed
+from tqstudio.engine.media.source import fingerprint
+from tqstudio.engine.media.source.fingerprint import NotHashed
 
 from .conftest import World, until, watching
 

@@ -13,17 +13,18 @@ from pathlib import Path
 
 import pytest
 
-from tqstudio.engine.media import boxes, profiles
-from tqstudio.engine.media.encode import LadderEncode
-from tqstudio.engine.media.encode_state import EncodeSpec
-from tqstudio.engine.media.ffmpeg import FFmpeg, locate
-from tqstudio.engine.media.grid import make_grid
-from tqstudio.engine.media.ladder import build_ladder
-from tqstudio.engine.media.layout import FRAGMENTS_NAME, fragment_name
-from tqstudio.engine.media.probe import probe
-from tqstudio.engine.media.profiles import Profile, RungSpec
-from tqstudio.engine.media.source import identity_of
-from tqstudio.engine.media.stream import NewSegment
+from tqstudio.engine.media.encode.ladder_encode import LadderEncode
+from tqstudio.engine.media.encode.values import EncodeSpec
+from tqstudio.engine.media.ffmpeg.binary import FFmpeg, locate
+from tqstudio.engine.media.plan import profiles
+from tqstudio.engine.media.plan.file_names import FRAGMENTS_NAME, fragment_name
+from tqstudio.engine.media.plan.grid import make_grid
+from tqstudio.engine.media.plan.profiles import Profile, RungSpec
+from tqstudio.engine.media.plan.rungs import build_ladder
+from tqstudio.engine.media.segments import boxes
+from tqstudio.engine.media.segments.collector import NewSegment
+from tqstudio.engine.media.source.probe import probe
+from tqstudio.engine.media.source.source_file import identity_of
 
 MakeClip = Callable[..., Path]
 MakeEncode = Callable[..., LadderEncode]

@@ -14,7 +14,7 @@ from typing import Literal
 
 import av
 
-from tqstudio.engine.media.ffmpeg import FFmpeg
+from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 
 from .conftest import run_ffmpeg
 

@@ -17,17 +17,17 @@ from pathlib import Path
 import av
 import pytest
 
-from tqstudio.engine.media import profiles
-from tqstudio.engine.media.colour import colour_of
-from tqstudio.engine.media.command import poster_command, video_command
-from tqstudio.engine.media.facts import SourceFacts
-from tqstudio.engine.media.ffmpeg import FFmpeg
-from tqstudio.engine.media.grid import make_grid
-from tqstudio.engine.media.hashes import settings_hash
-from tqstudio.engine.media.ladder import Rung
-from tqstudio.engine.media.probe import probe
-from tqstudio.engine.media.profiles import Profile
-from tqstudio.engine.media.warnings import of_source
+from tqstudio.engine.media.ffmpeg.binary import FFmpeg
+from tqstudio.engine.media.ffmpeg.command import poster_command, video_command
+from tqstudio.engine.media.plan import profiles
+from tqstudio.engine.media.plan.colour import colour_of
+from tqstudio.engine.media.plan.grid import make_grid
+from tqstudio.engine.media.plan.keys import settings_hash
+from tqstudio.engine.media.plan.profiles import Profile
+from tqstudio.engine.media.plan.rungs import Rung
+from tqstudio.engine.media.plan.warnings import of_source
+from tqstudio.engine.media.source.facts import SourceFacts
+from tqstudio.engine.media.source.probe import probe
 from tqstudio.errors import ErrorCode, TqError
 
 from .conftest import MakeEncode, run_ffmpeg, run_to_end

@@ -8,13 +8,13 @@ from fractions import Fraction
 
 import pytest
 
-from tqstudio.engine.media import profiles
-from tqstudio.engine.media.command import audio_command, poster_command, video_command
-from tqstudio.engine.media.facts import AudioTrack
-from tqstudio.engine.media.ffmpeg import FFmpeg
-from tqstudio.engine.media.grid import make_grid
-from tqstudio.engine.media.ladder import AudioRendition, build_ladder
-from tqstudio.engine.media.layout import segment_name
+from tqstudio.engine.media.ffmpeg.binary import FFmpeg
+from tqstudio.engine.media.ffmpeg.command import audio_command, poster_command, video_command
+from tqstudio.engine.media.plan import profiles
+from tqstudio.engine.media.plan.file_names import segment_name
+from tqstudio.engine.media.plan.grid import make_grid
+from tqstudio.engine.media.plan.rungs import AudioRendition, build_ladder
+from tqstudio.engine.media.source.facts import AudioTrack
 
 from .test_grid import facts
 

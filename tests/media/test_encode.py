@@ -19,11 +19,11 @@ import av
 import psutil
 import pytest
 
-from tqstudio.engine.media.encode import LadderEncode
-from tqstudio.engine.media.encode_state import RenditionState
-from tqstudio.engine.media.ffmpeg import FFmpeg, locate
-from tqstudio.engine.media.profiles import Profile, RungSpec
-from tqstudio.engine.media.segment_store import SegmentStore
+from tqstudio.engine.media.encode.ladder_encode import LadderEncode
+from tqstudio.engine.media.encode.values import RenditionState
+from tqstudio.engine.media.ffmpeg.binary import FFmpeg, locate
+from tqstudio.engine.media.plan.profiles import Profile, RungSpec
+from tqstudio.engine.media.segments.store import SegmentStore
 from tqstudio.errors import ErrorCode
 
 from .conftest import MakeClip, MakeEncode, leave, run_ffmpeg, run_to_end

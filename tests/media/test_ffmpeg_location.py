@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tqstudio.engine.media.ffmpeg import FFmpeg, locate
+from tqstudio.engine.media.ffmpeg.binary import FFmpeg, locate
 from tqstudio.errors import ErrorCode, TqError
 
 

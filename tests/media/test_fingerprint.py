@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from blake3 import blake3
 
-from tqstudio.engine.media.fingerprint import SAMPLE_BYTES, Stopped, full_hash, quick_hash
+from tqstudio.engine.media.source.fingerprint import SAMPLE_BYTES, Stopped, full_hash, quick_hash
 from tqstudio.errors import ErrorCode, TqError
 
 MIB = SAMPLE_BYTES

@@ -15,14 +15,14 @@ from pathlib import Path
 import av
 import pytest
 
-from tqstudio.engine.media import boxes, fragments
-from tqstudio.engine.media.ffmpeg import FFmpeg
-from tqstudio.engine.media.grid import Grid
-from tqstudio.engine.media.layout import FRAGMENTS_NAME, INIT_NAME, fragment_name, segment_name
-from tqstudio.engine.media.segment_store import Complete, SegmentStore
-from tqstudio.engine.media.segments import Prefix, Segment, Torn, inspect_segment, verified_prefix
-from tqstudio.engine.media.stream import NewSegment, SeamError, StreamOutput
-from tqstudio.engine.media.verify import verify_rendition
+from tqstudio.engine.media.check.rendition import verify_rendition
+from tqstudio.engine.media.ffmpeg.binary import FFmpeg
+from tqstudio.engine.media.plan.file_names import FRAGMENTS_NAME, INIT_NAME, fragment_name, segment_name
+from tqstudio.engine.media.plan.grid import Grid
+from tqstudio.engine.media.segments import boxes, join
+from tqstudio.engine.media.segments.collector import NewSegment, SeamError, StreamOutput
+from tqstudio.engine.media.segments.inspect import Prefix, Segment, Torn, inspect_segment, verified_prefix
+from tqstudio.engine.media.segments.store import Complete, SegmentStore
 from tqstudio.errors import ErrorCode, TqError
 
 from .conftest import run_ffmpeg
@@ -228,7 +228,7 @@ def test_a_fragment_that_cannot_be_read_to_its_end_is_met_once(bench: Bench) -> 
         raise OSError(errno.EIO, "Input/output error")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fragments, "join", fail)
+        patch.setattr(join, "join", fail)
         with pytest.raises(TqError, match="cannot be joined"):
             run.writes(2)
     assert run.writes(3) == []
@@ -245,7 +245,7 @@ def test_a_disk_that_is_too_full_for_a_segment_keeps_its_fragments(
 
     run = bench.run()
     with monkeypatch.context() as patch:
-        patch.setattr(fragments, "join", refuse)
+        patch.setattr(join, "join", refuse)
         with pytest.raises(TqError) as caught:
             run.writes(0, 1, 2)
     assert caught.value.code is ErrorCode.DISK_LOW
@@ -309,7 +309,7 @@ def test_what_a_late_worker_left_goes_with_the_proof(bench: Bench) -> None:
 
 def test_a_joined_segment_is_its_fragments(written: Path, tmp_path: Path) -> None:
     parts = [written / fragment_name(number) for number in range(3)]
-    fragments.join(parts, tmp_path / "seg")
+    join.join(parts, tmp_path / "seg")
     content = (tmp_path / "seg").read_bytes()
     found = boxes.top_level(io.BytesIO(content), len(content))
     assert [kind for kind, *_ in found] == [b"styp", b"sidx", *[b"moof", b"mdat"] * 3]
@@ -334,7 +334,7 @@ def test_a_joined_segment_is_its_fragments(written: Path, tmp_path: Path) -> Non
 def test_fragments_that_do_not_follow_each_other_are_no_segment(
     written: Path, tmp_path: Path, order: tuple[int, int]
 ) -> None:
-    fragments.join([written / fragment_name(number) for number in order], tmp_path / "seg")
+    join.join([written / fragment_name(number) for number in order], tmp_path / "seg")
     assert inspect_segment(tmp_path / "seg") == Torn("its fragments do not join")
 
 
@@ -343,7 +343,7 @@ def test_an_index_of_another_kind_is_told(written: Path, tmp_path: Path) -> None
     at = content.index(b"sidx") + 4
     (tmp_path / "odd").write_bytes(content[:at] + b"\x07" + content[at + 1 :])
     with pytest.raises(boxes.Damage):
-        fragments.join([tmp_path / "odd"], tmp_path / "seg")
+        join.join([tmp_path / "odd"], tmp_path / "seg")
 
 
 def _media(fragment: bytes) -> bytes:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tqstudio.engine.media import profiles
-from tqstudio.engine.media.facts import SourceFacts, VideoTrack
-from tqstudio.engine.media.grid import Grid, make_grid
+from tqstudio.engine.media.plan import profiles
+from tqstudio.engine.media.plan.grid import Grid, make_grid
+from tqstudio.engine.media.source.facts import SourceFacts, VideoTrack
 
 WEB = profiles.load("web")
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tqstudio.engine.media import hardware
-from tqstudio.engine.media.ffmpeg import FFmpeg, locate
+from tqstudio.engine.media.ffmpeg import hardware
+from tqstudio.engine.media.ffmpeg.binary import FFmpeg, locate
 
 
 def wrapper(path: Path, ffmpeg: FFmpeg, on_nvenc: str) -> FFmpeg:

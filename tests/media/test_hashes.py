@@ -7,10 +7,10 @@ from fractions import Fraction
 
 import pytest
 
-from tqstudio.engine.media import profiles
-from tqstudio.engine.media.facts import AudioTrack
-from tqstudio.engine.media.hashes import audio_settings_hash, settings_hash, stream_key
-from tqstudio.engine.media.ladder import AudioRendition, build_ladder
+from tqstudio.engine.media.plan import profiles
+from tqstudio.engine.media.plan.keys import audio_settings_hash, settings_hash, stream_key
+from tqstudio.engine.media.plan.rungs import AudioRendition, build_ladder
+from tqstudio.engine.media.source.facts import AudioTrack
 
 from .test_grid import facts
 

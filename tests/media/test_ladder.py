@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tqstudio.engine.media import profiles
-from tqstudio.engine.media.ladder import ABOVE_SOURCE, NOT_REQUESTED, Rung, build_ladder
-from tqstudio.engine.media.profiles import RungSpec
+from tqstudio.engine.media.plan import profiles
+from tqstudio.engine.media.plan.profiles import RungSpec
+from tqstudio.engine.media.plan.rungs import ABOVE_SOURCE, NOT_REQUESTED, Rung, build_ladder
 
 WEB = profiles.load("web")
 ALL = ("2160p", "1440p", "1080p", "720p", "480p", "360p")

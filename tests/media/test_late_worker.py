@@ -6,10 +6,10 @@ import shutil
 
 import pytest
 
-from tqstudio.engine.media.encode import LadderEncode
-from tqstudio.engine.media.encode_finish import finish
-from tqstudio.engine.media.encode_state import NotOursError
-from tqstudio.engine.media.segment_store import SegmentStore
+from tqstudio.engine.media.encode.finish import finish
+from tqstudio.engine.media.encode.ladder_encode import LadderEncode
+from tqstudio.engine.media.encode.values import NotOursError
+from tqstudio.engine.media.segments.store import SegmentStore
 
 from .conftest import MakeClip, MakeEncode, run_to_end
 

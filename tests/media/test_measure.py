@@ -12,10 +12,10 @@ from pathlib import Path
 import av
 import pytest
 
-from tqstudio.engine.media.encode import LadderEncode
-from tqstudio.engine.media.ffmpeg import FFmpeg
-from tqstudio.engine.media.measure import measured_rate
-from tqstudio.engine.media.probe import probe
+from tqstudio.engine.media.encode.ladder_encode import LadderEncode
+from tqstudio.engine.media.ffmpeg.binary import FFmpeg
+from tqstudio.engine.media.source.measure import measured_rate
+from tqstudio.engine.media.source.probe import probe
 
 from .conftest import MakeEncode, run_ffmpeg, run_to_end
 from .corpus import pictures

@@ -7,7 +7,13 @@ from fractions import Fraction
 import m3u8
 import pytest
 
-from tqstudio.engine.media.playlists import AudioEntry, Variant, bit_rates, master_playlist, media_playlist
+from tqstudio.engine.media.segments.playlists import (
+    AudioEntry,
+    Variant,
+    bit_rates,
+    master_playlist,
+    media_playlist,
+)
 
 
 def test_media_playlist() -> None:

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tqstudio.engine.media.facts import Damage, SourceFacts
-from tqstudio.engine.media.ffmpeg import FFmpeg
-from tqstudio.engine.media.probe import grid_rate, probe
+from tqstudio.engine.media.ffmpeg.binary import FFmpeg
+from tqstudio.engine.media.source.facts import Damage, SourceFacts
+from tqstudio.engine.media.source.probe import grid_rate, probe
 from tqstudio.errors import ErrorCode, TqError
 
 from .conftest import MakeClip, run_ffmpeg
@@ -253,7 +253,7 @@ def test_a_channel_order_that_is_not_ffmpegs_own_does_not_end_the_process(
         *("-c:v", "mpeg4", "-c:a", "pcm_s16le", str(path)),
     )
     code = (
-        "import sys, os; from tqstudio.engine.media.probe import probe;"
+        "import sys, os; from tqstudio.engine.media.source.probe import probe;"
         " print(probe(os.fsencode(sys.argv[1])).audio)"
     )
     done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, timeout=60)

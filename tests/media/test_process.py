@@ -15,9 +15,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tqstudio.engine.media.ffmpeg import FFmpeg, locate
-from tqstudio.engine.media.hardware import compiled_encoders, encodes
-from tqstudio.engine.media.process import Progress, Run, classify_exit, parse_progress, start
+from tqstudio.engine.media.ffmpeg.binary import FFmpeg, locate
+from tqstudio.engine.media.ffmpeg.hardware import compiled_encoders, encodes
+from tqstudio.engine.media.ffmpeg.process import Progress, Run, classify_exit, parse_progress, start
 from tqstudio.errors import ErrorCode, TqError
 
 ENDLESS = ("-hide_banner", "-nostdin", "-re", "-f", "lavfi", "-i", "testsrc2=s=64x64", "-f", "null", "-")

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from tqstudio import toml_files
-from tqstudio.engine.catalogue import catalogue
-from tqstudio.engine.media import profiles
-from tqstudio.engine.media.profiles import Profile
+from tqstudio.engine.media.plan import profiles
+from tqstudio.engine.media.plan.profile_catalogue import catalogue
+from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.errors import ErrorCode, TqError
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import av
 import pytest
 
-from tqstudio.engine.media.encode import LadderEncode
-from tqstudio.engine.media.ffmpeg import FFmpeg
+from tqstudio.engine.media.encode.ladder_encode import LadderEncode
+from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 
 from .conftest import MakeEncode, run_ffmpeg, run_to_end
 from .corpus import pictures

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tqstudio.engine.media.encode import LadderEncode
-from tqstudio.engine.media.encode_state import RenditionState, RunRecord
-from tqstudio.engine.media.facts import SourceFacts
-from tqstudio.engine.media.ffmpeg import FFmpeg
-from tqstudio.engine.media.ladder import Rung
-from tqstudio.engine.media.probe import probe
-from tqstudio.engine.media.profiles import Profile
+from tqstudio.engine.media.encode.ladder_encode import LadderEncode
+from tqstudio.engine.media.encode.values import RenditionState, RunRecord
+from tqstudio.engine.media.ffmpeg.binary import FFmpeg
+from tqstudio.engine.media.plan.profiles import Profile
+from tqstudio.engine.media.plan.rungs import Rung
+from tqstudio.engine.media.source.facts import SourceFacts
+from tqstudio.engine.media.source.probe import probe
 
 from .conftest import MakeEncode, leave, run_to_end
 from .corpus import CORPUS, Corpus, Nasty, pictures

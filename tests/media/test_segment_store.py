@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tqstudio.engine.media.rendition import CheckedSegment, RenditionCheck
-from tqstudio.engine.media.segment_store import Complete, SegmentStore
+from tqstudio.engine.media.segments.checked import CheckedSegment, RenditionCheck
+from tqstudio.engine.media.segments.store import Complete, SegmentStore
 
 CHECK = RenditionCheck(
     frames=60,

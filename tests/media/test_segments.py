@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tqstudio.engine.media.ffmpeg import FFmpeg
-from tqstudio.engine.media.grid import Grid
-from tqstudio.engine.media.segments import (
+from tqstudio.engine.media.ffmpeg.binary import FFmpeg
+from tqstudio.engine.media.plan.grid import Grid
+from tqstudio.engine.media.segments.inspect import (
     Init,
     Outline,
     Prefix,

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tqstudio.engine.media.ffmpeg import FFmpeg
-from tqstudio.engine.media.grid import Grid, make_grid
-from tqstudio.engine.media.probe import probe
-from tqstudio.engine.media.profiles import Profile
-from tqstudio.engine.media.verify import check_end, verify_rendition, verify_same_length
+from tqstudio.engine.media.check.rendition import check_end, verify_rendition, verify_same_length
+from tqstudio.engine.media.ffmpeg.binary import FFmpeg
+from tqstudio.engine.media.plan.grid import Grid, make_grid
+from tqstudio.engine.media.plan.profiles import Profile
+from tqstudio.engine.media.source.probe import probe
 from tqstudio.errors import ErrorCode, TqError
 
 from .conftest import MakeClip, run_ffmpeg

@@ -10,7 +10,7 @@ from types import FrameType
 
 from powercut.course import CARELESS, OPTIONS, Account, run
 from powercut.volume import CannotCut
-from tqstudio.engine.media.ffmpeg import locate
+from tqstudio.engine.media.ffmpeg.binary import locate
 
 
 def main() -> int:

@@ -12,10 +12,10 @@ import av
 
 from tqstudio.drill.clips import RUNGS, Clip
 from tqstudio.drill.witness import unplayable, wrong_frames
-from tqstudio.engine.media.layout import FRAGMENTS_NAME, INIT_NAME
-from tqstudio.engine.media.published import verify_ladder
-from tqstudio.engine.media.segment_store import SegmentStore
-from tqstudio.engine.media.segments import Torn, inspect_init, inspect_segment
+from tqstudio.engine.media.check.ladder import verify_ladder
+from tqstudio.engine.media.plan.file_names import FRAGMENTS_NAME, INIT_NAME
+from tqstudio.engine.media.segments.inspect import Torn, inspect_init, inspect_segment
+from tqstudio.engine.media.segments.store import SegmentStore
 from tqstudio.errors import TqError
 
 _DAMAGE = (OSError, ValueError, IndexError, av.FFmpegError, TqError)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tqstudio.engine.media.ffmpeg import locate
+from tqstudio.engine.media.ffmpeg.binary import locate
 from tqstudio.engine.store.database import Database
 from tqstudio.home import Home
 

@@ -15,8 +15,8 @@ import psutil
 import pytest
 
 from conftest import until
-from tqstudio.engine.media.facts import SourceFacts
-from tqstudio.engine.media.ffmpeg import locate
+from tqstudio.engine.media.ffmpeg.binary import locate
+from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.engine.probing.process import Answer, Died, Facts, ProbeProcess, Refused, TooSlow
 from tqstudio.home import Home
 

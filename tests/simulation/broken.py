@@ -12,7 +12,7 @@ from typing import Any
 from tqstudio.engine import disk_gate, dispatch, publishing, retention
 from tqstudio.engine.endings import Endings
 from tqstudio.engine.leases import Leases
-from tqstudio.engine.media.layout import segment_name
+from tqstudio.engine.media.plan.file_names import segment_name
 from tqstudio.engine.publishing import publisher
 from tqstudio.engine.store import (
     claims,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tqstudio.engine import disk_gate, maintenance, supervisor
 from tqstudio.engine.files import bounded_io
 from tqstudio.engine.host import children, clock, failpoints, orphan_processes
-from tqstudio.engine.media.ffmpeg import FFmpeg
+from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.pressure import PressureGate
 from tqstudio.engine.store import troubles
 from tqstudio.engine.store.connection import Connection

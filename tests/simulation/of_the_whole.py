@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tqstudio.engine.media.layout import PLAYLIST_NAME
+from tqstudio.engine.media.plan.file_names import PLAYLIST_NAME
 from tqstudio.engine.publishing import is_whole
 from tqstudio.engine.store import generations, videos
 from tqstudio.engine.store.connection import Connection

@@ -14,7 +14,7 @@ from blake3 import blake3
 
 import tiny_media
 from tqstudio import paths
-from tqstudio.engine.media.layout import INIT_NAME, segment_name
+from tqstudio.engine.media.plan.file_names import INIT_NAME, segment_name
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import Step
 

@@ -14,9 +14,9 @@ import psutil
 import pytest
 
 from tqstudio import paths
-from tqstudio.engine.media import profiles
-from tqstudio.engine.media.ffmpeg import FFmpeg, locate
-from tqstudio.engine.media.profiles import Profile, RungSpec
+from tqstudio.engine.media.ffmpeg.binary import FFmpeg, locate
+from tqstudio.engine.media.plan import profiles
+from tqstudio.engine.media.plan.profiles import Profile, RungSpec
 from tqstudio.engine.worker import pipeline
 from tqstudio.engine.worker.lease import Lease
 from tqstudio.engine.worker.outcome import Outcome

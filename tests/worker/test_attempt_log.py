@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tqstudio.engine.media.encode_state import RunRecord
+from tqstudio.engine.media.encode.values import RunRecord
 from tqstudio.engine.worker.attempt_log import AttemptLog
 from tqstudio.log_redaction import Roots
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tqstudio.engine.media.facts import SourceFacts
-from tqstudio.engine.media.probe import probe
-from tqstudio.engine.media.profiles import Profile
+from tqstudio.engine.media.plan.profiles import Profile
+from tqstudio.engine.media.source.facts import SourceFacts
+from tqstudio.engine.media.source.probe import probe
 from tqstudio.engine.worker.choice import Choice, choose, rows
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol.requests import RenditionReport
@@ -26,7 +26,7 @@ def keys(facts: SourceFacts, small: Profile) -> dict[str, str]:
 
 
 def everything(facts: SourceFacts, profile: Profile) -> dict[str, str]:
-    from tqstudio.engine.media.hashes import audio_settings_hash, settings_hash
+    from tqstudio.engine.media.plan.keys import audio_settings_hash, settings_hash
 
     whole = choose(facts, profile, "content", None, {})
     return {rung.name: settings_hash("content", profile, rung, facts) for rung in whole.make} | {

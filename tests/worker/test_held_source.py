@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tqstudio import paths
-from tqstudio.engine.media import fingerprint, source
-from tqstudio.engine.media.ffmpeg import FFmpeg
-from tqstudio.engine.media.probe import probe
-from tqstudio.engine.media.process import start
+from tqstudio.engine.media.ffmpeg.binary import FFmpeg
+from tqstudio.engine.media.ffmpeg.process import start
+from tqstudio.engine.media.source import fingerprint, source_file
+from tqstudio.engine.media.source.probe import probe
 from tqstudio.engine.worker.outcome import Done, Failed
 from tqstudio.engine.worker.pipeline import Bench
 from tqstudio.errors import ErrorCode, TqError
@@ -88,20 +88,20 @@ def test_a_source_that_is_held_is_read_whatever_is_put_in_its_place(
 ) -> None:
     film = os.fsencode(drop / "inner" / "film.mp4")
     before, quick, full = probe(film), fingerprint.quick_hash(film), fingerprint.full_hash(film)
-    identity = source.identity_of(os.stat(film))
-    with source.hold(film, os.fsencode(drop)):
+    identity = source_file.identity_of(os.stat(film))
+    with source_file.hold(film, os.fsencode(drop)):
         swap(drop, private)
         assert probe(film) == before
         assert (fingerprint.quick_hash(film), fingerprint.full_hash(film)) == (quick, full)
-        argv = [ffmpeg.path, "-nostdin", "-i", source.url(film), "-map", "0:v", "-f", "null", "-"]
+        argv = [ffmpeg.path, "-nostdin", "-i", source_file.url(film), "-map", "0:v", "-f", "null", "-"]
         process = start(argv, tmp_path, tmp_path / "log", reads=film)
         assert process.wait(60) == 0
         assert process.argv == tuple(argv), "the command that is shown names the file"
         said = process.log_tail()
-        assert f"from '{source.url(film)}'" in said
+        assert f"from '{source_file.url(film)}'" in said
         assert "Duration: 00:00:03" in said
         with pytest.raises(TqError) as caught:
-            source.require_same(film, identity)
+            source_file.require_same(film, identity)
         assert caught.value.code is ErrorCode.SOURCE_CHANGED
     assert probe(film) != before
 
@@ -111,6 +111,6 @@ def test_a_pipe_or_a_file_that_is_gone_is_named(drop: Path) -> None:
     os.mkfifo(drop / "pipe.mp4")
     for name, code in (("pipe.mp4", ErrorCode.UNSUPPORTED), ("inner/gone.mp4", ErrorCode.SOURCE_MISSING)):
         path = os.fsencode(drop / name)
-        with pytest.raises(TqError) as caught, source.hold(path, below):
-            source.check(path)
+        with pytest.raises(TqError) as caught, source_file.hold(path, below):
+            source_file.check(path)
         assert caught.value.code is code

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tqstudio.engine.media.facts import SourceFacts
-from tqstudio.engine.media.ladder import Rung
-from tqstudio.engine.media.probe import probe
+from tqstudio.engine.media.plan.rungs import Rung
+from tqstudio.engine.media.source.facts import SourceFacts
+from tqstudio.engine.media.source.probe import probe
 from tqstudio.engine.worker.limits import Deadline, TimeLimit, memory_limit
 from tqstudio.errors import ErrorCode, TqError
 

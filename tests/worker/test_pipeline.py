@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from media.conftest import leave
-from tqstudio.engine.media.encode import LadderEncode
-from tqstudio.engine.media.facts import SourceFacts
-from tqstudio.engine.media.ffmpeg import FFmpeg
-from tqstudio.engine.media.profiles import Profile
+from tqstudio.engine.media.encode.ladder_encode import LadderEncode
+from tqstudio.engine.media.ffmpeg.binary import FFmpeg
+from tqstudio.engine.media.plan.profiles import Profile
+from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.engine.worker.outcome import Done, Lost, Stopped
 from tqstudio.engine.worker.pipeline import Bench
 from tqstudio.lifecycle import Step
@@ -244,7 +244,7 @@ def test_known_facts_spare_the_probe(
     report = RecordingReport()
     first = run(make_job(clip), bench, report)
     probed = next(state for state in report.seen if state.facts)
-    monkeypatch.setattr("tqstudio.engine.media.probe.probe", lambda *_: pytest.fail("probed again"))
+    monkeypatch.setattr("tqstudio.engine.media.source.probe.probe", lambda *_: pytest.fail("probed again"))
     job = make_job(clip, epoch=2, facts=probed.facts, content_id=probed.content_id)
     second = run(job, bench, RecordingReport())
     assert isinstance(first, Done)

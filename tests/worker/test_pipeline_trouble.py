@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tqstudio.engine.media.ffmpeg import FFmpeg
-from tqstudio.engine.media.profiles import Profile
+from tqstudio.engine.media.ffmpeg.binary import FFmpeg
+from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.worker.limits import TimeLimit
 from tqstudio.engine.worker.outcome import Done, Failed
 from tqstudio.engine.worker.pipeline import Bench

@@ -74,7 +74,7 @@ def demo(
 
 def _make_clips(home: Home, folder: Path) -> list[Path]:
     from tqstudio.config import load_settings
-    from tqstudio.engine.media.ffmpeg import locate
+    from tqstudio.engine.media.ffmpeg.binary import locate
 
     missing = [clip.name for clip in CLIPS if not path_checks.is_file(folder / clip.name)]
     if missing:

@@ -160,7 +160,7 @@ def _existing(path: str) -> str:
 
 
 def _profiles(home: Home, settings: Settings) -> Iterator[CheckView]:
-    from tqstudio.engine.catalogue import catalogue
+    from tqstudio.engine.media.plan.profile_catalogue import catalogue
 
     try:
         found = catalogue(home.profiles, settings.profile)
@@ -182,8 +182,8 @@ def _profiles(home: Home, settings: Settings) -> Iterator[CheckView]:
 
 
 def _ffmpeg(settings: Settings) -> Iterator[CheckView]:
-    from tqstudio.engine.media.ffmpeg import locate
-    from tqstudio.engine.media.hardware import discover, encodes
+    from tqstudio.engine.media.ffmpeg.binary import locate
+    from tqstudio.engine.media.ffmpeg.hardware import discover, encodes
 
     try:
         found = locate(settings.ffmpeg or None)

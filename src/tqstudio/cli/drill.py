@@ -38,7 +38,7 @@ def drill(
     from tqstudio.cli.interrupt import Interrupt
     from tqstudio.drill.run import drill as run
     from tqstudio.drill.sandbox import Sandbox
-    from tqstudio.engine.media.ffmpeg import locate
+    from tqstudio.engine.media.ffmpeg.binary import locate
 
     seed = seed if seed is not None else random.SystemRandom().randrange(1_000_000)
     ffmpeg = locate(None).path

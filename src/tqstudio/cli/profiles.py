@@ -52,7 +52,7 @@ def _line(profile: ProfileView) -> tuple[str, ...]:
 
 def _read(home: Home) -> list[ProfileView]:
     from tqstudio.config import load_settings
-    from tqstudio.engine.catalogue import catalogue
+    from tqstudio.engine.media.plan.profile_catalogue import catalogue
 
     try:
         default = load_settings(home).profile

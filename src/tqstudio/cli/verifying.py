@@ -16,7 +16,7 @@ from tqstudio.ladder_files import MASTER_NAME
 from tqstudio.paths import absolute, data, display, encode
 
 if TYPE_CHECKING:
-    from tqstudio.engine.media.published import Finding, LadderReport
+    from tqstudio.engine.media.check.ladder import Finding, LadderReport
 
 
 def verify(
@@ -39,7 +39,7 @@ def verify(
     Nothing is decoded. Ends with 1 when something is broken.
     """
     masters = list(dict.fromkeys(master for path in paths for master in _masters(path)))
-    from tqstudio.engine.media.published import verify_ladder
+    from tqstudio.engine.media.check.ladder import verify_ladder
 
     reports = []
     for master in masters:

@@ -17,7 +17,7 @@ from tqstudio.drill.clips import CLIPS, GOP_S, RUNGS, Clip
 from tqstudio.drill.faults import Toll, strike
 from tqstudio.drill.sandbox import WAIT_S, Sandbox, until
 from tqstudio.drill.witness import Witness, wrong_frames
-from tqstudio.engine.media.layout import FRAGMENTS_NAME
+from tqstudio.engine.media.plan.file_names import FRAGMENTS_NAME
 from tqstudio.errors import UNANSWERED, ErrorCode, TqError
 from tqstudio.lifecycle import TERMINAL
 from tqstudio.protocol import calls

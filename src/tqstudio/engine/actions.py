@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from tqstudio.engine.live import LiveBoard
-from tqstudio.engine.media.ladder import build_ladder
-from tqstudio.engine.media.profiles import Profile
+from tqstudio.engine.media.plan.profiles import Profile
+from tqstudio.engine.media.plan.rungs import build_ladder
 from tqstudio.engine.retention import Retention
 from tqstudio.engine.scheduling import now_us
 from tqstudio.engine.store import generations, jobs, operations, supervisors, videos

@@ -29,9 +29,9 @@ from typing import Any
 from tqstudio.config import Settings
 from tqstudio.engine import ladder_check, publishing, wishes
 from tqstudio.engine.host import logging_setup
-from tqstudio.engine.media import profiles
-from tqstudio.engine.media.fingerprint import Digest, Stopped
-from tqstudio.engine.media.profiles import Profile
+from tqstudio.engine.media.plan import profiles
+from tqstudio.engine.media.plan.profiles import Profile
+from tqstudio.engine.media.source.fingerprint import Digest, Stopped
 from tqstudio.engine.recognition import Certainty, Look, has_left, is_current, is_same_place, look_at
 from tqstudio.engine.scheduling import now_us
 from tqstudio.engine.store import folders, generations, jobs, operations, supervisors, videos

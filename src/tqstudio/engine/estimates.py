@@ -15,8 +15,8 @@ from functools import lru_cache
 from statistics import median
 from typing import Any
 
-from tqstudio.engine.media.facts import SourceFacts
-from tqstudio.engine.media.profiles import Profile
+from tqstudio.engine.media.plan.profiles import Profile
+from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.engine.media.workload import Piece, Workload, workload
 from tqstudio.engine.store.speeds import LAST_JOBS, Speed
 

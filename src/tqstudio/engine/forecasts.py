@@ -10,7 +10,7 @@ from typing import Literal
 
 from tqstudio.engine.estimates import Estimates, doubt_of_pace, doubt_of_queue, tells_of_speed, work_of
 from tqstudio.engine.live import LiveBoard, LiveJob
-from tqstudio.engine.media.layout import CPU_ENCODER
+from tqstudio.engine.media.plan.file_names import CPU_ENCODER
 from tqstudio.engine.scheduling import now_us
 from tqstudio.engine.store import speeds
 from tqstudio.engine.store.claims import Token

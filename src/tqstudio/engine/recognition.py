@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from enum import Enum
 
 from tqstudio.engine import publishing
-from tqstudio.engine.media import source as sources
-from tqstudio.engine.media.facts import SourceFacts
-from tqstudio.engine.media.fingerprint import Digest, NotHashed, compare, full_hash, quick_hash
-from tqstudio.engine.media.profiles import Profile
+from tqstudio.engine.media.plan.expected import wanted
+from tqstudio.engine.media.plan.profiles import Profile
+from tqstudio.engine.media.source import source_file as sources
+from tqstudio.engine.media.source.facts import SourceFacts
+from tqstudio.engine.media.source.fingerprint import Digest, NotHashed, compare, full_hash, quick_hash
 from tqstudio.engine.store.generations import GenerationRow
 from tqstudio.engine.store.videos import VideoRow
 from tqstudio.engine.views import place_of
-from tqstudio.engine.wanted import wanted
 
 
 class Certainty(Enum):

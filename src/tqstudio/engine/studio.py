@@ -16,7 +16,7 @@ from tqstudio.engine.files.bounded_io import Patience
 from tqstudio.engine.forecasts import Forecasts
 from tqstudio.engine.intake import Intake
 from tqstudio.engine.live import LiveBoard
-from tqstudio.engine.media.ffmpeg import FFmpeg
+from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.pool import Identities, WorkerPool
 from tqstudio.engine.results import Results
 from tqstudio.engine.source_disks import SourceDisks

@@ -46,9 +46,9 @@ from tqstudio.engine.intake import Intake
 from tqstudio.engine.leases import Leases
 from tqstudio.engine.live import LiveBoard
 from tqstudio.engine.maintenance import Maintenance
-from tqstudio.engine.media import ffmpeg, hardware
-from tqstudio.engine.media.ffmpeg import FFmpeg
-from tqstudio.engine.media.fingerprint import Digest
+from tqstudio.engine.media.ffmpeg import binary, hardware
+from tqstudio.engine.media.ffmpeg.binary import FFmpeg
+from tqstudio.engine.media.source.fingerprint import Digest
 from tqstudio.engine.output_disks import OutputDisks
 from tqstudio.engine.pool import Identities, Slot, WorkerPool, default_cpu_workers
 from tqstudio.engine.probing.prober import Looked, Prober
@@ -116,7 +116,7 @@ def run(home: Home, settings: Settings) -> Remainder:
     held.acquire()
     log = logging_setup.configure(home)
     try:
-        found = ffmpeg.locate(settings.ffmpeg or None)
+        found = binary.locate(settings.ffmpeg or None)
         logging_setup.know(os.path.dirname(found.path))
         if repaired := opening.require_sound(home):
             structlog.get_logger().warning("the indexes of the database were rebuilt", found=repaired.text)

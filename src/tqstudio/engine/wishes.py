@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tqstudio.engine.media.profiles import Profile
+from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.metadata import require_small
 from tqstudio.engine.store import autorestart, jobs, operations
 from tqstudio.engine.store.connection import Connection

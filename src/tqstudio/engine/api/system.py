@@ -16,8 +16,8 @@ from tqstudio import __version__
 from tqstudio.engine.api.access import TheStudio
 from tqstudio.engine.api.shared import Shared
 from tqstudio.engine.api.workers import worker_views
-from tqstudio.engine.catalogue import catalogue
 from tqstudio.engine.examination import line
+from tqstudio.engine.media.plan.profile_catalogue import catalogue
 from tqstudio.engine.store import backup, folders, gates, listing, workers
 from tqstudio.engine.studio import Studio
 from tqstudio.engine.views import gate_view, iso

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
-from tqstudio.engine.media.facts import SourceFacts
-from tqstudio.engine.media.ladder import build_ladder
-from tqstudio.engine.media.profiles import Profile
+from tqstudio.engine.media.plan.profiles import Profile
+from tqstudio.engine.media.plan.rungs import build_ladder
+from tqstudio.engine.media.source.facts import SourceFacts
 
 _SOURCE_CLASSES = (360, 480, 720, 1080, 1440, 2160, 4320)
 """Short sides; decoding and scaling cost by the class that a source fits into."""

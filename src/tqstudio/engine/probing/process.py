@@ -12,7 +12,7 @@ from typing import Any
 
 from tqstudio.engine.host import children
 from tqstudio.engine.host.children import Child
-from tqstudio.engine.media.facts import SourceFacts
+from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.home import Home
 from tqstudio.protocol.answers import ErrorView
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from tqstudio import cpu_slice
 from tqstudio.engine.host.parent_death import die_with_parent
-from tqstudio.engine.media import source
+from tqstudio.engine.media.source import source_file
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import display
 
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str]) -> int:
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     # What a library prints must not get between the answers.
     os.dup2(2, 1)
-    import tqstudio.engine.media.probe  # noqa: F401 - loaded now, so that “ready” means it
+    import tqstudio.engine.media.source.probe  # noqa: F401 - loaded now, so that “ready” means it
 
     _say(answers, {"ready": True})
     for question in sys.stdin.buffer:
@@ -51,12 +51,12 @@ def main(arguments: Sequence[str]) -> int:
 def look_at(path: bytes) -> dict[str, Any]:
     """The answer about one file, see the package; whatever is wrong with the file is an answer too."""
     # The media libraries cost 100 ms and 25 MB, and must not be loaded before the limits are set.
-    from tqstudio.engine.media.probe import probe_head
+    from tqstudio.engine.media.source.probe import probe_head
 
     try:
-        before = source.check(path)
+        before = source_file.check(path)
         facts = probe_head(path).to_json()
-        after = source.check(path)
+        after = source_file.check(path)
         if (before.st_size, before.st_mtime_ns) != (after.st_size, after.st_mtime_ns):
             raise TqError(ErrorCode.SOURCE_CHANGED, f"{display(path)} changed while it was looked at")
         answer = {"size": before.st_size, "mtime_ns": before.st_mtime_ns, "facts": facts}

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from tqstudio.engine.media.layout import INIT_NAME, PLAYLIST_NAME
-from tqstudio.engine.media.segments import Torn, inspect_init, outline_segment
+from tqstudio.engine.media.plan.file_names import INIT_NAME, PLAYLIST_NAME
+from tqstudio.engine.media.segments.inspect import Torn, inspect_init, outline_segment
 from tqstudio.engine.publishing import generation, master
 from tqstudio.engine.publishing.place import Place
 from tqstudio.engine.store.generations import PublishedRow

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from tqstudio.engine.files import durable
 from tqstudio.engine.host import failpoints
-from tqstudio.engine.media import digests
-from tqstudio.engine.media import poster as pictures
-from tqstudio.engine.media.layout import INIT_NAME, PLAYLIST_NAME, POSTER_NAME
-from tqstudio.engine.media.playlists import media_playlist
+from tqstudio.engine.media.check import digests
+from tqstudio.engine.media.encode import poster as pictures
+from tqstudio.engine.media.plan.file_names import INIT_NAME, PLAYLIST_NAME, POSTER_NAME
+from tqstudio.engine.media.segments.playlists import media_playlist
 from tqstudio.engine.publishing.place import Place
 from tqstudio.engine.store.generations import PublishedFile, PublishedRow
 from tqstudio.errors import ErrorCode, TqError

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from tqstudio.engine.files import durable
-from tqstudio.engine.media.layout import PLAYLIST_NAME
-from tqstudio.engine.media.playlists import AudioEntry, Variant, master_playlist
+from tqstudio.engine.media.plan.file_names import PLAYLIST_NAME
+from tqstudio.engine.media.segments.playlists import AudioEntry, Variant, master_playlist
 from tqstudio.engine.publishing.place import Place
 from tqstudio.engine.store.generations import PublishedRow
 

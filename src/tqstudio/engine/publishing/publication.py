@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tqstudio.engine.media.facts import SourceFacts
-from tqstudio.engine.media.profiles import Profile
+from tqstudio.engine.media.plan.expected import wanted
+from tqstudio.engine.media.plan.profiles import Profile
+from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.engine.publishing.generation import rows_of
 from tqstudio.engine.publishing.place import Place
 from tqstudio.engine.scheduling import MICROSECOND, now_us
@@ -20,7 +21,6 @@ from tqstudio.engine.store.generations import GenerationRow, PublishedRow
 from tqstudio.engine.store.publications import PublicationRow
 from tqstudio.engine.store.transitions import look
 from tqstudio.engine.store.videos import VideoRow
-from tqstudio.engine.wanted import wanted
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import RenditionStatus, Step
 from tqstudio.protocol.answers import WarningView

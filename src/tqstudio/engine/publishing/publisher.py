@@ -27,7 +27,7 @@ from tqstudio.engine import leases, publishing
 from tqstudio.engine.files.bounded_io import Patience
 from tqstudio.engine.host import failpoints
 from tqstudio.engine.live import LiveBoard
-from tqstudio.engine.media.layout import POSTER_NAME
+from tqstudio.engine.media.plan.file_names import POSTER_NAME
 from tqstudio.engine.publishing import Place, master
 from tqstudio.engine.publishing.publication import Publication, forget, intend, load, record, video_of
 from tqstudio.engine.store import generations, publications

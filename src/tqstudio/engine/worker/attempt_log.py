@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import IO
 
 from tqstudio import shell_quoting
-from tqstudio.engine.media import source
-from tqstudio.engine.media.encode_state import RunRecord
+from tqstudio.engine.media.encode.values import RunRecord
+from tqstudio.engine.media.source import source_file
 from tqstudio.home import run_logs
 from tqstudio.log_redaction import Roots
 
@@ -91,7 +91,7 @@ class AttemptLog:
             return False
         self._copied[run.log_path] = at + len(said)
         # Before it is cut into lines: the name of a folder may hold what breaks them.
-        text = self._roots.relative(source.with_path(said).decode("utf-8", "backslashreplace"))
+        text = self._roots.relative(source_file.with_path(said).decode("utf-8", "backslashreplace"))
         self._write("".join(f"[{run.label}] {line}\n" for line in text.splitlines() if line.strip()))
         if self._copied[run.log_path] >= MAX_COPIED_BYTES:
             self.line(f"[{run.label}] … and more of it, which is left out here")

@@ -6,11 +6,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tqstudio.engine.media.encode_state import RenditionState
-from tqstudio.engine.media.facts import SourceFacts
-from tqstudio.engine.media.hashes import audio_settings_hash, settings_hash
-from tqstudio.engine.media.ladder import DROPPED, AudioRendition, Rung, audio_renditions, build_ladder
-from tqstudio.engine.media.profiles import Profile
+from tqstudio.engine.media.encode.values import RenditionState
+from tqstudio.engine.media.plan.keys import audio_settings_hash, settings_hash
+from tqstudio.engine.media.plan.profiles import Profile
+from tqstudio.engine.media.plan.rungs import DROPPED, AudioRendition, Rung, audio_renditions, build_ladder
+from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.engine.worker.failure import printable
 from tqstudio.errors import MAX_ERROR_TEXT, ErrorCode, TqError
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tqstudio.engine.media import fingerprint, source
-from tqstudio.engine.media.facts import SourceFacts
-from tqstudio.engine.media.source import Identity
+from tqstudio.engine.media.source import fingerprint, source_file
+from tqstudio.engine.media.source.facts import SourceFacts
+from tqstudio.engine.media.source.source_file import Identity
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import ClaimedJob
@@ -28,7 +28,7 @@ class Source:
         Raises:
             TqError: SOURCE_CHANGED when the file is another one now, or why it cannot be looked at.
         """
-        source.require_same(self.path, self.identity)
+        source_file.require_same(self.path, self.identity)
 
 
 def examine(job: ClaimedJob, path: bytes, check: Callable[[], None] = lambda: None) -> Source:
@@ -40,15 +40,17 @@ def examine(job: ClaimedJob, path: bytes, check: Callable[[], None] = lambda: No
     Raises:
         TqError: as of `probe` and `quick_hash`.
     """
-    found = source.check(path)
+    found = source_file.check(path)
     unchanged = (found.st_size, found.st_mtime_ns) == (job["source_size"], job["source_mtime_ns"])
     facts = _known_facts(job, found.st_size) if unchanged else None
     if facts is None:
         # Mostly the facts are known, and a worker that takes another's place starts sooner without PyAV.
-        from tqstudio.engine.media.probe import probe
+        from tqstudio.engine.media.source.probe import probe
 
         facts = probe(path, check)
-    return Source(path, source.identity_of(found), _content_id(job, path, check, unchanged=unchanged), facts)
+    return Source(
+        path, source_file.identity_of(found), _content_id(job, path, check, unchanged=unchanged), facts
+    )
 
 
 def _content_id(job: ClaimedJob, path: bytes, check: Callable[[], None], *, unchanged: bool) -> str:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 
 from tqstudio import paths
-from tqstudio.engine.media import process, source
+from tqstudio.engine.media.ffmpeg import process
+from tqstudio.engine.media.source import source_file
 from tqstudio.engine.worker.outcome import Failed
 from tqstudio.errors import MAX_ERROR_TEXT, ErrorClass, ErrorCode, TqError, class_of
 
@@ -21,7 +22,7 @@ def describe(error: Exception, path: bytes) -> Failed:
     elif isinstance(error, RuntimeError) and str(error) == "can't start new thread":
         known = TqError(ErrorCode.SYSTEM_LIMIT, "the worker could not start a thread")
     elif isinstance(error, OSError) and _concerns(error, path):
-        known = source.unreadable(path, error)
+        known = source_file.unreadable(path, error)
     elif isinstance(error, OSError):
         at = f" at {paths.display(os.fsencode(error.filename))}" if error.filename else ""
         known = process.from_os_error(error, f"the worker cannot go on{at}")

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from tqstudio.engine.media.facts import SourceFacts
-from tqstudio.engine.media.ladder import Rung
-from tqstudio.engine.media.layout import GPU_ENCODERS
+from tqstudio.engine.media.plan.file_names import GPU_ENCODERS
+from tqstudio.engine.media.plan.rungs import Rung
+from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.errors import ErrorCode, TqError
 
 # Work grows with the pixels of the largest quality; a 720p weighs one, and nothing less than half of that.

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from blake3 import blake3
 
-from tqstudio.engine.media import digests
-from tqstudio.engine.media.encode_state import RenditionState
-from tqstudio.engine.media.grid import Grid
-from tqstudio.engine.media.ladder import AudioRendition
-from tqstudio.engine.media.rendition import CheckedSegment, RenditionCheck
-from tqstudio.engine.media.segment_store import SegmentStore
+from tqstudio.engine.media.check import digests
+from tqstudio.engine.media.encode.values import RenditionState
+from tqstudio.engine.media.plan.grid import Grid
+from tqstudio.engine.media.plan.rungs import AudioRendition
+from tqstudio.engine.media.segments.checked import CheckedSegment, RenditionCheck
+from tqstudio.engine.media.segments.store import SegmentStore
 from tqstudio.engine.worker.choice import Choice
 from tqstudio.engine.worker.failure import printable
 from tqstudio.errors import MAX_ERROR_TEXT, ErrorCode, JobWarning, TqError

@@ -22,16 +22,16 @@ from blake3 import blake3
 from tqstudio import paths
 from tqstudio.engine.files.dir_fd import hold
 from tqstudio.engine.host import memory
-from tqstudio.engine.media import poster as pictures
-from tqstudio.engine.media import warnings
-from tqstudio.engine.media.encode import LadderEncode
-from tqstudio.engine.media.encode_state import EncodeSpec
-from tqstudio.engine.media.ffmpeg import FFmpeg
-from tqstudio.engine.media.grid import make_grid
-from tqstudio.engine.media.layout import CPU_ENCODER, GPU_ENCODERS
-from tqstudio.engine.media.process import from_output_error
-from tqstudio.engine.media.profiles import Profile
-from tqstudio.engine.media.source import hold as hold_source
+from tqstudio.engine.media.encode import poster as pictures
+from tqstudio.engine.media.encode.ladder_encode import LadderEncode
+from tqstudio.engine.media.encode.values import EncodeSpec
+from tqstudio.engine.media.ffmpeg.binary import FFmpeg
+from tqstudio.engine.media.ffmpeg.process import from_output_error
+from tqstudio.engine.media.plan import warnings
+from tqstudio.engine.media.plan.file_names import CPU_ENCODER, GPU_ENCODERS
+from tqstudio.engine.media.plan.grid import make_grid
+from tqstudio.engine.media.plan.profiles import Profile
+from tqstudio.engine.media.source.source_file import hold as hold_source
 from tqstudio.engine.worker import lines, manifest
 from tqstudio.engine.worker.attempt_log import AttemptLog
 from tqstudio.engine.worker.choice import Choice, choose, rows, without_sound

@@ -17,9 +17,9 @@ import structlog
 
 from tqstudio import __version__
 from tqstudio.engine.host.clock import since_boot
-from tqstudio.engine.media.ffmpeg import FFmpeg, locate
-from tqstudio.engine.media.hardware import cpu_capabilities, encoding_problem
-from tqstudio.engine.media.layout import CPU_ENCODER
+from tqstudio.engine.media.ffmpeg.binary import FFmpeg, locate
+from tqstudio.engine.media.ffmpeg.hardware import cpu_capabilities, encoding_problem
+from tqstudio.engine.media.plan.file_names import CPU_ENCODER
 from tqstudio.engine.worker import calls, lines, pipeline, retries
 from tqstudio.engine.worker.attempt_log import AttemptLog
 from tqstudio.engine.worker.ending import Ending
@@ -190,7 +190,6 @@ class Session:
         """Do while nothing waits for it what the first job would wait for: some 0.1 s."""
         try:
             # PyAV, which the probe of a new source and the end of a job need.
-            from tqstudio.engine.media import encode_finish as encode_finish
 
             self._locate()
         except Exception as error:  # the job that needs it fails with it, and tells

@@ -9,7 +9,7 @@ import threading
 import time
 
 from tqstudio import cpu_slice
-from tqstudio.engine.media import fingerprint
+from tqstudio.engine.media.source import fingerprint
 from tqstudio.engine.worker.lease import Lease
 from tqstudio.engine.worker.limits import Deadline
 from tqstudio.errors import ErrorCode, TqError

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from tqstudio import paths, shell_quoting
 from tqstudio.engine.files.volumes import occupied_bytes, still_to_come
-from tqstudio.engine.media import poster as pictures
-from tqstudio.engine.media.encode import LadderEncode
-from tqstudio.engine.media.encode_state import NotOursError, RenditionState
+from tqstudio.engine.media.encode import poster as pictures
+from tqstudio.engine.media.encode.ladder_encode import LadderEncode
+from tqstudio.engine.media.encode.values import NotOursError, RenditionState
 from tqstudio.engine.worker.attempt_log import AttemptLog
 from tqstudio.engine.worker.choice import Choice, rows
 from tqstudio.engine.worker.examine import Source

@@ -13,9 +13,9 @@ from functools import reduce
 from pathlib import Path
 from typing import BinaryIO
 
-from tqstudio.engine.media import boxes
-from tqstudio.engine.media.grid import Grid
-from tqstudio.engine.media.layout import FRAGMENTS_NAME, INIT_NAME, fragment_name, segment_name
+from tqstudio.engine.media.plan.file_names import FRAGMENTS_NAME, INIT_NAME, fragment_name, segment_name
+from tqstudio.engine.media.plan.grid import Grid
+from tqstudio.engine.media.segments import boxes
 
 
 @dataclass(frozen=True, slots=True)

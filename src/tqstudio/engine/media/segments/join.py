@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from tqstudio.engine.media import boxes
+from tqstudio.engine.media.segments import boxes
 
 # Bytes of a `sidx` payload before its count of entries, by its version: times have 32 or 64 bits.
 _BEFORE_COUNT = {0: 22, 1: 30}

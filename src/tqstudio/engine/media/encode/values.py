@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from tqstudio.engine.media.facts import SourceFacts
-from tqstudio.engine.media.ffmpeg import FFmpeg
-from tqstudio.engine.media.grid import Grid
-from tqstudio.engine.media.hashes import audio_settings_hash, settings_hash, stream_key
-from tqstudio.engine.media.ladder import AudioRendition, Rung
-from tqstudio.engine.media.layout import CPU_ENCODER
-from tqstudio.engine.media.plan import Mode, Stored
-from tqstudio.engine.media.profiles import Profile
-from tqstudio.engine.media.rendition import RenditionCheck
-from tqstudio.engine.media.segment_store import SegmentStore
-from tqstudio.engine.media.segments import Prefix, verified_prefix
-from tqstudio.engine.media.source import Identity
+from tqstudio.engine.media.ffmpeg.binary import FFmpeg
+from tqstudio.engine.media.plan.file_names import CPU_ENCODER
+from tqstudio.engine.media.plan.grid import Grid
+from tqstudio.engine.media.plan.keys import audio_settings_hash, settings_hash, stream_key
+from tqstudio.engine.media.plan.missing_runs import Mode, Stored
+from tqstudio.engine.media.plan.profiles import Profile
+from tqstudio.engine.media.plan.rungs import AudioRendition, Rung
+from tqstudio.engine.media.segments.checked import RenditionCheck
+from tqstudio.engine.media.segments.inspect import Prefix, verified_prefix
+from tqstudio.engine.media.segments.store import SegmentStore
+from tqstudio.engine.media.source.facts import SourceFacts
+from tqstudio.engine.media.source.source_file import Identity
 from tqstudio.errors import TqError
 
 State = Literal["idle", "running", "done", "failed", "killed"]

@@ -8,15 +8,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from tqstudio.engine.media import command, source
-from tqstudio.engine.media.command import PosterPicture
-from tqstudio.engine.media.encode_state import EncodeSpec, RunRecord
-from tqstudio.engine.media.ladder import AudioRendition
-from tqstudio.engine.media.layout import GPU_ENCODERS
-from tqstudio.engine.media.plan import VideoRun
-from tqstudio.engine.media.process import Run, from_output_error, start
-from tqstudio.engine.media.segment_store import SegmentStore
-from tqstudio.engine.media.stream import StreamOutput
+from tqstudio.engine.media.encode.values import EncodeSpec, RunRecord
+from tqstudio.engine.media.ffmpeg import command
+from tqstudio.engine.media.ffmpeg.command import PosterPicture
+from tqstudio.engine.media.ffmpeg.process import Run, from_output_error, start
+from tqstudio.engine.media.plan.file_names import GPU_ENCODERS
+from tqstudio.engine.media.plan.missing_runs import VideoRun
+from tqstudio.engine.media.plan.rungs import AudioRendition
+from tqstudio.engine.media.segments.collector import StreamOutput
+from tqstudio.engine.media.segments.store import SegmentStore
+from tqstudio.engine.media.source import source_file
 
 Kind = Literal["video", "audio", "poster"]
 
@@ -157,4 +158,4 @@ class Launcher:
         """What may be stored is of the source that was examined, by the worker that has the job."""
         self.spec.require_ours()
         self.spec.require_output()
-        source.require_same(self.spec.source, self.spec.identity)
+        source_file.require_same(self.spec.source, self.spec.identity)

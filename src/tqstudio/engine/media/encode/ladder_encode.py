@@ -16,18 +16,18 @@ from pathlib import Path
 from typing import Literal
 
 from tqstudio.engine.files import durable
-from tqstudio.engine.media import source
-from tqstudio.engine.media.command import PosterPicture, is_indexed
-from tqstudio.engine.media.encode_board import Board
-from tqstudio.engine.media.encode_runs import Batch, Launcher, Task
-from tqstudio.engine.media.encode_state import EncodeSpec, NotOursError, RenditionState, RunRecord, State
-from tqstudio.engine.media.facts import Damage
-from tqstudio.engine.media.layout import CPU_ENCODER, GPU_ENCODERS, POSTER_NAME
-from tqstudio.engine.media.plan import Mode, plan
-from tqstudio.engine.media.process import classify_exit, from_os_error, from_output_error
-from tqstudio.engine.media.segment_store import SegmentStore
-from tqstudio.engine.media.stream import InitDiffersError, NewSegment, SeamError, StreamOutput
-from tqstudio.engine.media.warnings import of_damage
+from tqstudio.engine.media.encode.rendition_states import Board
+from tqstudio.engine.media.encode.runs import Batch, Launcher, Task
+from tqstudio.engine.media.encode.values import EncodeSpec, NotOursError, RenditionState, RunRecord, State
+from tqstudio.engine.media.ffmpeg.command import PosterPicture, is_indexed
+from tqstudio.engine.media.ffmpeg.process import classify_exit, from_os_error, from_output_error
+from tqstudio.engine.media.plan.file_names import CPU_ENCODER, GPU_ENCODERS, POSTER_NAME
+from tqstudio.engine.media.plan.missing_runs import Mode, plan
+from tqstudio.engine.media.plan.warnings import of_damage
+from tqstudio.engine.media.segments.collector import InitDiffersError, NewSegment, SeamError, StreamOutput
+from tqstudio.engine.media.segments.store import SegmentStore
+from tqstudio.engine.media.source import source_file
+from tqstudio.engine.media.source.facts import Damage
 from tqstudio.errors import ErrorClass, ErrorCode, JobWarning, TqError, WarningCode, class_of
 
 # What an ffmpeg may read without a frame coming out: a source whose streams lie far apart is read to and fro.
@@ -118,7 +118,6 @@ class LadderEncode:
         except TqError as error:
             self._give_up(error)
         # While ffmpeg works: only the end needs PyAV, and it would be a fifth of a worker's start.
-        from tqstudio.engine.media import encode_finish as encode_finish
 
     def step(self) -> list[NewSegment]:
         """Look at the runs, store what they finished, start what comes next. Call it until `state` changes.
@@ -339,7 +338,7 @@ class LadderEncode:
         Returns:
             Those that did not pass, and why. None of them when the encode was given up.
         """
-        from tqstudio.engine.media.encode_finish import finish
+        from tqstudio.engine.media.encode.finish import finish
 
         end = finish(self._spec, [self._board[name] for name in names])
         if end.misfit is not None:
@@ -424,7 +423,7 @@ class LadderEncode:
         takes no file."""
         probe = self._spec.scratch / _PROBE_NAME
         try:
-            source.require_same(self._spec.source, self._spec.identity)
+            source_file.require_same(self._spec.source, self._spec.identity)
             probe.touch()
             probe.unlink()
         except TqError as cause:

@@ -22,8 +22,8 @@ from typing import IO
 
 from tqstudio import cpu_slice
 from tqstudio.engine.files import errnos
-from tqstudio.engine.media import source
-from tqstudio.engine.media.ffmpeg import environment
+from tqstudio.engine.media.ffmpeg.binary import environment
+from tqstudio.engine.media.source import source_file
 from tqstudio.errors import ErrorCode, TqError
 
 LOG_TAIL_BYTES = 16 * 1024
@@ -217,12 +217,12 @@ def _held(argv: Sequence[str], path: bytes | None) -> list[str]:
     """A command with a source that is held as its descriptor."""
     if path is None:
         return [*argv]
-    named, opened = source.url(path), source.url(source.to_open(path))
+    named, opened = source_file.url(path), source_file.url(source_file.to_open(path))
     return [opened if word == named else word for word in argv]
 
 
 def _descriptors(path: bytes | None) -> tuple[int, ...]:
-    descriptor = None if path is None else source.descriptor_of(path)
+    descriptor = None if path is None else source_file.descriptor_of(path)
     return () if descriptor is None else (descriptor,)
 
 
@@ -328,7 +328,7 @@ def read_tail(path: Path, limit: int = LOG_TAIL_BYTES) -> str:
     try:
         with path.open("rb") as log:
             log.seek(max(0, log.seek(0, os.SEEK_END) - limit))
-            return source.with_path(log.read()).decode(errors="replace")
+            return source_file.with_path(log.read()).decode(errors="replace")
     except OSError:
         return ""
 

@@ -20,10 +20,11 @@ from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
 from tqstudio.engine.files import errnos
-from tqstudio.engine.media import colour, source
-from tqstudio.engine.media.facts import AudioTrack, SourceFacts, SubtitleTrack, VideoTrack
-from tqstudio.engine.media.languages import shortest
-from tqstudio.engine.media.measure import channels_of, display_size, grid_rate, measure
+from tqstudio.engine.media.plan import colour
+from tqstudio.engine.media.source import source_file
+from tqstudio.engine.media.source.facts import AudioTrack, SourceFacts, SubtitleTrack, VideoTrack
+from tqstudio.engine.media.source.languages import shortest
+from tqstudio.engine.media.source.measure import channels_of, display_size, grid_rate, measure
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import display
 
@@ -68,11 +69,11 @@ def open_source(path: bytes) -> InputContainer:
     Raises:
         TqError: as `source.check`; NO_MEDIA for what is no video, SOURCE_UNREADABLE for a broken one.
     """
-    facts = source.check(path)
+    facts = source_file.check(path)
     try:
         return av.open(
-            source.url(source.to_open(path)),
-            options={"protocol_whitelist": source.PROTOCOLS, "format_whitelist": source.FORMATS},
+            source_file.url(source_file.to_open(path)),
+            options={"protocol_whitelist": source_file.PROTOCOLS, "format_whitelist": source_file.FORMATS},
             metadata_errors="replace",
         )
     except av.error.FFmpegError as error:
@@ -100,13 +101,13 @@ def probe_head(path: bytes) -> SourceFacts:
         TqError: SOURCE_MISSING, SOURCE_EMPTY, PERMISSION, UNSUPPORTED (a folder, a device, an unknown codec),
             NO_MEDIA (not a video, or no video stream in it), SOURCE_UNREADABLE (a video that is broken).
     """
-    size = source.check(path).st_size
+    size = source_file.check(path).st_size
     with open_source(path) as container:
         try:
             return _read(path, size, container)
         except av.error.FFmpegError as error:
             if isinstance(error, OSError) and error.errno in _SYSTEM_ERRORS:
-                raise source.unreadable(path, error) from error
+                raise source_file.unreadable(path, error) from error
             raise TqError(
                 ErrorCode.SOURCE_UNREADABLE, f"{display(path)} is broken: {error.strerror}"
             ) from error
@@ -184,7 +185,7 @@ def _has_captions(path: bytes, index: int) -> bool:
 
 def _is_scrambled(path: bytes) -> bool:
     """Whether packets at the start of an MPEG-TS say that they are scrambled."""
-    with open(source.to_open(path), "rb") as file:
+    with open(source_file.to_open(path), "rb") as file:
         head = file.read(_TS_PACKET * 1000)
     return any(
         head[at] == _TS_SYNC and head[at + 3] & 0xC0 for at in range(0, len(head) - _TS_PACKET, _TS_PACKET)
@@ -354,14 +355,14 @@ def _refusal(path: bytes, size: int, error: av.error.FFmpegError) -> TqError:
         # ffmpeg's own answer to a script that wants another protocol or file.
         return TqError(ErrorCode.NO_MEDIA, f"{name} holds no video: it points at other files")
     if isinstance(error, OSError) and error.errno in _SYSTEM_ERRORS:
-        return source.unreadable(path, error)
+        return source_file.unreadable(path, error)
     if raw := _raw_stream(path):
         return TqError(
             ErrorCode.UNSUPPORTED,
             f"{name} is a raw {raw} stream without a container, so nothing says when its pictures are shown",
             "put it into a container with its rate: ffmpeg -r RATE -i FILE -c copy FILE.mkv",
         )
-    with open(source.to_open(path), "rb") as file:
+    with open(source_file.to_open(path), "rb") as file:
         head = file.read(512)
     if _SIGNATURES.match(head):
         return TqError(
@@ -373,9 +374,9 @@ def _refusal(path: bytes, size: int, error: av.error.FFmpegError) -> TqError:
 
 def _raw_stream(path: bytes) -> str:
     """The codec of a raw video stream, in a word; empty for anything else. Reads no other file."""
-    options = {"protocol_whitelist": source.PROTOCOLS, "format_whitelist": _RAW_FORMATS}
+    options = {"protocol_whitelist": source_file.PROTOCOLS, "format_whitelist": _RAW_FORMATS}
     try:
-        with av.open(source.url(source.to_open(path)), options=options) as container:
+        with av.open(source_file.url(source_file.to_open(path)), options=options) as container:
             streams = [s for s in container.streams.video if s.codec_context and s.codec_context.width]
             return str(streams[0].codec_context.codec.canonical_name) if streams else ""
     except (av.error.FFmpegError, ValueError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tqstudio.engine.media import profiles
+from tqstudio.engine.media.plan import profiles
 from tqstudio.errors import TqError
 from tqstudio.paths import display
 from tqstudio.protocol.answers import ProfileView

@@ -13,11 +13,11 @@ from collections.abc import Mapping
 
 from blake3 import blake3
 
-from tqstudio.engine.media.colour import to_bt709
-from tqstudio.engine.media.facts import SourceFacts
-from tqstudio.engine.media.grid import make_grid
-from tqstudio.engine.media.ladder import DOWNMIX_PEAK, AudioRendition, Rung
-from tqstudio.engine.media.profiles import Profile
+from tqstudio.engine.media.plan.colour import to_bt709
+from tqstudio.engine.media.plan.grid import make_grid
+from tqstudio.engine.media.plan.profiles import Profile
+from tqstudio.engine.media.plan.rungs import DOWNMIX_PEAK, AudioRendition, Rung
+from tqstudio.engine.media.source.facts import SourceFacts
 
 RECIPE = 2
 """Raised when the command changes so that its results must be made again."""

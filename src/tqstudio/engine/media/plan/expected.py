@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tqstudio.engine.media.facts import SourceFacts
-from tqstudio.engine.media.hashes import audio_settings_hash, settings_hash
-from tqstudio.engine.media.ladder import audio_renditions, build_ladder
-from tqstudio.engine.media.profiles import Profile
+from tqstudio.engine.media.plan.keys import audio_settings_hash, settings_hash
+from tqstudio.engine.media.plan.profiles import Profile
+from tqstudio.engine.media.plan.rungs import audio_renditions, build_ladder
+from tqstudio.engine.media.source.facts import SourceFacts
 
 
 def wanted(content_id: str, profile: Profile, facts: SourceFacts) -> dict[str, str]:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tqstudio.engine.media.encode_state import (
+from tqstudio.engine.media.encode.values import (
     ALMOST,
     EncodeSpec,
     RenditionState,
     look_up_audio,
     look_up_video,
 )
-from tqstudio.engine.media.ladder import audio_renditions
-from tqstudio.engine.media.rendition import RenditionCheck
-from tqstudio.engine.media.segment_store import SegmentStore
-from tqstudio.engine.media.segments import verified_prefix
+from tqstudio.engine.media.plan.rungs import audio_renditions
+from tqstudio.engine.media.segments.checked import RenditionCheck
+from tqstudio.engine.media.segments.inspect import verified_prefix
+from tqstudio.engine.media.segments.store import SegmentStore
 from tqstudio.errors import ErrorCode, TqError
 
 

@@ -16,13 +16,9 @@ from typing import Any
 
 import ffmpeg as compiler
 
-from tqstudio.engine.media import colour
-from tqstudio.engine.media import source as sources
-from tqstudio.engine.media.facts import SourceFacts
-from tqstudio.engine.media.ffmpeg import FFmpeg
-from tqstudio.engine.media.grid import TIMELINE_START_S, Grid
-from tqstudio.engine.media.ladder import DOWNMIX_PEAK, AudioRendition, Rung
-from tqstudio.engine.media.layout import (
+from tqstudio.engine.media.ffmpeg.binary import FFmpeg
+from tqstudio.engine.media.plan import colour
+from tqstudio.engine.media.plan.file_names import (
     CPU_ENCODER,
     FRAGMENT_PATTERN,
     INIT_NAME,
@@ -30,7 +26,11 @@ from tqstudio.engine.media.layout import (
     POSTER_NAME,
     SEGMENT_PATTERN,
 )
-from tqstudio.engine.media.profiles import Profile
+from tqstudio.engine.media.plan.grid import TIMELINE_START_S, Grid
+from tqstudio.engine.media.plan.profiles import Profile
+from tqstudio.engine.media.plan.rungs import DOWNMIX_PEAK, AudioRendition, Rung
+from tqstudio.engine.media.source import source_file as sources
+from tqstudio.engine.media.source.facts import SourceFacts
 
 # Stands for the source while the graph is compiled: the compiler cannot hash a name that is not UTF-8.
 _SOURCE = "file:source"

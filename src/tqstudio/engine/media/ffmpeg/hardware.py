@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tqstudio.engine.media.ffmpeg import FFmpeg, environment
-from tqstudio.engine.media.layout import CPU_ENCODER, GPU_ENCODERS
-from tqstudio.engine.media.process import classify_exit, start
+from tqstudio.engine.media.ffmpeg.binary import FFmpeg, environment
+from tqstudio.engine.media.ffmpeg.process import classify_exit, start
+from tqstudio.engine.media.plan.file_names import CPU_ENCODER, GPU_ENCODERS
 
 PROBE_TIMEOUT_S = 10.0
 _NVIDIA_DEVICE = re.compile(r"nvidia(\d+)")

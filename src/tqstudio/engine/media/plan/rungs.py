@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Set
 from dataclasses import dataclass
 
-from tqstudio.engine.media.facts import AudioTrack, SourceFacts
-from tqstudio.engine.media.profiles import Profile, RungSpec
+from tqstudio.engine.media.plan.profiles import Profile, RungSpec
+from tqstudio.engine.media.source.facts import AudioTrack, SourceFacts
 
 ABOVE_SOURCE = "above source"
 NOT_REQUESTED = "not requested"

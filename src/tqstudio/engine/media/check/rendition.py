@@ -10,16 +10,16 @@ import av
 import av.error
 
 from tqstudio.engine.files import errnos
-from tqstudio.engine.media.facts import SourceFacts
-from tqstudio.engine.media.grid import TIMELINE_START_S, Grid
-from tqstudio.engine.media.layout import segment_name
-from tqstudio.engine.media.measure import tolerance_s
-from tqstudio.engine.media.playlists import bit_rates
-from tqstudio.engine.media.process import from_output_error
-from tqstudio.engine.media.rendition import CheckedSegment, RenditionCheck
-from tqstudio.engine.media.segment_store import SegmentStore
-from tqstudio.engine.media.segments import Init, Segment, Torn, inspect_init, inspect_segment
-from tqstudio.engine.media.source import require_readable
+from tqstudio.engine.media.ffmpeg.process import from_output_error
+from tqstudio.engine.media.plan.file_names import segment_name
+from tqstudio.engine.media.plan.grid import TIMELINE_START_S, Grid
+from tqstudio.engine.media.segments.checked import CheckedSegment, RenditionCheck
+from tqstudio.engine.media.segments.inspect import Init, Segment, Torn, inspect_init, inspect_segment
+from tqstudio.engine.media.segments.playlists import bit_rates
+from tqstudio.engine.media.segments.store import SegmentStore
+from tqstudio.engine.media.source.facts import SourceFacts
+from tqstudio.engine.media.source.measure import tolerance_s
+from tqstudio.engine.media.source.source_file import require_readable
 from tqstudio.errors import ErrorCode, TqError
 
 # Sound ends in frames of its own, and an encoder begins with one more: 64 ms at 16 kHz.

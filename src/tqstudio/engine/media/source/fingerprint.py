@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from blake3 import blake3
 
-from tqstudio.engine.media import source
+from tqstudio.engine.media.source import source_file
 
 SAMPLE_BYTES = 1024 * 1024
 SAMPLES = 5
@@ -54,10 +54,10 @@ def quick_hash(path: bytes) -> str:
     Raises:
         TqError: as `source.check`.
     """
-    size = source.check(path).st_size
+    size = source_file.check(path).st_size
     hasher = blake3(f"{size}:".encode())
     try:
-        with open(source.to_open(path), "rb", buffering=0) as file:
+        with open(source_file.to_open(path), "rb", buffering=0) as file:
             if size <= SAMPLES * SAMPLE_BYTES:
                 hasher.update(file.read())
             else:
@@ -65,7 +65,7 @@ def quick_hash(path: bytes) -> str:
                     offset = (size - SAMPLE_BYTES) * number // (SAMPLES - 1)
                     hasher.update(os.pread(file.fileno(), SAMPLE_BYTES, offset))
     except OSError as error:
-        raise source.unreadable(path, error) from error
+        raise source_file.unreadable(path, error) from error
     return hasher.hexdigest()
 
 
@@ -82,23 +82,23 @@ def full_hash(path: bytes, stop: Callable[[], bool] | None = None) -> str:
         TqError: as `source.check`.
         Stopped: when `stop` returned True.
     """
-    source.check(path)
+    source_file.check(path)
     # One thread: the hash runs beside an encode that wants the cores.
     hasher = blake3()
     try:
-        with open(source.to_open(path), "rb", buffering=0) as file:
+        with open(source_file.to_open(path), "rb", buffering=0) as file:
             while chunk := file.read(_CHUNK_BYTES):
                 if stop is not None and stop():
                     raise Stopped
                 hasher.update(chunk)
     except OSError as error:
-        raise source.unreadable(path, error) from error
+        raise source_file.unreadable(path, error) from error
     return hasher.hexdigest()
 
 
 def digest(path: bytes, stop: Callable[[], bool] | None = None) -> Digest:
     """As `full_hash`; a file that is written to meanwhile does not match the state that is answered."""
-    found = source.check(path)
+    found = source_file.check(path)
     return Digest(found.st_size, found.st_mtime_ns, full_hash(path, stop))
 
 
@@ -113,7 +113,7 @@ def compare(path: bytes, known_id: str, known_hash: str | None, read: Callable[[
     Raises:
         TqError: as of `source.check`; whatever `read` raises.
     """
-    size, samples = source.check(path).st_size, quick_hash(path)
+    size, samples = source_file.check(path).st_size, quick_hash(path)
     if samples != known_id.partition("+")[0]:
         return Content(samples, None, is_certain=True)
     if size <= SAMPLES * SAMPLE_BYTES or known_hash is None:

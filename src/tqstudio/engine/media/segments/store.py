@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tqstudio.engine.files import durable
-from tqstudio.engine.media.layout import FRAGMENTS_NAME, INIT_NAME, fragment_name
-from tqstudio.engine.media.rendition import RenditionCheck
+from tqstudio.engine.media.plan.file_names import FRAGMENTS_NAME, INIT_NAME, fragment_name
+from tqstudio.engine.media.segments.checked import RenditionCheck
 
 COMPLETE_NAME = "complete.json"
 _SEGMENT = re.compile(r"seg_\d{5,}\.m4s")

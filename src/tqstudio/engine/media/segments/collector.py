@@ -13,12 +13,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tqstudio.engine.media import boxes, fragments
-from tqstudio.engine.media.grid import Grid
-from tqstudio.engine.media.layout import FRAGMENTS_NAME, INIT_NAME, fragment_name, segment_name
-from tqstudio.engine.media.process import from_output_error
-from tqstudio.engine.media.segment_store import SegmentStore
-from tqstudio.engine.media.segments import Segment, Torn, inspect_init, inspect_segment, is_placed
+from tqstudio.engine.media.ffmpeg.process import from_output_error
+from tqstudio.engine.media.plan.file_names import FRAGMENTS_NAME, INIT_NAME, fragment_name, segment_name
+from tqstudio.engine.media.plan.grid import Grid
+from tqstudio.engine.media.segments import boxes, join
+from tqstudio.engine.media.segments.inspect import Segment, Torn, inspect_init, inspect_segment, is_placed
+from tqstudio.engine.media.segments.store import SegmentStore
 from tqstudio.errors import ErrorCode, TqError
 
 # ffmpeg's hls muxer exits 0 on a full disk. A torn segment and less free space than this mean a full disk.
@@ -251,7 +251,7 @@ class StreamOutput:
             if len(pieces) == 1 and pieces[0].parent == self._directory:
                 pieces[0].replace(path)
             else:
-                fragments.join(pieces, path)
+                join.join(pieces, path)
             segment = inspect_segment(path)
         except FileNotFoundError:
             if self._stored(segment_name(k)) is None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from tqstudio.engine.media.grid import Grid
+from tqstudio.engine.media.plan.grid import Grid
 
 Mode = Literal["seek", "linear"]
 """How a run reaches its first fragment: by seeking in the source, or by decoding all of it from the start."""

@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from tqstudio.engine.media.facts import SourceFacts
-from tqstudio.engine.media.ladder import audio_renditions
-from tqstudio.engine.media.profiles import Profile
+from tqstudio.engine.media.plan.profiles import Profile
+from tqstudio.engine.media.plan.rungs import audio_renditions
+from tqstudio.engine.media.source.facts import SourceFacts
 
 UNEVEN_S = Fraction(1, 20)
 """Seconds of sound before the picture and after it for which no picture is held."""

@@ -15,14 +15,14 @@ from urllib.parse import unquote
 
 import m3u8
 
-from tqstudio.engine.media import digests
-from tqstudio.engine.media.grid import TIMELINE_START_S, Grid
-from tqstudio.engine.media.layout import INIT_NAME
-from tqstudio.engine.media.measure import tolerance_s
-from tqstudio.engine.media.rendition import RenditionCheck
-from tqstudio.engine.media.segment_store import SegmentStore
-from tqstudio.engine.media.segments import Torn, inspect_init, inspect_segment
-from tqstudio.engine.media.verify import verify_rendition, verify_same_length
+from tqstudio.engine.media.check import digests
+from tqstudio.engine.media.check.rendition import verify_rendition, verify_same_length
+from tqstudio.engine.media.plan.file_names import INIT_NAME
+from tqstudio.engine.media.plan.grid import TIMELINE_START_S, Grid
+from tqstudio.engine.media.segments.checked import RenditionCheck
+from tqstudio.engine.media.segments.inspect import Torn, inspect_init, inspect_segment
+from tqstudio.engine.media.segments.store import SegmentStore
+from tqstudio.engine.media.source.measure import tolerance_s
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import display
 

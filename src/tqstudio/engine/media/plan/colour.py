@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from tqstudio.engine.media.facts import VideoTrack
+from tqstudio.engine.media.source.facts import VideoTrack
 from tqstudio.errors import ErrorCode, TqError
 
 Filters = tuple[tuple[str, dict[str, Any]], ...]

@@ -27,8 +27,8 @@ from av.stream import Stream
 from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
-from tqstudio.engine.media.facts import AudioTrack, Damage, SourceFacts, VideoTrack
-from tqstudio.engine.media.source import require_readable, to_open
+from tqstudio.engine.media.source.facts import AudioTrack, Damage, SourceFacts, VideoTrack
+from tqstudio.engine.media.source.source_file import require_readable, to_open
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import display
 

@@ -1,0 +1,1 @@
+"""Checks of what was made against its source: renditions, published ladders, digests."""

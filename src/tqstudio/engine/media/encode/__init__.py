@@ -1,0 +1,1 @@
+"""Encoding one ladder: runs of ffmpeg, the state of each rendition, the poster."""

@@ -1,0 +1,1 @@
+"""Segments on disk: collected from ffmpeg's output, checked, joined, stored, listed in playlists."""

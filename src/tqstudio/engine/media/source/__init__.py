@@ -1,0 +1,1 @@
+"""What a source holds: tracks, times, damage, identity."""
