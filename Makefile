@@ -55,7 +55,7 @@ $(STAMP): requirements.lock pyproject.toml
 
 # Write what all migrations make of an empty database; to be run after one was added.
 schema: $(STAMP)
-	$(BIN)/python -m tqstudio.engine.store.migrations.as_sql src/tqstudio/engine/store/new_schema.sql
+	$(BIN)/python -m tqstudio.engine.store.migrations.as_sql src/tqstudio/engine/store/db/new_schema.sql
 
 # Resolve the dependencies anew. The file carries hashes and names no index.
 lock: $(STAMP)

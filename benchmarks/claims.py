@@ -27,9 +27,10 @@ from tqstudio import cpu_slice
 from tqstudio.config import Settings
 from tqstudio.engine.media.ffmpeg import binary
 from tqstudio.engine.scheduling import MICROSECOND, RetryRules, now_us
-from tqstudio.engine.store import claims, outcomes, workers
-from tqstudio.engine.store.claims import Claimant, Token
-from tqstudio.engine.store.database import Database
+from tqstudio.engine.store.db.database import Database
+from tqstudio.engine.store.jobs import claims, outcomes
+from tqstudio.engine.store.jobs.claims import Claimant, Token
+from tqstudio.engine.store.machine import workers
 from tqstudio.errors import ErrorCode
 from tqstudio.home import Home
 

@@ -19,10 +19,11 @@ from benchmarks.seeding import seed
 from benchmarks.studio import Studio, studio
 from tqstudio.engine.media.ffmpeg import binary
 from tqstudio.engine.scheduling import MICROSECOND, now_us
-from tqstudio.engine.store import claims, workers
-from tqstudio.engine.store.claims import Claimant, Token
-from tqstudio.engine.store.connection import Connection
-from tqstudio.engine.store.database import Database
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.database import Database
+from tqstudio.engine.store.jobs import claims
+from tqstudio.engine.store.jobs.claims import Claimant, Token
+from tqstudio.engine.store.machine import workers
 from tqstudio.home import Home
 
 BATCH = 64

@@ -23,7 +23,7 @@ import structlog
 
 from tqstudio import paths
 from tqstudio.engine.host import orphan_processes
-from tqstudio.engine.store import schema
+from tqstudio.engine.store.db import schema
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.protocol import calls

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from damage import forget_in_indexes, forget_rows
-from tqstudio.engine.store.connection import connect
-from tqstudio.engine.store.schema import migrate
+from tqstudio.engine.store.db.connection import connect
+from tqstudio.engine.store.db.schema import migrate
 from tqstudio.home import Home
 
 from .conftest import Answer, Shell

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tqstudio.engine.store.connection import Connection
-from tqstudio.engine.store.database import Database
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.database import Database
 from tqstudio.home import Home
 
 from .conftest import Shell

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tqstudio.cli.tree import VERBS
-from tqstudio.engine.store.schema import migrate
+from tqstudio.engine.store.db.schema import migrate
 
 from .conftest import Shell
 

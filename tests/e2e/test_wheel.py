@@ -86,7 +86,7 @@ def test_themes_and_profiles_are_in_it(installed: Path, tmp_path: Path) -> None:
 def test_a_database_is_made_by_what_is_in_it(installed: Path, tmp_path: Path) -> None:
     """The migrations are read as files."""
     make = (
-        "from pathlib import Path; from tqstudio.engine.store.database import Database;"
+        "from pathlib import Path; from tqstudio.engine.store.db.database import Database;"
         " db = Database(Path('fresh.db')); db.open(); db.close()"
     )
     _run(installed, tmp_path, "-c", make)

@@ -14,7 +14,7 @@ import pytest
 from conftest import LiveSupervisor, Worker
 from tqstudio import paths as sources
 from tqstudio.config import Settings
-from tqstudio.engine.store.database import Database
+from tqstudio.engine.store.db.database import Database
 from tqstudio.home import Home
 from tqstudio.protocol import calls
 

@@ -13,7 +13,7 @@ import tiny_media
 from tqstudio.engine import publishing
 from tqstudio.engine.media.plan.file_names import INIT_NAME, segment_name
 from tqstudio.engine.publishing import Place
-from tqstudio.engine.store.generations import PublishedRow
+from tqstudio.engine.store.library.generations import PublishedRow
 from tqstudio.protocol.requests import Manifest
 
 

@@ -26,21 +26,13 @@ from tqstudio.engine.media.source.facts import AudioTrack, SourceFacts, VideoTra
 from tqstudio.engine.media.source.fingerprint import NotHashed
 from tqstudio.engine.recognition import Certainty
 from tqstudio.engine.scheduling import RetryRules, now_us
-from tqstudio.engine.store import (
-    claims,
-    events,
-    folders,
-    generations,
-    jobs,
-    operations,
-    outcomes,
-    progress,
-    videos,
-    workers,
-)
-from tqstudio.engine.store.claims import Claimant, Lease, Token
-from tqstudio.engine.store.database import Database
-from tqstudio.engine.store.outcomes import Failure
+from tqstudio.engine.store import events
+from tqstudio.engine.store.db.database import Database
+from tqstudio.engine.store.jobs import claims, jobs, operations, outcomes, progress
+from tqstudio.engine.store.jobs.claims import Claimant, Lease, Token
+from tqstudio.engine.store.jobs.outcomes import Failure
+from tqstudio.engine.store.library import folders, generations, videos
+from tqstudio.engine.store.machine import workers
 from tqstudio.engine.views import place_of
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
@@ -755,7 +747,7 @@ def test_a_file_without_permission(house: House) -> None:
         "from pathlib import Path\n"
         "from tqstudio.config import Settings\n"
         "from tqstudio.engine.admission import Admission, Offer\n"
-        "from tqstudio.engine.store.database import Database\n"
+        "from tqstudio.engine.store.db.database import Database\n"
         "from tqstudio.home import Home\n"
         "home = Home(Path(sys.argv[2]))\n"
         "home.create()\n"

@@ -23,7 +23,7 @@ from sqlalchemy import inspect
 
 from conftest import LiveSupervisor, MakeSupervisor, UnixHTTP, until
 from tqstudio import paths as sources
-from tqstudio.engine.store import tables
+from tqstudio.engine.store.db import tables
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls as client
 from tqstudio.protocol.answers import (

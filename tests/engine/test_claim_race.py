@@ -13,11 +13,13 @@ import pytest
 
 from conftest import LiveSupervisor, MakeSupervisor
 from tqstudio.engine.scheduling import now_us
-from tqstudio.engine.store import jobs, videos, workers
-from tqstudio.engine.store.connection import Connection
-from tqstudio.engine.store.database import Database
-from tqstudio.engine.store.jobs import NewJob
-from tqstudio.engine.store.videos import NewVideo
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.database import Database
+from tqstudio.engine.store.jobs import jobs
+from tqstudio.engine.store.jobs.jobs import NewJob
+from tqstudio.engine.store.library import videos
+from tqstudio.engine.store.library.videos import NewVideo
+from tqstudio.engine.store.machine import workers
 from tqstudio.protocol import calls
 
 JOBS = 10_000

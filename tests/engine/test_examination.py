@@ -15,10 +15,11 @@ from tqstudio.config import Settings
 from tqstudio.engine.examination import examine
 from tqstudio.engine.host import orphan_processes
 from tqstudio.engine.scheduling import now_us
-from tqstudio.engine.store import supervisors, videos
-from tqstudio.engine.store.connection import Connection, connect
-from tqstudio.engine.store.schema import migrate
-from tqstudio.engine.store.videos import NewVideo
+from tqstudio.engine.store.db.connection import Connection, connect
+from tqstudio.engine.store.db.schema import migrate
+from tqstudio.engine.store.library import videos
+from tqstudio.engine.store.library.videos import NewVideo
+from tqstudio.engine.store.machine import supervisors
 from tqstudio.home import Home
 
 

@@ -12,10 +12,12 @@ from tqstudio.engine.leases import Leases
 from tqstudio.engine.live import LiveBoard, LiveJob
 from tqstudio.engine.media.workload import Workload, workload
 from tqstudio.engine.scheduling import MICROSECOND, now_us
-from tqstudio.engine.store import claims, jobs, outcomes, speeds, videos, workers
-from tqstudio.engine.store.claims import Claimant, Token
-from tqstudio.engine.store.connection import Connection
-from tqstudio.engine.store.database import Database
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.database import Database
+from tqstudio.engine.store.jobs import claims, jobs, outcomes
+from tqstudio.engine.store.jobs.claims import Claimant, Token
+from tqstudio.engine.store.library import videos
+from tqstudio.engine.store.machine import speeds, workers
 
 from .test_estimates import FAST, TINY, facts
 

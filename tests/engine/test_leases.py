@@ -25,10 +25,10 @@ from tqstudio.engine.live import LiveBoard
 from tqstudio.engine.recovery import Recovery
 from tqstudio.engine.results import Results
 from tqstudio.engine.scheduling import now_us
-from tqstudio.engine.store import claims, outcomes
-from tqstudio.engine.store.claims import Claimant, Token
-from tqstudio.engine.store.connection import Connection
-from tqstudio.engine.store.database import Database
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.database import Database
+from tqstudio.engine.store.jobs import claims, outcomes
+from tqstudio.engine.store.jobs.claims import Claimant, Token
 from tqstudio.home import Home
 from tqstudio.lifecycle import JobStatus
 from tqstudio.protocol import calls

@@ -10,7 +10,7 @@ import pytest
 
 from tqstudio.engine import workspace
 from tqstudio.engine.files.bounded_io import Patience
-from tqstudio.engine.store.database import Database
+from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.workspace import Workspace
 from tqstudio.errors import ErrorCode, TqError
 

@@ -20,8 +20,8 @@ from tqstudio.engine.leases import Leases
 from tqstudio.engine.live import Beat, LiveBoard, LiveJob
 from tqstudio.engine.pool import Identities
 from tqstudio.engine.scheduling import RESOURCE_WAIT_S, RetryRules, judge_failure, judge_loss, longest_wait_s
-from tqstudio.engine.store.claims import Token
-from tqstudio.engine.store.progress import RenditionRow
+from tqstudio.engine.store.jobs.claims import Token
+from tqstudio.engine.store.jobs.progress import RenditionRow
 from tqstudio.engine.views import iso, parse_time
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home

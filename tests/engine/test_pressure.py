@@ -12,8 +12,9 @@ from conftest import MakeSupervisor, until
 from tqstudio.config import Settings
 from tqstudio.engine import pressure
 from tqstudio.engine.pressure import PressureGate, Reading
-from tqstudio.engine.store import events, gates
-from tqstudio.engine.store.database import Database
+from tqstudio.engine.store import events
+from tqstudio.engine.store.db.database import Database
+from tqstudio.engine.store.machine import gates
 from tqstudio.lifecycle import GateKind
 from tqstudio.protocol import calls
 

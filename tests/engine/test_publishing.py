@@ -16,7 +16,7 @@ import tiny_media
 from tqstudio.engine import publishing
 from tqstudio.engine.media.plan.file_names import INIT_NAME, PLAYLIST_NAME, POSTER_NAME, segment_name
 from tqstudio.engine.publishing import Place
-from tqstudio.engine.store.generations import GenerationRow, PublishedRow
+from tqstudio.engine.store.library.generations import GenerationRow, PublishedRow
 from tqstudio.errors import ErrorCode, TqError
 
 from .ladders import Bench, put_in_place

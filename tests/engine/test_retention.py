@@ -16,21 +16,14 @@ from tqstudio.engine.files.bounded_io import Patience
 from tqstudio.engine.publishing import Place
 from tqstudio.engine.retention import Retention
 from tqstudio.engine.scheduling import MICROSECOND, RetryRules, now_us
-from tqstudio.engine.store import (
-    claims,
-    events,
-    generations,
-    jobs,
-    jobviews,
-    operations,
-    outcomes,
-    progress,
-    videos,
-    workers,
-)
-from tqstudio.engine.store.claims import Claimant, Lease
-from tqstudio.engine.store.database import Database
-from tqstudio.engine.store.outcomes import Failure
+from tqstudio.engine.store import events
+from tqstudio.engine.store.db.database import Database
+from tqstudio.engine.store.jobs import claims, jobs, operations, outcomes, progress
+from tqstudio.engine.store.jobs.claims import Claimant, Lease
+from tqstudio.engine.store.jobs.outcomes import Failure
+from tqstudio.engine.store.library import generations, videos
+from tqstudio.engine.store.lists import records
+from tqstudio.engine.store.machine import workers
 from tqstudio.engine.workspace import Workspace
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import Operation
@@ -324,7 +317,7 @@ def test_a_job_whose_work_is_removed_tells_of_none(house: House) -> None:
     house.operate(deleted, Operation.UNDELETE)
     asyncio.run(retention.expire_work())
     for job, segments in ((deleted, 0), (expired, 0), (in_the_way, 4)):
-        record = house.db.read_now(jobviews.one, job)
+        record = house.db.read_now(records.one, job)
         assert record is not None
         assert (record.progress, record.renditions[0].segments_done) == (10.0 * segments, segments)
     asyncio.run(retention.make_room(house.root))

@@ -16,7 +16,7 @@ from conftest import LiveSupervisor, MakeSupervisor, UnixHTTP, until
 from tqstudio.engine.broadcast import BACKLOG, PAGE, RECENT, Broadcast, message, page, stream
 from tqstudio.engine.scheduling import now_us
 from tqstudio.engine.store import events
-from tqstudio.engine.store.database import Database
+from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.events import EventRow
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls

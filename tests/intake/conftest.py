@@ -19,7 +19,7 @@ from tqstudio.engine.intake.rules import Rules
 from tqstudio.engine.intake.scan import Findings, Scanner
 from tqstudio.engine.intake.watch import TreeWatch
 from tqstudio.engine.media.source.fingerprint import Digest
-from tqstudio.engine.store.folders import FolderRow
+from tqstudio.engine.store.library.folders import FolderRow
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import NO_AUTORESTART
 

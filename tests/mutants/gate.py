@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 
-from tqstudio.engine.store.connection import connect
-from tqstudio.engine.store.schema import migrate
+from tqstudio.engine.store.db.connection import connect
+from tqstudio.engine.store.db.schema import migrate
 
 from .clauses import Change, mutants
 from .lanes import Ending, Lanes, Recording, Trial, allowed_s
 from .recording import Place, Statement, places
 
 EQUIVALENTS = Path(__file__).with_name("equivalents.toml")
-SHOWS = ("finding", "listing", "name_filter", "walking")
+SHOWS = ("name_filter", "pages", "plan", "scan")
 """Modules that only show lists, by statements put together from parts. Nothing is decided by them, and
 `store/test_listing` holds them against a plain sort of all rows."""
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from tqstudio.engine import store
-from tqstudio.engine.store.connection import Connection
+from tqstudio.engine.store.db.connection import Connection
 
 _STORE = str(Path(inspect.getfile(store)).parent)
 
@@ -48,8 +48,7 @@ def watched(seen: Seen) -> Iterator[None]:
         code = frame.f_code
         # A generator or lambda within a function has a name of its own: `page.<locals>.<genexpr>`.
         if code.co_filename.startswith(_STORE):
-            module = code.co_filename[len(_STORE) + 1 :].removesuffix(".py")
-            function = f"{module}.{code.co_qualname.partition('.<locals>')[0]}"
+            function = f"{Path(code.co_filename).stem}.{code.co_qualname.partition('.<locals>')[0]}"
             sql = seen(Statement(function, sql), Place(code.co_filename, frame.f_lineno))
         return run(self, sql, values)
 
@@ -63,8 +62,8 @@ def watched(seen: Seen) -> Iterator[None]:
 def places() -> dict[Place, range]:
     """Every call in the store that runs a statement: where it begins, and its lines."""
     found = {}
-    for path in sorted(Path(_STORE).glob("*.py")):
-        if path.name == "connection.py":  # the driver's own calls
+    for path in sorted(Path(_STORE).rglob("*.py")):
+        if path.name == "connection.py" or "migrations" in path.parts:  # the driver's own calls
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             if _is_execute(node):

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tqstudio.engine.media.ffmpeg.binary import locate
-from tqstudio.engine.store.database import Database
+from tqstudio.engine.store.db.database import Database
 from tqstudio.home import Home
 
 _HOSTILE = '''

@@ -18,11 +18,12 @@ from tqstudio.config import Settings
 from tqstudio.engine.probing import prober as prober_module
 from tqstudio.engine.probing.prober import Looked, Prober
 from tqstudio.engine.scheduling import now_us
-from tqstudio.engine.store import jobs, videos
-from tqstudio.engine.store.connection import Connection
-from tqstudio.engine.store.database import Database
-from tqstudio.engine.store.jobs import NewJob
-from tqstudio.engine.store.videos import NewVideo
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.database import Database
+from tqstudio.engine.store.jobs import jobs
+from tqstudio.engine.store.jobs.jobs import NewJob
+from tqstudio.engine.store.library import videos
+from tqstudio.engine.store.library.videos import NewVideo
 from tqstudio.home import Home
 
 from .conftest import Hostile

@@ -14,18 +14,11 @@ from tqstudio.engine.endings import Endings
 from tqstudio.engine.leases import Leases
 from tqstudio.engine.media.plan.file_names import segment_name
 from tqstudio.engine.publishing import publisher
-from tqstudio.engine.store import (
-    claims,
-    events,
-    generations,
-    jobs,
-    operations,
-    outcomes,
-    quarantine,
-    supervisors,
-    transitions,
-)
-from tqstudio.engine.store.connection import Connection
+from tqstudio.engine.store import events
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.jobs import claims, jobs, operations, outcomes, transitions
+from tqstudio.engine.store.library import generations
+from tqstudio.engine.store.machine import quarantine, supervisors
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import Decision, Effect, JobStatus, Operation, Trigger, sources_of
 

@@ -14,10 +14,10 @@ from tqstudio.engine.files import bounded_io
 from tqstudio.engine.host import children, clock, failpoints, orphan_processes
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.pressure import PressureGate
-from tqstudio.engine.store import troubles
-from tqstudio.engine.store.connection import Connection
-from tqstudio.engine.store.connection_thread import MAX_SHARING
-from tqstudio.engine.store.database import Database
+from tqstudio.engine.store.db import errors
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.connection_thread import MAX_SHARING
+from tqstudio.engine.store.db.database import Database
 from tqstudio.errors import ErrorCode, TqError
 
 from .timekeeping import patched
@@ -414,7 +414,7 @@ def outside_replaced(world: World) -> Iterator[None]:
         (bounded_io, "_on_a_thread", _on_a_thread),
         (maintenance, "PressureGate", lambda *parts: PressureGate(*parts, lambda: world.reading)),
         (disk_gate, "volume_of", world.disks.volume_of),
-        (troubles, "volume_of", world.disks.volume_of),
+        (errors, "volume_of", world.disks.volume_of),
         (orphan_processes, "end_orphans", lambda _store: []),
         (children, "mark", lambda *_mark: None),
         (children, "spawn", world.spawn),

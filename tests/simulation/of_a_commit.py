@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tqstudio.engine.store.quarantine import BLAMES
+from tqstudio.engine.store.machine.quarantine import BLAMES
 from tqstudio.lifecycle import Trigger
 
 from .audit import Commit, Refused, Told, Violation

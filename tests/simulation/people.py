@@ -12,7 +12,7 @@ from tqstudio.engine.api import folders as folder_api
 from tqstudio.engine.api import queue
 from tqstudio.engine.api import videos as video_api
 from tqstudio.engine.api import workers as worker_api
-from tqstudio.engine.store import folders
+from tqstudio.engine.store.library import folders
 from tqstudio.errors import TqError
 from tqstudio.lifecycle import Operation
 from tqstudio.protocol.requests import (

@@ -21,7 +21,7 @@ from typing import Any
 import structlog
 
 from tqstudio.config import Settings
-from tqstudio.engine.store.schema import migrate
+from tqstudio.engine.store.db.schema import migrate
 from tqstudio.errors import ErrorCode
 from tqstudio.home import Home
 

@@ -10,13 +10,15 @@ from typing import Any
 import pytest
 
 from tqstudio.engine.scheduling import RetryRules
-from tqstudio.engine.store import claims, jobs, operations, outcomes, videos, workers
-from tqstudio.engine.store.claims import Claimant, Lease, Token
-from tqstudio.engine.store.connection import Connection, connect
-from tqstudio.engine.store.jobs import NewJob
-from tqstudio.engine.store.outcomes import Failure
-from tqstudio.engine.store.schema import migrate
-from tqstudio.engine.store.videos import NewVideo
+from tqstudio.engine.store.db.connection import Connection, connect
+from tqstudio.engine.store.db.schema import migrate
+from tqstudio.engine.store.jobs import claims, jobs, operations, outcomes
+from tqstudio.engine.store.jobs.claims import Claimant, Lease, Token
+from tqstudio.engine.store.jobs.jobs import NewJob
+from tqstudio.engine.store.jobs.outcomes import Failure
+from tqstudio.engine.store.library import videos
+from tqstudio.engine.store.library.videos import NewVideo
+from tqstudio.engine.store.machine import workers
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import Control, JobKind, JobStatus, Operation
 

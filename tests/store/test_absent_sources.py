@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tqstudio.engine.store import absent_sources
-from tqstudio.engine.store.absent_sources import Absentee
+from tqstudio.engine.store.jobs import absent_sources
+from tqstudio.engine.store.jobs.absent_sources import Absentee
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import JobStatus
 

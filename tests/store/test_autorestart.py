@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tqstudio.engine.store import autorestart, jobs
-from tqstudio.engine.store.claims import Lease
+from tqstudio.engine.store.jobs import autorestart, jobs
+from tqstudio.engine.store.jobs.claims import Lease
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import AutorestartRule, JobStatus, Operation
 

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from tqstudio.engine.store import claims, folders, gates, jobs, operations, progress, videos, workers
-from tqstudio.engine.store.claims import CANDIDATES_SQL, GPU_CANDIDATES_SQL, Assignment, Lease, Token
-from tqstudio.engine.store.connection import Connection
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.jobs import claims, jobs, operations, progress
+from tqstudio.engine.store.jobs.claims import CANDIDATES_SQL, GPU_CANDIDATES_SQL, Assignment, Lease, Token
+from tqstudio.engine.store.library import folders, videos
+from tqstudio.engine.store.machine import gates, workers
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import GateKind, JobKind, JobStatus, Operation
 

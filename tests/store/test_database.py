@@ -16,9 +16,9 @@ import pytest
 
 from tqstudio.engine.scheduling import now_us
 from tqstudio.engine.store import events
-from tqstudio.engine.store.connection import Connection
-from tqstudio.engine.store.connection_thread import MAX_SHARING
-from tqstudio.engine.store.database import Database
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.connection_thread import MAX_SHARING
+from tqstudio.engine.store.db.database import Database
 from tqstudio.errors import ErrorCode, TqError
 
 

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tqstudio.engine.store import events, supervisors
-from tqstudio.engine.store.connection import Connection
-from tqstudio.engine.store.database import Database
+from tqstudio.engine.store import events
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.events import EventRow
+from tqstudio.engine.store.machine import supervisors
 from tqstudio.lifecycle import Operation
 
 from .conftest import NOW, Queue

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tqstudio.engine.store import events, folders, videos
+from tqstudio.engine.store import events
+from tqstudio.engine.store.library import folders, videos
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import JobStatus, Operation
 

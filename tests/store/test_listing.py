@@ -12,9 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tqstudio.engine.store import finding, jobviews, listing, sql_functions, walking
-from tqstudio.engine.store.connection import Connection
-from tqstudio.engine.store.listing import Page, Query
+from tqstudio.engine.store.db import sql_functions
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.lists import pages as listing
+from tqstudio.engine.store.lists import plan as finding
+from tqstudio.engine.store.lists import records as jobviews
+from tqstudio.engine.store.lists import scan
+from tqstudio.engine.store.lists.pages import Page, Query
 from tqstudio.lifecycle import QUEUE_ORDER, TERMINAL, JobStatus
 from tqstudio.paths import readable
 
@@ -211,7 +215,7 @@ def test_paging_is_complete_and_ordered(many: Queue, query: Query, limit: int) -
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is looked up, and every search stops after one short stretch."""
     monkeypatch.setattr(listing, "SEARCH_S", 0)
-    monkeypatch.setattr(walking, "STRETCH", 150)
+    monkeypatch.setattr(scan, "STRETCH", 150)
     monkeypatch.setattr(finding, "FEW", 0)
 
 
@@ -339,7 +343,7 @@ def test_every_walk_shows_the_same_list(
     wanted = expected(many, query)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(listing, "SEARCH_S", 0)
-        patch.setattr(walking, "STRETCH", stretch)
+        patch.setattr(scan, "STRETCH", stretch)
         patch.setattr(finding, "FEW", few)
         limit = max(limit, len(wanted) // 20)
         assert downwards(many.db, query, limit) == wanted
@@ -403,7 +407,7 @@ def test_a_page_tries_no_more_names_than_a_stretch(
         query = Query(statuses, "ñá", sort)
         page = listing.page(many.db, query, limit=5)
         assert page.searching
-        assert 0 < tried <= walking.STRETCH * (len(JobStatus) if sort != "order" and not statuses else 1)
+        assert 0 < tried <= scan.STRETCH * (len(JobStatus) if sort != "order" and not statuses else 1)
     finally:
         sql_functions.add(raw)
 

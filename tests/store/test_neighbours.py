@@ -8,28 +8,14 @@ from typing import Any
 
 import pytest
 
-from tqstudio.engine.store import (
-    autorestart,
-    claims,
-    folders,
-    gates,
-    generations,
-    jobs,
-    operations,
-    outcomes,
-    progress,
-    publications,
-    quarantine,
-    speeds,
-    transitions,
-    videos,
-    workers,
-)
-from tqstudio.engine.store.claims import Lease
-from tqstudio.engine.store.connection import Connection
-from tqstudio.engine.store.progress import RenditionRow
-from tqstudio.engine.store.publications import PublicationRow
-from tqstudio.engine.store.videos import Unprobed
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.jobs import autorestart, claims, jobs, operations, outcomes, progress, transitions
+from tqstudio.engine.store.jobs.claims import Lease
+from tqstudio.engine.store.jobs.progress import RenditionRow
+from tqstudio.engine.store.library import folders, generations, publications, videos
+from tqstudio.engine.store.library.publications import PublicationRow
+from tqstudio.engine.store.library.videos import Unprobed
+from tqstudio.engine.store.machine import gates, quarantine, speeds, workers
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import AttemptOutcome, AutorestartRule, GateKind, JobStatus, Operation, Step, Trigger
 

@@ -12,9 +12,12 @@ from pathlib import Path
 import pytest
 
 from damage import forget_in_indexes, forget_rows
-from tqstudio.engine.store import backup, connection, inspection, listing, opening, videos
-from tqstudio.engine.store.database import Database
-from tqstudio.engine.store.schema import upgrade
+from tqstudio.engine.store.db import backup, connection, opening
+from tqstudio.engine.store.db.database import Database
+from tqstudio.engine.store.db.schema import upgrade
+from tqstudio.engine.store.library import videos
+from tqstudio.engine.store.lists import pages
+from tqstudio.engine.store.machine import inspection
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.lifecycle import JobStatus, Operation
@@ -156,7 +159,7 @@ def test_a_start_rebuilds_an_index_that_lacks_jobs(varied: Home, lost: str) -> N
     assert opening.require_sound(varied) is not None
     assert opening.problem_of(varied.database) is None
     with contextlib.closing(connect(varied.database)) as reader:
-        assert listing.page(reader, listing.Query(), limit=500).ids[1:3] == [1, 2]
+        assert pages.page(reader, pages.Query(), limit=500).ids[1:3] == [1, 2]
     assert _claimable(varied) == 2
 
 

@@ -17,8 +17,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tqstudio.engine.store import claims, jobs, jobviews, operations, outcomes, transitions
-from tqstudio.engine.store.claims import Lease
+from tqstudio.engine.store.jobs import claims, jobs, operations, outcomes, transitions
+from tqstudio.engine.store.jobs.claims import Lease
+from tqstudio.engine.store.lists import records
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import (
     OPEN,
@@ -603,16 +604,16 @@ def test_a_batch_is_its_own_jobs_without_the_deleted(queue: Queue) -> None:
     left, deleted = queue.job(batch="one"), queue.job(batch="one")
     queue.job(batch="two")
     queue.do(deleted, Operation.DELETE)
-    assert jobviews.batch_counts(queue.db, "one") == {"pending": 1}
+    assert records.batch_counts(queue.db, "one") == {"pending": 1}
     queue.do(left, Operation.DELETE)
-    assert jobviews.batch_counts(queue.db, "one") == {}
-    assert jobviews.batch_counts(queue.db, "three") is None
+    assert records.batch_counts(queue.db, "one") == {}
+    assert records.batch_counts(queue.db, "three") is None
 
 
 def test_a_job_is_shown_with_its_own_video(queue: Queue) -> None:
     made = [queue.job(video=queue.video(f"{number}.mp4")) for number in range(3)]
-    assert [record.name for record in jobviews.by_ids(queue.db, made[::-1])] == ["2.mp4", "1.mp4", "0.mp4"]
-    assert jobviews.one(queue.db, 4711) is None
+    assert [record.name for record in records.by_ids(queue.db, made[::-1])] == ["2.mp4", "1.mp4", "0.mp4"]
+    assert records.one(queue.db, 4711) is None
 
 
 def test_what_is_noted_with_a_job_is_its_own(queue: Queue) -> None:

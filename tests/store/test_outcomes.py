@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from tqstudio.engine.scheduling import DETERMINISTIC
-from tqstudio.engine.store import claims, progress
-from tqstudio.engine.store.claims import Lease
-from tqstudio.engine.store.progress import RenditionRow
+from tqstudio.engine.store.jobs import claims, progress
+from tqstudio.engine.store.jobs.claims import Lease
+from tqstudio.engine.store.jobs.progress import RenditionRow
 from tqstudio.errors import ErrorClass, ErrorCode, class_of
 from tqstudio.lifecycle import AutorestartRule, Control, JobStatus, Operation, Step
 

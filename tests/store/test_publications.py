@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tqstudio.engine.store import gates, inspection, publications
-from tqstudio.engine.store.claims import Lease
-from tqstudio.engine.store.inspection import Numbers
-from tqstudio.engine.store.publications import PublicationRow
-from tqstudio.engine.store.transitions import look
+from tqstudio.engine.store.jobs.claims import Lease
+from tqstudio.engine.store.jobs.transitions import look
+from tqstudio.engine.store.library import publications
+from tqstudio.engine.store.library.publications import PublicationRow
+from tqstudio.engine.store.machine import gates, inspection
+from tqstudio.engine.store.machine.inspection import Numbers
 from tqstudio.lifecycle import GateKind
 
 from .conftest import NOW, Queue

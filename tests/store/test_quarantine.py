@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from tqstudio.engine.store import quarantine, workers
-from tqstudio.engine.store.claims import Claimant, Lease
-from tqstudio.engine.store.quarantine import BLAMES
+from tqstudio.engine.store.jobs.claims import Claimant, Lease
+from tqstudio.engine.store.machine import quarantine, workers
+from tqstudio.engine.store.machine.quarantine import BLAMES
 from tqstudio.errors import ErrorClass, ErrorCode, class_of
 
 from .conftest import Queue

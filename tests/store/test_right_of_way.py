@@ -6,8 +6,8 @@ import threading
 
 import pytest
 
-from tqstudio.engine.store import right_of_way
-from tqstudio.engine.store.right_of_way import RightOfWay
+from tqstudio.engine.store.db import right_of_way
+from tqstudio.engine.store.db.right_of_way import RightOfWay
 
 
 def test_who_gives_way_goes_on_behind(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,11 +18,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import create_engine
 
-from tqstudio.engine.store import jobs, listing, schema, speeds, videos
-from tqstudio.engine.store.connection import Connection, connect
-from tqstudio.engine.store.database import Database
-from tqstudio.engine.store.schema import SCHEMA_VERSION, migrate, schema_version, upgrade
-from tqstudio.engine.store.tables import Job
+from tqstudio.engine.store.db import schema
+from tqstudio.engine.store.db.connection import Connection, connect
+from tqstudio.engine.store.db.database import Database
+from tqstudio.engine.store.db.schema import SCHEMA_VERSION, migrate, schema_version, upgrade
+from tqstudio.engine.store.db.tables import Job
+from tqstudio.engine.store.jobs import jobs
+from tqstudio.engine.store.library import videos
+from tqstudio.engine.store.lists import pages
+from tqstudio.engine.store.machine import speeds
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import JobStatus, Operation
 
@@ -151,7 +155,7 @@ def test_counts_follow_any_change_of_rows(database: Path, steps: list[tuple[str,
             else:
                 alter(queue.db, job, f"deleted_at = {'1' if step == 'delete' else 'NULL'}")
             assert_counts_are_true(queue)
-        assert listing.count(queue.db, ()) == sum(listing.counts_by_status(queue.db).values())
+        assert pages.count(queue.db, ()) == sum(pages.counts_by_status(queue.db).values())
 
 
 # Migration
@@ -246,7 +250,7 @@ def test_a_database_of_somebody_else_has_no_version(tmp_path: Path) -> None:
 
 def test_the_version_is_the_head_of_the_migrations() -> None:
     config = Config()
-    folder = Path(schema.__file__).parent / "migrations"
+    folder = Path(schema.__file__).parents[1] / "migrations"
     config.set_main_option("script_location", str(folder))
     assert ScriptDirectory.from_config(config).get_heads() == [SCHEMA_VERSION]
 
@@ -284,7 +288,7 @@ def test_a_database_of_an_earlier_version_keeps_its_rows(tmp_path: Path, version
     db = Database(copy)
     db.open()
     try:
-        assert db.read_now(listing.counts_by_status) == {
+        assert db.read_now(pages.counts_by_status) == {
             "in_progress": 1,
             "pending": 0,
             "paused": 0,
@@ -297,7 +301,7 @@ def test_a_database_of_an_earlier_version_keeps_its_rows(tmp_path: Path, version
         assert (video.id, video.slug, video.generation) == (1, "caf", 1)
         assert db.read_now(jobs.open_job_of, 1) == 2
         assert db.read_now(speeds.last_outcomes) == []
-        found = db.read_now(lambda c: listing.page(c, listing.Query(text="CAF"), limit=10))
+        found = db.read_now(lambda c: pages.page(c, pages.Query(text="CAF"), limit=10))
         assert found.ids == [2, 1]
         assert db.write_now(lambda c: c.execute("PRAGMA quick_check").scalar()) == "ok"
         assert db.write_now(lambda c: list(c.execute("PRAGMA foreign_key_check"))) == []
@@ -376,10 +380,10 @@ def test_a_failed_transaction_leaves_nothing(opened: Database) -> None:
     for table in ("video", "job", "event"):
         assert opened.read_now(lambda c, t=table: c.execute(f"SELECT count(*) FROM {t}").scalar()) == 0
     opened.write_now(lambda c: Queue(c).job())
-    assert opened.read_now(listing.counts_by_status)["pending"] == 1
+    assert opened.read_now(pages.counts_by_status)["pending"] == 1
 
 
-@pytest.mark.parametrize("sort", listing.SORTS)
+@pytest.mark.parametrize("sort", pages.SORTS)
 def test_a_page_leaves_no_look_at_the_past_open(opened: Database, sort: str) -> None:
     """Cursors of half-read lanes must not keep the reader in its old snapshot."""
 
@@ -391,11 +395,11 @@ def test_a_page_leaves_no_look_at_the_past_open(opened: Database, sort: str) -> 
     opened.write_now(seed)
     gc.disable()
     try:
-        query = listing.Query(sort=sort)
-        first = opened.read_now(lambda c: listing.page(c, query, limit=10))
+        query = pages.Query(sort=sort)
+        first = opened.read_now(lambda c: pages.page(c, query, limit=10))
         assert first.after
         opened.write_now(lambda c: c.execute("UPDATE job SET deleted_at = 1"))
-        assert opened.read_now(lambda c: listing.page(c, query, limit=10)).ids == []
+        assert opened.read_now(lambda c: pages.page(c, query, limit=10)).ids == []
         busy, log, done = _checkpoint(opened.path)
         assert (busy, log) == (0, done)
     finally:

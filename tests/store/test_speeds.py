@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tqstudio.engine.store import jobs, outcomes, speeds, videos
-from tqstudio.engine.store.claims import Lease
-from tqstudio.engine.store.speeds import Speed
+from tqstudio.engine.store.jobs import jobs, outcomes
+from tqstudio.engine.store.jobs.claims import Lease
+from tqstudio.engine.store.library import videos
+from tqstudio.engine.store.machine import speeds
+from tqstudio.engine.store.machine.speeds import Speed
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import Control, Operation
 

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tqstudio.engine.store import events, generations, jobs, videos
-from tqstudio.engine.store.generations import PublishedFile, PublishedRow
+from tqstudio.engine.store import events
+from tqstudio.engine.store.jobs import jobs
+from tqstudio.engine.store.library import generations, videos
+from tqstudio.engine.store.library.generations import PublishedFile, PublishedRow
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import JobStatus, Operation
 

@@ -9,8 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tqstudio.engine.store import jobs, jobviews, videos
-from tqstudio.engine.store.videos import Unprobed
+from tqstudio.engine.store.jobs import jobs
+from tqstudio.engine.store.library import videos
+from tqstudio.engine.store.library.videos import Unprobed
+from tqstudio.engine.store.lists import records
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import JobStatus, Operation
 from tqstudio.protocol.answers import ErrorView
@@ -66,7 +68,7 @@ def test_what_was_looked_at_is_not_looked_at_again(
     job = queue.job()
     assert videos.set_probed(queue.db, only(queue), facts=facts, error=error)
     assert wanted(queue) == []
-    record = jobviews.one(queue.db, job)
+    record = records.one(queue.db, job)
     assert record is not None
     assert (record.facts, record.probe_error) == (facts, error)
     queue.do(job, Operation.CANCEL)
@@ -84,7 +86,7 @@ def test_a_file_that_was_touched_gets_another_chance(queue: Queue) -> None:
     assert wanted(queue) == []
     settle(queue, video_of(queue, job), mtime_ns=2)
     assert wanted(queue) == [job]
-    record = jobviews.one(queue.db, job)
+    record = records.one(queue.db, job)
     assert record is not None
     assert record.probe_error is None
 
@@ -119,7 +121,7 @@ def test_what_a_worker_found_stays(
     videos.set_facts(queue.db, seen.video, FACTS, quick_hash=None)
     assert wanted(queue) == []
     assert videos.set_probed(queue.db, seen, facts=facts, error=error)
-    record = jobviews.one(queue.db, job)
+    record = records.one(queue.db, job)
     assert record is not None
     assert (record.facts, record.probe_error) == (FACTS, None)
 
@@ -128,7 +130,7 @@ def test_a_worker_ends_a_doubt(queue: Queue) -> None:
     job = queue.job()
     videos.set_probed(queue.db, only(queue), facts=None, error=ERROR)
     videos.set_facts(queue.db, video_of(queue, job), FACTS, quick_hash=None)
-    record = jobviews.one(queue.db, job)
+    record = records.one(queue.db, job)
     assert record is not None
     assert (record.facts, record.probe_error) == (FACTS, None)
 

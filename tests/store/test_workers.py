@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tqstudio.engine.store import quarantine, workers
-from tqstudio.engine.store.workers import WorkerRow
+from tqstudio.engine.store.machine import quarantine, workers
+from tqstudio.engine.store.machine.workers import WorkerRow
 from tqstudio.errors import ErrorCode
 
 from .conftest import NOW, SECOND, Queue

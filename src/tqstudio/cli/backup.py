@@ -40,7 +40,7 @@ def backup(
     if launch.running(home) is not None:
         size = door().send(calls.backup(encode(target)), timeout_s=TIMEOUT_S)["size"]
     else:
-        from tqstudio.engine.store import backup as store
+        from tqstudio.engine.store.db import backup as store
 
         size = store.copy(home.database, target)
     if as_json:

@@ -64,7 +64,7 @@ def doctor(
 
 def _repair(home: Home) -> None:
     from tqstudio.engine.host import home_lock
-    from tqstudio.engine.store import opening
+    from tqstudio.engine.store.db import opening
 
     if not path_checks.is_there(home.database):
         raise TqError(

@@ -15,7 +15,7 @@ from tqstudio.paths import absolute, display, encode, readable
 from tqstudio.protocol import calls
 
 if TYPE_CHECKING:
-    from tqstudio.engine.store.connection import Connection
+    from tqstudio.engine.store.db.connection import Connection
     from tqstudio.protocol.answers import FolderView
     from tqstudio.protocol.client import Client
 
@@ -174,7 +174,7 @@ def _session(given: str) -> Session:
     """The supervisor for a change of a drop folder that exists."""
 
     def known(db: Connection) -> bool:
-        from tqstudio.engine.store import folders
+        from tqstudio.engine.store.library import folders
 
         if given.isdigit():
             return folders.exists(db, int(given))

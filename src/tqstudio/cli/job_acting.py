@@ -15,7 +15,7 @@ from tqstudio.protocol import calls
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tqstudio.engine.store.connection import Connection
+    from tqstudio.engine.store.db.connection import Connection
     from tqstudio.protocol.answers import ActionResult
 
 MAX_IDS = 10_000
@@ -126,9 +126,9 @@ def _session(ids: Sequence[int]) -> Session:
     """The supervisor for an operation on jobs, of which one exists at least."""
 
     def known(db: Connection) -> bool:
-        from tqstudio.engine.store import jobviews
+        from tqstudio.engine.store.lists import records
 
-        return bool(jobviews.by_ids(db, ids))
+        return bool(records.by_ids(db, ids))
 
     error = TqError(ErrorCode.NOT_FOUND, f"there is no job {ids[0]}", "list them with: tqstudio job list")
     return session_for(known, error)

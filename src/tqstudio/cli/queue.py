@@ -15,7 +15,7 @@ from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls
 
 if TYPE_CHECKING:
-    from tqstudio.engine.store.connection import Connection
+    from tqstudio.engine.store.db.connection import Connection
     from tqstudio.protocol.answers import RetryAnswer
     from tqstudio.protocol.client import Client
 
@@ -144,9 +144,9 @@ def _any(*statuses: str) -> bool:
     """Whether a supervisor runs, or there are jobs with these statuses for which one is worth starting."""
 
     def known(db: Connection) -> bool:
-        from tqstudio.engine.store import listing
+        from tqstudio.engine.store.lists import pages
 
-        counts = listing.counts_by_status(db)
+        counts = pages.counts_by_status(db)
         return any(counts[status] for status in statuses)
 
     return runs_or_has(known)

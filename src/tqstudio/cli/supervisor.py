@@ -21,7 +21,7 @@ from tqstudio.protocol import calls
 from tqstudio.protocol.client import Client
 
 if TYPE_CHECKING:
-    from tqstudio.engine.store.connection import Connection
+    from tqstudio.engine.store.db.connection import Connection
     from tqstudio.protocol.answers import JobRow
 
 PAGE = 200
@@ -182,7 +182,7 @@ def runs_or_has(known: Callable[[Connection], bool]) -> bool:
     import sqlite3
     from contextlib import closing
 
-    from tqstudio.engine.store.connection import connect
+    from tqstudio.engine.store.db.connection import connect
     from tqstudio.protocol import launch
 
     home = current_home()

@@ -14,7 +14,7 @@ from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls
 
 if TYPE_CHECKING:
-    from tqstudio.engine.store.connection import Connection
+    from tqstudio.engine.store.db.connection import Connection
 
 Names = Annotated[
     list[str], typer.Argument(metavar="NAME...", help="Workers, such as cpu-0.", show_default=False)
@@ -69,7 +69,7 @@ def drain(names: Names, as_json: JsonFlag = False) -> int:
 
 def _do(verb: str, names: list[str], as_json: bool) -> int:
     def known(db: Connection) -> bool:
-        from tqstudio.engine.store import workers
+        from tqstudio.engine.store.machine import workers
 
         return any(workers.by_name(db, name) for name in names)
 

@@ -12,11 +12,13 @@ from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.rungs import build_ladder
 from tqstudio.engine.retention import Retention
 from tqstudio.engine.scheduling import now_us
-from tqstudio.engine.store import generations, jobs, operations, supervisors, videos
-from tqstudio.engine.store.connection import Connection
-from tqstudio.engine.store.database import Database
-from tqstudio.engine.store.operations import Applied
-from tqstudio.engine.store.transitions import look
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.database import Database
+from tqstudio.engine.store.jobs import jobs, operations
+from tqstudio.engine.store.jobs.operations import Applied
+from tqstudio.engine.store.jobs.transitions import look
+from tqstudio.engine.store.library import generations, videos
+from tqstudio.engine.store.machine import supervisors
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import Control, Decision, JobKind, JobStatus, Operation, decide, job_word
 from tqstudio.protocol.answers import ActionResult, ErrorView

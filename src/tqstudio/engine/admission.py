@@ -34,10 +34,12 @@ from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.source.fingerprint import Digest, Stopped
 from tqstudio.engine.recognition import Certainty, Look, has_left, is_current, is_same_place, look_at
 from tqstudio.engine.scheduling import now_us
-from tqstudio.engine.store import folders, generations, jobs, operations, supervisors, videos
-from tqstudio.engine.store.connection import Connection
-from tqstudio.engine.store.database import Database
-from tqstudio.engine.store.transitions import look
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.database import Database
+from tqstudio.engine.store.jobs import jobs, operations
+from tqstudio.engine.store.jobs.transitions import look
+from tqstudio.engine.store.library import folders, generations, videos
+from tqstudio.engine.store.machine import supervisors
 from tqstudio.engine.views import error_view, place_of
 from tqstudio.engine.wishes import Wishes
 from tqstudio.errors import ErrorCode, TqError

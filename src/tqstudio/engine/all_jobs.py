@@ -5,9 +5,10 @@ from __future__ import annotations
 from tqstudio.engine.actions import result_of
 from tqstudio.engine.retention import Retention
 from tqstudio.engine.scheduling import now_us
-from tqstudio.engine.store import events, jobs, operations
-from tqstudio.engine.store.connection import Connection
-from tqstudio.engine.store.database import Database
+from tqstudio.engine.store import events
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.database import Database
+from tqstudio.engine.store.jobs import jobs, operations
 from tqstudio.lifecycle import TERMINAL, JobStatus, Operation
 from tqstudio.protocol.answers import ActionResult, RetryAnswer
 

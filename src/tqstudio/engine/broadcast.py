@@ -16,7 +16,7 @@ from itertools import takewhile
 from typing import Any
 
 from tqstudio.engine.store import events
-from tqstudio.engine.store.connection import Connection
+from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.events import EventRow
 
 SNAPSHOT_INTERVAL_S = 0.25

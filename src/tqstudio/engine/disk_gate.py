@@ -30,11 +30,12 @@ from tqstudio.engine.files.volumes import Volume, occupied_bytes, still_to_come,
 from tqstudio.engine.output_disks import OutputDisks, Trouble
 from tqstudio.engine.retention import Retention
 from tqstudio.engine.scheduling import MICROSECOND, now_us
-from tqstudio.engine.store import claims, gates
-from tqstudio.engine.store.connection import Connection
-from tqstudio.engine.store.database import Database
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.events import EventRow
-from tqstudio.engine.store.gates import GateRow, Need
+from tqstudio.engine.store.jobs import claims
+from tqstudio.engine.store.machine import gates
+from tqstudio.engine.store.machine.gates import GateRow, Need
 from tqstudio.engine.workspace import Workspace
 from tqstudio.errors import UNWRITTEN, ErrorCode, TqError
 from tqstudio.home import Home

@@ -24,14 +24,16 @@ from tqstudio.engine.live import Beat, LiveBoard, LiveJob
 from tqstudio.engine.publishing import is_sound
 from tqstudio.engine.publishing.place import Place
 from tqstudio.engine.scheduling import MICROSECOND, RESOURCE_WAIT_S, now_us
-from tqstudio.engine.store import claims, generations, progress, videos, workers
-from tqstudio.engine.store.claims import Claimant, Lease, Token
-from tqstudio.engine.store.connection import Connection
-from tqstudio.engine.store.database import Database
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.events import EventRow
-from tqstudio.engine.store.generations import GenerationRow
-from tqstudio.engine.store.progress import RenditionRow
-from tqstudio.engine.store.transitions import look
+from tqstudio.engine.store.jobs import claims, progress
+from tqstudio.engine.store.jobs.claims import Claimant, Lease, Token
+from tqstudio.engine.store.jobs.progress import RenditionRow
+from tqstudio.engine.store.jobs.transitions import look
+from tqstudio.engine.store.library import generations, videos
+from tqstudio.engine.store.library.generations import GenerationRow
+from tqstudio.engine.store.machine import workers
 from tqstudio.engine.workspace import Workspace
 from tqstudio.errors import MEANINGS, ErrorCode, TqError
 from tqstudio.home import Home

@@ -10,11 +10,12 @@ from tqstudio.engine.leases import store_renewals
 from tqstudio.engine.live import LiveBoard, LiveJob
 from tqstudio.engine.publishing.publisher import Publisher
 from tqstudio.engine.scheduling import now_us
-from tqstudio.engine.store import progress, quarantine
-from tqstudio.engine.store.claims import Token
-from tqstudio.engine.store.connection import Connection
-from tqstudio.engine.store.database import Database
-from tqstudio.engine.store.transitions import look
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.database import Database
+from tqstudio.engine.store.jobs import progress
+from tqstudio.engine.store.jobs.claims import Token
+from tqstudio.engine.store.jobs.transitions import look
+from tqstudio.engine.store.machine import quarantine
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import Control, JobStatus, RenditionStatus
 

@@ -18,7 +18,7 @@ from typing import Any
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.engine.media.workload import Piece, Workload, workload
-from tqstudio.engine.store.speeds import LAST_JOBS, Speed
+from tqstudio.engine.store.machine.speeds import LAST_JOBS, Speed
 
 OVERHEAD = "overhead"
 """What a job takes beside its encode: probe, verification, publishing."""

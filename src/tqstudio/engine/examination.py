@@ -21,9 +21,11 @@ from tqstudio.engine.disk_gate import DATABASE_ROOM_BYTES, FILES_ROOM, lacks_fil
 from tqstudio.engine.files.volumes import Volume, occupied_bytes, volume_of
 from tqstudio.engine.host import orphan_processes
 from tqstudio.engine.scheduling import MICROSECOND, now_us
-from tqstudio.engine.store import folders, inspection, opening, troubles, videos
-from tqstudio.engine.store.connection import Connection, connect
-from tqstudio.engine.store.schema import SCHEMA_VERSION, schema_version
+from tqstudio.engine.store.db import errors, opening
+from tqstudio.engine.store.db.connection import Connection, connect
+from tqstudio.engine.store.db.schema import SCHEMA_VERSION, schema_version
+from tqstudio.engine.store.library import folders, videos
+from tqstudio.engine.store.machine import inspection
 from tqstudio.engine.workspace import FOLDER, require_unshared
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
@@ -71,7 +73,7 @@ def _database(home: Home, settings: Settings) -> Iterator[CheckView]:
     if problem is not None:
         hint = f"stop the supervisor and put a backup in its place: {home.backups}, docs/backup.md"
         said = f"{home.database} is damaged: {problem.text}"
-        yield line("database", "fail", said, troubles.REPAIR if problem.in_indexes else hint)
+        yield line("database", "fail", said, errors.REPAIR if problem.in_indexes else hint)
         return
     version = schema_version(home.database, read_only=True)
     size_now = size(home.database.stat().st_size)
@@ -141,7 +143,7 @@ def _records(db: Connection) -> Iterator[CheckView]:
     wrong = inspection.miscounted(db)
     said = [f"{missing} rows name others that are not there"] if missing else []
     said += [f"there are not as many {', '.join(wrong)} jobs as were counted"] if wrong else []
-    hint = "put a backup in its place (docs/backup.md)" if missing else troubles.LOST_ROWS
+    hint = "put a backup in its place (docs/backup.md)" if missing else errors.LOST_ROWS
     yield line("records", "fail" if said else "ok", "; ".join(said) or "rows and counts agree", hint)
     ahead = inspection.newest_event_at(db) - now_us()
     if ahead > _AHEAD_US:

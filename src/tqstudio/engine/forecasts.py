@@ -12,11 +12,11 @@ from tqstudio.engine.estimates import Estimates, doubt_of_pace, doubt_of_queue, 
 from tqstudio.engine.live import LiveBoard, LiveJob
 from tqstudio.engine.media.plan.file_names import CPU_ENCODER
 from tqstudio.engine.scheduling import now_us
-from tqstudio.engine.store import speeds
-from tqstudio.engine.store.claims import Token
-from tqstudio.engine.store.database import Database
-from tqstudio.engine.store.jobviews import JobRecord
-from tqstudio.engine.store.progress import RenditionRow
+from tqstudio.engine.store.db.database import Database
+from tqstudio.engine.store.jobs.claims import Token
+from tqstudio.engine.store.jobs.progress import RenditionRow
+from tqstudio.engine.store.lists.records import JobRecord
+from tqstudio.engine.store.machine import speeds
 from tqstudio.errors import TqError
 from tqstudio.lifecycle import JobStatus, RenditionStatus, Step
 from tqstudio.protocol.answers import EtaView

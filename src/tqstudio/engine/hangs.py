@@ -20,10 +20,11 @@ from tqstudio.engine.live import LiveBoard, LiveJob
 from tqstudio.engine.pool import WorkerPool
 from tqstudio.engine.results import Results
 from tqstudio.engine.scheduling import now_us
-from tqstudio.engine.store import claims, gates
-from tqstudio.engine.store.claims import Token
-from tqstudio.engine.store.database import Database
-from tqstudio.engine.store.gates import Need
+from tqstudio.engine.store.db.database import Database
+from tqstudio.engine.store.jobs import claims
+from tqstudio.engine.store.jobs.claims import Token
+from tqstudio.engine.store.machine import gates
+from tqstudio.engine.store.machine.gates import Need
 from tqstudio.engine.workspace import Workspace
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import Control

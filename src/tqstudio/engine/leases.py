@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
-from tqstudio.engine.store import claims
-from tqstudio.engine.store.claims import Token
-from tqstudio.engine.store.connection import Connection
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.jobs import claims
+from tqstudio.engine.store.jobs.claims import Token
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import JobStatus
 

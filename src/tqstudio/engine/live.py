@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 
 from tqstudio.engine.estimates import Foretold
 from tqstudio.engine.leases import Leases
-from tqstudio.engine.store.claims import Token
-from tqstudio.engine.store.progress import RenditionRow
+from tqstudio.engine.store.jobs.claims import Token
+from tqstudio.engine.store.jobs.progress import RenditionRow
 from tqstudio.lifecycle import Control, RenditionStatus
 from tqstudio.protocol.answers import WarningView
 

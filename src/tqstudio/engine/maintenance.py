@@ -21,9 +21,11 @@ from tqstudio.engine.recovery import Recovery
 from tqstudio.engine.retention import Retention
 from tqstudio.engine.scheduling import MICROSECOND, now_us
 from tqstudio.engine.source_disks import SourceDisks
-from tqstudio.engine.store import autorestart, events, jobs, supervisors
-from tqstudio.engine.store.connection import Connection
-from tqstudio.engine.store.database import Database
+from tqstudio.engine.store import events
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.database import Database
+from tqstudio.engine.store.jobs import autorestart, jobs
+from tqstudio.engine.store.machine import supervisors
 from tqstudio.errors import UNWRITTEN, TqError
 
 _SAVE_S = 1.0

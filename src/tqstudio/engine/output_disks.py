@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import Path
 
 from tqstudio.engine.files.bounded_io import NoAnswer, Patience
-from tqstudio.engine.store import gates
-from tqstudio.engine.store.database import Database
+from tqstudio.engine.store.db.database import Database
+from tqstudio.engine.store.machine import gates
 from tqstudio.engine.workspace import Workspace
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import display

@@ -19,9 +19,9 @@ from tqstudio.engine.dispatch import Identity
 from tqstudio.engine.host import children
 from tqstudio.engine.host.children import Child
 from tqstudio.engine.scheduling import now_us
-from tqstudio.engine.store import workers
-from tqstudio.engine.store.connection import Connection
-from tqstudio.engine.store.database import Database
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.database import Database
+from tqstudio.engine.store.machine import workers
 from tqstudio.errors import UNWRITTEN, TqError
 from tqstudio.home import Home
 

@@ -16,10 +16,12 @@ from tqstudio.engine.leases import Renewal, store_renewals
 from tqstudio.engine.live import LiveBoard
 from tqstudio.engine.results import Results
 from tqstudio.engine.scheduling import MICROSECOND, longest_wait_s
-from tqstudio.engine.store import claims, events, jobs, outcomes, workers
-from tqstudio.engine.store.claims import Lease, Token
-from tqstudio.engine.store.connection import Connection
-from tqstudio.engine.store.database import Database
+from tqstudio.engine.store import events
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.database import Database
+from tqstudio.engine.store.jobs import claims, jobs, outcomes
+from tqstudio.engine.store.jobs.claims import Lease, Token
+from tqstudio.engine.store.machine import workers
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home, run_logs
 

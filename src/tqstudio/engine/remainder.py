@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tqstudio.engine.store.connection import Connection
-from tqstudio.engine.store.listing import counts_by_status
-from tqstudio.engine.store.transitions import look
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.jobs.transitions import look
+from tqstudio.engine.store.lists.pages import counts_by_status
 from tqstudio.lifecycle import JobStatus
 
 _LEFT = (JobStatus.PENDING, JobStatus.IN_PROGRESS)

@@ -14,11 +14,13 @@ from tqstudio.engine.forecasts import Forecasts
 from tqstudio.engine.publishing.publisher import Publisher
 from tqstudio.engine.scheduling import RetryRules, now_us
 from tqstudio.engine.source_disks import SourceDisks
-from tqstudio.engine.store import claims, gates, outcomes, videos
-from tqstudio.engine.store.claims import Token
-from tqstudio.engine.store.connection import Connection
-from tqstudio.engine.store.database import Database
-from tqstudio.engine.store.transitions import look
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.database import Database
+from tqstudio.engine.store.jobs import claims, outcomes
+from tqstudio.engine.store.jobs.claims import Token
+from tqstudio.engine.store.jobs.transitions import look
+from tqstudio.engine.store.library import videos
+from tqstudio.engine.store.machine import gates
 from tqstudio.engine.workspace import Workspace
 from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of, code_of
 from tqstudio.lifecycle import Control, GateKind, JobStatus

@@ -15,11 +15,13 @@ from tqstudio.engine import publishing
 from tqstudio.engine.files.bounded_io import NoAnswer, Patience
 from tqstudio.engine.publishing import Place
 from tqstudio.engine.scheduling import MICROSECOND, now_us
-from tqstudio.engine.store import claims, events, generations, jobs, progress, videos
-from tqstudio.engine.store.connection import Connection
-from tqstudio.engine.store.database import Database
-from tqstudio.engine.store.generations import Retired
-from tqstudio.engine.store.transitions import look
+from tqstudio.engine.store import events
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.database import Database
+from tqstudio.engine.store.jobs import claims, jobs, progress
+from tqstudio.engine.store.jobs.transitions import look
+from tqstudio.engine.store.library import generations, videos
+from tqstudio.engine.store.library.generations import Retired
 from tqstudio.engine.workspace import Workspace
 from tqstudio.errors import TqError
 from tqstudio.lifecycle import JobStatus

@@ -18,9 +18,9 @@ from tqstudio.engine.files import mounts
 from tqstudio.engine.files.bounded_io import NoAnswer, Patience
 from tqstudio.engine.intake.troubles import Trouble
 from tqstudio.engine.scheduling import MICROSECOND, RESOURCE_WAIT_S, now_us
-from tqstudio.engine.store import absent_sources
-from tqstudio.engine.store.absent_sources import Absentee
-from tqstudio.engine.store.database import Database
+from tqstudio.engine.store.db.database import Database
+from tqstudio.engine.store.jobs import absent_sources
+from tqstudio.engine.store.jobs.absent_sources import Absentee
 from tqstudio.errors import MEANINGS, ErrorCode, TqError
 from tqstudio.paths import display
 

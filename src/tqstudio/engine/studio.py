@@ -20,7 +20,7 @@ from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.pool import Identities, WorkerPool
 from tqstudio.engine.results import Results
 from tqstudio.engine.source_disks import SourceDisks
-from tqstudio.engine.store.database import Database
+from tqstudio.engine.store.db.database import Database
 from tqstudio.home import Home
 
 

@@ -59,10 +59,14 @@ from tqstudio.engine.results import Results
 from tqstudio.engine.retention import Retention
 from tqstudio.engine.scheduling import MICROSECOND, now_us
 from tqstudio.engine.source_disks import SourceDisks
-from tqstudio.engine.store import claims, folders, gates, jobviews, opening, schema, supervisors, videos
-from tqstudio.engine.store.database import Database
+from tqstudio.engine.store.db import opening, schema
+from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.events import EventRow
-from tqstudio.engine.store.folders import FolderRow
+from tqstudio.engine.store.jobs import claims
+from tqstudio.engine.store.library import folders, videos
+from tqstudio.engine.store.library.folders import FolderRow
+from tqstudio.engine.store.lists import records
+from tqstudio.engine.store.machine import gates, supervisors
 from tqstudio.engine.studio import Studio
 from tqstudio.engine.views import event_view, job_error, job_live, source_summary
 from tqstudio.engine.workspace import Workspace
@@ -172,7 +176,7 @@ def _migrate_apart(home: Home) -> None:
     if not schema.is_old(home.database):
         return
     # What goes wrong there goes wrong again when the database is opened, and is told then.
-    argv = [sys.executable, "-P", "-m", "tqstudio.engine.store.schema", str(home.database)]
+    argv = [sys.executable, "-P", "-m", "tqstudio.engine.store.db.schema", str(home.database)]
     subprocess.run(argv, stderr=subprocess.DEVNULL, check=False)
 
 
@@ -492,7 +496,7 @@ class _Supervisor:
     async def _failed_before(self, job: int) -> TqError:
         """What is told of a file that was put into its folder again and is not tried again by itself."""
         retry = f"let it go again with: tqstudio job retry {job}"
-        record = await self._db.read(jobviews.one, job)
+        record = await self._db.read(records.one, job)
         error = job_error(record, self._home) if record is not None else None
         if error is None:
             return TqError(ErrorCode.REFUSED, f"its job {job} was cancelled", retry)

@@ -12,13 +12,13 @@ from tqstudio.engine.live import Beat, LiveJob
 from tqstudio.engine.publishing import Place
 from tqstudio.engine.scheduling import MICROSECOND
 from tqstudio.engine.store.events import EventRow
-from tqstudio.engine.store.folders import FolderRow
-from tqstudio.engine.store.gates import GateRow
-from tqstudio.engine.store.generations import GenerationRow, PublishedRow
-from tqstudio.engine.store.jobviews import JobRecord
-from tqstudio.engine.store.progress import AttemptRow, RenditionRow
-from tqstudio.engine.store.videos import VideoRow
-from tqstudio.engine.store.workers import WorkerRow
+from tqstudio.engine.store.jobs.progress import AttemptRow, RenditionRow
+from tqstudio.engine.store.library.folders import FolderRow
+from tqstudio.engine.store.library.generations import GenerationRow, PublishedRow
+from tqstudio.engine.store.library.videos import VideoRow
+from tqstudio.engine.store.lists.records import JobRecord
+from tqstudio.engine.store.machine.gates import GateRow
+from tqstudio.engine.store.machine.workers import WorkerRow
 from tqstudio.errors import MEANINGS, ErrorCode, TqError, code_of
 from tqstudio.home import Home
 from tqstudio.lifecycle import (

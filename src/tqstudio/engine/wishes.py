@@ -12,8 +12,8 @@ from typing import Any
 
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.metadata import require_small
-from tqstudio.engine.store import autorestart, jobs, operations
-from tqstudio.engine.store.connection import Connection
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.jobs import autorestart, jobs, operations
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import AutorestartRule, Effect, Operation
 

@@ -31,10 +31,11 @@ from tqstudio.engine.files import dir_fd as held
 from tqstudio.engine.files.bounded_io import NoAnswer, Patience
 from tqstudio.engine.files.mounts import is_blind
 from tqstudio.engine.host import home_lock
-from tqstudio.engine.store import jobs, videos
-from tqstudio.engine.store.database import Database
+from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.events import EventRow
-from tqstudio.engine.store.transitions import look
+from tqstudio.engine.store.jobs import jobs
+from tqstudio.engine.store.jobs.transitions import look
+from tqstudio.engine.store.library import videos
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import Trigger
 from tqstudio.paths import display

@@ -13,9 +13,9 @@ from tqstudio.engine import broadcast
 from tqstudio.engine.api.access import TheStudio
 from tqstudio.engine.api.jobs import no_such_job
 from tqstudio.engine.store import events
-from tqstudio.engine.store.connection import Connection
+from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.events import EventRow
-from tqstudio.engine.store.transitions import look
+from tqstudio.engine.store.jobs.transitions import look
 from tqstudio.engine.views import event_view, parse_time
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol.answers import EventPage

@@ -16,8 +16,8 @@ from tqstudio.engine import outputs
 from tqstudio.engine.api.access import TheStudio
 from tqstudio.engine.files.mounts import shows_the_system
 from tqstudio.engine.scheduling import MICROSECOND, now_us
-from tqstudio.engine.store import folders
-from tqstudio.engine.store.folders import FolderRow
+from tqstudio.engine.store.library import folders
+from tqstudio.engine.store.library.folders import FolderRow
 from tqstudio.engine.studio import Studio
 from tqstudio.engine.views import folder_view
 from tqstudio.errors import ErrorCode, TqError

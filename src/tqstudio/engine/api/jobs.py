@@ -11,8 +11,12 @@ from fastapi import APIRouter, Query
 
 from tqstudio.engine.api.access import TheStudio
 from tqstudio.engine.scheduling import now_us
-from tqstudio.engine.store import events, generations, jobs, jobviews, listing, progress, videos
-from tqstudio.engine.store.connection import Connection
+from tqstudio.engine.store import events
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.jobs import jobs, progress
+from tqstudio.engine.store.library import generations, videos
+from tqstudio.engine.store.lists import pages
+from tqstudio.engine.store.lists import records as listed
 from tqstudio.engine.studio import Studio
 from tqstudio.engine.views import attempt_view, autorestart_view, event_view, iso, job_row, video_view
 from tqstudio.errors import ErrorCode, TqError
@@ -26,7 +30,7 @@ LOG_TAIL_BYTES = 256 * 1024
 EVENTS_SHOWN = 200
 
 
-def rows_of(studio: Studio, records: list[jobviews.JobRecord]) -> list[JobRow]:
+def rows_of(studio: Studio, records: list[listed.JobRecord]) -> list[JobRow]:
     now = now_us()
     return [
         job_row(
@@ -61,15 +65,15 @@ async def page(
     A text that many names might hold is searched for a moment only: such a page may be short and yet have a
     cursor to go on from.
     """
-    if sort not in listing.SORTS:
+    if sort not in pages.SORTS:
         raise TqError(
-            ErrorCode.BAD_REQUEST, f"jobs cannot be sorted by {sort!r}", f"use {', '.join(listing.SORTS)}"
+            ErrorCode.BAD_REQUEST, f"jobs cannot be sorted by {sort!r}", f"use {', '.join(pages.SORTS)}"
         )
-    query = listing.Query(_statuses(status), text, sort, batch, video, deleted, folder)
+    query = pages.Query(_statuses(status), text, sort, batch, video, deleted, folder)
 
-    def read(db: Connection) -> tuple[listing.Page, list[jobviews.JobRecord]]:
-        found = listing.page(db, query, limit=limit, after=after, before=before, around=around)
-        return found, jobviews.by_ids(db, found.ids)
+    def read(db: Connection) -> tuple[pages.Page, list[listed.JobRecord]]:
+        found = pages.page(db, query, limit=limit, after=after, before=before, around=around)
+        return found, listed.by_ids(db, found.ids)
 
     try:
         found, records = await studio.db.read(read)
@@ -119,14 +123,14 @@ async def act(studio: TheStudio, request: ActionRequest) -> dict[str, list[Actio
 def read_detail(
     db: Connection, job: int
 ) -> tuple[
-    jobviews.JobRecord,
+    listed.JobRecord,
     videos.VideoRow,
     generations.GenerationRow | None,
     tuple[int, JobStatus] | None,
     list[progress.AttemptRow],
     list[events.EventRow],
 ]:
-    record = jobviews.one(db, job)
+    record = listed.one(db, job)
     video = videos.get(db, record.video) if record else None
     if record is None or video is None:
         raise no_such_job(job)
@@ -186,7 +190,7 @@ async def detail(studio: TheStudio, job: int) -> JobDetail:
 async def log(studio: TheStudio, job: int, attempt: int | None = None) -> dict[str, object]:
     """The log of an attempt, the newest by default; the last 256 kB of it."""
     attempts = await studio.db.read(progress.attempts, job)
-    if not attempts and await studio.db.read(jobviews.one, job) is None:
+    if not attempts and await studio.db.read(listed.one, job) is None:
         raise no_such_job(job)
     chosen = [a for a in attempts if attempt is None or a.number == attempt]
     if not chosen or chosen[-1].log is None:
@@ -209,7 +213,7 @@ def _tail(path: Path) -> str:
 @router.get("/batches/{batch}")
 async def batch_status(studio: TheStudio, batch: str) -> BatchView:
     """How the jobs that were asked for together stand; they are listed by `GET /v1/jobs?batch=…`."""
-    counts = await studio.db.read(jobviews.batch_counts, batch)
+    counts = await studio.db.read(listed.batch_counts, batch)
     if counts is None:
         raise TqError(
             ErrorCode.NOT_FOUND,

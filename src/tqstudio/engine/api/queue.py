@@ -6,9 +6,9 @@ from fastapi import APIRouter
 
 from tqstudio.engine.api.access import TheStudio
 from tqstudio.engine.scheduling import now_us
-from tqstudio.engine.store import gates
-from tqstudio.engine.store.connection import Connection
-from tqstudio.engine.store.gates import GateRow
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.machine import gates
+from tqstudio.engine.store.machine.gates import GateRow
 from tqstudio.engine.views import gate_view
 from tqstudio.lifecycle import PAUSED_WITHOUT_REASON, GateKind
 from tqstudio.protocol.answers import ClearAnswer, GateView, RetryAnswer

@@ -18,7 +18,10 @@ from tqstudio.engine.api.shared import Shared
 from tqstudio.engine.api.workers import worker_views
 from tqstudio.engine.examination import line
 from tqstudio.engine.media.plan.profile_catalogue import catalogue
-from tqstudio.engine.store import backup, folders, gates, listing, workers
+from tqstudio.engine.store.db import backup
+from tqstudio.engine.store.library import folders
+from tqstudio.engine.store.lists import pages
+from tqstudio.engine.store.machine import gates, workers
 from tqstudio.engine.studio import Studio
 from tqstudio.engine.views import gate_view, iso
 from tqstudio.errors import ErrorCode, TqError
@@ -53,7 +56,7 @@ async def status_json(studio: Studio) -> bytes:
 
 
 async def _status(studio: Studio) -> StatusView:
-    counts = await studio.db.read(listing.counts_by_status)
+    counts = await studio.db.read(pages.counts_by_status)
     shut = await _shut_gates(studio)
     views = await worker_views(studio)
     speeds = [live.speed for live in studio.board.jobs.values() if live.speed]

@@ -11,8 +11,10 @@ from tqstudio.engine.admission import Offer, new_batch
 from tqstudio.engine.api.access import TheStudio
 from tqstudio.engine.metadata import require_small
 from tqstudio.engine.recognition import Certainty
-from tqstudio.engine.store import generations, jobs, jobviews, videos
-from tqstudio.engine.store.connection import Connection
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.jobs import jobs
+from tqstudio.engine.store.library import generations, videos
+from tqstudio.engine.store.lists import records
 from tqstudio.engine.studio import Studio
 from tqstudio.engine.views import job_error, video_view
 from tqstudio.errors import ErrorCode, TqError
@@ -75,7 +77,7 @@ def _autorestart(request: AddRequest) -> AutorestartRule:
 
 def _view(db: Connection, video: videos.VideoRow, studio: TheStudio) -> VideoView:
     newest = jobs.newest_job_of(db, video.id)
-    record = jobviews.one(db, newest[0]) if newest else None
+    record = records.one(db, newest[0]) if newest else None
     error = job_error(record, studio.home) if record else None
     return video_view(
         video,

@@ -20,7 +20,7 @@ from tqstudio.engine.api.refusals import Refusal, no_such_path, refusal, wrong_m
 from tqstudio.engine.dispatch import Identity
 from tqstudio.engine.metadata import require_small
 from tqstudio.engine.scheduling import now_us
-from tqstudio.engine.store import quarantine, workers
+from tqstudio.engine.store.machine import quarantine, workers
 from tqstudio.engine.studio import Studio
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import JobStatus

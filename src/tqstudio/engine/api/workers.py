@@ -6,7 +6,7 @@ from fastapi import APIRouter
 
 from tqstudio.engine.api.access import TheStudio
 from tqstudio.engine.scheduling import now_us
-from tqstudio.engine.store import workers
+from tqstudio.engine.store.machine import workers
 from tqstudio.engine.studio import Studio
 from tqstudio.engine.views import worker_view
 from tqstudio.errors import ErrorCode, TqError

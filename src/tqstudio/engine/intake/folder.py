@@ -27,7 +27,7 @@ from tqstudio.engine.intake.watch import Notifier, TreeWatch
 from tqstudio.engine.intake.writers import open_for_writing
 from tqstudio.engine.media.source import fingerprint
 from tqstudio.engine.media.source.fingerprint import Digest, NotHashed, Stopped
-from tqstudio.engine.store.folders import FolderRow
+from tqstudio.engine.store.library.folders import FolderRow
 from tqstudio.errors import UNWRITTEN, ErrorCode, TqError
 from tqstudio.paths import display
 

@@ -10,7 +10,7 @@ from tqstudio.engine.files import mounts
 from tqstudio.engine.host import logging_setup
 from tqstudio.engine.intake.folder import FolderIntake, FolderState, Known, Offer
 from tqstudio.engine.intake.watch import Notifier
-from tqstudio.engine.store.folders import FolderRow
+from tqstudio.engine.store.library.folders import FolderRow
 
 
 class Intake:

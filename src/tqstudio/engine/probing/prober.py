@@ -12,11 +12,11 @@ import structlog
 
 from tqstudio.config import Settings
 from tqstudio.engine.probing.process import PROGRAM, Answer, Died, Facts, ProbeProcess, Refused, TooSlow
-from tqstudio.engine.store import videos
-from tqstudio.engine.store.connection import Connection
-from tqstudio.engine.store.database import Database
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.events import EventRow
-from tqstudio.engine.store.videos import Unprobed
+from tqstudio.engine.store.library import videos
+from tqstudio.engine.store.library.videos import Unprobed
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.lifecycle import JobStatus

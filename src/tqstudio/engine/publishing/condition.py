@@ -14,7 +14,7 @@ from tqstudio.engine.media.plan.file_names import INIT_NAME, PLAYLIST_NAME
 from tqstudio.engine.media.segments.inspect import Torn, inspect_init, outline_segment
 from tqstudio.engine.publishing import generation, master
 from tqstudio.engine.publishing.place import Place
-from tqstudio.engine.store.generations import PublishedRow
+from tqstudio.engine.store.library.generations import PublishedRow
 
 
 def intact(place: Place, number: int, rows: Sequence[PublishedRow]) -> bool:

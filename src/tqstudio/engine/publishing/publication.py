@@ -14,13 +14,15 @@ from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.engine.publishing.generation import rows_of
 from tqstudio.engine.publishing.place import Place
 from tqstudio.engine.scheduling import MICROSECOND, now_us
-from tqstudio.engine.store import claims, events, generations, jobs, outcomes, progress, publications, videos
-from tqstudio.engine.store.claims import Token
-from tqstudio.engine.store.connection import Connection
-from tqstudio.engine.store.generations import GenerationRow, PublishedRow
-from tqstudio.engine.store.publications import PublicationRow
-from tqstudio.engine.store.transitions import look
-from tqstudio.engine.store.videos import VideoRow
+from tqstudio.engine.store import events
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.jobs import claims, jobs, outcomes, progress
+from tqstudio.engine.store.jobs.claims import Token
+from tqstudio.engine.store.jobs.transitions import look
+from tqstudio.engine.store.library import generations, publications, videos
+from tqstudio.engine.store.library.generations import GenerationRow, PublishedRow
+from tqstudio.engine.store.library.publications import PublicationRow
+from tqstudio.engine.store.library.videos import VideoRow
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import RenditionStatus, Step
 from tqstudio.protocol.answers import WarningView

@@ -30,13 +30,13 @@ from tqstudio.engine.live import LiveBoard
 from tqstudio.engine.media.plan.file_names import POSTER_NAME
 from tqstudio.engine.publishing import Place, master
 from tqstudio.engine.publishing.publication import Publication, forget, intend, load, record, video_of
-from tqstudio.engine.store import generations, publications
-from tqstudio.engine.store.claims import Token
-from tqstudio.engine.store.connection import Connection
-from tqstudio.engine.store.database import Database
-from tqstudio.engine.store.generations import GenerationRow
-from tqstudio.engine.store.publications import PublicationRow
-from tqstudio.engine.store.videos import VideoRow
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.database import Database
+from tqstudio.engine.store.jobs.claims import Token
+from tqstudio.engine.store.library import generations, publications
+from tqstudio.engine.store.library.generations import GenerationRow
+from tqstudio.engine.store.library.publications import PublicationRow
+from tqstudio.engine.store.library.videos import VideoRow
 from tqstudio.engine.workspace import Workspace
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import display

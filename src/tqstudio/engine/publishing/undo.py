@@ -9,7 +9,7 @@ from tqstudio.engine.files import durable
 from tqstudio.engine.files.dir_fd import NotOurs
 from tqstudio.engine.publishing import generation, master
 from tqstudio.engine.publishing.place import Place
-from tqstudio.engine.store.generations import GenerationRow, PublishedRow
+from tqstudio.engine.store.library.generations import GenerationRow, PublishedRow
 
 
 def undo(place: Place, number: int, rows: Sequence[PublishedRow], recorded: GenerationRow | None) -> None:

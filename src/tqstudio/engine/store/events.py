@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tqstudio.engine.store.connection import Connection
+from tqstudio.engine.store.db.connection import Connection
 
 MAX_DETAIL = 500
 

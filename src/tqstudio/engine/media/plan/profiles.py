@@ -15,7 +15,7 @@ from tqstudio import path_checks, toml_files
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import display, readable
 
-SHIPPED_DIR = Path(__file__).resolve().parents[2] / "profiles"
+SHIPPED_DIR = Path(__file__).resolve().parents[3] / "profiles"
 
 PRESETS = ("ultrafast", "superfast", "veryfast", "faster", "fast", "medium", "slow", "slower", "veryslow")
 

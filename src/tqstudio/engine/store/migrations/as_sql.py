@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tqstudio.engine.store.schema import upgrade
+from tqstudio.engine.store.db.schema import upgrade
 
 _HEAD = """\
 -- The schema of a new database: what all migrations together make. Written by `make schema`; change it by a

@@ -5,7 +5,7 @@ import logging
 from alembic import context
 from sqlmodel import SQLModel
 
-import tqstudio.engine.store.tables  # noqa: F401 - registers the tables
+import tqstudio.engine.store.db.tables  # noqa: F401 - registers the tables
 
 # The steps of a migration are no news for the log of a supervisor.
 logging.getLogger("alembic").setLevel(logging.WARNING)

@@ -1,0 +1,1 @@
+"""The database itself: connection, transactions, schema, errors, backup."""

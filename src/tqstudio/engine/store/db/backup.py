@@ -1,0 +1,115 @@
+"""Copies of the database, whole and checked, while it is in use or not."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+from tqstudio import path_checks
+from tqstudio.engine.store.db import errors, opening
+from tqstudio.engine.store.db.connection import connect
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.paths import display
+
+_MIGRATION_PREFIX = "before-schema-"
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+def copy(database: Path, target: Path) -> int:
+    """Copy a database as it is at one moment; the copy appears under its name when it is whole and synced.
+
+    Returns:
+        The size of the copy in bytes.
+
+    Raises:
+        TqError: NOT_FOUND without a database, REFUSED when there is a file of that name; PERMISSION,
+            DISK_LOW, DATABASE_DAMAGED or DATABASE_BUSY.
+    """
+    if path_checks.is_there(target):
+        raise _taken(target)
+    with _made(database, target) as made:
+        try:
+            os.link(made, target)
+        except FileExistsError:
+            raise _taken(target) from None
+        except OSError as error:
+            if error.errno in _FULL:
+                raise
+            # A file system without hard links; nothing better than a look before is left.
+            if path_checks.is_there(target):
+                raise _taken(target) from None
+            made.rename(target)
+    return target.stat().st_size
+
+
+def before_migration(database: Path, version: str) -> Path:
+    """Copy a database that is about to be migrated to `version`; only the newest such copy is kept."""
+    folder = database.parent / "backups"
+    target = folder / f"{_MIGRATION_PREFIX}{version}.db"
+    with _made(database, target) as made:
+        made.replace(target)
+    for older in folder.glob(f"{_MIGRATION_PREFIX}*.db"):
+        if older != target:
+            older.unlink(missing_ok=True)
+    return target
+
+
+@contextlib.contextmanager
+def _made(database: Path, target: Path) -> Iterator[Path]:
+    """A checked and synced copy beside the target; what is still there at the end goes."""
+    if not path_checks.is_there(database):
+        raise TqError(ErrorCode.NOT_FOUND, f"there is no database {database}", "nothing has to be kept yet")
+    made = target.with_name(f".{target.name}.{os.getpid()}")
+    try:
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # An empty file is filled by SQLite; made here it is readable by its owner alone.
+        os.close(os.open(made, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600))
+        _vacuum(database, made)
+        if (problem := opening.problem_of(made)) is not None:
+            raise problem.error(database)
+        _sync(made)
+        yield made
+        _sync(target.parent)
+    except OSError as error:
+        code = ErrorCode.DISK_LOW if error.errno in _FULL else ErrorCode.PERMISSION
+        shown = display(os.fsencode(target))
+        raise TqError(code, f"{shown} cannot be written: {error.strerror or error}") from error
+    finally:
+        for name in (made.name, f"{made.name}-wal", f"{made.name}-shm", f"{made.name}-journal"):
+            with contextlib.suppress(OSError):
+                made.with_name(name).unlink()
+
+
+def _vacuum(database: Path, made: Path) -> None:
+    try:
+        with closing(connect(database)) as db:
+            db.execute("VACUUM INTO :target", {"target": str(made)})
+    except UnicodeEncodeError:
+        raise TqError(
+            ErrorCode.BAD_REQUEST, "the name of a backup has to be UTF-8", "choose another name or folder"
+        ) from None
+    except sqlite3.Error as error:
+        kind = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        # What does not fit is the copy.
+        raise errors.told(error, made if kind == sqlite3.SQLITE_FULL else database) from error
+
+
+def _taken(target: Path) -> TqError:
+    return TqError(
+        ErrorCode.REFUSED,
+        f"{display(os.fsencode(target))} exists already, and a backup never replaces anything",
+        "choose another name, or move that file away",
+    )
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,122 @@
+"""A thread that owns a connection, and the calls that wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from tqstudio.engine.host.clock import WALL
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.events import EventRow
+
+MAX_SHARING = 64
+"""Calls that are served together at most: what the first of them waits for the others."""
+
+
+@dataclass(slots=True)
+class Call:
+    """A function that waits for its turn on a connection, and where its answer goes."""
+
+    fn: Callable[..., Any]
+    args: Any
+    kwargs: Any
+    loop: asyncio.AbstractEventLoop | None
+    """The loop that `answer` belongs to; None when a thread waits for it."""
+    answer: Any
+    result: Any = None
+    error: BaseException | None = None
+    appended: list[EventRow] = field(default_factory=list)
+    at: int = field(default_factory=WALL.running_us)
+    """Since when it waits, by the clock that is never set."""
+
+    def deliver(self) -> None:
+        if self.answer.done():
+            return
+        if self.error is not None:
+            self.answer.set_exception(self.error)
+        else:
+            self.answer.set_result(self.result)
+
+
+class ConnectionThread:
+    """One thread with one connection that no other thread touches.
+
+    Args:
+        serve: runs the calls that wait, in order, and delivers their answers.
+    """
+
+    def __init__(self, name: str, serve: Callable[[Connection, Sequence[Call]], None]) -> None:
+        self._name, self._serve = name, serve
+        self._calls: SimpleQueue[list[Call] | None] = SimpleQueue()
+        self._gathered: list[Call] = []
+        self._thread: threading.Thread | None = None
+        self._closed = threading.Event()
+
+    def open(self, make: Callable[[], Connection]) -> None:
+        opened: Future[None] = Future()
+        # A daemon: a program that forgets to close its database still ends.
+        self._thread = threading.Thread(target=self._run, args=(make, opened), name=self._name, daemon=True)
+        self._thread.start()
+        opened.result()
+
+    def _run(self, make: Callable[[], Connection], opened: Future[None]) -> None:
+        try:
+            db = make()
+        except BaseException as error:
+            opened.set_exception(error)
+            return
+        opened.set_result(None)
+        try:
+            while calls := self._waiting():
+                for first in range(0, len(calls), MAX_SHARING):
+                    self._serve(db, calls[first : first + MAX_SHARING])
+        finally:
+            db.close()
+
+    def _waiting(self) -> list[Call]:
+        """The calls that wait, at least one; none at the end."""
+        calls: list[Call] = []
+        more = self._calls.get()
+        while more is not None:
+            calls += more
+            try:
+                more = self._calls.get_nowait()
+            except Empty:
+                return calls
+        if calls:
+            self._calls.put(None)
+        return calls
+
+    def submit(self, *calls: Call) -> None:
+        if self._thread is None or self._closed.is_set():
+            raise RuntimeError("the database is not open")
+        self._calls.put(list(calls))
+
+    def submit_with_others(self, call: Call, loop: asyncio.AbstractEventLoop) -> None:
+        """Submit what comes in one turn of the loop together: it shares a commit and a waking."""
+        if self._closed.is_set():
+            raise RuntimeError("the database is not open")
+        if not self._gathered:
+            loop.call_soon(self._submit_gathered)
+        self._gathered.append(call)
+
+    def _submit_gathered(self) -> None:
+        gathered, self._gathered = self._gathered, []
+        try:
+            self.submit(*gathered)
+        except RuntimeError as error:
+            for call in gathered:
+                call.error = error
+                call.deliver()
+
+    def close(self) -> None:
+        if self._thread is None or self._closed.is_set():
+            return
+        self._closed.set()
+        self._calls.put(None)
+        self._thread.join()

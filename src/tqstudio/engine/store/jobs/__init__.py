@@ -1,0 +1,1 @@
+"""Statements about jobs: admission, claims, transitions, outcomes, progress."""

@@ -1,0 +1,431 @@
+"""Handing out jobs: the claim, the lease, and what ends it.
+
+Everything a worker writes carries (job, epoch, instance) and must match a live lease.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic_core import from_json
+
+from tqstudio.engine.store import events
+from tqstudio.engine.store.db.connection import Connection, Row
+from tqstudio.lifecycle import AttemptOutcome, Control, JobKind, JobStatus, Trigger
+
+LEASE_FREE = (
+    "worker_id = NULL, instance = NULL, claimed_at = NULL, lease_expires_at = NULL, control = 'none',"
+    " step = NULL"
+)
+"""Assignments of every UPDATE that takes a job out of progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claimant:
+    """The worker that asks: its row, kind, and the instance (one life of its process)."""
+
+    id: int
+    name: str
+    kind: str
+    instance: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A job in somebody's hands."""
+
+    job: int
+    video: int
+    epoch: int
+    worker_id: int
+    instance: str
+    control: Control
+    lease_expires_at: int
+    attempts: int
+    crashes: int
+    max_attempts: int
+    max_crashes: int
+    progress: float
+    """0–100, as it is stored."""
+    repeated: bool = False
+    """The claim found this lease; it did not make it."""
+
+    @property
+    def token(self) -> Token:
+        return Token(self.job, self.epoch, self.instance)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """What a worker shows with each write."""
+
+    job: int
+    epoch: int
+    instance: str
+
+
+_LEASE_COLUMNS = (
+    "id, video_id, epoch, worker_id, instance, control, lease_expires_at, attempts, crashes,"
+    " max_attempts, max_crashes, progress"
+)
+
+
+def _lease(row: Any, *, repeated: bool = False) -> Lease:
+    return Lease(
+        job=row[0],
+        video=row[1],
+        epoch=row[2],
+        worker_id=row[3],
+        instance=row[4],
+        control=Control(row[5]),
+        lease_expires_at=row[6],
+        attempts=row[7],
+        crashes=row[8],
+        max_attempts=row[9],
+        max_crashes=row[10],
+        progress=row[11],
+        repeated=repeated,
+    )
+
+
+READY = "status = 'pending' AND not_before IS NULL AND deleted_at IS NULL"
+"""The condition of the partial index `ix_job_ready`, word for word, or SQLite will not use it."""
+
+
+def _candidates(prefer_gpu: int, limit: str) -> str:
+    return (
+        "SELECT id, priority, created_at, ready_at, prefer_gpu FROM job INDEXED BY ix_job_ready"
+        f" WHERE {READY} AND prefer_gpu = {prefer_gpu}"
+        f" ORDER BY priority DESC, created_at, id LIMIT {limit}"
+    )
+
+
+GPU_CANDIDATES_SQL = _candidates(1, "1")
+CANDIDATES_SQL = (
+    f"SELECT * FROM ({_candidates(0, '1')}) UNION ALL SELECT * FROM ({_candidates(1, ':gpu_jobs')})"
+)
+"""The first of the jobs that prefer no GPU, and the first `gpu_jobs` of those that do; no order holds."""
+
+_STANDING = (
+    "SELECT enabled = 1 AND draining = 0 AND quarantined_at IS NULL AND suspected_at IS NULL"
+    " AND instance = :instance"
+    " AND NOT EXISTS (SELECT 1 FROM gate),"
+    " (SELECT id FROM job INDEXED BY ix_job_instance WHERE status = 'in_progress' AND instance = :instance"
+    " AND worker_id = :worker AND lease_expires_at > :now LIMIT 1)"
+    " FROM worker WHERE id = :worker"
+)
+"""Whether a worker may have a job, and which one it has."""
+_HELD = f"SELECT {_LEASE_COLUMNS} FROM job WHERE id = :job"
+_CLAIM = (
+    "UPDATE job SET status = 'in_progress', epoch = epoch + 1, worker_id = :worker, instance = :instance,"
+    " claimed_at = :now, lease_expires_at = :expires, started_at = coalesce(started_at, :now),"
+    " last_progress_at = :now, ready_at = NULL, processed_by_id = :worker, processed_by = :name, step = NULL"
+    f" WHERE id = :id AND {READY} RETURNING {_LEASE_COLUMNS}"
+)
+_ATTEMPT = (
+    "INSERT INTO attempt (job_id, number, epoch, worker_id, worker, instance, started_at, log)"
+    " VALUES (:job, (SELECT count(*) + 1 FROM attempt WHERE job_id = :job), :epoch, :worker, :name,"
+    " :instance, :now, :log)"
+)
+
+
+Fits = Callable[[Connection, int], bool]
+"""Whether there is room for this job now."""
+
+
+def claim(
+    db: Connection,
+    who: Claimant,
+    *,
+    now: int,
+    lease_us: int,
+    idle_gpus: int,
+    gpu_grace_us: int,
+    fits: Fits = lambda _db, _job: True,
+) -> Lease | None:
+    """The next job for this worker, or the one its instance holds already (an answer that was lost).
+
+    No job is claimed where `fits` refuses the next one: a smaller one would take the room it waits for.
+
+    A GPU worker takes jobs that prefer a GPU. A CPU worker takes the first of all jobs, but leaves the
+    first `idle_gpus` GPU-preferring ones to the idle GPU workers until they have been claimable for
+    `gpu_grace_us`.
+    """
+    asked = {"worker": who.id, "instance": who.instance, "now": now}
+    may_work, held = db.execute(_STANDING, asked).first() or (0, None)
+    if held is not None:
+        return _lease(db.execute(_HELD, {"job": held}).one(), repeated=True)
+    if not may_work:
+        return None
+    candidate = _pick(db, who, now=now, idle_gpus=idle_gpus, gpu_grace_us=gpu_grace_us)
+    if candidate is None or not fits(db, candidate):
+        return None
+    values = {
+        "id": candidate,
+        "worker": who.id,
+        "name": who.name,
+        "instance": who.instance,
+        "now": now,
+        "expires": now + lease_us,
+    }
+    row = db.execute(_CLAIM, values).first()
+    if row is None:
+        return None
+    lease = _lease(row)
+    db.execute(_ATTEMPT, {**values, "job": lease.job, "epoch": lease.epoch, "log": f"{lease.epoch}.log"})
+    events.append(
+        db,
+        Trigger.CLAIM,
+        now=now,
+        actor=who.name,
+        job=lease.job,
+        video=lease.video,
+        worker=who.name,
+        source=JobStatus.PENDING,
+        target=JobStatus.IN_PROGRESS,
+    )
+    return lease
+
+
+def put_off(db: Connection, job: int, *, now: int, until: int, code: str, why: str, hint: str) -> None:
+    """Let a job that is next wait for a while, and say why; nothing is counted."""
+    before = db.execute("SELECT video_id, error_text FROM job WHERE id = :job", {"job": job}).one()
+    db.execute(
+        "UPDATE job SET not_before = :until, ready_at = NULL, error_code = :code, error_text = :why,"
+        " error_hint = :hint, error_log = NULL WHERE id = :job",
+        {"job": job, "until": until, "code": code, "why": why, "hint": hint},
+    )
+    if before[1] != why:
+        events.append(
+            db, "put_off", now=now, actor="supervisor", job=job, video=before[0], code=code, detail=why
+        )
+
+
+def let_go_on(db: Connection, *, now: int, code: str) -> None:
+    """Let the jobs that wait with this code wait no longer: what they waited for is there."""
+    db.execute(
+        "UPDATE job INDEXED BY ix_job_backoff SET not_before = :now"
+        " WHERE status = 'pending' AND not_before IS NOT NULL AND error_code = :code",
+        {"now": now, "code": code},
+    )
+
+
+def _pick(db: Connection, who: Claimant, *, now: int, idle_gpus: int, gpu_grace_us: int) -> int | None:
+    if who.kind == "gpu":
+        row = db.execute(GPU_CANDIDATES_SQL).first()
+        return None if row is None else int(row[0])
+    rows = _in_order(db.execute(CANDIDATES_SQL, {"gpu_jobs": idle_gpus + 1}))
+    for left_to_gpus, (job, _, created_at, ready_at, prefers_gpu) in enumerate(rows):
+        waited = now - (ready_at if ready_at is not None else created_at)
+        if not prefers_gpu or left_to_gpus >= idle_gpus or waited >= gpu_grace_us:
+            return int(job)
+    return None
+
+
+def _in_order(candidates: Iterable[Row]) -> list[Row]:
+    """By priority, age and id."""
+    return sorted(candidates, key=lambda row: (-row[1], row[2], row[0]))
+
+
+def head(db: Connection) -> int | None:
+    """The job that is next, whoever asks; None when no job can be claimed."""
+    rows = _in_order(db.execute(CANDIDATES_SQL, {"gpu_jobs": 1}))
+    return int(rows[0][0]) if rows else None
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What the holder of a lease is to make, and of which file. Paths are bytes, `size` bytes."""
+
+    attempt: int
+    """Its number, as the job's list of attempts has it."""
+    kind: JobKind
+    profile_json: str
+    requested: tuple[str, ...] | None
+    """Renditions to make; None for all."""
+    dropped: tuple[str, ...]
+    source: bytes
+    folder: bytes | None
+    """The drop folder it was found in."""
+    size: int
+    mtime_ns: int
+    quick_hash: str | None
+    full_hash: str | None
+    facts: dict[str, Any] | None
+    """The probe's, if there was one."""
+    output_root: bytes
+    slug: str
+    generation: int | None
+    """Id of the one that plays."""
+    starts_over: bool
+    """What was made of it before is to be removed first."""
+
+
+_ASSIGNMENT = (
+    "SELECT (SELECT count(*) FROM attempt WHERE job_id = job.id), kind, profile_json, requested, dropped,"
+    " starts_over, source, (SELECT path FROM folder WHERE folder.id = folder_id), size, mtime_ns, quick_hash,"
+    " full_hash, facts, output_root, slug, generation_id"
+    " FROM job JOIN video ON video.id = job.video_id WHERE job.id = :job"
+)
+
+
+def assignment_of(db: Connection, job: int) -> Assignment:
+    row = db.execute(_ASSIGNMENT, {"job": job}).one()
+    attempt, kind, profile_json, requested, dropped, starts_over, *of_video = row
+    source, folder, size, mtime_ns, quick_hash, full_hash, facts, root, slug, plays = of_video
+    return Assignment(
+        attempt=attempt,
+        kind=JobKind(kind),
+        profile_json=profile_json,
+        requested=None if requested is None else tuple(from_json(requested)),
+        dropped=tuple(from_json(dropped)),
+        source=source,
+        folder=folder,
+        size=size,
+        mtime_ns=mtime_ns,
+        quick_hash=quick_hash,
+        full_hash=full_hash,
+        facts=None if facts is None else from_json(facts),
+        output_root=root,
+        slug=slug,
+        generation=plays,
+        starts_over=bool(starts_over),
+    )
+
+
+_MATCH = "id = :job AND epoch = :epoch AND instance = :instance AND lease_expires_at > :now"
+"""A live lease by its token. Only a job in progress has one: the CHECK `lease` sees to that."""
+_LIVE = f"SELECT {_LEASE_COLUMNS} FROM job WHERE {_MATCH}"
+
+
+def live(db: Connection, token: Token, *, now: int) -> Lease | None:
+    """The lease behind a token; None when it has expired, was taken back or never was."""
+    row = db.execute(
+        _LIVE, {"job": token.job, "epoch": token.epoch, "instance": token.instance, "now": now}
+    ).first()
+    return None if row is None else _lease(row)
+
+
+_EXTEND = f"UPDATE job SET lease_expires_at = max(lease_expires_at, :expires) WHERE {_MATCH}"
+
+
+def extend(db: Connection, tokens: Iterable[Token], *, now: int, lease_us: int) -> int:
+    """Renew leases; one that has expired is never revived. Returns how many were renewed."""
+    renewed = 0
+    for token in tokens:
+        renewed += db.execute(
+            _EXTEND,
+            {
+                "job": token.job,
+                "epoch": token.epoch,
+                "instance": token.instance,
+                "now": now,
+                "expires": now + lease_us,
+            },
+        ).rowcount
+    return renewed
+
+
+def begin_anew(db: Connection, *, now: int, before: int, lease_us: int) -> int:
+    """Give a whole lease from `now` to every job whose lease was live at `before`; returns how many.
+
+    For when the clock went on from `before` to `now` and nobody could be heard in between, or nothing be
+    written. A lease that had run out before that stays so, and where it was: nothing befalls it that looks
+    like a renewal.
+    """
+    return db.execute(
+        "UPDATE job SET lease_expires_at = :expires"
+        " WHERE status = 'in_progress' AND lease_expires_at > :before",
+        {"before": before, "expires": now + lease_us},
+    ).rowcount
+
+
+def stay_expired(db: Connection, *, now: int, before: int) -> None:
+    """Let leases that have run out at `before` be so at `now` too, to which the clock is about to go back."""
+    db.execute(
+        "UPDATE job SET lease_expires_at = min(lease_expires_at, :now)"
+        " WHERE status = 'in_progress' AND lease_expires_at <= :before",
+        {"before": before, "now": now},
+    )
+
+
+def grant(db: Connection, *, now: int, grace_us: int) -> None:
+    """Let no running lease end before `grace_us` from now: its worker may not have found us yet."""
+    db.execute(
+        "UPDATE job SET lease_expires_at = max(lease_expires_at, :until) WHERE status = 'in_progress'",
+        {"until": now + grace_us},
+    )
+
+
+EXPIRED_SQL = (
+    f"SELECT {_LEASE_COLUMNS} FROM job INDEXED BY ix_job_lease"
+    " WHERE status = 'in_progress' AND lease_expires_at <= :now LIMIT :limit"
+)
+
+
+def expired(db: Connection, *, now: int, limit: int = 100) -> list[Lease]:
+    """Leases that have run out; looks at nothing but the lease."""
+    return [_lease(row) for row in db.execute(EXPIRED_SQL, {"now": now, "limit": limit})]
+
+
+_OF_INSTANCE = (
+    f"SELECT {_LEASE_COLUMNS} FROM job INDEXED BY ix_job_instance"
+    " WHERE status = 'in_progress' AND instance = :instance"
+)
+
+
+def of_instance(db: Connection, instance: str) -> list[Lease]:
+    """The jobs that one life of a worker holds, expired or not."""
+    return [_lease(row) for row in db.execute(_OF_INSTANCE, {"instance": instance})]
+
+
+def running(db: Connection) -> list[Lease]:
+    rows = db.execute(
+        f"SELECT {_LEASE_COLUMNS} FROM job INDEXED BY ix_job_lease WHERE status = 'in_progress'"
+    )
+    return [_lease(row) for row in rows]
+
+
+_END_ATTEMPT = (
+    "UPDATE attempt SET ended_at = :now, outcome = :outcome, answer = :answer, error_code = :code,"
+    " error_text = :error WHERE job_id = :job AND epoch = :epoch"
+)
+
+
+def end_attempt(
+    db: Connection,
+    lease: Lease,
+    outcome: AttemptOutcome,
+    *,
+    now: int,
+    answer: JobStatus,
+    code: str | None = None,
+    error: str | None = None,
+) -> None:
+    db.execute(
+        _END_ATTEMPT,
+        {
+            "now": now,
+            "outcome": outcome.value,
+            "answer": answer.value,
+            "code": code,
+            "error": error,
+            "job": lease.job,
+            "epoch": lease.epoch,
+        },
+    )
+
+
+def first_answer(db: Connection, token: Token) -> JobStatus | None:
+    """What the complete, fail or release of this token was answered; None if there was none.
+
+    A worker whose answer was lost asks again and must hear the same.
+    """
+    row = db.execute(
+        "SELECT answer FROM attempt WHERE job_id = :job AND epoch = :epoch AND instance = :instance"
+        " AND outcome <> 'lost'",
+        {"job": token.job, "epoch": token.epoch, "instance": token.instance},
+    ).first()
+    return None if row is None or row[0] is None else JobStatus(row[0])

@@ -1,0 +1,327 @@
+"""Jobs: making them and finding them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tqstudio.engine.store import events
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.jobs.progress import reset_renditions
+from tqstudio.lifecycle import (
+    NO_AUTORESTART,
+    Autorestart,
+    AutorestartRule,
+    JobKind,
+    JobStatus,
+    Trigger,
+    target_of,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class NewJob:
+    """What a job is made from."""
+
+    video: int
+    profile: str
+    profile_json: str
+    prefer_gpu: bool
+    kind: JobKind = JobKind.NEW
+    priority: int = 0
+    hold: bool = False
+    batch: str | None = None
+    requested: tuple[str, ...] | None = None
+    dropped: tuple[str, ...] = ()
+    max_attempts: int = 3
+    max_crashes: int = 3
+    autorestart: AutorestartRule = NO_AUTORESTART
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    idempotency_key: str | None = None
+
+
+_CREATE = (
+    "INSERT INTO job (video_id, batch, kind, profile, profile_json, prefer_gpu, requested, dropped, status,"
+    " priority, ready_at, max_attempts, max_crashes, autorestart, autorestart_limit, autorestart_delay_s,"
+    " metadata_json, idempotency_key, created_at, unprobed)"
+    " VALUES (:video, :batch, :kind, :profile, :profile_json, :prefer_gpu, :requested, :dropped, :status,"
+    " :priority, :ready, :max_attempts, :max_crashes, :autorestart, :autorestart_limit, :autorestart_delay_s,"
+    " :metadata, :key, :now, (SELECT facts IS NULL AND probe_error IS NULL FROM video WHERE id = :video))"
+    " RETURNING id"
+)
+
+
+def create(db: Connection, new: NewJob, *, now: int, actor: str) -> int | None:
+    """Make a job; None when the video has an open one already."""
+    trigger = Trigger.CREATE_HELD if new.hold else Trigger.CREATE
+    status = target_of(trigger)
+    values = {
+        "video": new.video,
+        "batch": new.batch,
+        "kind": new.kind.value,
+        "profile": new.profile,
+        "profile_json": new.profile_json,
+        "prefer_gpu": int(new.prefer_gpu),
+        "requested": None if new.requested is None else json.dumps(new.requested),
+        "dropped": json.dumps(new.dropped),
+        "status": status.value,
+        "priority": new.priority,
+        "now": now,
+        # A held job was never claimable: that tells it from one that a person paused.
+        "ready": None if new.hold else now,
+        "max_attempts": new.max_attempts,
+        "max_crashes": new.max_crashes,
+        "autorestart": (Autorestart.ENABLED if new.autorestart.limit else Autorestart.DISABLED).value,
+        "autorestart_limit": new.autorestart.limit,
+        "autorestart_delay_s": new.autorestart.delay_s,
+        "metadata": json.dumps(dict(new.metadata)),
+        "key": new.idempotency_key,
+    }
+    if open_job_of(db, new.video) is not None:
+        return None
+    job = int(db.execute(_CREATE, values).scalar())
+    events.append(
+        db, trigger, now=now, actor=actor, job=job, video=new.video, target=status, detail=new.kind.value
+    )
+    return job
+
+
+_IS_OPEN = "status IN ('pending', 'in_progress', 'paused')"
+_OPEN = f"SELECT id FROM job WHERE video_id = :video AND {_IS_OPEN} AND deleted_at IS NULL"
+_NEWEST = (
+    "SELECT id, status FROM job WHERE video_id = :video AND deleted_at IS NULL"
+    f" ORDER BY {_IS_OPEN} DESC, id DESC LIMIT 1"
+)
+
+
+def open_job_of(db: Connection, video: int) -> int | None:
+    """The video's pending, running or paused job."""
+    row = db.execute(_OPEN, {"video": video}).first()
+    return None if row is None else int(row[0])
+
+
+def newest_job_of(db: Connection, video: int) -> tuple[int, JobStatus] | None:
+    """The video's open job (an older one that was retried counts before a newer failure), else its newest."""
+    row = db.execute(_NEWEST, {"video": video}).first()
+    return None if row is None else (int(row[0]), JobStatus(row[1]))
+
+
+def missed_its_source(db: Connection, job: int) -> bool:
+    """Whether a job failed because its source was not there."""
+    row = db.execute(
+        "SELECT 1 FROM job WHERE id = :job AND status = 'failed' AND error_code = 'SOURCE_MISSING'",
+        {"job": job},
+    ).first()
+    return row is not None
+
+
+def maker_of(db: Connection, video: int) -> int | None:
+    """The job that made a video's current ladder, on the list or not."""
+    job: int | None = db.execute(
+        "SELECT id FROM job WHERE video_id = :video AND status = 'done' ORDER BY completed_at DESC LIMIT 1",
+        {"video": video},
+    ).scalar()
+    return job
+
+
+def work_ended_at(db: Connection, video: int) -> int | None:
+    """When the last of a video's jobs ended or was deleted, µs; None while one can still run.
+
+    A video without jobs ended its work at the beginning of time.
+    """
+    row = db.execute(
+        f"SELECT coalesce(max({_IS_OPEN} AND deleted_at IS NULL), 0),"
+        " max(coalesce(deleted_at, completed_at, last_progress_at, created_at))"
+        " FROM job WHERE video_id = :video",
+        {"video": video},
+    ).one()
+    return None if row[0] else int(row[1] or 0)
+
+
+def may_be_retried(db: Connection, video: int) -> bool:
+    """Whether a failed or cancelled job of a video is still on the list."""
+    row = db.execute(
+        "SELECT 1 FROM job WHERE video_id = :video AND status IN ('failed', 'cancelled')"
+        " AND deleted_at IS NULL LIMIT 1",
+        {"video": video},
+    )
+    return row.first() is not None
+
+
+def with_status(db: Connection, status: JobStatus, *, after: int, limit: int) -> list[int]:
+    """The next jobs of this status on the list, by id."""
+    rows = db.execute(
+        "SELECT id FROM job INDEXED BY ix_job_status WHERE status = :status AND deleted_at IS NULL"
+        " AND id > :after ORDER BY id LIMIT :limit",
+        {"status": status.value, "after": after, "limit": limit},
+    )
+    return [int(row[0]) for row in rows]
+
+
+def failed(db: Connection, *, after: int, batch: str | None, limit: int) -> list[int]:
+    """The next failed jobs, by id, that no later job of their video has made up for or failed again."""
+    rows = db.execute(
+        "SELECT id FROM job WHERE status = 'failed' AND deleted_at IS NULL AND id > :after"
+        f"{'' if batch is None else ' AND batch = :batch'}"
+        " AND NOT EXISTS (SELECT 1 FROM job later WHERE later.video_id = job.video_id"
+        " AND later.id > job.id AND later.status <> 'cancelled' AND later.deleted_at IS NULL)"
+        " ORDER BY id LIMIT :limit",
+        {"after": after, "batch": batch, "limit": limit},
+    )
+    return [int(row[0]) for row in rows]
+
+
+def elsewhere(db: Connection, source: bytes, output_root: bytes) -> int | None:
+    """An open job of the same file for another output."""
+    row = db.execute(
+        f"SELECT id FROM job WHERE {_IS_OPEN} AND deleted_at IS NULL AND video_id IN"
+        " (SELECT id FROM video WHERE source = :source AND output_root <> :output_root) LIMIT 1",
+        {"source": source, "output_root": output_root},
+    ).first()
+    return None if row is None else int(row[0])
+
+
+def join_batch(db: Connection, job: int, batch: str) -> None:
+    """A waiting job that was asked for again belongs to the newer batch."""
+    db.execute(
+        "UPDATE job SET batch = :batch WHERE id = :job AND status = 'pending'",
+        {"batch": batch, "job": job},
+    )
+
+
+def metadata_of(db: Connection, job: int) -> dict[str, Any]:
+    """What is noted with a job."""
+    noted: dict[str, Any] = json.loads(
+        db.execute("SELECT metadata_json FROM job WHERE id = :job", {"job": job}).scalar()
+    )
+    return noted
+
+
+def set_metadata(db: Connection, job: int, metadata: Mapping[str, Any]) -> None:
+    db.execute(
+        "UPDATE job SET metadata_json = :metadata WHERE id = :job",
+        {"metadata": json.dumps(dict(metadata)), "job": job},
+    )
+
+
+_WAITS = "status IN ('pending', 'paused') AND deleted_at IS NULL"
+
+
+def set_profile(
+    db: Connection, job: int, *, profile: str, profile_json: str, prefer_gpu: bool, now: int, actor: str
+) -> bool:
+    """A waiting job is to be made otherwise; how far it was with the old profile says nothing any more."""
+    row = db.execute(
+        "UPDATE job SET profile = :profile, profile_json = :profile_json, prefer_gpu = :prefer_gpu,"
+        f" progress = 0, predicted_s = NULL, actual_s = NULL WHERE id = :job AND {_WAITS} RETURNING video_id",
+        {"profile": profile, "profile_json": profile_json, "prefer_gpu": int(prefer_gpu), "job": job},
+    ).first()
+    if row is None:
+        return False
+    reset_renditions(db, job)
+    events.append(db, "profile", now=now, actor=actor, job=job, video=row[0], detail=f"profile {profile}")
+    return True
+
+
+def make_all_again(db: Connection, job: int, *, now: int, actor: str) -> bool:
+    """A waiting job that would make only what differs is to make everything; False when it does already."""
+    row = db.execute(
+        "UPDATE job SET kind = 'retranscode', requested = NULL"
+        f" WHERE id = :job AND {_WAITS} AND (kind = 'changed' OR requested IS NOT NULL)"
+        " RETURNING video_id",
+        {"job": job},
+    ).first()
+    if row is None:
+        return False
+    events.append(db, "forced", now=now, actor=actor, job=job, video=row[0], detail="makes everything again")
+    return True
+
+
+def is_any_due(db: Connection, *, now: int) -> bool:
+    """Whether a job's backoff has passed."""
+    return (
+        db.execute(
+            "SELECT 1 FROM job INDEXED BY ix_job_backoff WHERE status = 'pending'"
+            " AND not_before IS NOT NULL AND not_before <= :now LIMIT 1",
+            {"now": now},
+        ).first()
+        is not None
+    )
+
+
+def promote_due(db: Connection, *, now: int, limit: int = 1000) -> int:
+    """Make jobs claimable whose backoff has passed."""
+    return db.execute(
+        "UPDATE job SET not_before = NULL, ready_at = :now WHERE id IN (SELECT id FROM job"
+        " INDEXED BY ix_job_backoff WHERE status = 'pending' AND not_before IS NOT NULL"
+        " AND not_before <= :now ORDER BY not_before LIMIT :limit)",
+        {"now": now, "limit": limit},
+    ).rowcount
+
+
+def shift_backoff(db: Connection, by_us: int) -> None:
+    """Let backoffs last as long as they should although the clock was set."""
+    db.execute(
+        "UPDATE job SET not_before = not_before + :by WHERE status = 'pending' AND not_before IS NOT NULL",
+        {"by": by_us},
+    )
+
+
+def bound_backoff(db: Connection, *, now: int, longest_us: int) -> None:
+    """Let no backoff last longer than any can: the clock may have been set back while nobody saw it."""
+    db.execute(
+        "UPDATE job SET not_before = :latest WHERE status = 'pending' AND not_before > :latest",
+        {"latest": now + longest_us},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """What a job is asked to make."""
+
+    kind: JobKind
+    profile: str
+    profile_json: str
+    prefer_gpu: bool
+    requested: tuple[str, ...] | None
+    dropped: tuple[str, ...]
+    max_attempts: int
+    max_crashes: int
+    priority: int
+    autorestart: AutorestartRule
+
+    @property
+    def makes_all(self) -> bool:
+        """Whether nothing of the current generation goes on."""
+        return self.kind is not JobKind.CHANGED and self.requested is None
+
+
+def spec_of(db: Connection, job: int) -> JobSpec:
+    row = db.execute(
+        "SELECT kind, profile, profile_json, prefer_gpu, requested, dropped, max_attempts, max_crashes,"
+        " priority, autorestart_limit, autorestart_delay_s FROM job WHERE id = :job",
+        {"job": job},
+    ).one()
+    return JobSpec(
+        kind=JobKind(row[0]),
+        profile=row[1],
+        profile_json=row[2],
+        prefer_gpu=bool(row[3]),
+        requested=None if row[4] is None else tuple(json.loads(row[4])),
+        dropped=tuple(json.loads(row[5])),
+        max_attempts=row[6],
+        max_crashes=row[7],
+        priority=row[8],
+        autorestart=AutorestartRule(row[9], row[10]),
+    )
+
+
+def starts_over(db: Connection, job: int) -> bool:
+    """Whether what was made of a job before its restart is still to be removed."""
+    return bool(db.execute("SELECT starts_over FROM job WHERE id = :job", {"job": job}).scalar())
+
+
+def has_started_over(db: Connection, job: int) -> None:
+    db.execute("UPDATE job SET starts_over = 0 WHERE id = :job", {"job": job})

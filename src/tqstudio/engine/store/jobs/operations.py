@@ -1,0 +1,120 @@
+"""What a person asks of a job, decided by the lifecycle's table of operations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tqstudio.engine.store import events
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.jobs.jobs import open_job_of
+from tqstudio.engine.store.jobs.progress import reset_renditions
+from tqstudio.engine.store.jobs.transitions import Facts, assignments_of, look, move
+from tqstudio.lifecycle import Control, Decision, Effect, JobStatus, Operation, Trigger, decide, target_of
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """How an operation came out: the decision, and the job's status and pending control after it."""
+
+    decision: Decision
+    status: JobStatus
+    control: Control
+
+
+_NOW_TRIGGERS = {
+    Operation.PAUSE: Trigger.PAUSE,
+    Operation.RESUME: Trigger.RESUME,
+    Operation.CANCEL: Trigger.CANCEL,
+    Operation.RETRY: Trigger.RETRY,
+    Operation.RESTART: Trigger.RESTART,
+}
+_CONTROLS = {
+    Operation.PAUSE: Control.PAUSE,
+    Operation.CANCEL: Control.CANCEL,
+    Operation.RESTART: Control.RESTART,
+    Operation.RESUME: Control.NONE,
+}
+
+
+def operate(db: Connection, job: int, operation: Operation, *, now: int, actor: str) -> Applied | None:
+    """Pause, resume, cancel, retry, restart, delete or undelete a job; None when there is no such job."""
+    facts = look(db, job)
+    if facts is None:
+        return None
+    if operation in (Operation.DELETE, Operation.UNDELETE):
+        return _set_deleted(db, facts, deleted=operation is Operation.DELETE, now=now, actor=actor)
+    if facts.deleted:
+        return _refused(facts, "is deleted; undelete it first")
+    decision = decide(facts.status, operation, facts.control)
+    if decision.effect is Effect.CONTROL:
+        control = _CONTROLS[operation]
+        db.execute(
+            "UPDATE job SET control = :control WHERE id = :job",
+            {"control": control.value, "job": job},
+        )
+        word = f"{operation.value}_asked"
+        events.append(db, word, now=now, actor=actor, job=job, video=facts.video, source=facts.status)
+        return Applied(decision, facts.status, control)
+    if decision.effect is Effect.NOW and operation in _NOW_TRIGGERS:
+        trigger = _NOW_TRIGGERS[operation]
+        if not move(db, job, trigger, now=now, actor=actor, assign=assignments_of(trigger)):
+            other = open_job_of(db, facts.video)
+            return _refused(facts, f"cannot go on: job {other} works on the same video; cancel that first")
+        if trigger is Trigger.RESTART:
+            reset_renditions(db, job)
+        return Applied(decision, target_of(trigger), Control.NONE)
+    return Applied(decision, facts.status, facts.control)
+
+
+def _refused(facts: Facts, reason: str) -> Applied:
+    return Applied(Decision(None, reason), facts.status, facts.control)
+
+
+def _set_deleted(db: Connection, facts: Facts, *, deleted: bool, now: int, actor: str) -> Applied:
+    operation = Operation.DELETE if deleted else Operation.UNDELETE
+    decision = decide(facts.status, operation)
+    if not decision.allowed or facts.deleted == deleted:
+        return Applied(
+            decision if not decision.allowed else Decision(Effect.NOTHING), facts.status, facts.control
+        )
+    if not deleted and facts.status in (JobStatus.PENDING, JobStatus.PAUSED):
+        other = open_job_of(db, facts.video)
+        if other is not None:
+            return _refused(facts, f"cannot come back: job {other} has the same video; cancel that first")
+    db.execute(
+        "UPDATE job SET deleted_at = :at WHERE id = :job",
+        {"at": now if deleted else None, "job": facts.id},
+    )
+    events.append(
+        db,
+        "deleted" if deleted else "undeleted",
+        now=now,
+        actor=actor,
+        job=facts.id,
+        video=facts.video,
+        source=facts.status,
+        target=facts.status,
+    )
+    return Applied(decision, facts.status, facts.control)
+
+
+def set_priority(
+    db: Connection, job: int, *, value: int | None, delta: int | None, now: int, actor: str
+) -> Applied | None:
+    """Set or shift a job's priority, kept within ±1000."""
+    facts = look(db, job)
+    if facts is None:
+        return None
+    if facts.deleted:
+        return _refused(facts, "is deleted; undelete it first")
+    decision = decide(facts.status, Operation.PRIORITY)
+    if decision.allowed:
+        row = db.execute(
+            "UPDATE job SET priority = max(-1000, min(1000, coalesce(:value, priority + :delta)))"
+            " WHERE id = :job RETURNING priority",
+            {"value": value, "delta": delta or 0, "job": job},
+        ).one()
+        events.append(
+            db, "priority", now=now, actor=actor, job=job, video=facts.video, detail=f"priority {row[0]}"
+        )
+    return Applied(decision, facts.status, facts.control)

@@ -1,0 +1,377 @@
+"""How a lease ends: done, failed, released, or lost with its worker.
+
+Each function reads the lease first (`claims.live`, `_still`), in the transaction in which it ends it: nothing
+comes between, and what it writes needs no second look at the token.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from tqstudio.engine.scheduling import MICROSECOND, RetryRules, judge_failure, judge_loss
+from tqstudio.engine.store import events
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.jobs import claims, progress
+from tqstudio.engine.store.jobs.claims import Lease, Token
+from tqstudio.engine.store.jobs.transitions import assignments_of, look, move
+from tqstudio.engine.store.machine import quarantine, speeds
+from tqstudio.errors import MAX_ERROR_TEXT, MEANINGS, ErrorClass, ErrorCode, class_of
+from tqstudio.lifecycle import AttemptOutcome, Control, JobStatus, Trigger, target_of
+from tqstudio.protocol.answers import WarningView
+
+_AUTORESTART = (
+    "autorestart = CASE WHEN :final = 0 OR autorestart = 'disabled' THEN autorestart"
+    " WHEN :denied THEN 'denied' WHEN restarts >= autorestart_limit THEN 'failed' ELSE autorestart END"
+)
+"""What a failure makes of it; values: final, denied."""
+_NOTHING_MADE = f", progress = 0, segments_at_crash = 0, resumed_at_crash_s = 0, {speeds.FORGOTTEN}"
+
+_GIVEN_UP = "; it failed twice in the same way, so it is not tried again by itself"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    code: ErrorCode
+    text: str
+    hint: str = ""
+    log: str | None = None
+
+
+def fail(
+    db: Connection,
+    token: Token,
+    failure: Failure,
+    *,
+    now: int,
+    rules: RetryRules,
+    worker: str,
+    forgotten: bool = False,
+) -> JobStatus | None:
+    """A worker's failure: pending again or failed, as its class says. None: the lease is lost.
+
+    Args:
+        forgotten: what was made so far is removed.
+    """
+    lease = claims.live(db, token, now=now)
+    if lease is None:
+        return None
+    speeds.add_work(db, lease.job, lease.epoch, now=now)
+    wished = _wish(db, lease, now=now, actor=worker, detail=failure.text)
+    if wished is not None:
+        return wished
+    error = failure.text[:MAX_ERROR_TEXT]
+    repeated = lease.attempts > 0 and _last_error(db, lease.job) == (failure.code, error)
+    verdict = judge_failure(
+        failure.code,
+        attempts=lease.attempts,
+        crashes=lease.crashes,
+        max_attempts=lease.max_attempts,
+        rules=rules,
+        repeated=repeated,
+    )
+    given_up = repeated and verdict.trigger is Trigger.FAIL_FINAL and not verdict.exhausted
+    hint = f"{failure.hint or MEANINGS[failure.code].hint}{_GIVEN_UP}" if given_up else failure.hint
+    # What was made of a file that is not there any more can be used as little as what is removed.
+    anew = forgotten or failure.code is ErrorCode.SOURCE_CHANGED
+    denied = class_of(failure.code) is ErrorClass.FATAL
+    move(
+        db,
+        lease.job,
+        verdict.trigger,
+        now=now,
+        lease=lease,
+        actor=worker,
+        worker=worker,
+        code=verdict.code,
+        detail=error,
+        assign=(
+            "attempts = :attempts, error_code = :code, error_text = :error, error_hint = :hint,"
+            " error_log = :log, exhausted = :exhausted, not_before = :not_before,"
+            " completed_at = :completed,"
+            f" {_AUTORESTART}{_NOTHING_MADE if anew else ''}"
+        ),
+        values={
+            "attempts": verdict.attempts,
+            "code": failure.code.value,
+            "error": error,
+            "hint": hint,
+            "log": failure.log,
+            "exhausted": int(verdict.exhausted),
+            "not_before": None if verdict.wait_s is None else now + int(verdict.wait_s * MICROSECOND),
+            "completed": now if verdict.trigger is Trigger.FAIL_FINAL else None,
+            "final": int(verdict.trigger is Trigger.FAIL_FINAL),
+            "denied": int(denied),
+        },
+    )
+    if anew:
+        progress.reset_renditions(db, lease.job)
+    answer = target_of(verdict.trigger)
+    claims.end_attempt(
+        db, lease, AttemptOutcome.FAILED, now=now, answer=answer, code=failure.code, error=error
+    )
+    return answer
+
+
+def _last_error(db: Connection, job: int) -> tuple[str | None, str | None]:
+    """Why the attempt before ended, if it failed since a person let the job go again."""
+    row = db.execute("SELECT error_code, error_text FROM job WHERE id = :job", {"job": job}).one()
+    return row[0], row[1]
+
+
+def release(
+    db: Connection, token: Token, reason: Control | None, *, now: int, worker: str
+) -> JobStatus | None:
+    """The worker stopped on request (`reason`) or for a shutdown (None); its ffmpeg is dead."""
+    lease = claims.live(db, token, now=now)
+    if lease is None:
+        return None
+    speeds.add_work(db, lease.job, lease.epoch, now=now)
+    wished = _wish(db, lease, now=now, actor=worker)
+    if wished is not None:
+        return wished
+    detail = None if reason is None else f"{reason.value} was taken back"
+    move(
+        db,
+        lease.job,
+        Trigger.RELEASE,
+        now=now,
+        lease=lease,
+        actor=worker,
+        worker=worker,
+        detail=detail,
+        event="aborted:shutdown" if reason is None else None,
+    )
+    claims.end_attempt(db, lease, AttemptOutcome.RELEASED, now=now, answer=JobStatus.PENDING)
+    return JobStatus.PENDING
+
+
+_WISHES: dict[Control, tuple[Trigger, AttemptOutcome]] = {
+    Control.PAUSE: (Trigger.PAUSE, AttemptOutcome.PAUSED),
+    Control.CANCEL: (Trigger.CANCEL, AttemptOutcome.CANCELLED),
+    Control.RESTART: (Trigger.RESTART, AttemptOutcome.RELEASED),
+}
+
+
+def _wish(
+    db: Connection, lease: Lease, *, now: int, actor: str, detail: str | None = None
+) -> JobStatus | None:
+    """Make true what a person asked of a running job, now that its worker is off it."""
+    if lease.control is Control.NONE:
+        return None
+    trigger, outcome = _WISHES[lease.control]
+    move(
+        db,
+        lease.job,
+        trigger,
+        now=now,
+        lease=lease,
+        actor=actor,
+        worker=actor,
+        detail=detail,
+        assign=assignments_of(trigger),
+    )
+    answer = target_of(trigger)
+    claims.end_attempt(db, lease, outcome, now=now, answer=answer, error=detail)
+    return answer
+
+
+def _still(db: Connection, lease: Lease) -> Lease | None:
+    """The lease as it stands now, for it was read in an earlier transaction; None when it has ended."""
+    current = look(db, lease.job)
+    if (
+        current is None
+        or current.status is not JobStatus.IN_PROGRESS
+        or current.epoch != lease.epoch
+        or current.instance != lease.instance
+        or current.lease_expires_at is None
+    ):
+        return None
+    return replace(lease, control=current.control, lease_expires_at=current.lease_expires_at)
+
+
+@dataclass(frozen=True, slots=True)
+class _Reached:
+    """How far a job has come, by what is told of it at a crash."""
+
+    segments: int
+    """Finished, of all qualities."""
+    resumed_at_s: float
+    """Where in the media the attempt went on that crashes: behind whole fragments that others had made."""
+
+    def or_further(self, before: _Reached) -> _Reached:
+        """What was lost and is made again takes nobody further."""
+        return _Reached(max(self.segments, before.segments), max(self.resumed_at_s, before.resumed_at_s))
+
+
+def _reached(db: Connection, lease: Lease) -> tuple[_Reached, _Reached]:
+    """Now, and at the last crash."""
+    row = db.execute(
+        "SELECT coalesce((SELECT sum(segments_done) FROM rendition WHERE job_id = :job), 0),"
+        " coalesce((SELECT resumed_at_s FROM attempt WHERE job_id = :job AND epoch = :epoch), 0),"
+        " segments_at_crash, resumed_at_crash_s FROM job WHERE id = :job",
+        {"job": lease.job, "epoch": lease.epoch},
+    ).one()
+    return _Reached(row[0], row[1]), _Reached(row[2], row[3])
+
+
+def lose(
+    db: Connection,
+    lease: Lease,
+    *,
+    now: int,
+    worker: str,
+    why: str,
+    event: str | None = None,
+    only_expired: bool = False,
+) -> JobStatus | None:
+    """Take a job back from a worker that died or fell silent. None: it was ended meanwhile.
+
+    Args:
+        only_expired: leave it alone when a heartbeat has renewed it.
+    """
+    current = _still(db, lease)
+    if current is None or (only_expired and current.lease_expires_at > now):
+        return None
+    lease = current
+    speeds.add_work(db, lease.job, lease.epoch, now=now, silent=True)
+    wished = _wish(db, lease, now=now, actor="supervisor", detail=why)
+    if wished is not None:
+        return wished
+    reached, before = _reached(db, lease)
+    verdict = judge_loss(
+        attempts=lease.attempts,
+        crashes=lease.crashes,
+        max_crashes=lease.max_crashes,
+        got_further=reached.segments > before.segments,
+        had_got_further=reached.resumed_at_s > before.resumed_at_s,
+    )
+    poison = verdict.trigger is Trigger.FAIL_FINAL
+    furthest = reached.or_further(before)
+    move(
+        db,
+        lease.job,
+        verdict.trigger,
+        now=now,
+        lease=lease,
+        actor="supervisor",
+        worker=worker,
+        code=verdict.code,
+        detail=why,
+        event=None if poison else event,
+        assign=(
+            "crashes = :crashes, segments_at_crash = :segments, resumed_at_crash_s = :resumed_at,"
+            " error_code = :code, error_text = :why,"
+            " error_hint = NULL, error_log = :log, exhausted = :exhausted, completed_at = :completed,"
+            " not_before = NULL,"
+            f" {_AUTORESTART}"
+        ),
+        values={
+            "crashes": verdict.crashes,
+            "segments": furthest.segments,
+            "resumed_at": furthest.resumed_at_s,
+            "code": verdict.code.value,
+            "why": why[:MAX_ERROR_TEXT],
+            "log": f"{lease.epoch}.log",
+            "exhausted": int(verdict.exhausted),
+            "completed": now if poison else None,
+            "final": int(poison),
+            "denied": int(poison),
+        },
+    )
+    answer = target_of(verdict.trigger)
+    claims.end_attempt(db, lease, AttemptOutcome.LOST, now=now, answer=answer, code=verdict.code, error=why)
+    return answer
+
+
+def requeue(
+    db: Connection, lease: Lease, *, now: int, why: str, event: str = "requeued:supervisor"
+) -> JobStatus | None:
+    """Take a job back through nobody's fault: nothing is counted. None: it was ended meanwhile."""
+    current = _still(db, lease)
+    if current is None:
+        return None
+    lease = current
+    speeds.add_work(db, lease.job, lease.epoch, now=now, silent=True)
+    wished = _wish(db, lease, now=now, actor="supervisor", detail=why)
+    if wished is not None:
+        return wished
+    move(
+        db,
+        lease.job,
+        Trigger.RELEASE,
+        now=now,
+        lease=lease,
+        actor="supervisor",
+        detail=why,
+        event=event,
+    )
+    claims.end_attempt(
+        db,
+        lease,
+        AttemptOutcome.LOST,
+        now=now,
+        answer=JobStatus.PENDING,
+        code=ErrorCode.WORKER_LOST,
+        error=why,
+    )
+    return JobStatus.PENDING
+
+
+def complete(
+    db: Connection,
+    token: Token,
+    *,
+    now: int,
+    worker: str,
+    detail: str,
+    warnings: Sequence[WarningView] = (),
+    published: bool = False,
+    silent: bool = False,
+) -> bool:
+    """Mark a job done whose generation is in place; False when the lease is lost.
+
+    Args:
+        warnings: all of the job's; each gets an event of its own.
+        published: a publication of this lease stands: it was begun with a live lease, and nobody takes the
+            job before it is finished or undone. So the lease may have run out since.
+        silent: its worker may have ended long ago.
+    """
+    held = claims.of_instance(db, token.instance) if published else [claims.live(db, token, now=now)]
+    lease = next((lease for lease in held if lease is not None and lease.token == token), None)
+    if lease is None:
+        return False
+    speeds.add_work(db, lease.job, lease.epoch, now=now, silent=silent)
+    moved = move(
+        db,
+        lease.job,
+        Trigger.COMPLETE,
+        now=now,
+        lease=lease,
+        actor=worker,
+        worker=worker,
+        detail=detail,
+        assign=(
+            "progress = 100, completed_at = :now, last_progress_at = :now, warnings = :warnings,"
+            " error_code = NULL,"
+            " error_text = NULL, error_hint = NULL, error_log = NULL, exhausted = 0, restarts = 0,"
+            " autorestart = CASE WHEN autorestart = 'disabled' THEN 'disabled' ELSE 'enabled' END"
+        ),
+        values={"warnings": json.dumps(warnings)},
+    )
+    if moved:
+        for warning in warnings:
+            events.append(
+                db,
+                "warning",
+                now=now,
+                actor=worker,
+                job=lease.job,
+                video=lease.video,
+                code=warning["code"],
+                detail=warning["text"],
+            )
+        quarantine.succeeded(db, lease.worker_id)
+        claims.end_attempt(db, lease, AttemptOutcome.DONE, now=now, answer=JobStatus.DONE)
+    return moved

@@ -1,0 +1,155 @@
+"""Moving a job along the lifecycle table.
+
+`move` is the one place where a status changes outside the claim: a guarded UPDATE and its event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from sqlite3 import IntegrityError
+from typing import Any
+
+from tqstudio.engine.store import events
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.jobs.claims import LEASE_FREE, Lease, Token
+from tqstudio.lifecycle import Control, JobStatus, Trigger, sources_of, target_of
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What an operation needs to know of a job."""
+
+    id: int
+    video: int
+    status: JobStatus
+    control: Control
+    deleted: bool
+    epoch: int
+    instance: str | None
+    lease_expires_at: int | None
+    publishes: bool
+    """A publish of this epoch was begun, and is neither recorded nor undone."""
+
+    def is_held_by(self, token: Token) -> bool:
+        """Whether this is the lease of the token, live or not."""
+        return (self.epoch, self.instance) == (token.epoch, token.instance)
+
+
+def look(db: Connection, job: int) -> Facts | None:
+    row = db.execute(
+        "SELECT video_id, status, control, deleted_at IS NOT NULL, epoch, instance, lease_expires_at,"
+        " EXISTS (SELECT 1 FROM publication p WHERE p.job_id = job.id AND p.epoch = job.epoch)"
+        " FROM job WHERE id = :job",
+        {"job": job},
+    ).first()
+    if row is None:
+        return None
+    video, status, control, deleted, epoch, instance, until, publishes = row
+    return Facts(
+        job,
+        video,
+        JobStatus(status),
+        Control(control),
+        bool(deleted),
+        epoch,
+        instance,
+        until,
+        bool(publishes),
+    )
+
+
+def move(
+    db: Connection,
+    job: int,
+    trigger: Trigger,
+    *,
+    now: int,
+    actor: str,
+    assign: str = "",
+    values: Mapping[str, Any] | None = None,
+    worker: str | None = None,
+    code: str | None = None,
+    detail: str | None = None,
+    event: str | None = None,
+    lease: Lease | None = None,
+) -> bool:
+    """Apply one transition of the lifecycle table; False when the job is not where it starts from.
+
+    Args:
+        lease: of the job, where the same transaction has read it; spares another look.
+    """
+    target = target_of(trigger)
+    before = (JobStatus.IN_PROGRESS, lease.video) if lease is not None else _status_and_video(db, job)
+    if before is None:
+        return False
+    statement = _moving(trigger, before[0] == JobStatus.IN_PROGRESS, assign)
+    given = {"target": target.value, "job": job, "now": now, **(values or {})}
+    try:
+        moved = db.execute(statement, given).rowcount == 1
+    except IntegrityError:
+        # The video has another open job: retrying this one would make two of them. SQLite has undone the
+        # statement and nothing else; a savepoint around it would cost more than the statement.
+        return False
+    if moved:
+        events.append(
+            db,
+            event or trigger,
+            now=now,
+            actor=actor,
+            job=job,
+            video=before[1],
+            worker=worker,
+            source=before[0],
+            target=target,
+            code=code,
+            detail=detail,
+        )
+    return moved
+
+
+def _status_and_video(db: Connection, job: int) -> tuple[str, int] | None:
+    row = db.execute("SELECT status, video_id FROM job WHERE id = :job", {"job": job}).first()
+    return None if row is None else (row[0], row[1])
+
+
+def _moving(trigger: Trigger, from_progress: bool, assign: str) -> str:
+    """The statement of a transition."""
+    target = target_of(trigger)
+    allowed = ", ".join(f"'{status.value}'" for status in sorted(sources_of(trigger)))
+    leaving = f", {LEASE_FREE}" if from_progress else ""
+    ready = ", ready_at = :now" if target is JobStatus.PENDING else ""
+    more = f", {assign}" if assign else ""
+    return (
+        f"UPDATE job SET status = :target{leaving}{ready}{more}"
+        f" WHERE id = :job AND status IN ({allowed}) AND deleted_at IS NULL"
+    )
+
+
+_UNCOUNTED = "attempts = 0, crashes = 0, segments_at_crash = 0, resumed_at_crash_s = 0"
+
+_FRESH = (
+    f"{_UNCOUNTED}, restarts = 0, exhausted = 0, error_code = NULL, error_text = NULL,"
+    " error_hint = NULL, error_log = NULL, not_before = NULL, completed_at = NULL,"
+    " autorestart = CASE WHEN autorestart = 'disabled' THEN 'disabled' ELSE 'enabled' END"
+)
+
+
+def assignments_of(trigger: Trigger) -> str:
+    """What else changes in the row when a person, or autorestart, moves a job."""
+    match trigger:
+        case Trigger.RETRY:
+            return _FRESH
+        case Trigger.RESTART:
+            return f"{_FRESH}, progress = 0, starts_over = 1, predicted_s = NULL, actual_s = NULL"
+        case Trigger.AUTORESTART:
+            return (
+                f"{_UNCOUNTED}, exhausted = 0, completed_at = NULL, not_before = NULL,"
+                " restarts = restarts + 1, last_restart_at = :now, autorestart = 'in_progress'"
+            )
+        case Trigger.CANCEL:
+            return "completed_at = :now, not_before = NULL"
+        case Trigger.PAUSE:
+            return "not_before = NULL"
+        case _:
+            return ""

@@ -1,0 +1,1 @@
+"""Pages of the job list: orders, filters, search by name."""

@@ -1,0 +1,1 @@
+"""Statements about the machines: supervisors, workers, quarantine, gates, measured speeds."""

@@ -1,0 +1,106 @@
+"""Gates: while one is shut no job is handed out, and no job changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tqstudio.engine.store import events
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.lifecycle import GateKind
+
+
+@dataclass(frozen=True, slots=True)
+class GateRow:
+    """A shut gate; `path` is the full volume of a disk gate, `since` µs since 1970 in UTC."""
+
+    kind: GateKind
+    reason: str
+    path: bytes | None
+    since: int
+
+
+def shut(
+    db: Connection, kind: GateKind, reason: str, *, now: int, actor: str, path: bytes | None = None
+) -> bool:
+    """Shut a gate; False when it is shut already."""
+    made = db.execute(
+        "INSERT INTO gate (kind, reason, path, since) VALUES (:kind, :reason, :path, :now)"
+        " ON CONFLICT (kind) DO NOTHING",
+        {"kind": kind.value, "reason": reason, "path": path, "now": now},
+    ).rowcount
+    if made:
+        events.append(db, "gate_shut", now=now, actor=actor, code=kind.value, detail=reason)
+    return bool(made)
+
+
+def reopen(db: Connection, kind: GateKind, *, now: int, actor: str) -> bool:
+    """Open a gate; False when it is open already."""
+    gone = db.execute("DELETE FROM gate WHERE kind = :kind", {"kind": kind.value}).rowcount
+    if gone:
+        events.append(db, "gate_opened", now=now, actor=actor, code=kind.value)
+    return bool(gone)
+
+
+def listing(db: Connection) -> list[GateRow]:
+    rows = db.execute("SELECT kind, reason, path, since FROM gate ORDER BY since")
+    return [GateRow(GateKind(row[0]), row[1], row[2], row[3]) for row in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """A job as the disks see it; `size` is that of its source in bytes."""
+
+    job: int
+    video: int
+    output_root: bytes
+    size: int
+    name: str
+    source: bytes
+
+
+_NEED = "SELECT job.id, video.id, video.output_root, video.size, video.name, video.source FROM job"
+_NEEDS = (
+    f"{_NEED} JOIN video ON video.id = job.video_id WHERE job.id = :job UNION ALL"
+    f" {_NEED} INDEXED BY ix_job_lease JOIN video ON video.id = job.video_id"
+    " WHERE job.status = 'in_progress' AND job.id <> :job"
+)
+
+
+_OUTPUTS_OF_RUNNING = (
+    "SELECT DISTINCT video.output_root FROM job INDEXED BY ix_job_lease JOIN video ON video.id = job.video_id"
+    " WHERE job.status = 'in_progress'"
+)
+
+
+def outputs_at_work(db: Connection) -> set[bytes]:
+    """The outputs that running jobs write to, and the one that holds the queue up."""
+    waited_for = {row.path for row in listing(db) if row.path is not None}
+    return waited_for | {row[0] for row in db.execute(_OUTPUTS_OF_RUNNING)}
+
+
+_BEGUN_AT = (
+    "SELECT EXISTS (SELECT 1 FROM video JOIN job ON job.video_id = video.id"
+    " WHERE video.output_root = :root AND job.progress > 0 AND job.status <> 'done')"
+)
+_LADDERS_AT = (
+    "SELECT slug FROM video WHERE output_root = :root AND generation_id IS NOT NULL"
+    " ORDER BY slug LIMIT :limit"
+)
+
+
+def made_at(db: Connection, output_root: bytes, *, limit: int = 100) -> tuple[bool, list[str]]:
+    """What was made at an output: whether an unfinished job got further than its beginning, and the folders
+    of ladders.
+
+    Args:
+        limit: of the folders; the first in order of their names.
+    """
+    begun = bool(db.execute(_BEGUN_AT, {"root": output_root}).scalar())
+    return begun, [row[0] for row in db.execute(_LADDERS_AT, {"root": output_root, "limit": limit})]
+
+
+def needs_beside(db: Connection, job: int) -> tuple[Need | None, list[Need]]:
+    """What a job needs, None when there is no such job; and what those need that run meanwhile."""
+    needs = [Need(*row) for row in db.execute(_NEEDS, {"job": job})]
+    own = next((need for need in needs if need.job == job), None)
+    return own, [need for need in needs if need is not own]

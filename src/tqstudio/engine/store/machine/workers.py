@@ -1,0 +1,220 @@
+"""Workers: their registration, beats and the operator's intent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tqstudio.engine.store import events
+from tqstudio.engine.store.db.connection import Connection
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRow:
+    """A worker as stored. Times are µs since 1970 in UTC."""
+
+    id: int
+    name: str
+    type: str
+    kind: str
+    device: str | None
+    encoder: str | None
+    enabled: bool
+    draining: bool
+    instance: str | None
+    pid: int | None
+    pid_started: float | None
+    capabilities: Mapping[str, Any]
+    metadata: Mapping[str, Any]
+    registered_at: int | None
+    last_heartbeat_at: int | None
+    quarantine_reason: str | None
+    """Why it takes no jobs, if it failed too many and a test encode."""
+    suspected_at: int | None
+    """Since when it has to pass a test encode before it gets a job."""
+
+    @property
+    def has_to_be_tested(self) -> bool:
+        may_work = self.enabled and not self.draining and self.quarantine_reason is None
+        return may_work and self.suspected_at is not None
+
+
+_COLUMNS = (
+    "id, name, type, kind, device, encoder, enabled, draining, instance, pid, pid_started, capabilities,"
+    " metadata_json, registered_at, last_heartbeat_at, quarantine_reason, suspected_at"
+)
+
+
+def _row(row: Any) -> WorkerRow:
+    values = list(row)
+    values[6], values[7] = bool(values[6]), bool(values[7])
+    values[11], values[12] = json.loads(values[11]), json.loads(values[12])
+    return WorkerRow(*values)
+
+
+def ensure(db: Connection, name: str, kind: str, *, device: str | None, now: int) -> WorkerRow:
+    """The worker of that name, made if there is none; a new life begins, nothing is registered yet.
+
+    The operator's `enabled` stays what it was; a drain ends with the life it was asked for.
+    """
+    row = db.execute(
+        "INSERT INTO worker (name, kind, device, registered_at) VALUES (:name, :kind, :device, NULL)"
+        " ON CONFLICT (name) DO UPDATE SET kind = :kind, device = :device, draining = 0,"
+        " instance = NULL, pid = NULL, registered_at = NULL, last_heartbeat_at = NULL,"
+        " offline_at = NULL"
+        f" RETURNING {_COLUMNS}",
+        {"name": name, "kind": kind, "device": device, "now": now},
+    ).one()
+    return _row(row)
+
+
+def register(
+    db: Connection,
+    worker: int,
+    *,
+    instance: str,
+    pid: int,
+    pid_started: float,
+    encoder: str | None,
+    capabilities: Mapping[str, Any],
+    metadata: Mapping[str, Any],
+    now: int,
+) -> WorkerRow:
+    """A worker's process says it is there."""
+    row = db.execute(
+        "UPDATE worker SET instance = :instance, pid = :pid, pid_started = :pid_started,"
+        " encoder = :encoder, capabilities = :capabilities, metadata_json = :metadata,"
+        " registered_at = :now, last_heartbeat_at = NULL, offline_at = NULL"
+        f" WHERE id = :worker RETURNING {_COLUMNS}",
+        {
+            "worker": worker,
+            "instance": instance,
+            "pid": pid,
+            "pid_started": pid_started,
+            "encoder": encoder,
+            "capabilities": json.dumps(dict(capabilities)),
+            "metadata": json.dumps(dict(metadata)),
+            "now": now,
+        },
+    ).one()
+    registered = _row(row)
+    events.append(
+        db, "worker_registered", now=now, actor=registered.name, worker=registered.name, detail=f"pid {pid}"
+    )
+    return registered
+
+
+def beats(db: Connection, seen: Sequence[tuple[int, str, int]]) -> None:
+    """Store when each worker was last heard of: (worker, instance, µs). An earlier life is not heard."""
+    for worker, instance, at in seen:
+        who = {"worker": worker, "instance": instance, "at": at}
+        db.execute(
+            "UPDATE worker SET last_heartbeat_at = :at WHERE id = :worker AND instance = :instance", who
+        )
+        back = db.execute(
+            "UPDATE worker SET offline_at = NULL WHERE id = :worker AND instance = :instance"
+            " AND offline_at < :at RETURNING name",
+            who,
+        ).first()
+        if back is not None:
+            events.append(db, "worker_online", now=at, actor=back[0], worker=back[0])
+
+
+def find_silent(db: Connection, *, before: int, now: int) -> list[tuple[int, str]]:
+    """Take note of workers that were not heard since `before`, counted from their registration when they
+    never beat; answers (id, name) of those of which nobody knew yet. A later beat takes it back."""
+    gone = db.execute(
+        "UPDATE worker SET offline_at = :now WHERE offline_at IS NULL AND registered_at IS NOT NULL"
+        " AND coalesce(last_heartbeat_at, registered_at) <= :before RETURNING id, name",
+        {"before": before, "now": now},
+    )
+    for _, name in gone:
+        events.append(db, "worker_offline", now=now, actor="supervisor", worker=name)
+    return [(worker, name) for worker, name in gone]
+
+
+def hear_all(db: Connection, *, now: int) -> None:
+    """Count every worker that is not offline as heard now: nobody could be heard for a while."""
+    db.execute(
+        "UPDATE worker SET last_heartbeat_at = :now WHERE registered_at IS NOT NULL AND offline_at IS NULL",
+        {"now": now},
+    )
+
+
+def ended(db: Connection, worker: int, *, instance: str | None, now: int, why: str) -> None:
+    """The worker's process is gone: no claim of that instance is answered any more."""
+    gone = db.execute(
+        "UPDATE worker SET instance = NULL, pid = NULL, pid_started = NULL, registered_at = NULL,"
+        " offline_at = NULL WHERE id = :worker AND (instance IS :instance OR instance IS NULL)"
+        " RETURNING name",
+        {"worker": worker, "instance": instance},
+    ).first()
+    if gone is not None:
+        events.append(db, "worker_ended", now=now, actor="supervisor", worker=gone[0], detail=why)
+
+
+_LIFTED = ", quarantined_at = NULL, quarantine_reason = NULL, suspected_at = NULL, failed_jobs = '[]'"
+
+
+def set_intent(
+    db: Connection, name: str, *, enabled: bool | None = None, draining: bool | None = None, now: int
+) -> WorkerRow | None:
+    """The operator enables, disables or drains a worker; None when there is none of that name.
+
+    Enabling one lifts its quarantine: somebody has looked.
+    """
+    row = db.execute(
+        "UPDATE worker SET enabled = coalesce(:enabled, enabled),"
+        " draining = coalesce(:draining, draining)"
+        f"{_LIFTED if enabled else ''}"
+        f" WHERE name = :name RETURNING {_COLUMNS}",
+        {
+            "name": name,
+            "enabled": None if enabled is None else int(enabled),
+            "draining": None if draining is None else int(draining),
+        },
+    ).first()
+    if row is None:
+        return None
+    verb = "worker_drained" if draining else ("worker_enabled" if enabled else "worker_disabled")
+    events.append(db, verb, now=now, actor="user", worker=name)
+    return _row(row)
+
+
+_LAST_OFF = (
+    # No index leads to these, so the end of the history has to do: there they are while nothing goes on.
+    "SELECT max(at) FROM (SELECT at, trigger FROM event ORDER BY seq DESC LIMIT :limit)"
+    " WHERE trigger IN ('worker_disabled', 'worker_drained', 'worker_quarantined')"
+)
+
+
+def last_off(db: Connection, *, limit: int = 10_000) -> int | None:
+    """When a worker was last switched off, drained or quarantined; None when the last events tell of none."""
+    at: int | None = db.execute(_LAST_OFF, {"limit": limit}).scalar()
+    return at
+
+
+def by_id(db: Connection, worker: int) -> WorkerRow | None:
+    row = db.execute(f"SELECT {_COLUMNS} FROM worker WHERE id = :id", {"id": worker}).first()
+    return None if row is None else _row(row)
+
+
+def by_name(db: Connection, name: str) -> WorkerRow | None:
+    row = db.execute(f"SELECT {_COLUMNS} FROM worker WHERE name = :name", {"name": name}).first()
+    return None if row is None else _row(row)
+
+
+def forget_processes(db: Connection, *, now: int) -> None:
+    """At the start of a supervisor no local worker of an earlier one counts as registered; a remote one
+    counts as heard now."""
+    db.execute(
+        "UPDATE worker SET instance = NULL, pid = NULL, registered_at = NULL, draining = 0,"
+        " offline_at = NULL WHERE type = 'local'"
+    )
+    hear_all(db, now=now)
+
+
+def listing(db: Connection) -> list[WorkerRow]:
+    return [_row(row) for row in db.execute(f"SELECT {_COLUMNS} FROM worker ORDER BY kind DESC, name")]
