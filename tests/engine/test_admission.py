@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from tqstudio.config import Settings
-from tqstudio.engine import ladder_check
-from tqstudio.engine.admission import Admission, Offer, _slug, _title
+from tqstudio.engine.admission import full_check
+from tqstudio.engine.admission.admission import Admission, Offer, _slug, _title
+from tqstudio.engine.admission.change_detection import Certainty
 from tqstudio.engine.media.plan.file_names import segment_name
 from tqstudio.engine.media.plan.keys import audio_settings_hash, settings_hash
 from tqstudio.engine.media.plan.profiles import Profile, override
@@ -24,7 +25,6 @@ from tqstudio.engine.media.plan.rungs import audio_renditions, build_ladder
 from tqstudio.engine.media.source import fingerprint
 from tqstudio.engine.media.source.facts import AudioTrack, SourceFacts, VideoTrack
 from tqstudio.engine.media.source.fingerprint import NotHashed
-from tqstudio.engine.recognition import Certainty
 from tqstudio.engine.scheduling import RetryRules, now_us
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.database import Database
@@ -553,7 +553,7 @@ def test_what_a_full_check_finds_broken_is_made_again(house: House) -> None:
 
 def test_a_ladder_that_cannot_be_checked_is_no_job(tmp_path: Path) -> None:
     with pytest.raises(TqError, match="could not be checked") as caught:
-        asyncio.run(ladder_check.broken(tmp_path / "nothing" / "master.m3u8"))
+        asyncio.run(full_check.broken(tmp_path / "nothing" / "master.m3u8"))
     assert caught.value.code is ErrorCode.OUTPUT_INVALID
 
 
@@ -746,7 +746,7 @@ def test_a_file_without_permission(house: House) -> None:
         "import asyncio, os, sys\n"
         "from pathlib import Path\n"
         "from tqstudio.config import Settings\n"
-        "from tqstudio.engine.admission import Admission, Offer\n"
+        "from tqstudio.engine.admission.admission import Admission, Offer\n"
         "from tqstudio.engine.store.db.database import Database\n"
         "from tqstudio.home import Home\n"
         "home = Home(Path(sys.argv[2]))\n"

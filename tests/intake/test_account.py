@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tqstudio.engine.intake.account import MAX_SKIPPED, Account
+from tqstudio.engine.intake.file_states import MAX_SKIPPED, Account
 
 FIFO = ("UNSUPPORTED", "a FIFO", "remove it")
 NAME = ("NO_MEDIA", "not a video", "rename it")

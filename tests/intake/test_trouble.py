@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from watchdog.observers.inotify_c import InotifyConstants, InotifyEvent, InotifyFD, Mask, WatchDescriptor
 
-from tqstudio.engine.intake import Intake, pace, troubles
+from tqstudio.engine.intake import Intake, problems, rescan_schedule
+from tqstudio.engine.intake.inotify import TreeWatch
 from tqstudio.engine.intake.scan import Scanner
-from tqstudio.engine.intake.watch import TreeWatch
 
 from .conftest import World, make_row, scanner_of, until, watching
 
@@ -54,7 +54,7 @@ def test_a_folder_that_is_renamed_away_is_missed_at_once(world: World, tmp_path:
 def test_what_hints_cannot_tell_is_looked_for_more_often(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pace, "POLL_S", 0.1)
+    monkeypatch.setattr(rescan_schedule, "POLL_S", 0.1)
 
     async def run() -> None:
         async with watching(world, watch="polling"):
@@ -229,7 +229,7 @@ def test_a_folder_that_does_not_answer_holds_up_no_other(
         return everything(self, watch)
 
     monkeypatch.setattr(Scanner, "everything", hang)
-    monkeypatch.setattr(troubles, "SLOW_S", 0.1)
+    monkeypatch.setattr(problems, "SLOW_S", 0.1)
 
     async def run() -> None:
         async with watching(world):

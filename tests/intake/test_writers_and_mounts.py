@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 
 from tqstudio.engine.files import mounts
+from tqstudio.engine.intake.open_files import open_for_writing
 from tqstudio.engine.intake.settling import Identity
-from tqstudio.engine.intake.writers import open_for_writing
 
 from .conftest import writing
 

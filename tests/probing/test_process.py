@@ -17,7 +17,7 @@ import pytest
 from conftest import until
 from tqstudio.engine.media.ffmpeg.binary import locate
 from tqstudio.engine.media.source.facts import SourceFacts
-from tqstudio.engine.probing.process import Answer, Died, Facts, ProbeProcess, Refused, TooSlow
+from tqstudio.engine.probing.probe_client import Answer, Died, Facts, ProbeProcess, Refused, TooSlow
 from tqstudio.home import Home
 
 from .conftest import Hostile

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tqstudio.config import Settings
 from tqstudio.engine.actions import Actions
-from tqstudio.engine.admission import Admission
+from tqstudio.engine.admission.admission import Admission
 from tqstudio.engine.all_jobs import AllJobs
 from tqstudio.engine.broadcast import Broadcast
 from tqstudio.engine.disk_gate import DiskGate

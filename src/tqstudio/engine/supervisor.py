@@ -27,7 +27,7 @@ from tqstudio import __version__, cpu_slice
 from tqstudio.config import Settings
 from tqstudio.engine import remainder
 from tqstudio.engine.actions import Actions
-from tqstudio.engine.admission import Admission, Offer
+from tqstudio.engine.admission.admission import Admission, Offer
 from tqstudio.engine.all_jobs import AllJobs
 from tqstudio.engine.api.app import make_app
 from tqstudio.engine.api.serving import Server

@@ -7,10 +7,10 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from tqstudio.engine import outputs
-from tqstudio.engine.admission import Offer, new_batch
+from tqstudio.engine.admission.admission import Offer, new_batch
+from tqstudio.engine.admission.change_detection import Certainty
+from tqstudio.engine.admission.metadata import require_small
 from tqstudio.engine.api.access import TheStudio
-from tqstudio.engine.metadata import require_small
-from tqstudio.engine.recognition import Certainty
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import jobs
 from tqstudio.engine.store.library import generations, videos

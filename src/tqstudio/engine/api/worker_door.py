@@ -16,9 +16,9 @@ from fastapi import APIRouter
 from pydantic_core import to_json
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from tqstudio.engine.admission.metadata import require_small
 from tqstudio.engine.api.refusals import Refusal, no_such_path, refusal, wrong_method
 from tqstudio.engine.dispatch import Identity
-from tqstudio.engine.metadata import require_small
 from tqstudio.engine.scheduling import now_us
 from tqstudio.engine.store.machine import quarantine, workers
 from tqstudio.engine.studio import Studio

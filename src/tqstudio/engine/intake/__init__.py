@@ -8,7 +8,7 @@ became of each file.
 
 from __future__ import annotations
 
-from tqstudio.engine.intake.folder import FolderState
-from tqstudio.engine.intake.folders import Intake
+from tqstudio.engine.intake.folder_watcher import FolderState
+from tqstudio.engine.intake.intake import Intake
 
 __all__ = ["FolderState", "Intake"]

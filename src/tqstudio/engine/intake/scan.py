@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tqstudio.engine.files.mounts import is_blind, system_devices
+from tqstudio.engine.intake.inotify import LIMITS, TreeWatch
+from tqstudio.engine.intake.problems import CLOSED_DIRECTORY, NOT_A_VIDEO, ODD_KINDS, Trouble
 from tqstudio.engine.intake.rules import Choice, Rules
 from tqstudio.engine.intake.settling import Identity, Look, Stamp
-from tqstudio.engine.intake.troubles import CLOSED_DIRECTORY, NOT_A_VIDEO, ODD_KINDS, Trouble
-from tqstudio.engine.intake.watch import LIMITS, TreeWatch
 from tqstudio.errors import ErrorCode
 from tqstudio.ladder_files import is_head_at, is_ladder_at
 from tqstudio.paths import (

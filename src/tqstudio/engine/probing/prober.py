@@ -11,7 +11,7 @@ from typing import Any
 import structlog
 
 from tqstudio.config import Settings
-from tqstudio.engine.probing.process import PROGRAM, Answer, Died, Facts, ProbeProcess, Refused, TooSlow
+from tqstudio.engine.probing.probe_client import PROGRAM, Answer, Died, Facts, ProbeProcess, Refused, TooSlow
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.events import EventRow

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tqstudio.engine.admission.metadata import require_small
 from tqstudio.engine.media.plan.profiles import Profile
-from tqstudio.engine.metadata import require_small
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import autorestart, jobs, operations
 from tqstudio.errors import ErrorCode, TqError

@@ -27,12 +27,22 @@ from pathlib import Path
 from typing import Any
 
 from tqstudio.config import Settings
-from tqstudio.engine import ladder_check, publishing, wishes
+from tqstudio.engine import publishing
+from tqstudio.engine.admission import existing_job as wishes
+from tqstudio.engine.admission import full_check
+from tqstudio.engine.admission.change_detection import (
+    Certainty,
+    Look,
+    has_left,
+    is_current,
+    is_same_place,
+    look_at,
+)
+from tqstudio.engine.admission.existing_job import Wishes
 from tqstudio.engine.host import logging_setup
 from tqstudio.engine.media.plan import profiles
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.source.fingerprint import Digest, Stopped
-from tqstudio.engine.recognition import Certainty, Look, has_left, is_current, is_same_place, look_at
 from tqstudio.engine.scheduling import now_us
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
@@ -41,7 +51,6 @@ from tqstudio.engine.store.jobs.transitions import look
 from tqstudio.engine.store.library import folders, generations, videos
 from tqstudio.engine.store.machine import supervisors
 from tqstudio.engine.views import error_view, place_of
-from tqstudio.engine.wishes import Wishes
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.lifecycle import NO_AUTORESTART, OPEN, AutorestartRule, JobKind, JobStatus, Operation
@@ -197,7 +206,7 @@ class Admission:
         )
         broken: frozenset[str] = frozenset()
         if known is not None and current and how.certainty is Certainty.WHOLE:
-            broken = await ladder_check.broken(place_of(known).master)
+            broken = await full_check.broken(place_of(known).master)
         whole = (
             current
             or known is None

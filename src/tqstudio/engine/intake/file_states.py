@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterable, Mapping
 from itertools import chain, islice
 
+from tqstudio.engine.intake.problems import Trouble
 from tqstudio.engine.intake.settling import Look, Stamp
-from tqstudio.engine.intake.troubles import Trouble
 from tqstudio.paths import display
 
 MAX_SKIPPED = 100

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from tqstudio.engine.files import mounts
 from tqstudio.engine.host import logging_setup
-from tqstudio.engine.intake.folder import FolderIntake, FolderState, Known, Offer
-from tqstudio.engine.intake.watch import Notifier
+from tqstudio.engine.intake.folder_watcher import FolderIntake, FolderState, Known, Offer
+from tqstudio.engine.intake.inotify import Notifier
 from tqstudio.engine.store.library.folders import FolderRow
 
 

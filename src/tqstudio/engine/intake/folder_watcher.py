@@ -15,16 +15,16 @@ from typing import Literal, TypeVar
 import structlog
 
 from tqstudio.engine.files.mounts import is_blind
-from tqstudio.engine.intake import troubles
-from tqstudio.engine.intake.account import Account
+from tqstudio.engine.intake import problems
+from tqstudio.engine.intake.file_states import Account
 from tqstudio.engine.intake.hints import Hint, Inbox
-from tqstudio.engine.intake.pace import BREATH_S, Pace
+from tqstudio.engine.intake.inotify import Notifier, TreeWatch
+from tqstudio.engine.intake.open_files import open_for_writing
+from tqstudio.engine.intake.problems import Trouble
+from tqstudio.engine.intake.rescan_schedule import BREATH_S, Pace
 from tqstudio.engine.intake.rules import Choice, Rules
 from tqstudio.engine.intake.scan import Findings, Scanner, Seen
 from tqstudio.engine.intake.settling import Look, Settling, Stamp
-from tqstudio.engine.intake.troubles import Trouble
-from tqstudio.engine.intake.watch import Notifier, TreeWatch
-from tqstudio.engine.intake.writers import open_for_writing
 from tqstudio.engine.media.source import fingerprint
 from tqstudio.engine.media.source.fingerprint import Digest, NotHashed, Stopped
 from tqstudio.engine.store.library.folders import FolderRow
@@ -147,10 +147,10 @@ class FolderIntake:
 
     def state(self) -> FolderState:
         problem = self._problem
-        if self._scan_since is not None and time.monotonic() - self._scan_since > troubles.SLOW_S:
-            problem = troubles.no_answer(self.row.path)
+        if self._scan_since is not None and time.monotonic() - self._scan_since > problems.SLOW_S:
+            problem = problems.no_answer(self.row.path)
         elif problem is None and self._limit is not None:
-            problem = troubles.no_room(self._limit, self.row.path)
+            problem = problems.no_room(self._limit, self.row.path)
         return FolderState(
             settling=len(self._settling),
             checking=len(self._checks),
@@ -297,7 +297,7 @@ class FolderIntake:
                 self._settling.hold(path, time.monotonic())
                 continue
             if look.size == 0:
-                self._account.refused(path, look, troubles.EMPTY)
+                self._account.refused(path, look, problems.EMPTY)
             else:
                 await self._offer_one(path, look)
             self._settling.forget(path)
@@ -316,7 +316,7 @@ class FolderIntake:
                 self._account.refused(path, look, why)
         except Exception:
             _log.exception("a file could not be queued", action="intake", path=display(path))
-            self._account.failed(path, troubles.NOT_QUEUED)
+            self._account.failed(path, problems.NOT_QUEUED)
         else:
             self._account.offered(path, look.stamp)
 

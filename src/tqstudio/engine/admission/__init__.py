@@ -1,0 +1,1 @@
+"""Whether an offered file becomes a job: known, changed, still whole, or queued."""
