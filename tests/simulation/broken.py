@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
-from tqstudio.engine import disk_gate, dispatch, publishing, retention
+from tqstudio.engine import dispatch, publishing, retention
 from tqstudio.engine.endings import Endings
+from tqstudio.engine.gates import disk
 from tqstudio.engine.leases import Leases
 from tqstudio.engine.media.plan.file_names import segment_name
 from tqstudio.engine.publishing import publisher
@@ -367,7 +368,7 @@ def a_backoff_never_passes() -> Any:
 
 
 def a_disk_gate_never_opens() -> Any:
-    return patched((disk_gate, "_open", lambda _db: None))
+    return patched((disk, "_open", lambda _db: None))
 
 
 def some_ladders_are_never_good_enough() -> Any:

@@ -9,11 +9,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tqstudio.engine import disk_gate, maintenance, supervisor
+from tqstudio.engine import maintenance, supervisor
 from tqstudio.engine.files import bounded_io
+from tqstudio.engine.gates import disk
+from tqstudio.engine.gates.machine import PressureGate
 from tqstudio.engine.host import children, clock, failpoints, orphan_processes
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
-from tqstudio.engine.pressure import PressureGate
 from tqstudio.engine.store.db import errors
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.connection_thread import MAX_SHARING
@@ -413,7 +414,7 @@ def outside_replaced(world: World) -> Iterator[None]:
         (maintenance, "AsyncIOScheduler", _Schedule),
         (bounded_io, "_on_a_thread", _on_a_thread),
         (maintenance, "PressureGate", lambda *parts: PressureGate(*parts, lambda: world.reading)),
-        (disk_gate, "volume_of", world.disks.volume_of),
+        (disk, "volume_of", world.disks.volume_of),
         (errors, "volume_of", world.disks.volume_of),
         (orphan_processes, "end_orphans", lambda _store: []),
         (children, "mark", lambda *_mark: None),

@@ -17,8 +17,8 @@ from pydantic_core import from_json
 
 from tqstudio.config import Settings
 from tqstudio.engine import leases
-from tqstudio.engine.disk_gate import DiskGate, Refused
 from tqstudio.engine.forecasts import Forecasts
+from tqstudio.engine.gates.disk import DiskGate, Refused
 from tqstudio.engine.leases import Renewal, store_renewals
 from tqstudio.engine.live import Beat, LiveBoard, LiveJob
 from tqstudio.engine.publishing import is_sound

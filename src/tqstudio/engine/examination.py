@@ -17,8 +17,8 @@ import psutil
 
 from tqstudio import path_checks
 from tqstudio.config import Settings
-from tqstudio.engine.disk_gate import DATABASE_ROOM_BYTES, FILES_ROOM, lacks_files
 from tqstudio.engine.files.volumes import Volume, occupied_bytes, volume_of
+from tqstudio.engine.gates.disk import DATABASE_ROOM_BYTES, FILES_ROOM, lacks_files
 from tqstudio.engine.host import orphan_processes
 from tqstudio.engine.scheduling import MICROSECOND, now_us
 from tqstudio.engine.store.db import errors, opening

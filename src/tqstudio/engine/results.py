@@ -7,13 +7,13 @@ import random
 
 from tqstudio.config import Settings
 from tqstudio.engine import leases
-from tqstudio.engine.disk_gate import DiskGate
 from tqstudio.engine.dispatch import Identity, require_lease
 from tqstudio.engine.endings import Endings
 from tqstudio.engine.forecasts import Forecasts
+from tqstudio.engine.gates.disk import DiskGate
+from tqstudio.engine.gates.source_volume import SourceDisks
 from tqstudio.engine.publishing.publisher import Publisher
 from tqstudio.engine.scheduling import RetryRules, now_us
-from tqstudio.engine.source_disks import SourceDisks
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import claims, outcomes

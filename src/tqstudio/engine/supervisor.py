@@ -33,12 +33,14 @@ from tqstudio.engine.api.app import make_app
 from tqstudio.engine.api.serving import Server
 from tqstudio.engine.api.workers import worker_views
 from tqstudio.engine.broadcast import SNAPSHOT_INTERVAL_S, Broadcast
-from tqstudio.engine.disk_gate import DiskGate
 from tqstudio.engine.dispatch import Dispatch
 from tqstudio.engine.endings import Endings
 from tqstudio.engine.files.bounded_io import Patience
 from tqstudio.engine.files.dir_fd import others_may_write
 from tqstudio.engine.forecasts import Forecasts
+from tqstudio.engine.gates.disk import DiskGate
+from tqstudio.engine.gates.output_volume import OutputDisks
+from tqstudio.engine.gates.source_volume import SourceDisks
 from tqstudio.engine.hangs import Hangs
 from tqstudio.engine.host import children, failpoints, home_lock, logging_setup, memory, orphan_processes
 from tqstudio.engine.host.home_guard import Foothold
@@ -49,7 +51,6 @@ from tqstudio.engine.maintenance import Maintenance
 from tqstudio.engine.media.ffmpeg import binary, hardware
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.media.source.fingerprint import Digest
-from tqstudio.engine.output_disks import OutputDisks
 from tqstudio.engine.pool import Identities, Slot, WorkerPool, default_cpu_workers
 from tqstudio.engine.probing.prober import Looked, Prober
 from tqstudio.engine.publishing.publisher import Publisher
@@ -58,7 +59,6 @@ from tqstudio.engine.remainder import Remainder
 from tqstudio.engine.results import Results
 from tqstudio.engine.retention import Retention
 from tqstudio.engine.scheduling import MICROSECOND, now_us
-from tqstudio.engine.source_disks import SourceDisks
 from tqstudio.engine.store.db import opening, schema
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.events import EventRow

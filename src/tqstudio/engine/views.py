@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tqstudio.engine.disk_gate import Shortage
 from tqstudio.engine.forecasts import Forecasts
+from tqstudio.engine.gates.disk import Shortage
 from tqstudio.engine.live import Beat, LiveJob
 from tqstudio.engine.publishing import Place
 from tqstudio.engine.scheduling import MICROSECOND

@@ -27,7 +27,7 @@ from tqstudio.config import Settings
 from tqstudio.engine.files.bounded_io import NoAnswer, Patience
 from tqstudio.engine.files.mounts import mount_point
 from tqstudio.engine.files.volumes import Volume, occupied_bytes, still_to_come, volume_of
-from tqstudio.engine.output_disks import OutputDisks, Trouble
+from tqstudio.engine.gates.output_volume import OutputDisks, Trouble
 from tqstudio.engine.retention import Retention
 from tqstudio.engine.scheduling import MICROSECOND, now_us
 from tqstudio.engine.store.db.connection import Connection

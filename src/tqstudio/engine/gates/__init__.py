@@ -1,0 +1,1 @@
+"""What may keep a job from starting: full or silent volumes, a busy machine."""
