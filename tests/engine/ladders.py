@@ -10,9 +10,9 @@ from typing import Any
 from blake3 import blake3
 
 import tiny_media
-from tqstudio.engine import publishing
+from tqstudio.engine import outputs
 from tqstudio.engine.media.plan.file_names import INIT_NAME, segment_name
-from tqstudio.engine.publishing import Place
+from tqstudio.engine.outputs import Place
 from tqstudio.engine.store.library.generations import PublishedRow
 from tqstudio.protocol.requests import Manifest
 
@@ -76,12 +76,12 @@ def put_in_place(
 ) -> tuple[PublishedRow, ...]:
     """The steps of a publish that are about files, and the way back when one of them fails."""
     place.folder.mkdir(parents=True, exist_ok=True)
-    rows = publishing.rows_of(manifest, kept)
+    rows = outputs.rows_of(manifest, kept)
     try:
-        publishing.build(sink, place, number, manifest, rows, kept_from)
-        publishing.name_it(place, number)
-        publishing.point(place, number, rows)
+        outputs.build(sink, place, number, manifest, rows, kept_from)
+        outputs.name_it(place, number)
+        outputs.point(place, number, rows)
     except BaseException:
-        publishing.undo(place, number, rows, None)
+        outputs.undo(place, number, rows, None)
         raise
     return rows

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tqstudio.engine import workspace
 from tqstudio.engine.files.bounded_io import Patience
+from tqstudio.engine.outputs import workspace
+from tqstudio.engine.outputs.workspace import Workspace
 from tqstudio.engine.store.db.database import Database
-from tqstudio.engine.workspace import Workspace
 from tqstudio.errors import ErrorCode, TqError
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tqstudio.engine import outputs
 from tqstudio.engine.files import bounded_io
 from tqstudio.engine.files.bounded_io import Patience
+from tqstudio.engine.outputs import output_check
 from tqstudio.errors import ErrorCode, TqError
 
 from .hung import HungMount
@@ -18,7 +18,7 @@ from .users import OTHER_UID, needs_root
 
 
 def require(path: Path, *, allow_shared: bool = False) -> None:
-    asyncio.run(outputs.require_usable(os.fsencode(path), Patience(), allow_shared=allow_shared))
+    asyncio.run(output_check.require_usable(os.fsencode(path), Patience(), allow_shared=allow_shared))
 
 
 def refused(path: Path) -> TqError:

@@ -17,8 +17,8 @@ from tqstudio import paths
 from tqstudio.engine.files import dir_fd
 from tqstudio.engine.files.bounded_io import Patience
 from tqstudio.engine.files.dir_fd import NotOurs, hold
+from tqstudio.engine.outputs.workspace import FOLDER, Workspace
 from tqstudio.engine.store.db.database import Database
-from tqstudio.engine.workspace import FOLDER, Workspace
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls
 

@@ -13,9 +13,9 @@ import m3u8
 import pytest
 
 import tiny_media
-from tqstudio.engine import publishing
+from tqstudio.engine import outputs
 from tqstudio.engine.media.plan.file_names import INIT_NAME, PLAYLIST_NAME, POSTER_NAME, segment_name
-from tqstudio.engine.publishing import Place
+from tqstudio.engine.outputs import Place
 from tqstudio.engine.store.library.generations import GenerationRow, PublishedRow
 from tqstudio.errors import ErrorCode, TqError
 
@@ -82,7 +82,7 @@ def test_a_ladder_is_published_and_can_be_read(place: Place, bench: Bench) -> No
         assert media.segment_map[0].uri == INIT_NAME
         for segment in media.segments:
             assert ((place.folder / playlist).parent / segment.uri).stat().st_size > 0
-    assert publishing.intact(place, 1, rows)
+    assert outputs.intact(place, 1, rows)
     assert [p.name for p in place.folder.iterdir() if p.name.startswith(".")] == []
 
 
@@ -109,7 +109,7 @@ def test_where_links_are_refused_files_are_copied(
     store, out = bench.sink / made["folder"], place.generation(1) / "360p"
     assert (store / segment_name(0)).read_bytes() == (out / segment_name(0)).read_bytes()
     assert not (store / segment_name(0)).samefile(out / segment_name(0))
-    assert publishing.intact(place, 1, rows)
+    assert outputs.intact(place, 1, rows)
 
 
 def test_a_second_generation_keeps_what_is_unchanged(place: Place, bench: Bench) -> None:
@@ -129,10 +129,10 @@ def test_a_second_generation_keeps_what_is_unchanged(place: Place, bench: Bench)
             assert old_file.samefile(new_file)
     assert "v2/" in place.master.read_text()
     assert "v1/" not in place.master.read_text()
-    assert publishing.intact(place, 2, new)
-    assert not publishing.intact(place, 1, old), "the master no longer names it"
-    publishing.remove(place, 1)
-    assert publishing.intact(place, 2, new)
+    assert outputs.intact(place, 2, new)
+    assert not outputs.intact(place, 1, old), "the master no longer names it"
+    outputs.remove(place, 1)
+    assert outputs.intact(place, 2, new)
     assert sorted(p.name for p in place.folder.iterdir()) == ["master.m3u8", "v2"]
 
 
@@ -234,7 +234,7 @@ def test_half_a_poster_is_not_taken(place: Place, bench: Bench) -> None:
 def test_a_folder_that_is_there_is_not_written_over(place: Place, bench: Bench) -> None:
     place.generation(1).mkdir(parents=True)
     (place.generation(1) / "diary").write_bytes(b"dear diary")
-    assert publishing.first_free(place, 1) == 2
+    assert outputs.first_free(place, 1) == 2
     bench.rendition("360p", "one")
     with pytest.raises(OSError, match="not empty"):
         publish(place, bench)
@@ -249,9 +249,9 @@ def test_what_a_killed_publish_left_is_swept(place: Place, bench: Bench) -> None
         (left / "part").write_bytes(b"part")
     place.next_master.write_bytes(b"#EXT")
     (place.folder / ".mine").touch()
-    publishing.sweep(place)
+    outputs.sweep(place)
     assert tree(place.folder) == before | {".mine": b""}
-    assert publishing.intact(place, 1, rows)
+    assert outputs.intact(place, 1, rows)
 
 
 # Taking it back
@@ -267,22 +267,22 @@ def test_whatever_step_was_the_last_it_is_undone(place: Place, bench: Bench, ste
     before = tree(place.folder)
     bench.rendition("360p", "two")
     manifest = bench.manifest()
-    rows = publishing.rows_of(manifest, old)
+    rows = outputs.rows_of(manifest, old)
     if steps > 0:
-        publishing.build(bench.sink, place, 2, manifest, rows, place.generation(1))
+        outputs.build(bench.sink, place, 2, manifest, rows, place.generation(1))
     if steps > 1:
-        publishing.name_it(place, 2)
+        outputs.name_it(place, 2)
     if steps > 2:
-        publishing.point(place, 2, rows)
+        outputs.point(place, 2, rows)
     for _ in range(2):
-        publishing.undo(place, 2, rows, recorded(old))
+        outputs.undo(place, 2, rows, recorded(old))
         assert tree(place.folder) == before
-        assert publishing.intact(place, 1, old)
+        assert outputs.intact(place, 1, old)
 
 
 def test_undoing_a_first_ladder_leaves_none(place: Place, bench: Bench) -> None:
     rows = first(place, bench)
-    publishing.undo(place, 1, rows, None)
+    outputs.undo(place, 1, rows, None)
     assert tree(place.folder) == {}
 
 
@@ -292,10 +292,10 @@ def test_a_removal_that_was_ended_goes_on(place: Place, bench: Bench, half: str)
     place.generation(1).rename(place.trash(1))
     if half == "the trash is half gone":
         shutil.rmtree(place.trash(1) / "720p")
-    publishing.remove(place, 1)
-    publishing.remove(place, 1)
+    outputs.remove(place, 1)
+    outputs.remove(place, 1)
     assert sorted(p.name for p in place.folder.iterdir()) == ["master.m3u8", "v2"]
-    assert publishing.intact(place, 2, new)
+    assert outputs.intact(place, 2, new)
 
 
 # The master
@@ -342,7 +342,7 @@ def test_the_master_is_replaced_in_one_step(
     ],
 )
 def test_an_output_that_cannot_be_written(place: Place, number: int, code: ErrorCode) -> None:
-    error = publishing.unwritable(place, OSError(number, os.strerror(number)))
+    error = outputs.unwritable(place, OSError(number, os.strerror(number)))
     assert error.code is code
     assert str(place.folder) in error.message
 
@@ -399,58 +399,58 @@ def test_what_no_longer_plays_is_not_intact(place: Place, bench: Bench, harm: st
             place.master.unlink()
         case _:
             place.master.write_text("#EXTM3U\nv11/360p/index.m3u8\n")
-    assert not publishing.intact(place, 1, rows)
+    assert not outputs.intact(place, 1, rows)
 
 
 def test_nothing_published_is_not_intact(place: Place) -> None:
-    assert not publishing.intact(place, 1, [])
+    assert not outputs.intact(place, 1, [])
 
 
 # Whose folder it is
 
 
 def test_a_free_folder_becomes_the_owners(place: Place) -> None:
-    assert publishing.own(place, "uuid 1", None) == place
-    assert publishing.own(place, "uuid 1", None) == place
+    assert outputs.own(place, "uuid 1", None) == place
+    assert outputs.own(place, "uuid 1", None) == place
 
 
 def test_a_folder_of_another_is_left_alone(place: Place) -> None:
-    publishing.own(place, "uuid 1", None)
-    second = publishing.own(place, "uuid 2", None)
+    outputs.own(place, "uuid 1", None)
+    second = outputs.own(place, "uuid 2", None)
     assert second.slug == "holiday-2"
-    assert publishing.own(place, "uuid 3", 1).slug == "holiday-3"
-    assert publishing.own(place, "uuid 2", None) == second
+    assert outputs.own(place, "uuid 3", 1).slug == "holiday-3"
+    assert outputs.own(place, "uuid 2", None) == second
 
 
 def test_a_persons_folder_is_left_alone(place: Place) -> None:
     place.folder.mkdir(parents=True)
     (place.folder / "diary.txt").write_text("dear diary")
-    assert publishing.own(place, "uuid 1", None).slug == "holiday-2"
+    assert outputs.own(place, "uuid 1", None).slug == "holiday-2"
     assert tree(place.folder) == {"diary.txt": b"dear diary"}
 
 
 def test_a_folder_whose_note_was_lost_is_known_by_its_generation(place: Place) -> None:
     place.generation(3).mkdir(parents=True)
-    assert publishing.own(place, "uuid 1", 3) == place
+    assert outputs.own(place, "uuid 1", 3) == place
 
 
 def test_a_folder_whose_note_a_power_cut_emptied_is_nobodys(place: Place) -> None:
     place.folder.mkdir(parents=True)
     (place.folder / ".owner").touch()
-    assert publishing.own(place, "uuid 1", None) == place
+    assert outputs.own(place, "uuid 1", None) == place
     assert tree(place.folder) == {".owner": b"uuid 1"}
 
 
 def test_a_ladder_whose_note_is_empty_stays_another_ones(place: Place, bench: Bench) -> None:
     first(place, bench)
     (place.folder / ".owner").write_bytes(b"")
-    assert publishing.own(place, "uuid 1", None).slug == "holiday-2"
+    assert outputs.own(place, "uuid 1", None).slug == "holiday-2"
 
 
 def test_a_file_in_the_place_of_the_folder(place: Place) -> None:
     place.output_root.mkdir()
     place.folder.write_text("a file")
-    assert publishing.own(place, "uuid 1", None).slug == "holiday-2"
+    assert outputs.own(place, "uuid 1", None).slug == "holiday-2"
     assert place.folder.read_text() == "a file"
 
 

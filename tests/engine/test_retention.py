@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from tqstudio.config import Settings
-from tqstudio.engine import publishing
+from tqstudio.engine import outputs
 from tqstudio.engine.files.bounded_io import Patience
-from tqstudio.engine.publishing import Place
-from tqstudio.engine.retention import Retention
+from tqstudio.engine.outputs import Place
+from tqstudio.engine.outputs.retention import Retention
+from tqstudio.engine.outputs.workspace import Workspace
 from tqstudio.engine.scheduling import MICROSECOND, RetryRules, now_us
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.database import Database
@@ -24,7 +25,6 @@ from tqstudio.engine.store.jobs.outcomes import Failure
 from tqstudio.engine.store.library import generations, videos
 from tqstudio.engine.store.lists import records
 from tqstudio.engine.store.machine import workers
-from tqstudio.engine.workspace import Workspace
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import Operation
 
@@ -197,7 +197,7 @@ def test_replaced_generations_go_when_their_players_have_had_their_time(house: H
     assert names(place) == {"master.m3u8", "v4"}, "what plays is never removed"
     current = house.db.read_now(generations.current, video)
     assert current is not None
-    assert publishing.intact(place, 4, current.renditions)
+    assert outputs.intact(place, 4, current.renditions)
     asyncio.run(house.retention(keep_old_s=0).remove_retired())
     assert house.history("generation_removed") == [video] * 3, "each is told once"
 
@@ -207,9 +207,9 @@ def test_one_that_still_plays_is_not_removed(house: House) -> None:
     _, place = house.published(9000, 8000)
     current = house.db.read_now(generations.get, 1)
     assert current is not None
-    publishing.point(place, 1, current.renditions)
+    outputs.point(place, 1, current.renditions)
     asyncio.run(house.retention(keep_old_s=0).remove_retired())
-    assert publishing.intact(place, 1, current.renditions)
+    assert outputs.intact(place, 1, current.renditions)
 
 
 @pytest.mark.parametrize("half", ["renamed", "half of the trash"])

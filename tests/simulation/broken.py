@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
-from tqstudio.engine import dispatch, publishing, retention
+from tqstudio.engine import dispatch, outputs
 from tqstudio.engine.endings import Endings
 from tqstudio.engine.gates import disk
 from tqstudio.engine.leases import Leases
 from tqstudio.engine.media.plan.file_names import segment_name
-from tqstudio.engine.publishing import publisher
+from tqstudio.engine.outputs import publisher, retention
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import claims, jobs, operations, outcomes, transitions
@@ -296,7 +296,7 @@ def a_job_is_done_and_nothing_was_recorded() -> Any:
 
 
 def a_ladder_lacks_a_segment() -> Any:
-    real = publishing.build
+    real = outputs.build
 
     def build(sink: Any, place: Any, number: int, *more: Any) -> None:
         real(sink, place, number, *more)
@@ -304,11 +304,11 @@ def a_ladder_lacks_a_segment() -> Any:
             file.unlink()
             return
 
-    return patched((publishing, "build", build))
+    return patched((outputs, "build", build))
 
 
 def retention_removes_what_plays() -> Any:
-    blind = SimpleNamespace(named=lambda _place: None, remove=publishing.remove)
+    blind = SimpleNamespace(named=lambda _place: None, remove=outputs.remove)
     return _both(
         sql((" AND g.id IS NOT v.generation_id", ""), ("g.retired_at < :before", "g.published_at < :before")),
         patched((retention, "publishing", blind)),

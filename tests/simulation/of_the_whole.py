@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from tqstudio.engine.media.plan.file_names import PLAYLIST_NAME
-from tqstudio.engine.publishing import is_whole
+from tqstudio.engine.outputs import is_whole
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.library import generations, videos
 from tqstudio.engine.views import place_of

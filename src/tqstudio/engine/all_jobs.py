@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tqstudio.engine.actions import result_of
-from tqstudio.engine.retention import Retention
+from tqstudio.engine.outputs.retention import Retention
 from tqstudio.engine.scheduling import now_us
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection

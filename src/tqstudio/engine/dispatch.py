@@ -21,8 +21,9 @@ from tqstudio.engine.forecasts import Forecasts
 from tqstudio.engine.gates.disk import DiskGate, Refused
 from tqstudio.engine.leases import Renewal, store_renewals
 from tqstudio.engine.live import Beat, LiveBoard, LiveJob
-from tqstudio.engine.publishing import is_sound
-from tqstudio.engine.publishing.place import Place
+from tqstudio.engine.outputs import is_sound
+from tqstudio.engine.outputs.place import Place
+from tqstudio.engine.outputs.workspace import Workspace
 from tqstudio.engine.scheduling import MICROSECOND, RESOURCE_WAIT_S, now_us
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
@@ -34,7 +35,6 @@ from tqstudio.engine.store.jobs.transitions import look
 from tqstudio.engine.store.library import generations, videos
 from tqstudio.engine.store.library.generations import GenerationRow
 from tqstudio.engine.store.machine import workers
-from tqstudio.engine.workspace import Workspace
 from tqstudio.errors import MEANINGS, ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.lifecycle import Control, JobKind, JobStatus

@@ -8,7 +8,7 @@ from functools import partial
 from tqstudio.engine.dispatch import save_report
 from tqstudio.engine.leases import store_renewals
 from tqstudio.engine.live import LiveBoard, LiveJob
-from tqstudio.engine.publishing.publisher import Publisher
+from tqstudio.engine.outputs.publisher import Publisher
 from tqstudio.engine.scheduling import now_us
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database

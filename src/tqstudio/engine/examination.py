@@ -20,13 +20,13 @@ from tqstudio.config import Settings
 from tqstudio.engine.files.volumes import Volume, occupied_bytes, volume_of
 from tqstudio.engine.gates.disk import DATABASE_ROOM_BYTES, FILES_ROOM, lacks_files
 from tqstudio.engine.host import orphan_processes
+from tqstudio.engine.outputs.workspace import FOLDER, require_unshared
 from tqstudio.engine.scheduling import MICROSECOND, now_us
 from tqstudio.engine.store.db import errors, opening
 from tqstudio.engine.store.db.connection import Connection, connect
 from tqstudio.engine.store.db.schema import SCHEMA_VERSION, schema_version
 from tqstudio.engine.store.library import folders, videos
 from tqstudio.engine.store.machine import inspection
-from tqstudio.engine.workspace import FOLDER, require_unshared
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.ladder_files import OWNER_NAME

@@ -17,6 +17,7 @@ from pathlib import Path
 from tqstudio.config import Settings
 from tqstudio.engine.files.bounded_io import NoAnswer, Patience
 from tqstudio.engine.live import LiveBoard, LiveJob
+from tqstudio.engine.outputs.workspace import Workspace
 from tqstudio.engine.pool import WorkerPool
 from tqstudio.engine.results import Results
 from tqstudio.engine.scheduling import now_us
@@ -25,7 +26,6 @@ from tqstudio.engine.store.jobs import claims
 from tqstudio.engine.store.jobs.claims import Token
 from tqstudio.engine.store.machine import gates
 from tqstudio.engine.store.machine.gates import Need
-from tqstudio.engine.workspace import Workspace
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import Control
 

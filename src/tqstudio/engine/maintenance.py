@@ -16,10 +16,10 @@ from tqstudio.engine.gates.machine import PressureGate
 from tqstudio.engine.gates.source_volume import SourceDisks
 from tqstudio.engine.hangs import Hangs
 from tqstudio.engine.host import children
+from tqstudio.engine.outputs.publisher import Publisher
+from tqstudio.engine.outputs.retention import Retention
 from tqstudio.engine.pool import WorkerPool
-from tqstudio.engine.publishing.publisher import Publisher
 from tqstudio.engine.recovery import Recovery
-from tqstudio.engine.retention import Retention
 from tqstudio.engine.scheduling import MICROSECOND, now_us
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection

@@ -12,7 +12,8 @@ from tqstudio.engine.endings import Endings
 from tqstudio.engine.forecasts import Forecasts
 from tqstudio.engine.gates.disk import DiskGate
 from tqstudio.engine.gates.source_volume import SourceDisks
-from tqstudio.engine.publishing.publisher import Publisher
+from tqstudio.engine.outputs.publisher import Publisher
+from tqstudio.engine.outputs.workspace import Workspace
 from tqstudio.engine.scheduling import RetryRules, now_us
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
@@ -21,7 +22,6 @@ from tqstudio.engine.store.jobs.claims import Token
 from tqstudio.engine.store.jobs.transitions import look
 from tqstudio.engine.store.library import videos
 from tqstudio.engine.store.machine import gates
-from tqstudio.engine.workspace import Workspace
 from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of, code_of
 from tqstudio.lifecycle import Control, GateKind, JobStatus
 from tqstudio.paths import display

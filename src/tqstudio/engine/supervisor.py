@@ -51,13 +51,14 @@ from tqstudio.engine.maintenance import Maintenance
 from tqstudio.engine.media.ffmpeg import binary, hardware
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.media.source.fingerprint import Digest
+from tqstudio.engine.outputs.publisher import Publisher
+from tqstudio.engine.outputs.retention import Retention
+from tqstudio.engine.outputs.workspace import Workspace
 from tqstudio.engine.pool import Identities, Slot, WorkerPool, default_cpu_workers
 from tqstudio.engine.probing.prober import Looked, Prober
-from tqstudio.engine.publishing.publisher import Publisher
 from tqstudio.engine.recovery import Recovery
 from tqstudio.engine.remainder import Remainder
 from tqstudio.engine.results import Results
-from tqstudio.engine.retention import Retention
 from tqstudio.engine.scheduling import MICROSECOND, now_us
 from tqstudio.engine.store.db import opening, schema
 from tqstudio.engine.store.db.database import Database
@@ -69,7 +70,6 @@ from tqstudio.engine.store.lists import records
 from tqstudio.engine.store.machine import gates, supervisors
 from tqstudio.engine.studio import Studio
 from tqstudio.engine.views import event_view, job_error, job_live, source_summary
-from tqstudio.engine.workspace import Workspace
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.lifecycle import GateKind, JobStatus

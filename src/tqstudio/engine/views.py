@@ -9,7 +9,7 @@ from typing import Any
 from tqstudio.engine.forecasts import Forecasts
 from tqstudio.engine.gates.disk import Shortage
 from tqstudio.engine.live import Beat, LiveJob
-from tqstudio.engine.publishing import Place
+from tqstudio.engine.outputs import Place
 from tqstudio.engine.scheduling import MICROSECOND
 from tqstudio.engine.store.events import EventRow
 from tqstudio.engine.store.jobs.progress import AttemptRow, RenditionRow

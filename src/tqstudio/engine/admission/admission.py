@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from tqstudio.config import Settings
-from tqstudio.engine import publishing
+from tqstudio.engine import outputs
 from tqstudio.engine.admission import existing_job as wishes
 from tqstudio.engine.admission import full_check
 from tqstudio.engine.admission.change_detection import (
@@ -214,7 +214,7 @@ class Admission:
             or how.force
             or found.shows_change(known)
             or await asyncio.to_thread(
-                publishing.intact, place_of(known), generation.number, generation.renditions
+                outputs.intact, place_of(known), generation.number, generation.renditions
             )
         )
         left: videos.VideoRow | None = None

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from tqstudio.engine import publishing
+from tqstudio.engine import outputs
 from tqstudio.engine.media.plan.expected import wanted
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.source import source_file as sources
@@ -125,5 +125,5 @@ def is_current(video: VideoRow, generation: GenerationRow, look: Look, profile: 
     return (
         published.keys() <= keys.keys()
         and all(key in (published.get(name), generation.omitted.get(name)) for name, key in keys.items())
-        and publishing.intact(place_of(video), generation.number, generation.renditions)
+        and outputs.intact(place_of(video), generation.number, generation.renditions)
     )

@@ -12,9 +12,9 @@ from typing import Any
 from fastapi import APIRouter
 
 from tqstudio import path_checks
-from tqstudio.engine import outputs
 from tqstudio.engine.api.access import TheStudio
 from tqstudio.engine.files.mounts import shows_the_system
+from tqstudio.engine.outputs import output_check
 from tqstudio.engine.scheduling import MICROSECOND, now_us
 from tqstudio.engine.store.library import folders
 from tqstudio.engine.store.library.folders import FolderRow
@@ -63,7 +63,9 @@ async def add(studio: TheStudio, request: FolderRequest) -> FolderView:
     path = _absolute(request.path_b64)
     output = studio.admission.output_root(_absolute(request.output_b64) if request.output_b64 else None)
     await asyncio.to_thread(_check, path, output)
-    await outputs.require_usable(output, studio.patience, allow_shared=studio.settings.allow_shared_output)
+    await output_check.require_usable(
+        output, studio.patience, allow_shared=studio.settings.allow_shared_output
+    )
     await _require_new(studio, path)
     profile = studio.admission.profile(request.profile)
     values: dict[str, Any] = {
@@ -99,7 +101,7 @@ async def change(studio: TheStudio, folder: int, request: FolderChange) -> Folde
     if "output_b64" in changes:
         changes["output_root"] = studio.admission.output_root(_absolute(changes.pop("output_b64")))
         await asyncio.to_thread(_check, rows[folder].path, changes["output_root"])
-        await outputs.require_usable(
+        await output_check.require_usable(
             changes["output_root"], studio.patience, allow_shared=studio.settings.allow_shared_output
         )
     if "autorestart" in changes:

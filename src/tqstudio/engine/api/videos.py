@@ -6,11 +6,11 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from tqstudio.engine import outputs
 from tqstudio.engine.admission.admission import Offer, new_batch
 from tqstudio.engine.admission.change_detection import Certainty
 from tqstudio.engine.admission.metadata import require_small
 from tqstudio.engine.api.access import TheStudio
+from tqstudio.engine.outputs import output_check
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import jobs
 from tqstudio.engine.store.library import generations, videos
@@ -38,7 +38,9 @@ async def _add(studio: Studio, request: AddRequest) -> AddAnswer:
     require_small("metadata", request.metadata)
     paths = [decode(text) for text in request.paths_b64]
     output = studio.admission.output_root(decode(request.output_b64) if request.output_b64 else None)
-    await outputs.require_usable(output, studio.patience, allow_shared=studio.settings.allow_shared_output)
+    await output_check.require_usable(
+        output, studio.patience, allow_shared=studio.settings.allow_shared_output
+    )
     how = Offer(
         profile=studio.admission.profile(request.profile, request.overrides),
         output_root=output,

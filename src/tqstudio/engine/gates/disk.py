@@ -28,7 +28,8 @@ from tqstudio.engine.files.bounded_io import NoAnswer, Patience
 from tqstudio.engine.files.mounts import mount_point
 from tqstudio.engine.files.volumes import Volume, occupied_bytes, still_to_come, volume_of
 from tqstudio.engine.gates.output_volume import OutputDisks, Trouble
-from tqstudio.engine.retention import Retention
+from tqstudio.engine.outputs.retention import Retention
+from tqstudio.engine.outputs.workspace import Workspace
 from tqstudio.engine.scheduling import MICROSECOND, now_us
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
@@ -36,7 +37,6 @@ from tqstudio.engine.store.events import EventRow
 from tqstudio.engine.store.jobs import claims
 from tqstudio.engine.store.machine import gates
 from tqstudio.engine.store.machine.gates import GateRow, Need
-from tqstudio.engine.workspace import Workspace
 from tqstudio.errors import UNWRITTEN, ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.lifecycle import GateKind, JobStatus

@@ -16,9 +16,9 @@ from functools import partial
 from pathlib import Path
 
 from tqstudio.engine.files.bounded_io import NoAnswer, Patience
+from tqstudio.engine.outputs.workspace import Workspace
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.machine import gates
-from tqstudio.engine.workspace import Workspace
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import display
 

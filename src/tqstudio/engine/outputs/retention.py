@@ -11,9 +11,10 @@ from functools import partial
 import structlog
 
 from tqstudio.config import Settings
-from tqstudio.engine import publishing
+from tqstudio.engine import outputs
 from tqstudio.engine.files.bounded_io import NoAnswer, Patience
-from tqstudio.engine.publishing import Place
+from tqstudio.engine.outputs import Place
+from tqstudio.engine.outputs.workspace import Workspace
 from tqstudio.engine.scheduling import MICROSECOND, now_us
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
@@ -22,7 +23,6 @@ from tqstudio.engine.store.jobs import claims, jobs, progress
 from tqstudio.engine.store.jobs.transitions import look
 from tqstudio.engine.store.library import generations, videos
 from tqstudio.engine.store.library.generations import Retired
-from tqstudio.engine.workspace import Workspace
 from tqstudio.errors import TqError
 from tqstudio.lifecycle import JobStatus
 
@@ -66,12 +66,12 @@ class Retention:
         place = Place.below(retired.output_root, retired.slug)
         if not place.folder.is_dir():
             return self._workspace.is_there(retired.output_root)  # else perhaps a disk that is not mounted
-        if publishing.named(place) == retired.number:
+        if outputs.named(place) == retired.number:
             self._log.warning("a retired generation still plays", folder=str(place.folder))
             return False
         try:
             with place.hold() as held:
-                publishing.remove(held, retired.number)
+                outputs.remove(held, retired.number)
         except OSError as error:
             self._log.warning("a generation stays", folder=str(place.folder), error=str(error))
             return False

@@ -18,7 +18,7 @@ from tqstudio.engine.media.check import digests
 from tqstudio.engine.media.encode import poster as pictures
 from tqstudio.engine.media.plan.file_names import INIT_NAME, PLAYLIST_NAME, POSTER_NAME
 from tqstudio.engine.media.segments.playlists import media_playlist
-from tqstudio.engine.publishing.place import Place
+from tqstudio.engine.outputs.place import Place
 from tqstudio.engine.store.library.generations import PublishedFile, PublishedRow
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.ladder_files import MASTER_NAME

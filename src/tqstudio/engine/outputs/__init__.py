@@ -8,19 +8,11 @@
 Here are files alone; `publisher` leads them and the database through a publish together.
 """
 
-from tqstudio.engine.publishing.condition import intact, is_sound
-from tqstudio.engine.publishing.generation import (
-    build,
-    first_free,
-    is_whole,
-    name_it,
-    remove,
-    rows_of,
-    sweep,
-)
-from tqstudio.engine.publishing.master import named, point
-from tqstudio.engine.publishing.place import Place, own, unwritable
-from tqstudio.engine.publishing.undo import undo
+from tqstudio.engine.outputs.generation import build, first_free, is_whole, name_it, remove, rows_of, sweep
+from tqstudio.engine.outputs.integrity import intact, is_sound
+from tqstudio.engine.outputs.master import named, point
+from tqstudio.engine.outputs.place import Place, own, unwritable
+from tqstudio.engine.outputs.rollback import undo
 
 __all__ = [
     "Place",

@@ -23,13 +23,14 @@ from weakref import WeakValueDictionary
 
 import structlog
 
-from tqstudio.engine import leases, publishing
+from tqstudio.engine import leases, outputs
 from tqstudio.engine.files.bounded_io import Patience
 from tqstudio.engine.host import failpoints
 from tqstudio.engine.live import LiveBoard
 from tqstudio.engine.media.plan.file_names import POSTER_NAME
-from tqstudio.engine.publishing import Place, master
-from tqstudio.engine.publishing.publication import Publication, forget, intend, load, record, video_of
+from tqstudio.engine.outputs import Place, master
+from tqstudio.engine.outputs.intent import Publication, forget, intend, load, record, video_of
+from tqstudio.engine.outputs.workspace import Workspace
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs.claims import Token
@@ -37,7 +38,6 @@ from tqstudio.engine.store.library import generations, publications
 from tqstudio.engine.store.library.generations import GenerationRow
 from tqstudio.engine.store.library.publications import PublicationRow
 from tqstudio.engine.store.library.videos import VideoRow
-from tqstudio.engine.workspace import Workspace
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import display
 from tqstudio.protocol.requests import CompleteRequest, SourceIdentity
@@ -78,7 +78,7 @@ class Publisher:
             raise
         except OSError as error:
             await self._undo(publication)
-            raise publishing.unwritable(publication.place, error) from error
+            raise outputs.unwritable(publication.place, error) from error
         except Exception as error:
             self._log.exception("publish failed", job=publication.row.job)
             await self._undo(publication)
@@ -146,7 +146,7 @@ class Publisher:
         try:
             place, number = await asyncio.to_thread(self._find_room, video, current, number)
         except OSError as error:
-            raise publishing.unwritable(_place_of(video), error) from error
+            raise outputs.unwritable(_place_of(video), error) from error
         manifest = request.manifest
         row = PublicationRow(
             job=token.job,
@@ -176,8 +176,8 @@ class Publisher:
             raise TqError(ErrorCode.OUTPUT_GONE, f"cannot write to {_shown(_place_of(video))}: it is away")
         self._workspace.require_unshared(video.output_root)
         owner = f"{self._workspace.uuid} {video.id}"
-        place = publishing.own(_place_of(video), owner, current.number if current else None)
-        return place, publishing.first_free(place, number)
+        place = outputs.own(_place_of(video), owner, current.number if current else None)
+        return place, outputs.first_free(place, number)
 
     def _put_in_place(self, publication: Publication) -> None:
         with (
@@ -188,10 +188,10 @@ class Publisher:
 
     def _put_into(self, place: Place, sink: Path, publication: Publication) -> None:
         number, rows = publication.row.number, publication.rows
-        publishing.sweep(place)
-        publishing.build(sink, place, number, publication.manifest, rows, publication.kept_from(place))
+        outputs.sweep(place)
+        outputs.build(sink, place, number, publication.manifest, rows, publication.kept_from(place))
         failpoints.reach("publish.built")
-        publishing.name_it(place, number)
+        outputs.name_it(place, number)
         failpoints.reach("publish.renamed")
         master.write_next(place, number, rows)
         failpoints.reach("publish.master_written")
@@ -247,7 +247,7 @@ class Publisher:
             # Perhaps a disk that is not mounted: then what was made is still on it.
             raise FileNotFoundError(f"{_shown(place)} is not there")
         if not _is_overtaken(publication):
-            publishing.undo(place, publication.row.number, publication.rows, publication.before)
+            outputs.undo(place, publication.row.number, publication.rows, publication.before)
 
 
 def _place_of(video: VideoRow) -> Place:
@@ -265,11 +265,11 @@ def _point_if_whole(publication: Publication) -> bool:
         return False
     with publication.place.hold() as place:
         folder = place.generation(number)
-        if place.building(number).exists() or not all(publishing.is_whole(folder, row) for row in rows):
+        if place.building(number).exists() or not all(outputs.is_whole(folder, row) for row in rows):
             return False
-        if publishing.named(place) != number:
+        if outputs.named(place) != number:
             _require_same_source(publication)
-            publishing.point(place, number, rows)
+            outputs.point(place, number, rows)
     failpoints.reach("settle.pointed")
     return True
 
@@ -279,7 +279,7 @@ def _is_overtaken(publication: Publication) -> bool:
     what it was about to do was done, or undone, long ago."""
     before = publication.before
     known = {None, publication.row.number, before.number if before else None}
-    return publishing.named(publication.place) not in known
+    return outputs.named(publication.place) not in known
 
 
 def _require_something(publication: Publication) -> None:

@@ -12,7 +12,7 @@ import stat
 from functools import partial
 
 from tqstudio.engine.files.bounded_io import NoAnswer, Patience
-from tqstudio.engine.workspace import require_unshared
+from tqstudio.engine.outputs.workspace import require_unshared
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import display
 

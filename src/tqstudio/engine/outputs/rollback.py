@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from tqstudio.engine.files import durable
 from tqstudio.engine.files.dir_fd import NotOurs
-from tqstudio.engine.publishing import generation, master
-from tqstudio.engine.publishing.place import Place
+from tqstudio.engine.outputs import generation, master
+from tqstudio.engine.outputs.place import Place
 from tqstudio.engine.store.library.generations import GenerationRow, PublishedRow
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from tqstudio.engine.media.plan.file_names import INIT_NAME, PLAYLIST_NAME
 from tqstudio.engine.media.segments.inspect import Torn, inspect_init, outline_segment
-from tqstudio.engine.publishing import generation, master
-from tqstudio.engine.publishing.place import Place
+from tqstudio.engine.outputs import generation, master
+from tqstudio.engine.outputs.place import Place
 from tqstudio.engine.store.library.generations import PublishedRow
 
 

@@ -9,7 +9,7 @@ from fractions import Fraction
 from tqstudio.engine.files import durable
 from tqstudio.engine.media.plan.file_names import PLAYLIST_NAME
 from tqstudio.engine.media.segments.playlists import AudioEntry, Variant, master_playlist
-from tqstudio.engine.publishing.place import Place
+from tqstudio.engine.outputs.place import Place
 from tqstudio.engine.store.library.generations import PublishedRow
 
 _NAMED = re.compile(r'^(?:#EXT-X-MEDIA:.*URI=")?v(\d+)/', re.MULTILINE)

@@ -11,8 +11,8 @@ from pathlib import Path
 from tqstudio.engine.media.plan.expected import wanted
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.source.facts import SourceFacts
-from tqstudio.engine.publishing.generation import rows_of
-from tqstudio.engine.publishing.place import Place
+from tqstudio.engine.outputs.generation import rows_of
+from tqstudio.engine.outputs.place import Place
 from tqstudio.engine.scheduling import MICROSECOND, now_us
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
