@@ -26,7 +26,7 @@ from benchmarks.studio import Studio, studio
 from tqstudio import cpu_slice
 from tqstudio.config import Settings
 from tqstudio.engine.media.ffmpeg import binary
-from tqstudio.engine.scheduling import MICROSECOND, RetryRules, now_us
+from tqstudio.engine.retry import MICROSECOND, RetryRules, now_us
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import claims, outcomes
 from tqstudio.engine.store.jobs.claims import Claimant, Token

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tqstudio.engine.media.plan import profiles
 from tqstudio.engine.media.source.facts import AudioTrack, SourceFacts, VideoTrack
-from tqstudio.engine.scheduling import MICROSECOND, now_us
+from tqstudio.engine.retry import MICROSECOND, now_us
 from tqstudio.engine.store.db.database import Database
 from tqstudio.home import Home
 

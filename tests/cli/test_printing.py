@@ -7,7 +7,7 @@ import pytest
 from tqstudio.cli import printing
 from tqstudio.cli.events import parse_since
 from tqstudio.cli.power import what_is_left
-from tqstudio.engine.remainder import Remainder
+from tqstudio.engine.queue.shutdown_summary import Remainder
 from tqstudio.errors import ErrorCode, TqError
 
 

@@ -25,7 +25,7 @@ from tqstudio.engine.media.plan.rungs import audio_renditions, build_ladder
 from tqstudio.engine.media.source import fingerprint
 from tqstudio.engine.media.source.facts import AudioTrack, SourceFacts, VideoTrack
 from tqstudio.engine.media.source.fingerprint import NotHashed
-from tqstudio.engine.scheduling import RetryRules, now_us
+from tqstudio.engine.retry import RetryRules, now_us
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import claims, jobs, operations, outcomes, progress

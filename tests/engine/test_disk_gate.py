@@ -15,7 +15,7 @@ import pytest
 from conftest import LiveSupervisor, MakeSupervisor, Worker, until
 from tqstudio import paths
 from tqstudio.config import Settings
-from tqstudio.engine.examination import examine
+from tqstudio.engine.doctor import examine
 from tqstudio.engine.gates.disk import DATABASE_ROOM_BYTES, FILES_ROOM
 from tqstudio.protocol import calls
 

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tqstudio.engine.estimates import OVERHEAD, Estimates, tells_of_speed, work_of
+from tqstudio.engine.live.speed_model import OVERHEAD, Estimates, tells_of_speed, work_of
+from tqstudio.engine.live.workload import Workload, source_class, workload
 from tqstudio.engine.media.plan import profiles
 from tqstudio.engine.media.source.facts import SourceFacts, VideoTrack
-from tqstudio.engine.media.workload import Workload, source_class, workload
 
 
 def facts(width: int = 1920, height: int = 1080, *, seconds: float = 60, codec: str = "h264") -> SourceFacts:

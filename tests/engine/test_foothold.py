@@ -13,7 +13,7 @@ import pytest
 
 from conftest import LiveSupervisor, MakeSupervisor, until
 from tqstudio.config import Settings
-from tqstudio.engine.examination import examine
+from tqstudio.engine.doctor import examine
 from tqstudio.engine.host import home_lock
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home

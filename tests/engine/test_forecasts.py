@@ -6,12 +6,12 @@ import asyncio
 
 import pytest
 
-from tqstudio.engine.estimates import tells_of_speed
-from tqstudio.engine.forecasts import Forecasts
-from tqstudio.engine.leases import Leases
-from tqstudio.engine.live import LiveBoard, LiveJob
-from tqstudio.engine.media.workload import Workload, workload
-from tqstudio.engine.scheduling import MICROSECOND, now_us
+from tqstudio.engine.live.forecasts import Forecasts
+from tqstudio.engine.live.leases import Leases
+from tqstudio.engine.live.running_jobs import LiveBoard, LiveJob
+from tqstudio.engine.live.speed_model import tells_of_speed
+from tqstudio.engine.live.workload import Workload, workload
+from tqstudio.engine.retry import MICROSECOND, now_us
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import claims, jobs, outcomes

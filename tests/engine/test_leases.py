@@ -17,14 +17,14 @@ import pytest
 from conftest import LiveSupervisor, MakeSupervisor, Worker, until
 from store.conftest import SECOND, Queue, token
 from tqstudio.config import Settings
-from tqstudio.engine.dispatch import Dispatch, Identity
-from tqstudio.engine.endings import Endings
 from tqstudio.engine.host.clock import since_boot
-from tqstudio.engine.leases import Abandoned, Leases, Renewal
-from tqstudio.engine.live import LiveBoard
-from tqstudio.engine.recovery import Recovery
-from tqstudio.engine.results import Results
-from tqstudio.engine.scheduling import now_us
+from tqstudio.engine.live.leases import Abandoned, Leases, Renewal
+from tqstudio.engine.live.running_jobs import LiveBoard
+from tqstudio.engine.queue.completion import Results
+from tqstudio.engine.queue.dispatcher import Dispatch, Identity
+from tqstudio.engine.queue.lease_end import Endings
+from tqstudio.engine.queue.recovery import Recovery
+from tqstudio.engine.retry import now_us
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import claims, outcomes

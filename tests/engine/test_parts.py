@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tqstudio.engine import pool
 from tqstudio.engine.host import home_lock
-from tqstudio.engine.leases import Leases
-from tqstudio.engine.live import Beat, LiveBoard, LiveJob
-from tqstudio.engine.pool import Identities
-from tqstudio.engine.scheduling import RESOURCE_WAIT_S, RetryRules, judge_failure, judge_loss, longest_wait_s
+from tqstudio.engine.live.leases import Leases
+from tqstudio.engine.live.running_jobs import Beat, LiveBoard, LiveJob
+from tqstudio.engine.queue import worker_pool
+from tqstudio.engine.queue.worker_pool import Identities
+from tqstudio.engine.retry import RESOURCE_WAIT_S, RetryRules, judge_failure, judge_loss, longest_wait_s
 from tqstudio.engine.store.jobs.claims import Token
 from tqstudio.engine.store.jobs.progress import RenditionRow
 from tqstudio.engine.views import iso, parse_time
@@ -252,11 +252,11 @@ def test_a_socket_that_cannot_be_bound_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_a_worker_that_keeps_dying_waits_longer_and_longer() -> None:
-    assert [pool.restart_wait_s(n, 0.0) for n in range(1, 10)] == [0, 0, 0.5, 1, 2, 4, 8, 16, 30]
+    assert [worker_pool.restart_wait_s(n, 0.0) for n in range(1, 10)] == [0, 0, 0.5, 1, 2, 4, 8, 16, 30]
 
 
 def test_a_worker_that_lived_longer_than_that_is_replaced_at_once() -> None:
-    assert [pool.restart_wait_s(n, 4.0) for n in range(3, 9)] == [0, 0, 0, 0, 4, 12]
+    assert [worker_pool.restart_wait_s(n, 4.0) for n in range(3, 9)] == [0, 0, 0, 0, 4, 12]
 
 
 @pytest.mark.parametrize(
@@ -264,7 +264,7 @@ def test_a_worker_that_lived_longer_than_that_is_replaced_at_once() -> None:
     [(1, 1, 1), (2, 64, 1), (8, 64, 1), (16, 64, 2), (64, 8, 2), (64, 64, 8)],
 )
 def test_workers_that_a_machine_carries(processors: int, memory: int, workers: int) -> None:
-    assert pool.default_cpu_workers(processors, memory * 10**9) == workers
+    assert worker_pool.default_cpu_workers(processors, memory * 10**9) == workers
 
 
 def test_a_token_is_one_identity() -> None:

@@ -16,7 +16,7 @@ from tqstudio.engine.files.bounded_io import Patience
 from tqstudio.engine.outputs import Place
 from tqstudio.engine.outputs.retention import Retention
 from tqstudio.engine.outputs.workspace import Workspace
-from tqstudio.engine.scheduling import MICROSECOND, RetryRules, now_us
+from tqstudio.engine.retry import MICROSECOND, RetryRules, now_us
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import claims, jobs, operations, outcomes, progress

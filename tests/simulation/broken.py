@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
-from tqstudio.engine import dispatch, outputs
-from tqstudio.engine.endings import Endings
+from tqstudio.engine import outputs
 from tqstudio.engine.gates import disk
-from tqstudio.engine.leases import Leases
+from tqstudio.engine.live.leases import Leases
 from tqstudio.engine.media.plan.file_names import segment_name
 from tqstudio.engine.outputs import publisher, retention
+from tqstudio.engine.queue import dispatcher
+from tqstudio.engine.queue.lease_end import Endings
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import claims, jobs, operations, outcomes, transitions
@@ -104,7 +105,7 @@ def a_backoff_is_cut_short() -> Any:
 
 def a_report_counts_from_anybody() -> Any:
     """Progress is taken and stored whoever reports it."""
-    real, reported = dispatch.require_lease, "coalesce(:warnings, warnings) WHERE"
+    real, reported = dispatcher.require_lease, "coalesce(:warnings, warnings) WHERE"
 
     async def require_lease(db: Any, token: Any) -> Any:
         running = {lease.job: lease for lease in await db.read(claims.running)}
@@ -112,7 +113,7 @@ def a_report_counts_from_anybody() -> Any:
 
     return _both(
         sql((f"{reported} {claims._MATCH}", f"{reported} id = :job AND status = 'in_progress'")),
-        patched((dispatch, "require_lease", require_lease)),
+        patched((dispatcher, "require_lease", require_lease)),
     )
 
 

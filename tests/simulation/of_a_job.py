@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tqstudio.engine.scheduling import RESOURCE_WAIT_S
+from tqstudio.engine.retry import RESOURCE_WAIT_S
 from tqstudio.engine.store.events import EventRow
 from tqstudio.errors import ErrorClass, ErrorCode, class_of
 from tqstudio.lifecycle import TERMINAL, TRANSITIONS, Control, Trigger

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tqstudio.engine.scheduling import RetryRules
+from tqstudio.engine.retry import RetryRules
 from tqstudio.engine.store.db.connection import Connection, connect
 from tqstudio.engine.store.db.schema import migrate
 from tqstudio.engine.store.jobs import claims, jobs, operations, outcomes

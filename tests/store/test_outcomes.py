@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tqstudio.engine.scheduling import DETERMINISTIC
+from tqstudio.engine.retry import DETERMINISTIC
 from tqstudio.engine.store.jobs import claims, progress
 from tqstudio.engine.store.jobs.claims import Lease
 from tqstudio.engine.store.jobs.progress import RenditionRow

@@ -123,13 +123,13 @@ def _local(home: Home) -> Iterator[CheckView]:
 
 
 def _examined(home: Home, settings: Settings) -> Iterator[CheckView]:
-    from tqstudio.engine.examination import examine
+    from tqstudio.engine.doctor import examine
 
     yield from examine(home, settings)
 
 
 def _permissions(home: Home) -> CheckView:
-    from tqstudio.engine.examination import permissions
+    from tqstudio.engine.doctor import permissions
 
     return permissions(home)
 

@@ -16,7 +16,7 @@ from tqstudio.paths import absolute
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tqstudio.engine.remainder import Remainder
+    from tqstudio.engine.queue.shutdown_summary import Remainder
 
 
 def up(

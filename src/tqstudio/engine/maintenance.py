@@ -10,17 +10,17 @@ import structlog
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from tqstudio.config import Settings
-from tqstudio.engine.dispatch import Dispatch
 from tqstudio.engine.gates.disk import TICK_S, DiskGate
 from tqstudio.engine.gates.machine import PressureGate
 from tqstudio.engine.gates.source_volume import SourceDisks
-from tqstudio.engine.hangs import Hangs
 from tqstudio.engine.host import children
 from tqstudio.engine.outputs.publisher import Publisher
 from tqstudio.engine.outputs.retention import Retention
-from tqstudio.engine.pool import WorkerPool
-from tqstudio.engine.recovery import Recovery
-from tqstudio.engine.scheduling import MICROSECOND, now_us
+from tqstudio.engine.queue.dispatcher import Dispatch
+from tqstudio.engine.queue.recovery import Recovery
+from tqstudio.engine.queue.stuck_workers import Hangs
+from tqstudio.engine.queue.worker_pool import WorkerPool
+from tqstudio.engine.retry import MICROSECOND, now_us
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database

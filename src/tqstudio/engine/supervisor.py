@@ -25,28 +25,22 @@ import structlog
 
 from tqstudio import __version__, cpu_slice
 from tqstudio.config import Settings
-from tqstudio.engine import remainder
-from tqstudio.engine.actions import Actions
 from tqstudio.engine.admission.admission import Admission, Offer
-from tqstudio.engine.all_jobs import AllJobs
 from tqstudio.engine.api.app import make_app
 from tqstudio.engine.api.serving import Server
 from tqstudio.engine.api.workers import worker_views
-from tqstudio.engine.broadcast import SNAPSHOT_INTERVAL_S, Broadcast
-from tqstudio.engine.dispatch import Dispatch
-from tqstudio.engine.endings import Endings
 from tqstudio.engine.files.bounded_io import Patience
 from tqstudio.engine.files.dir_fd import others_may_write
-from tqstudio.engine.forecasts import Forecasts
 from tqstudio.engine.gates.disk import DiskGate
 from tqstudio.engine.gates.output_volume import OutputDisks
 from tqstudio.engine.gates.source_volume import SourceDisks
-from tqstudio.engine.hangs import Hangs
 from tqstudio.engine.host import children, failpoints, home_lock, logging_setup, memory, orphan_processes
 from tqstudio.engine.host.home_guard import Foothold
 from tqstudio.engine.intake import Intake
-from tqstudio.engine.leases import Leases
-from tqstudio.engine.live import LiveBoard
+from tqstudio.engine.live.event_stream import SNAPSHOT_INTERVAL_S, Broadcast
+from tqstudio.engine.live.forecasts import Forecasts
+from tqstudio.engine.live.leases import Leases
+from tqstudio.engine.live.running_jobs import LiveBoard
 from tqstudio.engine.maintenance import Maintenance
 from tqstudio.engine.media.ffmpeg import binary, hardware
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
@@ -54,12 +48,19 @@ from tqstudio.engine.media.source.fingerprint import Digest
 from tqstudio.engine.outputs.publisher import Publisher
 from tqstudio.engine.outputs.retention import Retention
 from tqstudio.engine.outputs.workspace import Workspace
-from tqstudio.engine.pool import Identities, Slot, WorkerPool, default_cpu_workers
 from tqstudio.engine.probing.prober import Looked, Prober
-from tqstudio.engine.recovery import Recovery
-from tqstudio.engine.remainder import Remainder
-from tqstudio.engine.results import Results
-from tqstudio.engine.scheduling import MICROSECOND, now_us
+from tqstudio.engine.queue import shutdown_summary
+from tqstudio.engine.queue.bulk_operations import AllJobs
+from tqstudio.engine.queue.completion import Results
+from tqstudio.engine.queue.dispatcher import Dispatch
+from tqstudio.engine.queue.lease_end import Endings
+from tqstudio.engine.queue.operations import Actions
+from tqstudio.engine.queue.recovery import Recovery
+from tqstudio.engine.queue.shutdown_summary import Remainder
+from tqstudio.engine.queue.stuck_workers import Hangs
+from tqstudio.engine.queue.worker_pool import Identities, Slot, WorkerPool, default_cpu_workers
+from tqstudio.engine.retry import MICROSECOND, now_us
+from tqstudio.engine.services import Studio
 from tqstudio.engine.store.db import opening, schema
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.events import EventRow
@@ -68,7 +69,6 @@ from tqstudio.engine.store.library import folders, videos
 from tqstudio.engine.store.library.folders import FolderRow
 from tqstudio.engine.store.lists import records
 from tqstudio.engine.store.machine import gates, supervisors
-from tqstudio.engine.studio import Studio
 from tqstudio.engine.views import event_view, job_error, job_live, source_summary
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
@@ -308,7 +308,7 @@ class _Supervisor:
             server.end()
             await serving
             self._foothold.close_door()
-            left = await self._db.read(remainder.count, self._worked_on)
+            left = await self._db.read(shutdown_summary.count, self._worked_on)
             self._log.info("supervisor ended", left=left.left, begun=left.begun, paused=left.paused)
         if self._lost_home:
             raise TqError(

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tqstudio.engine.forecasts import Forecasts
 from tqstudio.engine.gates.disk import Shortage
-from tqstudio.engine.live import Beat, LiveJob
+from tqstudio.engine.live.forecasts import Forecasts
+from tqstudio.engine.live.running_jobs import Beat, LiveJob
 from tqstudio.engine.outputs import Place
-from tqstudio.engine.scheduling import MICROSECOND
+from tqstudio.engine.retry import MICROSECOND
 from tqstudio.engine.store.events import EventRow
 from tqstudio.engine.store.jobs.progress import AttemptRow, RenditionRow
 from tqstudio.engine.store.library.folders import FolderRow

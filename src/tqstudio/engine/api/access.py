@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 from fastapi.routing import APIRoute
 
-from tqstudio.engine.studio import Studio
+from tqstudio.engine.services import Studio
 from tqstudio.errors import ErrorCode, TqError
 
 

@@ -14,7 +14,7 @@ from tqstudio.engine.api import events, folders, jobs, queue, schema, system, vi
 from tqstudio.engine.api.access import refuse_unknown_query
 from tqstudio.engine.api.refusals import answer_http_error, answer_refusal
 from tqstudio.engine.api.shared import Shared
-from tqstudio.engine.studio import Studio
+from tqstudio.engine.services import Studio
 from tqstudio.errors import TqError
 
 

@@ -9,9 +9,9 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query
 from fastapi.responses import StreamingResponse
 
-from tqstudio.engine import broadcast
 from tqstudio.engine.api.access import TheStudio
 from tqstudio.engine.api.jobs import no_such_job
+from tqstudio.engine.live import event_stream
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.events import EventRow
@@ -91,11 +91,11 @@ async def follow(
         seen = int(last_event_id) if len(last_event_id) <= _SEQ_DIGITS else last + 1
         if seen > last:
             # It has read the history of another database.
-            greeting, seen = greeting + broadcast.reset(oldest, last), last
+            greeting, seen = greeting + event_stream.reset(oldest, last), last
     return EventStream(
-        broadcast.stream(
+        event_stream.stream(
             studio.broadcast,
-            lambda seq: studio.db.read(broadcast.page, seq),
+            lambda seq: studio.db.read(event_stream.page, seq),
             seen,
             greeting=greeting,
             keepalive_s=studio.settings.sse_keepalive_s,

@@ -15,10 +15,10 @@ from tqstudio import path_checks
 from tqstudio.engine.api.access import TheStudio
 from tqstudio.engine.files.mounts import shows_the_system
 from tqstudio.engine.outputs import output_check
-from tqstudio.engine.scheduling import MICROSECOND, now_us
+from tqstudio.engine.retry import MICROSECOND, now_us
+from tqstudio.engine.services import Studio
 from tqstudio.engine.store.library import folders
 from tqstudio.engine.store.library.folders import FolderRow
-from tqstudio.engine.studio import Studio
 from tqstudio.engine.views import folder_view
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import NO_AUTORESTART

@@ -10,14 +10,14 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from tqstudio.engine.api.access import TheStudio
-from tqstudio.engine.scheduling import now_us
+from tqstudio.engine.retry import now_us
+from tqstudio.engine.services import Studio
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import jobs, progress
 from tqstudio.engine.store.library import generations, videos
 from tqstudio.engine.store.lists import pages
 from tqstudio.engine.store.lists import records as listed
-from tqstudio.engine.studio import Studio
 from tqstudio.engine.views import attempt_view, autorestart_view, event_view, iso, job_row, video_view
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import Control, JobStatus, Operation, job_word

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter
 
 from tqstudio.engine.api.access import TheStudio
-from tqstudio.engine.scheduling import now_us
+from tqstudio.engine.retry import now_us
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.machine import gates
 from tqstudio.engine.store.machine.gates import GateRow

@@ -16,13 +16,13 @@ from tqstudio import __version__
 from tqstudio.engine.api.access import TheStudio
 from tqstudio.engine.api.shared import Shared
 from tqstudio.engine.api.workers import worker_views
-from tqstudio.engine.examination import line
+from tqstudio.engine.doctor import line
 from tqstudio.engine.media.plan.profile_catalogue import catalogue
+from tqstudio.engine.services import Studio
 from tqstudio.engine.store.db import backup
 from tqstudio.engine.store.library import folders
 from tqstudio.engine.store.lists import pages
 from tqstudio.engine.store.machine import gates, workers
-from tqstudio.engine.studio import Studio
 from tqstudio.engine.views import gate_view, iso
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import GateKind, JobStatus, WorkerStatus

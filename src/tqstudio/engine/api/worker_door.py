@@ -18,10 +18,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tqstudio.engine.admission.metadata import require_small
 from tqstudio.engine.api.refusals import Refusal, no_such_path, refusal, wrong_method
-from tqstudio.engine.dispatch import Identity
-from tqstudio.engine.scheduling import now_us
+from tqstudio.engine.queue.dispatcher import Identity
+from tqstudio.engine.retry import now_us
+from tqstudio.engine.services import Studio
 from tqstudio.engine.store.machine import quarantine, workers
-from tqstudio.engine.studio import Studio
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import JobStatus
 from tqstudio.protocol.answers import (

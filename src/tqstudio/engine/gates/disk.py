@@ -30,7 +30,7 @@ from tqstudio.engine.files.volumes import Volume, occupied_bytes, still_to_come,
 from tqstudio.engine.gates.output_volume import OutputDisks, Trouble
 from tqstudio.engine.outputs.retention import Retention
 from tqstudio.engine.outputs.workspace import Workspace
-from tqstudio.engine.scheduling import MICROSECOND, now_us
+from tqstudio.engine.retry import MICROSECOND, now_us
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.events import EventRow

@@ -17,7 +17,7 @@ from functools import partial
 from tqstudio.engine.files import mounts
 from tqstudio.engine.files.bounded_io import NoAnswer, Patience
 from tqstudio.engine.intake.problems import Trouble
-from tqstudio.engine.scheduling import MICROSECOND, RESOURCE_WAIT_S, now_us
+from tqstudio.engine.retry import MICROSECOND, RESOURCE_WAIT_S, now_us
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import absent_sources
 from tqstudio.engine.store.jobs.absent_sources import Absentee

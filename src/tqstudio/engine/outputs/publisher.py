@@ -23,10 +23,11 @@ from weakref import WeakValueDictionary
 
 import structlog
 
-from tqstudio.engine import leases, outputs
+from tqstudio.engine import outputs
 from tqstudio.engine.files.bounded_io import Patience
 from tqstudio.engine.host import failpoints
-from tqstudio.engine.live import LiveBoard
+from tqstudio.engine.live import leases
+from tqstudio.engine.live.running_jobs import LiveBoard
 from tqstudio.engine.media.plan.file_names import POSTER_NAME
 from tqstudio.engine.outputs import Place, master
 from tqstudio.engine.outputs.intent import Publication, forget, intend, load, record, video_of

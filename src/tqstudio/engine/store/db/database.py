@@ -18,7 +18,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import structlog
 
 from tqstudio.engine.host.clock import WALL
-from tqstudio.engine.scheduling import now_us
+from tqstudio.engine.retry import now_us
 from tqstudio.engine.store.db import errors
 from tqstudio.engine.store.db.connection import Connection, connect
 from tqstudio.engine.store.db.connection_thread import Call, ConnectionThread

@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tqstudio.engine.scheduling import MICROSECOND, RetryRules, judge_failure, judge_loss
+from tqstudio.engine.retry import MICROSECOND, RetryRules, judge_failure, judge_loss
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import claims, progress

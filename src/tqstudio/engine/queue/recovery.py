@@ -10,12 +10,12 @@ from collections.abc import Sequence
 import structlog
 
 from tqstudio.config import Settings
-from tqstudio.engine.endings import Endings
 from tqstudio.engine.host.clock import WALL, Drift, SteadyClock
-from tqstudio.engine.leases import Renewal, store_renewals
-from tqstudio.engine.live import LiveBoard
-from tqstudio.engine.results import Results
-from tqstudio.engine.scheduling import MICROSECOND, longest_wait_s
+from tqstudio.engine.live.leases import Renewal, store_renewals
+from tqstudio.engine.live.running_jobs import LiveBoard
+from tqstudio.engine.queue.completion import Results
+from tqstudio.engine.queue.lease_end import Endings
+from tqstudio.engine.retry import MICROSECOND, longest_wait_s
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database

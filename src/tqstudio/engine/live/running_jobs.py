@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from tqstudio.engine.estimates import Foretold
-from tqstudio.engine.leases import Leases
+from tqstudio.engine.live.leases import Leases
+from tqstudio.engine.live.speed_model import Foretold
 from tqstudio.engine.store.jobs.claims import Token
 from tqstudio.engine.store.jobs.progress import RenditionRow
 from tqstudio.lifecycle import Control, RenditionStatus

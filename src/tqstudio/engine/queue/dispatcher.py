@@ -16,15 +16,15 @@ from typing import Literal
 from pydantic_core import from_json
 
 from tqstudio.config import Settings
-from tqstudio.engine import leases
-from tqstudio.engine.forecasts import Forecasts
 from tqstudio.engine.gates.disk import DiskGate, Refused
-from tqstudio.engine.leases import Renewal, store_renewals
-from tqstudio.engine.live import Beat, LiveBoard, LiveJob
+from tqstudio.engine.live import leases
+from tqstudio.engine.live.forecasts import Forecasts
+from tqstudio.engine.live.leases import Renewal, store_renewals
+from tqstudio.engine.live.running_jobs import Beat, LiveBoard, LiveJob
 from tqstudio.engine.outputs import is_sound
 from tqstudio.engine.outputs.place import Place
 from tqstudio.engine.outputs.workspace import Workspace
-from tqstudio.engine.scheduling import MICROSECOND, RESOURCE_WAIT_S, now_us
+from tqstudio.engine.retry import MICROSECOND, RESOURCE_WAIT_S, now_us
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.events import EventRow

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from tqstudio.engine.dispatch import save_report
-from tqstudio.engine.leases import store_renewals
-from tqstudio.engine.live import LiveBoard, LiveJob
+from tqstudio.engine.live.leases import store_renewals
+from tqstudio.engine.live.running_jobs import LiveBoard, LiveJob
 from tqstudio.engine.outputs.publisher import Publisher
-from tqstudio.engine.scheduling import now_us
+from tqstudio.engine.queue.dispatcher import save_report
+from tqstudio.engine.retry import now_us
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import progress

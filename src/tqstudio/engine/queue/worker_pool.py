@@ -15,10 +15,10 @@ from functools import partial
 
 import structlog
 
-from tqstudio.engine.dispatch import Identity
 from tqstudio.engine.host import children
 from tqstudio.engine.host.children import Child
-from tqstudio.engine.scheduling import now_us
+from tqstudio.engine.queue.dispatcher import Identity
+from tqstudio.engine.retry import now_us
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.machine import workers

@@ -6,20 +6,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tqstudio.config import Settings
-from tqstudio.engine.actions import Actions
 from tqstudio.engine.admission.admission import Admission
-from tqstudio.engine.all_jobs import AllJobs
-from tqstudio.engine.broadcast import Broadcast
-from tqstudio.engine.dispatch import Dispatch
 from tqstudio.engine.files.bounded_io import Patience
-from tqstudio.engine.forecasts import Forecasts
 from tqstudio.engine.gates.disk import DiskGate
 from tqstudio.engine.gates.source_volume import SourceDisks
 from tqstudio.engine.intake import Intake
-from tqstudio.engine.live import LiveBoard
+from tqstudio.engine.live.event_stream import Broadcast
+from tqstudio.engine.live.forecasts import Forecasts
+from tqstudio.engine.live.running_jobs import LiveBoard
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
-from tqstudio.engine.pool import Identities, WorkerPool
-from tqstudio.engine.results import Results
+from tqstudio.engine.queue.bulk_operations import AllJobs
+from tqstudio.engine.queue.completion import Results
+from tqstudio.engine.queue.dispatcher import Dispatch
+from tqstudio.engine.queue.operations import Actions
+from tqstudio.engine.queue.worker_pool import Identities, WorkerPool
 from tqstudio.engine.store.db.database import Database
 from tqstudio.home import Home
 

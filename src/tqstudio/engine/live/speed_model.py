@@ -15,9 +15,9 @@ from functools import lru_cache
 from statistics import median
 from typing import Any
 
+from tqstudio.engine.live.workload import Piece, Workload, workload
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.source.facts import SourceFacts
-from tqstudio.engine.media.workload import Piece, Workload, workload
 from tqstudio.engine.store.machine.speeds import LAST_JOBS, Speed
 
 OVERHEAD = "overhead"

@@ -6,15 +6,15 @@ import asyncio
 import random
 
 from tqstudio.config import Settings
-from tqstudio.engine import leases
-from tqstudio.engine.dispatch import Identity, require_lease
-from tqstudio.engine.endings import Endings
-from tqstudio.engine.forecasts import Forecasts
 from tqstudio.engine.gates.disk import DiskGate
 from tqstudio.engine.gates.source_volume import SourceDisks
+from tqstudio.engine.live import leases
+from tqstudio.engine.live.forecasts import Forecasts
 from tqstudio.engine.outputs.publisher import Publisher
 from tqstudio.engine.outputs.workspace import Workspace
-from tqstudio.engine.scheduling import RetryRules, now_us
+from tqstudio.engine.queue.dispatcher import Identity, require_lease
+from tqstudio.engine.queue.lease_end import Endings
+from tqstudio.engine.retry import RetryRules, now_us
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import claims, outcomes
