@@ -18,6 +18,7 @@ from tqstudio.config import Settings
 from tqstudio.engine.admission import full_check
 from tqstudio.engine.admission.admission import Admission, Offer, _slug, _title
 from tqstudio.engine.admission.change_detection import Certainty
+from tqstudio.engine.api.views import place_of
 from tqstudio.engine.media.plan.file_names import segment_name
 from tqstudio.engine.media.plan.keys import audio_settings_hash, settings_hash
 from tqstudio.engine.media.plan.profiles import Profile, override
@@ -33,7 +34,6 @@ from tqstudio.engine.store.jobs.claims import Claimant, Lease, Token
 from tqstudio.engine.store.jobs.outcomes import Failure
 from tqstudio.engine.store.library import folders, generations, videos
 from tqstudio.engine.store.machine import workers
-from tqstudio.engine.views import place_of
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.lifecycle import Control, JobKind, JobStatus, Operation

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tqstudio.engine.api.views import iso, parse_time
 from tqstudio.engine.host import home_lock
 from tqstudio.engine.live.leases import Leases
 from tqstudio.engine.live.running_jobs import Beat, LiveBoard, LiveJob
@@ -22,7 +23,6 @@ from tqstudio.engine.queue.worker_pool import Identities
 from tqstudio.engine.retry import RESOURCE_WAIT_S, RetryRules, judge_failure, judge_loss, longest_wait_s
 from tqstudio.engine.store.jobs.claims import Token
 from tqstudio.engine.store.jobs.progress import RenditionRow
-from tqstudio.engine.views import iso, parse_time
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.lifecycle import Control, Trigger

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tqstudio.engine.api.worker_door import CALLS, CALLS_OF_A_JOB, Asked
+from tqstudio.engine.api.worker_api import CALLS, CALLS_OF_A_JOB, Asked
 from tqstudio.errors import ErrorCode, TqError
 
 if TYPE_CHECKING:

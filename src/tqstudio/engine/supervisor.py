@@ -27,7 +27,8 @@ from tqstudio import __version__, cpu_slice
 from tqstudio.config import Settings
 from tqstudio.engine.admission.admission import Admission, Offer
 from tqstudio.engine.api.app import make_app
-from tqstudio.engine.api.serving import Server
+from tqstudio.engine.api.server import Server
+from tqstudio.engine.api.views import event_view, job_error, job_live, source_summary
 from tqstudio.engine.api.workers import worker_views
 from tqstudio.engine.files.bounded_io import Patience
 from tqstudio.engine.files.dir_fd import others_may_write
@@ -69,7 +70,6 @@ from tqstudio.engine.store.library import folders, videos
 from tqstudio.engine.store.library.folders import FolderRow
 from tqstudio.engine.store.lists import records
 from tqstudio.engine.store.machine import gates, supervisors
-from tqstudio.engine.views import event_view, job_error, job_live, source_summary
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.lifecycle import GateKind, JobStatus

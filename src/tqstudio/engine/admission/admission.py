@@ -39,6 +39,7 @@ from tqstudio.engine.admission.change_detection import (
     look_at,
 )
 from tqstudio.engine.admission.existing_job import Wishes
+from tqstudio.engine.api.views import error_view, place_of
 from tqstudio.engine.host import logging_setup
 from tqstudio.engine.media.plan import profiles
 from tqstudio.engine.media.plan.profiles import Profile
@@ -50,7 +51,6 @@ from tqstudio.engine.store.jobs import jobs, operations
 from tqstudio.engine.store.jobs.transitions import look
 from tqstudio.engine.store.library import folders, generations, videos
 from tqstudio.engine.store.machine import supervisors
-from tqstudio.engine.views import error_view, place_of
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.lifecycle import NO_AUTORESTART, OPEN, AutorestartRule, JobKind, JobStatus, Operation

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from tqstudio.engine import outputs
+from tqstudio.engine.api.views import place_of
 from tqstudio.engine.media.plan.expected import wanted
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.source import source_file as sources
@@ -18,7 +19,6 @@ from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.engine.media.source.fingerprint import Digest, NotHashed, compare, full_hash, quick_hash
 from tqstudio.engine.store.library.generations import GenerationRow
 from tqstudio.engine.store.library.videos import VideoRow
-from tqstudio.engine.views import place_of
 
 
 class Certainty(Enum):

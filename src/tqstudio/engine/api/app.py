@@ -10,10 +10,10 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.types import ASGIApp
 
 from tqstudio import __version__
-from tqstudio.engine.api import events, folders, jobs, queue, schema, system, videos, worker_door, workers
-from tqstudio.engine.api.access import refuse_unknown_query
-from tqstudio.engine.api.refusals import answer_http_error, answer_refusal
-from tqstudio.engine.api.shared import Shared
+from tqstudio.engine.api import events, folders, jobs, openapi, queue, system, videos, worker_api, workers
+from tqstudio.engine.api.coalesce import Shared
+from tqstudio.engine.api.dependencies import refuse_unknown_query
+from tqstudio.engine.api.errors import answer_http_error, answer_refusal
 from tqstudio.engine.services import Studio
 from tqstudio.errors import TqError
 
@@ -31,9 +31,9 @@ def make_app(studio: Studio) -> ASGIApp:
     app.state.status = Shared(partial(system.status_json, studio))
     for module in (workers, jobs, queue, videos, folders, events, system):
         app.include_router(module.router, prefix="/v1")
-    app.include_router(worker_door.described(), prefix="/v1/worker")
-    schema.describe(app)
+    app.include_router(worker_api.described(), prefix="/v1/worker")
+    openapi.describe(app)
     for mistake in (TqError, RequestValidationError, OverflowError, Exception):
         app.add_exception_handler(mistake, answer_refusal)
     app.add_exception_handler(StarletteHTTPException, answer_http_error)
-    return worker_door.WorkerDoor(app, studio)
+    return worker_api.WorkerDoor(app, studio)

@@ -9,14 +9,14 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query
 from fastapi.responses import StreamingResponse
 
-from tqstudio.engine.api.access import TheStudio
+from tqstudio.engine.api.dependencies import TheStudio
 from tqstudio.engine.api.jobs import no_such_job
+from tqstudio.engine.api.views import event_view, parse_time
 from tqstudio.engine.live import event_stream
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.events import EventRow
 from tqstudio.engine.store.jobs.transitions import look
-from tqstudio.engine.views import event_view, parse_time
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol.answers import EventPage
 

@@ -12,14 +12,14 @@ from typing import Any
 from fastapi import APIRouter
 
 from tqstudio import path_checks
-from tqstudio.engine.api.access import TheStudio
+from tqstudio.engine.api.dependencies import TheStudio
+from tqstudio.engine.api.views import folder_view
 from tqstudio.engine.files.mounts import shows_the_system
 from tqstudio.engine.outputs import output_check
 from tqstudio.engine.retry import MICROSECOND, now_us
 from tqstudio.engine.services import Studio
 from tqstudio.engine.store.library import folders
 from tqstudio.engine.store.library.folders import FolderRow
-from tqstudio.engine.views import folder_view
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import NO_AUTORESTART
 from tqstudio.paths import decode, display, normal

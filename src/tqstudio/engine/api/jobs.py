@@ -9,7 +9,8 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from tqstudio.engine.api.access import TheStudio
+from tqstudio.engine.api.dependencies import TheStudio
+from tqstudio.engine.api.views import attempt_view, autorestart_view, event_view, iso, job_row, video_view
 from tqstudio.engine.retry import now_us
 from tqstudio.engine.services import Studio
 from tqstudio.engine.store import events
@@ -18,7 +19,6 @@ from tqstudio.engine.store.jobs import jobs, progress
 from tqstudio.engine.store.library import generations, videos
 from tqstudio.engine.store.lists import pages
 from tqstudio.engine.store.lists import records as listed
-from tqstudio.engine.views import attempt_view, autorestart_view, event_view, iso, job_row, video_view
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import Control, JobStatus, Operation, job_word
 from tqstudio.protocol.answers import ActionResult, BatchView, JobDetail, JobPage, JobRow

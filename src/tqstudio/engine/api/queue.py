@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from tqstudio.engine.api.access import TheStudio
+from tqstudio.engine.api.dependencies import TheStudio
+from tqstudio.engine.api.views import gate_view
 from tqstudio.engine.retry import now_us
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.machine import gates
 from tqstudio.engine.store.machine.gates import GateRow
-from tqstudio.engine.views import gate_view
 from tqstudio.lifecycle import PAUSED_WITHOUT_REASON, GateKind
 from tqstudio.protocol.answers import ClearAnswer, GateView, RetryAnswer
 from tqstudio.protocol.requests import QueueClear, QueuePause, QueueRetry

@@ -13,8 +13,9 @@ from fastapi import APIRouter, Request, Response
 from pydantic_core import to_json
 
 from tqstudio import __version__
-from tqstudio.engine.api.access import TheStudio
-from tqstudio.engine.api.shared import Shared
+from tqstudio.engine.api.coalesce import Shared
+from tqstudio.engine.api.dependencies import TheStudio
+from tqstudio.engine.api.views import gate_view, iso
 from tqstudio.engine.api.workers import worker_views
 from tqstudio.engine.doctor import line
 from tqstudio.engine.media.plan.profile_catalogue import catalogue
@@ -23,7 +24,6 @@ from tqstudio.engine.store.db import backup
 from tqstudio.engine.store.library import folders
 from tqstudio.engine.store.lists import pages
 from tqstudio.engine.store.machine import gates, workers
-from tqstudio.engine.views import gate_view, iso
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import GateKind, JobStatus, WorkerStatus
 from tqstudio.paths import data, decode, display, encode

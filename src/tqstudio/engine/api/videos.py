@@ -9,14 +9,14 @@ from fastapi import APIRouter, Query
 from tqstudio.engine.admission.admission import Offer, new_batch
 from tqstudio.engine.admission.change_detection import Certainty
 from tqstudio.engine.admission.metadata import require_small
-from tqstudio.engine.api.access import TheStudio
+from tqstudio.engine.api.dependencies import TheStudio
+from tqstudio.engine.api.views import job_error, video_view
 from tqstudio.engine.outputs import output_check
 from tqstudio.engine.services import Studio
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import jobs
 from tqstudio.engine.store.library import generations, videos
 from tqstudio.engine.store.lists import records
-from tqstudio.engine.views import job_error, video_view
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import AutorestartRule
 from tqstudio.paths import decode

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from tqstudio.engine.api.access import TheStudio
+from tqstudio.engine.api.dependencies import TheStudio
+from tqstudio.engine.api.views import worker_view
 from tqstudio.engine.retry import now_us
 from tqstudio.engine.services import Studio
 from tqstudio.engine.store.machine import workers
-from tqstudio.engine.views import worker_view
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol.answers import WorkerView
 from tqstudio.protocol.requests import NewWorker

@@ -15,7 +15,7 @@ from pydantic_core import to_json
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from tqstudio.engine.api.refusals import Refusal
+from tqstudio.engine.api.errors import Refusal
 from tqstudio.errors import ErrorCode
 from tqstudio.protocol.client import peer_of
 

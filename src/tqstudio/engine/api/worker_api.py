@@ -17,7 +17,7 @@ from pydantic_core import to_json
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tqstudio.engine.admission.metadata import require_small
-from tqstudio.engine.api.refusals import Refusal, no_such_path, refusal, wrong_method
+from tqstudio.engine.api.errors import Refusal, no_such_path, refusal, wrong_method
 from tqstudio.engine.queue.dispatcher import Identity
 from tqstudio.engine.retry import now_us
 from tqstudio.engine.services import Studio
