@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from tqstudio.engine.host import memory
-from tqstudio.engine.worker.limits import memory_limit
+from tqstudio.engine.worker.job.limits import memory_limit
 from tqstudio.protocol import calls
 
 from .conftest import MakeClip, MakeStudio

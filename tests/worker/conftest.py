@@ -17,11 +17,11 @@ from tqstudio import paths
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg, locate
 from tqstudio.engine.media.plan import profiles
 from tqstudio.engine.media.plan.profiles import Profile, RungSpec
-from tqstudio.engine.worker import pipeline
+from tqstudio.engine.worker.job import pipeline
+from tqstudio.engine.worker.job.pipeline import Bench
 from tqstudio.engine.worker.lease import Lease
 from tqstudio.engine.worker.outcome import Outcome
-from tqstudio.engine.worker.pipeline import Bench
-from tqstudio.engine.worker.report import Report
+from tqstudio.engine.worker.progress_report import Report
 from tqstudio.errors import TqError
 from tqstudio.lifecycle import Step
 from tqstudio.protocol.answers import ClaimedJob

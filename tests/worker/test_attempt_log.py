@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tqstudio.engine.media.encode.values import RunRecord
-from tqstudio.engine.worker.attempt_log import AttemptLog
+from tqstudio.engine.worker.job.attempt_log import AttemptLog
 from tqstudio.log_redaction import Roots
 
 
@@ -42,8 +42,8 @@ def test_runs_beside_each_other_do_not_mix(tmp_path: Path) -> None:
 
 
 def test_a_talkative_run_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tqstudio.engine.worker.attempt_log.MAX_COPIED_BYTES", 1000)
-    monkeypatch.setattr("tqstudio.engine.worker.attempt_log._CHUNK", 300)
+    monkeypatch.setattr("tqstudio.engine.worker.job.attempt_log.MAX_COPIED_BYTES", 1000)
+    monkeypatch.setattr("tqstudio.engine.worker.job.attempt_log._CHUNK", 300)
     path = tmp_path / "1.log"
     with AttemptLog(path, Roots()) as log:
         log.run_dir.mkdir()
@@ -69,7 +69,7 @@ def test_no_root_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     path = tmp_path / "1.log"
     damaged = f"'{root}/a b.mp4' is damaged\n"
     # A piece ends in the path of the next line.
-    monkeypatch.setattr("tqstudio.engine.worker.attempt_log._CHUNK", len(damaged) + 5)
+    monkeypatch.setattr("tqstudio.engine.worker.job.attempt_log._CHUNK", len(damaged) + 5)
     with AttemptLog(path, Roots(root)) as log:
         log.run_dir.mkdir()
         command = ("ffmpeg", "-i", f"file:{root}/a b.mp4")

@@ -9,7 +9,7 @@ import pytest
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.engine.media.source.probe import probe
-from tqstudio.engine.worker.choice import Choice, choose, rows
+from tqstudio.engine.worker.job.rendition_choice import Choice, choose, rows
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol.requests import RenditionReport
 

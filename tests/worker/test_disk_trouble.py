@@ -13,8 +13,8 @@ import pytest
 from engine.hung import HungMount
 from powercut.volume import CannotCut, Volume
 from tqstudio import paths
+from tqstudio.engine.worker.job.pipeline import Bench
 from tqstudio.engine.worker.outcome import Done, Failed, Outcome
-from tqstudio.engine.worker.pipeline import Bench
 from tqstudio.errors import ErrorClass, ErrorCode, class_of
 
 from .conftest import MakeJob, RecordingReport, run

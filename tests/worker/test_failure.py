@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from tqstudio.engine.worker.failure import describe
+from tqstudio.engine.worker.job.failure import describe
 from tqstudio.errors import MAX_ERROR_TEXT, ErrorCode, TqError
 from tqstudio.protocol.requests import FailRequest
 

@@ -14,8 +14,8 @@ from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.media.ffmpeg.process import start
 from tqstudio.engine.media.source import fingerprint, source_file
 from tqstudio.engine.media.source.probe import probe
+from tqstudio.engine.worker.job.pipeline import Bench
 from tqstudio.engine.worker.outcome import Done, Failed
-from tqstudio.engine.worker.pipeline import Bench
 from tqstudio.errors import ErrorCode, TqError
 
 from .conftest import MakeJob, RecordingReport, run

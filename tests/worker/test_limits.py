@@ -11,7 +11,7 @@ import pytest
 from tqstudio.engine.media.plan.rungs import Rung
 from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.engine.media.source.probe import probe
-from tqstudio.engine.worker.limits import Deadline, TimeLimit, memory_limit
+from tqstudio.engine.worker.job.limits import Deadline, TimeLimit, memory_limit
 from tqstudio.errors import ErrorCode, TqError
 
 HD = Rung("720p", 1280, 720, 3500)

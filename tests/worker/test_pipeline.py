@@ -15,8 +15,8 @@ from tqstudio.engine.media.encode.ladder_encode import LadderEncode
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.source.facts import SourceFacts
+from tqstudio.engine.worker.job.pipeline import Bench
 from tqstudio.engine.worker.outcome import Done, Lost, Stopped
-from tqstudio.engine.worker.pipeline import Bench
 from tqstudio.lifecycle import Step
 from tqstudio.protocol.requests import CompleteRequest
 

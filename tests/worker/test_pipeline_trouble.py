@@ -14,9 +14,9 @@ import pytest
 
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.media.plan.profiles import Profile
-from tqstudio.engine.worker.limits import TimeLimit
+from tqstudio.engine.worker.job.limits import TimeLimit
+from tqstudio.engine.worker.job.pipeline import Bench
 from tqstudio.engine.worker.outcome import Done, Failed
-from tqstudio.engine.worker.pipeline import Bench
 from tqstudio.errors import ErrorCode
 
 from .conftest import MakeJob, RecordingReport, run
@@ -193,7 +193,7 @@ def test_what_takes_too_long_is_ended(
 def test_a_mistake_of_ours_is_told(
     clip: Path, make_job: MakeJob, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tqstudio.engine.worker.manifest.combined", lambda _: {}["surprise"])
+    monkeypatch.setattr("tqstudio.engine.worker.job.manifest.combined", lambda _: {}["surprise"])
     outcome = run(make_job(clip), bench, RecordingReport())
     assert isinstance(outcome, Failed)
     assert outcome.code is ErrorCode.INTERNAL

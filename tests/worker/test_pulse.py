@@ -7,10 +7,10 @@ import threading
 import pytest
 
 from conftest import until
+from tqstudio.engine.worker.heartbeat import Pulse
 from tqstudio.engine.worker.lease import Lease
 from tqstudio.engine.worker.outcome import Lost, Stopped
-from tqstudio.engine.worker.pulse import Pulse
-from tqstudio.engine.worker.report import Report
+from tqstudio.engine.worker.progress_report import Report
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol.requests import HeartbeatRequest, ProgressRequest
 
@@ -88,7 +88,7 @@ def test_what_was_not_heard_is_told_again(setup: Setup) -> None:
 
 
 def test_only_answered_beats_renew_the_lease(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tqstudio.engine.worker.pulse.since_boot", lambda: setup.now)
+    monkeypatch.setattr("tqstudio.engine.worker.heartbeat.since_boot", lambda: setup.now)
     setup.pulse.take_up(setup.lease, setup.report)
     setup.now = 30
     setup.pulse.beat()

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tqstudio.engine.worker import retries
+from tqstudio.engine.worker import retry_delay
 from tqstudio.engine.worker import session as session_module
 from tqstudio.engine.worker.outcome import Done, Failed, Lost, Outcome, Stopped
 from tqstudio.engine.worker.program import main, take_identity
@@ -64,8 +64,8 @@ def line() -> RecordingLine:
 
 @pytest.fixture
 def session(line: RecordingLine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
-    monkeypatch.setattr(retries, "FIRST_S", 0.001)
-    monkeypatch.setattr(retries, "LAST_S", 0.001)
+    monkeypatch.setattr(retry_delay, "FIRST_S", 0.001)
+    monkeypatch.setattr(retry_delay, "LAST_S", 0.001)
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     yield Session(Identity("cpu-0", WorkerKind.CPU, Path("nowhere"), "token", "ffmpeg"), lambda _: line)
     for number, handler in before.items():

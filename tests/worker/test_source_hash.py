@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from engine.hung import HungMount
+from tqstudio.engine.worker.job.limits import Deadline
+from tqstudio.engine.worker.job.source_hash import SourceHash
 from tqstudio.engine.worker.lease import Lease
-from tqstudio.engine.worker.limits import Deadline
-from tqstudio.engine.worker.source_hash import SourceHash
 from tqstudio.errors import ErrorCode, TqError
 
 

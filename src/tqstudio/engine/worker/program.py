@@ -9,7 +9,7 @@ from pathlib import Path
 import structlog
 
 from tqstudio.engine.host.parent_death import die_with_parent
-from tqstudio.engine.worker import lines
+from tqstudio.engine.worker import logging_setup
 from tqstudio.engine.worker.session import Identity, Session
 from tqstudio.engine.worker.tmpdir import own_tmpdir
 from tqstudio.home import current_home
@@ -21,7 +21,7 @@ _USAGE = 2
 def main() -> int:
     """Run a worker until it is told to end. Returns the exit status: 0 ended in order, 1 refused by the
     supervisor, 2 not started by one."""
-    lines.configure(os.environ.get("TQSTUDIO_WORKER_NAME", "?"))
+    logging_setup.configure(os.environ.get("TQSTUDIO_WORKER_NAME", "?"))
     log = structlog.get_logger()
     if not die_with_parent(os.environ):
         log.warning("the supervisor is gone")

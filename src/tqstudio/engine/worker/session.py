@@ -20,16 +20,17 @@ from tqstudio.engine.host.clock import since_boot
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg, locate
 from tqstudio.engine.media.ffmpeg.hardware import cpu_capabilities, encoding_problem
 from tqstudio.engine.media.plan.file_names import CPU_ENCODER
-from tqstudio.engine.worker import calls, lines, pipeline, retries
-from tqstudio.engine.worker.attempt_log import AttemptLog
-from tqstudio.engine.worker.ending import Ending
-from tqstudio.engine.worker.failure import describe, printable
+from tqstudio.engine.worker import calls, logging_setup, retry_delay
+from tqstudio.engine.worker.heartbeat import Line, Pulse
+from tqstudio.engine.worker.job import pipeline
+from tqstudio.engine.worker.job.attempt_log import AttemptLog
+from tqstudio.engine.worker.job.failure import describe, printable
+from tqstudio.engine.worker.job.limits import TimeLimit
 from tqstudio.engine.worker.lease import Lease
-from tqstudio.engine.worker.limits import TimeLimit
 from tqstudio.engine.worker.outcome import Failed, Lost, Outcome
-from tqstudio.engine.worker.pulse import Line, Pulse
-from tqstudio.engine.worker.report import Report
-from tqstudio.engine.worker.usage import Usage
+from tqstudio.engine.worker.outcome_report import Ending
+from tqstudio.engine.worker.progress_report import Report
+from tqstudio.engine.worker.resource_usage import Usage
 from tqstudio.errors import MAX_ERROR_TEXT, UNANSWERED, UNWRITTEN, ErrorCode, TqError
 from tqstudio.lifecycle import WorkerKind
 from tqstudio.protocol.client import Client
@@ -103,7 +104,7 @@ class Session:
         terms = self._register()
         if terms is None:
             return self._exit_status()
-        lines.set_roots(os.path.dirname(self._identity.ffmpeg))
+        logging_setup.set_roots(os.path.dirname(self._identity.ffmpeg))
         pulse = Pulse(
             self._pulse_line, self._instance, terms["heartbeat_s"], Usage().measure, self._be_refused
         )
@@ -169,7 +170,7 @@ class Session:
             ),
             "metadata": {"version": __version__},
         }
-        retry_s = retries.FIRST_S
+        retry_s = retry_delay.FIRST_S
         while not self._stopping:
             with self._interruptible():
                 self._look_for_a_signal()
@@ -183,7 +184,7 @@ class Session:
                         self._refused = True
                         return None
                 time.sleep(retry_s)
-            retry_s = retries.after(retry_s)
+            retry_s = retry_delay.after(retry_s)
         return None
 
     def _get_ready(self) -> None:
@@ -200,7 +201,7 @@ class Session:
 
         None: there was none, or the waiting was broken off.
         """
-        retry_s = retries.FIRST_S
+        retry_s = retry_delay.FIRST_S
         while not self._stopping and not self._refused:
             asked_at = since_boot()
             with self._interruptible():
@@ -226,7 +227,7 @@ class Session:
                         return None
                     _log.warning("claim failed", code=error.code.value, error=error.message)
                 time.sleep(retry_s)
-            retry_s = retries.after(retry_s)
+            retry_s = retry_delay.after(retry_s)
         return None
 
     def _test(self) -> None:
@@ -273,7 +274,7 @@ class Session:
         )
         if status is None and not isinstance(outcome, Lost):
             # The claim would hand out the same lease again at once.
-            self._pause(retries.LAST_S)
+            self._pause(retry_delay.LAST_S)
 
     def _outcome(self, job: ClaimedJob, terms: RegisterAnswer, lease: Lease, report: Report) -> Outcome:
         try:
@@ -313,6 +314,8 @@ class Session:
         """The failure of a job that no step saw; its log, which people are pointed to, says so too."""
         failed = describe(error, f"job {job['job']}".encode())
         if path := job.get("log"):
-            with AttemptLog(Path(path), lines.set_roots(os.path.dirname(self._identity.ffmpeg))) as log:
+            with AttemptLog(
+                Path(path), logging_setup.set_roots(os.path.dirname(self._identity.ffmpeg))
+            ) as log:
                 log.line(f"could not be begun: {failed.code}: {failed.text} ({failed.hint})")
         return failed

@@ -11,7 +11,7 @@ from tqstudio.engine.media.plan.keys import audio_settings_hash, settings_hash
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.rungs import DROPPED, AudioRendition, Rung, audio_renditions, build_ladder
 from tqstudio.engine.media.source.facts import SourceFacts
-from tqstudio.engine.worker.failure import printable
+from tqstudio.engine.worker.job.failure import printable
 from tqstudio.errors import MAX_ERROR_TEXT, ErrorCode, TqError
 
 KEPT = "kept"

@@ -11,9 +11,9 @@ from typing import Protocol, TypeVar
 import structlog
 
 from tqstudio.engine.host.clock import since_boot
-from tqstudio.engine.worker import calls, retries
+from tqstudio.engine.worker import calls, retry_delay
 from tqstudio.engine.worker.lease import Lease
-from tqstudio.engine.worker.report import Report
+from tqstudio.engine.worker.progress_report import Report
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol.calls import Call
 
@@ -196,7 +196,7 @@ class Pulse:
             self._on_refused()
             return
         self._failures += 1
-        self._retry_s = retries.after(self._retry_s) if self._retry_s else retries.FIRST_S
+        self._retry_s = retry_delay.after(self._retry_s) if self._retry_s else retry_delay.FIRST_S
         if self._failures == 1:
             _log.info("the supervisor does not take reports", code=error.code.value, error=error.message)
         elif self._failures == _WARN_AFTER:

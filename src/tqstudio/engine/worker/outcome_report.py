@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from tqstudio import paths
-from tqstudio.engine.worker import calls, retries
-from tqstudio.engine.worker.failure import describe
+from tqstudio.engine.worker import calls, retry_delay
+from tqstudio.engine.worker.heartbeat import LOST_CODES, Line
+from tqstudio.engine.worker.job.failure import describe
 from tqstudio.engine.worker.lease import Lease
 from tqstudio.engine.worker.outcome import Done, Failed, Lost, Outcome, Stopped
-from tqstudio.engine.worker.pulse import LOST_CODES, Line
 from tqstudio.errors import UNANSWERED, UNWRITTEN, ErrorCode, TqError
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Ending:
         Raises:
             TqError: it was heard and not accepted.
         """
-        retry_s = retries.FIRST_S
+        retry_s = retry_delay.FIRST_S
         while True:
             try:
                 return self._line.send(calls.end(lease.job, verb, body), timeout_s=timeout_s)["status"]
@@ -97,4 +97,4 @@ class Ending:
             if self._stopping() or isinstance(lease.ended, Lost):
                 return None
             time.sleep(retry_s)
-            retry_s = retries.after(retry_s)
+            retry_s = retry_delay.after(retry_s)

@@ -10,8 +10,8 @@ import time
 
 from tqstudio import cpu_slice
 from tqstudio.engine.media.source import fingerprint
+from tqstudio.engine.worker.job.limits import Deadline
 from tqstudio.engine.worker.lease import Lease
-from tqstudio.engine.worker.limits import Deadline
 from tqstudio.errors import ErrorCode, TqError
 
 _NICENESS = 10

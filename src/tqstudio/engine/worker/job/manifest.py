@@ -14,8 +14,8 @@ from tqstudio.engine.media.plan.grid import Grid
 from tqstudio.engine.media.plan.rungs import AudioRendition
 from tqstudio.engine.media.segments.checked import CheckedSegment, RenditionCheck
 from tqstudio.engine.media.segments.store import SegmentStore
-from tqstudio.engine.worker.choice import Choice
-from tqstudio.engine.worker.failure import printable
+from tqstudio.engine.worker.job.failure import printable
+from tqstudio.engine.worker.job.rendition_choice import Choice
 from tqstudio.errors import MAX_ERROR_TEXT, ErrorCode, JobWarning, TqError
 
 if TYPE_CHECKING:

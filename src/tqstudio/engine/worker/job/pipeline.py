@@ -32,17 +32,18 @@ from tqstudio.engine.media.plan.file_names import CPU_ENCODER, GPU_ENCODERS
 from tqstudio.engine.media.plan.grid import make_grid
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.source.source_file import hold as hold_source
-from tqstudio.engine.worker import lines, manifest
-from tqstudio.engine.worker.attempt_log import AttemptLog
-from tqstudio.engine.worker.choice import Choice, choose, rows, without_sound
-from tqstudio.engine.worker.examine import Source, examine
-from tqstudio.engine.worker.failure import describe
+from tqstudio.engine.worker import logging_setup
+from tqstudio.engine.worker.job import manifest
+from tqstudio.engine.worker.job.attempt_log import AttemptLog
+from tqstudio.engine.worker.job.failure import describe
+from tqstudio.engine.worker.job.limits import Deadline, TimeLimit, memory_limit
+from tqstudio.engine.worker.job.rendition_choice import Choice, choose, rows, without_sound
+from tqstudio.engine.worker.job.source import Source, examine
+from tqstudio.engine.worker.job.source_hash import SourceHash
+from tqstudio.engine.worker.job.transcode import TRANSCODE_ENDS_AT, Watch, inventory, require_space, transcode
 from tqstudio.engine.worker.lease import Lease, StopWork
-from tqstudio.engine.worker.limits import Deadline, TimeLimit, memory_limit
 from tqstudio.engine.worker.outcome import Done, Failed, Lost, Outcome, Stopped
-from tqstudio.engine.worker.report import Report
-from tqstudio.engine.worker.source_hash import SourceHash
-from tqstudio.engine.worker.transcode import TRANSCODE_ENDS_AT, Watch, inventory, require_space, transcode
+from tqstudio.engine.worker.progress_report import Report
 from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of
 from tqstudio.lifecycle import Step
 
@@ -81,7 +82,7 @@ def run(job: ClaimedJob, bench: Bench, lease: Lease, report: Report) -> Outcome:
     """
     path = paths.decode(job["source"]["path_b64"])
     sink = Path(os.fsdecode(paths.decode(job["sink"]["path_b64"])))
-    roots = lines.set_roots(
+    roots = logging_setup.set_roots(
         paths.decode(job["source_root_b64"]), _output(sink), os.path.dirname(bench.ffmpeg.path)
     )
     with AttemptLog(Path(job["log"]), roots) as log:

@@ -14,14 +14,14 @@ from tqstudio.engine.files.volumes import occupied_bytes, still_to_come
 from tqstudio.engine.media.encode import poster as pictures
 from tqstudio.engine.media.encode.ladder_encode import LadderEncode
 from tqstudio.engine.media.encode.values import NotOursError, RenditionState
-from tqstudio.engine.worker.attempt_log import AttemptLog
-from tqstudio.engine.worker.choice import Choice, rows
-from tqstudio.engine.worker.examine import Source
+from tqstudio.engine.worker.job.attempt_log import AttemptLog
+from tqstudio.engine.worker.job.limits import Deadline
+from tqstudio.engine.worker.job.manifest import warning_views
+from tqstudio.engine.worker.job.rendition_choice import Choice, rows
+from tqstudio.engine.worker.job.source import Source
 from tqstudio.engine.worker.lease import Lease, StopWork
-from tqstudio.engine.worker.limits import Deadline
-from tqstudio.engine.worker.manifest import warning_views
 from tqstudio.engine.worker.outcome import Lost
-from tqstudio.engine.worker.report import Pace, Report
+from tqstudio.engine.worker.progress_report import Pace, Report
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import Step
 from tqstudio.units import size
