@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from tqstudio.cli.tree import verbs
+from tqstudio.cli.command_tree import verbs
 from tqstudio.config import Settings, table
 from tqstudio.errors import WarningCode
 from tqstudio.ui.actions import ACTIONS, key_sign

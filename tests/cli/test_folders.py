@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tqstudio.cli import folders
+from tqstudio.cli.commands.studio import folders
 from tqstudio.ui.screens.folders import _waiting
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from conftest import LiveSupervisor, MakeSupervisor, until
 from tqstudio import paths
-from tqstudio.cli.follow import Follower, Video, last_seq
+from tqstudio.cli.follow.follower import Follower, Video, last_seq
 from tqstudio.home import Home
 from tqstudio.protocol import calls
 from tqstudio.protocol.client import Client

@@ -6,9 +6,10 @@ from typing import Any, cast
 
 import pytest
 
-from tqstudio.cli import job_reading, printing
-from tqstudio.cli.follow import Video
-from tqstudio.cli.progress_lines import ending_text
+from tqstudio.cli import printing
+from tqstudio.cli.commands.jobs import show
+from tqstudio.cli.follow.follower import Video
+from tqstudio.cli.follow.progress_lines import ending_text
 from tqstudio.paths import encode
 from tqstudio.ui import symbols
 from ui.fake_door import error, job_detail, job_row, rendition
@@ -31,8 +32,8 @@ def shown(
 ) -> list[str]:
     """The lines of `job show`, up to its first table."""
     job = job_detail(job_row(7, "a.mp4", status, **more))
-    monkeypatch.setattr(job_reading, "door", lambda: Door(job))
-    assert job_reading.show([7]) == 0
+    monkeypatch.setattr(show, "door", lambda: Door(job))
+    assert show.show([7]) == 0
     return capsys.readouterr().out.partition("\n\n")[0].splitlines()
 
 
@@ -71,8 +72,8 @@ def test_a_quality_says_how_long_it_took(
 ) -> None:
     made = [rendition("720p", 120, status="completed"), rendition("360p", 3, status="in_progress")]
     job = job_detail(job_row(7, "a.mp4", "in_progress", renditions=made))
-    monkeypatch.setattr(job_reading, "door", lambda: Door(job))
-    assert job_reading.show([7]) == 0
+    monkeypatch.setattr(show, "door", lambda: Door(job))
+    assert show.show([7]) == 0
     head, whole, part = capsys.readouterr().out.split("\n\n")[1].splitlines()
     column = slice(head.index("SEGMENTS") + len("SEGMENTS"), head.index("TOOK") + len("TOOK"))
     assert [line[column].strip() for line in (whole, part)] == ["31:20", ""]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tqstudio.cli import printing
-from tqstudio.cli.events import parse_since
-from tqstudio.cli.power import what_is_left
+from tqstudio.cli.commands.studio.events import parse_since
+from tqstudio.cli.commands.studio.up_down import what_is_left
 from tqstudio.engine.queue.shutdown_summary import Remainder
 from tqstudio.errors import ErrorCode, TqError
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tqstudio.cli.tree import VERBS
+from tqstudio.cli.command_tree import VERBS
 from tqstudio.engine.store.db.schema import migrate
 
 from .conftest import Shell

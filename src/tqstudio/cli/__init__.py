@@ -14,10 +14,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     0 all well, 1 some job failed, 2 wrong usage, 3 no supervisor, 4 refused.
     """
-    from tqstudio.cli import streams
+    from tqstudio.cli import std_streams
 
     # Before anything is opened that could get the number of a closed one.
-    streams.make_sound()
+    std_streams.make_sound()
     from tqstudio import gc_tuning
 
     gc_tuning.look_seldom()
@@ -35,7 +35,7 @@ def _run(given: list[str]) -> int:
     import typer
 
     from tqstudio.cli import printing
-    from tqstudio.cli.tree import usage_message, verbs
+    from tqstudio.cli.command_tree import usage_message, verbs
     from tqstudio.errors import TqError
 
     try:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tqstudio import units
-from tqstudio.cli import streams
+from tqstudio.cli import std_streams
 from tqstudio.errors import ErrorCode, TqError, in_one_line
 
 if TYPE_CHECKING:
@@ -127,8 +127,8 @@ def report(error: TqError) -> int:
 
 def reader_left() -> int:
     """Nobody reads our output any more: end without a word."""
-    streams.silence(sys.stdout)
-    streams.silence(sys.stderr)
+    std_streams.silence(sys.stdout)
+    std_streams.silence(sys.stderr)
     return READER_LEFT
 
 

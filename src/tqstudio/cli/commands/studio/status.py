@@ -10,7 +10,7 @@ import typer
 from tqstudio import units
 from tqstudio.cli import printing
 from tqstudio.cli.options import JsonFlag
-from tqstudio.cli.supervisor import door
+from tqstudio.cli.supervisor_session import door
 from tqstudio.paths import readable
 from tqstudio.protocol import calls
 

@@ -8,7 +8,7 @@ import typer
 
 from tqstudio.cli import printing
 from tqstudio.cli.options import JsonFlag
-from tqstudio.cli.supervisor import door, here, session, stop
+from tqstudio.cli.supervisor_session import door, here, session, stop
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import current_home
 from tqstudio.paths import absolute

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tqstudio.cli import options, printing
-from tqstudio.cli.adding import describe, offer
-from tqstudio.cli.follow import Display, Follower, Video, last_seq
-from tqstudio.cli.interrupt import Interrupt
-from tqstudio.cli.supervisor import Session, session, too_late
+from tqstudio.cli.commands.jobs.add import describe, offer
+from tqstudio.cli.follow.follower import Display, Follower, Video, last_seq
+from tqstudio.cli.follow.interrupt import Interrupt
+from tqstudio.cli.supervisor_session import Session, session, too_late
 from tqstudio.errors import UNANSWERED, ErrorCode, TqError
 from tqstudio.home import current_home
 from tqstudio.paths import absolute, readable
@@ -225,10 +225,10 @@ def display(*, to_stderr: bool) -> Display:
     if printing.terminal(stream):
         from rich.console import Console
 
-        from tqstudio.cli.progress_bars import ProgressBars
+        from tqstudio.cli.follow.progress_bars import ProgressBars
 
         return ProgressBars(Console(file=stream, highlight=False))
-    from tqstudio.cli.progress_lines import ProgressLines
+    from tqstudio.cli.follow.progress_lines import ProgressLines
 
     return ProgressLines(stream)
 

@@ -10,7 +10,7 @@ import typer
 
 from tqstudio.cli import printing
 from tqstudio.cli.options import JsonFlag, Workers
-from tqstudio.cli.supervisor import door, every_job, listening, runs_or_has, session
+from tqstudio.cli.supervisor_session import door, every_job, listening, runs_or_has, session
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls
 
@@ -182,9 +182,9 @@ def process(
 
     Starts a supervisor when none runs, and stops it then unless somebody else needs it.
     """
-    from tqstudio.cli.follow import Video, last_seq
-    from tqstudio.cli.interrupt import Interrupt
-    from tqstudio.cli.process import follow, report, report_without_supervisor, working_session
+    from tqstudio.cli.commands.jobs.process import follow, report, report_without_supervisor, working_session
+    from tqstudio.cli.follow.follower import Video, last_seq
+    from tqstudio.cli.follow.interrupt import Interrupt
 
     started = time.monotonic()
     if max_jobs == 1 and workers is None and not listening():

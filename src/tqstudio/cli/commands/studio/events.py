@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tqstudio.cli import in_use, printing
-from tqstudio.cli.supervisor import door
+from tqstudio.cli import printing, session_lock
+from tqstudio.cli.supervisor_session import door
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import current_home
 from tqstudio.protocol import calls
@@ -50,7 +50,7 @@ def events(
         emit(event)
         seen = max(seen, event["seq"])
     if follow:
-        in_use.enter(current_home())
+        session_lock.enter(current_home())
         _follow(at, seen, job, emit)
     return 0
 

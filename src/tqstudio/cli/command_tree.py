@@ -12,75 +12,75 @@ from typer.core import TyperGroup
 
 from tqstudio.errors import ErrorCode, TqError
 
-# Name → "module:function", or a group: (what it is about, the same table for its verbs).
+# Name → "module:function" below `commands`, or a group: (what it is about, the same table for its verbs).
 Verbs = Mapping[str, "str | tuple[str, Mapping[str, str]]"]
 
 VERBS: Verbs = {
-    "demo": "demo:demo",
-    "up": "power:up",
-    "down": "power:down",
-    "status": "status:status",
-    "add": "adding:add",
-    "process": "process:process",
+    "demo": "studio.demo:demo",
+    "up": "studio.up_down:up",
+    "down": "studio.up_down:down",
+    "status": "studio.status:status",
+    "add": "jobs.add:add",
+    "process": "jobs.process:process",
     "queue": (
         "The whole queue: look at it, work it empty, retry, clear, pause.",
         {
-            "status": "queue:status",
-            "process": "queue:process",
-            "retry": "queue:retry",
-            "clear": "queue:clear",
-            "pause": "queue:pause",
-            "resume": "queue:resume",
+            "status": "jobs.queue:status",
+            "process": "jobs.queue:process",
+            "retry": "jobs.queue:retry",
+            "clear": "jobs.queue:clear",
+            "pause": "jobs.queue:pause",
+            "resume": "jobs.queue:resume",
         },
     ),
     "job": (
         "Look at and steer single jobs.",
         {
-            "list": "job_reading:list_jobs",
-            "show": "job_reading:show",
-            "log": "job_reading:log",
-            "command": "job_reading:command",
-            "pause": "job_acting:pause",
-            "resume": "job_acting:resume",
-            "cancel": "job_acting:cancel",
-            "retry": "job_acting:retry",
-            "retranscode": "job_acting:retranscode",
-            "restart": "job_acting:restart",
-            "priority": "job_acting:priority",
-            "delete": "job_acting:delete",
-            "undelete": "job_acting:undelete",
+            "list": "jobs.show:list_jobs",
+            "show": "jobs.show:show",
+            "log": "jobs.show:log",
+            "command": "jobs.show:command",
+            "pause": "jobs.change:pause",
+            "resume": "jobs.change:resume",
+            "cancel": "jobs.change:cancel",
+            "retry": "jobs.change:retry",
+            "retranscode": "jobs.change:retranscode",
+            "restart": "jobs.change:restart",
+            "priority": "jobs.change:priority",
+            "delete": "jobs.change:delete",
+            "undelete": "jobs.change:undelete",
         },
     ),
-    "events": "events:events",
+    "events": "studio.events:events",
     "folder": (
         "Drop folders: what is put into them is transcoded.",
         {
-            "add": "folders:add",
-            "list": "folders:list_folders",
-            "edit": "folders:edit",
-            "remove": "folders:remove",
+            "add": "studio.folders:add",
+            "list": "studio.folders:list_folders",
+            "edit": "studio.folders:edit",
+            "remove": "studio.folders:remove",
         },
     ),
     "worker": (
         "Look at workers, switch them off and on.",
         {
-            "list": "workers:list_workers",
-            "enable": "workers:enable",
-            "disable": "workers:disable",
-            "drain": "workers:drain",
-            "run": "workers:run",
+            "list": "studio.workers:list_workers",
+            "enable": "studio.workers:enable",
+            "disable": "studio.workers:disable",
+            "drain": "studio.workers:drain",
+            "run": "studio.workers:run",
         },
     ),
-    "profile": ("What ladders may look like.", {"list": "profiles:list_profiles"}),
-    "verify": "verifying:verify",
-    "backup": "backup:backup",
-    "doctor": "doctor:doctor",
-    "drill": "drill:drill",
+    "profile": ("What ladders may look like.", {"list": "studio.profiles:list_profiles"}),
+    "verify": "jobs.verify:verify",
+    "backup": "studio.backup:backup",
+    "doctor": "studio.doctor:doctor",
+    "drill": "studio.drill:drill",
 }
 
-HIDDEN = frozenset({"workers:run"})
+HIDDEN = frozenset({"studio.workers:run"})
 # Verbs whose arguments may begin with a dash: `job priority 7 -5`.
-DASHED_ARGUMENTS = frozenset({"job_acting:priority"})
+DASHED_ARGUMENTS = frozenset({"jobs.change:priority"})
 
 
 class _Loaded(MutableMapping[str, Any]):
@@ -119,7 +119,7 @@ def _build(name: str, verb: str | tuple[str, Mapping[str, str]]) -> Any:
         about, verbs = verb
         return _group(name, about, verbs, _help_alone, add_completion=False)
     module, _, function = verb.partition(":")
-    callback = getattr(import_module(f"tqstudio.cli.{module}"), function)
+    callback = getattr(import_module(f"tqstudio.cli.commands.{module}"), function)
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     settings = {"ignore_unknown_options": True} if verb in DASHED_ARGUMENTS else {}
     app.command(name, hidden=verb in HIDDEN, context_settings=settings)(callback)
@@ -165,7 +165,7 @@ def _root(
         os.environ["TQSTUDIO_HOME"] = os.path.abspath(os.path.expanduser(home))
     if ctx.invoked_subcommand is not None:
         return 0
-    from tqstudio.cli.screen import open_screen
+    from tqstudio.cli.commands.studio.ui import open_screen
 
     return open_screen()
 

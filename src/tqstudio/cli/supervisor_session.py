@@ -14,7 +14,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from tqstudio import path_checks
-from tqstudio.cli import in_use, printing
+from tqstudio.cli import printing, session_lock
 from tqstudio.errors import UNANSWERED, ErrorCode, TqError
 from tqstudio.home import current_home
 from tqstudio.protocol import calls
@@ -63,7 +63,7 @@ class Session:
             if self.process is not None:
                 self._stop_unless_needed(self.process)
         finally:
-            in_use.leave()
+            session_lock.leave()
 
     def _stop_unless_needed(self, process: subprocess.Popen[bytes]) -> None:
         try:
@@ -85,7 +85,7 @@ class Session:
 
     def _who_needs_it(self) -> str:
         """Why it has to go on; empty when nobody else needs it."""
-        if not in_use.alone():
+        if not session_lock.alone():
             return "another command uses it"
         if self.own_home or all(map(self._is_own, every_job(self.door, ("in_progress", "pending")))):
             return ""
@@ -142,7 +142,7 @@ def session(flags: Sequence[str] = (), *, for_this_run: bool = False, quiet: boo
     from tqstudio.protocol import launch
 
     at, home = door(), current_home()
-    in_use.enter(home)
+    session_lock.enter(home)
     if (running := launch.settled(home)) is not None:
         if running["draining"]:
             printing.say(

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, TextIO
 
 from tqstudio.cli import printing
-from tqstudio.cli.follow import Video
+from tqstudio.cli.follow.follower import Video
 from tqstudio.paths import readable
 
 if TYPE_CHECKING:

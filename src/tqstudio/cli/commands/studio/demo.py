@@ -11,11 +11,11 @@ import typer
 
 from tqstudio import path_checks
 from tqstudio.cli import printing
-from tqstudio.cli.clips import CLIPS, drop, make
-from tqstudio.cli.follow import POLL_S, Video, last_seq
-from tqstudio.cli.interrupt import Interrupt
+from tqstudio.cli.follow.follower import POLL_S, Video, last_seq
+from tqstudio.cli.follow.interrupt import Interrupt
 from tqstudio.cli.options import JsonFlag
-from tqstudio.cli.supervisor import Session, session
+from tqstudio.cli.sample_clips import CLIPS, drop, make
+from tqstudio.cli.supervisor_session import Session, session
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home, current_home
 from tqstudio.protocol import calls
@@ -40,7 +40,7 @@ def demo(
     The clips are made by ffmpeg and dropped into a folder that is watched.
     It has a home of its own in the user's cache folder unless TQSTUDIO_HOME or --home says otherwise.
     """
-    from tqstudio.cli.screen import has_terminal, show
+    from tqstudio.cli.commands.studio.ui import has_terminal, show
 
     own_home = not os.environ.get("TQSTUDIO_HOME")
     if not own_home:
@@ -153,7 +153,7 @@ def _do(at: Client, operation: str, job: int) -> int:
 def _follow(
     at: Session, dropped: list[Path], after: int, started_at: float, *, again: bool, as_json: bool
 ) -> int:
-    from tqstudio.cli.process import INTERRUPTED, exit_code, follow, print_summary, summary
+    from tqstudio.cli.commands.jobs.process import INTERRUPTED, exit_code, follow, print_summary, summary
 
     videos = _wake(at.door, _picked_up(at.door, dropped), again)
     at.jobs |= {video.job for video in videos if video.job is not None}

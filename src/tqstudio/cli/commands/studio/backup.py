@@ -12,7 +12,7 @@ import typer
 from tqstudio import path_checks, units
 from tqstudio.cli import printing
 from tqstudio.cli.options import JsonFlag
-from tqstudio.cli.supervisor import door
+from tqstudio.cli.supervisor_session import door
 from tqstudio.home import Home, current_home
 from tqstudio.paths import absolute, data, display, encode
 from tqstudio.protocol import calls

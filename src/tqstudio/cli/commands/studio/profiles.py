@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tqstudio.cli import printing
 from tqstudio.cli.options import JsonFlag
-from tqstudio.cli.supervisor import door
+from tqstudio.cli.supervisor_session import door
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import current_home
 from tqstudio.protocol import calls

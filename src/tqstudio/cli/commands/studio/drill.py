@@ -35,7 +35,7 @@ def drill(
     Workers, ffmpeg and the supervisor are killed, stopped and restarted at any moment; nothing of your own
     home is touched. Exits with 1 when anything was lost.
     """
-    from tqstudio.cli.interrupt import Interrupt
+    from tqstudio.cli.follow.interrupt import Interrupt
     from tqstudio.drill.run import drill as run
     from tqstudio.drill.sandbox import Sandbox
     from tqstudio.engine.media.ffmpeg.binary import locate

@@ -32,11 +32,11 @@ def open_screen() -> int:
             "the terminal UI needs a terminal, and this is none",
             "use the commands instead, such as tqstudio status; see: tqstudio --help",
         )
-    from tqstudio.cli import in_use
+    from tqstudio.cli import session_lock
     from tqstudio.protocol import launch
 
     home = current_home()
-    in_use.enter(home)
+    session_lock.enter(home)
     started = None if launch.listening(home) else launch.start(home)
     return show(home, "no supervisor was running: one is being started" if started else "", started=started)
 

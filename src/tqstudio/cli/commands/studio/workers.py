@@ -9,7 +9,7 @@ import typer
 from tqstudio import units
 from tqstudio.cli import printing
 from tqstudio.cli.options import JsonFlag
-from tqstudio.cli.supervisor import door, session_for
+from tqstudio.cli.supervisor_session import door, session_for
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls
 

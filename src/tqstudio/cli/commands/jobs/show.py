@@ -13,7 +13,7 @@ import typer
 from tqstudio import units
 from tqstudio.cli import printing
 from tqstudio.cli.options import JobIds, JsonFlag, listed
-from tqstudio.cli.supervisor import door
+from tqstudio.cli.supervisor_session import door
 from tqstudio.errors import ErrorCode, TqError, in_one_line
 from tqstudio.paths import readable
 from tqstudio.protocol import calls

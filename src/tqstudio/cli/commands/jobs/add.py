@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tqstudio.cli import options, printing
-from tqstudio.cli.supervisor import session
+from tqstudio.cli.supervisor_session import session
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import absolute, readable
 from tqstudio.protocol import calls
@@ -17,7 +17,7 @@ from tqstudio.protocol.wording import COMMANDS, sentence
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tqstudio.cli.interrupt import Interrupt
+    from tqstudio.cli.follow.interrupt import Interrupt
     from tqstudio.protocol.answers import AddResult
     from tqstudio.protocol.client import Client
 

@@ -14,7 +14,7 @@ import typer
 from tqstudio import path_checks, units
 from tqstudio.cli import printing
 from tqstudio.cli.options import JsonFlag
-from tqstudio.cli.supervisor import door
+from tqstudio.cli.supervisor_session import door
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import current_home
 from tqstudio.protocol import calls

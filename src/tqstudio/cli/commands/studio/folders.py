@@ -9,7 +9,7 @@ import typer
 
 from tqstudio import path_checks
 from tqstudio.cli import options, printing
-from tqstudio.cli.supervisor import Session, door, session, session_for
+from tqstudio.cli.supervisor_session import Session, door, session, session_for
 from tqstudio.errors import ErrorCode, TqError, in_one_line
 from tqstudio.paths import absolute, display, encode, readable
 from tqstudio.protocol import calls

@@ -8,7 +8,7 @@ import typer
 
 from tqstudio.cli import printing
 from tqstudio.cli.options import JobIds, JsonFlag, Priority, ProfileName, listed
-from tqstudio.cli.supervisor import Session, session_for
+from tqstudio.cli.supervisor_session import Session, session_for
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls
 

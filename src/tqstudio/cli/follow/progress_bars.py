@@ -11,8 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from tqstudio.cli import printing
-from tqstudio.cli.follow import Video
-from tqstudio.cli.progress_lines import ending_text, is_made
+from tqstudio.cli.follow.follower import Video
+from tqstudio.cli.follow.progress_lines import ending_text, is_made
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

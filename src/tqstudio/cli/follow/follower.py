@@ -10,7 +10,7 @@ from tqstudio.cli import printing
 from tqstudio.protocol import calls
 
 if TYPE_CHECKING:
-    from tqstudio.cli.interrupt import Interrupt
+    from tqstudio.cli.follow.interrupt import Interrupt
     from tqstudio.protocol.answers import ErrorView, EventView, JobDetail, JobRow, WarningView
     from tqstudio.protocol.client import Client
 

@@ -1,0 +1,1 @@
+"""Commands about videos and their jobs: add, process, verify, queue, job."""

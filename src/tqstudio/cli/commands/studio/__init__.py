@@ -1,0 +1,1 @@
+"""Commands about the studio itself: up, status, folders, workers, doctor, backup."""
