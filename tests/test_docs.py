@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from tqstudio.cli.command_tree import verbs
 from tqstudio.config import Settings, table
 from tqstudio.errors import WarningCode
-from tqstudio.ui.actions import ACTIONS, key_sign
+from tqstudio.ui.actions.registry import ACTIONS, key_sign
 
 ROOT = Path(__file__).resolve().parents[1]
 _TEST_COLUMN = "test"

@@ -7,13 +7,13 @@ from typing import Any, get_args
 import pytest
 from textual.widgets import Button
 
-from tqstudio.ui.actions import ACTIONS, View, actions_of, bindings_of, enabled, label
+from tqstudio.ui.actions.registry import ACTIONS, View, actions_of, bindings_of, enabled, label
+from tqstudio.ui.actions.target import Target
 from tqstudio.ui.app import StudioApp
-from tqstudio.ui.screens.dialogs import ChooseQualities, Confirm
-from tqstudio.ui.screens.job import JobScreen
+from tqstudio.ui.screens.dialogs.dialogs import ChooseQualities, Confirm
+from tqstudio.ui.screens.job.screen import JobScreen
+from tqstudio.ui.screens.registry import VIEWS, view_class
 from tqstudio.ui.screens.text import TextScreen
-from tqstudio.ui.target import Target
-from tqstudio.ui.views import VIEWS, view_class
 from tqstudio.ui.widgets.job_list import JobList
 from tqstudio.ui.widgets.tick import Tick
 

@@ -13,8 +13,8 @@ from textual.strip import Strip
 from tqstudio.home import Home
 from tqstudio.ui import run
 from tqstudio.ui.app import StudioApp
-from tqstudio.ui.model import Link
-from tqstudio.ui.screens.job import JobScreen
+from tqstudio.ui.data.model import Link
+from tqstudio.ui.screens.job.screen import JobScreen
 from tqstudio.ui.screens.text import TextScreen
 from tqstudio.ui.widgets.document import Document
 from tqstudio.ui.widgets.filter_line import FilterLine
@@ -50,7 +50,7 @@ def test_the_ui_loads_no_engine_and_no_http_before_it_paints() -> None:
 
 def test_the_model_knows_no_terminal() -> None:
     code = (
-        "import sys, tqstudio.ui.feed, tqstudio.ui.model\n"
+        "import sys, tqstudio.ui.data.sync, tqstudio.ui.data.model\n"
         "print('textual' in sys.modules, 'rich' in sys.modules)"
     )
     done = subprocess.run(

@@ -10,10 +10,10 @@ import pytest
 from textual.widgets import Input, Label
 
 from tqstudio import paths
-from tqstudio.ui.screens.ask_path import AskPath
-from tqstudio.ui.screens.dialogs import AskPriority, Caution, Confirm
+from tqstudio.ui.screens.dialogs.ask_path import AskPath
+from tqstudio.ui.screens.dialogs.dialogs import AskPriority, Caution, Confirm
 from tqstudio.ui.screens.help import HelpScreen
-from tqstudio.ui.screens.job import JobScreen
+from tqstudio.ui.screens.job.screen import JobScreen
 
 from .conftest import MakeApp, loaded, until
 from .fake_door import FakeDoor

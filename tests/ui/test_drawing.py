@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.style import Style
 
-from tqstudio.ui import format as fmt
-from tqstudio.ui.line import Line, changed_spans, fit, fit_name, wrap
-from tqstudio.ui.query import FilterError, Query, parse
-from tqstudio.ui.symbols import ASCII, UNICODE, choose_glyphs
-from tqstudio.ui.theme import Palette, load_themes, shipped_folder
+from tqstudio.ui.data.query import FilterError, Query, parse
+from tqstudio.ui.look.line import Line, changed_spans, fit, fit_name, wrap
+from tqstudio.ui.look.theme import Palette, load_themes, shipped_folder
+from tqstudio.ui.text import format as fmt
+from tqstudio.ui.text.symbols import ASCII, UNICODE, choose_glyphs
 from tqstudio.ui.widgets.bars import add_segments, bar_text
 
 from .fake_door import rendition

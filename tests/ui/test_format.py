@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tqstudio.ui import format as fmt
+from tqstudio.ui.text import format as fmt
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,8 @@ import pytest
 from tqstudio.home import Home
 from tqstudio.protocol.client import AsyncClient
 from tqstudio.ui.app import StudioApp
-from tqstudio.ui.feed import BACKOFF_S, MISSED_MOST
-from tqstudio.ui.model import Link
+from tqstudio.ui.data.model import Link
+from tqstudio.ui.data.sync import BACKOFF_S, MISSED_MOST
 
 from .conftest import MakeApp, loaded, until
 from .fake_door import NOW, FakeDoor, missing_folder

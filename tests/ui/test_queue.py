@@ -11,10 +11,10 @@ from textual.widgets import Input
 
 from tqstudio import paths
 from tqstudio.ui.app import StudioApp
-from tqstudio.ui.query import Query
-from tqstudio.ui.screens.ask_path import AskPath
-from tqstudio.ui.screens.dialogs import Confirm, Problem
-from tqstudio.ui.screens.queue import QueueScreen
+from tqstudio.ui.data.query import Query
+from tqstudio.ui.screens.dialogs.ask_path import AskPath
+from tqstudio.ui.screens.dialogs.dialogs import Confirm, Problem
+from tqstudio.ui.screens.queue.screen import QueueScreen
 from tqstudio.ui.widgets.footer import Footer
 from tqstudio.ui.widgets.job_list import JobList
 from tqstudio.ui.widgets.row_list import RowList
@@ -132,14 +132,14 @@ async def test_a_long_list_stays_with_what_runs_when_a_job_ends(make_app: MakeAp
 async def test_a_key_does_not_hit_the_job_that_took_the_place_of_one_that_ended(
     make_app: MakeApp, door: FakeDoor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tqstudio.ui.screens.queue.LOOK_S", 600.0)
+    monkeypatch.setattr("tqstudio.ui.screens.queue.screen.LOOK_S", 600.0)
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         ends(door, 319)
         await until(pilot, lambda: current(app) == 320)
         await pilot.press("p")
         assert not door.operations()
-        monkeypatch.setattr("tqstudio.ui.screens.queue.LOOK_S", 0.0)
+        monkeypatch.setattr("tqstudio.ui.screens.queue.screen.LOOK_S", 0.0)
         await pilot.press("p")
         await until(pilot, lambda: [each["ids"] for each in door.operations()] == [[320]])
 
@@ -398,7 +398,7 @@ async def test_only_visible_rows_are_drawn(make_app: MakeApp) -> None:
             drawn.append(row["id"])
             return super()._draw(row, *args, **more)
 
-    import tqstudio.ui.screens.queue as module
+    import tqstudio.ui.screens.queue.screen as module
 
     original, module.JobList = module.JobList, Counting  # type: ignore[misc]
     try:

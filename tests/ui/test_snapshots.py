@@ -14,12 +14,12 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from tqstudio.ui.app import StudioApp
-from tqstudio.ui.model import Link
-from tqstudio.ui.screens.ask_path import AskPath
+from tqstudio.ui.data.model import Link
+from tqstudio.ui.screens.dialogs.ask_path import AskPath
 from tqstudio.ui.screens.folders import FoldersScreen
-from tqstudio.ui.screens.job import JobScreen
+from tqstudio.ui.screens.job.screen import JobScreen
 from tqstudio.ui.screens.text import TextScreen
-from tqstudio.ui.symbols import ASCII
+from tqstudio.ui.text.symbols import ASCII
 
 from .conftest import MakeApp, loaded, until
 from .fake_door import FakeDoor, missing_folder

@@ -15,8 +15,8 @@ from textual.color import Color
 
 from tqstudio.home import Home
 from tqstudio.ui.app import StudioApp
-from tqstudio.ui.model import Link
-from tqstudio.ui.theme import (
+from tqstudio.ui.data.model import Link
+from tqstudio.ui.look.theme import (
     STATES,
     Palette,
     ThemeError,

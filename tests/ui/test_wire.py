@@ -15,7 +15,7 @@ from textual._compositor import ChopsUpdate, LayoutUpdate
 from textual.geometry import Region, Size
 from textual.strip import Strip
 
-from tqstudio.ui.wire import Thrifty, Wire
+from tqstudio.ui.look.terminal_diff import Thrifty, Wire
 
 from .conftest import MakeApp, loaded, until
 from .fake_door import FakeDoor
@@ -169,7 +169,7 @@ def test_a_line_that_has_just_been_written_is_not_written_again() -> None:
 def test_after_any_updates_the_picture_is_textuals(
     seed: int, fresh: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tqstudio.ui.wire.FRESH_S", fresh)
+    monkeypatch.setattr("tqstudio.ui.look.terminal_diff.FRESH_S", fresh)
     chance = random.Random(seed)
     wire, ours, own = Wire(), Terminal(), Terminal()
     # One cell wide each: half of a wide letter is another matter.

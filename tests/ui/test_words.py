@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 
 from tqstudio.lifecycle import PAUSED_WITHOUT_REASON, Operation, Trigger
-from tqstudio.ui.screens.facts import facts_text
-from tqstudio.ui.screens.job_sections import broken_off_in
-from tqstudio.ui.sentences import (
+from tqstudio.ui.screens.job.sections import broken_off_in
+from tqstudio.ui.screens.job.source_facts import facts_text
+from tqstudio.ui.text.sentences import (
     attempt_words,
     autorestart_words,
     event_remark,
@@ -19,7 +19,7 @@ from tqstudio.ui.sentences import (
     gate_words,
     standing,
 )
-from tqstudio.ui.symbols import UNICODE, quality_look
+from tqstudio.ui.text.symbols import UNICODE, quality_look
 
 from .fake_door import event, job_detail, job_row, rendition, sample_jobs
 

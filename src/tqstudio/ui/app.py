@@ -21,28 +21,28 @@ from textual.widgets import Input
 
 from tqstudio.errors import ErrorCode, TqError, in_one_line
 from tqstudio.protocol import calls, launch
-from tqstudio.ui.actions import BY_NAME
-from tqstudio.ui.feed import BACKOFF_S, PATIENCE_S, Feed
-from tqstudio.ui.keys import KeysInTurn
-from tqstudio.ui.model import Model
-from tqstudio.ui.query import Query
+from tqstudio.ui.actions.registry import BY_NAME
+from tqstudio.ui.context import Studio
+from tqstudio.ui.data.model import Model
+from tqstudio.ui.data.query import Query
+from tqstudio.ui.data.sync import BACKOFF_S, PATIENCE_S, Feed
+from tqstudio.ui.look.terminal_diff import Wire
+from tqstudio.ui.look.theme import Palette, in_sixteen_colours, load_themes, shipped_folder
 from tqstudio.ui.screens.base import StudioScreen, too_small
-from tqstudio.ui.screens.queue import QueueScreen
+from tqstudio.ui.screens.queue.screen import QueueScreen
+from tqstudio.ui.screens.registry import LATER, LATER_S, VIEWS, load, view_class
 from tqstudio.ui.signals import Signals
-from tqstudio.ui.studio import Studio
-from tqstudio.ui.symbols import choose_glyphs
-from tqstudio.ui.theme import Palette, in_sixteen_colours, load_themes, shipped_folder
+from tqstudio.ui.text.symbols import choose_glyphs
 from tqstudio.ui.toasts import Toasts
-from tqstudio.ui.views import LATER, LATER_S, VIEWS, load, view_class
+from tqstudio.ui.typeahead import KeysInTurn
 from tqstudio.ui.widgets.row_list import RowList
-from tqstudio.ui.wire import Wire
 
 if TYPE_CHECKING:
     from subprocess import Popen
 
     from tqstudio.home import Home
     from tqstudio.protocol.calls import Door
-    from tqstudio.ui.symbols import Glyphs
+    from tqstudio.ui.text.symbols import Glyphs
 
 PAINT_S = 0.25
 """Changes that come within this time are painted together."""
@@ -55,7 +55,7 @@ CLOCK_S = 1.0
 
 
 def _palette() -> type[Provider]:
-    from tqstudio.ui.palette import Actions
+    from tqstudio.ui.actions.command_palette import Actions
 
     return Actions
 
@@ -75,7 +75,7 @@ def _utc_now() -> datetime:
 
 
 class StudioApp(App[None]):
-    CSS_PATH = "style.tcss"
+    CSS_PATH = "look/style.tcss"
     TITLE = "tqstudio"
     ALLOW_SELECT = False
     COMMANDS: ClassVar[Any] = {_palette}

@@ -13,9 +13,9 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from tqstudio.errors import TqError
-from tqstudio.ui.actions import View
-from tqstudio.ui.studio import Studio
-from tqstudio.ui.target import Target
+from tqstudio.ui.actions.registry import View
+from tqstudio.ui.actions.target import Target
+from tqstudio.ui.context import Studio
 from tqstudio.ui.widgets.footer import Footer
 from tqstudio.ui.widgets.header import Header
 from tqstudio.ui.widgets.line_view import LineView

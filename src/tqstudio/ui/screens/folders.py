@@ -11,12 +11,12 @@ from textual.strip import Strip
 from tqstudio import paths
 from tqstudio.errors import ErrorCode, TqError, in_one_line
 from tqstudio.protocol import calls
-from tqstudio.ui import format as fmt
-from tqstudio.ui.actions import View, bindings_of
-from tqstudio.ui.line import fit_name, width_of
-from tqstudio.ui.screens.ask_path import AskPath, PathAnswer
-from tqstudio.ui.screens.dialogs import Confirm
+from tqstudio.ui.actions.registry import View, bindings_of
+from tqstudio.ui.look.line import fit_name, width_of
+from tqstudio.ui.screens.dialogs.ask_path import AskPath, PathAnswer
+from tqstudio.ui.screens.dialogs.dialogs import Confirm
 from tqstudio.ui.screens.list_screen import Facts, ListScreen
+from tqstudio.ui.text import format as fmt
 from tqstudio.ui.widgets.row_list import RowList
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
 from textual.widgets import Label
 
-from tqstudio.ui.actions import Action, View, actions_of, key_sign
-from tqstudio.ui.line import wrap
-from tqstudio.ui.screens.dialogs import Dialog
+from tqstudio.ui.actions.registry import Action, View, actions_of, key_sign
+from tqstudio.ui.look.line import wrap
+from tqstudio.ui.screens.dialogs.dialogs import Dialog
 
 KEYS_WIDTH = 13
 TEXT_WIDTH = 50

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.strip import Strip
 
-from tqstudio.ui import format as fmt
-from tqstudio.ui.actions import View, bindings_of
-from tqstudio.ui.line import fit, fit_name
-from tqstudio.ui.screens.job import JobScreen
+from tqstudio.ui.actions.registry import View, bindings_of
+from tqstudio.ui.look.line import fit, fit_name
+from tqstudio.ui.screens.job.screen import JobScreen
 from tqstudio.ui.screens.list_screen import Facts, ListScreen
-from tqstudio.ui.sentences import actor_words, event_remark, event_sentence, event_state, status_word
+from tqstudio.ui.text import format as fmt
+from tqstudio.ui.text.sentences import actor_words, event_remark, event_sentence, event_state, status_word
 from tqstudio.ui.widgets.row_list import RowList
 
 if TYPE_CHECKING:

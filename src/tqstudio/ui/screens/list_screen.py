@@ -8,10 +8,10 @@ from textual import on
 from textual.app import ComposeResult
 from textual.strip import Strip
 
-from tqstudio.ui import format as fmt
-from tqstudio.ui.line import wrap
+from tqstudio.ui.context import Studio
+from tqstudio.ui.look.line import wrap
 from tqstudio.ui.screens.base import StudioScreen
-from tqstudio.ui.studio import Studio
+from tqstudio.ui.text import format as fmt
 from tqstudio.ui.widgets.filter_line import FilterLine
 from tqstudio.ui.widgets.footer import Footer
 from tqstudio.ui.widgets.line_view import LineView

@@ -11,9 +11,9 @@ from textual.containers import Vertical
 from textual.widgets import Label
 
 from tqstudio.errors import TqError
-from tqstudio.ui.format import plain
-from tqstudio.ui.model import Model
-from tqstudio.ui.screens.dialogs import Dialog
+from tqstudio.ui.data.model import Model
+from tqstudio.ui.screens.dialogs.dialogs import Dialog
+from tqstudio.ui.text.format import plain
 
 LOOK_S = 0.5
 """A supervisor that was started elsewhere meanwhile is noticed after so long."""

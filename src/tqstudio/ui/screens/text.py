@@ -9,11 +9,11 @@ from textual.app import ComposeResult
 from textual.strip import Strip
 
 from tqstudio.errors import TqError, in_one_line
-from tqstudio.ui import format as fmt
-from tqstudio.ui.actions import View, bindings_of
-from tqstudio.ui.line import fit, wrap
+from tqstudio.ui.actions.registry import View, bindings_of
+from tqstudio.ui.context import Studio
+from tqstudio.ui.look.line import fit, wrap
 from tqstudio.ui.screens.base import StudioScreen
-from tqstudio.ui.studio import Studio
+from tqstudio.ui.text import format as fmt
 from tqstudio.ui.widgets.row_list import RowList
 
 REREAD_S = 1.0

@@ -9,12 +9,12 @@ from textual.strip import Strip
 
 from tqstudio import units
 from tqstudio.protocol import calls
-from tqstudio.ui import format as fmt
-from tqstudio.ui.actions import View, bindings_of
-from tqstudio.ui.line import fit
-from tqstudio.ui.screens.job import JobScreen
+from tqstudio.ui.actions.registry import View, bindings_of
+from tqstudio.ui.look.line import fit
+from tqstudio.ui.screens.job.screen import JobScreen
 from tqstudio.ui.screens.list_screen import Facts, ListScreen
-from tqstudio.ui.symbols import state_of
+from tqstudio.ui.text import format as fmt
+from tqstudio.ui.text.symbols import state_of
 from tqstudio.ui.widgets.row_list import RowList
 
 if TYPE_CHECKING:

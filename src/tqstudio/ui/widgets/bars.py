@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tqstudio.ui.symbols import Glyphs, state_of
+from tqstudio.ui.text.symbols import Glyphs, state_of
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import RenditionView
-    from tqstudio.ui.line import Line
-    from tqstudio.ui.theme import Palette
+    from tqstudio.ui.look.line import Line
+    from tqstudio.ui.look.theme import Palette
 
 
 def bar_text(progress: float, width: int, glyphs: Glyphs) -> tuple[str, str]:

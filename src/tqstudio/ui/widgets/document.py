@@ -7,8 +7,8 @@ from collections.abc import Callable, Hashable
 from textual import events
 from textual.strip import Strip
 
-from tqstudio.ui.line import width_of, wrap
-from tqstudio.ui.studio import Studio
+from tqstudio.ui.context import Studio
+from tqstudio.ui.look.line import width_of, wrap
 from tqstudio.ui.widgets.line_view import LineView
 from tqstudio.ui.widgets.row_list import RowList
 

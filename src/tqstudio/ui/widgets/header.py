@@ -6,9 +6,9 @@ from rich.style import Style
 from textual.strip import Strip
 
 from tqstudio import units
-from tqstudio.ui import format as fmt
-from tqstudio.ui.line import width_of
-from tqstudio.ui.model import Link
+from tqstudio.ui.data.model import Link
+from tqstudio.ui.look.line import width_of
+from tqstudio.ui.text import format as fmt
 from tqstudio.ui.widgets.line_view import LineView, link
 
 COUNTS = (

@@ -13,18 +13,18 @@ from textual.message import Message
 from textual.strip import Strip
 
 from tqstudio.lifecycle import TERMINAL
-from tqstudio.ui import format as fmt
-from tqstudio.ui.line import Line, fit_name, width_of
-from tqstudio.ui.pager import Edge
-from tqstudio.ui.studio import Studio
-from tqstudio.ui.symbols import job_state, job_word
+from tqstudio.ui.context import Studio
+from tqstudio.ui.data.job_pages import Edge
+from tqstudio.ui.data.job_window import AHEAD
+from tqstudio.ui.look.line import Line, fit_name, width_of
+from tqstudio.ui.text import format as fmt
+from tqstudio.ui.text.symbols import job_state, job_word
 from tqstudio.ui.widgets.bars import add_blocks
 from tqstudio.ui.widgets.row_list import RowList
-from tqstudio.ui.window import AHEAD
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import JobRow
-    from tqstudio.ui.marks import Marks
+    from tqstudio.ui.data.marks import Marks
 
 CACHED = 512
 """Drawn rows that are kept."""

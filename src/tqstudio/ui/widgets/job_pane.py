@@ -11,11 +11,18 @@ from textual.strip import Strip
 from tqstudio import shell_quoting, units
 from tqstudio.errors import in_one_line
 from tqstudio.paths import readable
-from tqstudio.ui import format as fmt
-from tqstudio.ui.line import Line, fit, fit_name, width_of, wrap
-from tqstudio.ui.sentences import attempt_words, error_now, failure_words, kind_words, standing, took_words
-from tqstudio.ui.studio import Studio
-from tqstudio.ui.symbols import job_state, job_word, quality_look
+from tqstudio.ui.context import Studio
+from tqstudio.ui.look.line import Line, fit, fit_name, width_of, wrap
+from tqstudio.ui.text import format as fmt
+from tqstudio.ui.text.sentences import (
+    attempt_words,
+    error_now,
+    failure_words,
+    kind_words,
+    standing,
+    took_words,
+)
+from tqstudio.ui.text.symbols import job_state, job_word, quality_look
 from tqstudio.ui.widgets.bars import add_bar
 from tqstudio.ui.widgets.line_view import LineView
 

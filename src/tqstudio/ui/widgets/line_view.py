@@ -11,9 +11,9 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from tqstudio.ui.line import Line, changed_spans
-from tqstudio.ui.studio import Studio
-from tqstudio.ui.symbols import ASCII
+from tqstudio.ui.context import Studio
+from tqstudio.ui.look.line import Line, changed_spans
+from tqstudio.ui.text.symbols import ASCII
 
 
 def link(action: str, argument: str = "") -> Style:

@@ -10,10 +10,10 @@ from textual.strip import Strip
 from tqstudio import units
 from tqstudio.errors import in_one_line
 from tqstudio.paths import readable
-from tqstudio.ui import format as fmt
-from tqstudio.ui.line import width_of, wrap
-from tqstudio.ui.model import Link, Model
-from tqstudio.ui.sentences import gate_words
+from tqstudio.ui.data.model import Link, Model
+from tqstudio.ui.look.line import width_of, wrap
+from tqstudio.ui.text import format as fmt
+from tqstudio.ui.text.sentences import gate_words
 from tqstudio.ui.widgets.line_view import LineView
 
 if TYPE_CHECKING:

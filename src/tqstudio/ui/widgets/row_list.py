@@ -8,7 +8,7 @@ from textual import events
 from textual.message import Message
 from textual.strip import Strip
 
-from tqstudio.ui.studio import Studio
+from tqstudio.ui.context import Studio
 from tqstudio.ui.widgets.line_view import LineView
 
 WHEEL_LINES = 3

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from textual.strip import Strip
 
-from tqstudio.ui.actions import View
-from tqstudio.ui.line import fit, width_of
-from tqstudio.ui.studio import Studio
+from tqstudio.ui.actions.registry import View
+from tqstudio.ui.context import Studio
+from tqstudio.ui.look.line import fit, width_of
 from tqstudio.ui.widgets.line_view import LineView, link
 
 VIEWS: tuple[tuple[View, str], ...] = (

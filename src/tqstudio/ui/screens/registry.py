@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from tqstudio.ui.screens.base import StudioScreen
 
 VIEWS: dict[str, str] = {
-    "queue": "queue.QueueScreen",
+    "queue": "queue.screen.QueueScreen",
     "workers": "workers.WorkersScreen",
     "folders": "folders.FoldersScreen",
     "history": "history.HistoryScreen",
@@ -19,15 +19,14 @@ VIEWS: dict[str, str] = {
 
 LATER = (
     *(
-        "screens.job",
+        "screens.job.screen",
+        "screens.job.source_facts",
         "screens.text",
-        "screens.facts",
-        "screens.dialogs",
         "screens.start_problem",
-        "screens.ask_path",
         "screens.help",
     ),
-    *("screens.workers", "screens.folders", "screens.history", "palette"),
+    *("screens.dialogs.dialogs", "screens.dialogs.ask_path"),
+    *("screens.workers", "screens.folders", "screens.history", "actions.command_palette"),
 )
 """What the first picture does without is loaded soon after it: the first use is quick then, and a version
 that is installed meanwhile is not mixed with this one."""
@@ -35,7 +34,7 @@ LATER_S = 0.5
 
 
 def view_class(view: str) -> type[StudioScreen]:
-    module, _, name = VIEWS[view].partition(".")
+    module, _, name = VIEWS[view].rpartition(".")
     found: type[StudioScreen] = getattr(import_module(f"tqstudio.ui.screens.{module}"), name)
     return found
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
-from tqstudio.ui.actions import actions_of, key_sign
+from tqstudio.ui.actions.registry import actions_of, key_sign
 from tqstudio.ui.screens.base import StudioScreen
 
 if TYPE_CHECKING:

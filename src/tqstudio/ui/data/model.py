@@ -9,8 +9,8 @@ from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Any, cast
 
-from tqstudio.ui.marks import Marks
-from tqstudio.ui.window import JobWindow
+from tqstudio.ui.data.job_window import JobWindow
+from tqstudio.ui.data.marks import Marks
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import (

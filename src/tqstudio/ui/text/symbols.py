@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tqstudio.ui.format import short_duration
-from tqstudio.ui.sentences import status_word
+from tqstudio.ui.text.format import short_duration
+from tqstudio.ui.text.sentences import status_word
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import JobRow, RenditionView

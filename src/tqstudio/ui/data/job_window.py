@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, cast
 
-from tqstudio.ui.query import Query
+from tqstudio.ui.data.query import Query
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import JobLive, JobPage, JobRow

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tqstudio.home import Home
-    from tqstudio.ui.feed import Feed
-    from tqstudio.ui.model import Model
-    from tqstudio.ui.symbols import Glyphs
-    from tqstudio.ui.theme import Palette
+    from tqstudio.ui.data.model import Model
+    from tqstudio.ui.data.sync import Feed
+    from tqstudio.ui.look.theme import Palette
+    from tqstudio.ui.text.symbols import Glyphs
 
 
 @dataclass(slots=True)

@@ -11,10 +11,10 @@ from tqstudio import shell_quoting, units
 from tqstudio.errors import in_one_line
 from tqstudio.lifecycle import Step
 from tqstudio.paths import readable
-from tqstudio.ui import format as fmt
-from tqstudio.ui.line import fit, width_of, wrap
-from tqstudio.ui.screens.facts import channels_word, language_word
-from tqstudio.ui.sentences import (
+from tqstudio.ui.look.line import fit, width_of, wrap
+from tqstudio.ui.screens.job.source_facts import channels_word, language_word
+from tqstudio.ui.text import format as fmt
+from tqstudio.ui.text.sentences import (
     attempt_words,
     autorestart_words,
     error_now,
@@ -26,14 +26,14 @@ from tqstudio.ui.sentences import (
     standing,
     status_word,
 )
-from tqstudio.ui.symbols import job_state, job_word, quality_look
+from tqstudio.ui.text.symbols import job_state, job_word, quality_look
 from tqstudio.ui.widgets.bars import add_segments
 from tqstudio.ui.widgets.line_view import link
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import AttemptView, JobDetail, RenditionView
-    from tqstudio.ui.symbols import Glyphs
-    from tqstudio.ui.theme import Palette
+    from tqstudio.ui.look.theme import Palette
+    from tqstudio.ui.text.symbols import Glyphs
     from tqstudio.ui.widgets.document import Document
 
 OUTCOMES = {

@@ -12,13 +12,13 @@ from tqstudio import source_files
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls
 from tqstudio.protocol.wording import KEYS, sentence, summary
-from tqstudio.ui.format import copied, counted, number
+from tqstudio.ui.actions.target import Target
 from tqstudio.ui.screens.base import StudioScreen
-from tqstudio.ui.target import Target
+from tqstudio.ui.text.format import copied, counted, number
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import AddResult, JobRow
-    from tqstudio.ui.screens.ask_path import PathAnswer
+    from tqstudio.ui.screens.dialogs.ask_path import PathAnswer
     from tqstudio.ui.widgets.job_list import JobList
 
 MAX_ADDED = 10_000
@@ -73,7 +73,7 @@ class QueueActions(StudioScreen):
         self.toast(f"path of the {'playlist' if made else 'source'} of job {row['id']} copied")
 
     async def do_add(self, _: str) -> None:
-        from tqstudio.ui.screens.ask_path import AskPath
+        from tqstudio.ui.screens.dialogs.ask_path import AskPath
 
         sentence = "A video, or a folder: all videos in it and below it."
         self.app.push_screen(AskPath(self.studio, "Add files", sentence, self._add, can_hold=True))

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tqstudio.lifecycle import Control, JobStatus, Trigger
-from tqstudio.ui.target import Target
+from tqstudio.ui.actions.target import Target
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import EventView, JobLive
-    from tqstudio.ui.window import JobWindow
+    from tqstudio.ui.data.job_window import JobWindow
 
 _ASKED = {
     "pause_asked": Control.PAUSE,

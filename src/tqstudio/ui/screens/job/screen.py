@@ -12,13 +12,13 @@ from textual.strip import Strip
 from tqstudio import shell_quoting
 from tqstudio.errors import TqError, in_one_line
 from tqstudio.protocol import calls
-from tqstudio.ui.actions import View, bindings_of
-from tqstudio.ui.format import copied
-from tqstudio.ui.line import fit_name
-from tqstudio.ui.screens import job_sections as parts
-from tqstudio.ui.screens.job_actions import JobActions
-from tqstudio.ui.studio import Studio
-from tqstudio.ui.target import Target
+from tqstudio.ui.actions.registry import View, bindings_of
+from tqstudio.ui.actions.target import Target
+from tqstudio.ui.context import Studio
+from tqstudio.ui.look.line import fit_name
+from tqstudio.ui.screens.job import sections as parts
+from tqstudio.ui.screens.job.actions import JobActions
+from tqstudio.ui.text.format import copied
 from tqstudio.ui.widgets.document import Document, Section
 
 if TYPE_CHECKING:

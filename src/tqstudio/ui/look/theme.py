@@ -66,7 +66,7 @@ class Themes:
 def shipped_folder() -> Path:
     """`ui/themes` in an installed package, `themes` beside `src` in a checkout."""
     packaged = Path(__file__).parent / "themes"
-    return packaged if packaged.is_dir() else Path(__file__).parents[3] / "themes"
+    return packaged if packaged.is_dir() else Path(__file__).parents[4] / "themes"
 
 
 def load_themes(folders: Iterable[Path]) -> Themes:

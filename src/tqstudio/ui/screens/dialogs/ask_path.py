@@ -17,8 +17,8 @@ from textual.widgets import Input, Label
 from tqstudio.errors import TqError, in_one_line
 from tqstudio.paths import absolute
 from tqstudio.protocol import calls
-from tqstudio.ui.screens.dialogs import Caution, Dialog, Problem
-from tqstudio.ui.studio import Studio
+from tqstudio.ui.context import Studio
+from tqstudio.ui.screens.dialogs.dialogs import Caution, Dialog, Problem
 from tqstudio.ui.widgets.tick import Tick
 
 if TYPE_CHECKING:

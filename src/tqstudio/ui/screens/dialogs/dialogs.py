@@ -13,8 +13,8 @@ from textual.containers import Horizontal, Vertical
 from textual.screen import ModalScreen, ScreenResultType
 from textual.widgets import Button, Input, Label
 
-from tqstudio.ui.format import counted, plain
-from tqstudio.ui.symbols import Glyphs
+from tqstudio.ui.text.format import counted, plain
+from tqstudio.ui.text.symbols import Glyphs
 from tqstudio.ui.widgets.tick import Tick
 
 MIN_PRIORITY, MAX_PRIORITY = -1000, 1000

@@ -14,13 +14,13 @@ from textual.containers import Container
 from tqstudio.errors import TqError
 from tqstudio.paths import readable
 from tqstudio.protocol import calls
-from tqstudio.ui import format as fmt
-from tqstudio.ui.actions import View, bindings_of
-from tqstudio.ui.line import fit_name
-from tqstudio.ui.query import SORTS, FilterError, Query, parse
-from tqstudio.ui.screens.job_actions import JobActions
-from tqstudio.ui.screens.queue_actions import QueueActions
-from tqstudio.ui.target import Target
+from tqstudio.ui.actions.registry import View, bindings_of
+from tqstudio.ui.actions.target import Target
+from tqstudio.ui.data.query import SORTS, FilterError, Query, parse
+from tqstudio.ui.look.line import fit_name
+from tqstudio.ui.screens.job.actions import JobActions
+from tqstudio.ui.screens.queue.actions import QueueActions
+from tqstudio.ui.text import format as fmt
 from tqstudio.ui.widgets.filter_line import FilterLine
 from tqstudio.ui.widgets.footer import Footer
 from tqstudio.ui.widgets.job_list import NAME_CELLS, NAME_CELLS_BESIDE, JobList
@@ -230,7 +230,7 @@ class QueueScreen(QueueActions, JobActions):
         if row is None:
             self.toast("no job is selected")
             return
-        from tqstudio.ui.screens.job import JobScreen
+        from tqstudio.ui.screens.job.screen import JobScreen
 
         self.app.push_screen(JobScreen(self.studio, row["id"]))
 

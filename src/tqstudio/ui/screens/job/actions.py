@@ -9,15 +9,15 @@ from tqstudio import shell_quoting
 from tqstudio.errors import TqError, in_one_line
 from tqstudio.lifecycle import Control, JobStatus, Operation
 from tqstudio.protocol import calls
-from tqstudio.ui.actions import BY_NAME, operation_for
-from tqstudio.ui.format import copied, counted, number
-from tqstudio.ui.pager import MAX_MARKED
+from tqstudio.ui.actions.registry import BY_NAME, operation_for
+from tqstudio.ui.actions.target import CONTROL_OF_WORD, Target, refusal
+from tqstudio.ui.data.job_pages import MAX_MARKED
 from tqstudio.ui.screens.base import StudioScreen
-from tqstudio.ui.target import CONTROL_OF_WORD, Target, refusal
+from tqstudio.ui.text.format import copied, counted, number
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import ActionResult, JobRow
-    from tqstudio.ui.screens.dialogs import Confirm
+    from tqstudio.ui.screens.dialogs.dialogs import Confirm
 
 LOSES_WORK = (Operation.CANCEL, Operation.RESTART)
 MANY = 20
@@ -81,7 +81,7 @@ class JobActions(StudioScreen):
         await self._operate("restart")
 
     async def do_priority(self, _: str) -> None:
-        from tqstudio.ui.screens.dialogs import AskPriority
+        from tqstudio.ui.screens.dialogs.dialogs import AskPriority
 
         allowed = self._allowed(Operation.PRIORITY, self.targets())
         row = self.current()
@@ -97,7 +97,7 @@ class JobActions(StudioScreen):
         )
 
     async def do_retranscode(self, _: str) -> None:
-        from tqstudio.ui.screens.dialogs import ChooseQualities
+        from tqstudio.ui.screens.dialogs.dialogs import ChooseQualities
 
         allowed = self._allowed(Operation.RETRANSCODE, self.targets())
         if not allowed:
@@ -159,7 +159,7 @@ class JobActions(StudioScreen):
         self.app.push_screen(TextScreen(self.studio, f"commands of job {job}", read, wrapped=True))
 
     async def do_facts(self, _: str) -> None:
-        from tqstudio.ui.screens.facts import NAME_CELLS, facts_text
+        from tqstudio.ui.screens.job.source_facts import NAME_CELLS, facts_text
         from tqstudio.ui.screens.text import TextScreen
 
         row = self.current()
@@ -358,7 +358,7 @@ def _by_qualities(targets: Sequence[Target], chosen: Collection[str]) -> Iterato
 
 
 def _many_question(operation: Operation, named: str) -> Confirm:
-    from tqstudio.ui.screens.dialogs import Confirm
+    from tqstudio.ui.screens.dialogs.dialogs import Confirm
 
     what = f"{_VERBS.get(operation, operation.value.capitalize())} {named}"
     sentence = "No finished segment is lost."
@@ -368,7 +368,7 @@ def _many_question(operation: Operation, named: str) -> Confirm:
 
 
 def _delete_question(targets: Sequence[Target], named: str, segments: int) -> Confirm:
-    from tqstudio.ui.screens.dialogs import Confirm
+    from tqstudio.ui.screens.dialogs.dialogs import Confirm
 
     it, its = ("it", "its") if len(targets) == 1 else ("them", "their")
     return Confirm(
@@ -384,7 +384,7 @@ def _delete_question(targets: Sequence[Target], named: str, segments: int) -> Co
 
 def _question(operation: Operation, targets: Sequence[Target], named: str) -> Confirm:
     """Says what would be lost, and what stays."""
-    from tqstudio.ui.screens.dialogs import Confirm
+    from tqstudio.ui.screens.dialogs.dialogs import Confirm
 
     running = sum(target.status is JobStatus.IN_PROGRESS for target in targets)
     segments = sum(target.segments_done for target in targets)

@@ -17,7 +17,7 @@ from textual._compositor import ChopsUpdate, CompositorUpdate, LayoutUpdate
 from textual.geometry import Size
 from textual.strip import Strip
 
-from tqstudio.ui.line import changed_spans
+from tqstudio.ui.look.line import changed_spans
 
 RESET = "\x1b[0m"
 _SHOW_ON_BLANKS = frozenset(("4", "5", "6", "7", "9", "21", "53"))

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from tqstudio.errors import UNANSWERED, ErrorCode, TqError, in_one_line
 from tqstudio.protocol import calls
-from tqstudio.ui.model import Connection, Link, Model
-from tqstudio.ui.pager import Pager
+from tqstudio.ui.data.job_pages import Pager
+from tqstudio.ui.data.model import Connection, Link, Model
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import EventView, JobLive, WorkerView

@@ -1,0 +1,1 @@
+"""What a key, the palette and the footer can do, and to which jobs."""

@@ -1,0 +1,1 @@
+"""What the screens show: kept in step with the supervisor, page by page."""
