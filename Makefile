@@ -24,10 +24,11 @@ mutants: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m mutants $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
 check: $(STAMP)
-	$(BIN)/ruff check src tests benchmarks
-	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks tools
+	$(BIN)/ruff format --check src tests benchmarks tools
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tools/structure.py
 
 # More of the simulated worlds that are part of the tests: make simulate STEPS=1000000 SEED=7 WEATHER=zombies
 simulate: $(STAMP)

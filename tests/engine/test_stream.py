@@ -17,7 +17,9 @@ from tqstudio.engine.live.event_stream import BACKLOG, PAGE, RECENT, Broadcast, 
 from tqstudio.engine.retry import now_us
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.database import Database
-from tqstudio.engine.store.events import EventRow
+from tqstudio.engine.store.db.event_row import (
+    EventRow,
+)
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls
 from tqstudio.protocol.client import Client

@@ -20,12 +20,12 @@ import pytest
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.media.ffmpeg.command import poster_command, video_command
 from tqstudio.engine.media.plan import profiles
-from tqstudio.engine.media.plan.colour import colour_of
 from tqstudio.engine.media.plan.grid import make_grid
 from tqstudio.engine.media.plan.keys import settings_hash
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.rungs import Rung
 from tqstudio.engine.media.plan.warnings import of_source
+from tqstudio.engine.media.source.colour import colour_of
 from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.engine.media.source.probe import probe
 from tqstudio.errors import ErrorCode, TqError

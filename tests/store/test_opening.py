@@ -12,12 +12,11 @@ from pathlib import Path
 import pytest
 
 from damage import forget_in_indexes, forget_rows
-from tqstudio.engine.store.db import backup, connection, opening
+from tqstudio.engine.store.db import backup, connection, integrity, opening
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.schema import upgrade
 from tqstudio.engine.store.library import videos
 from tqstudio.engine.store.lists import pages
-from tqstudio.engine.store.machine import inspection
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.lifecycle import JobStatus, Operation
@@ -178,7 +177,7 @@ def test_a_start_compares_counts_and_lists_before_it_looks_at_each_row(
 ) -> None:
     forget_in_indexes(varied.database, jobs, lost)
     with contextlib.closing(connect(varied.database)) as reader:
-        assert inspection.unlisted(reader).startswith(said)
+        assert integrity.unlisted(reader).startswith(said)
     found = opening.require_sound(varied)
     assert found is not None
     assert found.text.startswith(said)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tqstudio.engine.store.db import integrity
+from tqstudio.engine.store.db.integrity import Numbers
 from tqstudio.engine.store.jobs.claims import Lease
 from tqstudio.engine.store.jobs.transitions import look
 from tqstudio.engine.store.library import publications
 from tqstudio.engine.store.library.publications import PublicationRow
-from tqstudio.engine.store.machine import gates, inspection
-from tqstudio.engine.store.machine.inspection import Numbers
+from tqstudio.engine.store.machine import gates
 from tqstudio.lifecycle import GateKind
 
 from .conftest import NOW, Queue
@@ -124,11 +125,11 @@ def test_gates_are_told_apart(queue: Queue) -> None:
 def test_a_lease_runs_under_its_epoch(queue: Queue) -> None:
     lease = queue.claimed(queue.worker("cpu-0"))
     waiting = queue.job()
-    assert inspection.runs(queue.db, lease.job, lease.epoch)
-    assert not inspection.runs(queue.db, lease.job, lease.epoch + 1)
-    assert not inspection.runs(queue.db, waiting, lease.epoch)
+    assert integrity.runs(queue.db, lease.job, lease.epoch)
+    assert not integrity.runs(queue.db, lease.job, lease.epoch + 1)
+    assert not integrity.runs(queue.db, waiting, lease.epoch)
     queue.release(lease)
-    assert not inspection.runs(queue.db, lease.job, lease.epoch)
+    assert not integrity.runs(queue.db, lease.job, lease.epoch)
 
 
 def test_the_numbers_of_a_video_are_those_that_may_be_on_disk(queue: Queue) -> None:
@@ -140,26 +141,26 @@ def test_the_numbers_of_a_video_are_those_that_may_be_on_disk(queue: Queue) -> N
     other = queue.claimed(queue.worker("cpu-1"), video=queue.video(slug="b"))
     record(queue, other.video, 7)
     begin(queue, other, 8)
-    assert inspection.numbers_at(queue.db, b"/out", "a") == Numbers(lease.video, frozenset({2, 3}))
-    assert inspection.numbers_at(queue.db, b"/out", "b") == Numbers(other.video, frozenset({7, 8}))
-    assert inspection.numbers_at(queue.db, b"/there", "a") == Numbers(there, frozenset())
-    assert inspection.numbers_at(queue.db, b"/there", "b") is None
+    assert integrity.numbers_at(queue.db, b"/out", "a") == Numbers(lease.video, frozenset({2, 3}))
+    assert integrity.numbers_at(queue.db, b"/out", "b") == Numbers(other.video, frozenset({7, 8}))
+    assert integrity.numbers_at(queue.db, b"/there", "a") == Numbers(there, frozenset())
+    assert integrity.numbers_at(queue.db, b"/there", "b") is None
 
 
 def test_the_counts_are_those_of_jobs_that_are_not_deleted(queue: Queue) -> None:
     queue.job()
     deleted = queue.job()
-    assert inspection.miscounted(queue.db) == []
+    assert integrity.miscounted(queue.db) == []
     queue.db.execute("UPDATE job SET deleted_at = 1 WHERE id = :id", {"id": deleted})
-    assert inspection.miscounted(queue.db) == []
+    assert integrity.miscounted(queue.db) == []
     queue.db.execute("UPDATE job_count SET n = 5 WHERE status = 'pending'")
-    assert inspection.miscounted(queue.db) == ["pending"]
+    assert integrity.miscounted(queue.db) == ["pending"]
 
 
 def test_what_the_database_says_of_itself(queue: Queue) -> None:
-    assert inspection.foreign_key_problems(queue.db) == 0
-    assert (inspection.newest_event_at(queue.db), inspection.store_uuid(queue.db)) == (0, None)
+    assert integrity.foreign_key_problems(queue.db) == 0
+    assert (integrity.newest_event_at(queue.db), integrity.store_uuid(queue.db)) == (0, None)
     video = queue.row(queue.job())["video_id"]
-    assert inspection.newest_event_at(queue.db) == NOW
-    assert inspection.has_video(queue.db, video)
-    assert not inspection.has_video(queue.db, 4711)
+    assert integrity.newest_event_at(queue.db) == NOW
+    assert integrity.has_video(queue.db, video)
+    assert not integrity.has_video(queue.db, 4711)

@@ -8,8 +8,8 @@ import pytest
 from textual.widgets import Button
 
 from tqstudio.ui.actions.registry import ACTIONS, View, actions_of, bindings_of, enabled, label
-from tqstudio.ui.actions.target import Target
 from tqstudio.ui.app import StudioApp
+from tqstudio.ui.data.target import Target
 from tqstudio.ui.screens.dialogs.dialogs import ChooseQualities, Confirm
 from tqstudio.ui.screens.job.screen import JobScreen
 from tqstudio.ui.screens.registry import VIEWS, view_class

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from tqstudio.lifecycle import Control, JobStatus
-from tqstudio.ui.actions.target import Target
 from tqstudio.ui.data.job_window import JobWindow
 from tqstudio.ui.data.marks import Marks
 from tqstudio.ui.data.query import Query
+from tqstudio.ui.data.target import Target
 
 from .fake_door import event, job_row, rendition
 

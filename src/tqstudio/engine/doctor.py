@@ -22,11 +22,10 @@ from tqstudio.engine.gates.disk import DATABASE_ROOM_BYTES, FILES_ROOM, lacks_fi
 from tqstudio.engine.host import orphan_processes
 from tqstudio.engine.outputs.workspace import FOLDER, require_unshared
 from tqstudio.engine.retry import MICROSECOND, now_us
-from tqstudio.engine.store.db import errors, opening
+from tqstudio.engine.store.db import errors, integrity, opening
 from tqstudio.engine.store.db.connection import Connection, connect
 from tqstudio.engine.store.db.schema import SCHEMA_VERSION, schema_version
 from tqstudio.engine.store.library import folders, videos
-from tqstudio.engine.store.machine import inspection
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.ladder_files import OWNER_NAME
@@ -139,13 +138,13 @@ def _processes(home: Home) -> CheckView:
 
 
 def _records(db: Connection) -> Iterator[CheckView]:
-    missing = inspection.foreign_key_problems(db)
-    wrong = inspection.miscounted(db)
+    missing = integrity.foreign_key_problems(db)
+    wrong = integrity.miscounted(db)
     said = [f"{missing} rows name others that are not there"] if missing else []
     said += [f"there are not as many {', '.join(wrong)} jobs as were counted"] if wrong else []
     hint = "put a backup in its place (docs/backup.md)" if missing else errors.LOST_ROWS
     yield line("records", "fail" if said else "ok", "; ".join(said) or "rows and counts agree", hint)
-    ahead = inspection.newest_event_at(db) - now_us()
+    ahead = integrity.newest_event_at(db) - now_us()
     if ahead > _AHEAD_US:
         detail = f"the newest event is {ahead / MICROSECOND:.0f} s in the future: the clock was set back"
         yield line("event times", "warn", detail, "set the clock by NTP; backoffs and leases wait for it")
@@ -166,7 +165,7 @@ def _outputs(db: Connection, settings: Settings, home: Home) -> Iterator[CheckVi
         yield line("disk of the home", "fail" if short else "ok", said, hint)
         yield from _inodes(home.root, volume)
     seen = set() if volume is None else {volume.device}
-    uuid = inspection.store_uuid(db)
+    uuid = integrity.store_uuid(db)
     left: list[Path] = []
     for root in videos.output_roots(db):
         yield from _users(root, settings)
@@ -219,15 +218,15 @@ def _left_over(db: Connection, root: bytes, uuid: str) -> Iterator[Path]:
     sink = output / FOLDER / uuid
     for folder in _folders(sink / "scratch"):
         scratch = _SCRATCH.fullmatch(folder.name)
-        if scratch and not inspection.runs(db, int(scratch[1]), int(scratch[2])):
+        if scratch and not integrity.runs(db, int(scratch[1]), int(scratch[2])):
             yield folder
     for folder in _folders(sink / "segments"):
-        if folder.name.isdigit() and not inspection.has_video(db, int(folder.name)):
+        if folder.name.isdigit() and not integrity.has_video(db, int(folder.name)):
             yield folder
     for folder in _folders(output):
         if not _is_ours(folder, uuid):
             continue
-        known = inspection.numbers_at(db, root, folder.name)
+        known = integrity.numbers_at(db, root, folder.name)
         if known is None:
             continue  # it may be what a restored database forgot, and it may play
         for generation in _folders(folder):

@@ -64,7 +64,9 @@ from tqstudio.engine.retry import MICROSECOND, now_us
 from tqstudio.engine.services import Studio
 from tqstudio.engine.store.db import opening, schema
 from tqstudio.engine.store.db.database import Database
-from tqstudio.engine.store.events import EventRow
+from tqstudio.engine.store.db.event_row import (
+    EventRow,
+)
 from tqstudio.engine.store.jobs import claims
 from tqstudio.engine.store.library import folders, videos
 from tqstudio.engine.store.library.folders import FolderRow

@@ -15,6 +15,8 @@ from typing import Any, Literal, NotRequired
 
 from typing_extensions import TypedDict
 
+from tqstudio.errors import TqError
+
 
 class ErrorView(TypedDict):
     """Why something failed: code, one sentence, and what to do now."""
@@ -641,3 +643,8 @@ class OutcomeAnswer(TypedDict):
 
     job: int
     status: str
+
+
+def error_view(error: TqError) -> ErrorView:
+    """Describe an error as answers carry it."""
+    return {"code": error.code.value, "message": error.message, "hint": error.hint}

@@ -55,7 +55,7 @@ CLOCK_S = 1.0
 
 
 def _palette() -> type[Provider]:
-    from tqstudio.ui.actions.command_palette import Actions
+    from tqstudio.ui.screens.command_palette import Actions
 
     return Actions
 

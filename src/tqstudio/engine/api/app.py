@@ -11,9 +11,11 @@ from starlette.types import ASGIApp
 
 from tqstudio import __version__
 from tqstudio.engine.api import events, folders, jobs, openapi, queue, system, videos, worker_api, workers
-from tqstudio.engine.api.coalesce import Shared
 from tqstudio.engine.api.dependencies import refuse_unknown_query
 from tqstudio.engine.api.errors import answer_http_error, answer_refusal
+from tqstudio.engine.api.system import (
+    Shared,
+)
 from tqstudio.engine.services import Studio
 from tqstudio.errors import TqError
 

@@ -14,6 +14,7 @@ from tqstudio.engine.api.views import attempt_view, autorestart_view, event_view
 from tqstudio.engine.retry import now_us
 from tqstudio.engine.services import Studio
 from tqstudio.engine.store import events
+from tqstudio.engine.store.db import event_row
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import jobs, progress
 from tqstudio.engine.store.library import generations, videos
@@ -128,7 +129,7 @@ def read_detail(
     generations.GenerationRow | None,
     tuple[int, JobStatus] | None,
     list[progress.AttemptRow],
-    list[events.EventRow],
+    list[event_row.EventRow],
 ]:
     record = listed.one(db, job)
     video = videos.get(db, record.video) if record else None

@@ -6,14 +6,15 @@ import asyncio
 import contextlib
 import os
 import shutil
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from fastapi import APIRouter, Request, Response
 from pydantic_core import to_json
 
 from tqstudio import __version__
-from tqstudio.engine.api.coalesce import Shared
 from tqstudio.engine.api.dependencies import TheStudio
 from tqstudio.engine.api.views import gate_view, iso
 from tqstudio.engine.api.workers import worker_views
@@ -201,3 +202,32 @@ async def shutdown(studio: TheStudio, request: ShutdownRequest) -> dict[str, obj
     """End the supervisor: at the fragment at once, or, draining, when the running jobs have ended."""
     studio.request_stop(request.drain)
     return {"stopping": True, "drain": request.drain}
+
+
+T = TypeVar("T")
+
+
+class Shared(Generic[T]):
+    """Makes one answer for all who ask before it is begun: a thousand callers cost two answers.
+
+    Args:
+        make: makes an answer; nobody gets one that was begun before he asked.
+    """
+
+    def __init__(self, make: Callable[[], Awaitable[T]]) -> None:
+        self._make = make
+        self._current: asyncio.Task[T] | None = None
+        self._next: asyncio.Task[T] | None = None
+
+    async def get(self) -> T:
+        if self._next is None:
+            self._next = asyncio.create_task(self._after(self._current))
+            self._next.add_done_callback(lambda made: made.cancelled() or made.exception())
+        # Who hangs up takes nobody's answer away.
+        return await asyncio.shield(self._next)
+
+    async def _after(self, before: asyncio.Task[T] | None) -> T:
+        if before is not None:
+            await asyncio.wait([before])
+        self._current, self._next = self._next, None
+        return await self._make()

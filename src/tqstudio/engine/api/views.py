@@ -9,9 +9,13 @@ from typing import Any
 from tqstudio.engine.gates.disk import Shortage
 from tqstudio.engine.live.forecasts import Forecasts
 from tqstudio.engine.live.running_jobs import Beat, LiveJob
-from tqstudio.engine.outputs import Place
+from tqstudio.engine.outputs.place import (
+    place_of,
+)
 from tqstudio.engine.retry import MICROSECOND
-from tqstudio.engine.store.events import EventRow
+from tqstudio.engine.store.db.event_row import (
+    EventRow,
+)
 from tqstudio.engine.store.jobs.progress import AttemptRow, RenditionRow
 from tqstudio.engine.store.library.folders import FolderRow
 from tqstudio.engine.store.library.generations import GenerationRow, PublishedRow
@@ -19,7 +23,7 @@ from tqstudio.engine.store.library.videos import VideoRow
 from tqstudio.engine.store.lists.records import JobRecord
 from tqstudio.engine.store.machine.gates import GateRow
 from tqstudio.engine.store.machine.workers import WorkerRow
-from tqstudio.errors import MEANINGS, ErrorCode, TqError, code_of
+from tqstudio.errors import MEANINGS, ErrorCode, code_of
 from tqstudio.home import Home
 from tqstudio.lifecycle import (
     Autorestart,
@@ -75,10 +79,6 @@ def parse_time(text: str) -> int:
     moment = datetime.fromisoformat(text)
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     return (moment - _EPOCH) // timedelta(microseconds=1)
-
-
-def error_view(error: TqError) -> ErrorView:
-    return {"code": error.code.value, "message": error.message, "hint": error.hint}
 
 
 def rendition_live(row: RenditionRow, eta_s: float | None) -> RenditionLive:
@@ -304,10 +304,6 @@ def event_view(row: EventRow) -> EventView:
         "code": None if row.code is None else str(row.code),
         "detail": row.detail,
     }
-
-
-def place_of(video: VideoRow) -> Place:
-    return Place.below(video.output_root, video.slug)
 
 
 def published_view(row: PublishedRow) -> PublishedView:

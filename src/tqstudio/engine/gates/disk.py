@@ -33,7 +33,9 @@ from tqstudio.engine.outputs.workspace import Workspace
 from tqstudio.engine.retry import MICROSECOND, now_us
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
-from tqstudio.engine.store.events import EventRow
+from tqstudio.engine.store.db.event_row import (
+    EventRow,
+)
 from tqstudio.engine.store.jobs import claims
 from tqstudio.engine.store.machine import gates
 from tqstudio.engine.store.machine.gates import GateRow, Need

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from tqstudio.engine.files import dir_fd, durable
 from tqstudio.engine.media.ffmpeg.process import from_output_error
+from tqstudio.engine.store.library.videos import VideoRow
 from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of
 from tqstudio.ladder_files import MASTER_NAME, OWNER_NAME
 from tqstudio.paths import display
@@ -129,3 +130,7 @@ def unwritable(place: Place, error: OSError) -> TqError:
     # A single file that is not there says nothing of the disk.
     is_disk = class_of(found.code) is ErrorClass.RESOURCE and not isinstance(error, FileNotFoundError)
     return found if is_disk else TqError(ErrorCode.PUBLISH_FAILED, found.message)
+
+
+def place_of(video: VideoRow) -> Place:
+    return Place.below(video.output_root, video.slug)

@@ -27,7 +27,9 @@ from tqstudio.engine.outputs.workspace import Workspace
 from tqstudio.engine.retry import MICROSECOND, RESOURCE_WAIT_S, now_us
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
-from tqstudio.engine.store.events import EventRow
+from tqstudio.engine.store.db.event_row import (
+    EventRow,
+)
 from tqstudio.engine.store.jobs import claims, progress
 from tqstudio.engine.store.jobs.claims import Claimant, Lease, Token
 from tqstudio.engine.store.jobs.progress import RenditionRow

@@ -2,28 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.event_row import (
+    EventRow,
+)
 
 MAX_DETAIL = 500
-
-
-@dataclass(frozen=True, slots=True)
-class EventRow:
-    """One line of the history. `at` is µs since 1970 in UTC; `source` and `target` are statuses."""
-
-    seq: int
-    at: int
-    trigger: str
-    job: int | None
-    video: int | None
-    worker: str | None
-    source: str | None
-    target: str | None
-    actor: str
-    code: str | None
-    detail: str | None
 
 
 _INSERT = (

@@ -12,7 +12,7 @@ from typing import Literal
 from textual.binding import Binding, BindingType
 
 from tqstudio.lifecycle import Operation
-from tqstudio.ui.actions.target import Target, refusal
+from tqstudio.ui.data.target import Target, refusal
 
 View = Literal["queue", "job", "workers", "folders", "history", "text"]
 LISTS: tuple[View, ...] = ("queue", "workers", "folders", "history")

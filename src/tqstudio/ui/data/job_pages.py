@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from tqstudio.errors import UNANSWERED, TqError
 from tqstudio.lifecycle import TERMINAL
 from tqstudio.protocol import calls
-from tqstudio.ui.actions.target import Target
 from tqstudio.ui.data.job_window import AHEAD, KEEP, PAGE, JobWindow
 from tqstudio.ui.data.query import Query
+from tqstudio.ui.data.target import Target
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import JobPage

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tqstudio.lifecycle import Control, JobStatus, Trigger
-from tqstudio.ui.actions.target import Target
+from tqstudio.ui.data.target import Target
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import EventView, JobLive

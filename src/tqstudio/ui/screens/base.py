@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import ClassVar, cast
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -14,16 +14,13 @@ from textual.widgets import Static
 
 from tqstudio.errors import TqError
 from tqstudio.ui.actions.registry import View
-from tqstudio.ui.actions.target import Target
-from tqstudio.ui.context import Studio
+from tqstudio.ui.context import Shell, Studio
+from tqstudio.ui.data.target import Target
 from tqstudio.ui.widgets.footer import Footer
 from tqstudio.ui.widgets.header import Header
 from tqstudio.ui.widgets.line_view import LineView
 from tqstudio.ui.widgets.notice import Notice
 from tqstudio.ui.widgets.tabs import Tabs
-
-if TYPE_CHECKING:
-    from tqstudio.ui.app import StudioApp
 
 MIN_WIDTH, MIN_HEIGHT = 60, 15
 
@@ -48,8 +45,8 @@ class StudioScreen(Screen[None]):
         self._focus_before: Widget | None = None
 
     @property
-    def studio_app(self) -> StudioApp:
-        return cast("StudioApp", self.app)
+    def shell(self) -> Shell:
+        return cast("Shell", self.app)
 
     def compose(self) -> ComposeResult:
         yield Header(self.studio, id="header")
@@ -128,18 +125,18 @@ class StudioScreen(Screen[None]):
 
     async def action_perform(self, name: str) -> None:
         # Not in the app's own queue: a slow answer must not keep it from ending.
-        self.studio_app.start(self.studio_app.perform(name), keys_wait=True)
+        self.shell.start(self.shell.perform(name), keys_wait=True)
 
     @on(LineView.Clicked)
     async def _clicked(self, message: LineView.Clicked) -> None:
         message.stop()
-        self.studio_app.start(self.studio_app.perform(message.action, message.argument), keys_wait=True)
+        self.shell.start(self.shell.perform(message.action, message.argument), keys_wait=True)
 
     def toast(self, text: str, *, problem: bool = False) -> None:
-        self.studio_app.toast(text, problem=problem)
+        self.shell.toast(text, problem=problem)
 
     def complain(self, error: TqError) -> None:
-        self.studio_app.complain(error)
+        self.shell.complain(error)
 
     def find(self, id: str) -> Widget:
         return self.query_one(f"#{id}")

@@ -152,7 +152,7 @@ class FoldersScreen(ListScreen):
         if folder is None:
             self.toast("no folder is selected")
             return
-        await self.studio_app.show_folder(folder["id"])
+        await self.shell.show_folder(folder["id"])
 
     async def do_folder_add(self, _: str) -> None:
         sentence = "Videos that are put into it are transcoded."
@@ -188,7 +188,7 @@ class FoldersScreen(ListScreen):
 
         def answered(yes: bool | None) -> None:
             if yes:
-                self.studio_app.start(self._remove(folder["id"]))
+                self.shell.start(self._remove(folder["id"]))
 
         question = Confirm(
             "Stop watching this folder?",

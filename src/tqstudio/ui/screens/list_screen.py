@@ -92,7 +92,7 @@ class ListScreen(StudioScreen):
 
     @on(RowList.Opened)
     async def _opened(self) -> None:
-        await self.studio_app.perform("open")
+        await self.shell.perform("open")
 
     async def do_filter(self, _: str) -> None:
         self.filter_line.open(self.filter_text)
@@ -114,7 +114,7 @@ class ListScreen(StudioScreen):
             self.filter_text = ""
             self.paint()
         else:
-            await self.studio_app.do_back("")
+            await self.shell.do_back("")
 
     def nothing(self, kind: str, otherwise: str, *, read: bool) -> str:
         """What stands in the empty list."""

@@ -26,7 +26,7 @@ LATER = (
         "screens.help",
     ),
     *("screens.dialogs.dialogs", "screens.dialogs.ask_path"),
-    *("screens.workers", "screens.folders", "screens.history", "actions.command_palette"),
+    *("screens.workers", "screens.folders", "screens.history", "screens.command_palette"),
 )
 """What the first picture does without is loaded soon after it: the first use is quick then, and a version
 that is installed meanwhile is not mixed with this one."""

@@ -108,7 +108,7 @@ class TextScreen(StudioScreen):
         return "", self._title + (" – following" if self._text.follow else "")
 
     def on_mount(self) -> None:
-        self.studio_app.start(self.reread())
+        self.shell.start(self.reread())
         if self._follow:
             self.set_interval(REREAD_S, self.reread)
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection
 from textual.strip import Strip
 
 from tqstudio.ui.actions.registry import JOBS, LISTS, Action, View, actions_of, enabled, key_sign, label
-from tqstudio.ui.actions.target import Target
 from tqstudio.ui.context import Studio
 from tqstudio.ui.data.model import Link
+from tqstudio.ui.data.target import Target
 from tqstudio.ui.look.line import Line, width_of
 from tqstudio.ui.widgets.line_view import LineView, link
 

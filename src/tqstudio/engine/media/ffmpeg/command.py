@@ -17,7 +17,6 @@ from typing import Any
 import ffmpeg as compiler
 
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
-from tqstudio.engine.media.plan import colour
 from tqstudio.engine.media.plan.file_names import (
     CPU_ENCODER,
     FRAGMENT_PATTERN,
@@ -29,6 +28,7 @@ from tqstudio.engine.media.plan.file_names import (
 from tqstudio.engine.media.plan.grid import TIMELINE_START_S, Grid
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.rungs import DOWNMIX_PEAK, AudioRendition, Rung
+from tqstudio.engine.media.source import colour
 from tqstudio.engine.media.source import source_file as sources
 from tqstudio.engine.media.source.facts import SourceFacts
 

@@ -13,10 +13,10 @@ from collections.abc import Mapping
 
 from blake3 import blake3
 
-from tqstudio.engine.media.plan.colour import to_bt709
 from tqstudio.engine.media.plan.grid import make_grid
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.rungs import DOWNMIX_PEAK, AudioRendition, Rung
+from tqstudio.engine.media.source.colour import to_bt709
 from tqstudio.engine.media.source.facts import SourceFacts
 
 RECIPE = 2

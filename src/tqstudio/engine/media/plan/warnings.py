@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tqstudio.engine.media.plan import colour
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.rungs import audio_renditions
+from tqstudio.engine.media.source import colour
 from tqstudio.engine.media.source.facts import AudioTrack, Damage, SourceFacts, SubtitleTrack, VideoTrack
 from tqstudio.errors import JobWarning, WarningCode
 

@@ -20,8 +20,7 @@ from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
 from tqstudio.engine.files import errnos
-from tqstudio.engine.media.plan import colour
-from tqstudio.engine.media.source import source_file
+from tqstudio.engine.media.source import colour, source_file
 from tqstudio.engine.media.source.facts import AudioTrack, SourceFacts, SubtitleTrack, VideoTrack
 from tqstudio.engine.media.source.languages import shortest
 from tqstudio.engine.media.source.measure import channels_of, display_size, grid_rate, measure

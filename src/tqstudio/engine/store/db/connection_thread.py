@@ -12,7 +12,9 @@ from typing import Any
 
 from tqstudio.engine.host.clock import WALL
 from tqstudio.engine.store.db.connection import Connection
-from tqstudio.engine.store.events import EventRow
+from tqstudio.engine.store.db.event_row import (
+    EventRow,
+)
 
 MAX_SHARING = 64
 """Calls that are served together at most: what the first of them waits for the others."""

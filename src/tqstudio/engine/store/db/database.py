@@ -22,9 +22,11 @@ from tqstudio.engine.retry import now_us
 from tqstudio.engine.store.db import errors
 from tqstudio.engine.store.db.connection import Connection, connect
 from tqstudio.engine.store.db.connection_thread import Call, ConnectionThread
+from tqstudio.engine.store.db.event_row import (
+    EventRow,
+)
 from tqstudio.engine.store.db.right_of_way import RightOfWay
 from tqstudio.engine.store.db.schema import migrate
-from tqstudio.engine.store.events import EventRow
 from tqstudio.errors import UNWRITTEN, TqError
 
 P = ParamSpec("P")

@@ -15,9 +15,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from tqstudio.engine.store.db import errors
+from tqstudio.engine.store.db import errors, integrity
 from tqstudio.engine.store.db.connection import Connection, connect
-from tqstudio.engine.store.machine import inspection
 from tqstudio.errors import TqError
 from tqstudio.home import Home
 
@@ -99,10 +98,10 @@ def problem_of(path: Path, within_s: float | None = None) -> Problem | None:
 def _check(path: Path, within_s: float | None) -> Problem | None:
     with closing(connect(path, read_only=True)) as db:
         with _interrupted_after(db, within_s) as is_late:
-            if not inspection.has_version(db):
+            if not integrity.has_version(db):
                 return Problem("it has tables, but no version of their schema (alembic_version)")
             # In a large file there is no time to compare each row: this finds the jobs that a list lacks.
-            if within_s is not None and (said := inspection.unlisted(db)):
+            if within_s is not None and (said := integrity.unlisted(db)):
                 return Problem(said, in_indexes=True)
             found = _first_line(db, "PRAGMA integrity_check(1)")
             # A walk that was cut short may take for unused what it has not come to.
@@ -156,10 +155,10 @@ def repair(path: Path, *, recount: bool = False) -> None:
         with closing(connect(path)) as db:
             db.begin(immediate=True)
             try:
-                inspection.rebuild_indexes(db)
+                integrity.rebuild_indexes(db)
                 if recount:
-                    inspection.recount(db)
-                elif wrong := inspection.miscounted(db):
+                    integrity.recount(db)
+                elif wrong := integrity.miscounted(db):
                     said = f"the table has not as many {', '.join(wrong)} jobs as were counted"
                     raise errors.damaged(path, said, errors.LOST_ROWS)
                 db.commit()

@@ -10,8 +10,8 @@ from tqstudio.errors import TqError, in_one_line
 from tqstudio.lifecycle import Control, JobStatus, Operation
 from tqstudio.protocol import calls
 from tqstudio.ui.actions.registry import BY_NAME, operation_for
-from tqstudio.ui.actions.target import CONTROL_OF_WORD, Target, refusal
 from tqstudio.ui.data.job_pages import MAX_MARKED
+from tqstudio.ui.data.target import CONTROL_OF_WORD, Target, refusal
 from tqstudio.ui.screens.base import StudioScreen
 from tqstudio.ui.text.format import copied, counted, number
 
@@ -69,7 +69,7 @@ class JobActions(StudioScreen):
         ids = list(deleted[-1])
 
         def carry_out() -> None:
-            self.studio_app.start(self.send_operation(Operation.UNDELETE, ids), keys_wait=True)
+            self.shell.start(self.send_operation(Operation.UNDELETE, ids), keys_wait=True)
 
         many = counted(len(ids), "job")
         self._ask(_many_question(Operation.UNDELETE, many) if len(ids) > MANY else None, carry_out)
@@ -111,7 +111,7 @@ class JobActions(StudioScreen):
                 self._ask_and_send_all(Operation.RETRANSCODE, allowed, requests)
 
         def all_of_them() -> None:
-            self.studio_app.start(self.send_operation(Operation.RETRANSCODE, [each.id for each in allowed]))
+            self.shell.start(self.send_operation(Operation.RETRANSCODE, [each.id for each in allowed]))
 
         if qualities:
             title = f"Make {self._named(allowed)} again"
@@ -197,7 +197,7 @@ class JobActions(StudioScreen):
         self, operation: Operation, targets: Sequence[Target], requests: Sequence[Request]
     ) -> None:
         def carry_out() -> None:
-            self.studio_app.start(self._send_all(operation, requests), keys_wait=True)
+            self.shell.start(self._send_all(operation, requests), keys_wait=True)
 
         self._ask(self._question_about(operation, targets), carry_out)
 

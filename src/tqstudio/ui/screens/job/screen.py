@@ -13,8 +13,8 @@ from tqstudio import shell_quoting
 from tqstudio.errors import TqError, in_one_line
 from tqstudio.protocol import calls
 from tqstudio.ui.actions.registry import View, bindings_of
-from tqstudio.ui.actions.target import Target
 from tqstudio.ui.context import Studio
+from tqstudio.ui.data.target import Target
 from tqstudio.ui.look.line import fit_name
 from tqstudio.ui.screens.job import sections as parts
 from tqstudio.ui.screens.job.actions import JobActions
@@ -49,7 +49,7 @@ class JobScreen(JobActions):
     def on_mount(self) -> None:
         self.studio.model.take_detail(None)
         self.studio.feed.listeners.append(self._heard)
-        self.studio_app.start(self.reread())
+        self.shell.start(self.reread())
         self.set_interval(REREAD_S, self._reread_running)
 
     def on_unmount(self) -> None:
@@ -90,7 +90,7 @@ class JobScreen(JobActions):
 
     def _heard(self, event: EventView) -> None:
         if event["job"] == self.job:
-            self.studio_app.start(self.reread())
+            self.shell.start(self.reread())
 
     def _columns(self, two: bool) -> list[list[Section]]:
         """Left what happens, right what is known; one below the other in a narrow terminal."""

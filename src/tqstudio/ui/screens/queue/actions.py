@@ -12,7 +12,7 @@ from tqstudio import source_files
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls
 from tqstudio.protocol.wording import KEYS, sentence, summary
-from tqstudio.ui.actions.target import Target
+from tqstudio.ui.data.target import Target
 from tqstudio.ui.screens.base import StudioScreen
 from tqstudio.ui.text.format import copied, counted, number
 

@@ -15,8 +15,8 @@ from tqstudio.errors import TqError
 from tqstudio.paths import readable
 from tqstudio.protocol import calls
 from tqstudio.ui.actions.registry import View, bindings_of
-from tqstudio.ui.actions.target import Target
 from tqstudio.ui.data.query import SORTS, FilterError, Query, parse
+from tqstudio.ui.data.target import Target
 from tqstudio.ui.look.line import fit_name
 from tqstudio.ui.screens.job.actions import JobActions
 from tqstudio.ui.screens.queue.actions import QueueActions
@@ -135,7 +135,7 @@ class QueueScreen(QueueActions, JobActions):
             return
         self._looked_up = video
         if video is not None:
-            self.set_timer(REST_S, lambda: self.studio_app.start(self._read_generation(video)))
+            self.set_timer(REST_S, lambda: self.shell.start(self._read_generation(video)))
 
     async def _read_generation(self, video: int) -> None:
         if self._looked_up != video or not self.studio.model.up:
@@ -171,7 +171,7 @@ class QueueScreen(QueueActions, JobActions):
 
     @on(JobList.NeedMore)
     async def _need_more(self, message: JobList.NeedMore) -> None:
-        self.studio_app.start(self._read_more(message))
+        self.shell.start(self._read_more(message))
 
     async def _read_more(self, message: JobList.NeedMore) -> None:
         row = self.current()
@@ -201,7 +201,7 @@ class QueueScreen(QueueActions, JobActions):
         if message.final:
             self.filter_line.close()
             self.list.focus()
-        self.studio_app.start(self.ask(query), keys_wait=message.final)
+        self.shell.start(self.ask(query), keys_wait=message.final)
 
     @on(FilterLine.Left)
     async def _left(self) -> None:
@@ -263,7 +263,7 @@ class QueueScreen(QueueActions, JobActions):
             await self._go("end")
         else:
             # A search may have to go far for the last job; keys do not wait for that.
-            self.studio_app.start(self._go("end"))
+            self.shell.start(self._go("end"))
 
     async def _go(self, edge: str) -> None:
         window = self.studio.model.jobs

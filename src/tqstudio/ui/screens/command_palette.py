@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 
 from tqstudio.ui.actions.registry import actions_of, key_sign
+from tqstudio.ui.context import Shell
 from tqstudio.ui.screens.base import StudioScreen
-
-if TYPE_CHECKING:
-    from tqstudio.ui.app import StudioApp
 
 
 class Actions(Provider):
     def _commands(self) -> list[tuple[str, str, Callable[[], object]]]:
         """Text, help, and what it does."""
-        app = cast("StudioApp", self.app)
+        app = cast("Shell", self.app)
         screen = self.screen
         found: list[tuple[str, str, Callable[[], object]]] = []
         if isinstance(screen, StudioScreen):
