@@ -17,8 +17,11 @@ from benchmarks.processes import encoders, living, until
 from benchmarks.report import Section, at_most, count, percentile
 from benchmarks.seeding import seed
 from benchmarks.studio import Studio, studio
+from tqstudio.engine.host.clock import (
+    MICROSECOND,
+    now_us,
+)
 from tqstudio.engine.media.ffmpeg import binary
-from tqstudio.engine.retry import MICROSECOND, now_us
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import claims

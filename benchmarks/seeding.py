@@ -11,9 +11,12 @@ import sqlite3
 from fractions import Fraction
 from pathlib import Path
 
+from tqstudio.engine.host.clock import (
+    MICROSECOND,
+    now_us,
+)
 from tqstudio.engine.media.plan import profiles
 from tqstudio.engine.media.source.facts import AudioTrack, SourceFacts, VideoTrack
-from tqstudio.engine.retry import MICROSECOND, now_us
 from tqstudio.engine.store.db.database import Database
 from tqstudio.home import Home
 

@@ -21,7 +21,9 @@ MAX_FILES = 14
 def main() -> int:
     """Print one line per package, bottom first; exit status 1 on a cycle or a package with too many files."""
     graph = grimp.build_graph(_ROOT)
-    holders = {module for module in graph.modules if any(graph.find_children(c) for c in graph.find_children(module))}
+    holders = {
+        module for module in graph.modules if any(graph.find_children(c) for c in graph.find_children(module))
+    }
     imports: dict[str, set[str]] = defaultdict(set)
     members: dict[str, list[str]] = defaultdict(list)
 
@@ -32,7 +34,9 @@ def main() -> int:
     for module in sorted(graph.modules):
         package = package_of(module)
         members[package].append(module)
-        imports[package] |= {package_of(used) for used in graph.find_modules_directly_imported_by(module)} - {package}
+        imports[package] |= {package_of(used) for used in graph.find_modules_directly_imported_by(module)} - {
+            package
+        }
     try:
         order = list(TopologicalSorter(imports).static_order())
     except CycleError as error:
@@ -40,7 +44,9 @@ def main() -> int:
         return 1
     folders: dict[str, list[str]] = defaultdict(list)
     for package in order:
-        folder = package if members[package] != [package] or package in holders else package.rpartition(".")[0]
+        folder = (
+            package if members[package] != [package] or package in holders else package.rpartition(".")[0]
+        )
         folders[folder or _ROOT] += [m for m in members[package] if not m.endswith("__")]
     for folder, modules in folders.items():
         print(f"{folder:<40} {len(modules):>3} files {sum(map(_lines, modules)):>6} lines")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
+from typing import NamedTuple
 
 MAX_ERROR_TEXT = 500
 """Characters of an error text kept with a job; the log holds the rest."""
@@ -266,6 +267,14 @@ UNANSWERED = frozenset((ErrorCode.NO_SUPERVISOR, ErrorCode.SUPERVISOR_SILENT))
 
 UNWRITTEN = frozenset((ErrorCode.DISK_LOW, ErrorCode.DATABASE_UNWRITABLE))
 """Codes of a change that the database does not take for now: it may be asked for again."""
+
+
+class Problem(NamedTuple):
+    """Why something is not done for now: an `ErrorCode`, one sentence, and the next step."""
+
+    code: str
+    message: str
+    hint: str
 
 
 class TqError(Exception):

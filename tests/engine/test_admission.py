@@ -18,6 +18,9 @@ from tqstudio.config import Settings
 from tqstudio.engine.admission import full_check
 from tqstudio.engine.admission.admission import Admission, Offer, _slug, _title
 from tqstudio.engine.admission.change_detection import Certainty
+from tqstudio.engine.host.clock import (
+    now_us,
+)
 from tqstudio.engine.media.plan.file_names import segment_name
 from tqstudio.engine.media.plan.keys import audio_settings_hash, settings_hash
 from tqstudio.engine.media.plan.profiles import Profile, override
@@ -28,11 +31,13 @@ from tqstudio.engine.media.source.fingerprint import NotHashed
 from tqstudio.engine.outputs.place import (
     place_of,
 )
-from tqstudio.engine.retry import RetryRules, now_us
+from tqstudio.engine.retry import (
+    RetryRules,
+)
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import claims, jobs, operations, outcomes, progress
-from tqstudio.engine.store.jobs.claims import Claimant, Lease, Token
+from tqstudio.engine.store.jobs.claims import Claimant, HeldLease, Token
 from tqstudio.engine.store.jobs.outcomes import Failure
 from tqstudio.engine.store.library import folders, generations, videos
 from tqstudio.engine.store.machine import workers
@@ -99,8 +104,8 @@ class House:
     def decided(self, path: Path, profile: Profile | None = None, **more: Any) -> str:
         return str(self.offer(path, profile, **more)["decision"])
 
-    def claim(self) -> Lease:
-        def write(db: Any) -> Lease | None:
+    def claim(self) -> HeldLease:
+        def write(db: Any) -> HeldLease | None:
             row = workers.ensure(db, "cpu-0", "cpu", device=None, now=now_us())
             workers.register(
                 db,

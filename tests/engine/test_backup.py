@@ -16,7 +16,7 @@ from conftest import LiveSupervisor, MakeSupervisor, until
 from tqstudio import paths
 from tqstudio.protocol import calls
 
-from .test_results import bench_of, complete
+from .test_completion import bench_of, complete
 
 
 def tqstudio(live: LiveSupervisor, *words: str | Path) -> subprocess.CompletedProcess[str]:

@@ -19,8 +19,8 @@ from tqstudio.engine.doctor import examine
 from tqstudio.engine.gates.disk import DATABASE_ROOM_BYTES, FILES_ROOM
 from tqstudio.protocol import calls
 
+from .test_completion import bench_of, complete
 from .test_publish_trouble import fill, mount
-from .test_results import bench_of, complete
 
 MB = 1_000_000
 Volume = Callable[..., Path]

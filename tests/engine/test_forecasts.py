@@ -6,12 +6,15 @@ import asyncio
 
 import pytest
 
+from tqstudio.engine.host.clock import (
+    MICROSECOND,
+    now_us,
+)
 from tqstudio.engine.live.forecasts import Forecasts
 from tqstudio.engine.live.leases import Leases
 from tqstudio.engine.live.running_jobs import LiveBoard, LiveJob
 from tqstudio.engine.live.speed_model import tells_of_speed
 from tqstudio.engine.live.workload import Workload, workload
-from tqstudio.engine.retry import MICROSECOND, now_us
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import claims, jobs, outcomes
@@ -19,7 +22,7 @@ from tqstudio.engine.store.jobs.claims import Claimant, Token
 from tqstudio.engine.store.library import videos
 from tqstudio.engine.store.machine import speeds, workers
 
-from .test_estimates import FAST, TINY, facts
+from .test_speed_model import FAST, TINY, facts
 
 
 def finish(opened: Database, forecasts: Forecasts, work: Workload, seconds: float) -> float | None:

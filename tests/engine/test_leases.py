@@ -17,14 +17,21 @@ import pytest
 from conftest import LiveSupervisor, MakeSupervisor, Worker, until
 from store.conftest import SECOND, Queue, token
 from tqstudio.config import Settings
-from tqstudio.engine.host.clock import since_boot
+from tqstudio.engine.host.clock import (
+    now_us,
+    since_boot,
+)
 from tqstudio.engine.live.leases import Abandoned, Leases, Renewal
 from tqstudio.engine.live.running_jobs import LiveBoard
 from tqstudio.engine.queue.completion import Results
-from tqstudio.engine.queue.dispatcher import Dispatch, Identity
-from tqstudio.engine.queue.lease_end import Endings
+from tqstudio.engine.queue.dispatcher import (
+    Dispatch,
+)
+from tqstudio.engine.queue.lease_end import LeaseEnd
 from tqstudio.engine.queue.recovery import Recovery
-from tqstudio.engine.retry import now_us
+from tqstudio.engine.queue.tokens import (
+    WorkerToken,
+)
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import claims, outcomes
@@ -310,7 +317,7 @@ def test_the_beats_of_64_workers_are_one_transaction(
             beat = HeartbeatRequest(
                 instance=worker.instance, jobs=[{"job": held_token.job, "epoch": held_token.epoch}]
             )
-            answer = await dispatch.heartbeat(Identity(worker.id, worker.name, worker.kind), beat)
+            answer = await dispatch.heartbeat(WorkerToken(worker.id, worker.name, worker.kind), beat)
             assert answer["lost"] == []
         await dispatch.flush_beats()
 
@@ -326,7 +333,7 @@ def test_a_beat_counts_before_it_is_stored(home: Home, opened: Database, setting
     """The database was slow, and knows the lease as run out."""
     board = LiveBoard(Leases(60 * SECOND, 10 * SECOND))
     # What ends no publish is left out.
-    endings = Endings(opened, board, None, quarantine_after=0, lease_us=60 * SECOND)  # type: ignore[arg-type]
+    endings = LeaseEnd(opened, board, None, quarantine_after=0, lease_us=60 * SECOND)  # type: ignore[arg-type]
     results = Results(settings, opened, None, endings, None, None, None, None)  # type: ignore[arg-type]
     recovery = Recovery(home, settings, opened, board, endings, results)  # type: ignore[arg-type]
     (unheard, _), *heard = opened.write_now(sixty_four_running)
@@ -345,7 +352,7 @@ def test_who_was_heard_in_time_ends_its_job(opened: Database) -> None:
     """The beat is not stored yet; with its end it is."""
     board = LiveBoard(Leases(60 * SECOND, 10 * SECOND))
     # What ends no publish is left out.
-    endings = Endings(opened, board, None, quarantine_after=0, lease_us=60 * SECOND)  # type: ignore[arg-type]
+    endings = LeaseEnd(opened, board, None, quarantine_after=0, lease_us=60 * SECOND)  # type: ignore[arg-type]
     (heard, worker), (unheard, other), *_ = opened.write_now(sixty_four_running)
     now = now_us()
     opened.write_now(lambda db: db.execute("UPDATE job SET lease_expires_at = :now", {"now": now}))

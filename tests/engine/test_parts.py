@@ -19,7 +19,9 @@ from tqstudio.engine.host import home_lock
 from tqstudio.engine.live.leases import Leases
 from tqstudio.engine.live.running_jobs import Beat, LiveBoard, LiveJob
 from tqstudio.engine.queue import worker_pool
-from tqstudio.engine.queue.worker_pool import Identities
+from tqstudio.engine.queue.tokens import (
+    WorkerTokens,
+)
 from tqstudio.engine.retry import RESOURCE_WAIT_S, RetryRules, judge_failure, judge_loss, longest_wait_s
 from tqstudio.engine.store.jobs.claims import Token
 from tqstudio.engine.store.jobs.progress import RenditionRow
@@ -268,7 +270,7 @@ def test_workers_that_a_machine_carries(processors: int, memory: int, workers: i
 
 
 def test_a_token_is_one_identity() -> None:
-    identities = Identities()
+    identities = WorkerTokens()
     first, other = identities.issue(1, "cpu-0", "cpu"), identities.issue(2, "cpu-1", "cpu")
     assert first != other
     found = identities.of(first)

@@ -22,7 +22,7 @@ from tqstudio.engine.store.db.database import Database
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls
 
-from .test_results import bench_of, complete
+from .test_completion import bench_of, complete
 from .users import as_other_user, needs_root, receive
 
 pytestmark = needs_root

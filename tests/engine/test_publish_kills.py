@@ -23,7 +23,7 @@ from tqstudio import paths
 from tqstudio.engine.host.failpoints import VARIABLE
 from tqstudio.protocol import calls
 
-from .test_results import bench_of, complete
+from .test_completion import bench_of, complete
 
 UNDONE = ("publish.intended", "publish.building", "publish.built")
 """A kill here leaves a publish that is undone; the job goes again."""

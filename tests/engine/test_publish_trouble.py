@@ -20,7 +20,7 @@ from tqstudio.engine.host.failpoints import VARIABLE
 from tqstudio.protocol import calls
 
 from .ladders import Bench
-from .test_results import bench_of, complete
+from .test_completion import bench_of, complete
 
 SIZE = 4_000_000
 

@@ -13,14 +13,20 @@ import pytest
 from tqstudio.config import Settings
 from tqstudio.engine import outputs
 from tqstudio.engine.files.bounded_io import Patience
+from tqstudio.engine.host.clock import (
+    MICROSECOND,
+    now_us,
+)
 from tqstudio.engine.outputs import Place
 from tqstudio.engine.outputs.retention import Retention
 from tqstudio.engine.outputs.workspace import Workspace
-from tqstudio.engine.retry import MICROSECOND, RetryRules, now_us
+from tqstudio.engine.retry import (
+    RetryRules,
+)
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import claims, jobs, operations, outcomes, progress
-from tqstudio.engine.store.jobs.claims import Claimant, Lease
+from tqstudio.engine.store.jobs.claims import Claimant, HeldLease
 from tqstudio.engine.store.jobs.outcomes import Failure
 from tqstudio.engine.store.library import generations, videos
 from tqstudio.engine.store.lists import records
@@ -87,8 +93,8 @@ class House:
         assert job is not None
         return job
 
-    def claim(self) -> Lease:
-        def write(db: Any) -> Lease | None:
+    def claim(self) -> HeldLease:
+        def write(db: Any) -> HeldLease | None:
             row = workers.ensure(db, "w", "cpu", device=None, now=now_us())
             workers.register(
                 db,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tqstudio.engine.intake.settling import BUSY_RETRY_S, Look, Settling
+from tqstudio.engine.intake.settling import BUSY_RETRY_S, FileStat, Settling
 
 PATH = b"/drop/a.mp4"
 
 
-def look(version: int) -> Look:
-    return Look(device=1, inode=2, size=version, mtime_ns=version, ctime_ns=version)
+def look(version: int) -> FileStat:
+    return FileStat(device=1, inode=2, size=version, mtime_ns=version, ctime_ns=version)
 
 
 _steps = st.lists(
@@ -55,7 +55,7 @@ def test_a_quiet_file_settles_at_the_look_that_is_asked_for(settle_s: float, sta
 
 def test_every_part_of_the_stat_tuple_counts() -> None:
     first = look(1)
-    for name in Look._fields:
+    for name in FileStat._fields:
         settling = Settling(5)
         settling.see(PATH, first, 0)
         assert not settling.see(PATH, first._replace(**{name: 9}), 5), name

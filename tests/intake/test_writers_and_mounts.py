@@ -8,12 +8,12 @@ from pathlib import Path
 
 from tqstudio.engine.files import mounts
 from tqstudio.engine.intake.open_files import open_for_writing
-from tqstudio.engine.intake.settling import Identity
+from tqstudio.engine.intake.settling import FileKey
 
 from .conftest import writing
 
 
-def _identity(path: Path | bytes) -> Identity:
+def _identity(path: Path | bytes) -> FileKey:
     found = os.stat(path)
     return (found.st_dev, found.st_ino)
 

@@ -1,4 +1,4 @@
-"""The commands, as far as reading them proves anything; `test_encode` runs them."""
+"""The commands, as far as reading them proves anything; `test_ladder_encode` runs them."""
 
 from __future__ import annotations
 

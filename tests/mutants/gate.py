@@ -24,7 +24,7 @@ from .recording import Place, Statement, places
 EQUIVALENTS = Path(__file__).with_name("equivalents.toml")
 SHOWS = ("name_filter", "pages", "plan", "scan")
 """Modules that only show lists, by statements put together from parts. Nothing is decided by them, and
-`store/test_listing` holds them against a plain sort of all rows."""
+`store/test_pages` holds them against a plain sort of all rows."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

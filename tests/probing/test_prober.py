@@ -15,9 +15,11 @@ import psutil
 import pytest
 
 from tqstudio.config import Settings
+from tqstudio.engine.host.clock import (
+    now_us,
+)
 from tqstudio.engine.probing import prober as prober_module
 from tqstudio.engine.probing.prober import Looked, Prober
-from tqstudio.engine.retry import now_us
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import jobs

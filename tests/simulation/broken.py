@@ -15,7 +15,7 @@ from tqstudio.engine.live.leases import Leases
 from tqstudio.engine.media.plan.file_names import segment_name
 from tqstudio.engine.outputs import publisher, retention
 from tqstudio.engine.queue import dispatcher
-from tqstudio.engine.queue.lease_end import Endings
+from tqstudio.engine.queue.lease_end import LeaseEnd
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import claims, jobs, operations, outcomes, transitions
@@ -195,7 +195,7 @@ def where_a_crash_had_gone_on_is_not_kept() -> Any:
 
 
 def a_last_report_is_forgotten() -> Any:
-    return patched((Endings, "save_last", lambda *_: None))
+    return patched((LeaseEnd, "save_last", lambda *_: None))
 
 
 def a_failure_costs_two_attempts() -> Any:

@@ -13,7 +13,7 @@ from tqstudio.engine.retry import RetryRules
 from tqstudio.engine.store.db.connection import Connection, connect
 from tqstudio.engine.store.db.schema import migrate
 from tqstudio.engine.store.jobs import claims, jobs, operations, outcomes
-from tqstudio.engine.store.jobs.claims import Claimant, Lease, Token
+from tqstudio.engine.store.jobs.claims import Claimant, HeldLease, Token
 from tqstudio.engine.store.jobs.jobs import NewJob
 from tqstudio.engine.store.jobs.outcomes import Failure
 from tqstudio.engine.store.library import videos
@@ -76,7 +76,9 @@ class Queue:
         )
         return Claimant(row.id, name, kind, instance)
 
-    def claim(self, who: Claimant | None = None, *, idle_gpus: int = 0, grace_s: float = 60) -> Lease | None:
+    def claim(
+        self, who: Claimant | None = None, *, idle_gpus: int = 0, grace_s: float = 60
+    ) -> HeldLease | None:
         return claims.claim(
             self.db,
             who or self.worker(),
@@ -86,7 +88,7 @@ class Queue:
             gpu_grace_us=int(grace_s * SECOND),
         )
 
-    def claimed(self, who: Claimant | None = None, **more: Any) -> Lease:
+    def claimed(self, who: Claimant | None = None, **more: Any) -> HeldLease:
         """A new job in somebody's hands."""
         job = self.job(priority=999, **more)
         lease = self.claim(who)
@@ -95,19 +97,19 @@ class Queue:
         return lease
 
     def fail(
-        self, lease: Lease, code: ErrorCode, text: str = "it broke", *, forgotten: bool = False
+        self, lease: HeldLease, code: ErrorCode, text: str = "it broke", *, forgotten: bool = False
     ) -> JobStatus | None:
         failure = Failure(code, text, "mend it", f"{lease.epoch}.log")
         how = {"now": self.now, "rules": RULES, "worker": "cpu-0", "forgotten": forgotten}
         return outcomes.fail(self.db, token(lease), failure, **how)  # type: ignore[arg-type]
 
-    def complete(self, lease: Lease) -> bool:
+    def complete(self, lease: HeldLease) -> bool:
         return outcomes.complete(self.db, token(lease), now=self.now, worker="cpu-0", detail="generation 1")
 
-    def release(self, lease: Lease, reason: Control | None = None) -> JobStatus | None:
+    def release(self, lease: HeldLease, reason: Control | None = None) -> JobStatus | None:
         return outcomes.release(self.db, token(lease), reason, now=self.now, worker="cpu-0")
 
-    def lose(self, lease: Lease, why: str = "killed by SIGKILL") -> JobStatus | None:
+    def lose(self, lease: HeldLease, why: str = "killed by SIGKILL") -> JobStatus | None:
         return outcomes.lose(self.db, lease, now=self.now, worker="cpu-0", why=why)
 
     def do(self, job: int, operation: Operation) -> operations.Applied:
@@ -150,7 +152,7 @@ class Queue:
         return [dict(row) for row in found.mappings()]
 
 
-def token(lease: Lease) -> Token:
+def token(lease: HeldLease) -> Token:
     return Token(lease.job, lease.epoch, lease.instance)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tqstudio.engine.store.jobs import autorestart, jobs
-from tqstudio.engine.store.jobs.claims import Lease
+from tqstudio.engine.store.jobs.claims import HeldLease
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import AutorestartRule, JobStatus, Operation
 
@@ -14,7 +14,7 @@ from .conftest import Queue
 TWICE = AutorestartRule(2, delay_s=60)
 
 
-def failed(queue: Queue, lease: Lease | None = None, *, attempts: int = 1) -> Lease:
+def failed(queue: Queue, lease: HeldLease | None = None, *, attempts: int = 1) -> HeldLease:
     """A job that has used up its attempts."""
     lease = lease or queue.claimed(max_attempts=1, autorestart=TWICE)
     for _ in range(attempts - 1):
@@ -33,7 +33,7 @@ def restart_due(queue: Queue) -> list[int]:
     return restarted
 
 
-def again(queue: Queue) -> Lease:
+def again(queue: Queue) -> HeldLease:
     lease = queue.claim()
     assert lease is not None
     return lease

@@ -9,7 +9,7 @@ import pytest
 
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import claims, jobs, operations, progress
-from tqstudio.engine.store.jobs.claims import CANDIDATES_SQL, GPU_CANDIDATES_SQL, Assignment, Lease, Token
+from tqstudio.engine.store.jobs.claims import CANDIDATES_SQL, GPU_CANDIDATES_SQL, Assignment, HeldLease, Token
 from tqstudio.engine.store.library import folders, videos
 from tqstudio.engine.store.machine import gates, workers
 from tqstudio.errors import ErrorCode
@@ -211,7 +211,7 @@ def test_an_assignment_names_the_drop_folder_of_its_file(queue: Queue) -> None:
 
 def test_attempts_are_counted_whatever_ended_the_one_before(queue: Queue) -> None:
     queue.complete(queue.claimed())
-    lease: Lease | None = queue.claimed()
+    lease: HeldLease | None = queue.claimed()
     for number, end in enumerate((queue.release, queue.lose, queue.release), 1):
         assert lease is not None
         [*_, attempt] = progress.attempts(queue.db, lease.job)

@@ -10,7 +10,7 @@ import pytest
 
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import autorestart, claims, jobs, operations, outcomes, progress, transitions
-from tqstudio.engine.store.jobs.claims import Lease
+from tqstudio.engine.store.jobs.claims import HeldLease
 from tqstudio.engine.store.jobs.progress import RenditionRow
 from tqstudio.engine.store.library import folders, generations, publications, videos
 from tqstudio.engine.store.library.publications import PublicationRow
@@ -64,7 +64,7 @@ class Street:
         for kind in (GateKind.USER, GateKind.DISK):
             gates.shut(self.db, kind, "for a test", now=queue.now, actor="test")
 
-    def _running(self, number: int) -> Lease:
+    def _running(self, number: int) -> HeldLease:
         lease = self.queue.claimed(self.queue.worker(f"cpu-{number}"))
         progress.set_renditions(self.db, lease.job, [RENDITION], at=NOW)
         publications.begin(self.db, publication(lease), now=self.queue.now)
@@ -81,14 +81,14 @@ class Street:
         )
 
     @property
-    def lease(self) -> Lease:
+    def lease(self) -> HeldLease:
         return self.running[0]
 
     @property
     def video(self) -> int:
         return self.lease.video
 
-    def attempt(self, lease: Lease) -> str:
+    def attempt(self, lease: HeldLease) -> str:
         [row] = self.db.execute("SELECT rowid FROM attempt WHERE job_id = :job", {"job": lease.job})
         return f"attempt {row[0]}"
 
@@ -115,7 +115,7 @@ RENDITION = RenditionRow(
 )
 
 
-def publication(lease: Lease) -> PublicationRow:
+def publication(lease: HeldLease) -> PublicationRow:
     return PublicationRow(
         job=lease.job,
         epoch=lease.epoch,

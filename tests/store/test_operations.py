@@ -18,7 +18,7 @@ from hypothesis.stateful import (
 )
 
 from tqstudio.engine.store.jobs import claims, jobs, operations, outcomes, transitions
-from tqstudio.engine.store.jobs.claims import Lease
+from tqstudio.engine.store.jobs.claims import HeldLease
 from tqstudio.engine.store.lists import records
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import (
@@ -223,7 +223,7 @@ def test_a_wish_comes_true_however_the_worker_ends(
         assert (row["attempts"], row["crashes"]) == (0, 0), "what a person asked costs nothing"
 
 
-def _running(queue: Queue) -> list[Lease]:
+def _running(queue: Queue) -> list[HeldLease]:
     return claims.running(queue.db)
 
 
@@ -249,7 +249,7 @@ def _moves(queue: Queue) -> dict[tuple[Trigger, JobStatus | None], Callable[[], 
 
         return act
 
-    def ended(by: Callable[[Lease], object], **more: int) -> Callable[[], int]:
+    def ended(by: Callable[[HeldLease], object], **more: int) -> Callable[[], int]:
         def act() -> int:
             lease = queue.claimed(**more)
             by(lease)
@@ -364,7 +364,7 @@ class Lives(RuleBasedStateMachine):
         self.queue.do(job, operation)
 
     @rule(target=leases)
-    def claim(self) -> Lease | None:
+    def claim(self) -> HeldLease | None:
         held = next(iter(_running(self.queue)), None)
         lease = self.queue.claim(self.worker)
         if held is not None:
@@ -373,22 +373,22 @@ class Lives(RuleBasedStateMachine):
         return lease
 
     @rule(lease=leases, code=st.sampled_from([ErrorCode.NO_MEDIA, ErrorCode.STALLED, ErrorCode.DISK_LOW]))
-    def fail(self, lease: Lease | None, code: ErrorCode) -> None:
+    def fail(self, lease: HeldLease | None, code: ErrorCode) -> None:
         if lease is not None:
             self.queue.fail(lease, code)
 
     @rule(lease=leases)
-    def complete(self, lease: Lease | None) -> None:
+    def complete(self, lease: HeldLease | None) -> None:
         if lease is not None:
             self.queue.complete(lease)
 
     @rule(lease=leases, reason=st.sampled_from([None, Control.PAUSE, Control.CANCEL]))
-    def release(self, lease: Lease | None, reason: Control | None) -> None:
+    def release(self, lease: HeldLease | None, reason: Control | None) -> None:
         if lease is not None:
             self.queue.release(lease, reason)
 
     @rule(lease=leases)
-    def lose(self, lease: Lease | None) -> None:
+    def lose(self, lease: HeldLease | None) -> None:
         if lease is not None:
             self.queue.lose(lease)
 

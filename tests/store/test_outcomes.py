@@ -11,7 +11,7 @@ import pytest
 
 from tqstudio.engine.retry import DETERMINISTIC
 from tqstudio.engine.store.jobs import claims, progress
-from tqstudio.engine.store.jobs.claims import Lease
+from tqstudio.engine.store.jobs.claims import HeldLease
 from tqstudio.engine.store.jobs.progress import RenditionRow
 from tqstudio.errors import ErrorClass, ErrorCode, class_of
 from tqstudio.lifecycle import AutorestartRule, Control, JobStatus, Operation, Step
@@ -21,17 +21,17 @@ from .conftest import SECOND, Queue, token
 P, D, F = JobStatus.PENDING, JobStatus.DONE, JobStatus.FAILED
 
 
-def first_answer(queue: Queue, lease: Lease) -> JobStatus | None:
+def first_answer(queue: Queue, lease: HeldLease) -> JobStatus | None:
     return claims.first_answer(queue.db, token(lease))
 
 
-def at_once(queue: Queue, lease: Lease) -> None:
+def at_once(queue: Queue, lease: HeldLease) -> None:
     """Let a job that failed go again now."""
     queue.do(lease.job, Operation.PAUSE)
     queue.do(lease.job, Operation.RESUME)
 
 
-def again(queue: Queue) -> Lease:
+def again(queue: Queue) -> HeldLease:
     lease = queue.claim()
     assert lease is not None
     return lease
@@ -338,7 +338,7 @@ def rendition(name: str = "360p", **changes: object) -> RenditionRow:
     return RenditionRow(**(values | changes))  # type: ignore[arg-type]
 
 
-def save(queue: Queue, lease: Lease, **changes: object) -> float | None:
+def save(queue: Queue, lease: HeldLease, **changes: object) -> float | None:
     values: dict[str, object] = {
         "step": "transcode",
         "progress": 10.0,
@@ -383,14 +383,14 @@ def test_removed_work_is_told_of_no_more(queue: Queue) -> None:
     """By all jobs of its video that could have gone on with it."""
     video = queue.video()
 
-    def made(end: Callable[[Lease], object], of: int) -> int:
+    def made(end: Callable[[HeldLease], object], of: int) -> int:
         lease = queue.claimed(video=of)
         whole, failed = rendition("720p", status="completed"), rendition("360p", status="failed", error="no")
         assert save(queue, lease, progress=40.0, reported=[whole, failed])
         end(lease)
         return lease.job
 
-    def fail(lease: Lease) -> None:
+    def fail(lease: HeldLease) -> None:
         queue.fail(lease, ErrorCode.NO_MEDIA)
 
     done = made(queue.complete, video)

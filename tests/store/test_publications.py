@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tqstudio.engine.store.db import integrity
 from tqstudio.engine.store.db.integrity import Numbers
-from tqstudio.engine.store.jobs.claims import Lease
+from tqstudio.engine.store.jobs.claims import HeldLease
 from tqstudio.engine.store.jobs.transitions import look
 from tqstudio.engine.store.library import publications
 from tqstudio.engine.store.library.publications import PublicationRow
@@ -17,7 +17,7 @@ from .conftest import NOW, Queue
 from .test_videos import record
 
 
-def begin(queue: Queue, lease: Lease, number: int = 1, *, worker: str = "cpu-0") -> PublicationRow:
+def begin(queue: Queue, lease: HeldLease, number: int = 1, *, worker: str = "cpu-0") -> PublicationRow:
     row = PublicationRow(
         job=lease.job,
         epoch=lease.epoch,

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from tqstudio.engine.store.jobs.claims import Claimant, Lease
+from tqstudio.engine.store.jobs.claims import Claimant, HeldLease
 from tqstudio.engine.store.machine import quarantine, workers
 from tqstudio.engine.store.machine.quarantine import BLAMES
 from tqstudio.errors import ErrorClass, ErrorCode, class_of
@@ -15,14 +15,14 @@ from tqstudio.errors import ErrorClass, ErrorCode, class_of
 from .conftest import Queue
 
 
-def fail(queue: Queue, who: Claimant, code: ErrorCode = ErrorCode.ENCODER_EXIT, **more: int) -> Lease:
+def fail(queue: Queue, who: Claimant, code: ErrorCode = ErrorCode.ENCODER_EXIT, **more: int) -> HeldLease:
     lease = queue.claimed(who, **more)
     queue.fail(lease, code)
     blame(queue, lease, code)
     return lease
 
 
-def blame(queue: Queue, lease: Lease, code: ErrorCode = ErrorCode.ENCODER_EXIT, after: int = 3) -> bool:
+def blame(queue: Queue, lease: HeldLease, code: ErrorCode = ErrorCode.ENCODER_EXIT, after: int = 3) -> bool:
     return quarantine.failed(queue.db, lease.job, lease.epoch, code, after=after, now=queue.now)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tqstudio.engine.store.jobs import jobs, outcomes
-from tqstudio.engine.store.jobs.claims import Lease
+from tqstudio.engine.store.jobs.claims import HeldLease
 from tqstudio.engine.store.library import videos
 from tqstudio.engine.store.machine import speeds
 from tqstudio.engine.store.machine.speeds import Speed
@@ -33,7 +33,7 @@ def figures(queue: Queue, job: int) -> tuple[float | None, float | None]:
     return row["predicted_s"], row["actual_s"]
 
 
-def moved(queue: Queue, lease: Lease) -> None:
+def moved(queue: Queue, lease: HeldLease) -> None:
     queue.db.execute(
         "UPDATE job SET last_progress_at = :now WHERE id = :job", {"now": queue.now, "job": lease.job}
     )
@@ -78,8 +78,8 @@ def test_the_time_of_all_runs_counts_and_that_of_nobody_does_not(queue: Queue) -
     assert speeds.outcome(queue.db, lease.job, lease.epoch) is None
     queue.wait(4)
     assert queue.complete(lease)
-    assert speeds.outcome(queue.db, lease.job, lease.epoch) == speeds.Outcome(30.0, 13.0, 4.0)
-    assert speeds.outcome(queue.db, lease.job, lease.epoch - 1) == speeds.Outcome(30.0, 13.0, 2.0)
+    assert speeds.outcome(queue.db, lease.job, lease.epoch) == speeds.MeasuredSpeed(30.0, 13.0, 4.0)
+    assert speeds.outcome(queue.db, lease.job, lease.epoch - 1) == speeds.MeasuredSpeed(30.0, 13.0, 2.0)
     assert speeds.outcome(queue.db, queue.claimed(who).job, lease.epoch) is None
 
 

@@ -10,7 +10,7 @@ from rich.style import Style
 
 from tqstudio.ui.data.query import FilterError, Query, parse
 from tqstudio.ui.look.line import Line, changed_spans, fit, fit_name, wrap
-from tqstudio.ui.look.theme import Palette, load_themes, shipped_folder
+from tqstudio.ui.look.theme import Colours, load_themes, shipped_folder
 from tqstudio.ui.text import format as fmt
 from tqstudio.ui.text.symbols import ASCII, UNICODE, choose_glyphs
 from tqstudio.ui.widgets.bars import add_segments, bar_text
@@ -145,7 +145,7 @@ def test_ascii_is_ascii_and_no_state_shares_a_sign() -> None:
     ("state", "strip"), [("running", "▒▒▒███▸···"), ("paused", "▒▒▒███····"), ("failed", "▒▒▒███✗···")]
 )
 def test_a_strip_tells_what_is_made_kept_and_missing(state: str, strip: str) -> None:
-    palette = Palette(load_themes([shipped_folder()]).by_name["ink"])
+    palette = Colours(load_themes([shipped_folder()]).by_name["ink"])
     for width, text in ((10, strip), (20, "".join(sign * 2 for sign in strip))):
         line = Line(width, Style())
         add_segments(line, rendition("720p", 6, 10), width, UNICODE, palette, resumed_from=3, state=state)

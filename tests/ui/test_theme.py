@@ -18,7 +18,7 @@ from tqstudio.ui.app import StudioApp
 from tqstudio.ui.data.model import Link
 from tqstudio.ui.look.theme import (
     STATES,
-    Palette,
+    Colours,
     ThemeError,
     in_sixteen_colours,
     load_themes,
@@ -61,7 +61,7 @@ def test_states_and_text_are_legible(name: str) -> None:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_the_cursor_shows_in_256_colours(name: str) -> None:
-    palette = Palette(load_themes([shipped_folder()]).by_name[name])
+    palette = Colours(load_themes([shipped_folder()]).by_name[name])
     papers = [palette.base, palette.cursor, palette.bar]
     numbers = [style.bgcolor.downgrade(ColorSystem.EIGHT_BIT).number for style in papers if style.bgcolor]
     assert len(set(numbers)) == 3
@@ -74,7 +74,7 @@ def number(ink: Ink | None) -> int | None:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_states_stay_apart_in_16_colours(name: str) -> None:
-    palette = Palette(in_sixteen_colours(load_themes([shipped_folder()]).by_name)[name])
+    palette = Colours(in_sixteen_colours(load_themes([shipped_folder()]).by_name)[name])
     # What waits, what was ended and what is left out is grey for all three: none of them moves.
     # A warning stands beside a state, never for one.
     grey_or_beside = ("cancelled", "skipped", "warning")
@@ -85,7 +85,7 @@ def test_states_stay_apart_in_16_colours(name: str) -> None:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_nothing_vanishes_in_16_colours(name: str) -> None:
-    palette = Palette(in_sixteen_colours(load_themes([shipped_folder()]).by_name)[name])
+    palette = Colours(in_sixteen_colours(load_themes([shipped_folder()]).by_name)[name])
     papers = {number(each.bgcolor) for each in (palette.base, palette.cursor, palette.bar, palette.surface)}
     inks = [
         palette.text,
@@ -136,7 +136,7 @@ def test_a_small_file_is_enough(tmp_path: Path) -> None:
     )
     theme = read_theme(file)
     assert theme.name == "mine"
-    assert Palette(theme).states["failed"].color
+    assert Colours(theme).states["failed"].color
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from tqstudio.engine.worker import retry_delay
 from tqstudio.engine.worker import session as session_module
 from tqstudio.engine.worker.outcome import Done, Failed, Lost, Outcome, Stopped
 from tqstudio.engine.worker.program import main, take_identity
-from tqstudio.engine.worker.session import Identity, Session
+from tqstudio.engine.worker.session import WorkerIdentity, WorkerSession
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import WorkerKind
 from tqstudio.protocol.answers import ClaimedJob
@@ -63,11 +63,13 @@ def line() -> RecordingLine:
 
 
 @pytest.fixture
-def session(line: RecordingLine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
+def session(line: RecordingLine, monkeypatch: pytest.MonkeyPatch) -> Iterator[WorkerSession]:
     monkeypatch.setattr(retry_delay, "FIRST_S", 0.001)
     monkeypatch.setattr(retry_delay, "LAST_S", 0.001)
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
-    yield Session(Identity("cpu-0", WorkerKind.CPU, Path("nowhere"), "token", "ffmpeg"), lambda _: line)
+    yield WorkerSession(
+        WorkerIdentity("cpu-0", WorkerKind.CPU, Path("nowhere"), "token", "ffmpeg"), lambda _: line
+    )
     for number, handler in before.items():
         signal.signal(number, handler)
 
@@ -99,7 +101,7 @@ DONE = Done(
 )
 
 
-def test_done_is_told(session: Session, line: RecordingLine, ends_with: Any) -> None:
+def test_done_is_told(session: WorkerSession, line: RecordingLine, ends_with: Any) -> None:
     ends_with(DONE)
     assert session.run() == 1
     RegisterRequest(**line.sent[0][1])
@@ -108,7 +110,7 @@ def test_done_is_told(session: Session, line: RecordingLine, ends_with: Any) -> 
     assert (verb, CompleteRequest(**body).epoch, body["full_hash"]) == ("complete", 4, "full")
 
 
-def test_failed_is_told(session: Session, line: RecordingLine, ends_with: Any) -> None:
+def test_failed_is_told(session: WorkerSession, line: RecordingLine, ends_with: Any) -> None:
     ends_with(Failed(ErrorCode.NO_MEDIA, "x.mp4 holds no video", "remove it"))
     session.run()
     [(verb, body)] = told(line)
@@ -116,28 +118,28 @@ def test_failed_is_told(session: Session, line: RecordingLine, ends_with: Any) -
 
 
 @pytest.mark.parametrize("reason", ["pause", "cancel", "restart", "shutdown"])
-def test_stopped_is_told(session: Session, line: RecordingLine, ends_with: Any, reason: Any) -> None:
+def test_stopped_is_told(session: WorkerSession, line: RecordingLine, ends_with: Any, reason: Any) -> None:
     ends_with(Stopped(reason))
     session.run()
     [(verb, body)] = told(line)
     assert (verb, ReleaseRequest(**body).reason) == ("release", reason)
 
 
-def test_lost_is_not_told(session: Session, line: RecordingLine, ends_with: Any) -> None:
+def test_lost_is_not_told(session: WorkerSession, line: RecordingLine, ends_with: Any) -> None:
     ends_with(Lost("gone"))
     session.run()
     assert told(line) == []
     assert line.verbs().count("claim") == 2
 
 
-def test_a_crash_of_the_pipeline_is_told(session: Session, line: RecordingLine, ends_with: Any) -> None:
+def test_a_crash_of_the_pipeline_is_told(session: WorkerSession, line: RecordingLine, ends_with: Any) -> None:
     ends_with(KeyError("surprise"))
     session.run()
     [(verb, body)] = told(line)
     assert (verb, FailRequest(**body).code) == ("fail", "INTERNAL")
 
 
-def test_it_is_told_until_it_is_heard(session: Session, line: RecordingLine, ends_with: Any) -> None:
+def test_it_is_told_until_it_is_heard(session: WorkerSession, line: RecordingLine, ends_with: Any) -> None:
     ends_with(DONE)
     line.answers["complete"] = [AWAY, FULL, {"job": 7, "status": "done"}]
     session.run()
@@ -148,7 +150,7 @@ def test_it_is_told_until_it_is_heard(session: Session, line: RecordingLine, end
 
 @pytest.mark.parametrize("code", [ErrorCode.LOST_LEASE, ErrorCode.NOT_FOUND])
 def test_a_job_that_is_gone_is_left_alone(
-    session: Session, line: RecordingLine, ends_with: Any, code: ErrorCode
+    session: WorkerSession, line: RecordingLine, ends_with: Any, code: ErrorCode
 ) -> None:
     ends_with(DONE)
     line.answers["complete"] = [TqError(code, "gone")]
@@ -157,7 +159,7 @@ def test_a_job_that_is_gone_is_left_alone(
 
 
 def test_a_result_that_is_not_accepted_is_a_failure(
-    session: Session, line: RecordingLine, ends_with: Any
+    session: WorkerSession, line: RecordingLine, ends_with: Any
 ) -> None:
     ends_with(DONE)
     line.answers["complete"] = [TqError(ErrorCode.PUBLISH_FAILED, "cannot write to /out")]
@@ -167,7 +169,7 @@ def test_a_result_that_is_not_accepted_is_a_failure(
 
 
 def test_a_release_that_is_not_accepted_ends_nothing(
-    session: Session, line: RecordingLine, ends_with: Any
+    session: WorkerSession, line: RecordingLine, ends_with: Any
 ) -> None:
     ends_with(Stopped("pause"))
     line.answers["release"] = [TqError(ErrorCode.INTERNAL, "oops")]
@@ -175,7 +177,7 @@ def test_a_release_that_is_not_accepted_ends_nothing(
     assert line.verbs().count("claim") == 2
 
 
-def test_it_waits_for_a_supervisor(session: Session, line: RecordingLine) -> None:
+def test_it_waits_for_a_supervisor(session: WorkerSession, line: RecordingLine) -> None:
     line.answers["register"] = [AWAY, AWAY, TERMS]
     line.answers["claim"] = [
         AWAY,
@@ -188,7 +190,7 @@ def test_it_waits_for_a_supervisor(session: Session, line: RecordingLine) -> Non
     assert line.verbs().count("claim") == 4
 
 
-def test_a_refused_registration_ends_it(session: Session, line: RecordingLine) -> None:
+def test_a_refused_registration_ends_it(session: WorkerSession, line: RecordingLine) -> None:
     line.answers["register"] = [WRONG_TOKEN]
     assert session.run() == 1
     assert line.verbs() == ["register"]
@@ -196,7 +198,7 @@ def test_a_refused_registration_ends_it(session: Session, line: RecordingLine) -
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_an_idle_worker_at_once(
-    session: Session, line: RecordingLine, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+    session: WorkerSession, line: RecordingLine, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
 ) -> None:
     release = threading.Event()
     send = line.send
@@ -225,7 +227,7 @@ def test_no_ffmpeg_inherits_the_token() -> None:
         "TQSTUDIO_WORKER_DEVICE": "1",
     }
     identity = take_identity(environment)
-    assert identity == Identity(
+    assert identity == WorkerIdentity(
         "gpu-0", WorkerKind.GPU, Path("/run/s.sock"), "secret", "/opt/ffmpeg", "h264_nvenc", "1"
     )
     assert "secret" not in environment.values()

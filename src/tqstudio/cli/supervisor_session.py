@@ -30,7 +30,7 @@ _POLL_S = 0.05
 
 
 @dataclass(slots=True)
-class Session:
+class SupervisorSession:
     """A supervisor that answers.
 
     As a context it lasts as long as the command works, and SIGTERM counts as Ctrl-C. At the end a supervisor
@@ -54,7 +54,7 @@ class Session:
         """Whether this command started it, and so stops it when nobody else needs it."""
         return self.process is not None
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> SupervisorSession:
         signal.signal(signal.SIGTERM, _as_interrupt)
         return self
 
@@ -129,7 +129,9 @@ def listening() -> bool:
     return launch.listening(current_home())
 
 
-def session(flags: Sequence[str] = (), *, for_this_run: bool = False, quiet: bool = False) -> Session:
+def session(
+    flags: Sequence[str] = (), *, for_this_run: bool = False, quiet: bool = False
+) -> SupervisorSession:
     """The running supervisor; one is started in the background when none runs, and that is said.
 
     Until this command ends no other one stops it, unless by `tqstudio down`.
@@ -149,12 +151,12 @@ def session(flags: Sequence[str] = (), *, for_this_run: bool = False, quiet: boo
                 f"the supervisor (pid {running['pid']}) is draining: it ends with its running jobs,"
                 f" and what waits goes on after the next start: {here('up')}"
             )
-        return Session(at)
+        return SupervisorSession(at)
     process = launch.start(home, flags)
     view = launch.wait_until_up(home, process)
     if view["pid"] != process.pid:
         # Another command was faster; its supervisor is not ours to stop.
-        return Session(at)
+        return SupervisorSession(at)
     if for_this_run:
         printing.say(f"no supervisor was running: started one for this run (pid {view['pid']})")
     elif not quiet:
@@ -162,10 +164,10 @@ def session(flags: Sequence[str] = (), *, for_this_run: bool = False, quiet: boo
             f"no supervisor was running: started one in the background (pid {view['pid']});"
             " stop it with: tqstudio down"
         )
-    return Session(at, process)
+    return SupervisorSession(at, process)
 
 
-def session_for(known: Callable[[Connection], bool], error: TqError) -> Session:
+def session_for(known: Callable[[Connection], bool], error: TqError) -> SupervisorSession:
     """The supervisor for a command on what exists; none is started only to answer that it does not.
 
     Args:

@@ -14,13 +14,16 @@ from tqstudio.engine.gates.disk import TICK_S, DiskGate
 from tqstudio.engine.gates.machine import PressureGate
 from tqstudio.engine.gates.source_volume import SourceDisks
 from tqstudio.engine.host import children
+from tqstudio.engine.host.clock import (
+    MICROSECOND,
+    now_us,
+)
 from tqstudio.engine.outputs.publisher import Publisher
 from tqstudio.engine.outputs.retention import Retention
 from tqstudio.engine.queue.dispatcher import Dispatch
 from tqstudio.engine.queue.recovery import Recovery
 from tqstudio.engine.queue.stuck_workers import Hangs
 from tqstudio.engine.queue.worker_pool import WorkerPool
-from tqstudio.engine.retry import MICROSECOND, now_us
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database

@@ -5,20 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tqstudio.engine.host import clock
 from tqstudio.errors import ErrorClass, ErrorCode, class_of
 from tqstudio.lifecycle import Trigger
 
-MICROSECOND = 1_000_000
-"""Microseconds in a second: the unit of every stored time."""
-
 RESOURCE_WAIT_S = 15.0
 """How long a job that met a shortage stays out of the queue, so that it cannot spin on it."""
-
-
-def now_us() -> int:
-    """The time, in microseconds since 1970 in UTC; it goes on evenly, see `clock.SteadyClock`."""
-    return clock.WALL.now_us()
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,13 +19,18 @@ from tqstudio.engine.queue.bulk_operations import AllJobs
 from tqstudio.engine.queue.completion import Results
 from tqstudio.engine.queue.dispatcher import Dispatch
 from tqstudio.engine.queue.operations import Actions
-from tqstudio.engine.queue.worker_pool import Identities, WorkerPool
+from tqstudio.engine.queue.tokens import (
+    WorkerTokens,
+)
+from tqstudio.engine.queue.worker_pool import (
+    WorkerPool,
+)
 from tqstudio.engine.store.db.database import Database
 from tqstudio.home import Home
 
 
 @dataclass
-class Studio:
+class Services:
     """Everything an endpoint may need."""
 
     home: Home
@@ -44,7 +49,7 @@ class Studio:
     all_jobs: AllJobs
     intake: Intake
     pool: WorkerPool
-    identities: Identities
+    identities: WorkerTokens
     ffmpeg: FFmpeg
     started_at: int
     """µs since 1970 in UTC."""

@@ -36,6 +36,10 @@ from tqstudio.engine.gates.disk import DiskGate
 from tqstudio.engine.gates.output_volume import OutputDisks
 from tqstudio.engine.gates.source_volume import SourceDisks
 from tqstudio.engine.host import children, failpoints, home_lock, logging_setup, memory, orphan_processes
+from tqstudio.engine.host.clock import (
+    MICROSECOND,
+    now_us,
+)
 from tqstudio.engine.host.home_guard import Foothold
 from tqstudio.engine.intake import Intake
 from tqstudio.engine.live.event_stream import SNAPSHOT_INTERVAL_S, Broadcast
@@ -54,14 +58,20 @@ from tqstudio.engine.queue import shutdown_summary
 from tqstudio.engine.queue.bulk_operations import AllJobs
 from tqstudio.engine.queue.completion import Results
 from tqstudio.engine.queue.dispatcher import Dispatch
-from tqstudio.engine.queue.lease_end import Endings
+from tqstudio.engine.queue.lease_end import LeaseEnd
 from tqstudio.engine.queue.operations import Actions
 from tqstudio.engine.queue.recovery import Recovery
 from tqstudio.engine.queue.shutdown_summary import Remainder
 from tqstudio.engine.queue.stuck_workers import Hangs
-from tqstudio.engine.queue.worker_pool import Identities, Slot, WorkerPool, default_cpu_workers
-from tqstudio.engine.retry import MICROSECOND, now_us
-from tqstudio.engine.services import Studio
+from tqstudio.engine.queue.tokens import (
+    WorkerTokens,
+)
+from tqstudio.engine.queue.worker_pool import (
+    Slot,
+    WorkerPool,
+    default_cpu_workers,
+)
+from tqstudio.engine.services import Services
 from tqstudio.engine.store.db import opening, schema
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.event_row import (
@@ -87,7 +97,7 @@ _IDLE_PART_OF_STALL = 4
 """A job is shown as standing still long before its ffmpeg is ended for that."""
 
 
-class Ending(Enum):
+class ShutdownMode(Enum):
     """How a supervisor was asked to end; a later wish may only be more urgent."""
 
     WHEN_IDLE = 1
@@ -207,7 +217,7 @@ class _Supervisor:
         disk = DiskGate(home, settings, db, workspace, retention, patience, outputs)
         dispatch = Dispatch(home, settings, db, board, workspace, forecasts, disk)
         self._publisher = Publisher(db, board, workspace, patience)
-        endings = Endings(
+        endings = LeaseEnd(
             db,
             board,
             self._publisher,
@@ -217,12 +227,12 @@ class _Supervisor:
         sources = SourceDisks(db, patience, started_at=now_us())
         results = Results(settings, db, workspace, endings, self._publisher, forecasts, disk, sources)
         self._recovery = Recovery(home, settings, db, board, endings, results)
-        identities = Identities()
-        self._ending: Ending | None = None
+        identities = WorkerTokens()
+        self._ending: ShutdownMode | None = None
         self._ending_changed = asyncio.Event()
         self._worked_on: set[int] = set()
         """Jobs that were in the hands of a worker when the end began."""
-        self.studio = Studio(
+        self.studio = Services(
             home=home,
             settings=settings,
             db=db,
@@ -247,7 +257,7 @@ class _Supervisor:
             identities=identities,
             ffmpeg=found,
             started_at=now_us(),
-            request_stop=lambda drain: self.end(Ending.WHEN_IDLE if drain else Ending.NOW),
+            request_stop=lambda drain: self.end(ShutdownMode.WHEN_IDLE if drain else ShutdownMode.NOW),
         )
         self.studio.admission.on_left = self.studio.intake.look_again
         self._looks: set[asyncio.Task[None]] = set()
@@ -340,7 +350,7 @@ class _Supervisor:
         """End in order once the home is lost: what a supervisor without one does, nobody ever sees."""
         self._lost_home = await self._foothold.watch(server.listen_on)
         self._log.error("the home is lost: the supervisor ends", why=self._lost_home)
-        self.end(Ending.NOW)
+        self.end(ShutdownMode.NOW)
 
     async def _start_parts(self) -> None:
         self._maintenance.start()
@@ -383,15 +393,15 @@ class _Supervisor:
         snapshots.cancel()
         self.studio.broadcast.stop()
 
-    def end(self, how: Ending) -> None:
+    def end(self, how: ShutdownMode) -> None:
         """Ask for the end; the more urgent of two wishes counts."""
         if self._ending is None or how.value > self._ending.value:
             self._ending = how
             self._ending_changed.set()
 
     def _on_signal(self) -> None:
-        again = self._ending in (Ending.DRAIN, Ending.NOW)
-        self.end(Ending.NOW if again else Ending.DRAIN)
+        again = self._ending in (ShutdownMode.DRAIN, ShutdownMode.NOW)
+        self.end(ShutdownMode.NOW if again else ShutdownMode.DRAIN)
 
     async def _until_ended(self) -> None:
         """Return when it is time to end; heartbeats, claims' answers and the API go on until then."""
@@ -404,8 +414,8 @@ class _Supervisor:
         board.on_end = self._ending_changed.set
         left: float | None = None
         deadline = None
-        while board.jobs and self._ending is not Ending.NOW:
-            if self._ending is Ending.DRAIN:
+        while board.jobs and self._ending is not ShutdownMode.NOW:
+            if self._ending is ShutdownMode.DRAIN:
                 # From the signal: it may find a supervisor that drains without a limit already.
                 deadline = deadline or loop.time() + self._settings.drain_s
                 if (left := deadline - loop.time()) <= 0:

@@ -22,12 +22,12 @@ from textual.widgets import Input
 from tqstudio.errors import ErrorCode, TqError, in_one_line
 from tqstudio.protocol import calls, launch
 from tqstudio.ui.actions.registry import BY_NAME
-from tqstudio.ui.context import Studio
+from tqstudio.ui.context import Context
 from tqstudio.ui.data.model import Model
 from tqstudio.ui.data.query import Query
 from tqstudio.ui.data.sync import BACKOFF_S, PATIENCE_S, Feed
 from tqstudio.ui.look.terminal_diff import Wire
-from tqstudio.ui.look.theme import Palette, in_sixteen_colours, load_themes, shipped_folder
+from tqstudio.ui.look.theme import Colours, in_sixteen_colours, load_themes, shipped_folder
 from tqstudio.ui.screens.base import StudioScreen, too_small
 from tqstudio.ui.screens.queue.screen import QueueScreen
 from tqstudio.ui.screens.registry import LATER, LATER_S, VIEWS, load, view_class
@@ -126,8 +126,8 @@ class StudioApp(App[None]):
             backoff_s=backoff_s,
             patience_s=patience_s,
         )
-        vivid = Palette(self._themes[self.theme])
-        self.studio = Studio(model, feed, glyphs or choose_glyphs(), vivid, vivid, home)
+        vivid = Colours(self._themes[self.theme])
+        self.studio = Context(model, feed, glyphs or choose_glyphs(), vivid, vivid, home)
         self._view = view if view in VIEWS else "queue"
         self._views: dict[str, StudioScreen] = {}
         self._painted_at = 0.0
@@ -227,7 +227,7 @@ class StudioApp(App[None]):
         studio = self.studio
         if studio.model.stale == (studio.palette is not studio.vivid):
             return
-        studio.palette = Palette(self._themes[self.theme], faded=True) if studio.model.stale else studio.vivid
+        studio.palette = Colours(self._themes[self.theme], faded=True) if studio.model.stale else studio.vivid
         self._redraw()
 
     def _redraw(self) -> None:
@@ -445,7 +445,7 @@ class StudioApp(App[None]):
 
     def use_theme(self, name: str) -> None:
         self.theme = name
-        self.studio.palette = self.studio.vivid = Palette(self._themes[name])
+        self.studio.palette = self.studio.vivid = Colours(self._themes[name])
         self._fade()
         self._redraw()
         path = self.studio.home.root / "ui.json"

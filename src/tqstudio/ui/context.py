@@ -11,17 +11,17 @@ if TYPE_CHECKING:
     from tqstudio.home import Home
     from tqstudio.ui.data.model import Model
     from tqstudio.ui.data.sync import Feed
-    from tqstudio.ui.look.theme import Palette
+    from tqstudio.ui.look.theme import Colours
     from tqstudio.ui.text.symbols import Glyphs
 
 
 @dataclass(slots=True)
-class Studio:
+class Context:
     model: Model
     feed: Feed
     glyphs: Glyphs
-    palette: Palette
-    vivid: Palette
+    palette: Colours
+    vivid: Colours
     """What `palette` is while the supervisor answers; what is true even then is drawn with it."""
     home: Home
 

@@ -32,7 +32,7 @@ from tqstudio.engine.admission import existing_job as wishes
 from tqstudio.engine.admission import full_check
 from tqstudio.engine.admission.change_detection import (
     Certainty,
-    Look,
+    SourceState,
     has_left,
     is_current,
     is_same_place,
@@ -40,13 +40,15 @@ from tqstudio.engine.admission.change_detection import (
 )
 from tqstudio.engine.admission.existing_job import Wishes
 from tqstudio.engine.host import logging_setup
+from tqstudio.engine.host.clock import (
+    now_us,
+)
 from tqstudio.engine.media.plan import profiles
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.source.fingerprint import Digest, Stopped
 from tqstudio.engine.outputs.place import (
     place_of,
 )
-from tqstudio.engine.retry import now_us
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import jobs, operations
@@ -234,7 +236,7 @@ class Admission:
             self.on_left(left.source)
         return answer
 
-    async def _named_otherwise(self, found: Look, output_root: bytes) -> list[videos.VideoRow]:
+    async def _named_otherwise(self, found: SourceState, output_root: bytes) -> list[videos.VideoRow]:
         """The videos whose source was this file when it was looked at last."""
         at = {"inode": found.inode, "size": found.size, "mtime_ns": found.mtime_ns}
         return await self._db.read(videos.with_inode, output_root, **at)
@@ -244,7 +246,7 @@ class Admission:
         db: Connection,
         path: bytes,
         how: Offer,
-        found: Look,
+        found: SourceState,
         current: bool,
         whole: bool,
         broken: frozenset[str],
@@ -367,7 +369,9 @@ class Admission:
         return {**answer, "status": _status(db, job), "other_job": other}
 
 
-def _follow(db: Connection, left: videos.VideoRow, path: bytes, found: Look, how: Offer, now: int) -> bool:
+def _follow(
+    db: Connection, left: videos.VideoRow, path: bytes, found: SourceState, how: Offer, now: int
+) -> bool:
     """Let a job that is not done follow its file to another name; False where there is no such job."""
     newest = jobs.newest_job_of(db, left.id)
     if newest is None or not (newest[1] in OPEN or jobs.missed_its_source(db, newest[0])):
@@ -420,7 +424,7 @@ def new_batch() -> str:
     return uuid.uuid4().hex[:12]
 
 
-def _refresh(db: Connection, video: int, found: Look, *, changed: bool) -> None:
+def _refresh(db: Connection, video: int, found: SourceState, *, changed: bool) -> None:
     videos.set_fingerprint(
         db,
         video,

@@ -34,7 +34,7 @@ class Certainty(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class SourceState:
     """What the file system says of a source now."""
 
     size: int
@@ -60,7 +60,7 @@ def look_at(
     digest: Digest | None = None,
     may_read: bool = True,
     stop: Callable[[], bool] | None = None,
-) -> Look:
+) -> SourceState:
     """Look at a source; reads it as far as `certainty` asks.
 
     Args:
@@ -76,11 +76,11 @@ def look_at(
     found = sources.check(path)
     size, mtime_ns, inode = found.st_size, found.st_mtime_ns, inode_of(found)
     if known is None or known.quick_hash is None:
-        return Look(size, mtime_ns, inode, quick_hash(path))
+        return SourceState(size, mtime_ns, inode, quick_hash(path))
     same_time = (known.size, known.mtime_ns) == (size, mtime_ns)
     if same_time and certainty is not Certainty.WHOLE:
         # Hashing 5 MB of each of a million files is not free.
-        return Look(size, mtime_ns, inode, None)
+        return SourceState(size, mtime_ns, inode, None)
 
     def read() -> str:
         if digest is not None and (digest.size, digest.mtime_ns) == (size, mtime_ns):
@@ -90,7 +90,7 @@ def look_at(
         return full_hash(path, stop)
 
     content = compare(path, known.quick_hash, known.full_hash, read)
-    return Look(size, mtime_ns, inode, content.id, content.full_hash, content.is_certain)
+    return SourceState(size, mtime_ns, inode, content.id, content.full_hash, content.is_certain)
 
 
 def inode_of(found: os.stat_result) -> int:
@@ -113,7 +113,7 @@ def has_left(path: bytes, inode: int) -> bool:
         return False
 
 
-def is_current(video: VideoRow, generation: GenerationRow, look: Look, profile: Profile) -> bool:
+def is_current(video: VideoRow, generation: GenerationRow, look: SourceState, profile: Profile) -> bool:
     """Whether the published ladder is what this profile makes of this content, and as it was published."""
     if look.shows_change(video) or video.facts is None or video.quick_hash is None:
         return False

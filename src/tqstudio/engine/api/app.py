@@ -16,11 +16,11 @@ from tqstudio.engine.api.errors import answer_http_error, answer_refusal
 from tqstudio.engine.api.system import (
     Shared,
 )
-from tqstudio.engine.services import Studio
+from tqstudio.engine.services import Services
 from tqstudio.errors import TqError
 
 
-def make_app(studio: Studio) -> ASGIApp:
+def make_app(studio: Services) -> ASGIApp:
     """The API of a supervisor. Its schema is at `/openapi.json`; nothing is fetched from elsewhere."""
     app = FastAPI(
         title="tqstudio",

@@ -7,16 +7,16 @@ from typing import Annotated
 from fastapi import Depends, Request
 from fastapi.routing import APIRoute
 
-from tqstudio.engine.services import Studio
+from tqstudio.engine.services import Services
 from tqstudio.errors import ErrorCode, TqError
 
 
-async def _studio(request: Request) -> Studio:
-    studio: Studio = request.app.state.studio
+async def _studio(request: Request) -> Services:
+    studio: Services = request.app.state.studio
     return studio
 
 
-TheStudio = Annotated[Studio, Depends(_studio)]
+TheStudio = Annotated[Services, Depends(_studio)]
 
 
 async def refuse_unknown_query(request: Request) -> None:

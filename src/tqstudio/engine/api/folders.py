@@ -15,9 +15,12 @@ from tqstudio import path_checks
 from tqstudio.engine.api.dependencies import TheStudio
 from tqstudio.engine.api.views import folder_view
 from tqstudio.engine.files.mounts import shows_the_system
+from tqstudio.engine.host.clock import (
+    MICROSECOND,
+    now_us,
+)
 from tqstudio.engine.outputs import output_check
-from tqstudio.engine.retry import MICROSECOND, now_us
-from tqstudio.engine.services import Studio
+from tqstudio.engine.services import Services
 from tqstudio.engine.store.library import folders
 from tqstudio.engine.store.library.folders import FolderRow
 from tqstudio.errors import ErrorCode, TqError
@@ -37,7 +40,7 @@ async def listing(studio: TheStudio) -> dict[str, list[FolderView]]:
     return {"folders": [_view(studio, row, ended.get(row.id, (0, 0))) for row in rows]}
 
 
-def _view(studio: Studio, row: FolderRow, ended: tuple[int, int] = (0, 0)) -> FolderView:
+def _view(studio: Services, row: FolderRow, ended: tuple[int, int] = (0, 0)) -> FolderView:
     state = studio.intake.states().get(row.id)
     problem: ErrorView | None = None
     found = studio.sources.problem(row.path) if row.enabled else None
@@ -124,7 +127,7 @@ async def remove(studio: TheStudio, folder: int) -> dict[str, Any]:
     return {"removed": folder}
 
 
-async def _require_new(studio: Studio, path: bytes) -> None:
+async def _require_new(studio: Services, path: bytes) -> None:
     """
     Raises:
         TqError: REFUSED for a folder that is watched, also under another name, such as a link to it.
@@ -143,7 +146,7 @@ async def _require_new(studio: Studio, path: bytes) -> None:
             )
 
 
-async def _reload(studio: Studio) -> None:
+async def _reload(studio: Services) -> None:
     await studio.intake.set_folders(await studio.db.read(folders.listing))
 
 

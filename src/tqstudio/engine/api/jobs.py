@@ -11,8 +11,10 @@ from fastapi import APIRouter, Query
 
 from tqstudio.engine.api.dependencies import TheStudio
 from tqstudio.engine.api.views import attempt_view, autorestart_view, event_view, iso, job_row, video_view
-from tqstudio.engine.retry import now_us
-from tqstudio.engine.services import Studio
+from tqstudio.engine.host.clock import (
+    now_us,
+)
+from tqstudio.engine.services import Services
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db import event_row
 from tqstudio.engine.store.db.connection import Connection
@@ -20,6 +22,7 @@ from tqstudio.engine.store.jobs import jobs, progress
 from tqstudio.engine.store.library import generations, videos
 from tqstudio.engine.store.lists import pages
 from tqstudio.engine.store.lists import records as listed
+from tqstudio.engine.store.lists.orders import PageQuery
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import Control, JobStatus, Operation, job_word
 from tqstudio.protocol.answers import ActionResult, BatchView, JobDetail, JobPage, JobRow
@@ -31,7 +34,7 @@ LOG_TAIL_BYTES = 256 * 1024
 EVENTS_SHOWN = 200
 
 
-def rows_of(studio: Studio, records: list[listed.JobRecord]) -> list[JobRow]:
+def rows_of(studio: Services, records: list[listed.JobRecord]) -> list[JobRow]:
     now = now_us()
     return [
         job_row(
@@ -70,7 +73,7 @@ async def page(
         raise TqError(
             ErrorCode.BAD_REQUEST, f"jobs cannot be sorted by {sort!r}", f"use {', '.join(pages.SORTS)}"
         )
-    query = pages.Query(_statuses(status), text, sort, batch, video, deleted, folder)
+    query = PageQuery(_statuses(status), text, sort, batch, video, deleted, folder)
 
     def read(db: Connection) -> tuple[pages.Page, list[listed.JobRecord]]:
         found = pages.page(db, query, limit=limit, after=after, before=before, around=around)

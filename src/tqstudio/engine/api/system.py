@@ -20,7 +20,7 @@ from tqstudio.engine.api.views import gate_view, iso
 from tqstudio.engine.api.workers import worker_views
 from tqstudio.engine.doctor import line
 from tqstudio.engine.media.plan.profile_catalogue import catalogue
-from tqstudio.engine.services import Studio
+from tqstudio.engine.services import Services
 from tqstudio.engine.store.db import backup
 from tqstudio.engine.store.library import folders
 from tqstudio.engine.store.lists import pages
@@ -52,11 +52,11 @@ async def status(request: Request) -> Response:
     return Response(await shared.get(), media_type="application/json")
 
 
-async def status_json(studio: Studio) -> bytes:
+async def status_json(studio: Services) -> bytes:
     return to_json(await _status(studio))
 
 
-async def _status(studio: Studio) -> StatusView:
+async def _status(studio: Services) -> StatusView:
     counts = await studio.db.read(pages.counts_by_status)
     shut = await _shut_gates(studio)
     views = await worker_views(studio)
@@ -90,7 +90,7 @@ async def _status(studio: Studio) -> StatusView:
     }
 
 
-async def _shut_gates(studio: Studio) -> list[GateView]:
+async def _shut_gates(studio: Services) -> list[GateView]:
     rows = await studio.db.read(gates.listing)
     of_database = studio.disk.of_database()
     if of_database is not None:
@@ -104,7 +104,7 @@ async def _shut_gates(studio: Studio) -> list[GateView]:
     ]
 
 
-async def _no_worker(studio: Studio, views: list[WorkerView], counts: dict[str, int]) -> list[GateView]:
+async def _no_worker(studio: Services, views: list[WorkerView], counts: dict[str, int]) -> list[GateView]:
     """Jobs wait and nobody is switched on: it holds the queue up like a gate, and is told like one."""
     if not counts[JobStatus.PENDING.value] or any(w["enabled"] and not w["draining"] for w in views):
         return []
@@ -124,14 +124,14 @@ async def _no_worker(studio: Studio, views: list[WorkerView], counts: dict[str, 
     ]
 
 
-async def _outputs(studio: Studio) -> list[Path]:
+async def _outputs(studio: Services) -> list[Path]:
     rows = await studio.db.read(folders.listing)
     at_work = await studio.db.read(gates.outputs_at_work)
     roots = {studio.admission.output_root(None), *(row.output_root for row in rows)} | at_work
     return [Path(os.fsdecode(root)) for root in sorted(roots)]
 
 
-async def _disks(studio: Studio) -> list[DiskView]:
+async def _disks(studio: Services) -> list[DiskView]:
     """The file systems of the outputs in use, each once; without those that do not answer."""
     found: dict[int, DiskView] = {}
     for path in await _outputs(studio):

@@ -12,7 +12,7 @@ from tqstudio.engine.admission.metadata import require_small
 from tqstudio.engine.api.dependencies import TheStudio
 from tqstudio.engine.api.views import job_error, video_view
 from tqstudio.engine.outputs import output_check
-from tqstudio.engine.services import Studio
+from tqstudio.engine.services import Services
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import jobs
 from tqstudio.engine.store.library import generations, videos
@@ -34,7 +34,7 @@ async def add(studio: TheStudio, request: AddRequest) -> AddAnswer:
     return await studio.admission.once(request.idempotency_key, lambda: _add(studio, request))
 
 
-async def _add(studio: Studio, request: AddRequest) -> AddAnswer:
+async def _add(studio: Services, request: AddRequest) -> AddAnswer:
     require_small("metadata", request.metadata)
     paths = [decode(text) for text in request.paths_b64]
     output = studio.admission.output_root(decode(request.output_b64) if request.output_b64 else None)

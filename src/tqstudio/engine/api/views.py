@@ -7,12 +7,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tqstudio.engine.gates.disk import Shortage
+from tqstudio.engine.host.clock import (
+    MICROSECOND,
+)
 from tqstudio.engine.live.forecasts import Forecasts
 from tqstudio.engine.live.running_jobs import Beat, LiveJob
 from tqstudio.engine.outputs.place import (
     place_of,
 )
-from tqstudio.engine.retry import MICROSECOND
 from tqstudio.engine.store.db.event_row import (
     EventRow,
 )

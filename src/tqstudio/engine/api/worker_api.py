@@ -18,9 +18,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tqstudio.engine.admission.metadata import require_small
 from tqstudio.engine.api.errors import Refusal, no_such_path, refusal, wrong_method
-from tqstudio.engine.queue.dispatcher import Identity
-from tqstudio.engine.retry import now_us
-from tqstudio.engine.services import Studio
+from tqstudio.engine.host.clock import (
+    now_us,
+)
+from tqstudio.engine.queue.tokens import (
+    WorkerToken,
+)
+from tqstudio.engine.services import Services
 from tqstudio.engine.store.machine import quarantine, workers
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import JobStatus
@@ -56,8 +60,8 @@ Gone = Callable[[], bool]
 class Asked:
     """A worker's call: who asks, of which job (0 where the call names none), and with what."""
 
-    studio: Studio
-    who: Identity
+    studio: Services
+    who: WorkerToken
     job: int
     body: Any
     gone: Gone
@@ -159,7 +163,7 @@ CALLS_OF_A_JOB: dict[str, _Call] = {
 class WorkerDoor:
     """Serves what lies below `PREFIX`; everything else is for the application behind it."""
 
-    def __init__(self, behind: ASGIApp, studio: Studio) -> None:
+    def __init__(self, behind: ASGIApp, studio: Services) -> None:
         self._behind, self._studio = behind, studio
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -187,7 +191,7 @@ class WorkerDoor:
         body = body.model_copy(update={"instance": f"{who.name}/{body.instance}"})
         return await call.serve(Asked(self._studio, who, job, body, lambda: _has_hung_up(receive)))
 
-    def _identity(self, scope: Scope) -> Identity:
+    def _identity(self, scope: Scope) -> WorkerToken:
         shown = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
         scheme, _, token = shown.decode("latin-1").partition(" ")
         found = self._studio.identities.of(token) if scheme.lower() == "bearer" else None

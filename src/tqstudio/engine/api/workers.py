@@ -6,8 +6,10 @@ from fastapi import APIRouter
 
 from tqstudio.engine.api.dependencies import TheStudio
 from tqstudio.engine.api.views import worker_view
-from tqstudio.engine.retry import now_us
-from tqstudio.engine.services import Studio
+from tqstudio.engine.host.clock import (
+    now_us,
+)
+from tqstudio.engine.services import Services
 from tqstudio.engine.store.machine import workers
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol.answers import WorkerView
@@ -16,13 +18,13 @@ from tqstudio.protocol.requests import NewWorker
 router = APIRouter()
 
 
-async def worker_views(studio: Studio) -> list[WorkerView]:
+async def worker_views(studio: Services) -> list[WorkerView]:
     """The workers that there are or should be."""
     rows = await studio.db.read(workers.listing)
     return [view_of(studio, row) for row in rows if not studio.pool.left_over(row.name)]
 
 
-def view_of(studio: Studio, row: workers.WorkerRow) -> WorkerView:
+def view_of(studio: Services, row: workers.WorkerRow) -> WorkerView:
     note = studio.pool.note_of(row.name)
     if note is None and row.registered_at is None and not studio.pool.has(row.name):
         note = "no process of this worker is registered"

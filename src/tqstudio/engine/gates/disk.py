@@ -27,10 +27,13 @@ from tqstudio.config import Settings
 from tqstudio.engine.files.bounded_io import NoAnswer, Patience
 from tqstudio.engine.files.mounts import mount_point
 from tqstudio.engine.files.volumes import Volume, occupied_bytes, still_to_come, volume_of
-from tqstudio.engine.gates.output_volume import OutputDisks, Trouble
+from tqstudio.engine.gates.output_volume import OutputDisks
+from tqstudio.engine.host.clock import (
+    MICROSECOND,
+    now_us,
+)
 from tqstudio.engine.outputs.retention import Retention
 from tqstudio.engine.outputs.workspace import Workspace
-from tqstudio.engine.retry import MICROSECOND, now_us
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.event_row import (
@@ -39,7 +42,7 @@ from tqstudio.engine.store.db.event_row import (
 from tqstudio.engine.store.jobs import claims
 from tqstudio.engine.store.machine import gates
 from tqstudio.engine.store.machine.gates import GateRow, Need
-from tqstudio.errors import UNWRITTEN, ErrorCode, TqError
+from tqstudio.errors import UNWRITTEN, ErrorCode, Problem, TqError
 from tqstudio.home import Home
 from tqstudio.lifecycle import GateKind, JobStatus
 from tqstudio.paths import display
@@ -78,7 +81,7 @@ class Shortage:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class NoRoom:
     """Why a job is not handed out. Without a shortage or a silence the volumes have to be looked at first."""
 
     needs: tuple[Need, ...]
@@ -97,7 +100,7 @@ class _Look:
     made: Mapping[int, int] = field(default_factory=dict)
     silence: str = ""
     """What is said of a place that does not answer."""
-    trouble: Trouble | None = None
+    trouble: Problem | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +139,7 @@ class DiskGate:
         """Of the gate that is shut now, if its volume was really full."""
         self._alone = asyncio.Lock()
         self._shortage: Shortage | None = None
-        self._said: dict[bytes, Trouble] = {}
+        self._said: dict[bytes, Problem] = {}
         """Outputs that failed in the middle of work, and what to do."""
         self._foreseen = ""
         """Reason of a gate that was shut before anything was written."""
@@ -152,7 +155,7 @@ class DiskGate:
 
     # Judging
 
-    def judge(self, db: Connection, job: int, margin: float = 0.0) -> Refused | None:
+    def judge(self, db: Connection, job: int, margin: float = 0.0) -> NoRoom | None:
         """Whether this job fits now; None when it does.
 
         Args:
@@ -164,11 +167,11 @@ class DiskGate:
         needs = (need, *running)
         looks = self._looks
         if not self._all_fresh(looks, needs):
-            return Refused(needs)
+            return NoRoom(needs)
         if silence := next((looks[place].silence for place in _places(need) if looks[place].silence), ""):
-            return Refused(needs, silence=silence)
+            return NoRoom(needs, silence=silence)
         shortage = self._at_home(looks, margin) or self._at_output(looks, needs, margin)
-        return None if shortage is None else Refused(needs, shortage)
+        return None if shortage is None else NoRoom(needs, shortage)
 
     def _all_fresh(self, looks: Mapping[bytes, _Look], needs: Sequence[Need]) -> bool:
         """Whether every volume that these needs are about was looked at a moment ago."""
@@ -199,7 +202,12 @@ class DiskGate:
         root, volume = need.output_root, looks[need.output_root].volume
         if (trouble := looks[root].trouble) is not None:
             return Shortage(
-                root, 0, 0, f"{trouble.reason}; {need.name} waits for it", trouble.hint, trouble.code
+                root,
+                0,
+                0,
+                f"{trouble.message}; {need.name} waits for it",
+                trouble.hint,
+                ErrorCode(trouble.code),
             )
         if volume is None:
             return None  # nothing of the path can be looked at: the job finds out why
@@ -259,7 +267,7 @@ class DiskGate:
         except NoAnswer:
             return None
 
-    async def _trouble(self, root: bytes) -> Trouble | None:
+    async def _trouble(self, root: bytes) -> Problem | None:
         """None also where it does not answer: that is found out elsewhere."""
         if root == self._home:
             return None
@@ -272,9 +280,9 @@ class DiskGate:
 
     def failed(self, root: bytes, error: TqError) -> None:
         """The gate is about to be shut over this output: it failed amid work, and not for want of room."""
-        self._said[root] = Trouble(error.message, error.hint, error.code)
+        self._said[root] = Problem(error.code, error.message, error.hint)
 
-    async def settle(self, refused: Refused) -> None:
+    async def settle(self, refused: NoRoom) -> None:
         """Do what a refusal asks for: look at the volumes, make room, or shut the gate."""
         if refused.silence:
             return  # that job was put off; the next may be claimed
@@ -394,7 +402,7 @@ class DiskGate:
             return None
         trouble = await self._trouble(gate.path) or self._said.get(gate.path)
         if trouble is not None:
-            return Shortage(gate.path, 0, 0, gate.reason, trouble.hint, trouble.code)
+            return Shortage(gate.path, 0, 0, gate.reason, trouble.hint, ErrorCode(trouble.code))
         short = self._shortage
         needed = DATABASE_ROOM_BYTES if gate.path == self._home else self._settings.disk_reserve_bytes
         if short is not None and short.path == gate.path:

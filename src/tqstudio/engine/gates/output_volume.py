@@ -11,7 +11,6 @@ import contextlib
 import os
 import shlex
 import time
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -19,22 +18,13 @@ from tqstudio.engine.files.bounded_io import NoAnswer, Patience
 from tqstudio.engine.outputs.workspace import Workspace
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.machine import gates
-from tqstudio.errors import ErrorCode, TqError
+from tqstudio.errors import ErrorCode, Problem, TqError
 from tqstudio.paths import display
 
 _GOES_ON = "the queue goes on by itself"
 _UNTOUCHED_S = 10.0
 """To ask at every claim whether anything was made at an output costs a look at each of its jobs; who begins
 there makes the work folder first."""
-
-
-@dataclass(frozen=True, slots=True)
-class Trouble:
-    """Why nothing may be made at an output now, and what to do."""
-
-    reason: str
-    hint: str
-    code: ErrorCode = ErrorCode.OUTPUT_GONE
 
 
 class OutputDisks:
@@ -45,7 +35,7 @@ class OutputDisks:
         self._untouched: dict[bytes, float] = {}
         """Outputs without a work folder where nothing was made yet, and until when that counts."""
 
-    async def trouble(self, output_root: bytes) -> Trouble | None:
+    async def trouble(self, output_root: bytes) -> Problem | None:
         """What is wrong with this output; None where nothing is.
 
         Raises:
@@ -56,9 +46,10 @@ class OutputDisks:
         except NoAnswer:
             raise
         except TqError as error:
-            return Trouble(error.message, error.hint, error.code)
+            return Problem(error.code, error.message, error.hint)
         except OSError as error:
-            return Trouble(
+            return Problem(
+                ErrorCode.OUTPUT_GONE,
                 f"the disk of {display(output_root)} cannot be used ({error.strerror})",
                 f"check the disk, its cable and its mount (dmesg tells more); {_GOES_ON}",
             )
@@ -66,12 +57,14 @@ class OutputDisks:
             self._untouched.pop(output_root, None)
         elif time.monotonic() >= self._untouched.get(output_root, 0) and await self._is_missed(output_root):
             work = shlex.quote(display(os.fsencode(self._workspace.sink(output_root))))
-            return Trouble(
+            return Problem(
+                ErrorCode.OUTPUT_GONE,
                 f"the disk of {display(output_root)} is not mounted: what was made there cannot be seen",
                 f"mount it, {_GOES_ON}; or, if you emptied that folder yourself: mkdir -p {work}",
             )
         if is_read_only:
-            return Trouble(
+            return Problem(
+                ErrorCode.OUTPUT_GONE,
                 f"the disk of {display(output_root)} is read-only",
                 f"check the disk (dmesg tells why), and mount it for writing again; {_GOES_ON}",
             )

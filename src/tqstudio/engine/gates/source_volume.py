@@ -16,12 +16,17 @@ from functools import partial
 
 from tqstudio.engine.files import mounts
 from tqstudio.engine.files.bounded_io import NoAnswer, Patience
-from tqstudio.engine.intake.problems import Trouble
-from tqstudio.engine.retry import MICROSECOND, RESOURCE_WAIT_S, now_us
+from tqstudio.engine.host.clock import (
+    MICROSECOND,
+    now_us,
+)
+from tqstudio.engine.retry import (
+    RESOURCE_WAIT_S,
+)
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import absent_sources
 from tqstudio.engine.store.jobs.absent_sources import Absentee
-from tqstudio.errors import MEANINGS, ErrorCode, TqError
+from tqstudio.errors import MEANINGS, ErrorCode, Problem, TqError
 from tqstudio.paths import display
 
 _REMEMBERED = 1000
@@ -68,7 +73,7 @@ class SourceDisks:
                 )
         return None
 
-    def problem(self, folder: bytes) -> Trouble | None:
+    def problem(self, folder: bytes) -> Problem | None:
         """Why the files of a drop folder are missed, for people."""
         reason = self._unmounted(folder)
         if reason is None and folder in self._away:
@@ -77,7 +82,7 @@ class SourceDisks:
             reason = why if time.monotonic() - found_at < 2 * RESOURCE_WAIT_S else None
         if reason is None:
             return None
-        return str(ErrorCode.SOURCE_AWAY), reason, MEANINGS[ErrorCode.SOURCE_AWAY].hint
+        return Problem(ErrorCode.SOURCE_AWAY, reason, MEANINGS[ErrorCode.SOURCE_AWAY].hint)
 
     async def look_again(self) -> None:
         """Of the jobs that wait for their source let those go on that can; the others wait on."""

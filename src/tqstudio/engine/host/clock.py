@@ -104,3 +104,12 @@ class SteadyClock:
 
 WALL = SteadyClock()
 """The clock of this process."""
+
+
+MICROSECOND = 1_000_000
+"""Microseconds in a second: the unit of every stored time."""
+
+
+def now_us() -> int:
+    """Read the steady wall clock, in microseconds since 1970 in UTC; see `SteadyClock`."""
+    return WALL.now_us()

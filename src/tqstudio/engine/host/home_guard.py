@@ -16,7 +16,7 @@ import structlog
 
 from tqstudio.engine.files.bounded_io import Patience
 from tqstudio.engine.host import home_lock
-from tqstudio.engine.host.home_lock import HomeLock, Identity
+from tqstudio.engine.host.home_lock import HomeLock, LockOwner
 from tqstudio.errors import TqError
 from tqstudio.home import Home
 
@@ -27,7 +27,7 @@ class Foothold:
     def __init__(self, home: Home, held: HomeLock, patience: Patience) -> None:
         self._home, self._held, self._patience = home, held, patience
         self._database = home_lock.identity(home.database)
-        self._door: Identity | None = None
+        self._door: LockOwner | None = None
         self._log = structlog.get_logger()
 
     def open_door(self) -> socket.socket:

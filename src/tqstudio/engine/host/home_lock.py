@@ -18,7 +18,7 @@ LOOK_S = 2.0
 _TRIES = 10
 _PAUSE_S = 0.01
 
-Identity = tuple[int, int]
+LockOwner = tuple[int, int]
 """Device and inode of a file: another one under its name is not the same."""
 
 
@@ -49,7 +49,7 @@ class HomeLock:
             )
 
     @property
-    def folder(self) -> Identity:
+    def folder(self) -> LockOwner:
         """The home that is held, wherever it is now; call with the lock held."""
         assert self._folder is not None
         found = os.fstat(self._folder)
@@ -96,7 +96,7 @@ class HomeLock:
         self._file = self._folder = None
 
 
-def identity(path: Path) -> Identity | None:
+def identity(path: Path) -> LockOwner | None:
     """Which file is at a path; None when there is none.
 
     Raises:

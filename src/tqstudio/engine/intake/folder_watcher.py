@@ -20,15 +20,14 @@ from tqstudio.engine.intake.file_states import Account
 from tqstudio.engine.intake.hints import Hint, Inbox
 from tqstudio.engine.intake.inotify import Notifier, TreeWatch
 from tqstudio.engine.intake.open_files import open_for_writing
-from tqstudio.engine.intake.problems import Trouble
 from tqstudio.engine.intake.rescan_schedule import BREATH_S, Pace
 from tqstudio.engine.intake.rules import Choice, Rules
 from tqstudio.engine.intake.scan import Findings, Scanner, Seen
-from tqstudio.engine.intake.settling import Look, Settling, Stamp
+from tqstudio.engine.intake.settling import FileStat, Settling, Stamp
 from tqstudio.engine.media.source import fingerprint
 from tqstudio.engine.media.source.fingerprint import Digest, NotHashed, Stopped
 from tqstudio.engine.store.library.folders import FolderRow
-from tqstudio.errors import UNWRITTEN, ErrorCode, TqError
+from tqstudio.errors import UNWRITTEN, ErrorCode, Problem, TqError
 from tqstudio.paths import display
 
 Offer = Callable[[FolderRow, bytes, Digest | None], Awaitable[None]]
@@ -49,10 +48,10 @@ class FolderState:
     """Files that are not complete yet."""
     checking: int
     """Files that are read whole: their time is new, and what was published may be made of what they are."""
-    skipped: tuple[tuple[str, Trouble], ...]
+    skipped: tuple[tuple[str, Problem], ...]
     """Name within the folder of what was left out, and why."""
     watch: Literal["inotify", "polling"]
-    problem: Trouble | None
+    problem: Problem | None
 
 
 class FolderIntake:
@@ -93,7 +92,7 @@ class FolderIntake:
         self._reader = ThreadPoolExecutor(1, f"check-{row.id}")
         self._task: asyncio.Task[None] | None = None
         self._checking: asyncio.Task[None] | None = None
-        self._checks: dict[bytes, Look] = {}
+        self._checks: dict[bytes, FileStat] = {}
         """Files to be read whole, and as what they were offered; the first one is being read."""
         self._digests: dict[bytes, Digest] = {}
         """Of files that were read whole and are to be offered again."""
@@ -109,7 +108,7 @@ class FolderIntake:
         self._tree: TreeWatch | None = None
         self._blind = row.watch == "auto" and is_blind(row.path)
         self._limit: int | None = None
-        self._problem: Trouble | None = None
+        self._problem: Problem | None = None
 
     def start(self) -> None:
         if self._task is None:
@@ -277,7 +276,7 @@ class FolderIntake:
             self._account.reopen(path)
         self._informed = True
 
-    def _settle(self, files: Mapping[bytes, Seen], arrived: set[bytes]) -> dict[bytes, Look]:
+    def _settle(self, files: Mapping[bytes, Seen], arrived: set[bytes]) -> dict[bytes, FileStat]:
         """Take in looks; the files that have settled by them."""
         return {
             path: look
@@ -287,7 +286,7 @@ class FolderIntake:
             and self._settling.see(path, look, at, complete=path in arrived)
         }
 
-    async def _offer_settled(self, settled: Mapping[bytes, Look]) -> None:
+    async def _offer_settled(self, settled: Mapping[bytes, FileStat]) -> None:
         if not settled:
             return
         wanted = {look.identity: path for path, look in settled.items()}
@@ -302,14 +301,14 @@ class FolderIntake:
                 await self._offer_one(path, look)
             self._settling.forget(path)
 
-    async def _offer_one(self, path: bytes, look: Look) -> None:
+    async def _offer_one(self, path: bytes, look: FileStat) -> None:
         self._account.forget([path])
         try:
             await self._offer(self.row, path, self._digests.pop(path, None))
         except NotHashed:
             self._check(path, look)
         except TqError as error:
-            why = (error.code.value, error.message, error.hint)
+            why = Problem(error.code.value, error.message, error.hint)
             if error.code in _PASSING:
                 self._account.failed(path, why)
             else:
@@ -322,7 +321,7 @@ class FolderIntake:
 
     # Reading files whole, beside the rounds: one that takes minutes holds up no other file.
 
-    def _check(self, path: bytes, look: Look) -> None:
+    def _check(self, path: bytes, look: FileStat) -> None:
         self._checks[path] = look
         if self._checking is None or self._checking.done():
             self._checking = asyncio.create_task(self._check_all(), name=f"checks of folder {self.row.id}")
@@ -337,7 +336,7 @@ class FolderIntake:
             except Stopped:
                 return
             except TqError as error:
-                self._account.refused(path, look, (error.code.value, error.message, error.hint))
+                self._account.refused(path, look, Problem(error.code.value, error.message, error.hint))
             # It may have been offered again meanwhile, as what it has become.
             if self._checks.get(path) == look:
                 del self._checks[path]

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tqstudio.engine.intake.hints import Hint, HintKind
-from tqstudio.engine.intake.settling import Identity
+from tqstudio.engine.intake.settling import FileKey
 
 if TYPE_CHECKING:
     from watchdog.observers.inotify_c import InotifyEvent, InotifyFD, WatchDescriptor
@@ -85,11 +85,11 @@ class TreeWatch:
         self._lock = threading.Lock()
         self._closed = False
         self._paths: dict[WatchDescriptor, bytes] = {}
-        self._watches: dict[Identity, WatchDescriptor] = {}
+        self._watches: dict[FileKey, WatchDescriptor] = {}
         self._departures: dict[int, bytes] = {}
         self._outbox: list[Hint] = []
 
-    def add(self, path: bytes, identity: Identity) -> None:
+    def add(self, path: bytes, identity: FileKey) -> None:
         """Watch a directory; one that is watched already has its path brought up to date.
 
         Raises:
@@ -111,7 +111,7 @@ class TreeWatch:
             self._watches[identity] = watch
             self._paths[watch] = path
 
-    def keep(self, identities: set[Identity]) -> None:
+    def keep(self, identities: set[FileKey]) -> None:
         """Stop watching all directories but these."""
         with self._lock:
             gone = [self._watches.pop(identity) for identity in self._watches.keys() - identities]

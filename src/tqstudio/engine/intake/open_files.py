@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from tqstudio.engine.intake.settling import Identity
+from tqstudio.engine.intake.settling import FileKey
 
 
-def open_for_writing(wanted: Mapping[Identity, bytes]) -> set[Identity]:
+def open_for_writing(wanted: Mapping[FileKey, bytes]) -> set[FileKey]:
     """Those of the wanted files, each with its path, that a process can still write to.
 
     One pass over all descriptors serves all files. Processes of other users cannot be seen without the
@@ -16,7 +16,7 @@ def open_for_writing(wanted: Mapping[Identity, bytes]) -> set[Identity]:
     """
     names = {os.path.basename(path) for path in wanted.values()}
     inodes = {inode for _, inode in wanted}
-    found: set[Identity] = set()
+    found: set[FileKey] = set()
     for process in _listing("/proc"):
         if process.isdigit():
             for descriptor in _listing(f"/proc/{process}/fd"):
@@ -34,7 +34,7 @@ def _listing(directory: str) -> list[str]:
         return []
 
 
-def _writes_to(process: str, descriptor: str, names: set[bytes], inodes: set[int]) -> Identity | None:
+def _writes_to(process: str, descriptor: str, names: set[bytes], inodes: set[int]) -> FileKey | None:
     """The file behind a descriptor open for writing, if it may be one of those; None otherwise.
 
     The file itself is asked last, and only when name or inode number fit: a stat of a file on a dead

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from tqstudio.engine.files.mounts import is_blind, system_devices
 from tqstudio.engine.intake.inotify import LIMITS, TreeWatch
-from tqstudio.engine.intake.problems import CLOSED_DIRECTORY, NOT_A_VIDEO, ODD_KINDS, Trouble
+from tqstudio.engine.intake.problems import CLOSED_DIRECTORY, NOT_A_VIDEO, ODD_KINDS
 from tqstudio.engine.intake.rules import Choice, Rules
-from tqstudio.engine.intake.settling import Identity, Look, Stamp
-from tqstudio.errors import ErrorCode
+from tqstudio.engine.intake.settling import FileKey, FileStat, Stamp
+from tqstudio.errors import ErrorCode, Problem
 from tqstudio.ladder_files import is_head_at, is_ladder_at
 from tqstudio.paths import (
     display,
@@ -29,7 +29,7 @@ _MOST_ODD = 1_000
 
 
 class Seen(NamedTuple):
-    look: Look
+    look: FileStat
     at: float
     """`time.monotonic()` of the look."""
 
@@ -40,19 +40,19 @@ class Findings:
 
     files: dict[bytes, Seen] = field(default_factory=dict)
     """Files that the rules take and that are not accounted for, in name order within a directory."""
-    odd: dict[bytes, Trouble] = field(default_factory=dict)
+    odd: dict[bytes, Problem] = field(default_factory=dict)
     """Paths left out, with what a person should read."""
-    directories: set[Identity] = field(default_factory=set)
+    directories: set[FileKey] = field(default_factory=set)
     cpu_s: float = 0.0
     """Processor time that the look took."""
-    problem: Trouble | None = None
+    problem: Problem | None = None
     """Why the folder as a whole cannot be read."""
     blind: bool = False
     """inotify would not see everything here."""
     limit: int | None = None
     """The errno that says inotify has no room for more directories."""
 
-    def leave_out(self, path: bytes, why: Trouble) -> None:
+    def leave_out(self, path: bytes, why: Problem) -> None:
         if len(self.odd) < _MOST_ODD:
             self.odd[path] = why
 
@@ -95,7 +95,7 @@ class Scanner:
         try:
             root = os.stat(self._root)
         except OSError as error:
-            findings.problem = (
+            findings.problem = Problem(
                 str(ErrorCode.SOURCE_MISSING),
                 f"the folder {display(self._root)} is gone ({(error.strerror or str(error)).lower()})",
                 "mount or create it again; it is then taken up by itself",
@@ -110,23 +110,23 @@ class Scanner:
         findings.cpu_s = time.thread_time() - began
         return findings
 
-    def _unfit(self, root: os.stat_result) -> Trouble | None:
+    def _unfit(self, root: os.stat_result) -> Problem | None:
         """Why what is there cannot be looked through."""
         shown = display(self._root)
         if not stat.S_ISDIR(root.st_mode):
-            return (
+            return Problem(
                 str(ErrorCode.SOURCE_MISSING),
                 f"{shown} is not a folder any more",
                 "put the folder back, or remove it from the drop folders",
             )
         if root.st_dev in self._system:
-            return (
+            return Problem(
                 str(ErrorCode.UNSUPPORTED),
                 f"{shown} shows the state of the system; no files are kept there",
                 "remove it from the drop folders",
             )
         if not os.access(self._root, os.R_OK | os.X_OK):
-            return (
+            return Problem(
                 str(ErrorCode.PERMISSION),
                 f"the folder {shown} may not be read",
                 "give the user that runs the supervisor access to it; it is then taken up by itself",
@@ -171,7 +171,7 @@ class Scanner:
         return found
 
     def _walk(
-        self, pending: list[tuple[bytes, Identity]], findings: Findings, watch: TreeWatch | None
+        self, pending: list[tuple[bytes, FileKey]], findings: Findings, watch: TreeWatch | None
     ) -> None:
         apart = self._apart_identities()
         while pending and not self._halt.is_set():
@@ -216,12 +216,12 @@ class Scanner:
             if why := ODD_KINDS.get(stat.S_IFMT(there.st_mode)):
                 findings.leave_out(path, why)
         elif choice is Choice.TAKE:
-            findings.files[path] = Seen(Look.of(there), time.monotonic())
+            findings.files[path] = Seen(FileStat.of(there), time.monotonic())
         else:
             findings.leave_out(path, NOT_A_VIDEO)
 
     def _watch(
-        self, directory: bytes, identity: Identity, findings: Findings, watch: TreeWatch | None
+        self, directory: bytes, identity: FileKey, findings: Findings, watch: TreeWatch | None
     ) -> None:
         if watch is None or findings.blind or findings.limit is not None:
             return
@@ -231,7 +231,7 @@ class Scanner:
             if error.errno in LIMITS:
                 findings.limit = error.errno
 
-    def _apart_identities(self) -> set[Identity]:
+    def _apart_identities(self) -> set[FileKey]:
         found = set()
         for path in self.apart:
             try:

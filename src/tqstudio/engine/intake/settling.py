@@ -9,14 +9,14 @@ from typing import NamedTuple
 BUSY_RETRY_S = 1.0
 """Between two looks at a file that a process holds open, at least; inotify tells its closing at once."""
 
-Identity = tuple[int, int]
+FileKey = tuple[int, int]
 """(device, inode): what a file or directory is, whatever it is called."""
 
 Stamp = tuple[int, int]
 """(size, mtime_ns): which state of a file the database knows."""
 
 
-class Look(NamedTuple):
+class FileStat(NamedTuple):
     """What one look at a file shows. Programs cannot set ctime, so a copy that keeps an old mtime shows."""
 
     device: int
@@ -26,11 +26,11 @@ class Look(NamedTuple):
     ctime_ns: int
 
     @classmethod
-    def of(cls, stat: os.stat_result) -> Look:
+    def of(cls, stat: os.stat_result) -> FileStat:
         return cls(stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
 
     @property
-    def identity(self) -> Identity:
+    def identity(self) -> FileKey:
         return (self.device, self.inode)
 
     @property
@@ -40,7 +40,7 @@ class Look(NamedTuple):
 
 @dataclass(slots=True)
 class _Wait:
-    look: Look
+    look: FileStat
     ripe: float
     """From then on, one more look like this one shows that the file has settled."""
     again: float
@@ -60,7 +60,7 @@ class Settling:
     def __contains__(self, path: bytes) -> bool:
         return path in self._waits
 
-    def see(self, path: bytes, look: Look, at: float, *, complete: bool = False) -> bool:
+    def see(self, path: bytes, look: FileStat, at: float, *, complete: bool = False) -> bool:
         """Take in a look; whether the file has settled.
 
         Args:

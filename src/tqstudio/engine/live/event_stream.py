@@ -31,7 +31,7 @@ BACKLOG = 240
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class EventPage:
     """Stored events in order, and the first and last sequence number that the store has."""
 
     rows: list[EventRow]
@@ -39,9 +39,9 @@ class Page:
     last: int
 
 
-def page(db: Connection, seen: int) -> Page:
+def page(db: Connection, seen: int) -> EventPage:
     """The events that follow `seen`; fewer than `PAGE` when these are all."""
-    return Page(events.after(db, seen, limit=PAGE), *events.bounds(db))
+    return EventPage(events.after(db, seen, limit=PAGE), *events.bounds(db))
 
 
 class Watcher:
@@ -163,7 +163,7 @@ class Broadcast:
 
 async def stream(
     broadcast: Broadcast,
-    read: Callable[[int], Awaitable[Page]],
+    read: Callable[[int], Awaitable[EventPage]],
     seen: int,
     *,
     greeting: bytes,

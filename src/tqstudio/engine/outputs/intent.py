@@ -8,12 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tqstudio.engine.host.clock import (
+    MICROSECOND,
+    now_us,
+)
 from tqstudio.engine.media.plan.expected import wanted
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.engine.outputs.generation import rows_of
 from tqstudio.engine.outputs.place import Place
-from tqstudio.engine.retry import MICROSECOND, now_us
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import claims, jobs, outcomes, progress

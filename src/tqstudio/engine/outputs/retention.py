@@ -13,9 +13,12 @@ import structlog
 from tqstudio.config import Settings
 from tqstudio.engine import outputs
 from tqstudio.engine.files.bounded_io import NoAnswer, Patience
+from tqstudio.engine.host.clock import (
+    MICROSECOND,
+    now_us,
+)
 from tqstudio.engine.outputs import Place
 from tqstudio.engine.outputs.workspace import Workspace
-from tqstudio.engine.retry import MICROSECOND, now_us
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database

@@ -52,7 +52,7 @@ _UNUSED_S = 10.0
 class _Held:
     """The locked file of an output."""
 
-    identity: home_lock.Identity
+    identity: home_lock.LockOwner
     descriptor: int
     asked_at: float
     """When somebody wanted it locked last; seconds of `time.monotonic`."""

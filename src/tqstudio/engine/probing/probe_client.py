@@ -26,7 +26,7 @@ END_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class Probed:
     """What a file is, and which state of it that is true of."""
 
     size: int
@@ -35,7 +35,7 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class Unusable:
     """The file cannot be transcoded, or not be looked at."""
 
     error: ErrorView
@@ -53,7 +53,7 @@ class TooSlow:
     """No answer came in time; the process was killed."""
 
 
-Answer = Facts | Refused | Died | TooSlow
+Answer = Probed | Unusable | Died | TooSlow
 
 
 class ProbeProcess:
@@ -171,13 +171,13 @@ class ProbeProcess:
             return  # a question it did not live to read
 
 
-def _read(line: bytes) -> Facts | Refused:
+def _read(line: bytes) -> Probed | Unusable:
     """An answer, believed only as far as it makes sense: a hostile file may speak through it."""
     said = json.loads(line)
     if "error" in said:
         error = said["error"]
-        return Refused(
+        return Unusable(
             {"code": str(error["code"]), "message": str(error["message"]), "hint": str(error["hint"])}
         )
     facts = SourceFacts.from_json(said["facts"]).to_json()
-    return Facts(int(said["size"]), int(said["mtime_ns"]), facts)
+    return Probed(int(said["size"]), int(said["mtime_ns"]), facts)

@@ -11,7 +11,15 @@ from typing import Any
 import structlog
 
 from tqstudio.config import Settings
-from tqstudio.engine.probing.probe_client import PROGRAM, Answer, Died, Facts, ProbeProcess, Refused, TooSlow
+from tqstudio.engine.probing.probe_client import (
+    PROGRAM,
+    Answer,
+    Died,
+    Probed,
+    ProbeProcess,
+    TooSlow,
+    Unusable,
+)
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.event_row import (
@@ -138,11 +146,11 @@ class Prober:
             self._log.warning("the probe process died", job=source.job, how=answer.how)
             answer = await self._ask(source.path)
         match answer:
-            case Facts(size, mtime_ns, facts) if (size, mtime_ns) == (source.size, source.mtime_ns):
+            case Probed(size, mtime_ns, facts) if (size, mtime_ns) == (source.size, source.mtime_ns):
                 return Looked(source, facts=facts)
-            case Facts():
+            case Probed():
                 return Looked(source, problem=_view(_changed(source.path)))
-            case Refused(error):
+            case Unusable(error):
                 return Looked(source, problem=error)
             case Died(how):
                 return Looked(source, problem=_view(_deadly(source.path, how)))

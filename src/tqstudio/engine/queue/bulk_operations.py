@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from tqstudio.engine.host.clock import (
+    now_us,
+)
 from tqstudio.engine.outputs.retention import Retention
 from tqstudio.engine.queue.operations import result_of
-from tqstudio.engine.retry import now_us
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database

@@ -8,13 +8,23 @@ import random
 from tqstudio.config import Settings
 from tqstudio.engine.gates.disk import DiskGate
 from tqstudio.engine.gates.source_volume import SourceDisks
+from tqstudio.engine.host.clock import (
+    now_us,
+)
 from tqstudio.engine.live import leases
 from tqstudio.engine.live.forecasts import Forecasts
 from tqstudio.engine.outputs.publisher import Publisher
 from tqstudio.engine.outputs.workspace import Workspace
-from tqstudio.engine.queue.dispatcher import Identity, require_lease
-from tqstudio.engine.queue.lease_end import Endings
-from tqstudio.engine.retry import RetryRules, now_us
+from tqstudio.engine.queue.dispatcher import (
+    require_lease,
+)
+from tqstudio.engine.queue.lease_end import LeaseEnd
+from tqstudio.engine.queue.tokens import (
+    WorkerToken,
+)
+from tqstudio.engine.retry import (
+    RetryRules,
+)
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import claims, outcomes
@@ -43,7 +53,7 @@ class Results:
         settings: Settings,
         db: Database,
         workspace: Workspace,
-        endings: Endings,
+        endings: LeaseEnd,
         publisher: Publisher,
         forecasts: Forecasts,
         disk: DiskGate,
@@ -56,7 +66,7 @@ class Results:
         self._publishing: dict[Token, asyncio.Task[JobStatus]] = {}
         self._rules = RetryRules(settings.backoff_s, settings.backoff_max_s, random.random)
 
-    async def complete(self, who: Identity, job: int, request: CompleteRequest) -> JobStatus:
+    async def complete(self, who: WorkerToken, job: int, request: CompleteRequest) -> JobStatus:
         """Publish what a worker made and mark the job done; a repeated call is answered as the first was.
 
         Raises:
@@ -73,7 +83,7 @@ class Results:
             task.add_done_callback(lambda _: self._publishing.pop(token, None))
         return await asyncio.shield(task)
 
-    async def _publish(self, who: Identity, token: Token, request: CompleteRequest) -> JobStatus:
+    async def _publish(self, who: WorkerToken, token: Token, request: CompleteRequest) -> JobStatus:
         steps = request.steps_by_name()
         if await self._publisher.settle(token):
             await self._forecasts.finished(token, None, steps)
@@ -90,7 +100,7 @@ class Results:
         await self._forecasts.finished(token, run, steps)
         return JobStatus.DONE
 
-    async def fail(self, who: Identity, job: int, request: FailRequest) -> JobStatus:
+    async def fail(self, who: WorkerToken, job: int, request: FailRequest) -> JobStatus:
         token = Token(job, request.epoch, request.instance)
         await self.publish_ended(token)
         error = TqError(code_of(request.code), request.text, request.hint)
@@ -136,7 +146,7 @@ class Results:
         if await self._db.read(lambda db: claims.live(db, token, now=now_us())) is not None:
             await self._workspace.forget(token.job)
 
-    async def release(self, who: Identity, job: int, request: ReleaseRequest) -> JobStatus:
+    async def release(self, who: WorkerToken, job: int, request: ReleaseRequest) -> JobStatus:
         """The worker stopped on request; what a person asked is true now."""
         token = Token(job, request.epoch, request.instance)
         await self.publish_ended(token)

@@ -16,7 +16,11 @@ from typing import Literal
 from pydantic_core import from_json
 
 from tqstudio.config import Settings
-from tqstudio.engine.gates.disk import DiskGate, Refused
+from tqstudio.engine.gates.disk import DiskGate, NoRoom
+from tqstudio.engine.host.clock import (
+    MICROSECOND,
+    now_us,
+)
 from tqstudio.engine.live import leases
 from tqstudio.engine.live.forecasts import Forecasts
 from tqstudio.engine.live.leases import Renewal, store_renewals
@@ -24,14 +28,19 @@ from tqstudio.engine.live.running_jobs import Beat, LiveBoard, LiveJob
 from tqstudio.engine.outputs import is_sound
 from tqstudio.engine.outputs.place import Place
 from tqstudio.engine.outputs.workspace import Workspace
-from tqstudio.engine.retry import MICROSECOND, RESOURCE_WAIT_S, now_us
+from tqstudio.engine.queue.tokens import (
+    WorkerToken,
+)
+from tqstudio.engine.retry import (
+    RESOURCE_WAIT_S,
+)
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.event_row import (
     EventRow,
 )
 from tqstudio.engine.store.jobs import claims, progress
-from tqstudio.engine.store.jobs.claims import Claimant, Lease, Token
+from tqstudio.engine.store.jobs.claims import Claimant, HeldLease, Token
 from tqstudio.engine.store.jobs.progress import RenditionRow
 from tqstudio.engine.store.jobs.transitions import look
 from tqstudio.engine.store.library import generations, videos
@@ -50,19 +59,10 @@ _WAKING_TRIGGERS = frozenset({"gate_opened", "worker_enabled"})
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
-    """Who a worker's token speaks for."""
-
-    worker: int
-    name: str
-    kind: str
-
-
-@dataclass(frozen=True, slots=True)
 class _Claimed:
     """A job that was claimed, and what is to be done before its worker hears of it."""
 
-    lease: Lease
+    lease: HeldLease
     job: ClaimedJob
     published: _Published | None
     starts_over: bool
@@ -122,7 +122,7 @@ class Dispatch:
         self._work.set()
         self._work = asyncio.Event()
 
-    async def claim(self, who: Identity, request: ClaimRequest, gone: Callable[[], bool]) -> ClaimAnswer:
+    async def claim(self, who: WorkerToken, request: ClaimRequest, gone: Callable[[], bool]) -> ClaimAnswer:
         """The next job for this worker, waiting up to `wait_s` for one, or the request for a test encode.
 
         Args:
@@ -143,7 +143,7 @@ class Dispatch:
                     claimed = await self._db.write(self._claim, claimant, self._idle_gpus())
                 if claimed == "test":
                     return {"job": None, "test": True}
-                if isinstance(claimed, Refused):
+                if isinstance(claimed, NoRoom):
                     await self._disk.settle(claimed)
                     continue
                 if claimed is not None:
@@ -184,8 +184,8 @@ class Dispatch:
 
     def _claim(
         self, db: Connection, claimant: Claimant, idle_gpus: int
-    ) -> _Claimed | Refused | Literal["test"] | None:
-        refused: Refused | None = None
+    ) -> _Claimed | NoRoom | Literal["test"] | None:
+        refused: NoRoom | None = None
 
         def fits(db: Connection, job: int) -> bool:
             nonlocal refused
@@ -219,7 +219,7 @@ class Dispatch:
             )
         return "test" if row.has_to_be_tested else None
 
-    def _describe(self, db: Connection, lease: Lease) -> _Claimed:
+    def _describe(self, db: Connection, lease: HeldLease) -> _Claimed:
         asked = claims.assignment_of(db, lease.job)
         generation = generations.current(db, lease.video) if asked.generation is not None else None
         kept = {row.name: row.settings_hash for row in generation.renditions} if generation else {}
@@ -260,7 +260,7 @@ class Dispatch:
 
     # While a job runs
 
-    async def heartbeat(self, who: Identity, request: HeartbeatRequest) -> HeartbeatAnswer:
+    async def heartbeat(self, who: WorkerToken, request: HeartbeatRequest) -> HeartbeatAnswer:
         """A sign of life; renews the leases it names and tells what was asked of their jobs."""
         now = now_us()
         named = [Token(beat.job, beat.epoch, request.instance) for beat in request.jobs]
@@ -272,7 +272,7 @@ class Dispatch:
             "enabled": True,
         }
 
-    async def progress(self, who: Identity, job: int, request: ProgressRequest) -> Control:
+    async def progress(self, who: WorkerToken, job: int, request: ProgressRequest) -> Control:
         """Take a report; answers what a person asked of the job meanwhile.
 
         Raises:
@@ -316,7 +316,7 @@ class Dispatch:
             await self.save_progress()
         return self._board.jobs[job].control if job in self._board.jobs else Control.NONE
 
-    async def _adopt(self, who: Identity, token: Token) -> LiveJob:
+    async def _adopt(self, who: WorkerToken, token: Token) -> LiveJob:
         """A report of a job that this supervisor has not seen yet: believed if the lease is live."""
         lease = await require_lease(self._db, token)
         self._board.begin(token, who.name, now_us(), lease.lease_expires_at, lease.control, lease.progress)
@@ -356,7 +356,7 @@ class Dispatch:
             self._board.saved(live.token.job, now, progress_now)
 
 
-async def require_lease(db: Database, token: Token) -> Lease:
+async def require_lease(db: Database, token: Token) -> HeldLease:
     """The live lease of a token.
 
     Raises:
@@ -402,7 +402,7 @@ def save_report(db: Connection, live: LiveJob, steps: dict[str, float], now: int
     )
 
 
-def _put_off(db: Connection, refused: Refused) -> None:
+def _put_off(db: Connection, refused: NoRoom) -> None:
     """Let a job wait for its disk, so that those behind it go on."""
     now, code = now_us(), ErrorCode.DISK_SILENT
     claims.put_off(

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
+from tqstudio.engine.host.clock import (
+    now_us,
+)
 from tqstudio.engine.live.leases import store_renewals
 from tqstudio.engine.live.running_jobs import LiveBoard, LiveJob
 from tqstudio.engine.outputs.publisher import Publisher
 from tqstudio.engine.queue.dispatcher import save_report
-from tqstudio.engine.retry import now_us
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import progress
@@ -27,7 +29,7 @@ class _Unsettled(Exception):
     """A publish of this lease stands. Mostly none does, and then the look for one is part of the end."""
 
 
-class Endings:
+class LeaseEnd:
     """Ends leases with their last report before it and their renditions after it, in one transaction.
 
     Args:

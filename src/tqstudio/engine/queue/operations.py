@@ -7,11 +7,13 @@ import json
 from collections.abc import Iterable
 from dataclasses import replace
 
+from tqstudio.engine.host.clock import (
+    now_us,
+)
 from tqstudio.engine.live.running_jobs import LiveBoard
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.rungs import build_ladder
 from tqstudio.engine.outputs.retention import Retention
-from tqstudio.engine.retry import now_us
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import jobs, operations

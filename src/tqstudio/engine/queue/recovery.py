@@ -10,17 +10,24 @@ from collections.abc import Sequence
 import structlog
 
 from tqstudio.config import Settings
-from tqstudio.engine.host.clock import WALL, Drift, SteadyClock
+from tqstudio.engine.host.clock import (
+    MICROSECOND,
+    WALL,
+    Drift,
+    SteadyClock,
+)
 from tqstudio.engine.live.leases import Renewal, store_renewals
 from tqstudio.engine.live.running_jobs import LiveBoard
 from tqstudio.engine.queue.completion import Results
-from tqstudio.engine.queue.lease_end import Endings
-from tqstudio.engine.retry import MICROSECOND, longest_wait_s
+from tqstudio.engine.queue.lease_end import LeaseEnd
+from tqstudio.engine.retry import (
+    longest_wait_s,
+)
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import claims, jobs, outcomes
-from tqstudio.engine.store.jobs.claims import Lease, Token
+from tqstudio.engine.store.jobs.claims import HeldLease, Token
 from tqstudio.engine.store.machine import workers
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home, run_logs
@@ -41,7 +48,7 @@ class Recovery:
         settings: Settings,
         db: Database,
         board: LiveBoard,
-        endings: Endings,
+        endings: LeaseEnd,
         results: Results,
         clock: SteadyClock = WALL,
     ) -> None:
@@ -103,12 +110,12 @@ class Recovery:
             else:
                 await self._end_lost(lease, worker, crash)
 
-    async def _end_behind_publish(self, lease: Lease, worker: str, crash: str | None) -> None:
+    async def _end_behind_publish(self, lease: HeldLease, worker: str, crash: str | None) -> None:
         """As `_end_lost`; where it cannot be written the scan takes the job back when its lease runs out."""
         with contextlib.suppress(TqError):
             await self._end_lost(lease, worker, crash)
 
-    async def _end_lost(self, lease: Lease, worker: str, crash: str | None) -> None:
+    async def _end_lost(self, lease: HeldLease, worker: str, crash: str | None) -> None:
         await self._clear_away(lease.token)
         if crash is None:
             await self.requeue(lease, "the supervisor ended")
@@ -124,7 +131,7 @@ class Recovery:
         """Wait for what `lost` left to be done behind a publish."""
         await asyncio.gather(*self._under_way, return_exceptions=True)
 
-    async def requeue(self, lease: Lease, why: str, event: str = "requeued:supervisor") -> None:
+    async def requeue(self, lease: HeldLease, why: str, event: str = "requeued:supervisor") -> None:
         """Take back a job that is not run any more through nobody's fault: nothing is counted."""
         await self._results.publish_ended(lease.token)
         await self._endings.end(
@@ -133,7 +140,7 @@ class Recovery:
         )
 
     async def take_back(
-        self, lease: Lease, worker: str, why: str, event: str | None = None, *, only_expired: bool = False
+        self, lease: HeldLease, worker: str, why: str, event: str | None = None, *, only_expired: bool = False
     ) -> bool:
         """Take back a job from a worker that is lost; that is counted as a crash.
 

@@ -16,11 +16,13 @@ from pathlib import Path
 
 from tqstudio.config import Settings
 from tqstudio.engine.files.bounded_io import NoAnswer, Patience
+from tqstudio.engine.host.clock import (
+    now_us,
+)
 from tqstudio.engine.live.running_jobs import LiveBoard, LiveJob
 from tqstudio.engine.outputs.workspace import Workspace
 from tqstudio.engine.queue.completion import Results
 from tqstudio.engine.queue.worker_pool import WorkerPool
-from tqstudio.engine.retry import now_us
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import claims
 from tqstudio.engine.store.jobs.claims import Token

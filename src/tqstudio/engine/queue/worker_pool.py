@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-import secrets
 import signal
 import time
 from collections import deque
@@ -17,8 +16,12 @@ import structlog
 
 from tqstudio.engine.host import children
 from tqstudio.engine.host.children import Child
-from tqstudio.engine.queue.dispatcher import Identity
-from tqstudio.engine.retry import now_us
+from tqstudio.engine.host.clock import (
+    now_us,
+)
+from tqstudio.engine.queue.tokens import (
+    WorkerTokens,
+)
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.machine import workers
@@ -66,35 +69,10 @@ Lost = Callable[[str, str, str, bool], Awaitable[None]]
 """Instance, worker, why, and whether it ended because it was told to."""
 
 
-class Identities:
-    """Which worker a token speaks for. Tokens live in memory: they end with their process or supervisor."""
-
-    def __init__(self) -> None:
-        self._by_token: dict[str, Identity] = {}
-
-    def issue(self, worker: int, name: str, kind: str) -> str:
-        """A new token; those of earlier lives of this worker are good no more."""
-        for earlier in [t for t, identity in self._by_token.items() if identity.worker == worker]:
-            del self._by_token[earlier]
-        token = secrets.token_urlsafe(24)
-        self._by_token[token] = Identity(worker, name, kind)
-        return token
-
-    def of(self, token: str) -> Identity | None:
-        return self._by_token.get(token)
-
-    def knows(self, name: str) -> bool:
-        """Whether a worker of this name has a token."""
-        return any(identity.name == name for identity in self._by_token.values())
-
-    def revoke(self, token: str) -> None:
-        self._by_token.pop(token, None)
-
-
 class WorkerPool:
     """Keeps one process running in each slot until it is stopped."""
 
-    def __init__(self, home: Home, db: Database, identities: Identities, ffmpeg: str, lost: Lost) -> None:
+    def __init__(self, home: Home, db: Database, identities: WorkerTokens, ffmpeg: str, lost: Lost) -> None:
         self._home, self._db, self._identities = home, db, identities
         self._ffmpeg, self._lost = ffmpeg, lost
         self._running: dict[str, _Running] = {}

@@ -26,7 +26,7 @@ _TIMEOUT_S = 15.0
 _log = structlog.get_logger()
 
 
-class Ending:
+class OutcomeReport:
     """
     Args:
         stopping: whether the worker is to end, so that it waits for nobody.

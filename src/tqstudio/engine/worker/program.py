@@ -10,7 +10,7 @@ import structlog
 
 from tqstudio.engine.host.parent_death import die_with_parent
 from tqstudio.engine.worker import logging_setup
-from tqstudio.engine.worker.session import Identity, Session
+from tqstudio.engine.worker.session import WorkerIdentity, WorkerSession
 from tqstudio.engine.worker.tmpdir import own_tmpdir
 from tqstudio.home import current_home
 from tqstudio.lifecycle import WorkerKind
@@ -32,17 +32,17 @@ def main() -> int:
         log.error("workers are started by the supervisor", missing=str(error))
         return _USAGE
     with own_tmpdir(current_home().tmpdir(identity.name)):
-        return Session(identity).run()
+        return WorkerSession(identity).run()
 
 
-def take_identity(environment: MutableMapping[str, str]) -> Identity:
+def take_identity(environment: MutableMapping[str, str]) -> WorkerIdentity:
     """Read who this worker is. The token is taken out, so that no ffmpeg inherits it.
 
     Raises:
         KeyError or ValueError: the environment is not that of a worker.
     """
     token = environment.pop("TQSTUDIO_WORKER_TOKEN")
-    return Identity(
+    return WorkerIdentity(
         name=environment["TQSTUDIO_WORKER_NAME"],
         kind=WorkerKind(environment.get("TQSTUDIO_WORKER_KIND", WorkerKind.CPU.value)),
         socket=Path(environment.get("TQSTUDIO_WORKER_SOCKET") or current_home().socket),

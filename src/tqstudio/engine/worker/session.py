@@ -28,7 +28,7 @@ from tqstudio.engine.worker.job.failure import describe, printable
 from tqstudio.engine.worker.job.limits import TimeLimit
 from tqstudio.engine.worker.lease import Lease
 from tqstudio.engine.worker.outcome import Failed, Lost, Outcome
-from tqstudio.engine.worker.outcome_report import Ending
+from tqstudio.engine.worker.outcome_report import OutcomeReport
 from tqstudio.engine.worker.progress_report import Report
 from tqstudio.engine.worker.resource_usage import Usage
 from tqstudio.errors import MAX_ERROR_TEXT, UNANSWERED, UNWRITTEN, ErrorCode, TqError
@@ -47,7 +47,7 @@ _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class WorkerIdentity:
     """Who this worker is, as the supervisor's pool named it."""
 
     name: str
@@ -62,7 +62,7 @@ class Identity:
     """Index of its GPU."""
 
 
-def _connect(identity: Identity) -> Line:
+def _connect(identity: WorkerIdentity) -> Line:
     return Client(identity.socket, token=identity.token, keep_alive=True)
 
 
@@ -70,19 +70,21 @@ class _Woken(Exception):
     """A signal arrived while nothing but waiting was done."""
 
 
-class Session:
+class WorkerSession:
     """
     Args:
         identity: with the token that opens the supervisor's door.
         connect: opens a line to the supervisor; each thread has its own.
     """
 
-    def __init__(self, identity: Identity, connect: Callable[[Identity], Line] = _connect) -> None:
+    def __init__(
+        self, identity: WorkerIdentity, connect: Callable[[WorkerIdentity], Line] = _connect
+    ) -> None:
         self._identity = identity
         self._instance = uuid.uuid4().hex
         self._line = connect(identity)
         self._pulse_line = connect(identity)
-        self._ending = Ending(self._line, self._instance, lambda: self._stopping, self._be_refused)
+        self._ending = OutcomeReport(self._line, self._instance, lambda: self._stopping, self._be_refused)
         self._stopping = False
         self._refused = False
         self._waiting = False

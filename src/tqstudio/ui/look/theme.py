@@ -181,7 +181,7 @@ def _fallback() -> Theme:
     return _theme("plain", True, colors, {})
 
 
-class Palette:
+class Colours:
     """Rich styles by role, taken from one theme.
 
     Args:

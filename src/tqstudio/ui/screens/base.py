@@ -14,7 +14,7 @@ from textual.widgets import Static
 
 from tqstudio.errors import TqError
 from tqstudio.ui.actions.registry import View
-from tqstudio.ui.context import Shell, Studio
+from tqstudio.ui.context import Context, Shell
 from tqstudio.ui.data.target import Target
 from tqstudio.ui.widgets.footer import Footer
 from tqstudio.ui.widgets.header import Header
@@ -39,7 +39,7 @@ class StudioScreen(Screen[None]):
     TAB: ClassVar[str] = ""
     """The tab that is lit; the view itself when empty."""
 
-    def __init__(self, studio: Studio) -> None:
+    def __init__(self, studio: Context) -> None:
         super().__init__()
         self.studio = studio
         self._focus_before: Widget | None = None

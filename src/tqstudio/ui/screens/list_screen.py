@@ -8,7 +8,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.strip import Strip
 
-from tqstudio.ui.context import Studio
+from tqstudio.ui.context import Context
 from tqstudio.ui.look.line import wrap
 from tqstudio.ui.screens.base import StudioScreen
 from tqstudio.ui.text import format as fmt
@@ -27,7 +27,7 @@ class FactPane(LineView):
     FactPane { height: 9; }
     """
 
-    def __init__(self, studio: Studio, tell: Callable[[], tuple[str, Facts]]) -> None:
+    def __init__(self, studio: Context, tell: Callable[[], tuple[str, Facts]]) -> None:
         super().__init__(studio, id="facts")
         self._tell = tell
         self._lines: list[Strip] = []

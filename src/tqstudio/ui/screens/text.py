@@ -10,7 +10,7 @@ from textual.strip import Strip
 
 from tqstudio.errors import TqError, in_one_line
 from tqstudio.ui.actions.registry import View, bindings_of
-from tqstudio.ui.context import Studio
+from tqstudio.ui.context import Context
 from tqstudio.ui.look.line import fit, wrap
 from tqstudio.ui.screens.base import StudioScreen
 from tqstudio.ui.text import format as fmt
@@ -23,7 +23,7 @@ REREAD_S = 1.0
 class TextLines(RowList):
     HEAD = 0
 
-    def __init__(self, studio: Studio, *, wrapped: bool, name_cells: int) -> None:
+    def __init__(self, studio: Context, *, wrapped: bool, name_cells: int) -> None:
         super().__init__(studio, id="text")
         self._wrapped = wrapped
         self._name_cells = name_cells
@@ -83,7 +83,7 @@ class TextScreen(StudioScreen):
 
     def __init__(
         self,
-        studio: Studio,
+        studio: Context,
         title: str,
         read: Callable[[], Awaitable[tuple[str, str]]],
         *,

@@ -9,7 +9,7 @@ from tqstudio.ui.text.symbols import Glyphs, state_of
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import RenditionView
     from tqstudio.ui.look.line import Line
-    from tqstudio.ui.look.theme import Palette
+    from tqstudio.ui.look.theme import Colours
 
 
 def bar_text(progress: float, width: int, glyphs: Glyphs) -> tuple[str, str]:
@@ -26,7 +26,7 @@ def bar_text(progress: float, width: int, glyphs: Glyphs) -> tuple[str, str]:
 
 
 def add_bar(
-    line: Line, rendition: RenditionView, width: int, state: str, glyphs: Glyphs, palette: Palette
+    line: Line, rendition: RenditionView, width: int, state: str, glyphs: Glyphs, palette: Colours
 ) -> None:
     """Args: `state` is how the quality is shown."""
     filled, rest = bar_text(rendition["progress"], width, glyphs)
@@ -34,7 +34,7 @@ def add_bar(
 
 
 def add_blocks(
-    line: Line, renditions: list[RenditionView], width: int, glyphs: Glyphs, palette: Palette
+    line: Line, renditions: list[RenditionView], width: int, glyphs: Glyphs, palette: Colours
 ) -> None:
     """One block per quality that is made, its height the progress."""
     top = len(glyphs.heights) - 1
@@ -62,7 +62,7 @@ def add_segments(
     rendition: RenditionView,
     width: int,
     glyphs: Glyphs,
-    palette: Palette,
+    palette: Colours,
     *,
     resumed_from: int,
     state: str,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable
 from textual import events
 from textual.strip import Strip
 
-from tqstudio.ui.context import Studio
+from tqstudio.ui.context import Context
 from tqstudio.ui.look.line import width_of, wrap
 from tqstudio.ui.widgets.line_view import LineView
 from tqstudio.ui.widgets.row_list import RowList
@@ -22,7 +22,7 @@ class Document(RowList):
     HEAD = 0
 
     def __init__(
-        self, studio: Studio, columns: Callable[[bool], list[list[Section]]], *, two_from: int
+        self, studio: Context, columns: Callable[[bool], list[list[Section]]], *, two_from: int
     ) -> None:
         super().__init__(studio, id="document")
         self._columns = columns

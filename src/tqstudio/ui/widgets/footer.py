@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from textual.strip import Strip
 
 from tqstudio.ui.actions.registry import JOBS, LISTS, Action, View, actions_of, enabled, key_sign, label
-from tqstudio.ui.context import Studio
+from tqstudio.ui.context import Context
 from tqstudio.ui.data.model import Link
 from tqstudio.ui.data.target import Target
 from tqstudio.ui.look.line import Line, width_of
@@ -28,7 +28,7 @@ TYPED = (("enter", "keeps the filter"), ("esc", "shows all again"))
 class Footer(LineView):
     def __init__(
         self,
-        studio: Studio,
+        studio: Context,
         view: View,
         *,
         targets: Callable[[], Collection[Target]],

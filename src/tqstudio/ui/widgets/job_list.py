@@ -13,7 +13,7 @@ from textual.message import Message
 from textual.strip import Strip
 
 from tqstudio.lifecycle import TERMINAL
-from tqstudio.ui.context import Studio
+from tqstudio.ui.context import Context
 from tqstudio.ui.data.job_pages import Edge
 from tqstudio.ui.data.job_window import AHEAD
 from tqstudio.ui.look.line import Line, fit_name, width_of
@@ -73,7 +73,7 @@ class JobList(RowList):
             super().__init__()
             self.edge = edge
 
-    def __init__(self, studio: Studio, *, id: str | None = None) -> None:
+    def __init__(self, studio: Context, *, id: str | None = None) -> None:
         super().__init__(studio, id=id)
         self._drawn: OrderedDict[int, tuple[JobRow, object, Strip]] = OrderedDict()
         self._columns: tuple[object, tuple[Column, ...], int] = (None, (), 0)

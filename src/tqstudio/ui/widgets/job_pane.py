@@ -11,7 +11,7 @@ from textual.strip import Strip
 from tqstudio import shell_quoting, units
 from tqstudio.errors import in_one_line
 from tqstudio.paths import readable
-from tqstudio.ui.context import Studio
+from tqstudio.ui.context import Context
 from tqstudio.ui.look.line import Line, fit, fit_name, width_of, wrap
 from tqstudio.ui.text import format as fmt
 from tqstudio.ui.text.sentences import (
@@ -42,7 +42,7 @@ class JobPane(LineView):
     JobPane { height: 8; }
     """
 
-    def __init__(self, studio: Studio, job: Callable[[], JobRow | None]) -> None:
+    def __init__(self, studio: Context, job: Callable[[], JobRow | None]) -> None:
         super().__init__(studio, id="pane")
         self._job = job
         self.page: Page = "qualities"

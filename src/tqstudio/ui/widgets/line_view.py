@@ -11,7 +11,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from tqstudio.ui.context import Studio
+from tqstudio.ui.context import Context
 from tqstudio.ui.look.line import Line, changed_spans
 from tqstudio.ui.text.symbols import ASCII
 
@@ -53,7 +53,7 @@ class LineView(Widget):
             self.action = action
             self.argument = argument
 
-    def __init__(self, studio: Studio, *, id: str | None = None) -> None:
+    def __init__(self, studio: Context, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.studio = studio
         self._shown: dict[int, Strip] = {}

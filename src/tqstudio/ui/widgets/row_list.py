@@ -8,7 +8,7 @@ from textual import events
 from textual.message import Message
 from textual.strip import Strip
 
-from tqstudio.ui.context import Studio
+from tqstudio.ui.context import Context
 from tqstudio.ui.widgets.line_view import LineView
 
 WHEEL_LINES = 3
@@ -32,7 +32,7 @@ class RowList(LineView, can_focus=True):
     class Opened(Message):
         """A row was double-clicked."""
 
-    def __init__(self, studio: Studio, *, id: str | None = None) -> None:
+    def __init__(self, studio: Context, *, id: str | None = None) -> None:
         super().__init__(studio, id=id)
         self.cursor = 0
         self.top = 0

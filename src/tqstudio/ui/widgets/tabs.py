@@ -7,7 +7,7 @@ from collections.abc import Callable
 from textual.strip import Strip
 
 from tqstudio.ui.actions.registry import View
-from tqstudio.ui.context import Studio
+from tqstudio.ui.context import Context
 from tqstudio.ui.look.line import fit, width_of
 from tqstudio.ui.widgets.line_view import LineView, link
 
@@ -22,7 +22,7 @@ VIEWS: tuple[tuple[View, str], ...] = (
 class Tabs(LineView):
     """Args: `says` answers the filter in force and the remark at the right."""
 
-    def __init__(self, studio: Studio, view: str, says: Callable[[], tuple[str, str]]) -> None:
+    def __init__(self, studio: Context, view: str, says: Callable[[], tuple[str, str]]) -> None:
         super().__init__(studio, id="tabs")
         self._view = view
         self._says = says

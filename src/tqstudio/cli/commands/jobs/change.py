@@ -8,7 +8,7 @@ import typer
 
 from tqstudio.cli import printing
 from tqstudio.cli.options import JobIds, JsonFlag, Priority, ProfileName, listed
-from tqstudio.cli.supervisor_session import Session, session_for
+from tqstudio.cli.supervisor_session import SupervisorSession, session_for
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls
 
@@ -122,7 +122,7 @@ def _do(operation: str, ids: Sequence[int], as_json: bool, **more: Any) -> int:
     return report(act(_session(ids), operation, ids, **more), operation, as_json)
 
 
-def _session(ids: Sequence[int]) -> Session:
+def _session(ids: Sequence[int]) -> SupervisorSession:
     """The supervisor for an operation on jobs, of which one exists at least."""
 
     def known(db: Connection) -> bool:
@@ -134,7 +134,7 @@ def _session(ids: Sequence[int]) -> Session:
     return session_for(known, error)
 
 
-def act(at: Session, operation: str, ids: Sequence[int], **more: Any) -> list[ActionResult]:
+def act(at: SupervisorSession, operation: str, ids: Sequence[int], **more: Any) -> list[ActionResult]:
     """Do `operation` to any number of jobs."""
     results: list[ActionResult] = []
     for start in range(0, len(ids), MAX_IDS):

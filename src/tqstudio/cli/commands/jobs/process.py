@@ -13,7 +13,7 @@ from tqstudio.cli import options, printing
 from tqstudio.cli.commands.jobs.add import describe, offer
 from tqstudio.cli.follow.follower import Display, Follower, Video, last_seq
 from tqstudio.cli.follow.interrupt import Interrupt
-from tqstudio.cli.supervisor_session import Session, session, too_late
+from tqstudio.cli.supervisor_session import SupervisorSession, session, too_late
 from tqstudio.errors import UNANSWERED, ErrorCode, TqError
 from tqstudio.home import current_home
 from tqstudio.paths import absolute, readable
@@ -107,7 +107,7 @@ def process(
         return _work(at, files, wishes, as_json)
 
 
-def working_session(workers: int | None) -> Session:
+def working_session(workers: int | None) -> SupervisorSession:
     """The supervisor for a run that waits for jobs.
 
     Raises:
@@ -136,7 +136,7 @@ def _only_queue(at: Client, files: list[bytes], wishes: dict[str, Any], as_json:
     return exit_code(videos)
 
 
-def _work(at: Session, files: list[bytes], wishes: dict[str, Any], as_json: bool) -> int:
+def _work(at: SupervisorSession, files: list[bytes], wishes: dict[str, Any], as_json: bool) -> int:
     started = time.monotonic()
     with Interrupt() as interrupt:
         after = last_seq(at.door)
@@ -194,7 +194,7 @@ def report(videos: list[Video], started: float, *, interrupted: bool, as_json: b
 
 
 def follow(
-    at: Session,
+    at: SupervisorSession,
     videos: list[Video],
     interrupt: Interrupt,
     *,

@@ -15,7 +15,7 @@ from tqstudio.cli.follow.follower import POLL_S, Video, last_seq
 from tqstudio.cli.follow.interrupt import Interrupt
 from tqstudio.cli.options import JsonFlag
 from tqstudio.cli.sample_clips import CLIPS, drop, make
-from tqstudio.cli.supervisor_session import Session, session
+from tqstudio.cli.supervisor_session import SupervisorSession, session
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home, current_home
 from tqstudio.protocol import calls
@@ -151,7 +151,7 @@ def _do(at: Client, operation: str, job: int) -> int:
 
 
 def _follow(
-    at: Session, dropped: list[Path], after: int, started_at: float, *, again: bool, as_json: bool
+    at: SupervisorSession, dropped: list[Path], after: int, started_at: float, *, again: bool, as_json: bool
 ) -> int:
     from tqstudio.cli.commands.jobs.process import INTERRUPTED, exit_code, follow, print_summary, summary
 

@@ -9,7 +9,7 @@ import typer
 
 from tqstudio import path_checks
 from tqstudio.cli import options, printing
-from tqstudio.cli.supervisor_session import Session, door, session, session_for
+from tqstudio.cli.supervisor_session import SupervisorSession, door, session, session_for
 from tqstudio.errors import ErrorCode, TqError, in_one_line
 from tqstudio.paths import absolute, display, encode, readable
 from tqstudio.protocol import calls
@@ -170,7 +170,7 @@ def remove(folder: FolderId, as_json: options.JsonFlag = False) -> int:
     return _answer(answer, as_json, f"folder {number} is no longer watched; its files and ladders stay")
 
 
-def _session(given: str) -> Session:
+def _session(given: str) -> SupervisorSession:
     """The supervisor for a change of a drop folder that exists."""
 
     def known(db: Connection) -> bool:

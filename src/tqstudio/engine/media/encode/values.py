@@ -19,7 +19,7 @@ from tqstudio.engine.media.segments.checked import RenditionCheck
 from tqstudio.engine.media.segments.inspect import Prefix, verified_prefix
 from tqstudio.engine.media.segments.store import SegmentStore
 from tqstudio.engine.media.source.facts import SourceFacts
-from tqstudio.engine.media.source.source_file import Identity
+from tqstudio.engine.media.source.source_file import FileId
 from tqstudio.errors import TqError
 
 State = Literal["idle", "running", "done", "failed", "killed"]
@@ -36,7 +36,7 @@ class EncodeSpec:
 
     ffmpeg: FFmpeg
     source: bytes
-    identity: Identity
+    identity: FileId
     """The source as it was when it was examined. Nothing is stored of one that changed since."""
     facts: SourceFacts
     grid: Grid

@@ -22,7 +22,7 @@ PROTOCOLS = "file"
 _CHUNK_BYTES = 4 * 1024 * 1024
 
 
-class Identity(NamedTuple):
+class FileId(NamedTuple):
     """What tells a file from any other that may bear its name; equal while nobody touches it."""
 
     size: int
@@ -149,11 +149,11 @@ def check(path: bytes) -> os.stat_result:
     return facts
 
 
-def identity_of(found: os.stat_result) -> Identity:
-    return Identity(found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns)
+def identity_of(found: os.stat_result) -> FileId:
+    return FileId(found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns)
 
 
-def require_same(path: bytes, identity: Identity) -> None:
+def require_same(path: bytes, identity: FileId) -> None:
     """Make sure that the file is still the one it was. One stat call.
 
     Raises:

@@ -21,7 +21,7 @@ MAX_SHARING = 64
 
 
 @dataclass(slots=True)
-class Call:
+class DatabaseCall:
     """A function that waits for its turn on a connection, and where its answer goes."""
 
     fn: Callable[..., Any]
@@ -52,10 +52,10 @@ class ConnectionThread:
         serve: runs the calls that wait, in order, and delivers their answers.
     """
 
-    def __init__(self, name: str, serve: Callable[[Connection, Sequence[Call]], None]) -> None:
+    def __init__(self, name: str, serve: Callable[[Connection, Sequence[DatabaseCall]], None]) -> None:
         self._name, self._serve = name, serve
-        self._calls: SimpleQueue[list[Call] | None] = SimpleQueue()
-        self._gathered: list[Call] = []
+        self._calls: SimpleQueue[list[DatabaseCall] | None] = SimpleQueue()
+        self._gathered: list[DatabaseCall] = []
         self._thread: threading.Thread | None = None
         self._closed = threading.Event()
 
@@ -80,9 +80,9 @@ class ConnectionThread:
         finally:
             db.close()
 
-    def _waiting(self) -> list[Call]:
+    def _waiting(self) -> list[DatabaseCall]:
         """The calls that wait, at least one; none at the end."""
-        calls: list[Call] = []
+        calls: list[DatabaseCall] = []
         more = self._calls.get()
         while more is not None:
             calls += more
@@ -94,12 +94,12 @@ class ConnectionThread:
             self._calls.put(None)
         return calls
 
-    def submit(self, *calls: Call) -> None:
+    def submit(self, *calls: DatabaseCall) -> None:
         if self._thread is None or self._closed.is_set():
             raise RuntimeError("the database is not open")
         self._calls.put(list(calls))
 
-    def submit_with_others(self, call: Call, loop: asyncio.AbstractEventLoop) -> None:
+    def submit_with_others(self, call: DatabaseCall, loop: asyncio.AbstractEventLoop) -> None:
         """Submit what comes in one turn of the loop together: it shares a commit and a waking."""
         if self._closed.is_set():
             raise RuntimeError("the database is not open")

@@ -17,11 +17,13 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import structlog
 
-from tqstudio.engine.host.clock import WALL
-from tqstudio.engine.retry import now_us
+from tqstudio.engine.host.clock import (
+    WALL,
+    now_us,
+)
 from tqstudio.engine.store.db import errors
 from tqstudio.engine.store.db.connection import Connection, connect
-from tqstudio.engine.store.db.connection_thread import Call, ConnectionThread
+from tqstudio.engine.store.db.connection_thread import ConnectionThread, DatabaseCall
 from tqstudio.engine.store.db.event_row import (
     EventRow,
 )
@@ -124,7 +126,7 @@ class Database:
     def read_now(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return _asked_now(self._reader, fn, args, kwargs)
 
-    def _commit(self, db: Connection, calls: Sequence[Call]) -> None:
+    def _commit(self, db: Connection, calls: Sequence[DatabaseCall]) -> None:
         try:
             self._run_sharing(db, calls)
         except BaseException as error:
@@ -137,7 +139,7 @@ class Database:
             calls[0].error = self._told(error, calls[0])
         self._deliver(calls)
 
-    def _run_sharing(self, db: Connection, calls: Sequence[Call]) -> None:
+    def _run_sharing(self, db: Connection, calls: Sequence[DatabaseCall]) -> None:
         """All calls in one transaction.
 
         Raises:
@@ -161,7 +163,7 @@ class Database:
         db.commit()
         self._began = began
 
-    def _look(self, db: Connection, calls: Sequence[Call]) -> None:
+    def _look(self, db: Connection, calls: Sequence[DatabaseCall]) -> None:
         for call in calls:
             db.begin(immediate=False)
             try:
@@ -171,7 +173,7 @@ class Database:
             db.rollback()
             self._deliver([call])
 
-    def _told(self, error: BaseException, call: Call) -> BaseException:
+    def _told(self, error: BaseException, call: DatabaseCall) -> BaseException:
         told = errors.told(error, self.path, writing=True)
         if isinstance(told, TqError) and told is not error and told.code in UNWRITTEN and not self.refusal:
             # Who waited for a disk that hung before it failed could be told of nothing in that time either.
@@ -179,11 +181,11 @@ class Database:
             _log.warning("the database cannot be written", code=told.code.value, error=told.message)
         return told
 
-    def _waited_us(self, call: Call) -> int:
+    def _waited_us(self, call: DatabaseCall) -> int:
         """Since the last ones had their turn: to wait for many others is no hang."""
         return WALL.running_us() - max(self._began, call.at)
 
-    def _deliver(self, calls: Sequence[Call]) -> None:
+    def _deliver(self, calls: Sequence[DatabaseCall]) -> None:
         events = [event for call in calls if call.error is None for event in call.appended]
         loops = {call.loop for call in calls} | ({self._loop} if events else set())
         for loop in loops:
@@ -194,7 +196,7 @@ class Database:
                 # One turn of the loop for all: to wake it costs more than what it is woken for.
                 _soon(loop, self._arrive, events if loop is self._loop else [], mine)
 
-    def _arrive(self, events: list[EventRow], calls: Sequence[Call]) -> None:
+    def _arrive(self, events: list[EventRow], calls: Sequence[DatabaseCall]) -> None:
         """Tell the watchers first: who asked finds the events of its change on their way."""
         self.give_way()
         if events:
@@ -213,7 +215,7 @@ def _soon(loop: asyncio.AbstractEventLoop, fn: Callable[..., object], *args: Any
         return  # the loop has ended; nobody waits any more
 
 
-def _deliver_all(calls: Sequence[Call]) -> None:
+def _deliver_all(calls: Sequence[DatabaseCall]) -> None:
     for call in calls:
         call.deliver()
 
@@ -221,12 +223,12 @@ def _deliver_all(calls: Sequence[Call]) -> None:
 async def _asked(thread: ConnectionThread, fn: Callable[..., T], args: Any, kwargs: Any) -> T:
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[T] = loop.create_future()
-    thread.submit_with_others(Call(fn, args, kwargs, loop, answer), loop)
+    thread.submit_with_others(DatabaseCall(fn, args, kwargs, loop, answer), loop)
     # A client that hangs up ends the wait only: what was submitted is decided all the same.
     return await answer
 
 
 def _asked_now(thread: ConnectionThread, fn: Callable[..., T], args: Any, kwargs: Any) -> T:
     answer: Future[T] = Future()
-    thread.submit(Call(fn, args, kwargs, None, answer))
+    thread.submit(DatabaseCall(fn, args, kwargs, None, answer))
     return answer.result()

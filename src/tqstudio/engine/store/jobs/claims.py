@@ -33,7 +33,7 @@ class Claimant:
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
+class HeldLease:
     """A job in somebody's hands."""
 
     job: int
@@ -72,8 +72,8 @@ _LEASE_COLUMNS = (
 )
 
 
-def _lease(row: Any, *, repeated: bool = False) -> Lease:
-    return Lease(
+def _lease(row: Any, *, repeated: bool = False) -> HeldLease:
+    return HeldLease(
         job=row[0],
         video=row[1],
         epoch=row[2],
@@ -144,7 +144,7 @@ def claim(
     idle_gpus: int,
     gpu_grace_us: int,
     fits: Fits = lambda _db, _job: True,
-) -> Lease | None:
+) -> HeldLease | None:
     """The next job for this worker, or the one its instance holds already (an answer that was lost).
 
     No job is claimed where `fits` refuses the next one: a smaller one would take the room it waits for.
@@ -300,7 +300,7 @@ _MATCH = "id = :job AND epoch = :epoch AND instance = :instance AND lease_expire
 _LIVE = f"SELECT {_LEASE_COLUMNS} FROM job WHERE {_MATCH}"
 
 
-def live(db: Connection, token: Token, *, now: int) -> Lease | None:
+def live(db: Connection, token: Token, *, now: int) -> HeldLease | None:
     """The lease behind a token; None when it has expired, was taken back or never was."""
     row = db.execute(
         _LIVE, {"job": token.job, "epoch": token.epoch, "instance": token.instance, "now": now}
@@ -365,7 +365,7 @@ EXPIRED_SQL = (
 )
 
 
-def expired(db: Connection, *, now: int, limit: int = 100) -> list[Lease]:
+def expired(db: Connection, *, now: int, limit: int = 100) -> list[HeldLease]:
     """Leases that have run out; looks at nothing but the lease."""
     return [_lease(row) for row in db.execute(EXPIRED_SQL, {"now": now, "limit": limit})]
 
@@ -376,12 +376,12 @@ _OF_INSTANCE = (
 )
 
 
-def of_instance(db: Connection, instance: str) -> list[Lease]:
+def of_instance(db: Connection, instance: str) -> list[HeldLease]:
     """The jobs that one life of a worker holds, expired or not."""
     return [_lease(row) for row in db.execute(_OF_INSTANCE, {"instance": instance})]
 
 
-def running(db: Connection) -> list[Lease]:
+def running(db: Connection) -> list[HeldLease]:
     rows = db.execute(
         f"SELECT {_LEASE_COLUMNS} FROM job INDEXED BY ix_job_lease WHERE status = 'in_progress'"
     )
@@ -396,7 +396,7 @@ _END_ATTEMPT = (
 
 def end_attempt(
     db: Connection,
-    lease: Lease,
+    lease: HeldLease,
     outcome: AttemptOutcome,
     *,
     now: int,

@@ -8,7 +8,7 @@ from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs.jobs import open_job_of
 from tqstudio.engine.store.jobs.progress import reset_renditions
-from tqstudio.engine.store.jobs.transitions import Facts, assignments_of, look, move
+from tqstudio.engine.store.jobs.transitions import JobFacts, assignments_of, look, move
 from tqstudio.lifecycle import Control, Decision, Effect, JobStatus, Operation, Trigger, decide, target_of
 
 
@@ -66,11 +66,11 @@ def operate(db: Connection, job: int, operation: Operation, *, now: int, actor: 
     return Applied(decision, facts.status, facts.control)
 
 
-def _refused(facts: Facts, reason: str) -> Applied:
+def _refused(facts: JobFacts, reason: str) -> Applied:
     return Applied(Decision(None, reason), facts.status, facts.control)
 
 
-def _set_deleted(db: Connection, facts: Facts, *, deleted: bool, now: int, actor: str) -> Applied:
+def _set_deleted(db: Connection, facts: JobFacts, *, deleted: bool, now: int, actor: str) -> Applied:
     operation = Operation.DELETE if deleted else Operation.UNDELETE
     decision = decide(facts.status, operation)
     if not decision.allowed or facts.deleted == deleted:

@@ -10,11 +10,18 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tqstudio.engine.retry import MICROSECOND, RetryRules, judge_failure, judge_loss
+from tqstudio.engine.host.clock import (
+    MICROSECOND,
+)
+from tqstudio.engine.retry import (
+    RetryRules,
+    judge_failure,
+    judge_loss,
+)
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import claims, progress
-from tqstudio.engine.store.jobs.claims import Lease, Token
+from tqstudio.engine.store.jobs.claims import HeldLease, Token
 from tqstudio.engine.store.jobs.transitions import assignments_of, look, move
 from tqstudio.engine.store.machine import quarantine, speeds
 from tqstudio.errors import MAX_ERROR_TEXT, MEANINGS, ErrorClass, ErrorCode, class_of
@@ -155,7 +162,7 @@ _WISHES: dict[Control, tuple[Trigger, AttemptOutcome]] = {
 
 
 def _wish(
-    db: Connection, lease: Lease, *, now: int, actor: str, detail: str | None = None
+    db: Connection, lease: HeldLease, *, now: int, actor: str, detail: str | None = None
 ) -> JobStatus | None:
     """Make true what a person asked of a running job, now that its worker is off it."""
     if lease.control is Control.NONE:
@@ -177,7 +184,7 @@ def _wish(
     return answer
 
 
-def _still(db: Connection, lease: Lease) -> Lease | None:
+def _still(db: Connection, lease: HeldLease) -> HeldLease | None:
     """The lease as it stands now, for it was read in an earlier transaction; None when it has ended."""
     current = look(db, lease.job)
     if (
@@ -205,7 +212,7 @@ class _Reached:
         return _Reached(max(self.segments, before.segments), max(self.resumed_at_s, before.resumed_at_s))
 
 
-def _reached(db: Connection, lease: Lease) -> tuple[_Reached, _Reached]:
+def _reached(db: Connection, lease: HeldLease) -> tuple[_Reached, _Reached]:
     """Now, and at the last crash."""
     row = db.execute(
         "SELECT coalesce((SELECT sum(segments_done) FROM rendition WHERE job_id = :job), 0),"
@@ -218,7 +225,7 @@ def _reached(db: Connection, lease: Lease) -> tuple[_Reached, _Reached]:
 
 def lose(
     db: Connection,
-    lease: Lease,
+    lease: HeldLease,
     *,
     now: int,
     worker: str,
@@ -286,7 +293,7 @@ def lose(
 
 
 def requeue(
-    db: Connection, lease: Lease, *, now: int, why: str, event: str = "requeued:supervisor"
+    db: Connection, lease: HeldLease, *, now: int, why: str, event: str = "requeued:supervisor"
 ) -> JobStatus | None:
     """Take a job back through nobody's fault: nothing is counted. None: it was ended meanwhile."""
     current = _still(db, lease)

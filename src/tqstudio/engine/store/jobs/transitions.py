@@ -12,12 +12,12 @@ from typing import Any
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
-from tqstudio.engine.store.jobs.claims import LEASE_FREE, Lease, Token
+from tqstudio.engine.store.jobs.claims import LEASE_FREE, HeldLease, Token
 from tqstudio.lifecycle import Control, JobStatus, Trigger, sources_of, target_of
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class JobFacts:
     """What an operation needs to know of a job."""
 
     id: int
@@ -36,7 +36,7 @@ class Facts:
         return (self.epoch, self.instance) == (token.epoch, token.instance)
 
 
-def look(db: Connection, job: int) -> Facts | None:
+def look(db: Connection, job: int) -> JobFacts | None:
     row = db.execute(
         "SELECT video_id, status, control, deleted_at IS NOT NULL, epoch, instance, lease_expires_at,"
         " EXISTS (SELECT 1 FROM publication p WHERE p.job_id = job.id AND p.epoch = job.epoch)"
@@ -46,7 +46,7 @@ def look(db: Connection, job: int) -> Facts | None:
     if row is None:
         return None
     video, status, control, deleted, epoch, instance, until, publishes = row
-    return Facts(
+    return JobFacts(
         job,
         video,
         JobStatus(status),
@@ -72,7 +72,7 @@ def move(
     code: str | None = None,
     detail: str | None = None,
     event: str | None = None,
-    lease: Lease | None = None,
+    lease: HeldLease | None = None,
 ) -> bool:
     """Apply one transition of the lifecycle table; False when the job is not where it starts from.
 

@@ -19,7 +19,7 @@ Key = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class PageQuery:
     """Which jobs, in which order. Empty `statuses` means all; `text` is words that names must hold."""
 
     statuses: tuple[JobStatus, ...] = ()

@@ -12,8 +12,8 @@ from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.lists import plan
 from tqstudio.engine.store.lists.orders import SORTS as SORTS
 from tqstudio.engine.store.lists.orders import Key, is_key
-from tqstudio.engine.store.lists.orders import Query as Query
-from tqstudio.engine.store.lists.plan import Source
+from tqstudio.engine.store.lists.orders import PageQuery as Query
+from tqstudio.engine.store.lists.plan import Matching
 from tqstudio.engine.store.lists.scan import Entry, Found
 from tqstudio.lifecycle import QUEUE_ORDER, JobStatus
 
@@ -68,7 +68,7 @@ def page(
     return replace(made, total=_total(db, query, source, made))
 
 
-def _beyond(source: Source, key: Key | None, limit: int, *, backwards: bool) -> Page:
+def _beyond(source: Matching, key: Key | None, limit: int, *, backwards: bool) -> Page:
     found = source.read(key, backwards=backwards, limit=limit + 1, until=time.monotonic() + SEARCH_S)
     entries, on = _cut(found, limit, key)
     back: str | None = None
@@ -84,7 +84,7 @@ def _beyond(source: Source, key: Key | None, limit: int, *, backwards: bool) -> 
     return Page(ids, back, on, searching=searching)
 
 
-def _around(source: Source, middle: Entry, limit: int) -> Page:
+def _around(source: Matching, middle: Entry, limit: int) -> Page:
     began, half = time.monotonic(), limit // 2
     found = source.read(middle.key, backwards=True, limit=half + 1, until=began + SEARCH_S / 2)
     above, before = _cut(found, half, middle.key)
@@ -118,7 +118,7 @@ def _decode(cursor: str, sort: str) -> Key:
     return tuple(key)
 
 
-def _total(db: Connection, query: Query, source: Source, page: Page) -> int | None:
+def _total(db: Connection, query: Query, source: Matching, page: Page) -> int | None:
     if source.total is not None:
         return source.total
     if page.before is None and page.after is None:

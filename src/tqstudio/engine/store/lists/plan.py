@@ -7,7 +7,7 @@ from typing import Protocol
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.lists import name_filter
 from tqstudio.engine.store.lists.name_filter import Condition
-from tqstudio.engine.store.lists.orders import Key, Query, key_of
+from tqstudio.engine.store.lists.orders import Key, PageQuery, key_of
 from tqstudio.engine.store.lists.scan import ByAge, Entry, Found, QueueOrder
 from tqstudio.lifecycle import JobStatus
 
@@ -15,7 +15,7 @@ FEW = 1_000
 """Up to so many jobs are fetched and sorted: scattered rows cost 10 µs each."""
 
 
-class Source(Protocol):
+class Matching(Protocol):
     """The jobs of a query, in order."""
 
     @property
@@ -33,7 +33,7 @@ class Source(Protocol):
         """
 
 
-def source(db: Connection, query: Query) -> Source:
+def source(db: Connection, query: PageQuery) -> Matching:
     """The quickest way to the jobs of a query."""
     tried = _tried(query)
     if query.video is not None:
@@ -46,7 +46,7 @@ def source(db: Connection, query: Query) -> Source:
     return (QueueOrder if query.sort == "order" else ByAge)(db, query, tried)
 
 
-def _tried(query: Query) -> Condition:
+def _tried(query: PageQuery) -> Condition:
     """What is tried on each row, besides its status."""
     tried = Condition()
     if query.video is not None:
@@ -68,7 +68,7 @@ def _in_batch(db: Connection, batch: str) -> int:
 class _Few:
     """A few jobs, sorted here."""
 
-    def __init__(self, db: Connection, query: Query, tried: Condition, index: str) -> None:
+    def __init__(self, db: Connection, query: PageQuery, tried: Condition, index: str) -> None:
         rows = db.execute(
             "SELECT id, priority, created_at, coalesce(completed_at, 0), status"
             f" FROM job INDEXED BY {index} WHERE {query.visible}{tried.sql}",

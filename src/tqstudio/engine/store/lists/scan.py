@@ -13,7 +13,7 @@ from typing import Any
 
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.lists.name_filter import Condition
-from tqstudio.engine.store.lists.orders import Key, Lane, Query, Range, key_of, lanes_from
+from tqstudio.engine.store.lists.orders import Key, Lane, PageQuery, Range, key_of, lanes_from
 from tqstudio.lifecycle import QUEUE_ORDER, JobStatus
 
 STRETCH = 2_000
@@ -39,7 +39,7 @@ class Walk:
 
     total: int | None = None
 
-    def __init__(self, db: Connection, query: Query, tried: Condition) -> None:
+    def __init__(self, db: Connection, query: PageQuery, tried: Condition) -> None:
         self._db, self._query, self._tried = db, query, tried
         # Batch and folder stand in the tables alone, whose scattered rows cost ten times as much.
         indexed = query.batch is None and query.folder is None
@@ -119,7 +119,7 @@ class QueueOrder(Walk):
 class ByAge(Walk):
     """All statuses together, in the order of their ids."""
 
-    def __init__(self, db: Connection, query: Query, tried: Condition) -> None:
+    def __init__(self, db: Connection, query: PageQuery, tried: Condition) -> None:
         statuses = [f"'{status.value}'" for status in query.statuses or QUEUE_ORDER]
         wanted = f"status IN ({', '.join(statuses)}) AND {query.visible}"
         if query.batch is None:

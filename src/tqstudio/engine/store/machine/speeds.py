@@ -42,7 +42,7 @@ def save(db: Connection, speeds: Iterable[Speed], *, now: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class MeasuredSpeed:
     """How a job that is done came out, in seconds."""
 
     predicted_s: float | None
@@ -79,7 +79,7 @@ def add_work(db: Connection, job: int, epoch: int, *, now: int, silent: bool = F
     )
 
 
-def outcome(db: Connection, job: int, epoch: int) -> Outcome | None:
+def outcome(db: Connection, job: int, epoch: int) -> MeasuredSpeed | None:
     """How it came out; None unless this run has ended."""
     row = db.execute(
         "SELECT j.predicted_s, j.actual_s, (a.ended_at - a.started_at) / 1e6 FROM job j"
@@ -87,7 +87,7 @@ def outcome(db: Connection, job: int, epoch: int) -> Outcome | None:
         " WHERE j.id = :job AND a.epoch = :epoch AND a.ended_at IS NOT NULL",
         {"job": job, "epoch": epoch},
     ).first()
-    return None if row is None else Outcome(*row)
+    return None if row is None else MeasuredSpeed(*row)
 
 
 LAST_SQL = (

@@ -38,7 +38,7 @@ from tqstudio.engine.worker.job.attempt_log import AttemptLog
 from tqstudio.engine.worker.job.failure import describe
 from tqstudio.engine.worker.job.limits import Deadline, TimeLimit, memory_limit
 from tqstudio.engine.worker.job.rendition_choice import Choice, choose, rows, without_sound
-from tqstudio.engine.worker.job.source import Source, examine
+from tqstudio.engine.worker.job.source import ExaminedSource, examine
 from tqstudio.engine.worker.job.source_hash import SourceHash
 from tqstudio.engine.worker.job.transcode import TRANSCODE_ENDS_AT, Watch, inventory, require_space, transcode
 from tqstudio.engine.worker.lease import Lease, StopWork
@@ -126,7 +126,7 @@ class _Work:
         self._sink = self._named_sink = sink
         self.held = contextlib.ExitStack()
         """Keeps the source and the sink open."""
-        self._source: Source | None = None
+        self._source: ExaminedSource | None = None
         self._encode: LadderEncode | None = None
 
     def run(self) -> Done:
@@ -250,7 +250,7 @@ class _Work:
 
     def _transcode(
         self,
-        source: Source,
+        source: ExaminedSource,
         choice: Choice,
         spec: EncodeSpec,
         encode: LadderEncode,
@@ -306,12 +306,12 @@ class _Work:
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
 
-    def _poster_path(self, source: Source, profile: Profile) -> Path:
+    def _poster_path(self, source: ExaminedSource, profile: Profile) -> Path:
         """Where the poster of this content is kept: what an earlier attempt made is used again."""
         settings = f"{source.content_id}:{profile.poster_position}:{profile.poster_height}"
         return self._video_store / f"poster-{blake3(settings.encode()).hexdigest()[:12]}.jpg"
 
-    def _spec(self, source: Source, profile: Profile, choice: Choice, poster: Path) -> EncodeSpec:
+    def _spec(self, source: ExaminedSource, profile: Profile, choice: Choice, poster: Path) -> EncodeSpec:
         bench = self._bench
         return EncodeSpec(
             ffmpeg=bench.ffmpeg,
@@ -335,7 +335,7 @@ class _Work:
         )
 
     def _list(
-        self, source: Source, spec: EncodeSpec, choice: Choice, encode: LadderEncode, poster: Path
+        self, source: ExaminedSource, spec: EncodeSpec, choice: Choice, encode: LadderEncode, poster: Path
     ) -> dict[str, Any]:
         listed = manifest.build(
             self._sink,

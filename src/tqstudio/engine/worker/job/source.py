@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 from tqstudio.engine.media.source import fingerprint, source_file
 from tqstudio.engine.media.source.facts import SourceFacts
-from tqstudio.engine.media.source.source_file import Identity
+from tqstudio.engine.media.source.source_file import FileId
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import ClaimedJob
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ExaminedSource:
     """A source as it was when work on it began."""
 
     path: bytes
-    identity: Identity
+    identity: FileId
     content_id: str
     facts: SourceFacts
 
@@ -31,7 +31,7 @@ class Source:
         source_file.require_same(self.path, self.identity)
 
 
-def examine(job: ClaimedJob, path: bytes, check: Callable[[], None] = lambda: None) -> Source:
+def examine(job: ClaimedJob, path: bytes, check: Callable[[], None] = lambda: None) -> ExaminedSource:
     """Look at the source; what is known of it already is used as long as the file is the one that was queued.
 
     Args:
@@ -48,7 +48,7 @@ def examine(job: ClaimedJob, path: bytes, check: Callable[[], None] = lambda: No
         from tqstudio.engine.media.source.probe import probe
 
         facts = probe(path, check)
-    return Source(
+    return ExaminedSource(
         path, source_file.identity_of(found), _content_id(job, path, check, unchanged=unchanged), facts
     )
 

@@ -18,7 +18,7 @@ from tqstudio.engine.worker.job.attempt_log import AttemptLog
 from tqstudio.engine.worker.job.limits import Deadline
 from tqstudio.engine.worker.job.manifest import warning_views
 from tqstudio.engine.worker.job.rendition_choice import Choice, rows
-from tqstudio.engine.worker.job.source import Source
+from tqstudio.engine.worker.job.source import ExaminedSource
 from tqstudio.engine.worker.lease import Lease, StopWork
 from tqstudio.engine.worker.outcome import Lost
 from tqstudio.engine.worker.progress_report import Pace, Report
@@ -32,7 +32,7 @@ _LOOK_S = 0.1
 
 
 def require_space(
-    output: Path, store: Path, source: Source, encode: LadderEncode, reserve: int, factor: float
+    output: Path, store: Path, source: ExaminedSource, encode: LadderEncode, reserve: int, factor: float
 ) -> None:
     """Make sure that what is missing of the ladder fits, unless the store has all of it.
 
@@ -110,7 +110,7 @@ class Watch:
     def __init__(
         self,
         encode: LadderEncode,
-        source: Source,
+        source: ExaminedSource,
         choice: Choice,
         report: Report,
         log: AttemptLog,

@@ -17,7 +17,7 @@ from textual.widgets import Input, Label
 from tqstudio.errors import TqError, in_one_line
 from tqstudio.paths import absolute
 from tqstudio.protocol import calls
-from tqstudio.ui.context import Studio
+from tqstudio.ui.context import Context
 from tqstudio.ui.screens.dialogs.dialogs import Caution, Dialog, Problem
 from tqstudio.ui.widgets.tick import Tick
 
@@ -54,7 +54,7 @@ class AskPath(Dialog[None]):
 
     def __init__(
         self,
-        studio: Studio,
+        studio: Context,
         title: str,
         sentence: str,
         submit: Callable[[PathAnswer], Awaitable[None]],

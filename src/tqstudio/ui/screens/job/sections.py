@@ -32,7 +32,7 @@ from tqstudio.ui.widgets.line_view import link
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import AttemptView, JobDetail, RenditionView
-    from tqstudio.ui.look.theme import Palette
+    from tqstudio.ui.look.theme import Colours
     from tqstudio.ui.text.symbols import Glyphs
     from tqstudio.ui.widgets.document import Document
 
@@ -86,7 +86,7 @@ def state(doc: Document, job: JobDetail, width: int) -> list[Strip]:
     return [*lines, doc.blank(width)]
 
 
-def _error(job: JobDetail, arrow: str, palette: Palette) -> list[tuple[str, Style]]:
+def _error(job: JobDetail, arrow: str, palette: Colours) -> list[tuple[str, Style]]:
     """Code and sentence, what to do, and where the log is."""
     error = error_now(job)
     if error is None:

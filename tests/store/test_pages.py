@@ -18,7 +18,8 @@ from tqstudio.engine.store.lists import pages as listing
 from tqstudio.engine.store.lists import plan as finding
 from tqstudio.engine.store.lists import records as jobviews
 from tqstudio.engine.store.lists import scan
-from tqstudio.engine.store.lists.pages import Page, Query
+from tqstudio.engine.store.lists.orders import PageQuery as Query
+from tqstudio.engine.store.lists.pages import Page
 from tqstudio.lifecycle import QUEUE_ORDER, TERMINAL, JobStatus
 from tqstudio.paths import readable
 

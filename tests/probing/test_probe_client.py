@@ -17,7 +17,7 @@ import pytest
 from conftest import until
 from tqstudio.engine.media.ffmpeg.binary import locate
 from tqstudio.engine.media.source.facts import SourceFacts
-from tqstudio.engine.probing.probe_client import Answer, Died, Facts, ProbeProcess, Refused, TooSlow
+from tqstudio.engine.probing.probe_client import Answer, Died, Probed, ProbeProcess, TooSlow, Unusable
 from tqstudio.home import Home
 
 from .conftest import Hostile
@@ -49,13 +49,13 @@ def ask(
 
 
 def code(answer: Answer) -> str:
-    assert isinstance(answer, Refused), answer
+    assert isinstance(answer, Unusable), answer
     return answer.error["code"]
 
 
 def test_it_knows_what_a_worker_would_find(home: Home, clip: Path) -> None:
     [answer] = ask(home, clip)
-    assert isinstance(answer, Facts)
+    assert isinstance(answer, Probed)
     assert (answer.size, answer.mtime_ns) == (clip.stat().st_size, clip.stat().st_mtime_ns)
     facts = SourceFacts.from_json(answer.facts)
     assert (facts.video.width, facts.video.height, facts.video.fps) == (320, 180, 25)
@@ -77,7 +77,7 @@ def test_bad_files_are_answers_and_the_next_one_is_read(home: Home, tmp_path: Pa
         "SOURCE_MISSING",
         "UNSUPPORTED",
     ]
-    assert isinstance(answers[5], Facts)
+    assert isinstance(answers[5], Probed)
 
 
 def test_a_picture_beyond_its_memory_is_refused_and_the_next_file_is_read(
@@ -86,7 +86,7 @@ def test_a_picture_beyond_its_memory_is_refused_and_the_next_file_is_read(
     bomb = memory_bomb(tmp_path)
     answers = ask(home, bomb, clip, memory=400_000_000)
     assert code(answers[0]) == "OUT_OF_MEMORY"
-    assert isinstance(answers[1], Facts)
+    assert isinstance(answers[1], Probed)
 
 
 def memory_bomb(folder: Path) -> Path:
@@ -111,7 +111,7 @@ def memory_bomb(folder: Path) -> Path:
 
 def test_what_a_parser_prints_is_no_answer(home: Home, hostile: Hostile, copy: Copy) -> None:
     [answer] = ask(home, copy("loud.mp4"), program=hostile.program)
-    assert isinstance(answer, Facts)
+    assert isinstance(answer, Probed)
     assert "noise between the answers" in home.probe_log.read_text()
 
 

@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from conftest import LiveSupervisor, MakeSupervisor, UnixHTTP, until
+from tqstudio.engine.host.clock import (
+    now_us,
+)
 from tqstudio.engine.live.event_stream import BACKLOG, PAGE, RECENT, Broadcast, message, page, stream
-from tqstudio.engine.retry import now_us
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.event_row import (

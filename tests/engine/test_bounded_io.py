@@ -18,8 +18,8 @@ from tqstudio.engine.files.bounded_io import NoAnswer, Patience
 from tqstudio.protocol import calls
 
 from .hung import HungMount
+from .test_completion import bench_of, complete
 from .test_disk_gate import Desk
-from .test_results import bench_of, complete
 
 
 @pytest.fixture

@@ -1,0 +1,40 @@
+"""Issues the tokens that workers call the API with, and says which worker a token belongs to."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerToken:
+    """The worker that a token belongs to."""
+
+    worker: int
+    name: str
+    kind: str
+
+
+class WorkerTokens:
+    """Maps tokens to workers, in memory: they end with their process or supervisor."""
+
+    def __init__(self) -> None:
+        self._by_token: dict[str, WorkerToken] = {}
+
+    def issue(self, worker: int, name: str, kind: str) -> str:
+        """Issue a token, and revoke those of earlier processes of this worker."""
+        for earlier in [t for t, identity in self._by_token.items() if identity.worker == worker]:
+            del self._by_token[earlier]
+        token = secrets.token_urlsafe(24)
+        self._by_token[token] = WorkerToken(worker, name, kind)
+        return token
+
+    def of(self, token: str) -> WorkerToken | None:
+        return self._by_token.get(token)
+
+    def knows(self, name: str) -> bool:
+        """Whether a worker of this name has a token."""
+        return any(identity.name == name for identity in self._by_token.values())
+
+    def revoke(self, token: str) -> None:
+        self._by_token.pop(token, None)
