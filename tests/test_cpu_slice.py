@@ -41,7 +41,7 @@ honoured = pytest.mark.skipif(in_a_thread(_asked) != LONG_NS, reason="this kerne
 def test_threads_and_processes_inherit_short_turns() -> None:
     def look() -> tuple[int | None, int]:
         cpu_slice.take_short()
-        child = [sys.executable, "-c", "from tqstudio import turns; print(turns.turn_ns())"]
+        child = [sys.executable, "-c", "from tqstudio import cpu_slice; print(cpu_slice.turn_ns())"]
         return in_a_thread(cpu_slice.turn_ns), int(subprocess.check_output(child))
 
     assert in_a_thread(look) == (SHORT_NS, SHORT_NS)

@@ -138,9 +138,9 @@ def test_what_ffmpeg_says_of_a_root(tmp_path: Path) -> None:
 
 
 def test_a_traceback_names_no_folder_of_the_program() -> None:
-    program = "from tqstudio import sources\nsources.decode('?')\n"
+    program = "from tqstudio import paths\npaths.decode('?')\n"
     run = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=False)
-    assert "tqstudio/sources.py" in run.stderr
+    assert "tqstudio/paths.py" in run.stderr
     said = log_redaction.of_program().relative(run.stderr)
-    assert 'File "tqstudio/sources.py"' in said
+    assert 'File "tqstudio/paths.py"' in said
     assert os.path.dirname(os.path.dirname(log_redaction.__file__)) not in said

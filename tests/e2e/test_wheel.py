@@ -17,8 +17,8 @@ _LIST = """
 import json
 from pathlib import Path
 import tqstudio
-from tqstudio.engine.media import profiles
-from tqstudio.ui import theme
+from tqstudio.engine.media.plan import profiles
+from tqstudio.ui.look import theme
 print(json.dumps({
     "package": str(Path(tqstudio.__file__).parent),
     "profiles": {name: profiles.load(name).description for name in profiles.available()},

@@ -11,7 +11,7 @@ from tqstudio.engine.host import failpoints
 
 _PROGRAM = """
 import os
-from tqstudio.engine import failpoints
+from tqstudio.engine.host import failpoints
 failpoints.reach("here")
 failpoints.arm()
 assert failpoints.VARIABLE not in os.environ, "its children do not inherit it"

@@ -23,7 +23,7 @@ from tqstudio.protocol.answers import CheckView
 _TAKE = """
 import sys
 from pathlib import Path
-from tqstudio.engine.lock import HomeLock
+from tqstudio.engine.host.home_lock import HomeLock
 from tqstudio.errors import TqError
 from tqstudio.home import Home
 try:

@@ -14,7 +14,7 @@ _SAYS = """
 import sys
 from pathlib import Path
 import structlog
-from tqstudio.engine import logs
+from tqstudio.engine.host import logging_setup as logs
 from tqstudio.home import Home
 writer = logs.configure(Home(Path(sys.argv[1])))
 log = structlog.get_logger()
@@ -60,7 +60,7 @@ import os
 import sys
 from pathlib import Path
 import structlog
-from tqstudio.engine import logs
+from tqstudio.engine.host import logging_setup as logs
 from tqstudio.home import Home
 home = Path(sys.argv[1])
 writer = logs.configure(Home(home))

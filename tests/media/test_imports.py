@@ -11,7 +11,11 @@ import pytest
 
 @pytest.mark.parametrize(
     "module",
-    ["facts", "grid", "hardware", "hashes", "ladder", "playlists", "profiles", "rendition", "segment_store"],
+    [
+        *("source.facts", "source.colour"),
+        *("plan.grid", "plan.keys", "plan.rungs", "plan.profiles"),
+        *("ffmpeg.hardware", "segments.playlists", "segments.checked", "segments.store"),
+    ],
 )
 def test_light_modules_stay_light(module: str) -> None:
     assert _libraries_of(f"tqstudio.engine.media.{module}") == "[]\n"

@@ -191,7 +191,7 @@ def test_a_file_that_may_not_be_read(clip: MakeClip, tmp_path: Path) -> None:
     shutil.copy(clip("plain25.mp4"), path)
     path.chmod(0)
     code = f"""
-from tqstudio.engine.media.probe import probe
+from tqstudio.engine.media.source.probe import probe
 from tqstudio.errors import TqError
 try:
     probe({os.fsencode(path)!r})

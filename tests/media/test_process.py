@@ -74,7 +74,7 @@ def test_it_dies_with_the_process_that_started_it(ffmpeg: FFmpeg, tmp_path: Path
     code = f"""
 import sys
 from pathlib import Path
-from tqstudio.engine.media.process import start
+from tqstudio.engine.media.ffmpeg.process import start
 run = start({[ffmpeg.path, *ENDLESS]!r}, Path({str(tmp_path)!r}), Path({str(tmp_path / "log")!r}))
 print(run.pid, flush=True)
 sys.stdin.read()

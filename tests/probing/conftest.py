@@ -18,7 +18,7 @@ _HOSTILE = '''
 """The real program; only its parser meets files that are worse than any that can be made on purpose."""
 import os, sys, time
 from pathlib import Path
-from tqstudio.engine.media import probe as real
+from tqstudio.engine.media.source import probe as real
 from tqstudio.engine.probing import program
 
 place = Path(__file__).parent

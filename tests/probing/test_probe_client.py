@@ -171,7 +171,7 @@ def test_it_is_small_and_nice_and_leaves_no_core(home: Home, clip: Path) -> None
 _PARENT = """
 import asyncio, os, sys
 from pathlib import Path
-from tqstudio.engine.probing.process import ProbeProcess
+from tqstudio.engine.probing.probe_client import ProbeProcess
 from tqstudio.home import Home
 
 async def main():

@@ -12,12 +12,12 @@ _DIES = """
 import os
 import sys
 import structlog
-from tqstudio.engine.worker import lines
-lines.configure("cpu-0")
+from tqstudio.engine.worker import logging_setup
+logging_setup.configure("cpu-0")
 log = structlog.get_logger()
 home = os.environ["TQSTUDIO_HOME"]
 log.info("before", path=f"{home}/tmp", source="/films/a b.mp4")
-lines.set_roots("/films")
+logging_setup.set_roots("/films")
 log.info("with a job", path=f"{home}/tmp", source="/films/a b.mp4")
 open(f"{home}/not there")
 """

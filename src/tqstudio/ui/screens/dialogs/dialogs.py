@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import ClassVar
 
 from rich.text import Text
@@ -24,7 +25,7 @@ MIN_PRIORITY, MAX_PRIORITY = -1000, 1000
 class Dialog(ModalScreen[ScreenResultType]):
     """A box in the middle. Its style is read with the first one: the first picture needs it not."""
 
-    CSS_PATH = "dialogs.tcss"
+    CSS_PATH = Path(__file__).with_name("dialogs.tcss")
 
 
 class Confirm(Dialog[bool]):
