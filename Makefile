@@ -8,14 +8,18 @@ STAMP := $(VENV)/.installed
 # The tests start hundreds of processes: each would compile all of it anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test mutants check simulate chaos powercut bench schema lock clean
+.PHONY: demo test test-slow mutants check simulate chaos powercut bench schema lock clean
 
 demo: $(STAMP)
 	$(BIN)/tqstudio demo
 
 # In the order of their names: those that take longest and mostly wait come early, so that nobody waits for them at the end.
 test: $(STAMP)
-	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder $(ARGS)
+
+# What takes minutes: random kills, power cuts, a race for ten thousand jobs, 100 000 steps of simulated worlds.
+test-slow: $(STAMP)
+	$(BIN)/python -m pytest -n 4 --dist load -m slow $(ARGS)
 
 # Take each clause that guards a statement out of it in turn; a test has to notice: make mutants ONLY=claims
 # Break the engine in other ways too, so that each invariant of the simulated worlds has to notice its own.

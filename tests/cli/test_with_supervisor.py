@@ -983,6 +983,7 @@ def test_commands_start_a_supervisor_and_say_so(fresh: Shell, clips: Path, tmp_p
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.slow
 def test_the_demo_publishes_its_clips_and_stops(fresh: Shell) -> None:
     done = fresh("demo")
     assert done.code == 0, done.err

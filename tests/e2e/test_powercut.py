@@ -19,6 +19,7 @@ def _seed() -> int:
 
 
 # On a busy machine a cut, with all that is looked at after it, takes its time.
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_nothing_that_was_told_is_lost(ffmpeg: str) -> None:
     try:
@@ -31,6 +32,7 @@ def test_nothing_that_was_told_is_lost(ffmpeg: str) -> None:
     assert account.jobs_done == account.jobs > 0
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_studio_that_does_not_sync_its_commits_is_caught(ffmpeg: str) -> None:
     """The cuts are worth nothing unless they show it."""

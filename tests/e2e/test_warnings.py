@@ -129,7 +129,7 @@ def _half(ffmpeg: str, folder: Path, _: tuple[float, float]) -> Path:
     [
         (_hole, "SOURCE_DAMAGED", r"has a hole at 0:0[34]: [34]\.\d s are missing"),
         (_bit_errors, "SOURCE_DAMAGED", r"pictures .* without errors, the first at about 0:\d\d"),
-        (_half, "SOURCE_INCOMPLETE", r"ends within a packet, at 0:0[45]"),
+        (_half, "SOURCE_INCOMPLETE", r"was cut off at 0:0[45]"),
     ],
 )
 def test_damage_is_said_with_its_time(

@@ -129,6 +129,7 @@ def prepared(make_supervisor: MakeSupervisor, count: int) -> LiveSupervisor:
 
 
 @pytest.mark.timeout(240)
+@pytest.mark.slow
 def test_ten_thousand_jobs_are_each_claimed_once(make_supervisor: MakeSupervisor) -> None:
     live = prepared(make_supervisor, JOBS)
     got = race(live, CLIENTS)

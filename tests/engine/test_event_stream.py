@@ -75,7 +75,7 @@ def last_seq(live: LiveSupervisor) -> int:
 
 
 def events_of(listener: Listener, job: int, count: int) -> list[Any]:
-    """The next events of one job: those of the shared studio's workers and of earlier tests come between them."""
+    """The next events of one job: those of workers and of earlier tests come between them."""
     everything = (listener.event() for _ in itertools.count())
     return list(itertools.islice((event for event in everything if event["job"] == job), count))
 

@@ -200,6 +200,7 @@ def kill_at_each(house: House, begin: Callable[[Work | None], Work], work: Work 
     house.check(work, done=True)
 
 
+@pytest.mark.slow
 def test_a_first_ladder(house: House) -> None:
     kill_at_each(house, lambda _: house.first(), None)
 
@@ -213,6 +214,7 @@ def test_a_ladder_that_plays(house: House) -> None:
     kill_at_each(house, house.again, work)
 
 
+@pytest.mark.slow
 def test_killed_again_while_it_recovers(house: House) -> None:
     house.start("publish.built")
     work = house.first()

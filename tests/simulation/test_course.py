@@ -17,6 +17,7 @@ from .courses import MIXED, STEPS, course, told
 from .world import simulate
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("weather", "seed"), MIXED)
 def test_a_world_of_every_trouble(
     weather: str, seed: int, kept: Path, record_property: Callable[[str, object], None]

@@ -10,6 +10,7 @@ import pytest
 from .courses import OF_ONE_KIND, STEPS, course, told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("weather", "seed"), OF_ONE_KIND)
 def test_a_world_of_one_kind_of_trouble(
     weather: str, seed: int, kept: Path, record_property: Callable[[str, object], None]

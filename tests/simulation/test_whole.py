@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tqstudio.lifecycle import TRANSITIONS
 
 from .courses import LEAST_STEPS, MIXED, OF_ONE_KIND, STEPS, course
@@ -29,6 +31,7 @@ WORLDS = MIXED + OF_ONE_KIND
 GATES = {"user", "disk", "backpressure"}
 
 
+@pytest.mark.slow
 def test_every_transition_of_the_lifecycle_is_taken(kept: Path) -> None:
     # From the last on: another process may be at the first ones.
     seen = {each for world in reversed(WORLDS) for each in course(*world, kept).seen}

@@ -67,7 +67,7 @@ def of_damage(damage: Damage) -> JobWarning:
         case "sound":
             text = f"sound of the source could not be decoded without errors, the first at about {at}"
         case "cut":
-            text = f"the source ends within a packet, at {at}: it may not be whole"
+            text = f"the source was cut off at {at}: it is not whole"
             return JobWarning(WarningCode.SOURCE_INCOMPLETE, text)
     return JobWarning(WarningCode.SOURCE_DAMAGED, text)
 

@@ -11,7 +11,6 @@ import contextlib
 import ctypes
 import heapq
 import math
-import os
 import struct
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -27,8 +26,9 @@ from av.stream import Stream
 from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
+from tqstudio.engine.media.source.cut import is_cut
 from tqstudio.engine.media.source.facts import AudioTrack, Damage, SourceFacts, VideoTrack
-from tqstudio.engine.media.source.source_file import require_readable, to_open
+from tqstudio.engine.media.source.source_file import require_readable
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import display
 
@@ -78,7 +78,6 @@ _HOLE_FRAMES = 4
 # Seconds between two pictures that are decoded to see their size: at most 1 % of what a ladder costs.
 _LOOK_EVERY_S = 2
 
-_TS_PACKET, _TS_SYNC, _TS_TAIL = 188, b"\x47", 512 * 1024
 
 _WITH_HEADERS = frozenset({"mpegts", "mpeg"})
 _HEADER_BYTES = 32
@@ -144,7 +143,7 @@ def measure(
             for track in facts.audio
         ),
         linear=facts.linear or _jumps(facts, clock),
-        damage=faults.found(steady=not video.vfr, cut=facts.container == "mpegts" and _is_cut(path)),
+        damage=faults.found(steady=not video.vfr, cut=is_cut(path, facts.container)),
         measured=True,
     )
 
@@ -272,28 +271,6 @@ def _audio(
         return track
     end_s = float(times.end) if played_s is None else float(times.first) + played_s
     return replace(track, first_s=float(times.first), end_s=end_s)
-
-
-def _is_cut(path: bytes) -> bool:
-    """Whether an MPEG-TS ends before a packet (PES) that declares its length is whole."""
-    with open(to_open(path), "rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - _TS_TAIL))
-        tail = file.read()
-    at = next((n for n in range(_TS_PACKET) if tail[n::_TS_PACKET][:-1].strip(_TS_SYNC) == b""), None)
-    if at is None:
-        return False  # 192 bytes a packet, or broken
-    missing: dict[int, int] = {}
-    for start in range(at, len(tail) - _TS_PACKET + 1, _TS_PACKET):
-        packet = tail[start : start + _TS_PACKET]
-        pid, field = int.from_bytes(packet[1:3]) & 0x1FFF, packet[3] & 0x30
-        payload = b"" if not field & 0x10 else packet[4:] if field == 0x10 else packet[5 + packet[4] :]
-        if packet[1] & 0x40 and payload.startswith(b"\0\0\1"):
-            length = int.from_bytes(payload[4:6])
-            # Pictures may declare none.
-            missing[pid] = length + 6 if length else 0
-        missing[pid] = missing.get(pid, 0) - len(payload)
-    return (len(tail) - at) % _TS_PACKET != 0 or any(length > 0 for length in missing.values())
 
 
 def _length_s(facts: SourceFacts, clock: _Clock, times: Mapping[int, _Times]) -> float:
