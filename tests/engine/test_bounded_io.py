@@ -14,7 +14,7 @@ import pytest
 from conftest import MakeSupervisor, until
 from tqstudio import paths
 from tqstudio.engine.files import bounded_io
-from tqstudio.engine.files.bounded_io import NoAnswer, Patience
+from tqstudio.engine.files.bounded_io import BoundedIO, NoAnswer
 from tqstudio.protocol import calls
 
 from .hung import HungMount
@@ -31,12 +31,12 @@ def hung(tmp_path: Path) -> Iterator[HungMount]:
 
 def test_a_look_is_answered_as_any_call() -> None:
     async def looks() -> None:
-        asked = Patience()
-        assert await asked.look(b"/a", lambda: 7) == 7
+        bounded = BoundedIO()
+        assert await bounded.run(b"/a", lambda: 7) == 7
         with pytest.raises(FileNotFoundError):
-            await asked.look(b"/a", lambda: os.stat("/nonexistent"))
-        assert await asyncio.gather(*(asked.look(b"/a", lambda n=n: n) for n in range(5))) == list(range(5))
-        assert await asked.answers(b"/nonexistent"), "that is an answer"
+            await bounded.run(b"/a", lambda: os.stat("/nonexistent"))
+        assert await asyncio.gather(*(bounded.run(b"/a", lambda n=n: n) for n in range(5))) == list(range(5))
+        assert await bounded.answers(b"/nonexistent"), "that is an answer"
 
     asyncio.run(looks())
 
@@ -56,8 +56,8 @@ def test_each_answer_wakes_one_of_those_who_wait() -> None:
 
     def steps(callers: int) -> int:
         async def looks() -> None:
-            asked = Patience()
-            await asyncio.gather(*(asked.look(b"/a", lambda: 7) for _ in range(callers)))
+            bounded = BoundedIO()
+            await asyncio.gather(*(bounded.run(b"/a", lambda: 7) for _ in range(callers)))
 
         with asyncio.Runner(loop_factory=CountingLoop) as runner:
             runner.run(looks())
@@ -71,25 +71,25 @@ def test_each_answer_wakes_one_of_those_who_wait() -> None:
 def test_who_waits_for_a_late_answer_is_told_so_and_the_place_is_asked_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(bounded_io, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(bounded_io, "TIMEOUT_S", 0.2)
     answers = threading.Event()
 
     async def looks() -> None:
-        asked = Patience()
-        waiting = [asyncio.create_task(asked.look(b"/a", answers.wait)) for _ in range(20)]
+        bounded = BoundedIO()
+        waiting = [asyncio.create_task(bounded.run(b"/a", answers.wait)) for _ in range(20)]
         assert [type(each) for each in await asyncio.gather(*waiting, return_exceptions=True)] == [
             NoAnswer
         ] * 20
         answers.set()
         async with asyncio.timeout(30):
-            while not await asked.answers(b"/a"):
+            while not await bounded.answers(b"/a"):
                 pass
-        cancelled = [asyncio.create_task(asked.look(b"/a", lambda: 7)) for _ in range(20)]
+        cancelled = [asyncio.create_task(bounded.run(b"/a", lambda: 7)) for _ in range(20)]
         await asyncio.sleep(0)
         for each in cancelled[::2]:
             each.cancel()
         assert (await asyncio.gather(*cancelled, return_exceptions=True))[1::2] == [7] * 10
-        assert not asked._places, "nothing is kept of a place that owes no answer"
+        assert not bounded._places, "nothing is kept of a place that owes no answer"
 
     asyncio.run(looks())
 
@@ -97,26 +97,26 @@ def test_who_waits_for_a_late_answer_is_told_so_and_the_place_is_asked_again(
 def test_a_place_that_does_not_answer_costs_one_thread(
     hung: HungMount, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bounded_io, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(bounded_io, "TIMEOUT_S", 0.2)
 
     async def looks() -> None:
-        asked, place = Patience(), os.fsencode(hung.folder)
+        bounded, place = BoundedIO(), os.fsencode(hung.folder)
         before = set(threading.enumerate())
         for _ in range(10):
             with pytest.raises(NoAnswer, match="does not answer"):
-                await asked.look(place, lambda: os.statvfs(place))
+                await bounded.run(place, lambda: os.statvfs(place))
         # By identity: a thread of another test may end meanwhile.
         assert len(set(threading.enumerate()) - before) == 1
-        assert not await asked.answers(place)
-        assert await asked.answers(b"/"), "other places are asked as before"
-        assert not asked.take_answered()
+        assert not await bounded.answers(place)
+        assert await bounded.answers(b"/"), "other paths are asked as before"
+        assert not bounded.take_recovered()
         hung.end()
         async with asyncio.timeout(30):
-            while not await asked.answers(place):
+            while not await bounded.answers(place):
                 pass
-        assert await asked.look(place, lambda: os.path.isdir(place))
-        assert asked.take_answered()
-        assert not asked.take_answered(), "once"
+        assert await bounded.run(place, lambda: os.path.isdir(place))
+        assert bounded.take_recovered()
+        assert not bounded.take_recovered(), "once"
 
     asyncio.run(looks())
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tqstudio.engine.files import bounded_io
-from tqstudio.engine.files.bounded_io import Patience
+from tqstudio.engine.files.bounded_io import BoundedIO
 from tqstudio.engine.outputs import output_check
 from tqstudio.errors import ErrorCode, TqError
 
@@ -18,7 +18,7 @@ from .users import OTHER_UID, needs_root
 
 
 def require(path: Path, *, allow_shared: bool = False) -> None:
-    asyncio.run(output_check.require_usable(os.fsencode(path), Patience(), allow_shared=allow_shared))
+    asyncio.run(output_check.require_usable(os.fsencode(path), BoundedIO(), allow_shared=allow_shared))
 
 
 def refused(path: Path) -> TqError:
@@ -111,7 +111,7 @@ def test_a_folder_of_another_user_or_group(shared: Path) -> None:
 
 
 def test_what_does_not_answer_is_not_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded_io, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(bounded_io, "TIMEOUT_S", 0.2)
     mount = HungMount(tmp_path / "hung")
     try:
         require(mount.folder / "below")

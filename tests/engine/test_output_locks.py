@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tqstudio.engine.files.bounded_io import Patience
+from tqstudio.engine.files.bounded_io import BoundedIO
 from tqstudio.engine.outputs import workspace
 from tqstudio.engine.outputs.workspace import Workspace
 from tqstudio.engine.store.db.database import Database
@@ -17,7 +17,7 @@ from tqstudio.errors import ErrorCode, TqError
 
 @pytest.fixture
 def ours(opened: Database) -> Workspace:
-    return Workspace(opened, "uuid", Patience())
+    return Workspace(opened, "uuid", BoundedIO())
 
 
 def root(tmp_path: Path, name: str = "out") -> bytes:
@@ -44,12 +44,12 @@ def test_it_is_held_until_the_end(ours: Workspace, tmp_path: Path) -> None:
 def test_a_second_one_is_told(ours: Workspace, opened: Database, tmp_path: Path) -> None:
     output = root(tmp_path)
     ours.require_lock(output)
-    other = Workspace(opened, "uuid", Patience())
+    other = Workspace(opened, "uuid", BoundedIO())
     with pytest.raises(TqError, match="restored backup") as caught:
         other.require_lock(output)
     assert caught.value.code is ErrorCode.OUTPUT_IN_USE
     assert other.locked() == set()
-    Workspace(opened, "another", Patience()).require_lock(output)
+    Workspace(opened, "another", BoundedIO()).require_lock(output)
     ours.unlock()
     other.require_lock(output)
     other.unlock()

@@ -15,7 +15,7 @@ import pytest
 from conftest import LiveSupervisor, MakeSupervisor, Worker, until
 from tqstudio import paths
 from tqstudio.engine.files import dir_fd
-from tqstudio.engine.files.bounded_io import Patience
+from tqstudio.engine.files.bounded_io import BoundedIO
 from tqstudio.engine.files.dir_fd import NotOurs, hold
 from tqstudio.engine.outputs.workspace import FOLDER, Workspace
 from tqstudio.engine.store.db.database import Database
@@ -184,7 +184,7 @@ def test_work_is_not_begun_in_a_work_folder_of_another_user(
 
 def test_nothing_is_removed_through_a_link(shared: Path, secret: Path, opened: Database) -> None:
     """The trash, a store and a scratch directory, each a link to what must stay."""
-    workspace = Workspace(opened, "uuid", Patience(), allow_shared=True)
+    workspace = Workspace(opened, "uuid", BoundedIO(), allow_shared=True)
     root = os.fsencode(shared)
     sink = workspace.sink(root)
     sink.mkdir(parents=True)

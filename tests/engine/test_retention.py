@@ -12,7 +12,7 @@ import pytest
 
 from tqstudio.config import Settings
 from tqstudio.engine import outputs
-from tqstudio.engine.files.bounded_io import Patience
+from tqstudio.engine.files.bounded_io import BoundedIO
 from tqstudio.engine.host.clock import (
     MICROSECOND,
     now_us,
@@ -62,7 +62,7 @@ class House:
 
     def __init__(self, db: Database, out: Path) -> None:
         self.db, self.out = db, out
-        self.workspace = Workspace(db, "uuid", Patience())
+        self.workspace = Workspace(db, "uuid", BoundedIO())
         self.sink = self.workspace.sink(self.root)
         self.sink.mkdir(parents=True)
 
@@ -71,7 +71,7 @@ class House:
         return os.fsencode(self.out)
 
     def retention(self, **settings: Any) -> Retention:
-        return Retention(Settings(**settings), self.db, self.workspace, Patience())
+        return Retention(Settings(**settings), self.db, self.workspace, BoundedIO())
 
     def video(self) -> int:
         number = len(self.db.read_now(videos.page, after=0, limit=99)) + 1

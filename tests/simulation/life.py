@@ -364,16 +364,16 @@ class _Door:
         await self._closed.wait()
 
 
-class _Foothold:
-    """In the place of the watch over the home: nobody removes it here."""
+class _HomeGuard:
+    """Replaces the real guard: the simulation never removes the home."""
 
     def __init__(self, *_parts: Any) -> None:
         pass
 
-    def open_door(self) -> _Listener:
+    def open_socket(self) -> _Listener:
         return _Listener()
 
-    def close_door(self) -> None:
+    def close_socket(self) -> None:
         pass
 
     async def watch(self, _listen_on: Any) -> str:
@@ -410,7 +410,7 @@ def outside_replaced(world: World) -> Iterator[None]:
         (supervisor, "make_app", lambda _studio: None),
         (supervisor, "_become_subreaper", lambda: None),
         (supervisor, "SNAPSHOT_INTERVAL_S", 60.0),
-        (supervisor, "Foothold", _Foothold),
+        (supervisor, "HomeGuard", _HomeGuard),
         (maintenance, "AsyncIOScheduler", _Schedule),
         (bounded_io, "_on_a_thread", _on_a_thread),
         (maintenance, "PressureGate", lambda *parts: PressureGate(*parts, lambda: world.reading)),

@@ -757,5 +757,5 @@ class FakeDoor:
         return answer | {"status": row["status"], "word": row["word"]}
 
 
-def factory(door: FakeDoor) -> Callable[[], calls.Door]:
+def factory(door: FakeDoor) -> Callable[[], calls.ApiClient]:
     return lambda: door

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tqstudio.config import Settings
 from tqstudio.engine.admission.admission import Admission
-from tqstudio.engine.files.bounded_io import Patience
+from tqstudio.engine.files.bounded_io import BoundedIO
 from tqstudio.engine.gates.disk import DiskGate
 from tqstudio.engine.gates.source_volume import SourceDisks
 from tqstudio.engine.intake import Intake
@@ -41,7 +41,7 @@ class Services:
     forecasts: Forecasts
     dispatch: Dispatch
     disk: DiskGate
-    patience: Patience
+    bounded_io: BoundedIO
     sources: SourceDisks
     results: Results
     admission: Admission

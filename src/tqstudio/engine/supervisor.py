@@ -30,7 +30,7 @@ from tqstudio.engine.api.app import make_app
 from tqstudio.engine.api.server import Server
 from tqstudio.engine.api.views import event_view, job_error, job_live, source_summary
 from tqstudio.engine.api.workers import worker_views
-from tqstudio.engine.files.bounded_io import Patience
+from tqstudio.engine.files.bounded_io import BoundedIO
 from tqstudio.engine.files.dir_fd import others_may_write
 from tqstudio.engine.gates.disk import DiskGate
 from tqstudio.engine.gates.output_volume import OutputDisks
@@ -40,7 +40,7 @@ from tqstudio.engine.host.clock import (
     MICROSECOND,
     now_us,
 )
-from tqstudio.engine.host.home_guard import Foothold
+from tqstudio.engine.host.home_guard import HomeGuard
 from tqstudio.engine.intake import Intake
 from tqstudio.engine.live.event_stream import SNAPSHOT_INTERVAL_S, Broadcast
 from tqstudio.engine.live.forecasts import Forecasts
@@ -206,17 +206,19 @@ class _Supervisor:
             idle_after_us=int(settings.stall_s * MICROSECOND / _IDLE_PART_OF_STALL),
         )
         broadcast = Broadcast(event_view)
-        self._patience = patience = Patience()
-        self._foothold = Foothold(home, held, patience)
+        self._bounded_io = bounded_io = BoundedIO()
+        self._home_guard = HomeGuard(home, held, bounded_io)
         self._lost_home = ""
         """Why the home is not this supervisor's any more; empty while it is."""
-        self._workspace = workspace = Workspace(db, uuid, patience, allow_shared=settings.allow_shared_output)
+        self._workspace = workspace = Workspace(
+            db, uuid, bounded_io, allow_shared=settings.allow_shared_output
+        )
         forecasts = Forecasts(db, board)
-        self._retention = retention = Retention(settings, db, workspace, patience)
-        outputs = OutputDisks(db, workspace, patience)
-        disk = DiskGate(home, settings, db, workspace, retention, patience, outputs)
+        self._retention = retention = Retention(settings, db, workspace, bounded_io)
+        outputs = OutputDisks(db, workspace, bounded_io)
+        disk = DiskGate(home, settings, db, workspace, retention, bounded_io, outputs)
         dispatch = Dispatch(home, settings, db, board, workspace, forecasts, disk)
-        self._publisher = Publisher(db, board, workspace, patience)
+        self._publisher = Publisher(db, board, workspace, bounded_io)
         endings = LeaseEnd(
             db,
             board,
@@ -224,7 +226,7 @@ class _Supervisor:
             quarantine_after=settings.quarantine_after,
             lease_us=int(settings.lease_s * MICROSECOND),
         )
-        sources = SourceDisks(db, patience, started_at=now_us())
+        sources = SourceDisks(db, bounded_io, started_at=now_us())
         results = Results(settings, db, workspace, endings, self._publisher, forecasts, disk, sources)
         self._recovery = Recovery(home, settings, db, board, endings, results)
         identities = WorkerTokens()
@@ -241,7 +243,7 @@ class _Supervisor:
             forecasts=forecasts,
             dispatch=dispatch,
             disk=disk,
-            patience=patience,
+            bounded_io=bounded_io,
             sources=sources,
             results=results,
             admission=Admission(home, settings, db),
@@ -263,7 +265,7 @@ class _Supervisor:
         self._looks: set[asyncio.Task[None]] = set()
         """Underway, of `_look_for_sources`."""
         self._prober = Prober(home, settings, db, self._on_looked)
-        hangs = Hangs(settings, db, board, workspace, patience, results, self.studio.pool)
+        hangs = Hangs(settings, db, board, workspace, bounded_io, results, self.studio.pool)
         self._maintenance = Maintenance(
             settings,
             db,
@@ -301,7 +303,7 @@ class _Supervisor:
         # Before the pool starts: none of its own is among them.
         if ended := await asyncio.to_thread(orphan_processes.end_orphans, self._uuid):
             self._log.warning("ended processes of an earlier supervisor", pids=ended)
-        listener = self._foothold.open_door()
+        listener = self._home_guard.open_socket()
         server = Server(listener, make_app(self.studio), self._db.give_way)
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         snapshots = asyncio.create_task(self._snapshots())
@@ -319,7 +321,7 @@ class _Supervisor:
             holding.cancel()
             server.end()
             await serving
-            self._foothold.close_door()
+            self._home_guard.close_socket()
             left = await self._db.read(shutdown_summary.count, self._worked_on)
             self._log.info("supervisor ended", left=left.left, begun=left.begun, paused=left.paused)
         if self._lost_home:
@@ -339,7 +341,7 @@ class _Supervisor:
 
         async def lock_one(root: bytes) -> None:
             with contextlib.suppress(OSError):
-                await self._patience.look(root, partial(self._workspace.require_lock, root))
+                await self._bounded_io.run(root, partial(self._workspace.require_lock, root))
 
         await asyncio.gather(*map(lock_one, await self._db.read(videos.output_roots)))
 
@@ -348,7 +350,7 @@ class _Supervisor:
 
     async def _hold_home(self, server: Server) -> None:
         """End in order once the home is lost: what a supervisor without one does, nobody ever sees."""
-        self._lost_home = await self._foothold.watch(server.listen_on)
+        self._lost_home = await self._home_guard.watch(server.listen_on)
         self._log.error("the home is lost: the supervisor ends", why=self._lost_home)
         self.end(ShutdownMode.NOW)
 

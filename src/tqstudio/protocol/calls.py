@@ -59,8 +59,8 @@ class StreamEvent:
     seq: int | None = None
 
 
-class Door(Protocol):
-    """What the terminal UI needs of a client; tests inject their own."""
+class ApiClient(Protocol):
+    """The client interface that the terminal UI uses; tests inject their own."""
 
     async def send(self, call: Call[T]) -> T: ...
 

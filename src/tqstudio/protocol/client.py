@@ -165,7 +165,7 @@ class _UnixConnection(HTTPConnection):
 
 
 class AsyncClient:
-    """The same for asyncio: a `client.Door`."""
+    """The same for asyncio: a `client.ApiClient`."""
 
     def __init__(self, socket_path: Path, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
         self._path = socket_path

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from subprocess import Popen
 
     from tqstudio.home import Home
-    from tqstudio.protocol.calls import Door
+    from tqstudio.protocol.calls import ApiClient
 
 NO_TERMINAL = (
     "The terminal UI needs a terminal; use `tqstudio status`, or any command with --json, without one."
@@ -25,7 +25,7 @@ FAREWELL = "the engine goes on; tqstudio down stops it"
 
 
 def run(
-    door_factory: Callable[[], Door],
+    door_factory: Callable[[], ApiClient],
     *,
     home: Home,
     notice: str = "",

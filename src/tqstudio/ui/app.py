@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from subprocess import Popen
 
     from tqstudio.home import Home
-    from tqstudio.protocol.calls import Door
+    from tqstudio.protocol.calls import ApiClient
     from tqstudio.ui.text.symbols import Glyphs
 
 PAINT_S = 0.25
@@ -87,7 +87,7 @@ class StudioApp(App[None]):
 
     def __init__(
         self,
-        door_factory: Callable[[], Door],
+        door_factory: Callable[[], ApiClient],
         *,
         home: Home,
         notice: str = "",

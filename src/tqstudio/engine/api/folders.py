@@ -67,7 +67,7 @@ async def add(studio: TheStudio, request: FolderRequest) -> FolderView:
     output = studio.admission.output_root(_absolute(request.output_b64) if request.output_b64 else None)
     await asyncio.to_thread(_check, path, output)
     await output_check.require_usable(
-        output, studio.patience, allow_shared=studio.settings.allow_shared_output
+        output, studio.bounded_io, allow_shared=studio.settings.allow_shared_output
     )
     await _require_new(studio, path)
     profile = studio.admission.profile(request.profile)
@@ -105,7 +105,7 @@ async def change(studio: TheStudio, folder: int, request: FolderChange) -> Folde
         changes["output_root"] = studio.admission.output_root(_absolute(changes.pop("output_b64")))
         await asyncio.to_thread(_check, rows[folder].path, changes["output_root"])
         await output_check.require_usable(
-            changes["output_root"], studio.patience, allow_shared=studio.settings.allow_shared_output
+            changes["output_root"], studio.bounded_io, allow_shared=studio.settings.allow_shared_output
         )
     if "autorestart" in changes:
         changes["autorestart_limit"] = changes.pop("autorestart")
@@ -136,7 +136,7 @@ async def _require_new(studio: Services, path: bytes) -> None:
         is_same = False
         # One that is gone, or does not answer, cannot be compared.
         with contextlib.suppress(OSError):
-            is_same = await studio.patience.look(row.path, partial(os.path.samefile, row.path, path))
+            is_same = await studio.bounded_io.run(row.path, partial(os.path.samefile, row.path, path))
         if is_same:
             name = "" if row.path == path else f", as {display(row.path)}"
             raise TqError(

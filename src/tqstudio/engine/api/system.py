@@ -136,7 +136,7 @@ async def _disks(studio: Services) -> list[DiskView]:
     found: dict[int, DiskView] = {}
     for path in await _outputs(studio):
         with contextlib.suppress(OSError):
-            disk = await studio.patience.look(os.fsencode(path), partial(_disk, path))
+            disk = await studio.bounded_io.run(os.fsencode(path), partial(_disk, path))
             if disk is not None:
                 device, total, free = disk
                 reserve = studio.settings.disk_reserve_bytes

@@ -39,7 +39,7 @@ async def _add(studio: Services, request: AddRequest) -> AddAnswer:
     paths = [decode(text) for text in request.paths_b64]
     output = studio.admission.output_root(decode(request.output_b64) if request.output_b64 else None)
     await output_check.require_usable(
-        output, studio.patience, allow_shared=studio.settings.allow_shared_output
+        output, studio.bounded_io, allow_shared=studio.settings.allow_shared_output
     )
     how = Offer(
         profile=studio.admission.profile(request.profile, request.overrides),

@@ -1,8 +1,7 @@
-"""Looks at file systems that may never answer: a network mount whose server is gone holds whoever asks it.
+"""Runs file-system calls with a timeout: a network mount whose server is gone may block them for ever.
 
-Such a look takes a thread with it. So at each place there is one look at a time, on a thread that nothing
-else needs and nobody waits for at the end, and a place that does not answer is not asked again while it does
-not.
+A blocked call cannot be cancelled and occupies its thread. So each path has at most one outstanding call, on
+a daemon thread, and a path whose call has timed out gets no other until that call returns.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from tqstudio.paths import display
 
 T = TypeVar("T")
 
-PATIENCE_S = 5.0
-"""A disk that has to spin up answers within this time."""
+TIMEOUT_S = 5.0
+"""Long enough for a disk that has to spin up."""
 
 
 class NoAnswer(OSError):
@@ -34,123 +33,123 @@ class NoAnswer(OSError):
 
 
 class _Place:
-    """A place that is asked, or waited for."""
+    """The outstanding call at a path, and the callers waiting for it."""
 
     def __init__(self) -> None:
-        self.turn = asyncio.Lock()
-        """Held from the begin of a look to its answer, however late. Those who wait have it in turn: each
-        answer wakes one of them."""
+        self.lock = asyncio.Lock()
+        """Held from the start of a call until it returns, however late. Each return wakes one waiter."""
         self.since = 0.0
-        """When the look began that holds it."""
+        """When the call that holds the lock began, in the loop's time."""
         self.callers = 0
 
 
-class Patience:
-    """Asks places, and remembers which of them owe an answer."""
+class BoundedIO:
+    """Runs file-system calls with a timeout; at most one outstanding call per path."""
 
     def __init__(self) -> None:
         self._places: dict[bytes, _Place] = {}
-        self._silent: set[bytes] = set()
-        self._answered = False
+        self._timed_out: set[bytes] = set()
+        self._recovered = False
 
-    async def look(self, place: bytes, look: Callable[[], T]) -> T:
-        """What `look` answers, on a thread of its own.
+    async def run(self, place: bytes, function: Callable[[], T]) -> T:
+        """Run `function` in a thread and return its result.
 
         Raises:
-            NoAnswer: there is no answer after `PATIENCE_S`, or an earlier look at this place has none.
-            OSError: whatever else `look` raises.
+            NoAnswer: it did not return within `TIMEOUT_S`, or an earlier call at this path has not yet.
+            OSError: any other error that `function` raises.
         """
-        asked = self._places.setdefault(place, _Place())
-        asked.callers += 1
+        entry = self._places.setdefault(place, _Place())
+        entry.callers += 1
         try:
-            await self._take_turn(place, asked)
+            await self._acquire(place, entry)
             try:
-                answer = _on_a_thread(look)
+                answer = _on_a_thread(function)
             except BaseException:
-                asked.turn.release()
+                entry.lock.release()
                 raise
-            answer.add_done_callback(lambda _: self._have_answered(place, asked))
-            await asyncio.wait([answer], timeout=PATIENCE_S)
+            answer.add_done_callback(lambda _: self._on_return(place, entry))
+            await asyncio.wait([answer], timeout=TIMEOUT_S)
             if not answer.done():
                 raise self._no_answer(place)
             result: T = answer.result()
             return result
         finally:
-            asked.callers -= 1
-            self._forget(place, asked)
+            entry.callers -= 1
+            self._forget(place, entry)
 
-    async def _take_turn(self, place: bytes, asked: _Place) -> None:
+    async def _acquire(self, place: bytes, entry: _Place) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            waits_for = asked.since
+            waits_for = entry.since
             try:
-                async with asyncio.timeout_at(waits_for + PATIENCE_S):
-                    await asked.turn.acquire()
+                async with asyncio.timeout_at(waits_for + TIMEOUT_S):
+                    await entry.lock.acquire()
             except TimeoutError:
-                if asked.turn.locked() and asked.since == waits_for:
+                if entry.lock.locked() and entry.since == waits_for:
                     raise self._no_answer(place) from None
             else:
-                asked.since = loop.time()
+                entry.since = loop.time()
                 return
 
-    def take_answered(self) -> bool:
-        """Whether a place has answered since the last call that had not done so in time."""
-        answered, self._answered = self._answered, False
-        return answered
+    def take_recovered(self) -> bool:
+        """Whether a call that had timed out has returned since the last time this was asked."""
+        recovered, self._recovered = self._recovered, False
+        return recovered
 
-    def _have_answered(self, place: bytes, asked: _Place) -> None:
-        asked.turn.release()
-        self._answered |= place in self._silent
-        self._silent.discard(place)
-        self._forget(place, asked)
+    def _on_return(self, place: bytes, entry: _Place) -> None:
+        entry.lock.release()
+        self._recovered |= place in self._timed_out
+        self._timed_out.discard(place)
+        self._forget(place, entry)
 
-    def _forget(self, place: bytes, asked: _Place) -> None:
-        if not asked.callers and not asked.turn.locked():
+    def _forget(self, place: bytes, entry: _Place) -> None:
+        if not entry.callers and not entry.lock.locked():
             self._places.pop(place, None)
 
     async def answers(self, place: bytes) -> bool:
-        """Whether the file system on which this path is, or will be, answers at all."""
+        """Whether the file system of this path answers; the path itself need not exist."""
         try:
-            await self.look(place, lambda: os.path.lexists(place))
+            await self.run(place, lambda: os.path.lexists(place))
         except NoAnswer:
             return False
         return True
 
     async def require(self, place: Path) -> None:
-        """
+        """Check that the file system of a path answers.
+
         Raises:
-            NoAnswer: the file system of the path does not answer.
+            NoAnswer: it does not.
         """
         encoded = os.fsencode(place)
         if not await self.answers(encoded):
             raise NoAnswer(encoded)
 
     def _no_answer(self, place: bytes) -> NoAnswer:
-        self._silent.add(place)
+        self._timed_out.add(place)
         return NoAnswer(place)
 
 
-def _on_a_thread(look: Callable[[], Any]) -> asyncio.Future[Any]:
+def _on_a_thread(function: Callable[[], Any]) -> asyncio.Future[Any]:
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[Any] = loop.create_future()
 
     def settle(result: Any, error: BaseException | None) -> None:
         if error is not None:
             answer.set_exception(error)
-            answer.exception()  # whoever asked may have gone
+            answer.exception()  # the caller may have been cancelled
         else:
             answer.set_result(result)
 
     def run() -> None:
         result, error = None, None
         try:
-            result = look()
+            result = function()
         except BaseException as raised:
             error = raised
-        # The answer may come when the loop has ended.
+        # The call may return after the loop has closed.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(settle, result, error)
 
-    # A daemon: nobody waits at the end for a disk that does not answer.
-    threading.Thread(target=run, name="look", daemon=True).start()
+    # Daemon: a blocked call must not delay the exit of the process.
+    threading.Thread(target=run, name="bounded-io", daemon=True).start()
     return answer

@@ -24,7 +24,7 @@ from pathlib import Path
 import structlog
 
 from tqstudio.config import Settings
-from tqstudio.engine.files.bounded_io import NoAnswer, Patience
+from tqstudio.engine.files.bounded_io import BoundedIO, NoAnswer
 from tqstudio.engine.files.mounts import mount_point
 from tqstudio.engine.files.volumes import Volume, occupied_bytes, still_to_come, volume_of
 from tqstudio.engine.gates.output_volume import OutputDisks
@@ -125,12 +125,12 @@ class DiskGate:
         db: Database,
         workspace: Workspace,
         retention: Retention,
-        patience: Patience,
+        bounded_io: BoundedIO,
         outputs: OutputDisks,
     ) -> None:
         self._outputs = outputs
         self._settings, self._db, self._workspace, self._retention = settings, db, workspace, retention
-        self._patience = patience
+        self._bounded_io = bounded_io
         self._home = os.fsencode(home.root)
         self._looks: Mapping[bytes, _Look] = {}
         self._hinted = -_HINTS_APART_S
@@ -250,12 +250,12 @@ class DiskGate:
 
         try:
             # The folders of a dead mount may be many; asked one by one each of them would cost a thread.
-            await self._patience.look(
+            await self._bounded_io.run(
                 point := mount_point(root), partial(volume_of, Path(os.fsdecode(point)))
             )
             # Only at an output something was made that has to be there.
             trouble = await self._outputs.trouble(root) if of_videos else None
-            found = await self._patience.look(root, look)
+            found = await self._bounded_io.run(root, look)
         except NoAnswer as silent:
             return _Look(time.monotonic(), None, silence=silent.strerror)
         return replace(found, trouble=trouble)
@@ -263,7 +263,7 @@ class DiskGate:
     async def _volume(self, root: bytes) -> Volume | None:
         """None also when it does not answer."""
         try:
-            return await self._patience.look(root, lambda: volume_of(Path(os.fsdecode(root))))
+            return await self._bounded_io.run(root, lambda: volume_of(Path(os.fsdecode(root))))
         except NoAnswer:
             return None
 

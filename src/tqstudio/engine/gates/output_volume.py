@@ -14,7 +14,7 @@ import time
 from functools import partial
 from pathlib import Path
 
-from tqstudio.engine.files.bounded_io import NoAnswer, Patience
+from tqstudio.engine.files.bounded_io import BoundedIO, NoAnswer
 from tqstudio.engine.outputs.workspace import Workspace
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.machine import gates
@@ -30,8 +30,8 @@ there makes the work folder first."""
 class OutputDisks:
     """Looks at outputs, and asks the database what has to be there."""
 
-    def __init__(self, db: Database, workspace: Workspace, patience: Patience) -> None:
-        self._db, self._workspace, self._patience = db, workspace, patience
+    def __init__(self, db: Database, workspace: Workspace, bounded_io: BoundedIO) -> None:
+        self._db, self._workspace, self._bounded_io = db, workspace, bounded_io
         self._untouched: dict[bytes, float] = {}
         """Outputs without a work folder where nothing was made yet, and until when that counts."""
 
@@ -42,7 +42,7 @@ class OutputDisks:
             NoAnswer: its disk does not answer.
         """
         try:
-            is_there, is_read_only = await self._patience.look(output_root, partial(self._look, output_root))
+            is_there, is_read_only = await self._bounded_io.run(output_root, partial(self._look, output_root))
         except NoAnswer:
             raise
         except TqError as error:
@@ -77,7 +77,7 @@ class OutputDisks:
         async def keep(root: bytes) -> None:
             renew = self._workspace.require_lock if root in at_work else self._workspace.unlock_unused
             with contextlib.suppress(OSError, TqError):
-                await self._patience.look(root, partial(renew, root))
+                await self._bounded_io.run(root, partial(renew, root))
 
         await asyncio.gather(*map(keep, at_work | self._workspace.locked()))
 
@@ -105,4 +105,4 @@ class OutputDisks:
             self._untouched[output_root] = time.monotonic() + _UNTOUCHED_S
             return False
         folders = [Path(os.fsdecode(output_root)) / slug for slug in ladders]
-        return not await self._patience.look(output_root, lambda: any(f.is_dir() for f in folders))
+        return not await self._bounded_io.run(output_root, lambda: any(f.is_dir() for f in folders))

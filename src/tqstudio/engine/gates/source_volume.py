@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from functools import partial
 
 from tqstudio.engine.files import mounts
-from tqstudio.engine.files.bounded_io import NoAnswer, Patience
+from tqstudio.engine.files.bounded_io import BoundedIO, NoAnswer
 from tqstudio.engine.host.clock import (
     MICROSECOND,
     now_us,
@@ -40,8 +40,8 @@ class SourceDisks:
         started_at: of this supervisor, µs since 1970 in UTC.
     """
 
-    def __init__(self, db: Database, patience: Patience, *, started_at: int) -> None:
-        self._db, self._patience, self._started_at = db, patience, started_at
+    def __init__(self, db: Database, bounded_io: BoundedIO, *, started_at: int) -> None:
+        self._db, self._bounded_io, self._started_at = db, bounded_io, started_at
         self._mounted = mounts.points()
         self._gone = dict.fromkeys(mounts.expected() - self._mounted)
         self._away: dict[bytes, tuple[float, str]] = {}
@@ -65,7 +65,7 @@ class SourceDisks:
         if reason is not None:
             return TqError(ErrorCode.SOURCE_AWAY, f"{display(absentee.source)} is not there: {reason}")
         with contextlib.suppress(OSError):
-            if await self._patience.look(absentee.source, partial(os.path.exists, absentee.source)):
+            if await self._bounded_io.run(absentee.source, partial(os.path.exists, absentee.source)):
                 return TqError(
                     ErrorCode.SOURCE_AWAY,
                     f"the file was taken away for a moment; it is at {display(absentee.source)}",
@@ -124,7 +124,7 @@ class SourceDisks:
         if (reason := self._unmounted(place)) is not None:
             return reason
         try:
-            found = await self._patience.look(place, partial(_look, place))
+            found = await self._bounded_io.run(place, partial(_look, place))
         except NoAnswer as error:
             return str(error.strerror)
         except OSError as error:

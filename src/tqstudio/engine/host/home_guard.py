@@ -1,7 +1,7 @@
-"""Whether a home is still the one that its supervisor holds: people remove what looks stale to them.
+"""Detects that the home or the database was deleted or replaced, and has the supervisor shut down.
 
-A lock file or a socket that was removed is made anew. Without its home or its database, or with other ones in
-their places, a supervisor would work on for nobody, so it is told to end.
+People delete files that look stale. A lock file or socket that was removed is created again; a supervisor
+without its home or database could not be reached, so it ends.
 """
 
 from __future__ import annotations
@@ -14,61 +14,61 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from tqstudio.engine.files.bounded_io import Patience
+from tqstudio.engine.files.bounded_io import BoundedIO
 from tqstudio.engine.host import home_lock
 from tqstudio.engine.host.home_lock import HomeLock, LockOwner
 from tqstudio.errors import TqError
 from tqstudio.home import Home
 
 
-class Foothold:
-    """The supervisor's hold on its home; made when the lock is held and the database is open."""
+class HomeGuard:
+    """Watches the supervisor's home; created once the lock is held and the database is open."""
 
-    def __init__(self, home: Home, held: HomeLock, patience: Patience) -> None:
-        self._home, self._held, self._patience = home, held, patience
+    def __init__(self, home: Home, held: HomeLock, bounded_io: BoundedIO) -> None:
+        self._home, self._held, self._bounded_io = home, held, bounded_io
         self._database = home_lock.identity(home.database)
-        self._door: LockOwner | None = None
+        self._socket: LockOwner | None = None
         self._log = structlog.get_logger()
 
-    def open_door(self) -> socket.socket:
-        """A listener on the home's socket.
+    def open_socket(self) -> socket.socket:
+        """Listen on the home's socket.
 
         Raises:
-            OSError: it cannot be made.
-            TqError: PERMISSION when the runtime directory is not this user's alone.
+            OSError: the socket cannot be created.
+            TqError: PERMISSION when other users may write to the runtime directory.
         """
         path = self._home.socket
-        # A runtime directory may have been emptied.
+        # The runtime directory may have been emptied.
         self._home.make_socket_folder()
         listener = home_lock.bind(path)
-        self._door = home_lock.identity(path)
+        self._socket = home_lock.identity(path)
         return listener
 
-    def close_door(self) -> None:
-        """Remove the socket, unless it is another supervisor's by now."""
+    def close_socket(self) -> None:
+        """Remove the socket, unless another supervisor has replaced it."""
         with contextlib.suppress(OSError, TqError):
-            if self._door is not None and home_lock.identity(self._home.socket) == self._door:
+            if self._socket is not None and home_lock.identity(self._home.socket) == self._socket:
                 self._home.socket.unlink()
 
     async def watch(self, listen_on: Callable[[socket.socket], Awaitable[None]]) -> str:
-        """Make anew what was removed, until the home is lost; answers why it is.
+        """Restore a removed lock file or socket; return the reason once the home is lost.
 
         Args:
-            listen_on: takes connections from another listener from then on.
+            listen_on: makes the server accept connections from a new listener.
         """
         while True:
-            await asyncio.sleep(home_lock.LOOK_S)
-            # What cannot be looked at may be there: a disk that does not answer takes no home away. A runtime
-            # directory of another user is looked at again, for it may go as it came.
+            await asyncio.sleep(home_lock.CHECK_S)
+            # A home that cannot be checked, such as on a disk that does not answer, does not count as lost. A
+            # runtime directory that belongs to another user is checked again: it may be removed.
             with contextlib.suppress(OSError, TqError):
-                if why := await self._patience.look(os.fsencode(self._home.root), self._lost):
+                if why := await self._bounded_io.run(os.fsencode(self._home.root), self._lost):
                     return why
-                if home_lock.identity(self._home.socket) != self._door:
-                    await listen_on(self.open_door())
-                    self._log.warning("the socket was removed and is made anew")
+                if home_lock.identity(self._home.socket) != self._socket:
+                    await listen_on(self.open_socket())
+                    self._log.warning("the socket was removed and has been created again")
 
     def _lost(self) -> str:
-        """Why the home is not ours any more; empty while it is."""
+        """Why the home is lost; empty while it is not."""
         for path, ours in ((self._home.root, self._held.folder), (self._home.database, self._database)):
             found = home_lock.identity(path)
             if found != ours:

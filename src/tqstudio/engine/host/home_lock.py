@@ -13,7 +13,7 @@ from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 
 BACKLOG = 256
-LOOK_S = 2.0
+CHECK_S = 2.0
 """How often a supervisor looks whether its lock file and its socket are there, and makes them anew."""
 _TRIES = 10
 _PAUSE_S = 0.01
@@ -79,8 +79,8 @@ class HomeLock:
         return True
 
     def _named_holder(self) -> str:
-        """The pid in the lock file, which the holder makes anew within `LOOK_S` if somebody removed it."""
-        deadline = time.monotonic() + 2 * LOOK_S
+        """The pid in the lock file, which the holder makes anew within `CHECK_S` if somebody removed it."""
+        deadline = time.monotonic() + 2 * CHECK_S
         while True:
             with contextlib.suppress(OSError):
                 if pid := self._path.read_text(errors="replace").strip():

@@ -11,7 +11,7 @@ import os
 import stat
 from functools import partial
 
-from tqstudio.engine.files.bounded_io import NoAnswer, Patience
+from tqstudio.engine.files.bounded_io import BoundedIO, NoAnswer
 from tqstudio.engine.outputs.workspace import require_unshared
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import display
@@ -19,7 +19,7 @@ from tqstudio.paths import display
 _ELSEWHERE = "choose another output folder"
 
 
-async def require_usable(root: bytes, patience: Patience, *, allow_shared: bool) -> None:
+async def require_usable(root: bytes, bounded_io: BoundedIO, *, allow_shared: bool) -> None:
     """Refuse an output root that can take no file. One that does not answer may be well later.
 
     Args:
@@ -29,7 +29,7 @@ async def require_usable(root: bytes, patience: Patience, *, allow_shared: bool)
         TqError: BAD_REQUEST where no folder can be, PERMISSION where nothing may be written, OUTPUT_SHARED.
     """
     with contextlib.suppress(NoAnswer):
-        await patience.look(root, partial(_examine, root, allow_shared))
+        await bounded_io.run(root, partial(_examine, root, allow_shared))
 
 
 def _examine(root: bytes, allow_shared: bool) -> None:

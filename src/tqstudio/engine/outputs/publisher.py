@@ -24,7 +24,7 @@ from weakref import WeakValueDictionary
 import structlog
 
 from tqstudio.engine import outputs
-from tqstudio.engine.files.bounded_io import Patience
+from tqstudio.engine.files.bounded_io import BoundedIO
 from tqstudio.engine.host import failpoints
 from tqstudio.engine.live import leases
 from tqstudio.engine.live.running_jobs import LiveBoard
@@ -49,8 +49,8 @@ _INTERRUPTED = "the publish was interrupted"
 class Publisher:
     """The only one who writes where players read."""
 
-    def __init__(self, db: Database, board: LiveBoard, workspace: Workspace, patience: Patience) -> None:
-        self._db, self._board, self._workspace, self._patience = db, board, workspace, patience
+    def __init__(self, db: Database, board: LiveBoard, workspace: Workspace, bounded_io: BoundedIO) -> None:
+        self._db, self._board, self._workspace, self._bounded_io = db, board, workspace, bounded_io
         self._locks: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
         self._log = structlog.get_logger()
 
@@ -105,7 +105,7 @@ class Publisher:
     async def _settle(self, publication: Publication) -> bool:
         failpoints.reach("settle.begun")
         try:
-            await self._patience.require(publication.place.output_root)
+            await self._bounded_io.require(publication.place.output_root)
             whole = await asyncio.to_thread(_point_if_whole, publication)
         except (OSError, TqError) as error:
             self._log.warning("a publish cannot be finished", job=publication.row.job, error=str(error))
@@ -233,7 +233,7 @@ class Publisher:
         row = publication.row
         if not await self._db.read(generations.exists, row.video, row.number):
             try:
-                await self._patience.require(publication.place.output_root)
+                await self._bounded_io.require(publication.place.output_root)
                 await asyncio.to_thread(self._undo_files, publication)
             except OSError as error:
                 self._log.warning("a publish cannot be undone yet", job=row.job, error=str(error))

@@ -12,7 +12,7 @@ import structlog
 
 from tqstudio.config import Settings
 from tqstudio.engine import outputs
-from tqstudio.engine.files.bounded_io import NoAnswer, Patience
+from tqstudio.engine.files.bounded_io import BoundedIO, NoAnswer
 from tqstudio.engine.host.clock import (
     MICROSECOND,
     now_us,
@@ -41,8 +41,8 @@ class Retention:
     What lies on a disk that does not answer stays until it does.
     """
 
-    def __init__(self, settings: Settings, db: Database, workspace: Workspace, patience: Patience) -> None:
-        self._db, self._workspace, self._patience = db, workspace, patience
+    def __init__(self, settings: Settings, db: Database, workspace: Workspace, bounded_io: BoundedIO) -> None:
+        self._db, self._workspace, self._bounded_io = db, workspace, bounded_io
         self._keep_old_us = int(settings.keep_old_s * MICROSECOND)
         self._keep_failed_us = int(settings.keep_failed_work_s * MICROSECOND)
         self._cleanup_partial = settings.cleanup_partial
@@ -146,7 +146,7 @@ class Retention:
     async def _answers(self, output_root: bytes) -> bool:
         """Whether an output answers, and no other supervisor of this store works in it."""
         try:
-            await self._patience.look(output_root, partial(self._workspace.require_lock, output_root))
+            await self._bounded_io.run(output_root, partial(self._workspace.require_lock, output_root))
         except (NoAnswer, TqError):
             return False
         return True

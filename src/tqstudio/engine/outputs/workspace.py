@@ -28,7 +28,7 @@ from pathlib import Path
 import structlog
 
 from tqstudio.engine.files import dir_fd as held
-from tqstudio.engine.files.bounded_io import NoAnswer, Patience
+from tqstudio.engine.files.bounded_io import BoundedIO, NoAnswer
 from tqstudio.engine.files.mounts import is_blind
 from tqstudio.engine.host import home_lock
 from tqstudio.engine.store.db.database import Database
@@ -62,9 +62,9 @@ class Workspace:
     """The work folders of one database."""
 
     def __init__(
-        self, db: Database, store_uuid: str, patience: Patience, *, allow_shared: bool = False
+        self, db: Database, store_uuid: str, bounded_io: BoundedIO, *, allow_shared: bool = False
     ) -> None:
-        self._db, self._uuid, self._patience = db, store_uuid, patience
+        self._db, self._uuid, self._bounded_io = db, store_uuid, bounded_io
         self._allow_shared = allow_shared
         self._sinks: dict[bytes, Path] = {}
         self._starting_over: dict[int, asyncio.Task[None]] = {}
@@ -247,7 +247,7 @@ class Workspace:
         if video is not None:
             root = video.output_root
             try:
-                await self._patience.look(root, partial(self.set_aside, root, video.id))
+                await self._bounded_io.run(root, partial(self.set_aside, root, video.id))
             except NoAnswer as error:
                 raise TqError(ErrorCode.OUTPUT_GONE, str(error.strerror)) from error
             except OSError as error:

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from tqstudio.config import Settings
-from tqstudio.engine.files.bounded_io import NoAnswer, Patience
+from tqstudio.engine.files.bounded_io import BoundedIO, NoAnswer
 from tqstudio.engine.host.clock import (
     now_us,
 )
@@ -47,11 +47,11 @@ class Hangs:
         db: Database,
         board: LiveBoard,
         workspace: Workspace,
-        patience: Patience,
+        bounded_io: BoundedIO,
         results: Results,
         pool: WorkerPool,
     ) -> None:
-        self._db, self._board, self._workspace, self._patience = db, board, workspace, patience
+        self._db, self._board, self._workspace, self._bounded_io = db, board, workspace, bounded_io
         self._results, self._pool = results, pool
         self._limit_s = settings.stall_s + MARGIN_S
         self._looked: dict[Token, float] = {}
@@ -59,7 +59,7 @@ class Hangs:
     async def tick(self) -> None:
         """Look at every running job whose worker has been quiet for too long, and let those go on whose disk
         answers again."""
-        if self._patience.take_answered():
+        if self._bounded_io.take_recovered():
             await self._db.write(claims.let_go_on, now=now_us(), code=ErrorCode.DISK_SILENT)
         now = asyncio.get_running_loop().time()
         self._looked = {token: at for token, at in self._looked.items() if now - at < _LOOKS_APART_S}
@@ -105,7 +105,7 @@ class Hangs:
             (os.path.dirname(need.source), partial(_read_from, need.source)),
         ]
         answers = await asyncio.gather(
-            *(self._patience.look(place, look) for place, look in looks), return_exceptions=True
+            *(self._bounded_io.run(place, look) for place, look in looks), return_exceptions=True
         )
         return next((answer.strerror for answer in answers if isinstance(answer, NoAnswer)), None)
 

@@ -15,7 +15,7 @@ from tqstudio.ui.data.model import Connection, Link, Model
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import EventView, JobLive, WorkerView
-    from tqstudio.protocol.calls import Call, Door, StreamEvent
+    from tqstudio.protocol.calls import ApiClient, Call, StreamEvent
 
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ class Feed:
     def __init__(
         self,
         model: Model,
-        door_factory: Callable[[], Door],
+        door_factory: Callable[[], ApiClient],
         *,
         changed: Callable[[], None],
         anchor: Callable[[], tuple[int | None, bool]],
@@ -69,7 +69,7 @@ class Feed:
         self.model = model
         self.pager = Pager(model.jobs, self.send, model.now)
         self._door_factory = door_factory
-        self._door: Door | None = None
+        self._door: ApiClient | None = None
         self._changed = changed
         self._anchor = anchor
         self._listening = listening
