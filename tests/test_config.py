@@ -113,7 +113,7 @@ def test_a_wrong_value_in_the_file_is_named(home: Home, line: str, key: str) -> 
 def test_a_worker_has_time_for_two_beats(home: Home, key: str) -> None:
     error = refusal(home, heartbeat_s=10, **{"lease_s": 60, "offline_s": 60, key: 19.5})
     assert error.message == f"the setting {key} is too short: 19.5 s with a heartbeat every 10 s"
-    assert error.hint == f"make {key} at least twice heartbeat_s"
+    assert error.hint == f"set {key} to at least twice heartbeat_s"
     assert load_settings(home, heartbeat_s=10, lease_s=20, offline_s=20).offline_s == 20
 
 

@@ -1,7 +1,7 @@
-"""Every setting: key, unit, default and check, in one table.
+"""Defines and loads the settings: key, unit, default and allowed values of each.
 
-Read in this order, later wins: the defaults here, `config.toml` in the home, `TQSTUDIO_<KEY>` in the
-environment, what a command's flags say.
+Sources, later wins: the defaults here, `config.toml` in the home, `TQSTUDIO_<KEY>` in the environment, the
+flags of a command.
 """
 
 from __future__ import annotations
@@ -31,52 +31,56 @@ if TYPE_CHECKING:
 
 GB = 1_000_000_000
 _KINDS = {"float": "a number", "int": "a whole number", "bool": "true or false", "string": "a text"}
-"""How an error of a type begins, and what people call the type."""
+"""Prefix of pydantic's error types, and the words for the type in messages."""
 _BOUNDS = {"gt": ">", "ge": "≥", "le": "≤"}
 
 
 class Settings(BaseSettings):
-    """The thresholds of the engine. Names ending in `_s` are seconds, in `_bytes` bytes."""
+    """All settings. Names ending in `_s` are seconds, in `_bytes` bytes."""
 
     model_config = SettingsConfigDict(
         env_prefix="TQSTUDIO_", extra="ignore", frozen=True, allow_inf_nan=False
     )
 
-    heartbeat_s: float = Field(10, gt=0, description="between two heartbeats of a worker, and their flush")
-    lease_s: float = Field(60, gt=0, description="how long a claim holds without a heartbeat")
-    scan_s: float = Field(15, gt=0, description="between two scans for expired leases, ±10 %")
+    heartbeat_s: float = Field(10, gt=0, description="interval of worker heartbeats, and of writing them")
+    lease_s: float = Field(60, gt=0, description="time without a heartbeat after which a job's lease expires")
+    scan_s: float = Field(15, gt=0, description="interval of scans for expired leases, ±10 %")
     offline_s: float = Field(
         60,
         gt=0,
-        description="without a heartbeat after which a worker is offline, and replaced if it is local",
+        description="time without a heartbeat until a worker is offline; a local one is replaced",
     )
-    grace_s: float = Field(60, ge=0, description="how long remote workers have to find a new supervisor")
-    stall_s: float = Field(120, gt=0, description="without progress after which ffmpeg is killed")
+    grace_s: float = Field(60, ge=0, description="time for remote workers to reconnect after a restart")
+    stall_s: float = Field(120, gt=0, description="time without progress after which ffmpeg is killed")
     time_limit_factor: float = Field(
-        20, gt=0, description="length of a source × this is the time an attempt at 720p may take"
+        20, gt=0, description="time limit of an attempt at 720p, as a multiple of the source's duration"
     )
-    time_limit_min_s: float = Field(300, gt=0, description="lower bound of that time, for every size")
-    time_limit_max_s: float = Field(12 * 3600, gt=0, description="upper bound of that time, for every size")
-    long_poll_s: float = Field(20, gt=0, le=60, description="how long a claim waits for a job")
-    gpu_grace_s: float = Field(60, ge=0, description="how long a job waits for an idle GPU before any CPU")
+    time_limit_min_s: float = Field(300, gt=0, description="lower bound of that limit, for any size")
+    time_limit_max_s: float = Field(12 * 3600, gt=0, description="upper bound of that limit, for any size")
+    long_poll_s: float = Field(20, gt=0, le=60, description="how long a claim request waits for a job")
+    gpu_grace_s: float = Field(
+        60, ge=0, description="how long a job waits for an idle GPU before a CPU takes it"
+    )
 
-    max_attempts: int = Field(3, ge=1, le=100, description="failures after which a job has failed")
+    max_attempts: int = Field(3, ge=1, le=100, description="failed attempts after which a job is failed")
     max_crashes: int = Field(
-        3, ge=1, le=100, description="workers lost in a row, nothing finished between, that make POISON"
+        3, ge=1, le=100, description="worker crashes in a row, without progress, after which a job is POISON"
     )
-    backoff_s: float = Field(30, ge=0, description="before the second attempt; doubles with each further one")
+    backoff_s: float = Field(
+        30, ge=0, description="delay of the second attempt; doubles with each further one"
+    )
     backoff_max_s: float = Field(600, ge=0, description="upper bound of the backoff")
 
-    keep_old_s: float = Field(3600, ge=0, description="how long a replaced generation stays for its players")
+    keep_old_s: float = Field(3600, ge=0, description="how long a replaced ladder is kept for its players")
     keep_completed: bool = Field(
-        True, description="what a failed attempt finished is not made again by the next one"
+        True, description="the next attempt reuses the finished segments of a failed one"
     )
     keep_failed_work_s: float = Field(
         7 * 86400, ge=0, description="how long unfinished work of failed and cancelled jobs is kept"
     )
     cleanup_partial: bool = Field(
         True,
-        description="remove such work after that time, when its job is deleted and when the disk is full",
+        description="delete unfinished work after that time, with its job, and when the disk is full",
     )
     event_retention_s: float = Field(30 * 86400, gt=0, description="how long events are kept")
 
@@ -84,41 +88,39 @@ class Settings(BaseSettings):
         3,
         ge=0,
         le=100,
-        description="different jobs failed in a row after which a worker has to pass a test encode; 0: never",
+        description="different jobs failed in a row after which a worker must pass a test encode; 0: never",
     )
 
     max_load: float = Field(
-        0, ge=0, description="load per processor above which no further job begins; 0 is any"
+        0, ge=0, description="load per processor above which no further job starts; 0: no limit"
     )
     min_memory_bytes: int = Field(
-        256_000_000, ge=0, description="available memory below which no further job begins"
+        256_000_000, ge=0, description="available memory below which no further job starts"
     )
-    disk_reserve_bytes: int = Field(2 * GB, ge=0, description="free space that is never used")
+    disk_reserve_bytes: int = Field(2 * GB, ge=0, description="free disk space that jobs leave unused")
     disk_factor: float = Field(
-        1.5, gt=0, description="estimated size of a ladder as a multiple of its source"
+        1.5, gt=0, description="estimated size of a ladder, as a multiple of its source"
     )
 
-    drain_s: float = Field(15, ge=0, description="how long SIGTERM lets running jobs go on")
-    workers: int = Field(0, ge=0, le=256, description="CPU workers; 0 chooses by processors and memory")
-    gpu: bool = Field(True, description="look for GPU encoders and start a worker for each device")
-    ffmpeg: str = Field("", description="path of the ffmpeg to use; empty chooses the newest")
-    ffmpeg_nice: int = Field(10, ge=0, le=19, description="niceness of ffmpeg, so that commands stay quick")
-    profile: str = Field("web", description="profile of files and folders that name none")
-    output: str = Field("", description="where ladders go by default; empty means the home's own folder")
+    drain_s: float = Field(15, ge=0, description="how long running jobs may continue after SIGTERM")
+    workers: int = Field(0, ge=0, le=256, description="number of CPU workers; 0: by processors and memory")
+    gpu: bool = Field(True, description="detect GPU encoders and start a worker for each device")
+    ffmpeg: str = Field("", description="path of the ffmpeg to use; empty: the newest")
+    ffmpeg_nice: int = Field(10, ge=0, le=19, description="niceness of ffmpeg")
+    profile: str = Field("web", description="default profile of files and folders")
+    output: str = Field("", description="default output folder; empty: the folder output in the home")
 
-    allow_shared_output: bool = Field(
-        False, description="write to outputs that other users may write to as well"
-    )
+    allow_shared_output: bool = Field(False, description="use output folders that other users may write to")
 
     settle_s: float = Field(5, ge=0, description="how long a file must stay unchanged to count as complete")
-    rescan_s: float = Field(30, gt=0, description="between two looks through the drop folders")
+    rescan_s: float = Field(30, gt=0, description="interval of rescans of drop folders")
 
-    probe_s: float = Field(30, gt=0, description="how long the background probe may look at one file")
-    probe_memory_bytes: int = Field(GB, gt=0, description="address space that the background probe may use")
-    probe_idle_s: float = Field(30, ge=0, description="how long the background probe stays without work")
+    probe_s: float = Field(30, gt=0, description="time limit of the background probe for one file")
+    probe_memory_bytes: int = Field(GB, gt=0, description="address space limit of the background probe")
+    probe_idle_s: float = Field(30, ge=0, description="idle time after which the background probe exits")
 
-    sse_keepalive_s: float = Field(30, gt=0, description="between two comments on an idle event stream")
-    sse_reconnect_s: float = Field(3, gt=0, description="what an event stream tells clients to wait")
+    sse_keepalive_s: float = Field(30, gt=0, description="interval of keep-alives on an idle event stream")
+    sse_reconnect_s: float = Field(3, gt=0, description="delay before clients of an event stream reconnect")
 
     @classmethod
     def settings_customise_sources(
@@ -138,14 +140,14 @@ _toml_file: Path | None = None
 
 
 def load_settings(home: Home, **flags: Any) -> Settings:
-    """The settings of this home.
+    """Loads the settings of a home.
 
     Args:
         flags: values from the command line; None means not given.
 
     Raises:
-        TqError: BAD_CONFIG, naming the key and what is allowed, for a wrong or unknown value; PERMISSION for
-            a file that may not be read.
+        TqError: BAD_CONFIG for a wrong value or unknown key, with what is allowed; PERMISSION for an
+            unreadable file.
     """
     global _toml_file
     home.require_owner()
@@ -155,7 +157,7 @@ def load_settings(home: Home, **flags: Any) -> Settings:
         if _toml_file is not None:
             _refuse_unknown(_toml_file)
         settings = Settings(**given)
-        _require_beats_in_time(settings)
+        _require_lease_margin(settings)
         return settings
     except ValidationError as error:
         first = error.errors()[0]
@@ -166,7 +168,7 @@ def load_settings(home: Home, **flags: Any) -> Settings:
             where = f"{key} in {_place(home.config, key)}"
         raise TqError(
             ErrorCode.BAD_CONFIG,
-            f"the setting {key} is wrong: it is {first.get('input')!r} and has to be {_needed(first)}",
+            f"the setting {key} is invalid: it is {first.get('input')!r} and must be {_needed(first)}",
             f"correct {where}",
         ) from None
     except PermissionError as error:
@@ -185,8 +187,8 @@ def _needed(error: ErrorDetails) -> str:
     return _KINDS.get(kind) or error["msg"].removeprefix("Input should be ")
 
 
-def _require_beats_in_time(settings: Settings) -> None:
-    """A healthy worker, one beat of which is late, has to keep its job and its life."""
+def _require_lease_margin(settings: Settings) -> None:
+    """Checks that a worker keeps its job and its process when one heartbeat is late."""
     for key in ("lease_s", "offline_s"):
         allowed_s: float = getattr(settings, key)
         if allowed_s < 2 * settings.heartbeat_s:
@@ -194,7 +196,7 @@ def _require_beats_in_time(settings: Settings) -> None:
                 ErrorCode.BAD_CONFIG,
                 f"the setting {key} is too short: {allowed_s:g} s with a heartbeat every"
                 f" {settings.heartbeat_s:g} s",
-                f"make {key} at least twice heartbeat_s",
+                f"set {key} to at least twice heartbeat_s",
             )
 
 
@@ -211,7 +213,7 @@ def _refuse_unknown(path: Path) -> None:
 
 
 def _place(path: Path, key: str) -> str:
-    """The file and, where it can be told, the line that sets a key."""
+    """Names the file and, if found, the line that sets a key."""
     begin = re.compile(rf"\s*\[?\s*[\"']?{re.escape(key)}[\"']?\s*[=.\]]")
     with suppress(OSError, UnicodeDecodeError):
         for number, line in enumerate(path.read_text().splitlines(), 1):
@@ -221,7 +223,7 @@ def _place(path: Path, key: str) -> str:
 
 
 def table() -> str:
-    """The settings as a Markdown table, for `docs/settings.md`."""
+    """Formats the settings as the Markdown table of `docs/settings.md`."""
     rows = ["| key | default | allowed | meaning |", "|---|---|---|---|"]
     for key, field in Settings.model_fields.items():
         default = field.default if field.default != "" else "–"
@@ -232,7 +234,7 @@ def table() -> str:
 
 
 def _allowed(field: FieldInfo) -> str:
-    """What the checks of a setting let through: `> 0`, `> 0 … 60`, `1 … 100, whole`."""
+    """Formats the allowed values of a setting: `> 0`, `> 0 … 60`, `1 … 100, whole`."""
     if field.annotation is bool:
         return "true, false"
     if field.annotation is str:
@@ -240,10 +242,10 @@ def _allowed(field: FieldInfo) -> str:
     bounds = {
         name: getattr(check, name) for check in field.metadata for name in _BOUNDS if hasattr(check, name)
     }
-    said = " … ".join(f"{_BOUNDS[name]} {value}" for name, value in bounds.items())
+    text = " … ".join(f"{_BOUNDS[name]} {value}" for name, value in bounds.items())
     if "le" in bounds:
-        said = said.replace("≥ ", "").replace("≤ ", "")
-    return f"{said}, whole" if field.annotation is int else said
+        text = text.replace("≥ ", "").replace("≤ ", "")
+    return f"{text}, whole" if field.annotation is int else text
 
 
 if __name__ == "__main__":

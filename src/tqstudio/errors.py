@@ -1,7 +1,6 @@
-"""Error codes: what each means, what the engine does about it, and what a person can do.
+"""Defines the error codes, the class of each (whether and when a job is retried), and its sentence and hint.
 
-One table serves the worker (which class is this failure?), the scheduler (again, later or never?) and
-every screen (one sentence and the next step).
+Workers, the retry rules and all screens use the one table `MEANINGS`.
 """
 
 from __future__ import annotations
@@ -12,26 +11,26 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 MAX_ERROR_TEXT = 500
-"""Characters of an error text kept with a job; the log holds the rest."""
+"""Characters of an error text stored with a job; the full text is in the log."""
 
 
 class ErrorClass(StrEnum):
-    """What follows from a failure."""
+    """How the engine reacts to a failure."""
 
     FATAL = "fatal"
-    """Trying again cannot help: the job fails at once and autorestart is denied."""
+    """Retrying cannot help: the job fails at once and is not restarted automatically."""
     RESOURCE = "resource"
-    """The machine lacks something for now: back to pending, no attempt counted, a gate may shut."""
+    """A resource is missing for now: the job is pending again, no attempt is counted, a gate may close."""
     RETRYABLE = "retryable"
-    """May pass: pending again after a backoff until the attempts are used up."""
+    """May be temporary: pending again after a backoff until the attempts are used up."""
     LOST = "lost"
-    """The worker died; crashes are counted apart from attempts."""
+    """The worker died; crashes are counted separately from attempts."""
     REQUEST = "request"
-    """A person or client asked for something that cannot be done; no job is changed."""
+    """The request of a user or client cannot be carried out; no job is changed."""
 
 
 class ErrorCode(StrEnum):
-    """Every code a person or client can meet."""
+    """Every error code that users and clients can receive."""
 
     SOURCE_MISSING = "SOURCE_MISSING"
     SOURCE_EMPTY = "SOURCE_EMPTY"
@@ -84,7 +83,7 @@ class ErrorCode(StrEnum):
 
 
 class WarningCode(StrEnum):
-    """What a finished ladder lacks of its source or its profile, or what is known to be damaged."""
+    """What a published ladder lacks compared with its source or profile, or which damage was detected."""
 
     AUDIO_LEFT_OUT = "AUDIO_LEFT_OUT"
     AUDIO_UNREADABLE = "AUDIO_UNREADABLE"
@@ -102,19 +101,16 @@ class WarningCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class JobWarning:
-    """Something a person should know about a job although it is done.
-
-    It leaves the worker as `schemas.WarningView`.
-    """
+    """A warning about a job that was completed all the same."""
 
     code: WarningCode
     text: str
-    """One sentence without the name of the file: the job has it."""
+    """One sentence, without the name of the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """The class of a code, what it says in general, and what to do now."""
+    """The class of a code, its general sentence, and what to do now."""
 
     error_class: ErrorClass
     meaning: str
@@ -141,70 +137,68 @@ MEANINGS: MappingProxyType[ErrorCode, Meaning] = MappingProxyType(
         ErrorCode.SOURCE_TRUNCATED: Meaning(
             _FATAL, "the source ends before the length it declares", "copy the whole file again, then retry"
         ),
-        ErrorCode.NO_MEDIA: Meaning(_FATAL, "the file holds no video", "remove it, or replace it by a video"),
+        ErrorCode.NO_MEDIA: Meaning(_FATAL, "the file contains no video", "remove or replace it"),
         ErrorCode.PERMISSION: Meaning(
             _FATAL,
-            "the file or folder may not be read or written",
-            "give the user that runs the supervisor access to it, then retry",
+            "no permission to read or write the file or folder",
+            "give the user who runs the supervisor access to it, then retry",
         ),
         ErrorCode.BAD_CONFIG: Meaning(
-            _FATAL, "a setting or profile is wrong", "correct the named key, then retry"
+            _FATAL, "a setting or profile is invalid", "correct the named key, then retry"
         ),
         ErrorCode.UNSUPPORTED: Meaning(
             _FATAL, "this kind of file is not supported", "convert it, or add a regular video file"
         ),
-        # An upgrade takes it away for seconds: no queue is to be lost over that.
+        # Retryable, because an upgrade of ffmpeg removes it only for seconds.
         ErrorCode.FFMPEG_MISSING: Meaning(
             _RETRY, "no usable ffmpeg was found", "install ffmpeg, or set TQSTUDIO_FFMPEG to its path"
         ),
         ErrorCode.DISK_LOW: Meaning(
-            _RESOURCE, "the disk has too little free space", "free some space; the queue goes on by itself"
+            _RESOURCE, "the disk has too little free space", "free space; the queue resumes automatically"
         ),
         ErrorCode.DATABASE_UNWRITABLE: Meaning(
             _RESOURCE,
-            "the disk of the database does not take writes",
-            "see to that disk: its quota, its mount, the kernel's log; everything goes on by itself",
+            "the disk of the database cannot be written",
+            "check its quota, its mount and the kernel log; the queue resumes automatically",
         ),
         ErrorCode.DISK_SILENT: Meaning(
-            _RESOURCE, "a disk does not answer", "see to that disk; the job goes on by itself"
+            _RESOURCE, "a disk does not respond", "check the disk; the job resumes automatically"
         ),
         ErrorCode.GPU_SESSION: Meaning(
-            _RESOURCE, "the GPU has no free encoder session", "nothing: the job waits for one"
+            _RESOURCE, "the GPU has no free encoder session", "nothing to do: the job waits for one"
         ),
         ErrorCode.SOURCE_AWAY: Meaning(
             _RESOURCE,
-            "the disk of the source is not there",
-            "mount it again: the job goes on by itself; cancel the job if the file is not to come back",
+            "the disk of the source is not mounted",
+            "mount it again and the job resumes automatically; cancel the job if the file will not return",
         ),
         ErrorCode.OUTPUT_GONE: Meaning(
             _RESOURCE,
             "the output folder was moved, removed or unmounted, or its disk fails",
-            "put it back: what was made there goes on by itself when it is found again",
+            "restore it; its jobs then resume automatically, with the work already finished there",
         ),
         ErrorCode.OUTPUT_SHARED: Meaning(
             _RESOURCE,
             "other users may write to the output folder",
-            "take away their write permission, or set allow_shared_output; the queue continues by itself",
+            "remove their write permission, or set allow_shared_output; the queue resumes automatically",
         ),
         ErrorCode.OUTPUT_IN_USE: Meaning(
             _RESOURCE,
-            "another supervisor with a copy of the same database works in the output folder",
-            "stop that one (tqstudio down, in its TQSTUDIO_HOME), or begin with an empty TQSTUDIO_HOME here",
+            "another supervisor with a copy of the same database uses the output folder",
+            "stop that one (tqstudio down, in its TQSTUDIO_HOME), or start with an empty TQSTUDIO_HOME here",
         ),
         ErrorCode.SYSTEM_LIMIT: Meaning(
             _RESOURCE,
             "the system allows no more processes or open files",
-            "raise its limits (ulimit -n, ulimit -u), or run fewer workers; the job goes again by itself",
+            "raise its limits (ulimit -n, ulimit -u), or run fewer workers; the job is retried automatically",
         ),
-        ErrorCode.ENCODER_EXIT: Meaning(_RETRY, "ffmpeg ended with an error", "read the log of the attempt"),
+        ErrorCode.ENCODER_EXIT: Meaning(_RETRY, "ffmpeg exited with an error", "read the log of the attempt"),
         ErrorCode.ENCODER_SIGNAL: Meaning(_RETRY, "ffmpeg was killed", "read the log of the attempt"),
         ErrorCode.OUT_OF_MEMORY: Meaning(
-            _RETRY, "ffmpeg ran out of memory", "run fewer workers, or a smaller ladder"
+            _RETRY, "ffmpeg ran out of memory", "run fewer workers, or use a smaller ladder"
         ),
         ErrorCode.STALLED: Meaning(_RETRY, "ffmpeg made no progress", "read the log of the attempt"),
-        ErrorCode.TIMEOUT: Meaning(
-            _RETRY, "the job took longer than its limit", "raise the limit, then retry"
-        ),
+        ErrorCode.TIMEOUT: Meaning(_RETRY, "the job exceeded its time limit", "raise the limit, then retry"),
         ErrorCode.OUTPUT_EMPTY: Meaning(_RETRY, "ffmpeg wrote nothing", "read the log of the attempt"),
         ErrorCode.OUTPUT_INVALID: Meaning(
             _RETRY, "the result did not pass the checks and was not published", "read the log of the attempt"
@@ -212,40 +206,44 @@ MEANINGS: MappingProxyType[ErrorCode, Meaning] = MappingProxyType(
         ErrorCode.IO_ERROR: Meaning(
             _RETRY,
             "a disk could not be read or written",
-            "check the disk, its cable and its mount (dmesg tells more), then retry",
+            "check the disk, its cable and its mount (see dmesg), then retry",
         ),
         ErrorCode.PUBLISH_FAILED: Meaning(
-            _RETRY, "the result could not be put in its place", "check the output folder, then retry"
+            _RETRY, "the result could not be published", "check the output folder, then retry"
         ),
         ErrorCode.SOURCE_CHANGED: Meaning(
-            _RETRY, "the source changed while it was being transcoded", "nothing: it starts again"
+            _RETRY, "the source changed while it was being transcoded", "nothing to do: the job starts again"
         ),
-        ErrorCode.UPLOAD_FAILED: Meaning(_RETRY, "a segment could not be sent", "nothing: it is sent again"),
-        ErrorCode.UPSTREAM: Meaning(_RETRY, "another service did not answer", "nothing: it is asked again"),
+        ErrorCode.UPLOAD_FAILED: Meaning(
+            _RETRY, "a segment could not be uploaded", "nothing to do: it is sent again"
+        ),
+        ErrorCode.UPSTREAM: Meaning(
+            _RETRY, "another service did not respond", "nothing to do: it is asked again"
+        ),
         ErrorCode.INTERNAL: Meaning(
-            _RETRY, "tqstudio made a mistake", "please report it with the log of the attempt"
+            _RETRY, "internal error in tqstudio", "please report it with the log of the attempt"
         ),
-        ErrorCode.WORKER_LOST: Meaning(_LOST, "the worker died", "nothing to do: another worker goes on"),
+        ErrorCode.WORKER_LOST: Meaning(_LOST, "the worker died", "nothing to do: another worker continues"),
         ErrorCode.POISON: Meaning(
-            _LOST, "the job killed its workers again and again", "look at the source; retry when it is mended"
+            _LOST, "the job repeatedly crashed its worker", "check the source file and repair it, then retry"
         ),
-        ErrorCode.NOT_FOUND: Meaning(_REQUEST, "there is no such thing", "list what there is"),
+        ErrorCode.NOT_FOUND: Meaning(_REQUEST, "not found", "list the existing ones"),
         ErrorCode.REFUSED: Meaning(
-            _REQUEST, "this cannot be done now", "tqstudio job show tells how a job stands"
+            _REQUEST, "this cannot be done now", "tqstudio job show displays the state of a job"
         ),
         ErrorCode.LOST_LEASE: Meaning(
-            _REQUEST, "the worker's lease of the job has ended", "stop working on it; touch nothing"
+            _REQUEST, "the worker's lease of the job has ended", "stop the job; leave its files alone"
         ),
-        ErrorCode.BAD_REQUEST: Meaning(_REQUEST, "the request makes no sense", "correct it"),
-        ErrorCode.UNAUTHORIZED: Meaning(_REQUEST, "the token is wrong", "register again"),
+        ErrorCode.BAD_REQUEST: Meaning(_REQUEST, "the request is invalid", "correct it"),
+        ErrorCode.UNAUTHORIZED: Meaning(_REQUEST, "the token is invalid", "register again"),
         ErrorCode.NO_SUPERVISOR: Meaning(
-            _REQUEST, "no supervisor answers", "start one with: tqstudio up --detach"
+            _REQUEST, "no supervisor is running", "start one with: tqstudio up --detach"
         ),
         ErrorCode.SUPERVISOR_SILENT: Meaning(
-            _REQUEST, "the supervisor runs but does not answer", "look at logs/supervisor.log in its home"
+            _REQUEST, "the supervisor runs but does not respond", "check logs/supervisor.log in its home"
         ),
         ErrorCode.ALREADY_RUNNING: Meaning(
-            _REQUEST, "a supervisor runs in this home already", "use it, or stop it with: tqstudio down"
+            _REQUEST, "a supervisor is already running in this home", "use it, or stop it with: tqstudio down"
         ),
         ErrorCode.NEWER_DATABASE: Meaning(
             _REQUEST,
@@ -253,24 +251,24 @@ MEANINGS: MappingProxyType[ErrorCode, Meaning] = MappingProxyType(
             "install that version again, or start with an empty TQSTUDIO_HOME",
         ),
         ErrorCode.DATABASE_DAMAGED: Meaning(
-            _REQUEST, "the database is damaged", "put a backup in its place; tqstudio doctor tells more"
+            _REQUEST, "the database is damaged", "restore a backup; tqstudio doctor shows details"
         ),
         ErrorCode.DATABASE_BUSY: Meaning(
-            _REQUEST, "another program holds the database", "end that program, then try again"
+            _REQUEST, "another program has locked the database", "end that program, then try again"
         ),
     }
 )
 
 
 UNANSWERED = frozenset((ErrorCode.NO_SUPERVISOR, ErrorCode.SUPERVISOR_SILENT))
-"""Codes of a call that got no answer: it may have been heard, and may be sent again."""
+"""Codes of a request without an answer: it may have been processed, and may be sent again."""
 
 UNWRITTEN = frozenset((ErrorCode.DISK_LOW, ErrorCode.DATABASE_UNWRITABLE))
-"""Codes of a change that the database does not take for now: it may be asked for again."""
+"""Codes of a change that the database cannot store for now: it may be requested again."""
 
 
 class Problem(NamedTuple):
-    """Why something is not done for now: an `ErrorCode`, one sentence, and the next step."""
+    """Why something cannot be done now: an `ErrorCode`, one sentence, and what to do."""
 
     code: str
     message: str
@@ -278,12 +276,12 @@ class Problem(NamedTuple):
 
 
 class TqError(Exception):
-    """Something a person should read: a code, one sentence, and what to do now.
+    """An error for users: a code, one sentence, and what to do now.
 
     Args:
         code: an `ErrorCode` or its name; unknown names become INTERNAL.
-        message: one sentence that names the file or thing concerned.
-        hint: the next step; by default the one that belongs to the code.
+        message: one sentence that names the file or object concerned.
+        hint: what to do now; by default the hint of the code.
     """
 
     def __init__(self, code: ErrorCode | str, message: str, hint: str = "") -> None:
@@ -300,13 +298,13 @@ class TqError(Exception):
 
 
 def in_one_line(code: str | None, message: str, hint: str = "") -> str:
-    """`CODE: sentence – what to do`, where a trouble has one line; without the parts that there are not."""
-    said = f"{code}: {message}" if code else message
-    return f"{said} – {hint}" if hint else said
+    """Formats a problem as `CODE: sentence – what to do`; absent parts are left out."""
+    line = f"{code}: {message}" if code else message
+    return f"{line} – {hint}" if hint else line
 
 
 def code_of(code: ErrorCode | str) -> ErrorCode:
-    """The code of that name; INTERNAL for a name that is not in the table."""
+    """Returns the code of that name, INTERNAL for an unknown name."""
     try:
         return ErrorCode(code)
     except ValueError:
@@ -314,5 +312,5 @@ def code_of(code: ErrorCode | str) -> ErrorCode:
 
 
 def class_of(code: ErrorCode | str) -> ErrorClass:
-    """What follows from a failure with this code. An unknown code is retryable: the counter bounds it."""
+    """Returns the class of a code. Unknown codes are retryable, bounded by the number of attempts."""
     return MEANINGS[code_of(code)].error_class

@@ -321,7 +321,7 @@ def test_a_wrong_setting_is_told_in_words(
     monkeypatch.setenv(f"TQSTUDIO_{key}", value)
     assert here("doctor") == 1
     said = capsys.readouterr().out
-    assert f"the setting {key.lower()} is wrong: it is '{value}' and has to be {needed}\n" in said
+    assert f"the setting {key.lower()} is invalid: it is '{value}' and must be {needed}\n" in said
 
 
 @pytest.mark.parametrize("key", ["LEASE_S", "OFFLINE_S"])
