@@ -1,6 +1,6 @@
-"""Where a supervisor keeps its things: the layout of TQSTUDIO_HOME.
+"""Defines the layout of TQSTUDIO_HOME, the folder of a supervisor.
 
-Loaded by every command, so it imports nothing heavy.
+Every command loads this module, so it imports nothing heavy.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from tqstudio.errors import ErrorCode, TqError
 
 MAX_SOCKET_PATH = 100
-"""Bytes of a unix socket path that bind everywhere; the kernel's limit is 108 on Linux, 104 on macOS."""
+"""Bytes of a Unix socket path that are portable; the kernel's limit is 108 on Linux, 104 on macOS."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Home:
 
     @property
     def backups(self) -> Path:
-        """Copies of the database; made when there is one."""
+        """Copies of the database; created with the first one."""
         return self.root / "backups"
 
     @property
@@ -48,7 +48,7 @@ class Home:
 
     @property
     def profiles(self) -> Path:
-        """Profiles of the user; a file here wins over a shipped profile of the same name."""
+        """Profiles of the user; a file here overrides a shipped profile of the same name."""
         return self.root / "profiles"
 
     @property
@@ -65,17 +65,17 @@ class Home:
 
     @property
     def probe_log(self) -> Path:
-        """What the background probe said when it died."""
+        """Stderr of the background probe."""
         return self.logs / "probe.log"
 
     @property
     def socket_note(self) -> Path:
-        """Names the socket when it cannot live in the home itself."""
+        """Contains the path of the socket when it is not in the home."""
         return self.root / "supervisor.socket-path"
 
     @property
     def output(self) -> Path:
-        """Where ladders go when neither a folder nor a command says otherwise."""
+        """The default output folder."""
         return self.root / "output"
 
     @property
@@ -83,7 +83,7 @@ class Home:
         """The socket of the API: in the home, or in the runtime directory when that path is too long.
 
         Raises:
-            TqError: PERMISSION when the runtime directory is not this user's alone.
+            TqError: PERMISSION when other users have access to the runtime directory.
         """
         preferred = self.root / "supervisor.sock"
         if len(os.fsencode(preferred)) <= MAX_SOCKET_PATH:
@@ -95,19 +95,19 @@ class Home:
 
     def tmpdir(self, worker: str) -> Path:
         """The temporary directory of a worker."""
-        # No name, be it `..`, leads out of the folder.
+        # The prefix keeps any name, even `..`, inside the folder.
         return self.root / "tmp" / f"worker-{worker}"
 
     def job_logs(self, job: int) -> Path:
-        """The folder with the logs of a job's attempts."""
+        """The log folder of a job's attempts."""
         return self.logs / "jobs" / str(job)
 
     def create(self) -> None:
-        """Make the folders, readable by their owner alone.
+        """Creates the folders, accessible to their owner only.
 
         Raises:
             TqError: PERMISSION when the home or the runtime directory belongs to another user.
-            OSError: as of the file system.
+            OSError: from the file system.
         """
         self.root.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.require_owner()
@@ -118,22 +118,21 @@ class Home:
             self.socket_note.write_text(f"{self.socket}\n")
 
     def make_socket_folder(self) -> None:
-        """Make the runtime directory where the socket is not in the home, which is never made here.
+        """Creates the runtime directory if the socket is not in the home; never creates the home.
 
         Raises:
-            TqError: PERMISSION when it is not this user's alone.
-            OSError: as of the file system.
+            TqError: PERMISSION when other users have access to it.
+            OSError: from the file system.
         """
         if (folder := self.socket.parent) != self.root:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # Another user may have made it in the meantime.
+            # Another user may have created it in the meantime.
             _require_private(folder)
 
     def require_owner(self) -> None:
-        """Refuse a home of another user: its settings name the program that is run as ffmpeg.
+        """Refuses a home of another user, because its settings name the program that is run as ffmpeg.
 
-        Root may use any home, as in `docker exec`; one that belongs to root may be used by whoever may write
-        to it.
+        Root may use any home, as in `docker exec`; a home of root may be used by anyone with write access.
 
         Raises:
             TqError: PERMISSION.
@@ -141,7 +140,7 @@ class Home:
         try:
             owner = self.root.stat().st_uid
         except OSError:
-            return  # there is nothing yet, or whoever reads it finds out why it cannot be read
+            return  # it does not exist yet, or reading it will report the error
         if os.geteuid() not in (0, owner) and owner != 0:
             raise TqError(
                 ErrorCode.PERMISSION,
@@ -151,7 +150,7 @@ class Home:
 
 
 def run_logs(log: Path) -> Path:
-    """Where the ffmpegs of an attempt write until their words are in its log; gone after an orderly end."""
+    """Returns the folder of ffmpeg's raw logs of an attempt; removed once they are merged into its log."""
     return log.with_name(f"{log.name}.runs")
 
 
@@ -163,7 +162,7 @@ def _runtime_dir() -> Path:
 
 
 def _require_private(folder: Path) -> None:
-    """Refuse a runtime directory in which another user may have put a socket.
+    """Refuses a runtime directory in which another user may have placed a socket.
 
     Raises:
         TqError: PERMISSION.
@@ -183,17 +182,17 @@ def _require_private(folder: Path) -> None:
     raise TqError(
         ErrorCode.PERMISSION,
         f"the runtime directory {folder} {why}: a supervisor's socket there cannot be trusted",
-        "choose a home with a shorter path, which holds the socket itself, or set XDG_RUNTIME_DIR to a"
+        "choose a home with a shorter path, which can contain the socket, or set XDG_RUNTIME_DIR to a"
         " directory of your own with mode 0700",
     )
 
 
 def current_home() -> Home:
-    """The home named by TQSTUDIO_HOME, else the platform's data directory of this user."""
+    """Returns the home named by TQSTUDIO_HOME, else the user's data directory of the platform."""
     given = os.environ.get("TQSTUDIO_HOME")
     if given:
         return Home(Path(given).expanduser().absolute())
-    # Only without TQSTUDIO_HOME: platformdirs costs a few milliseconds on every command.
+    # Imported only here: platformdirs costs a few milliseconds per command.
     from platformdirs import user_data_path
 
     return Home(user_data_path("tqstudio", appauthor=False))

@@ -1,9 +1,8 @@
-"""The states of videos, jobs, renditions and workers, and every change a job may make.
+"""Defines the states of videos, jobs, renditions and workers, and all allowed transitions of a job.
 
-One table (`TRANSITIONS`) says what may happen to a job and who may cause it; `decide` answers whether an
-operation asked for by a person is possible now. The store applies a transition as one guarded UPDATE
-plus one event in the same transaction. No I/O here, and no third-party imports: the command line and the
-terminal UI load this module at start.
+`TRANSITIONS` lists the status changes and their triggers; `decide` checks whether an operation requested by
+a user is allowed now. The store applies a transition as one guarded UPDATE plus one event in one transaction.
+No I/O and no third-party imports here: the command line and the terminal UI load this module at start.
 """
 
 from __future__ import annotations
@@ -13,22 +12,22 @@ from enum import StrEnum
 
 
 class JobStatus(StrEnum):
-    """Where a job stands; the six words a person reads."""
+    """The status of a job, as shown to users."""
 
     PENDING = "pending"
-    """Waits for a worker. Set by intake, `add`, retry, a retryable failure or a lost worker. A crash of
-    anything leaves it as it is. With `not_before` set it waits out a backoff and is not claimable yet."""
+    """Waits for a worker. Set by intake, `add`, retry, a retryable failure or a lost worker. While
+    `not_before` is in the future the job is in its backoff and cannot be claimed."""
     IN_PROGRESS = "in_progress"
-    """Owned by one worker through a lease. Set by the claim only. If the worker dies the supervisor makes
-    it pending again; its finished segments stay."""
+    """Owned by one worker through a lease. Set by a claim only. If the worker dies the supervisor requeues
+    the job; finished segments are kept."""
     PAUSED = "paused"
-    """Set aside by a person; finished segments stay. Only a person resumes it."""
+    """Paused by a user and resumed only by a user; finished segments are kept."""
     DONE = "done"
     """Its generation is published. Immutable: a retranscode or a changed source makes a new job."""
     FAILED = "failed"
-    """A fatal error, or attempts or crashes used up. A person (or autorestart) may send it back."""
+    """A fatal error, or attempts or crashes used up. A user or autorestart may requeue it."""
     CANCELLED = "cancelled"
-    """Ended by a person; its ffmpeg is confirmed dead. Finished segments stay for a later retry."""
+    """Ended by a user; its ffmpeg has exited. Finished segments are kept for a later retry."""
 
 
 TERMINAL = frozenset({JobStatus.DONE, JobStatus.FAILED, JobStatus.CANCELLED})
@@ -42,11 +41,11 @@ QUEUE_ORDER: tuple[JobStatus, ...] = (
     JobStatus.CANCELLED,
     JobStatus.DONE,
 )
-"""The order in which the queue view shows statuses: what works, what waits, what needs a person."""
+"""The order of statuses in the queue view: running, waiting, needing a user."""
 
 
 class Control(StrEnum):
-    """What a person asked of a running job and is not true yet; the worker sees it with its next report."""
+    """A control request for a running job; the worker receives it in the answer to its next report."""
 
     NONE = "none"
     PAUSE = "pause"
@@ -79,7 +78,7 @@ class RenditionStatus(StrEnum):
 
 
 class WorkerStatus(StrEnum):
-    """Derived from intent, beats and the current job; never stored."""
+    """Derived from the operator's intent, heartbeats and the current job; never stored."""
 
     STARTING = "starting"
     IDLE = "idle"
@@ -105,7 +104,7 @@ class Step(StrEnum):
 
 
 class GateKind(StrEnum):
-    """Why no job is handed out; jobs themselves do not change while a gate is shut."""
+    """Why no job can be claimed; a closed gate does not change jobs."""
 
     USER = "user"
     DISK = "disk"
@@ -113,11 +112,11 @@ class GateKind(StrEnum):
 
 
 PAUSED_WITHOUT_REASON = "paused by user"
-"""The reason of a gate that a person shut and gave none for."""
+"""The reason of a gate that a user closed without giving one."""
 
 
 class Autorestart(StrEnum):
-    """Whether a failed job starts again by itself; `store/autorestart.py` says what each means."""
+    """The state of automatic restarts of a failed job; see `store/jobs/autorestart.py`."""
 
     DISABLED = "disabled"
     ENABLED = "enabled"
@@ -128,7 +127,7 @@ class Autorestart(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class AutorestartRule:
-    """How often a failed job starts again by itself (0: never), and how long after its failure."""
+    """How often a failed job is restarted automatically (0: never), and the delay after its failure."""
 
     limit: int = 0
     delay_s: float = 60.0
@@ -148,7 +147,7 @@ class AttemptOutcome(StrEnum):
 
 
 class Trigger(StrEnum):
-    """What moves a job. The names appear in the event log."""
+    """What changes the status of a job. The names appear in the event log."""
 
     CREATE = "create"
     CREATE_HELD = "create_held"
@@ -211,17 +210,17 @@ for _transition in TRANSITIONS:
 
 
 def sources_of(trigger: Trigger) -> frozenset[JobStatus]:
-    """The statuses from which this trigger may move a job."""
+    """Returns the statuses that this trigger may change."""
     return frozenset(source for source in _BY_TRIGGER[trigger] if source is not None)
 
 
 def target_of(trigger: Trigger) -> JobStatus:
-    """The status to which this trigger leads; each trigger has one."""
+    """Returns the status that this trigger leads to; each has exactly one."""
     return next(iter(_BY_TRIGGER[trigger].values()))
 
 
 class Operation(StrEnum):
-    """What a person can ask of a job."""
+    """An operation on a job that a user can request."""
 
     PAUSE = "pause"
     RESUME = "resume"
@@ -235,21 +234,21 @@ class Operation(StrEnum):
 
 
 class Effect(StrEnum):
-    """How an allowed operation comes about."""
+    """How an allowed operation is carried out."""
 
     NOW = "now"
-    """The store makes it true at once."""
+    """The store applies it at once."""
     CONTROL = "control"
-    """The running worker is asked; the word is “pausing…” or “cancelling…” until ffmpeg is dead."""
+    """Sent to the running worker; shown as “pausing…” or “cancelling…” until its ffmpeg has exited."""
     NEW_JOB = "new_job"
-    """The job stays as it is and a new one is made."""
+    """Leaves the job as it is and creates a new one."""
     NOTHING = "nothing"
-    """It is so already."""
+    """The job is already in the requested state."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Whether an operation is possible now, how, and if not: why, and the way out."""
+    """Whether and how an operation is carried out; if refused: why, and what to do instead."""
 
     effect: Effect | None
     reason: str = ""
@@ -284,7 +283,7 @@ OPERATIONS: dict[Operation, dict[JobStatus, Decision]] = {
         _P: _NOTHING,
         _R: _NOTHING,
         _H: _NOW,
-        _D: _no("is done; use retranscode to make it again"),
+        _D: _no("is done; use retranscode to encode it again"),
         _F: _no("has failed; use retry"),
         _C: _no("is cancelled; use retry"),
     },
@@ -292,7 +291,7 @@ OPERATIONS: dict[Operation, dict[JobStatus, Decision]] = {
         _P: _NOW,
         _R: _CONTROL,
         _H: _NOW,
-        _D: _no("is done; use delete to take it off the list"),
+        _D: _no("is done; use delete to remove it from the list"),
         _F: _NOW,
         _C: _NOTHING,
     },
@@ -300,7 +299,7 @@ OPERATIONS: dict[Operation, dict[JobStatus, Decision]] = {
         _P: _NOTHING,
         _R: _no("is running; use restart to start it over"),
         _H: _no("is paused; use resume"),
-        _D: _no("is done; use retranscode to make it again"),
+        _D: _no("is done; use retranscode to encode it again"),
         _F: _NOW,
         _C: _NOW,
     },
@@ -308,12 +307,12 @@ OPERATIONS: dict[Operation, dict[JobStatus, Decision]] = {
         _P: _no("is still waiting; to start it over, cancel it first, then restart it"),
         _R: _CONTROL,
         _H: _NOW,
-        _D: _no("is done; use retranscode to make it again"),
+        _D: _no("is done; use retranscode to encode it again"),
         _F: _NOW,
         _C: _NOW,
     },
     Operation.RETRANSCODE: {
-        _P: _no("is still waiting; use cancel to take it back"),
+        _P: _no("is still waiting; use cancel to withdraw it"),
         _R: _no("is running; use restart to start it over, or cancel"),
         _H: _no("is paused; use resume, restart or cancel"),
         _D: _NEW,
@@ -322,9 +321,9 @@ OPERATIONS: dict[Operation, dict[JobStatus, Decision]] = {
     },
     Operation.PRIORITY: {
         _P: _NOW,
-        _R: _no("is running and nothing goes before it; pause it first, then set its priority"),
+        _R: _no("is already running; pause it first, then set its priority"),
         _H: _NOW,
-        _D: _no("is done; use retranscode, whose new job takes a priority"),
+        _D: _no("is done; use retranscode, which accepts a priority"),
         _F: _NOW,
         _C: _NOW,
     },
@@ -342,10 +341,10 @@ OPERATIONS: dict[Operation, dict[JobStatus, Decision]] = {
 
 
 def decide(status: JobStatus, operation: Operation, control: Control = Control.NONE) -> Decision:
-    """Whether a person may do `operation` to a job with this status and pending control.
+    """Checks whether a user may apply `operation` to a job with this status and pending control request.
 
-    A stronger wish replaces a weaker one while the worker has not answered yet: cancel overrides pause
-    and restart; asking twice is no error. Resuming a job that is “pausing…” takes the wish back.
+    Until the worker has answered, cancel overrides pause and restart, and resume withdraws a pause.
+    Repeating a request is no error.
     """
     decision = OPERATIONS[operation][status]
     if status is not JobStatus.IN_PROGRESS or control is Control.NONE:
@@ -362,11 +361,11 @@ def decide(status: JobStatus, operation: Operation, control: Control = Control.N
 
 
 def job_word(status: JobStatus, control: Control, *, retrying: bool = False, held: bool = False) -> str:
-    """The word a screen shows for a job, with what was asked for but is not true yet.
+    """Returns the displayed word for a job, including a pending control request.
 
     Args:
-        retrying: the job is pending and waits out a backoff.
-        held: the job is paused since it was made.
+        retrying: the job is pending and in its backoff.
+        held: the job has been paused since it was created.
     """
     if status is JobStatus.IN_PROGRESS:
         return {
@@ -383,7 +382,7 @@ def job_word(status: JobStatus, control: Control, *, retrying: bool = False, hel
 
 
 def claim_word(status: JobStatus, *, expired: bool = False, attempts: int = 0) -> str:
-    """The derived word for a job's claim: unclaimed, claimed, expired, retrying, completed or failed."""
+    """Returns the state of a job's claim: unclaimed, claimed, expired, retrying, completed or failed."""
     match status:
         case JobStatus.IN_PROGRESS:
             return "expired" if expired else "claimed"
@@ -396,7 +395,7 @@ def claim_word(status: JobStatus, *, expired: bool = False, attempts: int = 0) -
 
 
 def video_status(*, has_generation: bool, job: JobStatus | None) -> VideoStatus:
-    """A video's status from its current generation and its newest job.
+    """Derives a video's status from its current generation and its newest job.
 
     A ready video stays ready while a retranscode waits, runs or fails.
     """
@@ -416,12 +415,11 @@ def video_status(*, has_generation: bool, job: JobStatus | None) -> VideoStatus:
 def worker_status(
     *, enabled: bool, draining: bool, beat_age_s: float | None, offline_s: float, registered: bool, busy: bool
 ) -> WorkerStatus:
-    """A worker's status from the operator's intent, the age of its last beat and whether it holds a job.
+    """Derives a worker's status from the operator's intent, its last heartbeat and whether it has a job.
 
     Args:
-        beat_age_s: seconds since the last heartbeat, or since registration when none came yet; None when
-            its process has ended.
-        offline_s: seconds without a beat after which a worker counts as offline.
+        beat_age_s: seconds since the last heartbeat, or since registration; None when its process has ended.
+        offline_s: seconds without a heartbeat until a worker counts as offline.
     """
     if not enabled:
         return WorkerStatus.DISABLED if not busy else WorkerStatus.DRAINING
@@ -430,6 +428,6 @@ def worker_status(
     if not registered:
         return WorkerStatus.STARTING
     if draining:
-        # What it drained for has come: it takes no jobs until it is enabled again.
+        # Once drained it takes no jobs until it is enabled again.
         return WorkerStatus.DRAINING if busy else WorkerStatus.DISABLED
     return WorkerStatus.BUSY if busy else WorkerStatus.IDLE

@@ -1,4 +1,4 @@
-"""Reads the TOML files that people put into a home: settings, profiles, themes."""
+"""Reads the TOML files of a home: settings, profiles, themes."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from typing import Any
 
 MAX_BYTES = 64_000
 MAX_LINE = 1_000
-"""Characters. Python's reader takes minutes for a key of many thousand parts and fails at numbers of as many
-digits; each is on one line."""
+"""Characters. `tomllib` takes minutes for a key of many thousand parts and fails at numbers of as many
+digits."""
 
 
 class Unusable(ValueError):
-    """Why a text or a file is no usable TOML, as the end of a sentence about it."""
+    """Why a text or file cannot be used as TOML, worded to follow its name and a colon."""
 
 
 def parse(text: str) -> dict[str, Any]:
-    """
+    """Parses a TOML text.
+
     Raises:
-        Unusable: the text is not TOML, or too much for Python's reader.
+        Unusable: it is not TOML, or too long or nested for `tomllib`.
     """
     if any(len(line) > MAX_LINE for line in text.splitlines()):
         raise Unusable(f"a line in it has more than {MAX_LINE} characters")
@@ -30,17 +31,17 @@ def parse(text: str) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         raise Unusable(f"it is not valid TOML: {error}") from None
     except RecursionError:
-        raise Unusable("it is nested too deep") from None
+        raise Unusable("it is nested too deeply") from None
 
 
 def read(path: Path) -> dict[str, Any]:
-    """What a file says. Whatever lies there, this waits for nobody and reads at most `MAX_BYTES`.
+    """Reads and parses a TOML file of at most `MAX_BYTES`; never blocks on a special file.
 
     Raises:
         Unusable: it is no regular file, too large, not UTF-8, or not TOML.
-        OSError: as of the file system.
+        OSError: from the file system.
     """
-    # Without O_NONBLOCK, opening a FIFO waits for somebody who writes to it.
+    # Without O_NONBLOCK, opening a FIFO waits for a writer.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         found = os.fstat(descriptor)

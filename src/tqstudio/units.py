@@ -1,4 +1,4 @@
-"""Sizes (decimal, as disks are sold) and percentages for people: one way for commands, screens, messages."""
+"""Formats sizes (decimal units) and percentages for commands, screens and messages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
 
 def size(count: float | None) -> str:
-    """Bytes as `812 MB` or `1.4 TB`; nothing for None."""
+    """Formats bytes as `812 MB` or `1.4 TB`; empty for None."""
     if count is None:
         return ""
     number, unit = _scaled(count)
@@ -14,7 +14,7 @@ def size(count: float | None) -> str:
 
 
 def short_size(count: float | None) -> str:
-    """The same for narrow columns, in at most four characters: `812M`, `1.4T`."""
+    """Formats bytes for narrow columns, in at most four characters: `812M`, `1.4T`."""
     if count is None:
         return ""
     number, unit = _scaled(count)
@@ -22,13 +22,13 @@ def short_size(count: float | None) -> str:
 
 
 def whole_percent(value: float) -> int:
-    """0–100; never 100 before it is true."""
+    """Rounds down to 0–100, so that 100 means complete."""
     return 100 if value >= 100 else int(max(0.0, value))
 
 
 def _scaled(count: float) -> tuple[str, str]:
     value, unit = float(count), 0
-    # What would be rounded to 1000 belongs to the next unit.
+    # 999.5 would be rounded to 1000.
     while value >= 999.5 and unit < len(_UNITS) - 1:
         value /= 1000
         unit += 1

@@ -333,7 +333,7 @@ def test_a_start_that_gives_workers_no_time_for_two_beats_is_refused(
     assert here("up") == 2
     said = capsys.readouterr().err
     assert f"the setting {key.lower()} is too short: 5 s with a heartbeat every 10 s" in said
-    assert f"make {key.lower()} at least twice heartbeat_s" in said
+    assert f"set {key.lower()} to at least twice heartbeat_s" in said
 
 
 def test_profiles_are_listed(here: Here, capsys: pytest.CaptureFixture[str]) -> None:

@@ -472,7 +472,7 @@ def test_the_operations_through_the_door(desk: Desk) -> None:
     [refused] = desk.act("retranscode", job)
     assert not refused["ok"]
     assert refused["error"]["code"] == "REFUSED"
-    assert refused["error"]["message"] == f"job {job} is still waiting; use cancel to take it back"
+    assert refused["error"]["message"] == f"job {job} is still waiting; use cancel to withdraw it"
 
 
 def test_one_refusal_stops_no_other_job(desk: Desk) -> None:

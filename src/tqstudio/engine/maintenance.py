@@ -1,4 +1,4 @@
-"""What the supervisor does by the clock: flush beats, recover, reopen gates, clean up."""
+"""Schedules the supervisor's periodic tasks: flush heartbeats, recover jobs, update gates, clean up."""
 
 from __future__ import annotations
 
@@ -94,14 +94,14 @@ class Maintenance:
         at_once: bool = False,
     ) -> None:
         async def run() -> None:
-            now_us()  # somebody looks at the clock, whatever else can be done: see `SteadyClock.watch`
-            # Nothing can be done by a clock while nothing can be written, but to look whether it can.
+            now_us()  # the clock has to be read regularly: see `SteadyClock.watch`
+            # While the database cannot be written, the only useful task is the one that checks its disk.
             if self._db.refusal is not None and what != self.look_at_disks:
                 return
             try:
                 await what()
             except asyncio.CancelledError:
-                return  # the schedule ends; what was handed to the database is written
+                return  # shutdown; writes already queued are still committed
             except TqError as error:
                 if error.code not in UNWRITTEN:
                     self._log.exception("maintenance failed", task=what.__name__)
@@ -113,13 +113,13 @@ class Maintenance:
         self._scheduler.add_job(run, "interval", seconds=seconds, jitter=jitter_s, **first)
 
     async def flush_beats(self) -> None:
-        """All beats of the workers and the supervisor's own: begun together they share a commit."""
+        """Stores the heartbeats of workers and supervisor; started together they share a commit."""
         await asyncio.gather(
             self._dispatch.flush_beats(), self._db.write(lambda db: supervisors.beat(db, now=now_us()))
         )
 
     async def save_and_promote(self) -> None:
-        """Keep the time, store fresh progress, and make jobs claimable whose backoff has passed."""
+        """Checks the clock, stores recent progress, and makes jobs claimable whose backoff is over."""
         await self._recovery.keep_time()
         await self._dispatch.save_progress()
         now = now_us()
@@ -129,40 +129,40 @@ class Maintenance:
             self._dispatch.wake()
 
     async def restart_failed(self) -> None:
-        """Let failed jobs go again that were asked to, and whose delay has passed."""
+        """Requeues failed jobs with autorestart whose delay is over."""
         if await self._db.read(lambda db: autorestart.is_any_due(db, now=now_us())):
             await self._db.write(lambda db: autorestart.restart_due(db, now=now_us()))
 
     async def recover(self) -> None:
-        """Take back what nobody works on any more, and replace workers that say nothing."""
+        """Requeues jobs with expired leases, and replaces workers without heartbeats."""
         children.reap_orphans()
         await self._dispatch.flush_beats()
         if recovered := await self._recovery.scan():
-            self._log.warning("took back jobs whose lease ran out", jobs=recovered)
+            self._log.warning("requeued jobs with expired leases", jobs=recovered)
         for name in await self._recovery.silent_workers():
             self._pool.end_silent(name)
 
     async def free_hanging(self) -> None:
-        """Let jobs and places go on whose worker waits for a disk that does not answer."""
+        """Frees jobs and slots of workers that are blocked by an unresponsive disk."""
         await self._hangs.tick()
 
     async def look_at_pressure(self) -> None:
-        """Hold new jobs back while the machine has no room for them."""
+        """Updates the gate for load and memory."""
         await self._pressure.tick()
 
     async def look_at_disks(self) -> None:
-        """Open the disk gate when there is room again, and take note of what is mounted."""
+        """Updates the disk gate and records which volumes are mounted."""
         self._sources.note()
         await self._disk.tick()
 
     async def clean_up(self) -> None:
-        """Remove replaced generations after their grace, old events and old answers."""
+        """Removes replaced generations after `keep_old_s`, old events, and old idempotent answers."""
         await self._publisher.undo_leftovers()
         await self._retention.remove_retired()
         await self._db.write(self._prune, now_us())
 
     async def expire_work(self) -> None:
-        """Remove unfinished work that nobody has gone on with."""
+        """Removes old unfinished work of failed and cancelled jobs."""
         await self._retention.expire_work()
 
     def _prune(self, db: Connection, now: int) -> None:

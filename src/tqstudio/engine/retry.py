@@ -1,4 +1,4 @@
-"""When a job runs again: pure arithmetic on counters and clocks."""
+"""Decides after a failure whether and when a job is retried, from its counters alone."""
 
 from __future__ import annotations
 
@@ -9,43 +9,43 @@ from tqstudio.errors import ErrorClass, ErrorCode, class_of
 from tqstudio.lifecycle import Trigger
 
 RESOURCE_WAIT_S = 15.0
-"""How long a job that met a shortage stays out of the queue, so that it cannot spin on it."""
+"""Backoff of a job that failed for lack of a resource, so that it does not loop."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetryRules:
-    """Backoff base and bound in seconds; `jitter` answers a number in 0…1."""
+    """Base and upper bound of the backoff in seconds; `jitter` returns a number in 0…1."""
 
     backoff_s: float
     backoff_max_s: float
     jitter: Callable[[], float]
 
     def wait_s(self, failures: int) -> float:
-        """Seconds before the next attempt after so many failures: base · 2ⁿ⁻¹, bounded, ±10 %."""
+        """Returns the backoff after so many failures, in seconds: base · 2ⁿ⁻¹, bounded, ±10 %."""
         bounded = min(self.backoff_max_s, self.backoff_s * 2.0 ** min(max(0, failures - 1), 30))
         return bounded * (0.9 + 0.2 * self.jitter())
 
 
 def longest_wait_s(backoff_max_s: float) -> float:
-    """Seconds that no wait of a job is longer than."""
+    """Returns the longest possible backoff of a job, in seconds."""
     return max(RESOURCE_WAIT_S, backoff_max_s * 1.1)
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What becomes of a job after a failure."""
+    """What happens to a job after a failure."""
 
     trigger: Trigger
     attempts: int
     crashes: int
     wait_s: float | None
-    """Seconds before it may be claimed again; None for at once or never."""
+    """Backoff in seconds; None if it may be claimed at once or never."""
     code: ErrorCode
     exhausted: bool
 
 
 DETERMINISTIC = frozenset((ErrorCode.ENCODER_EXIT, ErrorCode.OUTPUT_EMPTY, ErrorCode.OUTPUT_INVALID))
-"""Mostly caused by the source: what comes twice with the same words would come a third time."""
+"""Usually caused by the source: the same error twice in a row is not retried again."""
 
 
 def judge_failure(
@@ -57,10 +57,10 @@ def judge_failure(
     rules: RetryRules,
     repeated: bool = False,
 ) -> Verdict:
-    """What a reported failure means: fatal ones end the job, shortages cost nothing, others are counted.
+    """Judges a reported failure: fatal ones fail the job, lack of a resource is not counted, others are.
 
     Args:
-        repeated: the attempt before failed in the same way.
+        repeated: the previous attempt failed with the same error.
     """
     match class_of(code):
         case ErrorClass.FATAL:
@@ -81,14 +81,12 @@ def judge_failure(
 def judge_loss(
     *, attempts: int, crashes: int, max_crashes: int, got_further: bool, had_got_further: bool
 ) -> Verdict:
-    """What a lost worker means: at once again, until the crashes are used up and the job is poison.
+    """Judges a worker crash: the job is requeued at once, until `max_crashes` in a row make it POISON.
 
     Args:
-        got_further: a segment was finished since the crash before. Whoever gets on is no poison: a long
-            encode outlives any number of deaths, and as segments are finite, it ends.
-        had_got_further: the attempt that crashes now had gone on behind the place where the one before it
-            had: what that one left was a fragment more, so its crash was the first in a row. What this one
-            leaves, only the next will tell.
+        got_further: a segment was finished since the previous crash, which resets the counter to this one.
+        had_got_further: this attempt started later in the source than the previous one. That one therefore
+            finished at least a fragment, so its crash counts as the first in a row.
     """
     crashes = 1 if got_further else min(crashes, 1) + 1 if had_got_further else crashes + 1
     if crashes >= max_crashes:

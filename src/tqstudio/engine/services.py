@@ -1,4 +1,4 @@
-"""The parts of a running supervisor, as the API sees them."""
+"""Bundles the parts of a running supervisor for the API."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tqstudio.home import Home
 
 @dataclass
 class Services:
-    """Everything an endpoint may need."""
+    """The objects that endpoints use."""
 
     home: Home
     settings: Settings
@@ -54,5 +54,5 @@ class Services:
     started_at: int
     """µs since 1970 in UTC."""
     request_stop: Callable[[bool], None]
-    """Ask the supervisor to end; True lets running jobs end first."""
+    """Requests a shutdown; True drains running jobs first."""
     draining: bool = False
