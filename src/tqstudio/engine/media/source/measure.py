@@ -9,10 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import heapq
 import math
-import struct
-from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from fractions import Fraction
@@ -23,11 +20,12 @@ from av.audio.frame import AudioFrame
 from av.container import InputContainer
 from av.packet import Packet
 from av.stream import Stream
-from av.video.frame import VideoFrame
 from av.video.stream import VideoStream
 
 from tqstudio.engine.media.source.cut import is_cut
-from tqstudio.engine.media.source.facts import AudioTrack, Damage, SourceFacts, VideoTrack
+from tqstudio.engine.media.source.facts import AudioTrack, SourceFacts, VideoTrack
+from tqstudio.engine.media.source.packet_times import PacketFaults, PacketTimes, StreamClock
+from tqstudio.engine.media.source.picture_shapes import PictureShapes
 from tqstudio.engine.media.source.source_file import require_readable
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import display
@@ -63,24 +61,9 @@ _FINE_CLOCK = 4
 # Of gaps that vary, the one that nine of ten exceed decides: no picture but a few outliers is lost.
 _SHORT_GAPS = 0.1
 
-_REORDERED_WITHIN = 64
 _JUMPY_CONTAINERS = frozenset({"mpegts", "mpeg"})
 """Formats whose clock may restart anywhere; in others, time is an index that was written at the end."""
-# A seek cannot be trusted across a gap of more than this (or of a few frames, if those are longer).
-_JUMP_S = 1
-_JUMP_FRAMES = 3
-# What ffmpeg, while it decodes from the start, takes for another clock rather than for a pause.
-_OTHER_CLOCK_S = 10
 _CHECK_EVERY = 1000
-# Times without packets that nothing but a loss explains.
-_HOLE_S = 0.5
-_HOLE_FRAMES = 4
-# Seconds between two pictures that are decoded to see their size: at most 1 % of what a ladder costs.
-_LOOK_EVERY_S = 2
-
-
-_WITH_HEADERS = frozenset({"mpegts", "mpeg"})
-_HEADER_BYTES = 32
 
 _END_TOLERANCE_S = 0.5
 _END_TOLERANCE_SHARE = 0.01
@@ -103,13 +86,13 @@ def measure(
             cannot be read to its end.
     """
     stream = next(s for s in container.streams.video if s.index == facts.video.index)
-    times = {s.index: _Times(s, reordered=facts.linear) for s in (stream, *container.streams.audio)}
+    times = {s.index: PacketTimes(s, reordered=facts.linear) for s in (stream, *container.streams.audio)}
     # Sound that begins late in a recording is not described by its head.
     unknown = {s.index: s for s in container.streams.audio if not s.codec_context.sample_rate}
-    clocks = {s.index: _Clock(s, facts.video.fps) for s in (stream, *container.streams.audio)}
+    clocks = {s.index: StreamClock(s, facts.video.fps) for s in (stream, *container.streams.audio)}
     clock = clocks[stream.index]
-    shapes = _Shapes(stream, facts.video, facts.container)
-    faults = _Faults(facts)
+    shapes = PictureShapes(stream, facts.video, facts.container)
+    faults = PacketFaults(facts)
     reached = Fraction(0)
     with contextlib.suppress(av.error.FFmpegError):
         for number, packet in enumerate(container.demux()):
@@ -202,14 +185,6 @@ def _gap_at(gaps: Mapping[int, int], place: int) -> int:
     raise IndexError(place)
 
 
-def display_size(width: int, height: int, aspect: Fraction | None, rotation: int) -> tuple[int, int]:
-    """Compute the size in square pixels. The width follows the sample aspect; then both turn."""
-    if aspect and aspect > 0:
-        width = max(1, round(width * aspect))
-    # ffmpeg turns the frame for quarter turns only; at odd angles it keeps the size.
-    return (height, width) if rotation % 180 == 90 else (width, height)
-
-
 def channels_of(described: AudioCodecContext | AudioFrame) -> int:
     """Count the channels of an audio codec or frame.
 
@@ -226,11 +201,11 @@ def tolerance_s(seconds: float, linear: bool) -> float:
     return max(_END_TOLERANCE_S, (_LINEAR_TOLERANCE_SHARE if linear else _END_TOLERANCE_SHARE) * seconds)
 
 
-def _jumps(facts: SourceFacts, clock: _Clock) -> bool:
+def _jumps(facts: SourceFacts, clock: StreamClock) -> bool:
     return facts.container in _JUMPY_CONTAINERS and clock.jumps
 
 
-def _video(facts: SourceFacts, clock: _Clock, times: _Times, stream: VideoStream) -> VideoTrack:
+def _video(facts: SourceFacts, clock: StreamClock, times: PacketTimes, stream: VideoStream) -> VideoTrack:
     video = facts.video
     if times.end is None:
         return video
@@ -255,13 +230,13 @@ def _video(facts: SourceFacts, clock: _Clock, times: _Times, stream: VideoStream
     )
 
 
-def _played(facts: SourceFacts, clocks: Mapping[int, _Clock], index: int) -> float | None:
+def _played(facts: SourceFacts, clocks: Mapping[int, StreamClock], index: int) -> float | None:
     """How long sound plays where the clock of the source jumps; None where it does not."""
     return clocks[index].played_s if _jumps(facts, clocks[facts.video.index]) else None
 
 
 def _audio(
-    track: AudioTrack, times: _Times, rate: tuple[int, int], played_s: float | None = None
+    track: AudioTrack, times: PacketTimes, rate: tuple[int, int], played_s: float | None = None
 ) -> AudioTrack:
     channels, sample_rate = rate
     track = replace(
@@ -273,7 +248,7 @@ def _audio(
     return replace(track, first_s=float(times.first), end_s=end_s)
 
 
-def _length_s(facts: SourceFacts, clock: _Clock, times: Mapping[int, _Times]) -> float:
+def _length_s(facts: SourceFacts, clock: StreamClock, times: Mapping[int, PacketTimes]) -> float:
     if _jumps(facts, clock):
         return clock.played_s
     known = [(found.first, found.end) for found in times.values() if found.end is not None]
@@ -292,7 +267,9 @@ def _is_heard(packet: Packet[Stream]) -> bool:
     return False
 
 
-def _require_whole(path: bytes, facts: SourceFacts, clock: _Clock, times: _Times, reached: Fraction) -> None:
+def _require_whole(
+    path: bytes, facts: SourceFacts, clock: StreamClock, times: PacketTimes, reached: Fraction
+) -> None:
     """Compare the declared end with the packets.
 
     A container may declare a length, or the time of its end: a file that starts late is whole by either. A
@@ -325,216 +302,3 @@ def _in_range(rate: Fraction) -> Fraction:
     while rate < _MIN_FPS:
         rate *= 2
     return rate
-
-
-class _Times:
-    """When the packets of one stream are shown, in source time."""
-
-    def __init__(self, stream: Stream, reordered: bool) -> None:
-        """
-        Args:
-            reordered: the container has decode times only; ffmpeg's presentation times are made up.
-        """
-        self._reordered = reordered
-        context = getattr(stream, "codec_context", None)
-        self._base = stream.time_base or Fraction(1, 90_000)
-        self._rate = getattr(context, "sample_rate", None)
-        self.gaps: Counter[int] = Counter()
-        """Between a packet and the one that is shown next: units of the time base → how often."""
-        self._waiting: list[int] = []
-        self._shown: int | None = None
-        self._count = 0
-        self._first: Fraction | None = None
-        self._last_pts = self._last_duration = 0
-        self._end: Fraction | None = None
-
-    @property
-    def first(self) -> Fraction | None:
-        """That of the first packet; None when there is none."""
-        return self._first
-
-    @property
-    def last(self) -> Fraction:
-        """That of the last one."""
-        return self._last_pts * self._base
-
-    @property
-    def end(self) -> Fraction | None:
-        """When the last one ends; None when there is none."""
-        return self._end
-
-    def add(self, packet: Packet[Stream]) -> None:
-        pts = packet.dts if self._reordered or packet.pts is None else packet.pts
-        if pts is None:
-            return
-        self._count += 1
-        heapq.heappush(self._waiting, pts)
-        if len(self._waiting) > _REORDERED_WITHIN:
-            self._show()
-        begins, ends = pts * self._base, (pts + (packet.duration or 0)) * self._base
-        if self._rate and packet.has_sidedata("skip_samples"):
-            # What the encoder added at the start and at the end is not heard.
-            before, after = struct.unpack_from("<II", bytes(packet.get_sidedata("skip_samples")))
-            begins, ends = begins + Fraction(before, self._rate), ends - Fraction(after, self._rate)
-        # The earliest of the first ones: pictures are reordered, and a later clock may restart below.
-        if self._first is None or (self._count <= _REORDERED_WITHIN and begins < self._first):
-            self._first = begins
-        if self._end is None or ends > self._end:
-            self._end = ends
-        self._last_pts = max(self._last_pts, pts) if self._count > 1 else pts
-
-    def close(self) -> None:
-        """Count the gaps between the last packets."""
-        while self._waiting:
-            self._show()
-
-    def _show(self) -> None:
-        pts = heapq.heappop(self._waiting)
-        if self._shown is not None and pts > self._shown:
-            self.gaps[pts - self._shown] += 1
-        self._shown = pts
-
-
-class _Clock:
-    """What the decode times of a stream say of its clock."""
-
-    def __init__(self, stream: Stream, fps: Fraction) -> None:
-        self._ticks = 1 / (stream.time_base or Fraction(1, 90_000))
-        self._frame = max(1, round(self._ticks / fps))
-        self._jump = max(round(_JUMP_S * self._ticks), _JUMP_FRAMES * self._frame)
-        self._other = round(_OTHER_CLOCK_S * self._ticks)
-        self._last: int | None = None
-        self._played = 0
-        self.jumps = False
-        """They go back, or leap ahead by more than a second."""
-
-    @property
-    def played_s(self) -> float:
-        """How long it plays when ffmpeg decodes it from its start and corrects the jumps."""
-        return float(self._played / self._ticks)
-
-    def add(self, packet: Packet[Stream]) -> None:
-        length = packet.duration or self._frame
-        if packet.dts is None or self._last is None:
-            self._played += length
-        else:
-            step = packet.dts - self._last
-            # Some muxers write a time that is a frame too early.
-            self.jumps = self.jumps or not -_JUMP_FRAMES * self._frame <= step <= self._jump
-            self._played += step if 0 <= step <= self._other else length
-        if packet.dts is None:
-            return
-        self._last = packet.dts
-
-
-class _Faults:
-    """What the packets say of damage: those with errors, holes between them, and an end within one."""
-
-    def __init__(self, facts: SourceFacts) -> None:
-        self._facts = facts
-        self._video = facts.video.index
-        self._hole = {self._video: max(_HOLE_S, _HOLE_FRAMES / float(facts.video.fps))}
-        self._last: dict[int, float] = {}
-        self._holes: dict[int, Damage] = {}
-        self._corrupt: Damage | None = None
-
-    def look(self, packet: Packet[Stream]) -> None:
-        index = packet.stream_index
-        # The order of decoding has no gaps where pictures are shown in another one.
-        ticks = packet.dts if packet.dts is not None else packet.pts
-        if ticks is None or packet.time_base is None:
-            return
-        at_s = float(ticks * packet.time_base - self._facts.video.first_pts_s)
-        last_s = self._last.get(index)
-        if last_s is not None and index not in self._holes:
-            missing_s = at_s - last_s
-            if self._hole.get(index, _HOLE_S) < missing_s <= _OTHER_CLOCK_S:
-                self._holes[index] = Damage("hole", last_s, missing_s)
-        self._last[index] = at_s + float((packet.duration or 0) * packet.time_base)
-        if packet.is_corrupt and self._corrupt is None:
-            self._corrupt = Damage("corrupt", at_s)
-
-    def found(self, *, steady: bool, cut: bool) -> tuple[Damage, ...]:
-        """The first of each kind.
-
-        Args:
-            steady: the rate of the pictures is constant, so that a gap between them is a hole.
-            cut: the file ends within a packet.
-        """
-        end_s = max(self._last.values(), default=0.0)
-        holes = [hole for index, hole in self._holes.items() if steady or index != self._video]
-        found = [min(holes, key=lambda hole: hole.at_s)] if holes else []
-        # The packet in which the file ends is one with errors, and no other may be.
-        if self._corrupt and not (cut and self._corrupt.at_s > end_s - _HOLE_S):
-            found.append(self._corrupt)
-        return (*found, Damage("cut", end_s)) if cut else tuple(found)
-
-
-class _Shapes:
-    """Sizes, shapes and fields of the pictures, seen on a key frame every few seconds."""
-
-    def __init__(self, stream: VideoStream, video: VideoTrack, container: str) -> None:
-        self._context = stream.codec_context
-        self._context.skip_frame = "NONKEY"
-        self._context.thread_count = 1
-        self._video = video
-        self._base = stream.time_base or Fraction(1, 90_000)
-        self._own_aspect = stream.sample_aspect_ratio
-        self._has_headers = container in _WITH_HEADERS
-        self._head = b""
-        self._next: Fraction | None = None
-        self._aspects: list[tuple[Fraction, Fraction]] = []
-        self._seen: Counter[tuple[int, int, Fraction | None]] = Counter()
-        self._interlaced = video.interlaced
-
-    def look(self, packet: Packet[Stream]) -> None:
-        """Decode a key frame if the last one was decoded some seconds ago."""
-        at = None if packet.pts is None else packet.pts * self._base
-        if not packet.is_keyframe:
-            return
-        # A stream that can be tuned in to repeats its headers with every key frame.
-        head = bytes(memoryview(packet)[:_HEADER_BYTES]) if self._has_headers else b""
-        if head == self._head and at is not None and self._next is not None and at < self._next:
-            return
-        self._head = head
-        self._next = None if at is None else at + _LOOK_EVERY_S
-        self._decode(packet)
-
-    def apply(self, video: VideoTrack) -> VideoTrack:
-        """The track as the whole source has it; to be called at the end."""
-        video = replace(video, interlaced=self._interlaced)
-        if len(self._seen) < 2:
-            return video
-        sizes = {shape: self._display(*shape) for shape in self._seen}
-        # Most of the time it has this shape; everything else is fitted into its largest picture.
-        ratios: Counter[Fraction] = Counter()
-        for shape, (width, height) in sizes.items():
-            ratios[Fraction(round(width / height * 20), 20)] += self._seen[shape]
-        usual = max(ratios, key=lambda r: (ratios[r], r))
-        width, height = max(
-            size for size in sizes.values() if Fraction(round(size[0] / size[1] * 20), 20) == usual
-        )
-        aspects = tuple((float(at), float(aspect)) for at, aspect in self._aspects)
-        return replace(
-            video, width=width, height=height, varies=True, aspects=aspects if len(aspects) > 1 else ()
-        )
-
-    def _decode(self, packet: Packet[Stream]) -> None:
-        # A damaged picture says nothing; what it costs is seen when all are decoded.
-        with contextlib.suppress(av.error.FFmpegError):
-            # Drained at once: the decoder's aspect is that of the picture only until the next header.
-            frames = [*self._context.decode(packet), *self._context.decode(None)]
-            for frame in frames[:1]:
-                if isinstance(frame, VideoFrame):
-                    aspect = self._context.sample_aspect_ratio or None
-                    self._seen[frame.width, frame.height, aspect] += 1
-                    self._note_aspect(frame, aspect or self._own_aspect or Fraction(1))
-                    self._interlaced = self._interlaced or bool(frame.interlaced_frame)
-        self._context.flush_buffers()
-
-    def _note_aspect(self, frame: VideoFrame, aspect: Fraction) -> None:
-        if frame.pts is not None and (not self._aspects or self._aspects[-1][1] != aspect):
-            self._aspects.append((frame.pts * self._base, aspect))
-
-    def _display(self, width: int, height: int, aspect: Fraction | None) -> tuple[int, int]:
-        return display_size(width, height, aspect or self._own_aspect, self._video.rotation)

@@ -23,7 +23,8 @@ from tqstudio.engine.files import errnos
 from tqstudio.engine.media.source import colour, source_file
 from tqstudio.engine.media.source.facts import AudioTrack, SourceFacts, SubtitleTrack, VideoTrack
 from tqstudio.engine.media.source.languages import shortest
-from tqstudio.engine.media.source.measure import channels_of, display_size, grid_rate, measure
+from tqstudio.engine.media.source.measure import channels_of, grid_rate, measure
+from tqstudio.engine.media.source.picture_shapes import display_size
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import display
 

@@ -1,0 +1,99 @@
+"""Finds the sizes, shapes and interlacing of the pictures of a source from sampled key frames."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from dataclasses import replace
+from fractions import Fraction
+
+import av.error
+from av.packet import Packet
+from av.stream import Stream
+from av.video.frame import VideoFrame
+from av.video.stream import VideoStream
+
+from tqstudio.engine.media.source.facts import VideoTrack
+
+# Seconds between two pictures that are decoded to see their size: at most 1 % of what a ladder costs.
+_LOOK_EVERY_S = 2
+_WITH_HEADERS = frozenset({"mpegts", "mpeg"})
+_HEADER_BYTES = 32
+
+
+class PictureShapes:
+    """Sizes, shapes and fields of the pictures, seen on a key frame every few seconds."""
+
+    def __init__(self, stream: VideoStream, video: VideoTrack, container: str) -> None:
+        self._context = stream.codec_context
+        self._context.skip_frame = "NONKEY"
+        self._context.thread_count = 1
+        self._video = video
+        self._base = stream.time_base or Fraction(1, 90_000)
+        self._own_aspect = stream.sample_aspect_ratio
+        self._has_headers = container in _WITH_HEADERS
+        self._head = b""
+        self._next: Fraction | None = None
+        self._aspects: list[tuple[Fraction, Fraction]] = []
+        self._seen: Counter[tuple[int, int, Fraction | None]] = Counter()
+        self._interlaced = video.interlaced
+
+    def look(self, packet: Packet[Stream]) -> None:
+        """Decode a key frame if the last one was decoded some seconds ago."""
+        at = None if packet.pts is None else packet.pts * self._base
+        if not packet.is_keyframe:
+            return
+        # A stream that can be tuned in to repeats its headers with every key frame.
+        head = bytes(memoryview(packet)[:_HEADER_BYTES]) if self._has_headers else b""
+        if head == self._head and at is not None and self._next is not None and at < self._next:
+            return
+        self._head = head
+        self._next = None if at is None else at + _LOOK_EVERY_S
+        self._decode(packet)
+
+    def apply(self, video: VideoTrack) -> VideoTrack:
+        """The track as the whole source has it; to be called at the end."""
+        video = replace(video, interlaced=self._interlaced)
+        if len(self._seen) < 2:
+            return video
+        sizes = {shape: self._display(*shape) for shape in self._seen}
+        # Most of the time it has this shape; everything else is fitted into its largest picture.
+        ratios: Counter[Fraction] = Counter()
+        for shape, (width, height) in sizes.items():
+            ratios[Fraction(round(width / height * 20), 20)] += self._seen[shape]
+        usual = max(ratios, key=lambda r: (ratios[r], r))
+        width, height = max(
+            size for size in sizes.values() if Fraction(round(size[0] / size[1] * 20), 20) == usual
+        )
+        aspects = tuple((float(at), float(aspect)) for at, aspect in self._aspects)
+        return replace(
+            video, width=width, height=height, varies=True, aspects=aspects if len(aspects) > 1 else ()
+        )
+
+    def _decode(self, packet: Packet[Stream]) -> None:
+        # A damaged picture says nothing; what it costs is seen when all are decoded.
+        with contextlib.suppress(av.error.FFmpegError):
+            # Drained at once: the decoder's aspect is that of the picture only until the next header.
+            frames = [*self._context.decode(packet), *self._context.decode(None)]
+            for frame in frames[:1]:
+                if isinstance(frame, VideoFrame):
+                    aspect = self._context.sample_aspect_ratio or None
+                    self._seen[frame.width, frame.height, aspect] += 1
+                    self._note_aspect(frame, aspect or self._own_aspect or Fraction(1))
+                    self._interlaced = self._interlaced or bool(frame.interlaced_frame)
+        self._context.flush_buffers()
+
+    def _note_aspect(self, frame: VideoFrame, aspect: Fraction) -> None:
+        if frame.pts is not None and (not self._aspects or self._aspects[-1][1] != aspect):
+            self._aspects.append((frame.pts * self._base, aspect))
+
+    def _display(self, width: int, height: int, aspect: Fraction | None) -> tuple[int, int]:
+        return display_size(width, height, aspect or self._own_aspect, self._video.rotation)
+
+
+def display_size(width: int, height: int, aspect: Fraction | None, rotation: int) -> tuple[int, int]:
+    """Compute the size in square pixels. The width follows the sample aspect; then both turn."""
+    if aspect and aspect > 0:
+        width = max(1, round(width * aspect))
+    # ffmpeg turns the frame for quarter turns only; at odd angles it keeps the size.
+    return (height, width) if rotation % 180 == 90 else (width, height)
