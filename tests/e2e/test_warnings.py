@@ -127,7 +127,7 @@ def _half(ffmpeg: str, folder: Path, _: tuple[float, float]) -> Path:
 @pytest.mark.parametrize(
     ("make_it", "code", "where"),
     [
-        (_hole, "SOURCE_DAMAGED", r"has a hole at 0:0[34]: [34]\.\d s are missing"),
+        (_hole, "SOURCE_DAMAGED", r"has a gap at 0:0[34]: [34]\.\d s are missing"),
         (_bit_errors, "SOURCE_DAMAGED", r"pictures .* without errors, the first at about 0:\d\d"),
         (_half, "SOURCE_INCOMPLETE", r"was cut off at 0:0[45]"),
     ],

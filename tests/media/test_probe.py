@@ -182,7 +182,7 @@ def test_sound_alone_is_no_video(ffmpeg: FFmpeg, tmp_path: Path) -> None:
     run_ffmpeg(ffmpeg, "-f", "lavfi", "-i", "sine=d=1", "-c:a", "aac", str(path))
     error = refused(path)
     assert error.code == ErrorCode.NO_MEDIA
-    assert "holds no video" in error.message
+    assert "has no video stream" in error.message
 
 
 @pytest.mark.skipif(not shutil.which("setpriv"), reason="root ignores modes")

@@ -1,1 +1,1 @@
-"""Probing, planning, encoding and checking of media. Knows nothing of jobs, HTTP or the database."""
+"""Probes, plans, encodes and checks media. Independent of jobs, HTTP and the database."""

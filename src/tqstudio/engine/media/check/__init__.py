@@ -1,1 +1,1 @@
-"""Checks of what was made against its source: renditions, published ladders, digests."""
+"""Verifies encoded renditions and published ladders against their source."""

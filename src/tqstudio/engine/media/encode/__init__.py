@@ -1,1 +1,1 @@
-"""Encoding one ladder: runs of ffmpeg, the state of each rendition, the poster."""
+"""Encodes one ladder: ffmpeg runs, the state of each rendition, the poster."""

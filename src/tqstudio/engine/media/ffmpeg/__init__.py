@@ -1,1 +1,1 @@
-"""The ffmpeg program: where it is, what hardware it can use, its command lines, its processes."""
+"""Runs ffmpeg: finds the binary and usable hardware, builds command lines, manages processes."""

@@ -1,1 +1,1 @@
-"""What is to be made of a source: profile, rungs, grid, keys, colours. Pure: values in, values out."""
+"""Plans the encode of a source: profile, rungs, grid, keys, missing runs."""

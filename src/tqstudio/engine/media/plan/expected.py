@@ -1,4 +1,4 @@
-"""What a profile makes of a source, by key."""
+"""Computes the settings hashes of the ladder that a profile gives for a source."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tqstudio.engine.media.source.facts import SourceFacts
 
 
 def wanted(content_id: str, profile: Profile, facts: SourceFacts) -> dict[str, str]:
-    """Every rendition of a whole ladder: name → settings_hash."""
+    """The settings hash of each rendition of the full ladder, by name."""
     return {
         rung.name: settings_hash(content_id, profile, rung, facts)
         for rung in build_ladder(facts, profile)

@@ -1,4 +1,4 @@
-"""Names that commands, the segment store and playlists agree on. Imports nothing heavy."""
+"""File and encoder names shared by commands, the segment store and playlists. Cheap to import."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from tqstudio.ladder_files import PLAYLIST_NAME as PLAYLIST_NAME
 SEGMENT_PATTERN = "seg_%05d.m4s"
 FRAGMENT_PATTERN = "frag_%05d.m4s"
 FRAGMENTS_NAME = "fragments"
-"""The folder, within that of a stream, of the fragments whose segment is in the making."""
+"""The folder, within that of a stream, for the fragments of incomplete segments."""
 POSTER_NAME = "poster.jpg"
 
 CPU_ENCODER = "libx264"
 GPU_ENCODERS = ("h264_nvenc",)
-"""GPU encoders whose options are known, as ffmpeg names them."""
+"""Supported GPU encoders, as ffmpeg names them."""
 
 
 def segment_name(k: int) -> str:
-    """The file name of segment k, as the pattern given to ffmpeg makes it."""
+    """The file name of segment k."""
     return SEGMENT_PATTERN % k
 
 
 def fragment_name(g: int) -> str:
-    """The file name of fragment g, likewise."""
+    """The file name of fragment g."""
     return FRAGMENT_PATTERN % g

@@ -1,4 +1,4 @@
-"""The grid on which all renditions of a source are cut. Pure. The numbers are those of a measured recipe."""
+"""Computes the grid of frames, fragments and segments on which all renditions of a source are cut."""
 
 from __future__ import annotations
 
@@ -11,50 +11,52 @@ from tqstudio.engine.media.plan.rungs import audio_renditions
 from tqstudio.engine.media.source.facts import SourceFacts
 
 UNEVEN_S = Fraction(1, 20)
-"""Seconds of sound before the picture and after it for which no picture is held."""
-# Of a frame: times in milliseconds are up to half of one off.
+"""Seconds by which sound may start before or end after the pictures without a picture being repeated."""
+# Share of a frame: timestamps in milliseconds are rounded by up to 0.5 ms.
 _ROUNDING = Fraction(1, 10)
 
 TIMELINE_START_S = 10
-"""Seconds at which the output timeline of every source begins. Zero would put the first decode times below
-zero, where the muxer shifts a first run by its B-frame delay and a resumed one not."""
+"""Start of every output timeline in seconds. At zero the first decode times would be negative, and the muxer
+would shift a first run, but not a resumed one, by the B-frame delay."""
 
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """Where fragments and segments begin and end, counted in frames of the 1/fps clock of the source.
+    """Boundaries of fragments and segments, counted in frames of the source's 1/fps clock.
 
-    A fragment is one GOP, the least that can be kept of an encode; a segment is what players load.
+    A fragment is one GOP, the smallest unit of an encode that is stored; a segment is what players load.
     """
 
     fps: Fraction
     gop: int
-    """Frames from keyframe to keyframe, which is a fragment; every GOP is closed."""
+    """Frames from key frame to key frame, which is one fragment; every GOP is closed."""
     seg_frames: int
-    """Frames of a segment, a multiple of `gop`; the last segment has what is left."""
+    """Frames per segment, a multiple of `gop`; the last segment may be shorter."""
     g0: int
-    """Index of the first frame on the clock. Every run of a source must use the same."""
+    """Index of the first frame on the clock; equal in all runs of a source."""
     total_frames: int
     """Frames of every rendition; an estimate, at least 1, unless `exact`."""
     start_time: Fraction
-    """The time on the clock, in seconds, that becomes `TIMELINE_START_S` in every output."""
+    """The time on the clock in seconds that becomes `TIMELINE_START_S` in every output."""
     zero: Fraction = Fraction(0)
-    """The same in source time. Pictures are moved onto the clock by up to half a frame, sound with them."""
+    """The same in source time. Rounding to the clock shifts pictures, and sound with them, by up to half a
+    frame."""
     head: int = 0
-    """Frames for which the first picture is held, because the sound begins before it."""
+    """Frames for which the first picture is repeated, because the sound begins before it."""
     tail: int = 0
-    """Frames for which the last picture is held, because it is shown longer or the sound ends after it."""
+    """Frames for which the last picture is repeated, because it is shown longer or the sound ends after
+    it."""
     exact: bool = False
-    """The source was measured: `total_frames` is what every rendition has."""
+    """Whether the source was measured, so that `total_frames` is exact."""
 
     @property
     def segment_count(self) -> int:
-        """Segments of `total_frames`; as much of an estimate as that is."""
+        """Segments per rendition; an estimate unless `exact`."""
         return -(-self.total_frames // self.seg_frames)
 
     @property
     def fragment_count(self) -> int:
-        """The same in fragments."""
+        """Fragments per rendition; an estimate unless `exact`."""
         return -(-self.total_frames // self.gop)
 
     @property
@@ -74,31 +76,30 @@ class Grid:
 
     @property
     def hls_time(self) -> str:
-        """The muxer's target in seconds, a µs short of a fragment: it cuts at the first keyframe that is not
-        before it, and every keyframe begins a fragment."""
+        """The muxer's `-hls_time`: a µs less than a fragment, because it cuts at the first key frame at or
+        after this time, and every key frame begins a fragment."""
         microseconds = self.gop * 1_000_000 * self.fps.denominator // self.fps.numerator - 1
         return f"{microseconds // 1_000_000}.{microseconds % 1_000_000:06d}"
 
     @property
     def output_offset(self) -> Fraction:
-        """Seconds added to source time, to the µs, as ffmpeg takes it."""
+        """Seconds added to clock times by ffmpeg, rounded to the µs."""
         return Fraction(round((TIMELINE_START_S - self.start_time) * 1_000_000), 1_000_000)
 
     def tfdt(self, frame: int, timescale: int) -> int:
-        """The decode time in units of 1/timescale of a frame, counted from the first, with which a fragment
-        begins; to within a frame's rounding."""
+        """The decode time, in units of 1/timescale, of a fragment whose first frame is `frame`, from 0."""
         return round(((self.g0 + frame) * self.frame_s + self.output_offset) * timescale)
 
     def on_grid(self, frame: int, tfdt: int, timescale: int) -> bool:
-        """Whether what begins at `tfdt` begins with that frame: less than half a frame off."""
+        """Whether `tfdt` is less than half a frame from the decode time expected for `frame`."""
         return abs(tfdt - self.tfdt(frame, timescale)) * 2 * self.fps < timescale
 
 
 def make_grid(facts: SourceFacts, profile: Profile) -> Grid:
-    """The grid of a source under a profile.
+    """Compute the grid of a source for a profile.
 
-    It covers picture and published sound of a measured source, from where the first of them begins to where
-    the last one ends. The end of a source whose clock jumps is known only after it was decoded.
+    For a measured source it runs from the earliest start to the latest end of video and published audio. If
+    the timestamps of a source jump, its end is known only after decoding.
     """
     video, fps = facts.video, facts.video.fps
     gop = max(1, _nearest(profile.gop_s * fps))
@@ -130,7 +131,7 @@ def make_grid(facts: SourceFacts, profile: Profile) -> Grid:
 
 
 def sound_end(facts: SourceFacts, profile: Profile) -> Fraction:
-    """When the last of the published sound ends, in source time; 0 when there is none."""
+    """End of the published audio in source time (seconds); 0 without audio."""
     ends = [sound.track.end_s for sound in audio_renditions(facts, profile)]
     return max((Fraction(end) for end in ends if end is not None), default=Fraction(0))
 
@@ -141,7 +142,7 @@ def _sound_begins(facts: SourceFacts, profile: Profile) -> list[Fraction]:
 
 
 def _nearest(value: Fraction) -> int:
-    """The nearest whole number, halves away from zero: how ffmpeg rounds timestamps."""
+    """Round to the nearest integer, halves away from zero, as ffmpeg rounds timestamps."""
     doubled = abs(value) * 2
     whole = (doubled.numerator // doubled.denominator + 1) // 2
     return whole if value >= 0 else -whole

@@ -1,9 +1,9 @@
-"""The two keys of a rendition: what it should be, and what its segments may be joined with.
+"""Computes the two keys of a rendition, `settings_hash` and `stream_key`.
 
-`settings_hash` covers the content of the source and the settings that change the result. It decides cached,
-changed and dirty. `stream_key` adds the encoder, the ffmpeg build and the source's modification time. It
-decides only whether segments may be joined: neither an ffmpeg upgrade, nor a move from CPU to GPU, nor a
-`touch` encodes a library again.
+`settings_hash` covers the content of the source and the settings that affect the result; it decides whether a
+rendition is up to date. `stream_key` adds the encoder, the ffmpeg build and the source's modification time;
+it decides only whether segments may be joined. So an ffmpeg upgrade, a change from CPU to GPU or a `touch`
+does not encode a library again.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from tqstudio.engine.media.source.colour import to_bt709
 from tqstudio.engine.media.source.facts import SourceFacts
 
 RECIPE = 2
-"""Raised when the command changes so that its results must be made again."""
+"""Increased when the ffmpeg command changes in a way that requires encoding again."""
 
 _DIGITS = 32
 
 
 def settings_hash(content_id: str, profile: Profile, rung: Rung, facts: SourceFacts) -> str:
-    """The key of a video rendition: 32 hex digits.
+    """Compute the settings hash of a video rendition: 32 hex digits.
 
     Args:
-        content_id: identifies the bytes of the source (its quick or full hash).
+        content_id: identifies the content of the source (`fingerprint.Content.id`).
     """
     grid = make_grid(facts, profile)
     return _digest(
@@ -63,7 +63,7 @@ def settings_hash(content_id: str, profile: Profile, rung: Rung, facts: SourceFa
 def audio_settings_hash(
     content_id: str, profile: Profile, rendition: AudioRendition, facts: SourceFacts
 ) -> str:
-    """The key of an audio rendition: 32 hex digits."""
+    """Compute the settings hash of an audio rendition: 32 hex digits."""
     grid = make_grid(facts, profile)
     return _digest(
         {
@@ -83,13 +83,12 @@ def audio_settings_hash(
 
 
 def stream_key(settings_hash: str, encoder: str, ffmpeg_build: str, mtime_ns: int) -> str:
-    """The key of segments that may be joined: 32 hex digits; a folder of the segment store.
+    """Compute the key of segments that may be joined: 32 hex digits, a folder name of the segment store.
 
     Args:
         encoder: as ffmpeg names it, such as `libx264` or `aac`.
         ffmpeg_build: `FFmpeg.build`.
-        mtime_ns: of the source. A quick hash reads samples; what was changed between them must not be joined
-            with what was made before.
+        mtime_ns: of the source; the quick hash reads samples only and may miss a change between them.
     """
     return _digest(
         {"settings": settings_hash, "encoder": encoder, "build": ffmpeg_build, "mtime_ns": mtime_ns}

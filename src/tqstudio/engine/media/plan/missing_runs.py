@@ -1,4 +1,4 @@
-"""The difference between what must exist and what the disk has: which video runs are to be made. Pure."""
+"""Plans the video runs that encode the missing fragments of a ladder."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from typing import Literal
 from tqstudio.engine.media.plan.grid import Grid
 
 Mode = Literal["seek", "linear"]
-"""How a run reaches its first fragment: by seeking in the source, or by decoding all of it from the start."""
+"""How a run reaches its first fragment: by seeking in the source, or by decoding from the start."""
 
-# Renditions of one run differ by a fragment when it is killed. To make that one again costs less than another
-# ffmpeg that decodes the same seconds.
+# When a run is killed, its renditions may differ by a fragment. Encoding that fragment again is cheaper than
+# another ffmpeg process that decodes the same seconds.
 _TOGETHER = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What the disk has of one rendition."""
+    """The stored part of one rendition."""
 
     stream_key: str
-    """Of the segments; those of another key cannot be continued."""
+    """Key of the stored segments; only segments with the same key can be appended."""
     fragments: int
-    """Verified full fragments from 0 on."""
+    """Count of verified full fragments, contiguous from 0."""
     ended: bool = False
-    """The end of the stream is there too."""
+    """Whether the end of the stream is stored too."""
 
 
 @dataclass(frozen=True, slots=True)
 class VideoRun:
-    """One ffmpeg: a range of fragments of some renditions."""
+    """One ffmpeg process that encodes a range of fragments of some renditions."""
 
     start: int
-    """First fragment to be made."""
+    """First fragment to encode."""
     stop: int | None
-    """First fragment not to be made; None goes on to the end of the source."""
+    """End of the range, exclusive; None encodes to the end of the source."""
     names: tuple[str, ...]
     """Renditions, largest first."""
     mode: Mode
@@ -43,12 +43,12 @@ class VideoRun:
 
 @dataclass(frozen=True, slots=True)
 class EncodePlan:
-    """What there is to make, and what is there already."""
+    """Complete renditions, and the runs that complete the others."""
 
     whole: tuple[str, ...]
-    """Renditions of which everything is there."""
+    """Complete renditions."""
     runs: tuple[VideoRun, ...]
-    """One after another, they make the rest. The last one has no `stop` and proves where the source ends."""
+    """In the order of execution. The last one has no `stop` and determines where the source ends."""
 
 
 def plan(
@@ -58,22 +58,22 @@ def plan(
     mode: Mode = "seek",
     latest: int | None = None,
 ) -> EncodePlan:
-    """Work out the runs that are missing.
+    """Plan the missing runs.
 
-    Renditions that are as far as each other go on together: one decode feeds them all. One that is further
-    behind first makes up its arrears alone, so that the others are not made again.
+    Renditions with equal progress continue in one run, fed by one decoder. A rendition with less progress
+    first catches up in a run of its own, so that the others are not encoded again.
 
     Args:
         wanted: the ladder: rendition → stream_key, largest first.
-        stored: rendition → what the disk has.
-        latest: start no run behind this fragment; by default the last one of the grid's estimate.
+        stored: rendition → its stored part.
+        latest: start no run after this fragment; by default the last one of the grid's estimate.
     """
     usable = {
         name: found for name, key in wanted.items() if (found := stored.get(name)) and found.stream_key == key
     }
     whole = tuple(name for name in wanted if name in usable and usable[name].ended)
-    # The estimated end may lie before the real one. A run has to start where at least a frame is left:
-    # without one, ffmpeg writes nothing and the end stays unproved.
+    # A run must start where at least one frame is left: without one, ffmpeg writes nothing and the end of the
+    # source remains unknown.
     bound = max(0, grid.fragment_count - 1) if latest is None else max(0, latest)
     starts = {
         name: min(usable[name].fragments, bound) if name in usable else 0
@@ -87,18 +87,18 @@ def plan(
 
 
 def _runs(starts: Mapping[str, int], mode: Mode) -> tuple[VideoRun, ...]:
-    """From each place where renditions stand to the next one, all that stand there or were brought there."""
-    places: list[int] = []
+    """One run between each two starting points, with all renditions that start at or before the first."""
+    points: list[int] = []
     for start in sorted(set(starts.values())):
-        if not places or start > places[-1] + _TOGETHER:
-            places.append(start)
-    ends: list[int | None] = [*places[1:], None]
+        if not points or start > points[-1] + _TOGETHER:
+            points.append(start)
+    ends: list[int | None] = [*points[1:], None]
     return tuple(
         VideoRun(
-            place,
+            point,
             end,
-            tuple(name for name, start in starts.items() if start <= place + _TOGETHER),
+            tuple(name for name, start in starts.items() if start <= point + _TOGETHER),
             mode,
         )
-        for place, end in zip(places, ends, strict=False)
+        for point, end in zip(points, ends, strict=False)
     )

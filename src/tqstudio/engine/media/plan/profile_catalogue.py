@@ -1,4 +1,4 @@
-"""What profiles there are: shipped ones, the user's, and those that cannot be used and why."""
+"""Lists all profiles, shipped and user-defined, with the error of those that cannot be loaded."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tqstudio.protocol.answers import ProfileView
 
 
 def catalogue(user_dir: Path, default: str | None) -> list[ProfileView]:
-    """Every profile, broken ones with their `error`.
+    """List all profiles; `error` is set for those that cannot be loaded.
 
     Args:
-        default: name of the one that is taken where none is named.
+        default: name of the default profile.
 
     Raises:
-        TqError: PERMISSION when the user's may not be listed.
+        TqError: PERMISSION if the user's profile folder may not be listed.
     """
     return [
         _view(name, file, user_dir, default) for name, file in sorted(profiles.available(user_dir).items())
@@ -47,5 +47,5 @@ def _view(name: str, file: Path, user_dir: Path, default: str | None) -> Profile
 
 
 def _shown(text: str) -> str:
-    """Text from a person's file, or its name, which may be no UTF-8: no message carries that."""
+    """Escape text from a user's file, or a file name, that may not be valid UTF-8."""
     return display(os.fsencode(text))

@@ -1,5 +1,4 @@
-"""Profiles: what a ladder should be, from TOML files. The keys are the table `_KEYS`; nothing else is
-accepted."""
+"""Reads profiles, the encoding settings of a ladder, from TOML files. `_KEYS` lists all accepted keys."""
 
 from __future__ import annotations
 
@@ -25,60 +24,60 @@ class RungSpec:
     """One quality of a profile."""
 
     short_side: int
-    """Pixels of the shorter side; names the rung."""
+    """Pixels of the shorter side; the rung is named after it."""
     maxrate_kbps: int
     required: bool = True
-    """A job fails when a required rung does; an optional one leaves a warning."""
+    """Whether a failure of this rung fails the job; otherwise it only adds a warning."""
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """How a source is to be encoded."""
+    """The settings with which a source is encoded."""
 
     name: str
     description: str
     encoder: str
-    """`auto`: a GPU when one is there; `cpu`: never."""
+    """`auto`: on a GPU if available; `cpu`: never on a GPU."""
     codec: str
     preset: str
-    """x264's names; GPU encoders take their nearest."""
+    """An x264 preset; GPU encoders use their nearest equivalent."""
     crf: int
     video_profile: str
     pixel_format: str
     segment_s: int
-    """Nominal length of a segment: a whole number of GOPs."""
+    """Nominal segment length in seconds, a multiple of `gop_s`."""
     gop_s: int
     bufsize_factor: float
-    """Rate control buffer ÷ maxrate."""
+    """Rate control buffer size ÷ maxrate."""
     rungs: tuple[RungSpec, ...]
     """Largest first."""
     audio_codec: str
     audio_bitrate_kbps: int
     audio_channels: int
-    """Channels of what is published; sources with more are mixed down, mono is doubled."""
+    """Channels published at most: sources with more are mixed down."""
     audio_sample_rate: int
     poster_position: float
-    """Share of the duration at which the poster is taken. Cosmetic: in no hash."""
+    """Position of the poster as a share of the duration. Not part of the settings hash."""
     poster_height: int
-    """Pixels, never more than the source has. Cosmetic: in no hash."""
+    """Pixels, at most the height of the source. Not part of the settings hash."""
 
     @property
     def prefer_gpu(self) -> bool:
-        """Jobs of this profile are offered to GPU workers first."""
+        """Whether jobs of this profile are offered to GPU workers first."""
         return self.encoder == "auto"
 
     def to_json(self) -> dict[str, Any]:
-        """A dict of JSON values."""
+        """Convert to a dict of JSON values."""
         data = asdict(self)
         data["rungs"] = list(data["rungs"])
         return data
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Profile:
-        """The inverse of `to_json`.
+        """Convert back from the output of `to_json`.
 
         Raises:
-            KeyError or TypeError: the record was written by another version.
+            KeyError or TypeError: another version wrote the record.
         """
         values = dict(data)
         values["rungs"] = tuple(RungSpec(**rung) for rung in values["rungs"])
@@ -86,10 +85,10 @@ class Profile:
 
 
 def available(user_dir: Path | None = None) -> dict[str, Path]:
-    """Profile name → file. A user's profile hides a shipped one of the same name.
+    """All profiles: name → file. A user's profile overrides a shipped one of the same name.
 
     Raises:
-        TqError: PERMISSION when the user's may not be listed, for any of them could hide a shipped one.
+        TqError: PERMISSION if the user's folder may not be listed, because it may override shipped ones.
     """
     directories = [SHIPPED_DIR, *([user_dir] if user_dir is not None else [])]
     return {file.stem: file for directory in directories for file in _files(directory)}
@@ -105,17 +104,16 @@ def _files(directory: Path) -> list[Path]:
 
 
 def load(name: str, user_dir: Path | None = None) -> Profile:
-    """Read a profile, with everything it extends.
+    """Read a profile and those that it extends.
 
     Raises:
-        TqError: BAD_CONFIG, naming the file and key that are wrong and what is allowed; PERMISSION as
-            `available`.
+        TqError: BAD_CONFIG, with the file, the key and the allowed values; PERMISSION as `available`.
     """
     return _load(name, user_dir, lambda: _usable(user_dir))
 
 
 def _usable(user_dir: Path | None) -> list[str]:
-    """The names of the profiles that nothing is wrong with."""
+    """The names of the profiles that can be loaded."""
     found = []
     for name in sorted(available(user_dir)):
         with suppress(TqError):
@@ -124,35 +122,35 @@ def _usable(user_dir: Path | None) -> list[str]:
 
 
 def _load(name: str, user_dir: Path | None, choice: Callable[[], list[str]]) -> Profile:
-    """Args: `choice` answers the profiles to choose from instead of one that does not exist."""
+    """As `load`; `choice` lists the usable profiles, for the error if one does not exist."""
     shipped, all_files = available(), available(user_dir)
     settings: dict[str, Any] = {}
     seen: set[Path] = set()
     wanted: str | None = name
-    asked_by: Path | None = None
+    extended_by: Path | None = None
     while wanted is not None:
         file = all_files.get(wanted)
         if file in seen:
-            # A user's `web.toml` that extends "web" means the shipped one below it.
+            # A user's `web.toml` with extends = "web" extends the shipped one.
             file = shipped.get(wanted)
             if file is None or file in seen:
                 raise _bad(
                     all_files[wanted], "extends", f"{wanted!r} extends itself", "the name of another profile"
                 )
         if file is None:
-            raise _unknown(wanted, choice(), asked_by)
+            raise _unknown(wanted, choice(), extended_by)
         seen.add(file)
         own, wanted = _read(file)
         settings = own | settings
-        asked_by = file
+        extended_by = file
     return _build(name, all_files[name], settings)
 
 
 def override(profile: Profile, changes: Mapping[str, str]) -> Profile:
-    """The same profile with some keys set otherwise (`video.crf`, or just `crf`); values are TOML.
+    """Return a copy with some keys changed (`video.crf`, or just `crf`); values are TOML.
 
     Raises:
-        TqError: BAD_CONFIG, naming the key and what is allowed.
+        TqError: BAD_CONFIG, with the key and the allowed values.
     """
     fields: dict[str, Any] = {}
     for given, text in changes.items():
@@ -178,7 +176,7 @@ def override(profile: Profile, changes: Mapping[str, str]) -> Profile:
 
 
 def _read(file: Path) -> tuple[dict[str, Any], str | None]:
-    """The settings a file makes itself, as Profile fields, and the name it extends."""
+    """Read one file: its own settings as Profile fields, and the name of the profile that it extends."""
     try:
         document = toml_files.read(file)
     except toml_files.Unusable as error:
@@ -212,7 +210,7 @@ def _build(name: str, file: Path, settings: dict[str, Any]) -> Profile:
 
 
 def _checked(profile: Profile, what: str) -> Profile:
-    """The profile, once its settings are found to go together; each by itself was allowed."""
+    """Check that settings that are valid individually also fit together, and return the profile."""
     segment_s, gop_s = profile.segment_s, profile.gop_s
     if segment_s % gop_s:
         nearest = max(1, segment_s // gop_s) * gop_s
@@ -234,8 +232,8 @@ def _flatten(document: Mapping[str, Any]) -> list[tuple[str, Any]]:
     return pairs
 
 
-def _unknown(name: str, choice: list[str], asked_by: Path | None) -> TqError:
-    by = f", which {_path(asked_by)} extends" if asked_by else ""
+def _unknown(name: str, choice: list[str], extended_by: Path | None) -> TqError:
+    by = f", which {_path(extended_by)} extends" if extended_by else ""
     return TqError(
         ErrorCode.BAD_CONFIG,
         f"there is no profile {name!r}{by}",
@@ -259,7 +257,7 @@ _shown = _SHORT.repr
 
 def _whole(low: int, high: int) -> tuple[str, Callable[[Any], int]]:
     def read(value: Any) -> int:
-        # bool is an int to Python, not to a person.
+        # bool is a subclass of int, but true is not an accepted number.
         if type(value) is not int or not low <= value <= high:
             raise ValueError
         return value
@@ -321,7 +319,7 @@ def _rungs() -> tuple[str, Callable[[Any], tuple[RungSpec, ...]]]:
     )
 
 
-# Key in the file → field of Profile, what is allowed (for the message), how it is read.
+# Key in the file → field of Profile, allowed values (for messages), converter.
 _KEYS: dict[str, tuple[str, str, Callable[[Any], Any]]] = {
     "description": ("description", *_text()),
     "encoder": ("encoder", *_one_of("auto", "cpu")),

@@ -1,4 +1,4 @@
-"""Which renditions a source gets. Pure: sizes and a profile in, rungs out."""
+"""Chooses the video and audio renditions of a source."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ ABOVE_SOURCE = "above source"
 NOT_REQUESTED = "not requested"
 DROPPED = "dropped"
 
-# A source this much smaller than a rung still stands for it, at its own size: 1918×1078 is what a person
-# calls 1080p, and falling to 720p would throw half of its pixels away.
+# A source of at least this percentage of a rung gets that rung at its own size: 1918×1078 counts as 1080p,
+# because 720p would discard half of its pixels.
 _STANDS_FOR_PERCENT = 95
-# A source at most this much larger keeps its own size too: 1920×1088 is not resampled for eight lines.
+# Up to this percentage it keeps its own size: 1920×1088 is not resampled for eight lines.
 _KEEPS_SIZE_PERCENT = 101
-# Bits needed grow slower than pixels; the exponent is the customary one.
+# The bit rate grows more slowly than the pixel count; 0.75 is the usual exponent.
 _RATE_EXPONENT = 0.75
 _LEAST_MAXRATE_KBPS = 64
 DOWNMIX_PEAK = 0.84
-"""Limit of the sum of several channels: of full scale, -1.5 dB. The encoder adds a little to it."""
+"""Peak limit of downmixed audio as a share of full scale (-1.5 dB), with headroom for encoder overshoot."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,23 +29,23 @@ class Rung:
     """One rendition of a ladder."""
 
     name: str
-    """After the short side of the rung, such as `1080p`, whichever way the picture stands."""
+    """The short side of the rung, such as `1080p`, in landscape and portrait."""
     width: int
     """Even; 0 for a rung above the source."""
     height: int
     maxrate_kbps: int
     required: bool = True
     skipped_reason: str | None = None
-    """Why it is not made, or None."""
+    """Why it is not encoded, or None."""
 
     @property
     def skipped(self) -> bool:
-        """It is not made."""
+        """Whether it is not encoded."""
         return self.skipped_reason is not None
 
     @property
     def pixels(self) -> int:
-        """Width × height: its weight in a job's progress."""
+        """Width × height, used as its weight in the progress of a job."""
         return self.width * self.height
 
 
@@ -54,14 +54,14 @@ class AudioRendition:
     """An audio stream as it is published."""
 
     name: str
-    """The folder and group member, such as `audio-en` or `audio-und`."""
+    """Folder name and HLS group member, such as `audio-en` or `audio-und`."""
     track: AudioTrack
     channels: int
-    """Channels that are published: as many as the track has, at most those of the profile."""
+    """Published channels: those of the track, at most those of the profile."""
 
     @property
     def downmixed(self) -> bool:
-        """It has fewer channels than its track."""
+        """Whether it has fewer channels than its track."""
         return self.channels < self.track.channels
 
 
@@ -72,12 +72,12 @@ def build_ladder(
 ) -> tuple[Rung, ...]:
     """Choose the rungs of a source, largest first.
 
-    Nothing is enlarged. A source below the lowest rung gets one rung at its own size, named after it. Every
-    rung of the profile is in the result, those that are not made with their reason.
+    Pictures are never enlarged. A source below the lowest rung gets one rung at its own size, named after it.
+    The result contains every rung of the profile; skipped ones have a `skipped_reason`.
 
     Args:
         facts_or_size: a probed source, or its display (width, height).
-        requested: names of the rungs that are wanted; None means all.
+        requested: names of the rungs to encode; None means all.
     """
     if isinstance(facts_or_size, SourceFacts):
         width, height = facts_or_size.video.width, facts_or_size.video.height
@@ -104,11 +104,10 @@ def build_ladder(
 
 
 def audio_renditions(facts: SourceFacts, profile: Profile) -> tuple[AudioRendition, ...]:
-    """The audio that is published: the default track that can be decoded, else the first such; none for
-    none."""
+    """Choose the published audio: the default track if it can be decoded, else the first one that can."""
     usable = [track for track in facts.audio if track.codec and track.channels > 0]
     if facts.measured:
-        # A track may be declared and have nothing in it.
+        # A declared track may be empty.
         usable = [track for track in usable if track.first_s is not None]
     if not usable:
         return ()
@@ -135,10 +134,10 @@ def _unless_requested(name: str, requested: Set[str] | None) -> str | None:
 
 
 def _even(pixels: int) -> int:
-    """The even number at or below: 4:2:0 pictures have no odd sides, and nothing is enlarged."""
+    """Round down to an even number, because 4:2:0 pictures cannot have odd sides."""
     return max(2, pixels - pixels % 2)
 
 
 def _scaled(long: int, short_side: int, short: int) -> int:
-    """The long side of a rung: the nearest even number that keeps the aspect."""
+    """The long side of a rung: the even number that best keeps the aspect ratio."""
     return max(2, (2 * long * short_side + 2 * short) // (4 * short) * 2)

@@ -1,4 +1,4 @@
-"""Lists what of a source is left out of its ladder, or known to be damaged. Pure: facts in, warnings out."""
+"""Builds the warnings about a source: omitted tracks, damage, colour conversion."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOST_NAMED = 4
 
 
 def of_source(facts: SourceFacts, profile: Profile) -> list[JobWarning]:
-    """Everything that the facts of a source tell, most important first."""
+    """All warnings about a source, most important first."""
     published = {sound.track.index for sound in audio_renditions(facts, profile)}
     missing = [track for track in facts.audio if track.index not in published]
     unreadable = [track for track in missing if not _is_readable(track)]
@@ -59,7 +59,7 @@ def of_damage(damage: Damage) -> JobWarning:
     at = _clock(damage.at_s)
     match damage.kind:
         case "hole":
-            text = f"the source has a hole at {at}: {damage.length_s:.1f} s are missing"
+            text = f"the source has a gap at {at}: {damage.length_s:.1f} s are missing"
         case "corrupt":
             text = f"the source has packets with errors, the first at {at}"
         case "pictures":
@@ -67,7 +67,7 @@ def of_damage(damage: Damage) -> JobWarning:
         case "sound":
             text = f"sound of the source could not be decoded without errors, the first at about {at}"
         case "cut":
-            text = f"the source was cut off at {at}: it is not whole"
+            text = f"the source was cut off at {at}: it is incomplete"
             return JobWarning(WarningCode.SOURCE_INCOMPLETE, text)
     return JobWarning(WarningCode.SOURCE_DAMAGED, text)
 

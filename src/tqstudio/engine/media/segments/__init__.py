@@ -1,1 +1,1 @@
-"""Segments on disk: collected from ffmpeg's output, checked, joined, stored, listed in playlists."""
+"""Collects segments from ffmpeg's output, checks, joins and stores them, and lists them in playlists."""

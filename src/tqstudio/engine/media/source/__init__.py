@@ -1,1 +1,1 @@
-"""What a source holds: tracks, times, damage, identity."""
+"""Reads a source: its tracks, timestamps, damage, and the identity of the file."""

@@ -1,7 +1,7 @@
-"""Decides how the colours of a source are read, and which filters make BT.709 of them. Pure.
+"""Interprets the colour tags of a source and chooses the ffmpeg filters that convert it to BT.709.
 
-Code points are those of ITU-T H.273, as in `VideoTrack`. What is published is 8-bit 4:2:0 with the matrix and
-the limited range of BT.709, and tagged so; `docs/colour.md` gives the reasons.
+Code points are those of ITU-T H.273, as in `VideoTrack`. The output is 8-bit 4:2:0, BT.709 matrix, limited
+range, and tagged so; `docs/colour.md` gives the reasons.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ from tqstudio.engine.media.source.facts import VideoTrack
 from tqstudio.errors import ErrorCode, TqError
 
 Filters = tuple[tuple[str, dict[str, Any]], ...]
-"""ffmpeg filters in their order: name and options."""
+"""ffmpeg filters in order: (name, options)."""
 
 RGB, BT709, UNSPECIFIED, BT601_625, BT601_525, SMPTE240M, BT2020, BT2020_CL = 0, 1, 2, 5, 6, 7, 9, 10
 PQ, HLG = 16, 18
 
 _MATRICES = frozenset({BT709, 4, BT601_625, BT601_525, SMPTE240M, 8, BT2020, BT2020_CL, 12, 13, 14})
-# SMPTE 2085, the IPT of Dolby Vision, and the reversible forms of YCgCo: zscale has no way from them to RGB.
+# SMPTE 2085, Dolby Vision IPT and reversible YCgCo: zscale cannot convert them to RGB.
 _MATRICES_WITHOUT_FILTER = frozenset({11, 15, 16, 17})
 _PRIMARIES = frozenset({BT709, 4, BT601_625, BT601_525, SMPTE240M, 8, BT2020, 10, 11, 12, 22})
-# So near to BT.709 that their values are published unchanged, under their own name. A conversion would clip
-# colours, and the tags are often a mere default of the program that wrote them.
+# So close to BT.709 that values are published unconverted, with their own tag. A conversion would clip
+# colours, and the tags are often just the default of the program that wrote them.
 _NARROW_PRIMARIES = frozenset({BT709, BT601_625, BT601_525})
-# PQ, HLG, linear light and two logarithmic curves. All others are what displays take for BT.709: a conversion
-# would change greys that every player shows alike.
+# PQ, HLG, linear light and two logarithmic curves. Displays treat all others as BT.709: a conversion would
+# change greys that every player shows alike.
 _CONVERTED_TRANSFERS = frozenset({PQ, HLG, 8, 9, 10})
-# The base layer that a Dolby Vision stream is compatible with, where its own tags are silent.
+# Transfer of the Dolby Vision base layer by compatibility id, used if the stream has no transfer tag.
 _DOLBY_VISION_TRANSFERS = {1: PQ, 4: HLG, 6: PQ}
-# Profiles whose only layer is in IPT-C2, which needs the metadata of every frame to be shown.
+# Profiles whose only layer is IPT-C2, which cannot be displayed without the metadata of each frame.
 _DOLBY_VISION_IPT = frozenset({5, 10, 20})
 
-# Larger pictures without tags are BT.709, as players take them.
+# Untagged pictures above this size are read as BT.709, as players do.
 _SD_MOST_WIDTH, _SD_MOST_HEIGHT = 1279, 576
 
-# The reference white of HDR (BT.2408) is that of SDR. Up to the knee, a share of it, luminance is kept: grey
-# and skin stay as they are. What is brighter is compressed up to the peak, and clipped beyond. BT.2390 has
-# its knee at the same place. The peak is a constant: detected, it would make a frame depend on those before.
+# HDR reference white (BT.2408) is mapped to SDR white. Luminance below the knee (a share of white) is kept,
+# so that greys and skin do not change; above, it is compressed up to the peak and clipped beyond. BT.2390 has
+# its knee at the same place. The peak is constant: if detected, each frame would depend on previous ones.
 _WHITE_NITS = 203
 _PEAK_NITS = 1000
 _KNEE = 0.45
@@ -51,7 +51,7 @@ _ALPHA_FORMAT = re.compile(r"yuva|gbrap|rgba|bgra|argb|abgr|ya\d|ayuv|vuya|rgbaf
 
 @dataclass(frozen=True, slots=True)
 class Colour:
-    """How the values of a decoded picture are read: what its tags say, completed."""
+    """The colour description of decoded pictures: their tags, with missing ones completed."""
 
     matrix: int
     primaries: int
@@ -60,17 +60,17 @@ class Colour:
 
     @property
     def hdr(self) -> bool:
-        """Its brightness has to be mapped to that of an SDR display."""
+        """Whether it has to be tone-mapped to SDR."""
         return self.transfer in (PQ, HLG)
 
     @property
     def wide(self) -> bool:
-        """It has to be converted in linear light: another gamut or another curve than that of SDR."""
+        """Whether gamut or transfer differ from SDR, so that it has to be converted in linear light."""
         return self.primaries not in _NARROW_PRIMARIES or self.transfer in _CONVERTED_TRANSFERS
 
 
 def colour_of(video: VideoTrack) -> Colour:
-    """How the colours of a source are read."""
+    """Complete the colour tags of a source."""
     transfer = video.color_transfer
     if transfer == UNSPECIFIED:
         transfer = _DOLBY_VISION_TRANSFERS.get(video.dv_compatibility, BT709)
@@ -90,7 +90,7 @@ def colour_of(video: VideoTrack) -> Colour:
         matrix = BT709
     primaries = video.color_primaries if video.color_primaries in _PRIMARIES else BT2020 if wide else BT709
     if primaries == SMPTE240M:
-        primaries = BT601_525  # another name of the same
+        primaries = BT601_525  # the same primaries under another code point
     full_range = video.color_range == 2 or (
         video.color_range != 1 and (video.pix_fmt.startswith("yuvj") or is_grey(video))
     )
@@ -98,22 +98,22 @@ def colour_of(video: VideoTrack) -> Colour:
 
 
 def is_rgb(video: VideoTrack) -> bool:
-    """The decoded pictures are red, green and blue rather than luma and chroma."""
+    """Whether the decoded pictures are RGB."""
     return bool(_RGB_FORMAT.search(video.pix_fmt))
 
 
 def is_grey(video: VideoTrack) -> bool:
-    """The decoded pictures have luma alone. Without a tag it is that of still images: of full range."""
+    """Whether the decoded pictures have luma only; untagged, that is full range as in still images."""
     return bool(_GREY_FORMAT.match(video.pix_fmt))
 
 
 def has_alpha(video: VideoTrack) -> bool:
-    """The decoded pictures have transparency, which is not published."""
+    """Whether the decoded pictures have an alpha channel, which is not published."""
     return bool(_ALPHA_FORMAT.match(video.pix_fmt))
 
 
 def require_mappable(video: VideoTrack, name: str) -> None:
-    """Refuse a source whose colours no filter of ffmpeg maps rightly.
+    """Refuse a source whose colours ffmpeg cannot convert correctly.
 
     Raises:
         TqError: UNSUPPORTED.
@@ -133,14 +133,14 @@ def require_mappable(video: VideoTrack, name: str) -> None:
 
 
 def to_bt709(video: VideoTrack) -> Filters:
-    """The filters that turn decoded pictures of any size into published colours.
+    """The filters that convert decoded pictures to the published colours.
 
-    Each frame is mapped by itself, so that a resumed run makes the same ones.
+    Each frame is converted independently, so that a resumed run produces identical frames.
     """
     read = colour_of(video)
     rgb = read.matrix == RGB
     odd = bool(video.coded_width % 2 or video.coded_height % 2)
-    # Filters and encoders believe the tags of frames.
+    # Filters and encoders use the tags of the frames.
     tags: dict[str, Any] = {"color_primaries": read.primaries, "color_trc": read.transfer}
     if not rgb:
         tags |= {"range": "full" if read.full_range else "limited", "colorspace": read.matrix}
@@ -148,8 +148,8 @@ def to_bt709(video: VideoTrack) -> Filters:
     grey = is_grey(video)
     if read.matrix == BT709 and not (read.full_range or read.wide or grey):
         return (described,)
-    # zscale takes no subsampled picture with an odd side, and older ones no grey. The filter that helps takes
-    # all grey for full range, and keeps its values while the result is named so too.
+    # zscale rejects subsampled pictures with an odd side, and older versions reject grey. `format` converts
+    # them; it reads all grey as full range and keeps the values if the result is tagged full range too.
     whole = (("format", {"pix_fmts": "|".join(f"yuv444p{depth}" for depth in ("", 10, 12, 16))}),)
     target: dict[str, Any] = {"matrix": "709", "range": "limited"}
     if read.wide:
@@ -162,13 +162,13 @@ def to_bt709(video: VideoTrack) -> Filters:
         *(whole if odd and not rgb and not grey else ()),
         *(_tone_mapped(read) if read.hdr else ()),
         ("zscale", target),
-        # The colours of RGB are kept in full until they are scaled.
+        # RGB and odd sizes keep full chroma resolution until they are scaled.
         ("format", {"pix_fmts": "yuv444p" if rgb or odd else "yuv420p"}),
     )
 
 
 def to_jpeg(width: int, height: int) -> Filters:
-    """The filters from there to a JPEG, which is always BT.601 in full range."""
+    """The filters that scale published colours and convert them to JPEG's full-range BT.601."""
     return (
         ("scale", {"width": width, "height": height}),
         ("zscale", {"matrix": "470bg", "range": "full"}),
@@ -180,7 +180,7 @@ def to_jpeg(width: int, height: int) -> Filters:
 def _tone_mapped(read: Colour) -> Filters:
     light: dict[str, Any] = {"transfer": "linear", "npl": _WHITE_NITS, "primaries": "709"}
     if read.transfer == HLG:
-        # By default zscale applies its system gamma to each component, which makes colours too strong.
+        # By default zscale applies the system gamma per component, which oversaturates colours.
         light["agamma"] = 0
     return (
         ("zscale", light),

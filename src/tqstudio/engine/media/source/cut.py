@@ -1,6 +1,6 @@
-"""Detects sources that were cut off where their container declares no length that is missed.
+"""Detects truncated files of formats that declare no duration (MPEG-TS) or none to rely on (AVI, ASF).
 
-What declares its length is refused by `measure` when the packets end before it.
+Where a container declares its duration, `measure` detects truncation.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tqstudio.engine.media.source.source_file import to_open
 _TS_PACKET, _TS_SYNC, _TS_TAIL = 188, b"\x47", 512 * 1024
 _HEAD = 64 * 1024
 _FILE_PROPERTIES = UUID("8cabdca1-a947-11cf-8ee4-00c00c205365").bytes_le
-"""Begins the object of an ASF header that holds the size of the file, 40 bytes on."""
+"""GUID of the ASF object with the size of the file, at offset 40 of the object."""
 
 
 def is_cut(path: bytes, container: str) -> bool:
@@ -30,9 +30,9 @@ def is_cut(path: bytes, container: str) -> bool:
 
 
 def _declared_size(head: bytes) -> int:
-    """Bytes that an AVI or ASF file has by its head; 0 where it does not say, as a live recording."""
+    """Size of an AVI or ASF file by its header; 0 if undeclared, as in live recordings."""
     if head.startswith(b"RIFF"):
-        # Of a file of more than 1 GiB this is the end of its first part. A recorder that was cut off wrote 0.
+        # In files above 1 GiB (OpenDML) this is the end of the first RIFF. An interrupted recorder leaves 0.
         size = int.from_bytes(head[4:8], "little")
         return size + 8 if 0 < size < 0xFFFFFFFF else 0
     at = head.find(_FILE_PROPERTIES)
@@ -40,14 +40,14 @@ def _declared_size(head: bytes) -> int:
 
 
 def _ends_within_a_packet(path: bytes) -> bool:
-    """Whether an MPEG-TS ends before a packet (PES) that declares its length is whole."""
+    """Whether an MPEG-TS ends within a TS packet, or within a PES packet that declares its length."""
     with open(to_open(path), "rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - _TS_TAIL))
         tail = file.read()
     at = next((n for n in range(_TS_PACKET) if tail[n::_TS_PACKET][:-1].strip(_TS_SYNC) == b""), None)
     if at is None:
-        return False  # 192 bytes a packet, or broken
+        return False  # packets of 192 bytes (M2TS), or damaged
     missing: dict[int, int] = {}
     for start in range(at, len(tail) - _TS_PACKET + 1, _TS_PACKET):
         packet = tail[start : start + _TS_PACKET]
@@ -55,7 +55,7 @@ def _ends_within_a_packet(path: bytes) -> bool:
         payload = b"" if not field & 0x10 else packet[4:] if field == 0x10 else packet[5 + packet[4] :]
         if packet[1] & 0x40 and payload.startswith(b"\0\0\1"):
             length = int.from_bytes(payload[4:6])
-            # Pictures may declare none.
+            # Video may declare no length (0).
             missing[pid] = length + 6 if length else 0
         missing[pid] = missing.get(pid, 0) - len(payload)
     return (len(tail) - at) % _TS_PACKET != 0 or any(length > 0 for length in missing.values())

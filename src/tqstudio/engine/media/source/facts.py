@@ -1,4 +1,4 @@
-"""What is known of a source once it was probed. Plain values: imports neither PyAV nor ffmpeg."""
+"""Values found by probing a source: container, tracks, damage. Imports neither PyAV nor ffmpeg."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class VideoTrack:
     height: int
     """Display height in square pixels."""
     coded_width: int
-    """Width of the decoded picture, before both."""
+    """Width of the decoded picture, before sample aspect ratio and rotation."""
     coded_height: int
     rotation: int
     """Counter-clockwise degrees, 0 … 359, of the display matrix. ffmpeg applies it while decoding."""
     pix_fmt: str
     bit_depth: int
     fps: Fraction
-    """The rate of the grid: nominal (never the average), at most 60."""
+    """Frame rate of the grid: the nominal rate (never the average), at most 60."""
     vfr: bool
     """Average and nominal rate differ by more than 1 %."""
     color_primaries: int
@@ -38,32 +38,32 @@ class VideoTrack:
     color_range: int
     """0 unspecified, 1 limited, 2 full."""
     first_pts_s: Fraction
-    """Presentation time of the first picture that decodes, in source time (seconds)."""
+    """Presentation time of the first picture that can be decoded, in source time (seconds)."""
     duration_s: float
-    """Length of this stream from its first picture; 0.0 when nothing says. See `own_duration`."""
+    """Length of this stream from its first picture in seconds; 0.0 if unknown. See `own_duration`."""
     own_duration: bool
-    """The stream itself declares its length. Otherwise it is what the container leaves for it."""
+    """The stream declares its own duration; otherwise it is derived from that of the container."""
     interlaced: bool
-    """Some of its pictures are."""
+    """At least one picture is interlaced."""
     bitrate: int
     """Bits per second, 0 when unknown."""
     dv_profile: int
-    """Of Dolby Vision; 0 for a source that is none."""
+    """Dolby Vision profile; 0 if the source is not Dolby Vision."""
     dv_compatibility: int
-    """What its base layer is compatible with: 0 nothing, 1 and 6 HDR10, 2 SDR, 4 HLG."""
+    """Compatibility id of the Dolby Vision base layer: 0 none, 1 and 6 HDR10, 2 SDR, 4 HLG."""
     last_s: float | None = None
-    """Presentation time of its last picture in source time (seconds); None while it is not measured, or
-    where the clock of the source jumps."""
+    """Presentation time of the last picture in source time (seconds); None if not measured, or if the
+    timestamps of the source jump."""
     end_s: float | None = None
-    """When its last picture ends."""
+    """End of the last picture in source time (seconds)."""
     varies: bool = False
-    """Size or shape of the picture changes midway; `width` and `height` hold all of them."""
+    """Size or shape of the picture changes within the source; all fit into `width` and `height`."""
     aspects: tuple[tuple[float, float], ...] = ()
-    """Where the sample aspect changes: (source time in seconds, width ÷ height), in order of time."""
+    """Changes of the sample aspect ratio: (source time in seconds, width ÷ height), in order of time."""
 
     @property
     def short_side(self) -> int:
-        """The display side after which rungs are named."""
+        """The shorter display side, after which rungs are named."""
         return min(self.width, self.height)
 
 
@@ -73,17 +73,17 @@ class AudioTrack:
 
     index: int
     codec: str
-    """Empty when this build cannot decode it."""
+    """Empty if this build cannot decode it."""
     channels: int
     sample_rate: int
     language: str
-    """ISO 639 code in lower case, `und` when none is given."""
+    """ISO 639 code in lower case; `und` if the file has none."""
     title: str
     default: bool
     first_s: float | None = None
-    """Presentation time of its first sample in source time (seconds); None while it is not measured."""
+    """Presentation time of the first sample in source time (seconds); None if not measured."""
     end_s: float | None = None
-    """When its last sample ends."""
+    """End of the last sample in source time (seconds)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,26 +99,26 @@ class SubtitleTrack:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Something that is known to be wrong with the data of a source."""
+    """One kind of damage in the data of a source."""
 
     kind: Literal["hole", "corrupt", "cut", "pictures", "sound"]
-    """Times without packets, packets with errors, an end within a packet; and what did not decode."""
+    """A gap without packets, packets with errors, a truncated file, decoding errors in video or in audio."""
     at_s: float
-    """Where it begins, in seconds from the first picture; decoding errors are located to a second or so."""
+    """Its start in seconds from the first picture; for decoding errors accurate to about a second."""
     length_s: float = 0.0
-    """Of a hole."""
+    """Length of a hole in seconds; 0 for other kinds."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFacts:
-    """A probed source."""
+    """Everything found by probing a source."""
 
     container: str
     """ffmpeg's name of the format, such as `mov,mp4,m4a,3gp,3g2,mj2`."""
     duration_s: float
-    """Length of the whole file in seconds; 0.0 when it does not say."""
+    """Length of the whole file in seconds; 0.0 if unknown."""
     start_time_s: float
-    """Smallest timestamp of any stream, in seconds (exact to the µs)."""
+    """Smallest timestamp of any stream in seconds, exact to the µs."""
     bitrate: int
     """Bits per second of the whole file."""
     size: int
@@ -128,16 +128,16 @@ class SourceFacts:
     subtitles: tuple[SubtitleTrack, ...] = ()
     chapters: int = 0
     captions: bool = False
-    """Its pictures carry closed captions (CEA-608 or 708)."""
+    """The video carries closed captions (CEA-608 or 708)."""
     linear: bool = False
-    """It has to be decoded from its start: its timestamps jump, or a seek was found to miss."""
+    """It has to be decoded from its start: its timestamps jump, or seeking is inaccurate."""
     damage: tuple[Damage, ...] = ()
     """The first of each kind."""
     measured: bool = False
-    """Every packet was read: lengths, rate and sizes are what the file holds, not what it declares."""
+    """Every packet was read: lengths, rate and sizes are measured instead of declared."""
 
     def to_json(self) -> dict[str, Any]:
-        """A dict of JSON values. Fractions are text, such as "30000/1001"."""
+        """Convert to a dict of JSON values. Fractions become strings such as "30000/1001"."""
         data = asdict(self)
         data["video"]["fps"] = str(self.video.fps)
         data["video"]["first_pts_s"] = str(self.video.first_pts_s)
@@ -148,10 +148,10 @@ class SourceFacts:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> SourceFacts:
-        """The inverse of `to_json`.
+        """Convert back from the output of `to_json`.
 
         Raises:
-            KeyError, TypeError or ValueError: the record was written by another version; probe again.
+            KeyError, TypeError or ValueError: another version wrote the record; probe the source again.
         """
         values = dict(data)
         video = dict(values.pop("video"))

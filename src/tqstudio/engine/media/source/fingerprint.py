@@ -1,4 +1,4 @@
-"""Hashes of a source's bytes: a quick one that can prove it changed, a full one that settles doubt."""
+"""Hashes the content of a source: quickly from samples, or fully where equal samples prove nothing."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FULL_DIGITS = 32
 
 
 class Digest(NamedTuple):
-    """The full hash of a file, and which state of the file it was computed from."""
+    """The full hash of a file, with the size and mtime that it had."""
 
     size: int
     mtime_ns: int
@@ -25,34 +25,34 @@ class Digest(NamedTuple):
 
 
 class Content(NamedTuple):
-    """What a file holds, compared with what it held before."""
+    """The result of comparing a file with its earlier content."""
 
     id: str
-    """The quick hash; where that does not tell two versions apart, the full hash behind a `+`."""
+    """The quick hash; followed by `+` and the full hash where two versions have equal samples."""
     full_hash: str | None
-    """Where it had to be computed."""
+    """None if it was not needed."""
     is_certain: bool
-    """Whether every byte was compared; False where no full hash of the earlier version is known."""
+    """Whether every byte was compared; False if no full hash of the earlier version is known."""
 
 
 class NotHashed(Exception):
-    """Only a full hash tells whether a file changed, and who asks is to compute that first."""
+    """A full hash is needed to decide whether a file changed; the caller has to compute it and retry."""
 
 
 class Stopped(Exception):
-    """The hash was given up because `stop` said so."""
+    """Hashing was cancelled by `stop`."""
 
 
 def quick_hash(path: bytes) -> str:
-    """Hash the size and five samples of 1 MiB, the first at the start, the last ending at the end.
+    """Hash the size and five samples of 1 MiB, spread evenly from the start to the end of the file.
 
-    A file of at most five samples is hashed whole. Reads 5 MiB: some ms.
+    A file of at most 5 MiB is hashed whole. Takes some ms.
 
     Returns:
         64 hex digits (BLAKE3).
 
     Raises:
-        TqError: as `source.check`.
+        TqError: as `source_file.check`.
     """
     size = source_file.check(path).st_size
     hasher = blake3(f"{size}:".encode())
@@ -70,20 +70,20 @@ def quick_hash(path: bytes) -> str:
 
 
 def full_hash(path: bytes, stop: Callable[[], bool] | None = None) -> str:
-    """Hash every byte, at memory speed when cached.
+    """Hash the whole file.
 
     Args:
-        stop: asked every 4 MiB; True gives up.
+        stop: called every 4 MiB; True cancels.
 
     Returns:
         64 hex digits (BLAKE3).
 
     Raises:
-        TqError: as `source.check`.
+        TqError: as `source_file.check`.
         Stopped: when `stop` returned True.
     """
     source_file.check(path)
-    # One thread: the hash runs beside an encode that wants the cores.
+    # BLAKE3 on one thread: the hash runs beside an encode that needs the cores.
     hasher = blake3()
     try:
         with open(source_file.to_open(path), "rb", buffering=0) as file:
@@ -97,21 +97,21 @@ def full_hash(path: bytes, stop: Callable[[], bool] | None = None) -> str:
 
 
 def digest(path: bytes, stop: Callable[[], bool] | None = None) -> Digest:
-    """As `full_hash`; a file that is written to meanwhile does not match the state that is answered."""
+    """As `full_hash`, with the state before the hash: a file that is modified meanwhile does not match it."""
     found = source_file.check(path)
     return Digest(found.st_size, found.st_mtime_ns, full_hash(path, stop))
 
 
 def compare(path: bytes, known_id: str, known_hash: str | None, read: Callable[[], str]) -> Content:
-    """Tell whether a file still holds what is known of it.
+    """Compare the content of a file with its recorded hashes.
 
     Args:
-        known_id: the content id it had.
-        known_hash: the full hash it had, if that is known.
-        read: computes the full hash; called only where the samples do not tell.
+        known_id: the recorded content id.
+        known_hash: the recorded full hash, if any.
+        read: computes the full hash; called only if the samples are equal and do not cover the file.
 
     Raises:
-        TqError: as of `source.check`; whatever `read` raises.
+        TqError: as `source_file.check`, and as `read`.
     """
     size, samples = source_file.check(path).st_size, quick_hash(path)
     if samples != known_id.partition("+")[0]:

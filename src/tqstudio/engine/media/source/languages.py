@@ -1,4 +1,4 @@
-"""Turns the language codes of containers into those that players expect (BCP 47)."""
+"""Converts the language codes of containers to those that players expect (BCP 47)."""
 
 from __future__ import annotations
 
@@ -27,6 +27,6 @@ _SHORTEST = {
 
 
 def shortest(tag: str) -> str:
-    """A language tag with the shortest code that its language has: `eng` is `en`, `ger-at` is `de-at`."""
+    """Replace the primary code of a language tag by its shortest form: `eng` by `en`, `ger-at` by `de-at`."""
     primary, dash, rest = tag.partition("-")
     return f"{_SHORTEST.get(primary, primary)}{dash}{rest}"

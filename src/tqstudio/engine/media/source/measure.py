@@ -1,8 +1,8 @@
-"""Measures a whole source by its packets: where streams begin and end, the rate and the sizes of pictures.
+"""Measures a source from its packets: start and end of each stream, frame rate, picture sizes, damage.
 
-What a container declares is often wrong: its length may include the time before its start, its rate may be
-its clock's, and later pictures may be larger than the first. A job therefore reads every packet once before
-it plans: 3 s for two hours from cache, plus the key frames that are decoded to see their size.
+What containers declare is often wrong: the duration may include the time before the start, the frame rate may
+be that of the clock, later pictures may be larger than the first. A job therefore reads all packets before it
+plans; 3 s for two hours of video in the page cache, plus the sampled key frames.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tqstudio.paths import display
 
 MAX_FPS = 60
 _MIN_FPS = 5
-# Above this a rate is the container's clock (1000 in MKV, 90000 in TS), not the rate of the pictures.
+# A higher rate is the clock of the container (1000 in MKV, 90000 in TS), not a frame rate.
 _IMPLAUSIBLE_FPS = 480
 USUAL_FPS = tuple(
     Fraction(text)
@@ -52,42 +52,42 @@ USUAL_FPS = tuple(
         "60",
     ]
 )
-# 29.97 measured as 29.98 is still 29.97, and 30 is not.
+# 29.98 counts as 29.97, but 30 does not.
 _USUAL_SLACK = Fraction(9995, 10000)
-# Gaps that differ by less than this are equal: cameras and muxers round their times.
+# Gaps that differ by less than this are equal: cameras and muxers round timestamps.
 _STEADY_SHARE = 0.2
 _STEADY_OF_ALL = 0.9
 _FINE_CLOCK = 4
-# Of gaps that vary, the one that nine of ten exceed decides: no picture but a few outliers is lost.
+# With a variable rate, the 10th percentile of the gaps decides: only a few outliers are dropped.
 _SHORT_GAPS = 0.1
 
 _JUMPY_CONTAINERS = frozenset({"mpegts", "mpeg"})
-"""Formats whose clock may restart anywhere; in others, time is an index that was written at the end."""
+"""Formats whose clock may restart anywhere; in others, times come from an index."""
 _CHECK_EVERY = 1000
 
 _END_TOLERANCE_S = 0.5
 _END_TOLERANCE_SHARE = 0.01
-# Where timestamps jump, sound and picture are torn apart and put together again by guesses.
+# Larger where timestamps jump: ffmpeg then aligns sound and pictures by estimates.
 _LINEAR_TOLERANCE_SHARE = 0.05
 
 
 def measure(
     path: bytes, container: InputContainer, facts: SourceFacts, check: Callable[[], None] = lambda: None
 ) -> SourceFacts:
-    """Read all packets of a source and correct its facts by them. Ends quietly where the data does.
+    """Read all packets of a source and correct its facts. A demuxer error counts as the end of the file.
 
     Args:
         container: freshly opened.
-        facts: as the head of the file declares them.
-        check: called often; whatever it raises ends the reading.
+        facts: from the header of the file.
+        check: called often; its exceptions abort the reading.
 
     Raises:
-        TqError: SOURCE_TRUNCATED when the packets end before the declared end, or why the file
-            cannot be read to its end.
+        TqError: SOURCE_TRUNCATED if the packets end before the declared end; as `require_readable` if the
+            file cannot be read to its end.
     """
     stream = next(s for s in container.streams.video if s.index == facts.video.index)
     times = {s.index: PacketTimes(s, reordered=facts.linear) for s in (stream, *container.streams.audio)}
-    # Sound that begins late in a recording is not described by its head.
+    # The header does not describe sound that begins late in a recording.
     unknown = {s.index: s for s in container.streams.audio if not s.codec_context.sample_rate}
     clocks = {s.index: StreamClock(s, facts.video.fps) for s in (stream, *container.streams.audio)}
     clock = clocks[stream.index]
@@ -106,10 +106,10 @@ def measure(
                 continue
             times[packet.stream_index].add(packet)
             clocks[packet.stream_index].add(packet)
-            faults.look(packet)
+            faults.add(packet)
             if packet.stream_index == stream.index:
-                shapes.look(packet)
-            elif packet.stream_index in unknown and _is_heard(packet):
+                shapes.add(packet)
+            elif packet.stream_index in unknown and _decodes(packet):
                 del unknown[packet.stream_index]
     times[stream.index].close()
     _require_whole(path, facts, clock, times[stream.index], reached)
@@ -126,7 +126,7 @@ def measure(
             for track in facts.audio
         ),
         linear=facts.linear or _jumps(facts, clock),
-        damage=faults.found(steady=not video.vfr, cut=is_cut(path, facts.container)),
+        damage=faults.damage(steady=not video.vfr, cut=is_cut(path, facts.container)),
         measured=True,
     )
 
@@ -134,10 +134,10 @@ def measure(
 def grid_rate(
     guessed: Fraction | None, base: Fraction | None, average: Fraction | None
 ) -> tuple[Fraction, bool]:
-    """The rate of the grid and whether the source's own rate varies, by what the container declares.
+    """Derive the grid's frame rate, and whether the source's rate varies, from the declared rates.
 
-    The average lies (1439/60 for a 24 fps file of a minute), so it is used only where guessed and base rate
-    are the container's clock, and then rounded up to a usual rate. More than 60 is divided until it fits.
+    The average is inexact (1439/60 for a 24 fps file of a minute), so it is used only if guessed and base
+    rate are the clock of the container, and then rounded up to a usual rate. Rates above 60 are divided.
     """
     nominal = next((r for r in (guessed, base) if r and 0 < r <= _IMPLAUSIBLE_FPS), None)
     if nominal is None:
@@ -148,17 +148,17 @@ def grid_rate(
 
 
 def measured_rate(gaps: Mapping[int, int], time_base: Fraction, nominal: Fraction) -> tuple[Fraction, bool]:
-    """The rate of the grid and whether the source's own rate varies, by the times of its pictures.
+    """Derive the grid's frame rate, and whether the source's rate varies, from the times of its pictures.
 
     Args:
-        gaps: between one picture and the next, in units of `time_base`: gap → how often.
-        nominal: the declared rate; it is kept where the times agree with it as far as they are exact.
+        gaps: gap between consecutive pictures in units of `time_base` → count.
+        nominal: the declared rate; kept if it matches the times within their precision.
     """
     count = sum(gaps.values())
     if count < 2:
         return nominal, False
     median = _gap_at(gaps, count // 2)
-    # Times in whole pictures have no rounding: twice the gap is a picture that was dropped.
+    # If one tick is about one picture there is no rounding: twice the gap is a dropped picture.
     rounding = 1 if median >= _FINE_CLOCK else 0
     steady = {gap: n for gap, n in gaps.items() if abs(gap - median) <= max(rounding, median * _STEADY_SHARE)}
     if sum(steady.values()) >= count * _STEADY_OF_ALL:
@@ -176,20 +176,20 @@ def measured_rate(gaps: Mapping[int, int], time_base: Fraction, nominal: Fractio
     return _in_range(nominal), True
 
 
-def _gap_at(gaps: Mapping[int, int], place: int) -> int:
-    """The gap that has this place, from 0, among all in ascending order."""
+def _gap_at(gaps: Mapping[int, int], rank: int) -> int:
+    """The gap with this rank, from 0, among all in ascending order."""
     for gap in sorted(gaps):
-        place -= gaps[gap]
-        if place < 0:
+        rank -= gaps[gap]
+        if rank < 0:
             return gap
-    raise IndexError(place)
+    raise IndexError(rank)
 
 
 def channels_of(described: AudioCodecContext | AudioFrame) -> int:
     """Count the channels of an audio codec or frame.
 
-    PyAV 18.1 frees the map of a channel order that is not ffmpeg's own twice, with the layout object and with
-    what it describes, which aborts the process. So the layout object is never freed: 100 bytes a track.
+    PyAV 18.1 frees the map of a custom channel order twice, with the layout object and with the object that
+    it describes, which aborts the process. So the layout object is leaked on purpose: 100 bytes per track.
     """
     layout = described.layout
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(layout))
@@ -197,7 +197,7 @@ def channels_of(described: AudioCodecContext | AudioFrame) -> int:
 
 
 def tolerance_s(seconds: float, linear: bool) -> float:
-    """By how much the end of a stream may be off."""
+    """Seconds by which the end of a stream may differ from the expected one."""
     return max(_END_TOLERANCE_S, (_LINEAR_TOLERANCE_SHARE if linear else _END_TOLERANCE_SHARE) * seconds)
 
 
@@ -213,10 +213,10 @@ def _video(facts: SourceFacts, clock: StreamClock, times: PacketTimes, stream: V
     if not _jumps(facts, clock):
         fps, vfr = measured_rate(times.gaps, stream.time_base or Fraction(1, 90_000), fps)
     if video.interlaced and fps == 2 * video.fps:
-        fps = video.fps  # a packet a field
+        fps = video.fps  # one packet per field
     if _jumps(facts, clock):
         return replace(video, duration_s=clock.played_s, own_duration=True)
-    # The last packet may not say how long it is shown.
+    # The last packet may have no duration.
     end = max(times.end, times.last + 1 / fps)
     length = max(end - video.first_pts_s, 1 / fps)
     return replace(
@@ -231,7 +231,7 @@ def _video(facts: SourceFacts, clock: StreamClock, times: PacketTimes, stream: V
 
 
 def _played(facts: SourceFacts, clocks: Mapping[int, StreamClock], index: int) -> float | None:
-    """How long sound plays where the clock of the source jumps; None where it does not."""
+    """Seconds that a stream plays if the timestamps of the source jump; None if they do not."""
     return clocks[index].played_s if _jumps(facts, clocks[facts.video.index]) else None
 
 
@@ -256,8 +256,8 @@ def _length_s(facts: SourceFacts, clock: StreamClock, times: Mapping[int, Packet
     return float(max((end for _, end in known if end is not None), default=begins) - begins)
 
 
-def _is_heard(packet: Packet[Stream]) -> bool:
-    """Decode a packet of sound, so that its stream knows channels and rate."""
+def _decodes(packet: Packet[Stream]) -> bool:
+    """Decode an audio packet, which sets channels and sample rate of its stream; False if that fails."""
     with contextlib.suppress(av.error.FFmpegError):
         frames = packet.decode()
         for frame in frames:
@@ -270,34 +270,34 @@ def _is_heard(packet: Packet[Stream]) -> bool:
 def _require_whole(
     path: bytes, facts: SourceFacts, clock: StreamClock, times: PacketTimes, reached: Fraction
 ) -> None:
-    """Compare the declared end with the packets.
+    """Compare the end of the packets with the declared duration.
 
-    A container may declare a length, or the time of its end: a file that starts late is whole by either. A
-    stream without a length of its own may end early, as long as another one reaches the end.
+    Some containers declare the time of the end instead of a duration: a file that starts late may match
+    either. A stream without its own duration may end early, if another stream reaches the end.
 
     Raises:
-        TqError: SOURCE_TRUNCATED, or why the file cannot be read to its end.
+        TqError: SOURCE_TRUNCATED; as `require_readable` if the file cannot be read to its end.
     """
     declared_s = facts.video.duration_s
     if not declared_s or _jumps(facts, clock):
         return
     slack_s = tolerance_s(declared_s, linear=False)
-    # A recording may begin with pictures that cannot be decoded.
+    # The first pictures of a recording may not be decodable.
     first_s = float(min(facts.video.first_pts_s, times.first if times.first is not None else math.inf))
     own_end = float(times.end) if times.end is not None else first_s
     end_s = own_end if facts.video.own_duration else max(own_end, float(reached))
     if end_s - first_s >= declared_s - slack_s or abs(end_s - declared_s) <= slack_s:
         return
-    # To ffmpeg a file ends where its disk fails.
+    # ffmpeg reports a read error as the end of the file.
     require_readable(path)
     raise TqError(
         ErrorCode.SOURCE_TRUNCATED,
-        f"{display(path)} declares {declared_s:.1f} s of video but holds {max(0, own_end - first_s):.1f} s",
+        f"{display(path)} declares {declared_s:.1f} s of video but has {max(0, own_end - first_s):.1f} s",
     )
 
 
 def _in_range(rate: Fraction) -> Fraction:
-    """More than 60 is divided until it fits; a slide show is doubled until it can be cut finely enough."""
+    """Divide a rate above `MAX_FPS` and double one below `_MIN_FPS` until it is in range."""
     rate = rate / max(1, math.ceil(rate / MAX_FPS))
     while rate < _MIN_FPS:
         rate *= 2

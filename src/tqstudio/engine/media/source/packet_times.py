@@ -16,27 +16,27 @@ _REORDERED_WITHIN = 64
 # A seek cannot be trusted across a gap of more than this (or of a few frames, if those are longer).
 _JUMP_S = 1
 _JUMP_FRAMES = 3
-# What ffmpeg, while it decodes from the start, takes for another clock rather than for a pause.
+# When it decodes from the start, ffmpeg treats longer gaps as a change of the clock, not as a pause.
 _OTHER_CLOCK_S = 10
-# Times without packets that nothing but a loss explains.
+# Longer gaps between packets count as lost data.
 _HOLE_S = 0.5
 _HOLE_FRAMES = 4
 
 
 class PacketTimes:
-    """When the packets of one stream are shown, in source time."""
+    """Presentation times of the packets of one stream, in source time."""
 
     def __init__(self, stream: Stream, reordered: bool) -> None:
         """
         Args:
-            reordered: the container has decode times only; ffmpeg's presentation times are made up.
+            reordered: the container has decode times only; the presentation times are invented by ffmpeg.
         """
         self._reordered = reordered
         context = getattr(stream, "codec_context", None)
         self._base = stream.time_base or Fraction(1, 90_000)
         self._rate = getattr(context, "sample_rate", None)
         self.gaps: Counter[int] = Counter()
-        """Between a packet and the one that is shown next: units of the time base → how often."""
+        """Gap between packets in presentation order, in units of the time base → count."""
         self._waiting: list[int] = []
         self._shown: int | None = None
         self._count = 0
@@ -46,20 +46,21 @@ class PacketTimes:
 
     @property
     def first(self) -> Fraction | None:
-        """That of the first packet; None when there is none."""
+        """Start of the first packet in seconds; None without packets."""
         return self._first
 
     @property
     def last(self) -> Fraction:
-        """That of the last one."""
+        """Start of the last packet in seconds."""
         return self._last_pts * self._base
 
     @property
     def end(self) -> Fraction | None:
-        """When the last one ends; None when there is none."""
+        """End of the last packet in seconds; None without packets."""
         return self._end
 
     def add(self, packet: Packet[Stream]) -> None:
+        """Record the times of the next packet in decode order."""
         pts = packet.dts if self._reordered or packet.pts is None else packet.pts
         if pts is None:
             return
@@ -69,10 +70,10 @@ class PacketTimes:
             self._show()
         begins, ends = pts * self._base, (pts + (packet.duration or 0)) * self._base
         if self._rate and packet.has_sidedata("skip_samples"):
-            # What the encoder added at the start and at the end is not heard.
+            # Priming and padding samples of the encoder are not played.
             before, after = struct.unpack_from("<II", bytes(packet.get_sidedata("skip_samples")))
             begins, ends = begins + Fraction(before, self._rate), ends - Fraction(after, self._rate)
-        # The earliest of the first ones: pictures are reordered, and a later clock may restart below.
+        # Only among the first ones, because of reordering: the clock may restart at lower values later.
         if self._first is None or (self._count <= _REORDERED_WITHIN and begins < self._first):
             self._first = begins
         if self._end is None or ends > self._end:
@@ -80,7 +81,7 @@ class PacketTimes:
         self._last_pts = max(self._last_pts, pts) if self._count > 1 else pts
 
     def close(self) -> None:
-        """Count the gaps between the last packets."""
+        """Count the remaining gaps; call after the last packet."""
         while self._waiting:
             self._show()
 
@@ -92,7 +93,7 @@ class PacketTimes:
 
 
 class StreamClock:
-    """What the decode times of a stream say of its clock."""
+    """Detects jumps in the decode times of one stream and sums its playing time."""
 
     def __init__(self, stream: Stream, fps: Fraction) -> None:
         self._ticks = 1 / (stream.time_base or Fraction(1, 90_000))
@@ -102,20 +103,21 @@ class StreamClock:
         self._last: int | None = None
         self._played = 0
         self.jumps = False
-        """They go back, or leap ahead by more than a second."""
+        """Whether decode times went back, or ahead by more than a second."""
 
     @property
     def played_s(self) -> float:
-        """How long it plays when ffmpeg decodes it from its start and corrects the jumps."""
+        """Playing time in seconds if ffmpeg decodes it from the start and corrects the jumps."""
         return float(self._played / self._ticks)
 
     def add(self, packet: Packet[Stream]) -> None:
+        """Record the decode time of the next packet."""
         length = packet.duration or self._frame
         if packet.dts is None or self._last is None:
             self._played += length
         else:
             step = packet.dts - self._last
-            # Some muxers write a time that is a frame too early.
+            # Some muxers write times that are a frame too early.
             self.jumps = self.jumps or not -_JUMP_FRAMES * self._frame <= step <= self._jump
             self._played += step if 0 <= step <= self._other else length
         if packet.dts is None:
@@ -124,7 +126,7 @@ class StreamClock:
 
 
 class PacketFaults:
-    """What the packets say of damage: those with errors, holes between them, and an end within one."""
+    """Collects damage that shows in the packets: errors, holes between them, truncation within one."""
 
     def __init__(self, facts: SourceFacts) -> None:
         self._facts = facts
@@ -134,9 +136,10 @@ class PacketFaults:
         self._holes: dict[int, Damage] = {}
         self._corrupt: Damage | None = None
 
-    def look(self, packet: Packet[Stream]) -> None:
+    def add(self, packet: Packet[Stream]) -> None:
+        """Check the next packet in decode order."""
         index = packet.stream_index
-        # The order of decoding has no gaps where pictures are shown in another one.
+        # Decode times have no gaps from reordering.
         ticks = packet.dts if packet.dts is not None else packet.pts
         if ticks is None or packet.time_base is None:
             return
@@ -150,17 +153,17 @@ class PacketFaults:
         if packet.is_corrupt and self._corrupt is None:
             self._corrupt = Damage("corrupt", at_s)
 
-    def found(self, *, steady: bool, cut: bool) -> tuple[Damage, ...]:
-        """The first of each kind.
+    def damage(self, *, steady: bool, cut: bool) -> tuple[Damage, ...]:
+        """The first damage of each kind.
 
         Args:
-            steady: the rate of the pictures is constant, so that a gap between them is a hole.
-            cut: the file ends within a packet.
+            steady: the frame rate is constant, so that a gap between pictures is a hole.
+            cut: the file is truncated (`is_cut`).
         """
         end_s = max(self._last.values(), default=0.0)
         holes = [hole for index, hole in self._holes.items() if steady or index != self._video]
         found = [min(holes, key=lambda hole: hole.at_s)] if holes else []
-        # The packet in which the file ends is one with errors, and no other may be.
+        # The truncated last packet is marked corrupt too: do not report it twice.
         if self._corrupt and not (cut and self._corrupt.at_s > end_s - _HOLE_S):
             found.append(self._corrupt)
         return (*found, Damage("cut", end_s)) if cut else tuple(found)

@@ -15,14 +15,14 @@ from av.video.stream import VideoStream
 
 from tqstudio.engine.media.source.facts import VideoTrack
 
-# Seconds between two pictures that are decoded to see their size: at most 1 % of what a ladder costs.
-_LOOK_EVERY_S = 2
+# Seconds between decoded key frames: costs at most 1 % of the time of a ladder.
+_SAMPLE_EVERY_S = 2
 _WITH_HEADERS = frozenset({"mpegts", "mpeg"})
 _HEADER_BYTES = 32
 
 
 class PictureShapes:
-    """Sizes, shapes and fields of the pictures, seen on a key frame every few seconds."""
+    """Sizes, sample aspects and interlacing of the pictures, sampled from key frames."""
 
     def __init__(self, stream: VideoStream, video: VideoTrack, container: str) -> None:
         self._context = stream.codec_context
@@ -38,26 +38,26 @@ class PictureShapes:
         self._seen: Counter[tuple[int, int, Fraction | None]] = Counter()
         self._interlaced = video.interlaced
 
-    def look(self, packet: Packet[Stream]) -> None:
-        """Decode a key frame if the last one was decoded some seconds ago."""
+    def add(self, packet: Packet[Stream]) -> None:
+        """Decode a key frame if the last sample is `_SAMPLE_EVERY_S` old or the stream headers changed."""
         at = None if packet.pts is None else packet.pts * self._base
         if not packet.is_keyframe:
             return
-        # A stream that can be tuned in to repeats its headers with every key frame.
+        # Broadcast streams repeat their headers with every key frame.
         head = bytes(memoryview(packet)[:_HEADER_BYTES]) if self._has_headers else b""
         if head == self._head and at is not None and self._next is not None and at < self._next:
             return
         self._head = head
-        self._next = None if at is None else at + _LOOK_EVERY_S
+        self._next = None if at is None else at + _SAMPLE_EVERY_S
         self._decode(packet)
 
     def apply(self, video: VideoTrack) -> VideoTrack:
-        """The track as the whole source has it; to be called at the end."""
+        """The track corrected for the whole source; call after the last packet."""
         video = replace(video, interlaced=self._interlaced)
         if len(self._seen) < 2:
             return video
         sizes = {shape: self._display(*shape) for shape in self._seen}
-        # Most of the time it has this shape; everything else is fitted into its largest picture.
+        # The most frequent shape wins; all other pictures are fitted into the largest one of that shape.
         ratios: Counter[Fraction] = Counter()
         for shape, (width, height) in sizes.items():
             ratios[Fraction(round(width / height * 20), 20)] += self._seen[shape]
@@ -71,9 +71,9 @@ class PictureShapes:
         )
 
     def _decode(self, packet: Packet[Stream]) -> None:
-        # A damaged picture says nothing; what it costs is seen when all are decoded.
+        # Ignore damaged pictures here: the transcode reports them.
         with contextlib.suppress(av.error.FFmpegError):
-            # Drained at once: the decoder's aspect is that of the picture only until the next header.
+            # Drain at once: the decoder's aspect is valid only until the next header.
             frames = [*self._context.decode(packet), *self._context.decode(None)]
             for frame in frames[:1]:
                 if isinstance(frame, VideoFrame):
@@ -92,8 +92,8 @@ class PictureShapes:
 
 
 def display_size(width: int, height: int, aspect: Fraction | None, rotation: int) -> tuple[int, int]:
-    """Compute the size in square pixels. The width follows the sample aspect; then both turn."""
+    """Compute the display size in square pixels: scale the width by the sample aspect, then rotate."""
     if aspect and aspect > 0:
         width = max(1, round(width * aspect))
-    # ffmpeg turns the frame for quarter turns only; at odd angles it keeps the size.
+    # ffmpeg swaps the sides for quarter turns only; at other angles it keeps the size.
     return (height, width) if rotation % 180 == 90 else (width, height)

@@ -1,5 +1,4 @@
-"""Reads a source's facts with PyAV. A hostile file may crash this process: never call it in the
-supervisor."""
+"""Probes a source with PyAV. A hostile file may crash the process: never call this in the supervisor."""
 
 from __future__ import annotations
 
@@ -28,25 +27,25 @@ from tqstudio.engine.media.source.picture_shapes import display_size
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import display
 
-# Packets read in search of the first picture. A sane stream gives it within its first few.
+# Packets read at most to find the first picture; normally it is among the first few.
 _FIRST_PICTURE_PACKETS = 2000
-# Captions are in every picture or in none; some begin with the programme, after a few seconds.
+# Captions are in all pictures or in none; some begin with the programme, after a few seconds.
 _CAPTION_PACKETS = 250
 _CAPTIONS = b"GA94\x03"
 _TS_PACKET, _TS_SYNC = 188, 0x47
-# Pictures decoded in search of one that says when it is shown.
+# Pictures decoded at most to find one with a timestamp.
 _FIRST_TIME_PICTURES = 120
-# What the operating system may answer; every other error is ffmpeg's opinion of the content.
+# Errors of the operating system; ffmpeg raises all others because of the content.
 _SYSTEM_ERRORS = errnos.FAILING | errnos.LIMITS | {errno.ENOENT, errno.EACCES, errno.ENOTDIR}
-# Containers in which each stream declares its length.
+# Containers in which each stream declares its duration.
 _WITH_LENGTHS = ("mov,mp4,m4a,3gp,3g2,mj2", "avi")
 _LANGUAGE = re.compile(r"[a-z]{2,3}(-[a-z0-9]+)*")
 _TITLE_LENGTH = 100
-# Demuxers of streams without a container. They are opened to name such a file, never to transcode it.
+# Demuxers of raw streams, used only to name the codec of such a file in the error message.
 _RAW_FORMATS = "h264,hevc,vvc,mpegvideo,m4v,h263,h261,vc1,av1,obu,cavsvideo,avs2,avs3,dirac,dnxhd,mjpeg"
 _WITH_DOLBY_VISION = {"strict": "unofficial", "movflags": "empty_moov"}
 
-# How the files begin that we can read, to tell a broken video from something that never was one.
+# Magic numbers of supported containers, to tell a damaged video from a file that is not a video.
 _SIGNATURES = re.compile(
     rb"....(?:ftyp|moov|mdat|free|skip|wide|pnot)|\x1aE\xdf\xa3|RIFF....AVI |FLV\x01|OggS"
     rb"|0&\xb2u\x8ef\xcf\x11|\x00\x00\x01\xba|G.{187}G|.{4}G.{191}G|\x06\x0e+4|\.RMF|nut/multimedia",
@@ -67,7 +66,7 @@ def open_source(path: bytes) -> InputContainer:
     """Open a source with the same whitelists as every ffmpeg command.
 
     Raises:
-        TqError: as `source.check`; NO_MEDIA for what is no video, SOURCE_UNREADABLE for a broken one.
+        TqError: as `source_file.check`; NO_MEDIA if it is not a video, SOURCE_UNREADABLE if it is damaged.
     """
     facts = source_file.check(path)
     try:
@@ -81,13 +80,13 @@ def open_source(path: bytes) -> InputContainer:
 
 
 def probe(path: bytes, check: Callable[[], None] = lambda: None) -> SourceFacts:
-    """Read the facts of a source, and all of its packets: 3 s for two hours from cache. Opens it read-only.
+    """Read the header and all packets of a source; 3 s for two hours of video in the page cache.
 
     Args:
-        check: called often while it is read; whatever it raises ends the probe.
+        check: called often; its exceptions abort the probe.
 
     Raises:
-        TqError: as of `probe_head`; SOURCE_TRUNCATED where the packets end before the declared end.
+        TqError: as `probe_head`; SOURCE_TRUNCATED if the packets end before the declared end.
     """
     facts = probe_head(path)
     with open_source(path) as container:
@@ -95,11 +94,11 @@ def probe(path: bytes, check: Callable[[], None] = lambda: None) -> SourceFacts:
 
 
 def probe_head(path: bytes) -> SourceFacts:
-    """Read what the head of a source declares, and decode one picture; some ms for a sane file.
+    """Read the header of a source and decode one picture; normally takes some ms.
 
     Raises:
         TqError: SOURCE_MISSING, SOURCE_EMPTY, PERMISSION, UNSUPPORTED (a folder, a device, an unknown codec),
-            NO_MEDIA (not a video, or no video stream in it), SOURCE_UNREADABLE (a video that is broken).
+            NO_MEDIA (not a video, or no video stream), SOURCE_UNREADABLE (a damaged video).
     """
     size = source_file.check(path).st_size
     with open_source(path) as container:
@@ -109,7 +108,7 @@ def probe_head(path: bytes) -> SourceFacts:
             if isinstance(error, OSError) and error.errno in _SYSTEM_ERRORS:
                 raise source_file.unreadable(path, error) from error
             raise TqError(
-                ErrorCode.SOURCE_UNREADABLE, f"{display(path)} is broken: {error.strerror}"
+                ErrorCode.SOURCE_UNREADABLE, f"{display(path)} is damaged: {error.strerror}"
             ) from error
 
 
@@ -120,10 +119,10 @@ def _read(path: bytes, size: int, container: InputContainer) -> SourceFacts:
             ErrorCode.UNSUPPORTED,
             f"the video codec of {display(path)} cannot be decoded by this build",
         )
-    # The decoder writes over what the container says.
+    # The decoder overwrites the colour tags of the container.
     stated = _colours(stream)
     frame, first_pts = _first_picture(path, container, stream)
-    # AVI has no presentation times: ffmpeg makes some up, as many pictures late as the codec reorders.
+    # AVI has no presentation times: ffmpeg invents some, late by the reorder delay of the codec.
     reordered = container.format.name == "avi" and bool(stream.codec_context.has_b_frames)
     if reordered and stream.start_time is not None and stream.time_base is not None:
         first_pts = stream.start_time * stream.time_base
@@ -150,17 +149,17 @@ def _read(path: bytes, size: int, container: InputContainer) -> SourceFacts:
 
 
 def _main_video(path: bytes, container: InputContainer) -> VideoStream:
-    """The default video stream, else the first; cover pictures are none."""
+    """The default video stream, else the first one; attached cover pictures do not count."""
     streams = [s for s in container.streams.video if not s.disposition & Disposition.attached_pic]
     if not streams:
-        raise TqError(ErrorCode.NO_MEDIA, f"{display(path)} holds no video stream")
+        raise TqError(ErrorCode.NO_MEDIA, f"{display(path)} has no video stream")
     return next((s for s in streams if _default(s)), streams[0])
 
 
 def _first_picture(
     path: bytes, container: InputContainer, stream: VideoStream
 ) -> tuple[VideoFrame, Fraction | None]:
-    """The first picture that decodes, and when it is shown; None when none of the first ones says."""
+    """The first picture that can be decoded, and its presentation time; None if no early picture has one."""
     pictures = _pictures(path, container, stream)
     first = next(pictures, None)
     if first is None:
@@ -168,7 +167,7 @@ def _first_picture(
             raise _encrypted(path)
         raise TqError(ErrorCode.SOURCE_UNREADABLE, f"no picture of {display(path)} can be decoded")
     rate, _ = grid_rate(stream.guessed_rate, stream.base_rate, stream.average_rate)
-    # Timestamps below zero are lost in some containers: what is known of a later picture counts back.
+    # Some containers drop negative timestamps: count back from the first picture that has one.
     later = itertools.islice(pictures, _FIRST_TIME_PICTURES)
     for number, picture in enumerate(itertools.chain([first], later)):
         if picture.pts is not None and picture.time_base is not None:
@@ -184,7 +183,7 @@ def _has_captions(path: bytes, index: int) -> bool:
 
 
 def _is_scrambled(path: bytes) -> bool:
-    """Whether packets at the start of an MPEG-TS say that they are scrambled."""
+    """Whether any of the first packets of an MPEG-TS is marked as scrambled."""
     with open(source_file.to_open(path), "rb") as file:
         head = file.read(_TS_PACKET * 1000)
     return any(
@@ -201,15 +200,15 @@ def _encrypted(path: bytes) -> TqError:
 
 
 def _pictures(path: bytes, container: InputContainer, stream: VideoStream) -> Iterator[VideoFrame]:
-    """The pictures of a stream, as far as the first one is worth to be looked for."""
+    """Decode pictures of a stream, from at most `_FIRST_PICTURE_PACKETS` packets."""
     for number, packet in enumerate(container.demux(stream)):
         if packet.has_sidedata("encryption_info"):
-            # What is decoded of it, if anything, is noise.
+            # Decoding would at best give noise.
             raise _encrypted(path)
         try:
             frames: list[Any] = stream.decode(packet)
         except av.error.InvalidDataError:
-            frames = []  # a cut at the start of a recording: the first whole picture comes later
+            frames = []  # a recording that starts within a GOP: the first whole picture comes later
         yield from (frame for frame in frames if isinstance(frame, VideoFrame))
         if number > _FIRST_PICTURE_PACKETS:
             return
@@ -232,7 +231,7 @@ def _video_track(
         first_pts = stream.start_time * time_base
     elif first_pts is None:
         first_pts = Fraction(start_s).limit_denominator(1_000_000)
-    # In other containers ffmpeg gives a stream the length of the file when it declares none.
+    # In other containers ffmpeg sets an undeclared stream duration to that of the file.
     own = (
         stream.container.format.name in _WITH_LENGTHS and stream.duration is not None and stream.duration > 0
     )
@@ -245,7 +244,7 @@ def _video_track(
     )
     colours = _colours(stream)
     if context.name == "vp8":
-        # Its bitstream does not tell them; ffmpeg's decoder says limited range and BT.601.
+        # VP8 does not carry them; ffmpeg's decoder always sets limited range and BT.601.
         matrix = colours.matrix if stated.matrix == colour.UNSPECIFIED else stated.matrix
         colours = colours._replace(range=stated.range or colours.range, matrix=matrix)
     dv_profile, dv_compatibility = _dolby_vision(stream) or _dolby_vision_of(frame) or (0, 0)
@@ -287,9 +286,9 @@ def _colours(stream: VideoStream) -> _Colours:
 
 
 def _dolby_vision(stream: VideoStream) -> tuple[int, int] | None:
-    """Profile and compatibility of the Dolby Vision configuration record, where there is one.
+    """Profile and compatibility id of the Dolby Vision configuration record, or None.
 
-    PyAV does not give it out, but ffmpeg's MP4 muxer writes it, whatever container it was read from.
+    PyAV does not expose the record, but ffmpeg's MP4 muxer writes it, so it is read from a muxed header.
     """
     header = io.BytesIO()
     try:
@@ -297,7 +296,7 @@ def _dolby_vision(stream: VideoStream) -> tuple[int, int] | None:
             copy.add_stream_from_template(stream, opaque=True)
             copy.start_encoding()
     except (ValueError, av.error.FFmpegError):
-        return None  # a codec that MP4 does not hold
+        return None  # a codec that MP4 does not support
     record = re.search(rb"dv[cvw]C(.{5})", header.getvalue(), re.DOTALL)
     if record is None:
         return None
@@ -306,10 +305,10 @@ def _dolby_vision(stream: VideoStream) -> tuple[int, int] | None:
 
 
 def _dolby_vision_of(frame: VideoFrame) -> tuple[int, int] | None:
-    """The same by the metadata of a picture, where a container lost the record; None for a base layer.
+    """Detect Dolby Vision profile 5 from the metadata of a picture, for containers that lost the record.
 
-    The RPU begins with 8 bits of prefix, 6 of type and 11 of format, then come 4 of profile: 0 is that of the
-    profile without a base layer, 5.
+    The RPU has 8 bits of prefix, 6 of type, 11 of format, then 4 of profile; 0 is profile 5, which has no
+    base layer. None for all others.
     """
     rpu: Any = frame.side_data.get("DOVI_RPU_BUFFER")
     return (5, 0) if rpu is not None and int.from_bytes(bytes(rpu)[1:4]) >> 3 & 0xF == 0 else None
@@ -334,7 +333,7 @@ def _codec(stream: Stream) -> str:
 
 
 def _language(stream: Stream) -> str:
-    # The value names a folder later, so only what looks like a code passes.
+    # The value becomes part of a folder name: accept only well-formed codes.
     language = (stream.language or "").strip().lower()
     return shortest(language) if _LANGUAGE.fullmatch(language) and len(language) <= 16 else "und"
 
@@ -352,14 +351,14 @@ def _default(stream: Stream) -> bool:
 def _refusal(path: bytes, size: int, error: av.error.FFmpegError) -> TqError:
     name = display(path)
     if isinstance(error, OSError) and error.errno == errno.EPERM:
-        # ffmpeg's own answer to a script that wants another protocol or file.
-        return TqError(ErrorCode.NO_MEDIA, f"{name} holds no video: it points at other files")
+        # ffmpeg refuses playlists that reference other protocols or files.
+        return TqError(ErrorCode.NO_MEDIA, f"{name} is not a video: it refers to other files")
     if isinstance(error, OSError) and error.errno in _SYSTEM_ERRORS:
         return source_file.unreadable(path, error)
     if raw := _raw_stream(path):
         return TqError(
             ErrorCode.UNSUPPORTED,
-            f"{name} is a raw {raw} stream without a container, so nothing says when its pictures are shown",
+            f"{name} is a raw {raw} stream without a container, so its pictures have no timestamps",
             "put it into a container with its rate: ffmpeg -r RATE -i FILE -c copy FILE.mkv",
         )
     with open(source_file.to_open(path), "rb") as file:
@@ -367,13 +366,13 @@ def _refusal(path: bytes, size: int, error: av.error.FFmpegError) -> TqError:
     if _SIGNATURES.match(head):
         return TqError(
             ErrorCode.SOURCE_UNREADABLE,
-            f"{name} begins like a video but cannot be read ({size} bytes): it is broken or not whole",
+            f"{name} starts like a video but cannot be read ({size} bytes): it is damaged or incomplete",
         )
-    return TqError(ErrorCode.NO_MEDIA, f"{name} holds no video: its content is something else")
+    return TqError(ErrorCode.NO_MEDIA, f"{name} is not a video, or of a format that is not supported")
 
 
 def _raw_stream(path: bytes) -> str:
-    """The codec of a raw video stream, in a word; empty for anything else. Reads no other file."""
+    """The codec name of a raw video stream; empty for any other file."""
     options = {"protocol_whitelist": source_file.PROTOCOLS, "format_whitelist": _RAW_FORMATS}
     try:
         with av.open(source_file.url(source_file.to_open(path)), options=options) as container:

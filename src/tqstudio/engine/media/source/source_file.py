@@ -1,4 +1,4 @@
-"""The file that is transcoded, before anything of it is parsed."""
+"""Opens and checks source files, before any of their content is parsed."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from tqstudio.engine.files import errnos
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import display
 
-# Demuxers of files people drop. Playlists and scripts (hls, dash, concat, imf, sdp …) are not among them: a
-# text file named x.mp4 must never make ffmpeg open another file or an address. Raw elementary streams are not
-# either: they have no timestamps, on which everything after rests.
+# Demuxers of supported files. Playlists and scripts (hls, dash, concat, imf, sdp …) are excluded: a text file
+# named x.mp4 must never make ffmpeg open another file or a URL. So are raw elementary streams: they have no
+# timestamps.
 FORMATS = "mov,matroska,mpegts,mpeg,avi,flv,asf,ogg,mxf,gxf,wtv,nut,ivf,dv,rm,yuv4mpegpipe"
 PROTOCOLS = "file"
 _CHUNK_BYTES = 4 * 1024 * 1024
 
 
 class FileId(NamedTuple):
-    """What tells a file from any other that may bear its name; equal while nobody touches it."""
+    """Identifies one state of a file; equal as long as the file is not modified or replaced."""
 
     size: int
     mtime_ns: int
@@ -31,10 +31,10 @@ class FileId(NamedTuple):
     ctime_ns: int
 
 
-_held: dict[bytes, int] = {}
-"""Descriptors of sources that are held open, by path."""
+_open_sources: dict[bytes, int] = {}
+"""Path → descriptor of sources that are kept open."""
 _DESCRIPTORS = b"/proc/self/fd/"
-# Enough to find what is in a folder; not every system has it.
+# O_PATH suffices to open files in a folder; not every system has it.
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 # Never blocks on a FIFO that has no writer.
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
@@ -42,26 +42,26 @@ _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 @contextlib.contextmanager
 def hold(path: bytes, below: bytes | None = None) -> Iterator[None]:
-    """Open a source once: whoever reads it meanwhile reads this file, whatever is put in its place.
+    """Keep a source open, so that all readers read this file even if another one replaces it.
 
-    Messages and recorded commands go on naming its path; `to_open` says what is opened instead.
+    Messages and recorded commands still name its path; `to_open` returns what to open instead.
 
     Args:
-        below: the drop folder that it was found in: no link is followed from there on. None for a file that a
-            person named, which may be a link.
+        below: the drop folder that contains it: no symbolic link below it is followed. None for a file that
+            a person named, which may be a link.
 
     Raises:
-        TqError: as `check`; UNSUPPORTED where a link is in the way.
+        TqError: as `check`; UNSUPPORTED if a path component below `below` is a symbolic link.
     """
     try:
         descriptor = os.open(path, _FILE) if below is None else _open_below(below, path)
     except OSError as error:
         raise unreadable(path, error) from error
-    _held[path] = descriptor
+    _open_sources[path] = descriptor
     try:
         yield
     finally:
-        del _held[path]
+        del _open_sources[path]
         os.close(descriptor)
 
 
@@ -84,9 +84,9 @@ def _open_inner(name: bytes, flags: int, folder: int, path: bytes) -> int:
         if error.errno in (errno.ELOOP, errno.ENOTDIR) and _is_link(name, folder):
             raise TqError(
                 ErrorCode.UNSUPPORTED,
-                f"{display(path)} is a link by now, or in a folder that is one: links in drop folders are not"
-                " followed",
-                "put the file itself there; or add what the link leads to: tqstudio add",
+                f"{display(path)} was replaced by a symbolic link, or its folder was: links in drop folders"
+                " are not followed",
+                "put the file itself there, or add the target of the link: tqstudio add",
             ) from None
         raise
 
@@ -96,36 +96,36 @@ def _is_link(name: bytes, folder: int) -> bool:
 
 
 def descriptor_of(path: bytes) -> int | None:
-    """The descriptor of a source that is held, for a child process that reads it; None where none is."""
-    return _held.get(path) if os.path.isdir(_DESCRIPTORS) else None
+    """The descriptor of a source that is kept open, for child processes to inherit; None if it is not."""
+    return _open_sources.get(path) if os.path.isdir(_DESCRIPTORS) else None
 
 
 def to_open(path: bytes) -> bytes:
-    """What to open for a source: its descriptor while it is held, also in children that inherit that."""
+    """The path to open for a source: that of its descriptor while it is kept open, valid in children too."""
     descriptor = descriptor_of(path)
     return path if descriptor is None else _DESCRIPTORS + str(descriptor).encode()
 
 
-def with_path(said: bytes) -> bytes:
-    """What a program said of a source that is held, with its path in the place of its descriptor."""
-    shown = {str(descriptor).encode(): display(path).encode() for path, descriptor in _held.items()}
-    return re.sub(rb"/proc/self/fd/(\d+)", lambda found: shown.get(found[1], found[0]), said)
+def with_path(output: bytes) -> bytes:
+    """Replace `/proc/self/fd/N` by the path of the source in the output of a program."""
+    shown = {str(descriptor).encode(): display(path).encode() for path, descriptor in _open_sources.items()}
+    return re.sub(rb"/proc/self/fd/(\d+)", lambda found: shown.get(found[1], found[0]), output)
 
 
 def url(path: bytes) -> str:
-    """The `file:` address of a path for ffmpeg and PyAV. A name such as `-y.mp4` or `http:x` stays a name."""
+    """The `file:` URL of a path for ffmpeg and PyAV, so that `-y.mp4` or `http:x` is read as a file name."""
     return "file:" + os.fsdecode(os.path.abspath(path))
 
 
 def check(path: bytes) -> os.stat_result:
-    """Make sure the path is a readable regular file that is not empty.
+    """Check that the path is a readable regular file that is not empty.
 
     Returns:
-        Its stat result (of what a symbolic link points to).
+        Its stat result (of the target of a symbolic link).
 
     Raises:
-        TqError: SOURCE_MISSING, SOURCE_EMPTY, PERMISSION, SOURCE_UNREADABLE, UNSUPPORTED for what is no
-            regular file; SOURCE_AWAY, IO_ERROR, SYSTEM_LIMIT where that says nothing of the file.
+        TqError: SOURCE_MISSING, SOURCE_EMPTY, PERMISSION, SOURCE_UNREADABLE; UNSUPPORTED if it is not a
+            regular file; SOURCE_AWAY, IO_ERROR, SYSTEM_LIMIT if the storage or the system failed.
     """
     name = display(path)
     try:
@@ -150,14 +150,15 @@ def check(path: bytes) -> os.stat_result:
 
 
 def identity_of(found: os.stat_result) -> FileId:
+    """The identity of a file from its stat result."""
     return FileId(found.st_size, found.st_mtime_ns, found.st_ino, found.st_ctime_ns)
 
 
 def require_same(path: bytes, identity: FileId) -> None:
-    """Make sure that the file is still the one it was. One stat call.
+    """Check with one stat call that the file was not modified or replaced.
 
     Raises:
-        TqError: SOURCE_CHANGED; SOURCE_MISSING and such when it is gone.
+        TqError: SOURCE_CHANGED; as `unreadable` if stat fails.
     """
     try:
         same = identity_of(os.stat(path)) == identity
@@ -168,7 +169,7 @@ def require_same(path: bytes, identity: FileId) -> None:
 
 
 def unreadable(path: bytes, error: OSError) -> TqError:
-    """The error a person should read when the operating system refuses to open or read a source."""
+    """Convert the OSError of a failed open, stat or read of a source to a TqError."""
     name = display(path)
     if isinstance(error, FileNotFoundError | NotADirectoryError):
         if os.path.islink(path):
@@ -187,10 +188,10 @@ def unreadable(path: bytes, error: OSError) -> TqError:
 
 
 def require_readable(path: bytes) -> None:
-    """Read the whole file: that it seems to end early may be its disk's doing.
+    """Read the whole file, to tell a disk error from a file that was cut off: both look alike to ffmpeg.
 
     Raises:
-        TqError: why it cannot be read.
+        TqError: as `unreadable`.
     """
     try:
         with open(to_open(path), "rb", buffering=0) as file:
