@@ -77,7 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--only", action="append", choices=NAMES, help="only this; repeatable")
     parser.add_argument("--quick", action="store_true", help="a minute, to see that everything runs")
-    parser.add_argument("--markdown", action="store_true", help="print the table for the README as well")
+    parser.add_argument("--markdown", action="store_true", help="print the table for docs/benchmarks.md too")
     parser.add_argument("--dir", metavar="DIR", help="the disk to measure on; the temporary folder otherwise")
     parser.add_argument("--rounds", type=int, help="of everything that takes long")
     parser.add_argument("--clip-seconds", type=int, dest="clip_s", metavar="S", help="length of the clip")

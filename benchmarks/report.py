@@ -113,7 +113,7 @@ def plain(section: Section) -> str:
 
 
 def markdown(sections: Sequence[Section]) -> str:
-    """One table for the README: the figures that have a floor."""
+    """One table for docs/benchmarks.md: the figures that have a floor."""
     lines = ["| what | median | min – max | floor | |", "|---|---:|---:|---:|---|"]
     for section in sections:
         floored = [row for row in section.rows if row.floor is not None]

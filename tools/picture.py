@@ -1,8 +1,8 @@
-"""Takes the README's picture: the real UI on a real supervisor with real jobs.
+"""Renders the README's picture of the UI, `docs/queue.svg`, from a real supervisor with real jobs.
 
-    python docs/picture.py
+    python tools/picture.py
 
-Writes `docs/queue.svg`. It takes about a minute.
+Takes about a minute.
 """
 
 from __future__ import annotations
@@ -14,16 +14,15 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from tqstudio import client as calls
-from tqstudio import launch
-from tqstudio.cli.clips import Clip, make
-from tqstudio.connection import AsyncClient, Client
-from tqstudio.engine.media.ffmpeg import locate
+from tqstudio.cli.sample_clips import Clip, make
+from tqstudio.engine.media.ffmpeg.binary import locate
 from tqstudio.home import Home
-from tqstudio.sources import encode
+from tqstudio.paths import encode
+from tqstudio.protocol import calls, launch
+from tqstudio.protocol.client import AsyncClient, Client
 from tqstudio.ui.app import StudioApp
 
-TARGET = Path(__file__).parent / "queue.svg"
+TARGET = Path(__file__).parents[1] / "docs" / "queue.svg"
 SIZE = (104, 26)
 CLIPS = (
     Clip("interview.mp4", "gradients=size=640x360:rate=25:seed=7", 330, 6),
