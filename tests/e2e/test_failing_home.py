@@ -57,7 +57,7 @@ def test_changes_are_refused_and_the_job_is_done_in_its_first_attempt(
     with failing_writes(studio):
         refused = until(lambda: _refused(studio), "changes are refused")
         assert refused.code == "DATABASE_UNWRITABLE"
-        assert f"the disk of the database {studio.home.database} does not take writes" in refused.message
+        assert f"the disk of the database {studio.home.database} cannot be written" in refused.message
         assert "quota" in refused.hint
         # It is told what is wrong, and what runs goes on.
         [gate] = studio.status()["gates"]
@@ -66,7 +66,7 @@ def test_changes_are_refused_and_the_job_is_done_in_its_first_attempt(
         said = studio("add", copy(clip(), "other.mp4"))
         assert said.code != 0
         assert "DATABASE_UNWRITABLE" in said.err
-        assert "does not take writes" in studio("doctor").out
+        assert "cannot be written" in studio("doctor").out
         # Beyond the lease as it is stored, and to the last segment.
         expires = datetime.fromisoformat(studio.job(job)["lease_expires_at"])
         until(lambda: datetime.now(UTC) > expires, "the stored lease has run out")

@@ -206,8 +206,8 @@ def test_a_quality_can_be_dropped(desk: Desk) -> None:
     [
         (None, ["361p"], "has no quality 361p to drop; it has 720p, 360p, audio-en"),
         (None, ["1080p"], "has no quality 1080p to drop; it has 720p, 360p, audio-en"),
-        (["360p"], ["360p"], "cannot make 360p again and drop it; name it once"),
-        (["360p"], ["720p", "360p"], "cannot make 360p again and drop it; name it once"),
+        (["360p"], ["360p"], "cannot both encode and drop 360p; name it once"),
+        (["360p"], ["720p", "360p"], "cannot both encode and drop 360p; name it once"),
         (None, ["720p", "360p", "audio-en"], "has no quality left without 720p, 360p, audio-en; "),
         (None, ["360p"], "has no quality left without 360p; "),
         (["audio-en"], ["720p", "360p"], "has no quality left without 720p, 360p; "),

@@ -151,7 +151,7 @@ def test_doctor_names_a_supervisor_whose_home_is_gone(make_supervisor: MakeSuper
         shutil.rmtree(live.home.root)
         check = _processes(live.home)
         assert check["level"] == "warn"
-        assert f"a supervisor (pid {live.process.pid}) still works for an earlier" in check["detail"]
+        assert f"a supervisor (pid {live.process.pid}) still runs for an earlier" in check["detail"]
         assert check["hint"].endswith(f"kill -9 {live.process.pid}")
     finally:
         live.process.send_signal(signal.SIGCONT)

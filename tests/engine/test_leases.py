@@ -243,7 +243,7 @@ def test_a_database_that_hangs_takes_no_job_away(make_supervisor: MakeSupervisor
         assert (row["status"], row["crashes"], row["claim"]) == ("in_progress", 0, "claimed")
         events = desk.live.send(calls.events(limit=100))["events"]
         [event] = [e for e in events if e["trigger"] == "leases_extended"]
-        assert "the database did not answer for" in event["detail"]
+        assert "the database did not respond for" in event["detail"]
         answer = worker.tell(f"jobs/{job['job']}/release", epoch=job["epoch"], reason="shutdown")
         assert answer["status"] == "pending", "it is still his"
 

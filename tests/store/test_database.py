@@ -214,10 +214,10 @@ def test_a_disk_that_takes_no_writes_is_refused_until_it_does(opened: Database, 
         with pytest.raises(TqError):
             await opened.read(fail, code)
         assert opened.refusal is None, "what cannot be read says nothing of writes"
-        with pytest.raises(TqError, match="does not take writes: what SQLite says") as caught:
+        with pytest.raises(TqError, match="cannot be written: what SQLite says") as caught:
             await opened.write(fail, code)
         assert caught.value.code is ErrorCode.DATABASE_UNWRITABLE
-        with pytest.raises(TqError, match="does not take writes"):
+        with pytest.raises(TqError, match="cannot be written"):
             await opened.write(note, "lost")
         with pytest.raises(TqError):
             await opened.write_again(fail, code)

@@ -165,7 +165,11 @@ def test_a_start_rebuilds_an_index_that_lacks_jobs(varied: Home, lost: str) -> N
 @pytest.mark.parametrize(
     ("lost", "jobs", "said"),
     [
-        ("ix_job_waiting", (1, 2), "the index ix_job_waiting has not as many pending jobs as were counted"),
+        (
+            "ix_job_waiting",
+            (1, 2),
+            "the number of pending jobs in the index ix_job_waiting differs from the stored count",
+        ),
         ("ix_job_ended", (4, 5), "the index ix_job_ended has not"),
         ("ix_job_status", (1, 2), "the index ix_job_status has not"),
         ("ix_job_ready", (1, 2), "the queue has 1 of 3 pending jobs"),
@@ -198,7 +202,7 @@ def test_jobs_that_are_lost_stop_the_start_until_a_person_goes_on_without_them(v
     forget_rows(home.database, (1,))
     forget_in_indexes(home.database, (2,), "ix_job_ready")
     before = home.database.read_bytes()
-    with pytest.raises(TqError, match="not as many pending jobs as were counted") as caught:
+    with pytest.raises(TqError, match="the number of pending jobs differs from the stored count") as caught:
         opening.require_sound(home)
     assert caught.value.code is ErrorCode.DATABASE_DAMAGED
     assert caught.value.hint.endswith("tqstudio doctor --repair")

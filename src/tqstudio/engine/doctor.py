@@ -1,6 +1,6 @@
-"""The parts of `doctor` that need the home: its database, what lies around, its disks and limits.
+"""Checks a home for `doctor`: processes, database, outputs, leftovers, disks and kernel limits.
 
-Everything here only looks; it works beside a supervisor and without one.
+Read-only; works with and without a running supervisor.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _MOST_FOLDERS = 200_000
 
 
 def line(name: str, level: CheckLevel, detail: str, hint: str = "") -> CheckView:
-    """One line of `doctor`; what is well needs no hint."""
+    """Builds one line of `doctor`; the hint is dropped if the check passed."""
     return {
         "name": name,
         "ok": level != "fail",
@@ -57,7 +57,7 @@ def line(name: str, level: CheckLevel, detail: str, hint: str = "") -> CheckView
 
 
 def examine(home: Home, settings: Settings) -> Iterator[CheckView]:
-    """Look at everything below a home and at the outputs that its database names."""
+    """Checks a home and the outputs that its database names."""
     yield permissions(home)
     yield _processes(home)
     try:
@@ -69,13 +69,13 @@ def examine(home: Home, settings: Settings) -> Iterator[CheckView]:
 def _database(home: Home, settings: Settings) -> Iterator[CheckView]:
     if not path_checks.is_there(home.database) or not home.database.stat().st_size:
         opening.require_sound(home)
-        yield line("database", "ok", "none yet; the first start makes it")
+        yield line("database", "ok", "none yet; the first start creates it")
         return
     problem = opening.problem_of(home.database)
     if problem is not None:
-        hint = f"stop the supervisor and put a backup in its place: {home.backups}, docs/backup.md"
-        said = f"{home.database} is damaged: {problem.text}"
-        yield line("database", "fail", said, errors.REPAIR if problem.in_indexes else hint)
+        hint = f"stop the supervisor and restore a backup: see {home.backups} and docs/backup.md"
+        detail = f"{home.database} is damaged: {problem.text}"
+        yield line("database", "fail", detail, errors.REPAIR if problem.in_indexes else hint)
         return
     version = schema_version(home.database, read_only=True)
     size_now = size(home.database.stat().st_size)
@@ -91,25 +91,25 @@ def _database(home: Home, settings: Settings) -> Iterator[CheckView]:
 
 
 def permissions(home: Home) -> CheckView:
-    """Whether this user, and nobody else, may look into a home."""
+    """Checks that only this user has access to a home."""
     try:
         if not path_checks.is_there(home.root):
-            return line("permissions", "ok", "the home is made by the first start")
+            return line("permissions", "ok", "the first start creates the home")
     except TqError as error:
         return line("permissions", "fail", error.message, error.hint)
     found = home.root.stat()
     if found.st_uid != os.geteuid():
-        hint = "run tqstudio as the user it belongs to, or choose another home with --home"
+        hint = "run tqstudio as its owner, or choose another home with --home"
         return line("permissions", "fail", f"{home.root} belongs to user {found.st_uid}", hint)
     if found.st_mode & 0o077:
         mode = f"{found.st_mode & 0o777:o}"
-        detail = f"other users may look into {home.root} (mode {mode})"
+        detail = f"other users have access to {home.root} (mode {mode})"
         return line("permissions", "warn", detail, f"close it with: chmod 700 {home.root}")
-    return line("permissions", "ok", "only you may look into the home")
+    return line("permissions", "ok", "only you have access to the home")
 
 
 def _processes(home: Home) -> CheckView:
-    """Processes of this home that outlived their supervisor, and supervisors that outlived their home."""
+    """Finds processes that outlived their supervisor, and supervisors whose home was removed."""
     holder = launch.holder(home)
     if holder is None and launch.listening(home):
         holder = 0
@@ -126,15 +126,15 @@ def _processes(home: Home) -> CheckView:
                     ghosts.add(supervisor.pid)
     if ghosts and holder != 0:
         pids = " ".join(map(str, sorted(ghosts)))
-        detail = f"a supervisor (pid {pids}) still works for an earlier {home.root}, which is gone"
-        hint = f"it ends by itself within seconds; if it does not: kill -9 {pids}"
+        detail = f"a supervisor (pid {pids}) still runs for an earlier {home.root}, which was removed"
+        hint = f"it ends automatically within seconds; if not: kill -9 {pids}"
         return line("processes", "warn", detail, hint)
     if holder is not None:
-        return line("processes", "ok", "those of the running supervisor")
+        return line("processes", "ok", "only those of the running supervisor")
     if not left:
-        return line("processes", "ok", "none is left over")
+        return line("processes", "ok", "none left over")
     pids = " ".join(map(str, left))
-    return line("processes", "warn", f"no supervisor runs, but these do: {pids}", f"end them: kill {pids}")
+    return line("processes", "warn", f"still running without a supervisor: {pids}", f"end them: kill {pids}")
 
 
 # The database
@@ -143,14 +143,16 @@ def _processes(home: Home) -> CheckView:
 def _records(db: Connection) -> Iterator[CheckView]:
     missing = integrity.foreign_key_problems(db)
     wrong = integrity.miscounted(db)
-    said = [f"{missing} rows name others that are not there"] if missing else []
-    said += [f"there are not as many {', '.join(wrong)} jobs as were counted"] if wrong else []
-    hint = "put a backup in its place (docs/backup.md)" if missing else errors.LOST_ROWS
-    yield line("records", "fail" if said else "ok", "; ".join(said) or "rows and counts agree", hint)
+    problems = [f"{missing} rows refer to missing rows"] if missing else []
+    problems += [f"the number of {', '.join(wrong)} jobs differs from the stored count"] if wrong else []
+    hint = "restore a backup (docs/backup.md)" if missing else errors.LOST_ROWS
+    yield line("records", "fail" if problems else "ok", "; ".join(problems) or "rows and counts agree", hint)
     ahead = integrity.newest_event_at(db) - now_us()
     if ahead > _AHEAD_US:
         detail = f"the newest event is {ahead / MICROSECOND:.0f} s in the future: the clock was set back"
-        yield line("event times", "warn", detail, "set the clock by NTP; backoffs and leases wait for it")
+        yield line(
+            "event times", "warn", detail, "correct the clock with NTP; backoffs and leases depend on it"
+        )
     else:
         yield line("event times", "ok", "no event is in the future")
 
@@ -164,8 +166,8 @@ def _outputs(db: Connection, settings: Settings, home: Home) -> Iterator[CheckVi
         short = volume.free < DATABASE_ROOM_BYTES
         detail = f"{size(volume.free)} free for the database, {size(DATABASE_ROOM_BYTES)} are needed"
         hint = f"free some space at {home.root}"
-        said = f"{ErrorCode.DISK_LOW}: {detail}" if short else detail
-        yield line("disk of the home", "fail" if short else "ok", said, hint)
+        text = f"{ErrorCode.DISK_LOW}: {detail}" if short else detail
+        yield line("disk of the home", "fail" if short else "ok", text, hint)
         yield from _inodes(home.root, volume)
     seen = set() if volume is None else {volume.device}
     uuid = integrity.store_uuid(db)
@@ -174,14 +176,12 @@ def _outputs(db: Connection, settings: Settings, home: Home) -> Iterator[CheckVi
         yield from _users(root, settings)
         volume = volume_of(Path(os.fsdecode(root)))
         if volume is not None and volume.free < settings.disk_reserve_bytes:
-            detail = f"{size(volume.free)} free, {size(settings.disk_reserve_bytes)} have to stay"
-            said = f"{ErrorCode.DISK_LOW}: {detail}"
+            detail = f"{size(volume.free)} free, but {size(settings.disk_reserve_bytes)} are reserved"
+            text = f"{ErrorCode.DISK_LOW}: {detail}"
             hint = "free some space there"
             if volume.never_has(settings.disk_reserve_bytes):
-                hint = (
-                    f"it has {size(volume.total)} in all: lower disk_reserve_bytes, or choose another output"
-                )
-            yield line(f"disk of {display(root)}", "fail", said, hint)
+                hint = f"its size is {size(volume.total)}: lower disk_reserve_bytes, or choose another output"
+            yield line(f"disk of {display(root)}", "fail", text, hint)
         if volume is not None and volume.device not in seen:
             seen.add(volume.device)
             yield from _inodes(Path(os.fsdecode(root)), volume)
@@ -197,26 +197,28 @@ def _users(root: bytes, settings: Settings) -> Iterator[CheckView]:
     except TqError as shared:
         yield line(f"users of {display(root)}", "fail", f"{shared.code}: {shared.message}", shared.hint)
     except OSError:
-        return  # what cannot be looked at is named elsewhere
+        return  # inaccessible outputs are reported by another check
 
 
 def _inodes(folder: Path, volume: Volume) -> Iterator[CheckView]:
     if lacks_files(volume):
         detail = f"the file system of {folder} has {volume.files} files free, {FILES_ROOM} are needed"
-        yield line(f"inodes of {folder}", "fail", detail, "remove files there: it may hold no more of them")
+        yield line(f"inodes of {folder}", "fail", detail, "remove files there: its limit of files is reached")
 
 
 def _orphans(left: list[Path]) -> CheckView:
     if not left:
-        return line("left over", "ok", "no folder lies around that nobody needs")
+        return line("left over", "ok", "no unused folders")
     total = size(sum(occupied_bytes(folder) for folder in left))
     shown = ", ".join(display(os.fsencode(folder)) for folder in left[:3])
     more = f" and {len(left) - 3} more" if len(left) > 3 else ""
-    return line("left over", "warn", f"{total} nobody needs: {shown}{more}", "look at them, then remove them")
+    return line(
+        "left over", "warn", f"{total} in unused folders: {shown}{more}", "check them, then remove them"
+    )
 
 
 def _left_over(db: Connection, root: bytes, uuid: str) -> Iterator[Path]:
-    """Scratch directories, segment stores and generations that no row knows."""
+    """Finds scratch directories, segment stores and generations that the database does not know."""
     output = Path(os.fsdecode(root))
     sink = output / FOLDER / uuid
     for folder in _folders(sink / "scratch"):
@@ -231,7 +233,7 @@ def _left_over(db: Connection, root: bytes, uuid: str) -> Iterator[Path]:
             continue
         known = integrity.numbers_at(db, root, folder.name)
         if known is None:
-            continue  # it may be what a restored database forgot, and it may play
+            continue  # a restored database may not know it, and it may be in use
         for generation in _folders(folder):
             number = _GENERATION.fullmatch(generation.name)
             if number and int(number[1]) not in known.numbers and not _plays(folder, generation.name):
@@ -263,7 +265,7 @@ def _folders(folder: Path) -> list[Path]:
 
 
 def _watches(db: Connection) -> Iterator[CheckView]:
-    """Whether the kernel lets all folders below the drop folders be watched."""
+    """Checks that the kernel's limit of inotify watches suffices for all drop folders."""
     watched = [row for row in folders.listing(db) if row.enabled and row.watch != "polling"]
     if not watched or not _INOTIFY.is_dir():
         return
@@ -275,6 +277,6 @@ def _watches(db: Connection) -> Iterator[CheckView]:
             if wanted > _MOST_FOLDERS:
                 break
     tight = wanted > _WATCHES_ARE_TIGHT * allowed
-    detail = f"{wanted} folders to watch, {allowed} watches allowed to each user"
-    hint = f"allow more: sudo sysctl fs.inotify.max_user_watches={max(524_288, 2 * wanted)}"
+    detail = f"{wanted} folders to watch, {allowed} watches allowed per user"
+    hint = f"raise the limit: sudo sysctl fs.inotify.max_user_watches={max(524_288, 2 * wanted)}"
     yield line("inotify", "warn" if tight else "ok", detail, hint)

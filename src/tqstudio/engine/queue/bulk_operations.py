@@ -1,4 +1,4 @@
-"""What is asked of all jobs at once. It is done in steps, so that no claim waits behind a million of them."""
+"""Applies operations to all jobs, in small transactions, so that claims are not blocked."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class AllJobs:
         self._db, self._retention = db, retention
 
     async def retry_failed(self, batch: str | None, *, actor: str = "user") -> RetryAnswer:
-        """Let failed jobs go again; one whose video has a newer job is left alone.
+        """Retries failed jobs, except those whose video has a newer job.
 
         Args:
             batch: only those of this batch.
@@ -40,9 +40,10 @@ class AllJobs:
         return answer
 
     async def clear_ended(self, *, actor: str = "user") -> tuple[int, int]:
-        """Take every ended job off the list; their ladders stay.
+        """Deletes every finished, failed and cancelled job from the list; ladders are kept.
 
-        Answers how many, and how many finished segments of failed and cancelled ones went with them.
+        Returns:
+            How many, and how many finished segments of failed and cancelled ones were removed with them.
         """
         deleted = removed = 0
         for status in sorted(TERMINAL):
@@ -56,13 +57,13 @@ class AllJobs:
         return deleted, removed
 
     async def forget_history(self, *, actor: str = "user") -> int:
-        """Remove every event up to now, also those of jobs that run; one `pruned` event is left to say so."""
+        """Deletes all events up to now, also those of running jobs, and records one `pruned` event."""
         _, last = await self._db.read(events.bounds)
         forgotten = 0
         while step := await self._db.write(events.forget, through=last, limit=_FORGOTTEN_AT_ONCE):
             forgotten += step
         if forgotten:
-            await self._db.write(_tell_forgotten, forgotten, actor)
+            await self._db.write(_record_pruned, forgotten, actor)
         return forgotten
 
 
@@ -71,5 +72,5 @@ def _operate_all(db: Connection, ids: list[int], operation: Operation, actor: st
     return [result_of(job, operations.operate(db, job, operation, now=now, actor=actor)) for job in ids]
 
 
-def _tell_forgotten(db: Connection, count: int, actor: str) -> None:
+def _record_pruned(db: Connection, count: int, actor: str) -> None:
     events.append(db, "pruned", now=now_us(), actor=actor, detail=f"{count} events, the whole history")

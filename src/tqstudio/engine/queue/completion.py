@@ -1,4 +1,4 @@
-"""Takes what workers say of the end of their jobs: results to publish, failures to judge, releases."""
+"""Processes the final reports of workers: publishes results, judges failures, releases jobs."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ from tqstudio.protocol.requests import CompleteRequest, FailRequest, ReleaseRequ
 
 _SHUTS = {
     ErrorCode.DISK_LOW: "is full",
-    ErrorCode.OUTPUT_GONE: "is away or fails",
-    ErrorCode.OUTPUT_SHARED: "is open to others",
+    ErrorCode.OUTPUT_GONE: "is missing or fails",
+    ErrorCode.OUTPUT_SHARED: "is writable by other users",
 }
-"""Failures over which the disk gate shuts, in words."""
+"""Failures that close the disk gate, in words."""
 
 
 class Results:
-    """Ends leases by their worker's word."""
+    """Ends leases as reported by their workers."""
 
     def __init__(
         self,
@@ -67,10 +67,12 @@ class Results:
         self._rules = RetryRules(settings.backoff_s, settings.backoff_max_s, random.random)
 
     async def complete(self, who: WorkerToken, job: int, request: CompleteRequest) -> JobStatus:
-        """Publish what a worker made and mark the job done; a repeated call is answered as the first was.
+        """Publishes a worker's result and marks the job done; idempotent.
+
+        A failed publish is judged like a failure of the job.
 
         Raises:
-            TqError: LOST_LEASE, NOT_FOUND; a failed publish is judged like a failure of the job.
+            TqError: LOST_LEASE, NOT_FOUND.
         """
         token = Token(job, request.epoch, request.instance)
         task = self._publishing.get(token)
@@ -107,10 +109,10 @@ class Results:
         return await self._failed(who.name, token, error, request.steps_by_name())
 
     async def fail_for(self, worker: str, token: Token, error: TqError) -> None:
-        """End a lease whose worker hangs and cannot say why itself.
+        """Ends the lease of a stuck worker with an error.
 
         Raises:
-            TqError: LOST_LEASE when it had ended before.
+            TqError: LOST_LEASE if it had ended before.
         """
         await self._failed(worker, token, error, {})
 
@@ -142,12 +144,12 @@ class Results:
         return await self._answer(token, await self._endings.end(token, write, steps, blame=error.code))
 
     async def _forget_completed(self, token: Token) -> None:
-        """The next attempt makes everything again. Before this one ends: nobody else works on it yet."""
+        """Removes finished segments before the lease ends, while no other attempt can run."""
         if await self._db.read(lambda db: claims.live(db, token, now=now_us())) is not None:
             await self._workspace.forget(token.job)
 
     async def release(self, who: WorkerToken, job: int, request: ReleaseRequest) -> JobStatus:
-        """The worker stopped on request; what a person asked is true now."""
+        """Ends the lease of a worker that stopped on request, and applies the control request."""
         token = Token(job, request.epoch, request.instance)
         await self.publish_ended(token)
         reason = request.reason if isinstance(request.reason, Control) else None
@@ -158,7 +160,7 @@ class Results:
         return await self._answer(token, await self._endings.end(token, write, request.steps_by_name()))
 
     async def _answer(self, token: Token, ended: JobStatus | None) -> JobStatus:
-        """What the worker is told: how the lease ended now, or how it had ended by an earlier such call.
+        """Returns how the lease ended now, or how it had ended by an earlier identical call.
 
         Raises:
             TqError: LOST_LEASE, NOT_FOUND.
@@ -176,6 +178,6 @@ class Results:
         return token in self._publishing
 
     async def publish_ended(self, token: Token) -> None:
-        """Wait until no publish of this lease is under way."""
+        """Waits until no publish of this lease is running."""
         if (task := self._publishing.get(token)) is not None:
             await asyncio.wait([task])

@@ -1,7 +1,7 @@
-"""Hands jobs to workers and hears of their progress.
+"""Serves worker requests: claim, heartbeat, progress.
 
-A claim that finds nothing waits for a hint that there may be work; the database alone decides, so a hint
-that is lost costs only the rest of the wait.
+A claim that finds no job waits for a hint that there may be one. Only the database decides, so a lost hint
+just delays the claim.
 """
 
 from __future__ import annotations
@@ -54,13 +54,13 @@ from tqstudio.protocol.answers import ClaimAnswer, ClaimedJob, HeartbeatAnswer
 from tqstudio.protocol.requests import ClaimRequest, HeartbeatRequest, ProgressRequest
 
 _MOST_PUT_OFF = 50
-"""Jobs that one transaction passes over because their disks do not answer; the next one goes on."""
+"""Jobs that one transaction defers because their disks do not respond; the next one continues."""
 _WAKING_TRIGGERS = frozenset({"gate_opened", "worker_enabled"})
 
 
 @dataclass(frozen=True, slots=True)
 class _Claimed:
-    """A job that was claimed, and what is to be done before its worker hears of it."""
+    """A claimed job, and what has to be done before the worker receives it."""
 
     lease: HeldLease
     job: ClaimedJob
@@ -70,21 +70,20 @@ class _Claimed:
 
 @dataclass(frozen=True, slots=True)
 class _Published:
-    """The generation that plays, and its folder."""
+    """The published generation and its folder."""
 
     folder: Path
     generation: GenerationRow
 
 
 def _sound(kept: dict[str, str], published: _Published) -> dict[str, str]:
-    """Of the renditions that may be kept those that are still what was published."""
+    """Returns the renditions in `kept` whose files are still as published."""
     rows = [row for row in published.generation.renditions if row.name in kept]
     return {row.name: row.settings_hash for row in rows if is_sound(published.folder, row)}
 
 
-def _ask_for_damaged(job: ClaimedJob, kept: dict[str, str]) -> None:
-    """Keep only what is sound, and let the rest be made again: also by a job that was to make other qualities
-    and leave these as they are."""
+def _request_damaged(job: ClaimedJob, kept: dict[str, str]) -> None:
+    """Keeps only intact renditions and requests the damaged ones, even if the job requested others only."""
     damaged = job["kept"].keys() - kept.keys()
     job["kept"] = kept
     if job["requested"] is not None:
@@ -92,7 +91,7 @@ def _ask_for_damaged(job: ClaimedJob, kept: dict[str, str]) -> None:
 
 
 class Dispatch:
-    """The desk at which workers ask for jobs and report."""
+    """Assigns jobs to workers and receives their heartbeats and progress reports."""
 
     def __init__(
         self,
@@ -109,12 +108,12 @@ class Dispatch:
         self._work = asyncio.Event()
         self._waiting_gpus: dict[int, int] = {}
         self.closed = False
-        """No job is handed out any more: the supervisor stops."""
+        """Set at shutdown: no more jobs are assigned."""
 
     # Claiming
 
     def hint(self, events: list[EventRow]) -> None:
-        """Something happened; wake the waiting claims if it may have made a job claimable."""
+        """Wakes waiting claims if the events may have made a job claimable."""
         if any(e.target == JobStatus.PENDING or e.trigger in _WAKING_TRIGGERS for e in events):
             self.wake()
 
@@ -123,10 +122,10 @@ class Dispatch:
         self._work = asyncio.Event()
 
     async def claim(self, who: WorkerToken, request: ClaimRequest, gone: Callable[[], bool]) -> ClaimAnswer:
-        """The next job for this worker, waiting up to `wait_s` for one, or the request for a test encode.
+        """Claims the next job for a worker, waiting up to `wait_s` for one, or requests a test encode.
 
         Args:
-            gone: whether the client has hung up; nothing is claimed for one that has.
+            gone: whether the client has disconnected; then nothing is claimed.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + request.wait_s
@@ -138,7 +137,7 @@ class Dispatch:
             while not self.closed and not gone():
                 work = self._work
                 claimed = None
-                # A database that cannot be written says so once; then its gate is waited for.
+                # While the database cannot be written, wait for its gate instead of failing every claim.
                 if self._db.refusal is None:
                     claimed = await self._db.write(self._claim, claimant, self._idle_gpus())
                 if claimed == "test":
@@ -158,19 +157,19 @@ class Dispatch:
                             lease.progress,
                         )
                     else:
-                        # It counts from this claim: the worker has not seen the answer of the first.
+                        # The lease starts at this claim: the worker has not received the first answer.
                         self._board.leases.hear(request.instance, [lease.token], now_us())
                         await self.flush_beats()
                     if claimed.starts_over:
                         await self._workspace.start_over(lease.job)
                     if claimed.published is not None:
-                        _ask_for_damaged(job, await asyncio.to_thread(_sound, job["kept"], claimed.published))
+                        _request_damaged(job, await asyncio.to_thread(_sound, job["kept"], claimed.published))
                     return {"job": job, "test": False}
                 left = deadline - loop.time()
                 if left <= 0:
                     break
                 try:
-                    # A job can also become due for a CPU by the mere passing of the GPU's grace.
+                    # A job can also become claimable for a CPU because `gpu_grace_s` is over.
                     await asyncio.wait_for(work.wait(), min(left, max(1.0, self._settings.gpu_grace_s / 4)))
                 except TimeoutError:
                     continue
@@ -214,7 +213,7 @@ class Dispatch:
         if row is None or row.instance != claimant.instance:
             raise TqError(
                 ErrorCode.LOST_LEASE,
-                f"{claimant.name} has a newer life than the one that asks",
+                f"a newer process is registered as worker {claimant.name}",
                 "end this process, or register it again",
             )
         return "test" if row.has_to_be_tested else None
@@ -261,7 +260,7 @@ class Dispatch:
     # While a job runs
 
     async def heartbeat(self, who: WorkerToken, request: HeartbeatRequest) -> HeartbeatAnswer:
-        """A sign of life; renews the leases it names and tells what was asked of their jobs."""
+        """Renews the leases named in a heartbeat and answers with the control requests of their jobs."""
         now = now_us()
         named = [Token(beat.job, beat.epoch, request.instance) for beat in request.jobs]
         self._board.beat(Beat(who.worker, now, request.instance, request.cpu_percent, request.memory_bytes))
@@ -273,7 +272,7 @@ class Dispatch:
         }
 
     async def progress(self, who: WorkerToken, job: int, request: ProgressRequest) -> Control:
-        """Take a report; answers what a person asked of the job meanwhile.
+        """Records a progress report and answers with the job's control request.
 
         Raises:
             TqError: LOST_LEASE, NOT_FOUND.
@@ -317,7 +316,7 @@ class Dispatch:
         return self._board.jobs[job].control if job in self._board.jobs else Control.NONE
 
     async def _adopt(self, who: WorkerToken, token: Token) -> LiveJob:
-        """A report of a job that this supervisor has not seen yet: believed if the lease is live."""
+        """Accepts a report for a job unknown to this supervisor if its lease is live."""
         lease = await require_lease(self._db, token)
         self._board.begin(token, who.name, now_us(), lease.lease_expires_at, lease.control, lease.progress)
         return self._board.jobs[token.job]
@@ -328,7 +327,7 @@ class Dispatch:
             videos.set_facts(db, lease.video, facts, quick_hash=content)
 
     async def save_progress(self, *, everything: bool = False) -> None:
-        """Store the reports that are due, all in one transaction."""
+        """Stores all due reports in one transaction."""
         now = now_us()
         due = self._board.due(now, everything=everything)
         if due:
@@ -336,7 +335,7 @@ class Dispatch:
             self._saved(due, stored, now)
 
     async def flush_beats(self) -> None:
-        """One transaction for all beats and lease renewals since the last tick."""
+        """Stores all heartbeats and lease renewals since the last tick in one transaction."""
         renewals = self._board.leases.take_renewals()
         beats = [(beat.worker, beat.instance, beat.at) for beat in self._board.take_beats()]
         now = now_us()
@@ -357,7 +356,7 @@ class Dispatch:
 
 
 async def require_lease(db: Database, token: Token) -> HeldLease:
-    """The live lease of a token.
+    """Returns the live lease of a token.
 
     Raises:
         TqError: NOT_FOUND or LOST_LEASE.
@@ -372,8 +371,7 @@ async def require_lease(db: Database, token: Token) -> HeldLease:
 
 
 def _is_significant(before: LiveJob, now: LiveJob) -> bool:
-    """Whether the database should have this report soon: a step began, there is a new warning, or a rendition
-    changed its status."""
+    """Whether a report has to be stored soon: a new step, command, warning or rendition status."""
     if before.step != now.step or (now.argv and before.argv != now.argv):
         return True
     if now.warnings is not None and before.warnings != now.warnings:
@@ -384,7 +382,7 @@ def _is_significant(before: LiveJob, now: LiveJob) -> bool:
 
 
 def save_report(db: Connection, live: LiveJob, steps: dict[str, float], now: int) -> float | None:
-    """Store a report with the seconds spent in each step; see `progress.save`."""
+    """Stores a report with the seconds spent in each step; see `progress.save`."""
     return progress.save(
         db,
         live.token,
@@ -403,7 +401,7 @@ def save_report(db: Connection, live: LiveJob, steps: dict[str, float], now: int
 
 
 def _put_off(db: Connection, refused: NoRoom) -> None:
-    """Let a job wait for its disk, so that those behind it go on."""
+    """Defers a job whose disk does not respond, so that the next ones can be claimed."""
     now, code = now_us(), ErrorCode.DISK_SILENT
     claims.put_off(
         db,

@@ -1,4 +1,4 @@
-"""What every end of a lease has in common, whoever ends it and why."""
+"""Ends leases: stores the last report, the outcome and the renditions in one transaction."""
 
 from __future__ import annotations
 
@@ -22,19 +22,20 @@ from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import Control, JobStatus, RenditionStatus
 
 End = Callable[[Connection], JobStatus | None]
-"""Ends a lease in the store; answers the job's status, None when the lease had ended before."""
+"""Ends a lease in the store; returns the job's status, None if the lease had ended before."""
 
 
 class _Unsettled(Exception):
-    """A publish of this lease stands. Mostly none does, and then the look for one is part of the end."""
+    """This lease has an unfinished publish, which has to be settled before the lease can end."""
 
 
 class LeaseEnd:
-    """Ends leases with their last report before it and their renditions after it, in one transaction.
+    """Ends leases.
 
     Args:
-        quarantine_after: different jobs failed in a row after which it has to pass a test encode; 0: never.
-        lease_us: how long a lease holds after a beat.
+        quarantine_after: different jobs failed in a row after which a worker must pass a test encode; 0:
+            never.
+        lease_us: how long a lease lasts after a heartbeat.
     """
 
     def __init__(
@@ -58,11 +59,11 @@ class LeaseEnd:
         *,
         blame: ErrorCode | None = None,
     ) -> JobStatus | None:
-        """End a lease; None when it had ended before.
+        """Ends a lease; None if it had ended before.
 
         Args:
-            steps: seconds spent in each step, as far as the last report does not have them.
-            blame: why the worker failed, if it did.
+            steps: seconds spent in each step, where the last report does not contain them.
+            blame: the error of the worker, if it failed.
         """
         end = partial(self._end, token=token, steps=dict(steps or {}), how=how, blame=blame)
         try:
@@ -104,15 +105,12 @@ class LeaseEnd:
         return answer
 
     def save_last(self, db: Connection, token: Token, steps: dict[str, float]) -> None:
-        """Store the last report with the outcome, in its transaction; and first that the worker was heard.
-
-        A beat that is not stored yet may be what keeps the lease alive.
-        """
+        """Stores the last report, and first the last heartbeat: it may be what keeps the lease alive."""
         heard = self._board.leases.renewal_of(token)
         store_renewals(db, [heard] if heard is not None else [], self._lease_us)
         live = self._board.jobs.get(token.job)
         if live is None or live.token != token:
             live = LiveJob(token, "", at=now_us())
         if live.step is None and not steps:
-            return  # it ended before it said anything
+            return  # it ended before its first report
         save_report(db, live, {**live.steps, **steps}, now_us())

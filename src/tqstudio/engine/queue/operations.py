@@ -1,4 +1,4 @@
-"""What people ask of jobs: one at a time, each with its own answer."""
+"""Applies user operations to jobs, each with its own result."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ from tqstudio.protocol.requests import ActionRequest
 
 
 class Actions:
-    """Applies operations by the lifecycle's table, and lets running workers know."""
+    """Applies operations as `lifecycle` allows, and passes control requests to running jobs."""
 
     def __init__(self, db: Database, board: LiveBoard, retention: Retention) -> None:
         self._db, self._board, self._retention = db, board, retention
         self._under_way: dict[str, asyncio.Task[list[ActionResult]]] = {}
-        """By idempotency key: a request that is repeated meanwhile gets the same answer."""
+        """Running requests by idempotency key: a repeated request gets the same answer."""
 
     async def apply(
         self, request: ActionRequest, *, profile: Profile | None = None, actor: str = "user"
     ) -> list[ActionResult]:
-        """Do the operation to every job named; a refused one changes nothing and stops no other.
+        """Applies the operation to every named job; a refusal does not affect the others.
 
         Args:
-            profile: of a retranscode; each job's own otherwise.
+            profile: the profile of a retranscode; None for each job's own.
         """
         key = request.idempotency_key
         if key is None:
@@ -74,7 +74,7 @@ class Actions:
     def _apply_all(
         self, db: Connection, request: ActionRequest, profile: Profile | None, actor: str
     ) -> tuple[list[ActionResult], bool]:
-        """The answers, and whether they were given before."""
+        """Returns the results, and whether they are remembered ones of the same request."""
         key = None if request.idempotency_key is None else _key(request.idempotency_key)
         if key is not None and (answer := supervisors.remembered(db, key)) is not None:
             return json.loads(answer), True
@@ -117,7 +117,9 @@ class Actions:
         generation = generations.current(db, facts.video)
         other = jobs.open_job_of(db, facts.video)
         if other is not None:
-            reason = f"cannot be made again now: job {other} has the same video; cancel or restart that"
+            reason = (
+                f"cannot be encoded again now: job {other} has the same video; cancel or restart that job"
+            )
             return _refused(job, facts.status, reason, see=other)
         if generation is None:
             return _refused(job, facts.status, "has no published ladder; add its source again")
@@ -125,7 +127,7 @@ class Actions:
         there = {row.name for row in generation.renditions}
         possible = there | _rungs(spec.profile_json)
         if profile is not None:
-            # What is there by no rung, sound and a source's own size, is there in every profile.
+            # Renditions without a rung, audio and the source's own size, exist in every profile.
             possible = (there - _rungs(spec.profile_json)) | _rungs(json.dumps(profile.to_json()))
             spec = replace(
                 spec,
@@ -135,7 +137,7 @@ class Actions:
             )
         made_of = _made_of(videos.get(db, facts.video), spec)
         if made_of:
-            # What is known of the source decides; a worker would refuse the rest, and the job fail for good.
+            # The facts of the source decide: requesting anything else would fail the job for good.
             possible = made_of | _sounds(generation)
         if unknown := _by_size(set(request.renditions or ()) - possible):
             reason = f"has no quality {unknown[0]} with the profile {spec.profile}"
@@ -167,7 +169,7 @@ class Actions:
 
 
 def _made_of(video: videos.VideoRow | None, spec: jobs.JobSpec) -> set[str]:
-    """The qualities that the profile gives the source; none while nothing is known of it."""
+    """Returns the qualities that the profile gives the source; none while it is not probed."""
     if video is None or not video.facts:
         return set()
     picture = video.facts["video"]
@@ -177,17 +179,17 @@ def _made_of(video: videos.VideoRow | None, spec: jobs.JobSpec) -> set[str]:
 
 
 def _sounds(current: generations.GenerationRow) -> set[str]:
-    """The sound that the ladder has, or had before it was dropped."""
+    """Returns the audio renditions that the ladder has, or had before they were dropped."""
     return {row.name for row in current.renditions if row.kind == "audio"} | {
         name for name in current.omitted if name.startswith("audio-")
     }
 
 
 def _wrong_drop(request: ActionRequest, current: generations.GenerationRow, made: set[str]) -> str:
-    """Why the ladder cannot be without what is to be dropped; empty when it can.
+    """Returns why renditions cannot be dropped from the ladder; empty if they can.
 
     Args:
-        made: the qualities that a retranscode of everything makes.
+        made: the qualities that a full retranscode creates.
     """
     drop = set(request.drop)
     there = {row.name for row in current.renditions}
@@ -195,7 +197,7 @@ def _wrong_drop(request: ActionRequest, current: generations.GenerationRow, made
     if unknown := sorted(drop - there):
         return f"has no quality {unknown[0]} to drop; it has {', '.join(_by_size(there))}"
     if both := _by_size(drop & set(request.renditions or ())):
-        return f"cannot make {both[0]} again and drop it; name it once"
+        return f"cannot both encode and drop {both[0]}; name it once"
     left = pictures | set(request.renditions) if request.renditions else made or pictures
     if drop and not (left - drop - (there - pictures)):
         return f"has no quality left without {', '.join(_by_size(drop))}; drop fewer"
@@ -207,7 +209,7 @@ def _rungs(profile_json: str) -> set[str]:
 
 
 def _by_size(names: Iterable[str]) -> list[str]:
-    """Pictures from the largest to the smallest, then what has none."""
+    """Sorts video renditions from largest to smallest, then the others."""
     sizes = {name: int(name[:-1]) if name.endswith("p") and name[:-1].isdecimal() else 0 for name in names}
     return sorted(names, key=lambda name: (-sizes[name], name))
 
@@ -221,10 +223,10 @@ def _key(idempotency_key: str) -> str:
 
 
 def result_of(job: int, applied: Applied | None, *, see: int | None = None) -> ActionResult:
-    """What a person is told of an operation; None means that there is no such job.
+    """Builds the answer to an operation; `applied` is None if the job does not exist.
 
     Args:
-        see: the job that stands in the way, if it is another one.
+        see: the job that prevents it, if it is another one.
     """
     if applied is None:
         code = ErrorCode.NOT_FOUND
@@ -246,7 +248,7 @@ def result_of(job: int, applied: Applied | None, *, see: int | None = None) -> A
         error = {
             "code": ErrorCode.REFUSED.value,
             "message": f"job {job} {applied.decision.reason}",
-            "hint": f"see how it stands: tqstudio job show {see or job}",
+            "hint": f"see its state with: tqstudio job show {see or job}",
         }
     return {
         "job": job,

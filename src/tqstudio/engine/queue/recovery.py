@@ -1,4 +1,4 @@
-"""Takes jobs back from workers that died, fell silent, dropped them, or ended with their supervisor."""
+"""Requeues jobs of workers that died, stopped their heartbeats, dropped the job, or ended at shutdown."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from tqstudio.engine.store.machine import workers
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home, run_logs
 
-_LEAST_PATIENCE_S = 1.5
+_MIN_HANG_S = 1.5
 
 
 class Recovery:
-    """Ends the leases of workers that cannot do it themselves. What they finished stays on disk.
+    """Ends the leases of workers that cannot end them. Their finished segments are kept.
 
     Args:
-        clock: the one that all leases are measured by.
+        clock: the clock of all leases.
     """
 
     def __init__(
@@ -57,22 +57,22 @@ class Recovery:
         self._clock = clock
         self._under_way: set[asyncio.Task[None]] = set()
         self._outlived: dict[str, list[Token]] = {}
-        """Leases that ran out while their worker's process went on, by its instance."""
+        """Expired leases whose worker process still runs, by instance."""
         self._was_set_back = False
-        """The clock goes on from an earlier time, and the database has the leases of the later one."""
+        """Whether the clock was set back while the database still has leases by the old time."""
         self._log = structlog.get_logger()
 
     async def begin(self) -> None:
-        """Settle what an earlier supervisor left; the lock proves that it is gone.
+        """Recovers the jobs of an earlier supervisor; the lock proves that it has ended.
 
-        Its own workers died with it: their jobs go again at once, and nothing is counted. Remote workers may
-        live on: they have `grace_s` to be heard.
+        Its local workers died with it: their jobs are requeued at once, without a crash. Remote workers
+        may still run: they have `grace_s` for their next heartbeat.
         """
-        # A longer silence than this is the supervisor's own, or the database's; beats and patience together
-        # fit into a lease.
-        patience_us = int(max(_LEAST_PATIENCE_S, self._settings.lease_s / 4) * MICROSECOND)
-        self._clock.watch(patience_us)
-        self._db.watch(patience_us, self._after_hang)
+        # A longer gap counts as a hang of the supervisor or the database. Heartbeat interval and gap together
+        # are shorter than a lease.
+        hang_us = int(max(_MIN_HANG_S, self._settings.lease_s / 4) * MICROSECOND)
+        self._clock.watch(hang_us)
+        self._db.watch(hang_us, self._after_hang)
         await self._db.write(self._grant_grace)
         now = self._clock.now_us()
         leases = await self._db.read(claims.running)
@@ -94,24 +94,25 @@ class Recovery:
         claims.grant(db, now=now, grace_us=int(self._settings.grace_s * MICROSECOND))
 
     async def lost(self, instance: str, worker: str, why: str, told_to_end: bool) -> None:
-        """Take back every job that this life of a worker held: its process has ended.
+        """Requeues every job of a worker process that has ended.
 
-        A worker that was told to end, and had been handed a job at that moment, is no crash.
+        Args:
+            told_to_end: whether it was asked to end; then it is no crash, even if it had just got a job.
         """
         for token in self._outlived.pop(instance, ()):
             await self._clear_away(token)
         crash = None if told_to_end else why
         for lease in await self._db.read(claims.of_instance, instance):
             if self._results.is_publishing(lease.token):
-                # It waits for the publish; the worker's successor need not.
-                task = asyncio.create_task(self._end_behind_publish(lease, worker, crash))
+                # In a task, so that the next worker process does not wait for the publish.
+                task = asyncio.create_task(self._end_after_publish(lease, worker, crash))
                 self._under_way.add(task)
                 task.add_done_callback(self._under_way.discard)
             else:
                 await self._end_lost(lease, worker, crash)
 
-    async def _end_behind_publish(self, lease: HeldLease, worker: str, crash: str | None) -> None:
-        """As `_end_lost`; where it cannot be written the scan takes the job back when its lease runs out."""
+    async def _end_after_publish(self, lease: HeldLease, worker: str, crash: str | None) -> None:
+        """As `_end_lost`; if it cannot be written, the scan requeues the job when its lease expires."""
         with contextlib.suppress(TqError):
             await self._end_lost(lease, worker, crash)
 
@@ -123,16 +124,16 @@ class Recovery:
             await self.take_back(lease, worker, crash)
 
     async def _clear_away(self, token: Token) -> None:
-        """Remove what a dead worker's ffmpegs were saying; its scratch directory goes with the next."""
+        """Removes the raw ffmpeg logs of a dead worker; the next attempt removes its scratch directory."""
         log = self._home.job_logs(token.job) / f"{token.epoch}.log"
         await asyncio.to_thread(shutil.rmtree, run_logs(log), ignore_errors=True)
 
     async def settled(self) -> None:
-        """Wait for what `lost` left to be done behind a publish."""
+        """Waits for the tasks that `lost` started."""
         await asyncio.gather(*self._under_way, return_exceptions=True)
 
     async def requeue(self, lease: HeldLease, why: str, event: str = "requeued:supervisor") -> None:
-        """Take back a job that is not run any more through nobody's fault: nothing is counted."""
+        """Requeues a job without counting a failure or crash."""
         await self._results.publish_ended(lease.token)
         await self._endings.end(
             lease.token,
@@ -142,12 +143,12 @@ class Recovery:
     async def take_back(
         self, lease: HeldLease, worker: str, why: str, event: str | None = None, *, only_expired: bool = False
     ) -> bool:
-        """Take back a job from a worker that is lost; that is counted as a crash.
+        """Requeues a job of a lost worker and counts a crash.
 
         Args:
-            only_expired: not when a heartbeat has renewed the lease meanwhile.
+            only_expired: not if a heartbeat has renewed the lease meanwhile.
         """
-        # The worker may have done its part; the supervisor finishes the publish without it.
+        # A running publish no longer needs the worker, so it is completed first.
         await self._results.publish_ended(lease.token)
         ended = await self._endings.end(
             lease.token,
@@ -165,10 +166,10 @@ class Recovery:
         return ended is not None
 
     async def scan(self) -> int:
-        """Take back the jobs whose lease ran out, and those that their worker dropped; answers how many.
+        """Requeues jobs with expired leases and jobs that their worker dropped; returns how many.
 
-        Looks at leases alone, never at workers. All beats must have been flushed before; one that has come
-        since, while the database was slow, counts too, and is stored with the next.
+        Checks leases only, never workers. All heartbeats must have been flushed before; later ones count too
+        and are stored with the next flush.
         """
         overdue = await self._db.read(lambda db: claims.expired(db, now=self._clock.now_us()))
         names = {row.id: row.name for row in await self._db.read(workers.listing)} if overdue else {}
@@ -181,14 +182,14 @@ class Recovery:
             taken += await self.take_back(
                 lease,
                 names.get(lease.worker_id, "?"),
-                "the lease ran out",
+                "the lease expired",
                 "requeued:stale",
                 only_expired=True,
             )
         return taken + await self._take_abandoned()
 
     async def _take_abandoned(self) -> int:
-        """Jobs that a living worker no longer names. It says so by its beats; nothing waits for the lease."""
+        """Requeues jobs that a running worker no longer names in its heartbeats, before the lease expires."""
         dropped = self._board.leases.abandoned(self._clock.now_us())
         for abandoned in dropped:
             token = abandoned.token
@@ -205,9 +206,9 @@ class Recovery:
         return len(dropped)
 
     async def silent_workers(self) -> list[str]:
-        """Take note of workers that have not been heard for `offline_s`; the names of those that are new.
+        """Marks workers without a heartbeat for `offline_s` as silent; returns the names of new ones.
 
-        All beats must have been flushed before: a beat that comes in between wins.
+        All heartbeats must have been flushed before; one that arrives meanwhile wins.
         """
         now = self._clock.now_us()
         before = now - int(self._settings.offline_s * MICROSECOND)
@@ -216,19 +217,19 @@ class Recovery:
         return [name for worker, name in silent if worker not in beats or beats[worker].at <= before]
 
     async def keep_time(self) -> None:
-        """Catch up with the wall clock when it was set, or nobody looked at it for a while.
+        """Renews all live leases after the wall clock was set, or this process was suspended.
 
-        Nobody could be heard in that time, or the expiries are meaningless by the clock as it is now: every
-        lease that was live gets a whole term, once.
+        No heartbeat could arrive in that time, or the expiry times no longer fit the clock: every lease that
+        was live gets a full term, once.
         """
         drift = self._clock.drift()
         if not drift.noticeable:
             return
-        # Behind a hang of the database, if there is one: it knows again then which leases are live.
+        # Waits for the end of a database hang, after which the stored leases are up to date again.
         await self._db.write(self._stay_expired, drift, self._board.leases.renewals())
         if drift.total_us < 0:
-            # In this order no lease looks expired in between; forward it is the other way round.
-            self._go_on(drift)
+            # In this order no lease looks expired in between; for a clock set forward it is the opposite.
+            self._catch_up(drift)
             self._was_set_back = True
             try:
                 await self._db.write(self._begin_anew, drift, ahead_us=0)
@@ -236,10 +237,10 @@ class Recovery:
                 self._was_set_back = False
         else:
             await self._db.write(self._begin_anew, drift, ahead_us=drift.total_us)
-            self._go_on(drift)
+            self._catch_up(drift)
 
-    def _go_on(self, drift: Drift) -> None:
-        """From where the wall clock is, and with every lease: no beat is heard between the two."""
+    def _catch_up(self, drift: Drift) -> None:
+        """Moves clock and leases to the wall clock without awaiting: no heartbeat arrives in between."""
         before = self._clock.now_us()
         self._clock.catch_up(drift)
         self._board.leases.begin_anew(before + drift.total_us, before)
@@ -250,21 +251,20 @@ class Recovery:
         claims.stay_expired(db, now=before + drift.total_us, before=before)
 
     def _begin_anew(self, db: Connection, drift: Drift, *, ahead_us: int) -> None:
-        # By the clock as it is when the turn has come; what was claimed meanwhile was so by the same.
+        # Read the clock inside the transaction, as claims do.
         before = self._clock.now_us()
         jobs.shift_backoff(db, drift.set_us)
         self._extend_all(db, _why(drift), before=before, now=before + ahead_us)
 
     def _after_hang(self, db: Connection, waited_us: int) -> None:
-        """Beats were heard and renewed leases, and the database could not be told: it knows them as run out.
+        """Renews the leases that expired in the database only because it could not store heartbeats.
 
-        Every lease that was live when the hang began gets a whole term. One whose worker fell silent since
-        then runs out a term later than it would have.
+        Every lease that was live when the hang began gets a full term, even if its worker has stopped since.
         """
         if self._was_set_back:
-            return  # by this clock they are live, all of them, until they begin anew in a moment
+            return  # by this clock all are live; `keep_time` renews them next
         now = self._clock.now_us()
-        why = f"the database did not answer for {waited_us / MICROSECOND:.1f} s"
+        why = f"the database did not respond for {waited_us / MICROSECOND:.1f} s"
         self._extend_all(db, why, before=now - waited_us, now=now)
 
     def _extend_all(self, db: Connection, why: str, *, before: int, now: int) -> None:

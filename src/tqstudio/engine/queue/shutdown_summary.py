@@ -1,4 +1,4 @@
-"""What a supervisor that ends leaves to the next one."""
+"""Counts the jobs that remain at the shutdown of a supervisor."""
 
 from __future__ import annotations
 
@@ -11,25 +11,26 @@ from tqstudio.engine.store.lists.pages import counts_by_status
 from tqstudio.lifecycle import JobStatus
 
 _LEFT = (JobStatus.PENDING, JobStatus.IN_PROGRESS)
-"""In progress is still what could not be given back: the disk is full, or its worker is not ours."""
+"""Jobs still in progress could not be released (disk full) or belong to a remote worker."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remainder:
-    """Numbers of jobs."""
+    """Numbers of remaining jobs."""
 
     left: int
-    """That go on, or begin, by themselves."""
+    """Jobs that start or resume automatically."""
     begun: int
-    """Of these the ones that were in the hands of a worker when the end began."""
+    """Those of `left` that were running when the shutdown began."""
     paused: int
-    """That wait for a person; none of them is left."""
+    """Paused jobs, not part of `left`."""
 
 
 def count(db: Connection, worked_on: Iterable[int]) -> Remainder:
-    """
+    """Counts the remaining jobs.
+
     Args:
-        worked_on: the jobs that were in the hands of a worker when the end began.
+        worked_on: the jobs that were running when the shutdown began.
     """
     counts = counts_by_status(db)
     facts = [look(db, job) for job in worked_on]

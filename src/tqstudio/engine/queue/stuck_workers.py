@@ -1,8 +1,7 @@
-"""Workers that wait for a disk that does not answer: their job and their place go on without them.
+"""Detects workers that are blocked by an unresponsive disk, and frees their jobs and slots.
 
-Such a worker beats and keeps its lease, for its pulse is a thread of its own, but its main thread hears of no
-wish. Only a kill ends it, and where the kernel cannot even do that, its place is given to another process all
-the same.
+The heartbeat thread of such a worker keeps the lease although its main thread is blocked and ignores control
+requests. The worker is killed; if the kernel cannot end it, its slot is reused anyway.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import Control
 
 MARGIN_S = 5.0
-"""Beyond `stall_s`, within which a worker that can ends its ffmpeg itself."""
-WISH_S = 5.0
-"""A worker that does not hang hears of a wish within a second."""
-_LOOKS_APART_S = 5.0
+"""Added to `stall_s`, after which a working worker ends its ffmpeg itself."""
+CONTROL_S = 5.0
+"""A working worker receives a control request within a second."""
+_CHECK_INTERVAL_S = 5.0
 
 
 class Hangs:
-    """Frees jobs and places of workers that hang; where a disk does not answer nothing is counted."""
+    """Frees jobs and slots of stuck workers; no attempt is counted if a disk does not respond."""
 
     def __init__(
         self,
@@ -54,31 +53,30 @@ class Hangs:
         self._db, self._board, self._workspace, self._bounded_io = db, board, workspace, bounded_io
         self._results, self._pool = results, pool
         self._limit_s = settings.stall_s + MARGIN_S
-        self._looked: dict[Token, float] = {}
+        self._checked: dict[Token, float] = {}
 
     async def tick(self) -> None:
-        """Look at every running job whose worker has been quiet for too long, and let those go on whose disk
-        answers again."""
+        """Checks jobs whose worker is blocked, and requeues deferred jobs whose disk responds again."""
         if self._bounded_io.take_recovered():
             await self._db.write(claims.let_go_on, now=now_us(), code=ErrorCode.DISK_SILENT)
         now = asyncio.get_running_loop().time()
-        self._looked = {token: at for token, at in self._looked.items() if now - at < _LOOKS_APART_S}
+        self._checked = {token: at for token, at in self._checked.items() if now - at < _CHECK_INTERVAL_S}
         quiet = [live for live in self._board.jobs.values() if self._is_suspect(live)]
-        self._looked |= {live.token: now for live in quiet}
-        await asyncio.gather(*(self._look_into(live) for live in quiet))
+        self._checked |= {live.token: now for live in quiet}
+        await asyncio.gather(*(self._check(live) for live in quiet))
 
     def _is_suspect(self, live: LiveJob) -> bool:
-        if live.token in self._looked:
+        if live.token in self._checked:
             return False
-        wished = live.control is not Control.NONE and live.quiet_s >= WISH_S
-        return wished or live.quiet_s >= self._limit_s
+        ignores_control = live.control is not Control.NONE and live.quiet_s >= CONTROL_S
+        return ignores_control or live.quiet_s >= self._limit_s
 
-    async def _look_into(self, live: LiveJob) -> None:
+    async def _check(self, live: LiveJob) -> None:
         need, _ = await self._db.read(gates.needs_beside, live.token.job)
         silence = None if need is None else await self._silence(need)
         now = self._board.jobs.get(live.token.job)
         if now is None or now.token != live.token or now.quiet_s < live.quiet_s:
-            return  # it went on meanwhile
+            return  # it continued meanwhile
         if self._results.is_publishing(live.token):
             return
         if silence is not None:
@@ -87,18 +85,18 @@ class Hangs:
                 await self._results.fail_for(live.worker, live.token, error)
             except TqError as refused:
                 if refused.code is ErrorCode.LOST_LEASE:
-                    return  # it told in this very moment
+                    return  # the worker reported the end meanwhile
                 raise
         elif live.quiet_s < self._limit_s:
             return  # a slow disk, perhaps
-        why = silence or f"its work stood still for {live.quiet_s:.0f} s"
+        why = silence or f"it made no progress for {live.quiet_s:.0f} s"
         self._pool.replace(live.worker, why)
 
     async def _silence(self, need: Need) -> str | None:
-        """What is said of the disk that does not answer; None when both do.
+        """Returns the error of the disk that does not respond; None if both do.
 
-        A file system may tell its size and still take no write. A look that is not answered stands for the
-        place until it is: no job is handed out for it meanwhile.
+        Reads and writes, because a file system may report its size and still block writes. An unanswered
+        call blocks the place: no job is assigned for it until the call returns.
         """
         looks: list[tuple[bytes, Callable[[], None]]] = [
             (need.output_root, partial(_write_to, self._workspace.sink(need.output_root))),
@@ -111,7 +109,7 @@ class Hangs:
 
 
 def _write_to(folder: Path) -> None:
-    """Whether it works is no matter, only that it ends."""
+    """Checks that a write returns, successful or not."""
     with tempfile.TemporaryFile(dir=folder) as file:
         file.write(b"x")
         file.flush()
@@ -119,7 +117,7 @@ def _write_to(folder: Path) -> None:
 
 
 def _read_from(path: bytes) -> None:
-    """As `_write_to`; from the disk, as far as the kernel lets go of what it has in memory."""
+    """Checks that a read returns; from the disk, as far as the kernel drops cached pages."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)

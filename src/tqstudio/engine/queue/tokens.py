@@ -1,4 +1,4 @@
-"""Issues the tokens that workers call the API with, and says which worker a token belongs to."""
+"""Issues the API tokens of workers and maps tokens to workers."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class WorkerToken:
 
 
 class WorkerTokens:
-    """Maps tokens to workers, in memory: they end with their process or supervisor."""
+    """Maps tokens to workers, in memory: tokens expire with the worker process or the supervisor."""
 
     def __init__(self) -> None:
         self._by_token: dict[str, WorkerToken] = {}
 
     def issue(self, worker: int, name: str, kind: str) -> str:
-        """Issue a token, and revoke those of earlier processes of this worker."""
+        """Issues a token and revokes those of earlier processes of this worker."""
         for earlier in [t for t, identity in self._by_token.items() if identity.worker == worker]:
             del self._by_token[earlier]
         token = secrets.token_urlsafe(24)

@@ -1,4 +1,4 @@
-"""The worker processes: one per slot, started again when they die."""
+"""Starts and supervises the local worker processes, one per slot, and restarts them when they die."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ from tqstudio.home import Home
 
 DEATHS_WINDOW_S = 60.0
 FREE_DEATHS = 2
-"""So many deaths in the window are answered at once; then starts are kept apart."""
+"""Deaths in the window that are followed by an immediate restart; later restarts are delayed."""
 FIRST_RESTART_WAIT_S = 0.5
 MAX_RESTART_WAIT_S = 30.0
 REAP_AFTER_S = 0.5
 KILL_AFTER_S = 1.5
-"""A worker that was asked to stop has so long; its ffmpeg ends within milliseconds."""
+"""Time to stop after SIGTERM; its ffmpeg ends within milliseconds."""
 GIVE_UP_AFTER_S = 2.0
-"""A killed process that is there for so much longer waits for a disk; its place is not kept for it."""
+"""A killed process that still exists after this time is in uninterruptible I/O; its slot is reused."""
 _DATABASE_WAIT_S = 1.0
 _GPU_SLOT = re.compile(r"gpu-\d+")
 
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A place for one worker process."""
+    """The configuration of one worker process."""
 
     name: str
     kind: str
@@ -60,13 +60,13 @@ class _Running:
     token: str
     child: Child
     given_up: asyncio.Event = field(default_factory=asyncio.Event)
-    """It was killed, and the kernel cannot end it for now: it waits for a disk."""
+    """Set when it was killed but has not ended: it is in uninterruptible I/O."""
     why: str = ""
-    """It was killed for this."""
+    """Why it was killed."""
 
 
 Lost = Callable[[str, str, str, bool], Awaitable[None]]
-"""Instance, worker, why, and whether it ended because it was told to."""
+"""Called with instance, worker, why, and whether it ended on request."""
 
 
 class WorkerPool:
@@ -84,35 +84,35 @@ class WorkerPool:
         self._log = structlog.get_logger()
 
     async def prepare(self, slots: Sequence[Slot]) -> None:
-        """Make the workers of these slots known; their processes run once each slot is started."""
+        """Registers the workers of these slots; `start` starts their processes."""
         await self._db.write(_ensure_all, slots)
         self._slots |= {slot.name for slot in slots}
 
     def start(self, slot: Slot) -> None:
-        """Fill a slot; idempotent."""
+        """Starts the process of a slot and keeps it running; idempotent."""
         if slot.name not in self._tasks and not self._stopping.is_set():
             self._slots.add(slot.name)
             self._tasks[slot.name] = asyncio.create_task(self._keep(slot))
 
     def has(self, name: str) -> bool:
-        """Whether the pool fills a slot of that name, or is about to."""
+        """Whether the pool has a slot of that name."""
         return name in self._slots
 
     def left_over(self, name: str) -> bool:
-        """Whether only a row is left of a worker: one of an earlier, larger pool, or one that was announced
-        to an earlier supervisor. A GPU that is gone is missed."""
+        """Whether a worker's row is obsolete: from an earlier, larger pool or announced to an earlier
+        supervisor. Workers of missing GPUs are not obsolete."""
         return not self.has(name) and not self.announced(name) and not _GPU_SLOT.fullmatch(name)
 
     def announced(self, name: str) -> bool:
-        """Whether somebody was given a token for it by hand, and starts and ends its process."""
+        """Whether the worker got its token by hand and is started outside the pool."""
         return not self.has(name) and self._identities.knows(name)
 
     def note_of(self, name: str) -> str | None:
-        """Why a worker is not running; None for one that runs or that the pool does not know."""
+        """Returns why a worker is not running; None if it runs or is unknown to the pool."""
         return self.notes.get(name)
 
     async def _keep(self, slot: Slot) -> None:
-        """Start the slot's process again and again; the starts come further apart when it keeps dying."""
+        """Restarts the slot's process whenever it ends, with a growing delay if it keeps dying."""
         deaths: deque[float] = deque()
         while not self._stopping.is_set():
             try:
@@ -123,7 +123,7 @@ class WorkerPool:
                 await self._rest(MAX_RESTART_WAIT_S)
                 continue
             if self._stopping.is_set():
-                # It began while everything ended: nobody else tells it, and it has no job yet.
+                # Started during the shutdown: `terminate` has missed it, and it has no job yet.
                 self._kill(running)
             began = time.monotonic()
             await _first_of(running.child.exited, running.given_up)
@@ -137,11 +137,11 @@ class WorkerPool:
                 deaths.popleft()
             wait_s = restart_wait_s(len(deaths), lived_s)
             if wait_s:
-                self.notes[slot.name] = f"{how}; starts again in {wait_s:.1f} s"
+                self.notes[slot.name] = f"{how}; restarts in {wait_s:.1f} s"
                 await self._rest(wait_s)
 
     async def _until_written(self, step: Callable[[], Awaitable[None]]) -> None:
-        """Do a step again and again until the database takes it; not while stopping."""
+        """Repeats a step until the database can be written; not while stopping."""
         while True:
             try:
                 return await step()
@@ -163,7 +163,7 @@ class WorkerPool:
             "TQSTUDIO_WORKER_TOKEN": token,
             "TQSTUDIO_WORKER_NAME": slot.name,
             "TQSTUDIO_WORKER_KIND": slot.kind,
-            # Not over the socket: what a worker runs is decided by the process that started it.
+            # Not over the socket: the process that starts a worker decides what it executes.
             "TQSTUDIO_WORKER_FFMPEG": self._ffmpeg,
             "TQSTUDIO_WORKER_ENCODER": slot.encoder or "",
             "TQSTUDIO_WORKER_DEVICE": slot.device or "",
@@ -186,35 +186,35 @@ class WorkerPool:
         self._log.info("worker ended", worker=running.slot.name, pid=running.child.pid, how=how)
         if instance is not None:
             await self._lost(instance, running.slot.name, how, self._stopping.is_set())
-        # Its ffmpeg gets the parent-death signal at this moment and is a zombie a moment later.
+        # Its ffmpeg receives the parent-death signal now and is a zombie shortly after.
         asyncio.get_running_loop().call_later(REAP_AFTER_S, children.reap_orphans)
 
     def end_silent(self, name: str) -> None:
-        """End a process that says nothing any more, if it is one of ours: another takes its place."""
+        """Kills a local process without heartbeats; `_keep` starts a new one."""
         if (running := self._running.get(name)) is not None:
             self._log.warning("worker is silent", worker=name, pid=running.child.pid)
             self._kill(running)
 
     def replace(self, name: str, why: str) -> None:
-        """End a process whose work hangs, if it is one of ours: another takes its place."""
+        """Kills a stuck local process; `_keep` starts a new one."""
         if (running := self._running.get(name)) is not None:
-            self._log.warning("worker hangs", worker=name, pid=running.child.pid, why=why)
+            self._log.warning("worker is stuck", worker=name, pid=running.child.pid, why=why)
             running.why = why
             self._kill(running)
 
     def _kill(self, running: _Running) -> None:
-        """The kernel does not end who waits for some disks; then its place is free all the same."""
+        """Kills a process; its slot is reused even if uninterruptible I/O keeps it alive."""
         running.child.kill()
         asyncio.get_running_loop().call_later(GIVE_UP_AFTER_S, running.given_up.set)
 
     def terminate(self) -> None:
-        """Ask every worker to stop at the fragment; it releases its job first."""
+        """Asks every worker to release its job and exit."""
         self._stopping.set()
         for running in self._running.values():
             running.child.signal(signal.SIGTERM)
 
     async def stop(self, *, kill_after_s: float = KILL_AFTER_S) -> None:
-        """End every worker: asked first, killed after `kill_after_s`. Idempotent."""
+        """Ends every worker: SIGTERM first, killed after `kill_after_s`. Idempotent."""
         self.terminate()
         if self._running:
             done = asyncio.gather(*(running.child.exited.wait() for running in self._running.values()))
@@ -246,17 +246,17 @@ async def _first_of(*events: asyncio.Event) -> None:
 
 
 def _how(running: _Running) -> str:
-    """How a process ended, for people."""
+    """Describes how a process ended."""
     child = running.child
-    how = f"the worker {child.how}" if child.exited.is_set() else "the worker hangs, and nobody can end it"
+    how = f"the worker {child.how}" if child.exited.is_set() else "the worker is stuck and cannot be killed"
     return f"{how}: {running.why}" if running.why else how
 
 
 def restart_wait_s(deaths: int, lived_s: float) -> float:
-    """Seconds before a replacement starts, after so many deaths within a minute.
+    """Returns the delay of a restart in seconds, after so many deaths within a minute.
 
-    What is held back is one start after another, so it counts from the last one: who lived longer is replaced
-    at once. It begins so low that a job still runs again within two seconds after the third death.
+    It counts from the last start: a process that lived longer is replaced at once. It is short at first, so
+    that a job runs again within two seconds after the third death.
     """
     if deaths <= FREE_DEATHS:
         return 0.0
@@ -265,9 +265,9 @@ def restart_wait_s(deaths: int, lived_s: float) -> float:
 
 
 def default_cpu_workers(processors: int, memory_bytes: int) -> int:
-    """CPU workers when nothing is asked for: one, and one more per 8 processors while memory allows.
+    """Returns the default number of CPU workers: one per 8 processors and 4 GB of memory, at least one.
 
-    One ffmpeg with a ladder keeps about eight processors busy. Measured peaks are 0.55 GB for 1080p and
-    3.4 GB for 4K at preset medium; 4 GB for each are kept.
+    One ffmpeg with a ladder uses about eight processors. Its measured peak is 0.55 GB for 1080p and 3.4 GB
+    for 4K at preset medium.
     """
     return max(1, min(processors // 8, memory_bytes // 4_000_000_000))

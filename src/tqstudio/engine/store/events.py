@@ -1,4 +1,4 @@
-"""The history: appended in the transaction that makes it true, read by sequence number."""
+"""Stores the event history: appended in the transaction of the change, read by sequence number."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def append(
     code: str | None = None,
     detail: str | None = None,
 ) -> None:
-    """Add a line to the history; it is pushed to watchers once the transaction has committed."""
+    """Appends an event; it is pushed to watchers after the commit."""
     if detail is not None and len(detail) > MAX_DETAIL:
         detail = detail[: MAX_DETAIL - 1] + "…"
     values = {
@@ -56,7 +56,7 @@ def append(
 def after(
     db: Connection, seq: int, *, limit: int, job: int | None = None, since: int | None = None
 ) -> list[EventRow]:
-    """Events later than `seq` (and not before `since`), oldest first."""
+    """Returns the events after `seq` (and not before `since`), oldest first."""
     where, values = ["seq > :seq"], {"seq": seq, "limit": limit, "job": job, "since": since}
     if job is not None:
         where.append("job_id = :job")
@@ -71,7 +71,7 @@ def after(
 def newest(
     db: Connection, *, limit: int, job: int | None = None, before: int | None = None
 ) -> list[EventRow]:
-    """The last events, or the last before a sequence number, newest first."""
+    """Returns the last events, or the last before a sequence number, newest first."""
     where = []
     if job is not None:
         where.append("job_id = :job")
@@ -86,8 +86,8 @@ def newest(
 
 
 def bounds(db: Connection) -> tuple[int, int]:
-    """The first and last sequence number that are still kept; (0, 0) for an empty history."""
-    # Two look-ups: min and max in one SELECT would scan the whole table.
+    """Returns the first and last stored sequence number; (0, 0) for an empty history."""
+    # Two lookups: min and max in one SELECT would scan the whole table.
     row = db.execute(
         "SELECT coalesce((SELECT min(seq) FROM event), 0), coalesce((SELECT max(seq) FROM event), 0)"
     ).one()
@@ -95,7 +95,7 @@ def bounds(db: Connection) -> tuple[int, int]:
 
 
 def forget(db: Connection, *, through: int, limit: int) -> int:
-    """Remove up to `limit` of the oldest events, none later than `through`; answers how many went."""
+    """Deletes up to `limit` of the oldest events, none later than `through`; returns how many."""
     return db.execute(
         "DELETE FROM event WHERE seq IN"
         " (SELECT seq FROM event WHERE seq <= :through ORDER BY seq LIMIT :limit)",
@@ -104,10 +104,9 @@ def forget(db: Connection, *, through: int, limit: int) -> int:
 
 
 def prune(db: Connection, *, before: int, now: int, limit: int = 10_000) -> int:
-    """Remove up to `limit` events older than `before`; one `pruned` event says how many went.
+    """Deletes up to `limit` events older than `before`; one `pruned` event records how many.
 
-    The `pruned` events of earlier times go with them: one that stayed would make the history look whole from
-    there on.
+    Older `pruned` events are deleted too, because the history would look complete from such an event on.
     """
     values = {"before": before, "limit": limit}
     due = db.execute("SELECT 1 FROM event WHERE at < :before AND trigger <> 'pruned' LIMIT 1", values)

@@ -1,4 +1,4 @@
-"""Copies of the database, whole and checked, while it is in use or not."""
+"""Creates complete and checked copies of the database, also while it is in use."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def copy(database: Path, target: Path) -> int:
-    """Copy a database as it is at one moment; the copy appears under its name when it is whole and synced.
+    """Copies a consistent snapshot of a database; the copy appears under its name once it is synced.
 
     Returns:
         The size of the copy in bytes.
 
     Raises:
-        TqError: NOT_FOUND without a database, REFUSED when there is a file of that name; PERMISSION,
-            DISK_LOW, DATABASE_DAMAGED or DATABASE_BUSY.
+        TqError: NOT_FOUND without a database, REFUSED if the target exists; PERMISSION, DISK_LOW,
+            DATABASE_DAMAGED or DATABASE_BUSY.
     """
     if path_checks.is_there(target):
         raise _taken(target)
@@ -40,7 +40,7 @@ def copy(database: Path, target: Path) -> int:
         except OSError as error:
             if error.errno in _FULL:
                 raise
-            # A file system without hard links; nothing better than a look before is left.
+            # The file system has no hard links; check and rename, although that is not atomic.
             if path_checks.is_there(target):
                 raise _taken(target) from None
             made.rename(target)
@@ -48,7 +48,7 @@ def copy(database: Path, target: Path) -> int:
 
 
 def before_migration(database: Path, version: str) -> Path:
-    """Copy a database that is about to be migrated to `version`; only the newest such copy is kept."""
+    """Copies a database before its migration to `version`; only the newest such copy is kept."""
     folder = database.parent / "backups"
     target = folder / f"{_MIGRATION_PREFIX}{version}.db"
     with _made(database, target) as made:
@@ -61,13 +61,15 @@ def before_migration(database: Path, version: str) -> Path:
 
 @contextlib.contextmanager
 def _made(database: Path, target: Path) -> Iterator[Path]:
-    """A checked and synced copy beside the target; what is still there at the end goes."""
+    """Creates a checked and synced copy next to the target, and removes it at the end."""
     if not path_checks.is_there(database):
-        raise TqError(ErrorCode.NOT_FOUND, f"there is no database {database}", "nothing has to be kept yet")
+        raise TqError(
+            ErrorCode.NOT_FOUND, f"there is no database {database}", "there is nothing to back up yet"
+        )
     made = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # An empty file is filled by SQLite; made here it is readable by its owner alone.
+        # SQLite writes into the empty file, which is readable only by its owner.
         os.close(os.open(made, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600))
         _vacuum(database, made)
         if (problem := opening.problem_of(made)) is not None:
@@ -91,18 +93,18 @@ def _vacuum(database: Path, made: Path) -> None:
             db.execute("VACUUM INTO :target", {"target": str(made)})
     except UnicodeEncodeError:
         raise TqError(
-            ErrorCode.BAD_REQUEST, "the name of a backup has to be UTF-8", "choose another name or folder"
+            ErrorCode.BAD_REQUEST, "the name of a backup must be UTF-8", "choose another name or folder"
         ) from None
     except sqlite3.Error as error:
         kind = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        # What does not fit is the copy.
+        # If the disk is full, it is that of the copy.
         raise errors.told(error, made if kind == sqlite3.SQLITE_FULL else database) from error
 
 
 def _taken(target: Path) -> TqError:
     return TqError(
         ErrorCode.REFUSED,
-        f"{display(os.fsencode(target))} exists already, and a backup never replaces anything",
+        f"{display(os.fsencode(target))} already exists, and a backup never replaces a file",
         "choose another name, or move that file away",
     )
 

@@ -1,4 +1,4 @@
-"""A thread that owns a connection, and the calls that wait for it."""
+"""Runs database calls on a thread that owns a connection."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from tqstudio.engine.store.db.event_row import (
 )
 
 MAX_SHARING = 64
-"""Calls that are served together at most: what the first of them waits for the others."""
+"""Maximum number of calls in one batch; bounds how long the first waits for the others."""
 
 
 @dataclass(slots=True)
 class DatabaseCall:
-    """A function that waits for its turn on a connection, and where its answer goes."""
+    """A queued function call on a connection, and the future for its result."""
 
     fn: Callable[..., Any]
     args: Any
     kwargs: Any
     loop: asyncio.AbstractEventLoop | None
-    """The loop that `answer` belongs to; None when a thread waits for it."""
+    """The loop that `answer` belongs to; None if a thread waits for it."""
     answer: Any
     result: Any = None
     error: BaseException | None = None
     appended: list[EventRow] = field(default_factory=list)
     at: int = field(default_factory=WALL.running_us)
-    """Since when it waits, by the clock that is never set."""
+    """When it was queued, by the monotonic clock."""
 
     def deliver(self) -> None:
         if self.answer.done():
@@ -46,10 +46,10 @@ class DatabaseCall:
 
 
 class ConnectionThread:
-    """One thread with one connection that no other thread touches.
+    """A thread with a connection of its own.
 
     Args:
-        serve: runs the calls that wait, in order, and delivers their answers.
+        serve: runs the queued calls in order and delivers their results.
     """
 
     def __init__(self, name: str, serve: Callable[[Connection, Sequence[DatabaseCall]], None]) -> None:
@@ -61,7 +61,7 @@ class ConnectionThread:
 
     def open(self, make: Callable[[], Connection]) -> None:
         opened: Future[None] = Future()
-        # A daemon: a program that forgets to close its database still ends.
+        # A daemon, so that a program can exit without closing its database.
         self._thread = threading.Thread(target=self._run, args=(make, opened), name=self._name, daemon=True)
         self._thread.start()
         opened.result()
@@ -81,7 +81,7 @@ class ConnectionThread:
             db.close()
 
     def _waiting(self) -> list[DatabaseCall]:
-        """The calls that wait, at least one; none at the end."""
+        """Waits for calls and returns all queued ones; empty after `close`."""
         calls: list[DatabaseCall] = []
         more = self._calls.get()
         while more is not None:
@@ -100,7 +100,7 @@ class ConnectionThread:
         self._calls.put(list(calls))
 
     def submit_with_others(self, call: DatabaseCall, loop: asyncio.AbstractEventLoop) -> None:
-        """Submit what comes in one turn of the loop together: it shares a commit and a waking."""
+        """Queues the calls of one loop iteration together, so that they share a commit and a wake-up."""
         if self._closed.is_set():
             raise RuntimeError("the database is not open")
         if not self._gathered:

@@ -1,8 +1,8 @@
-"""The one SQLite database of a home: who reads it, who writes it, and what shares a commit.
+"""Runs reads and writes on the SQLite database of a home, each on a thread of its own.
 
-One thread owns the only connection that writes, a second thread one that reads; on a single thread a deep
-list would hold up a claim for hundreds of milliseconds. Writes that wait for one another share a commit: the
-disk, not the processor, bounds how many commits there are in a second.
+One thread owns the only writing connection, a second one a reading connection, because a deep list would
+delay a claim by hundreds of milliseconds on a shared thread. Waiting writes share a commit (group commit):
+the disk, not the processor, limits the number of commits per second.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class _Watch:
-    """What is done after a hang, and what is one."""
+    """The waiting time that counts as a hang, and the function that runs after one."""
 
-    patience_us: int
+    hang_us: int
     after: Callable[[Connection, int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why nothing is written for now, and since when (µs since 1970 in UTC)."""
+    """Why the database cannot be written, and since when (µs since 1970 in UTC)."""
 
     error: TqError
     since: int
@@ -56,14 +56,14 @@ class Refusal:
 class Database:
     """The database of a running supervisor.
 
-    `write(fn, *args)` runs `fn(connection, *args)` on the writer's thread, whole or not at all, and returns
-    once it is durable; `read` runs on the reader's. A function that is written may be run again when the
-    commit it shared with others failed, so it touches nothing but the connection. Events that it appended
-    are handed to `on_events` on the event loop after the commit, in the order of the commits.
+    `write(fn, *args)` runs `fn(connection, *args)` in a transaction on the writer's thread and returns once
+    it is durable; `read` runs on the reader's thread. A function may run again if the commit it shared with
+    others failed, so it must have no effect except on the connection. Events that it appended are passed to
+    `on_events` on the event loop after the commit, in commit order.
 
-    When the disk is full or takes no writes for another reason, they are refused with DISK_LOW or
-    DATABASE_UNWRITABLE until one by `write_again` has gone through; reads go on. What SQLite says of a
-    damaged or busy file is raised as a TqError too.
+    When the disk is full or cannot be written, writes are refused with DISK_LOW or DATABASE_UNWRITABLE until
+    one by `write_again` succeeds; reads continue. SQLite's errors about a damaged or busy file are raised as
+    TqError too.
     """
 
     def __init__(self, path: Path) -> None:
@@ -71,7 +71,7 @@ class Database:
         self.on_events: Callable[[list[EventRow]], None] = lambda _events: None
         self._right_of_way = RightOfWay()
         self.give_way = self._right_of_way.give_way
-        """For the event loop, before it begins something new: writes that run their statements go first."""
+        """Called on the event loop before new work, so that running write statements get the GIL first."""
         self._writer = ConnectionThread("db-writer", self._commit)
         self._reader = ConnectionThread("db-reader", self._look)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -80,7 +80,7 @@ class Database:
         self.refusal: Refusal | None = None
 
     def open(self) -> None:
-        """Open and, if needed, migrate. Must come before the first `read` or `write`."""
+        """Opens and, if needed, migrates the database, before the first `read` or `write`."""
         migrate(self.path)
         try:
             self._writer.open(lambda: connect(self.path))
@@ -89,17 +89,16 @@ class Database:
             raise errors.told(error, self.path) from error
 
     def bind(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Name the loop on which `on_events` is called."""
+        """Sets the loop on which `on_events` is called."""
         self._loop = loop
 
-    def watch(self, patience_us: int, after_hang: Callable[[Connection, int], None]) -> None:
-        """Have `after_hang(connection, µs)` run before writes that waited for longer than `patience_us`.
+    def watch(self, hang_us: int, after_hang: Callable[[Connection, int], None]) -> None:
+        """Runs `after_hang(connection, µs)` before writes that waited for longer than `hang_us`.
 
-        A disk, or another program that holds the file, may keep the writer for minutes while everything else
-        goes on. What the writes then find is as old as that. It runs once after each hang, in the
-        transaction of the first of them.
+        A disk, or another program that locks the file, may block the writer for minutes, and the stored data
+        is outdated afterwards. The function runs once after each hang, in the transaction of the first write.
         """
-        self._watch = _Watch(patience_us, after_hang)
+        self._watch = _Watch(hang_us, after_hang)
 
     async def write(
         self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
@@ -111,7 +110,7 @@ class Database:
     async def write_again(
         self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
     ) -> T:
-        """`write` although the disk took none; when it goes through, others do so again."""
+        """Writes even while writes are refused; if it succeeds, writes are accepted again."""
         result = await _asked(self._writer, fn, args, kwargs)
         self.refusal = None
         return result
@@ -120,7 +119,7 @@ class Database:
         return await _asked(self._reader, fn, args, kwargs)
 
     def write_now(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """`write` for callers without a loop: start-up, tests, benchmarks."""
+        """Writes synchronously, for callers without a loop: start-up, tests, benchmarks."""
         return _asked_now(self._writer, fn, args, kwargs)
 
     def read_now(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -132,19 +131,20 @@ class Database:
         except BaseException as error:
             db.rollback()
             if len(calls) > 1:
-                # One of them spoilt it for all, or the disk is full: each has a try of its own.
+                # One of them failed, or the disk is full: retry each in a transaction of its own.
                 for call in calls:
                     self._commit(db, [call])
                 return
-            calls[0].error = self._told(error, calls[0])
+            calls[0].error = self._converted(error, calls[0])
         self._deliver(calls)
 
     def _run_sharing(self, db: Connection, calls: Sequence[DatabaseCall]) -> None:
-        """All calls in one transaction.
+        """Runs all calls in one transaction.
+
+        Without savepoints, which would avoid the second run after a failure but cost two statements per call.
 
         Raises:
-            BaseException: one failed; nothing of any call is in the database. A savepoint for each would
-                spare the others their second run, and cost all of them two statements each time.
+            BaseException: one failed; nothing was written.
         """
         db.begin(immediate=True)
         began, waited = WALL.running_us(), self._waited_us(calls[0])
@@ -152,7 +152,7 @@ class Database:
             for call in calls:
                 call.appended.clear()
             db.appended = calls[0].appended
-            if self._watch is not None and waited > self._watch.patience_us:
+            if self._watch is not None and waited > self._watch.hang_us:
                 self._watch.after(db, waited)
             with self._right_of_way.taken():
                 for call in calls:
@@ -173,16 +173,16 @@ class Database:
             db.rollback()
             self._deliver([call])
 
-    def _told(self, error: BaseException, call: DatabaseCall) -> BaseException:
-        told = errors.told(error, self.path, writing=True)
-        if isinstance(told, TqError) and told is not error and told.code in UNWRITTEN and not self.refusal:
-            # Who waited for a disk that hung before it failed could be told of nothing in that time either.
-            self.refusal = Refusal(told, now_us() - self._waited_us(call))
-            _log.warning("the database cannot be written", code=told.code.value, error=told.message)
-        return told
+    def _converted(self, error: BaseException, call: DatabaseCall) -> BaseException:
+        found = errors.told(error, self.path, writing=True)
+        if isinstance(found, TqError) and found is not error and found.code in UNWRITTEN and not self.refusal:
+            # The disk may have hung before it failed, so the time in which the call waited counts too.
+            self.refusal = Refusal(found, now_us() - self._waited_us(call))
+            _log.warning("the database cannot be written", code=found.code.value, error=found.message)
+        return found
 
     def _waited_us(self, call: DatabaseCall) -> int:
-        """Since the last ones had their turn: to wait for many others is no hang."""
+        """Waiting time since the previous transaction began: queueing after other calls is no hang."""
         return WALL.running_us() - max(self._began, call.at)
 
     def _deliver(self, calls: Sequence[DatabaseCall]) -> None:
@@ -193,11 +193,11 @@ class Database:
             if loop is None:
                 _deliver_all(mine)
             else:
-                # One turn of the loop for all: to wake it costs more than what it is woken for.
+                # One wake-up of the loop for all calls, because it costs more than the delivery.
                 _soon(loop, self._arrive, events if loop is self._loop else [], mine)
 
     def _arrive(self, events: list[EventRow], calls: Sequence[DatabaseCall]) -> None:
-        """Tell the watchers first: who asked finds the events of its change on their way."""
+        """Delivers events before results, so that a caller's events precede its answer."""
         self.give_way()
         if events:
             self.on_events(events)
@@ -212,7 +212,7 @@ def _soon(loop: asyncio.AbstractEventLoop, fn: Callable[..., object], *args: Any
     try:
         loop.call_soon_threadsafe(fn, *args)
     except RuntimeError:
-        return  # the loop has ended; nobody waits any more
+        return  # the loop has ended
 
 
 def _deliver_all(calls: Sequence[DatabaseCall]) -> None:
@@ -224,7 +224,7 @@ async def _asked(thread: ConnectionThread, fn: Callable[..., T], args: Any, kwar
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[T] = loop.create_future()
     thread.submit_with_others(DatabaseCall(fn, args, kwargs, loop, answer), loop)
-    # A client that hangs up ends the wait only: what was submitted is decided all the same.
+    # Cancellation ends only the wait: a submitted call still runs.
     return await answer
 
 

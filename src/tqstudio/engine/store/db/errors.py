@@ -1,4 +1,4 @@
-"""What SQLite says of a file that is damaged or busy, or of its disk, as an error a person can act on."""
+"""Converts SQLite errors (damaged, busy, full or unwritable database) into a `TqError` with a hint."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from tqstudio.units import size
 
 _NOTHING_FREE_BYTES = 1_000_000
 _PRIMARY = 0xFF
-"""Bits of an error code that name its kind; the others say where it came from."""
+"""Mask of the primary result code in an extended one."""
 _DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 _BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-# A full disk also shows as a write, a sync or a map of shared memory that did not work.
+# A full disk can also appear as a failed write, sync or mapping of shared memory.
 _PERHAPS_FULL = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
 _CLOSED = (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY)
 REPAIR = (
-    "its indexes do not match its tables, which are sound: stop the supervisor (tqstudio down), and rebuild"
+    "its indexes do not match its tables, which are intact: stop the supervisor (tqstudio down), and rebuild"
     " them with: tqstudio doctor --repair"
 )
 LOST_ROWS = (
-    "jobs may be lost: put a backup in its place (docs/backup.md), or go on with the jobs that are there:"
+    "jobs may be lost: restore a backup (docs/backup.md), or continue with the remaining jobs:"
     " tqstudio doctor --repair"
 )
 
 
 def told(error: BaseException, path: Path, *, writing: bool = False) -> BaseException:
-    """The TqError for trouble with the file; other errors as they are.
+    """Converts SQLite errors about the database file to a TqError; returns other errors unchanged.
 
     Args:
-        writing: it was open, and something was to be written: what cannot be opened now is the disk's fault.
+        writing: the error occurred while writing to the open database, so an access error means a bad disk.
     """
     if not isinstance(error, sqlite3.DatabaseError):
         return error
@@ -58,23 +58,23 @@ def full(path: Path) -> TqError:
     return TqError(
         ErrorCode.DISK_LOW,
         f"the disk of the database {path} is full{free}: nothing can be changed for now",
-        f"free some space at {path.parent}; everything goes on by itself",
+        f"free some space at {path.parent}; the queue resumes automatically",
     )
 
 
 def unwritable(path: Path, why: str) -> TqError:
-    # A quota that is used up shows as an I/O error, as a broken disk does.
+    # An exhausted quota appears as an I/O error, like a broken disk.
     return TqError(
         ErrorCode.DATABASE_UNWRITABLE,
-        f"the disk of the database {path} does not take writes: {why}",
-        f"see to the disk of {path.parent} (quota, mount, the kernel's log); everything goes on by itself",
+        f"the disk of the database {path} cannot be written: {why}",
+        f"check the disk of {path.parent} (quota, mount, kernel log); the queue resumes automatically",
     )
 
 
 def damaged(path: Path, why: str, hint: str = "") -> TqError:
     restore = (
-        f"it was left as it is; put a backup in its place (see {path.parent / 'backups'} and docs/backup.md),"
-        " and look closer with: tqstudio doctor"
+        f"it was not changed; restore a backup (see {path.parent / 'backups'} and docs/backup.md);"
+        " for details run: tqstudio doctor"
     )
     return TqError(ErrorCode.DATABASE_DAMAGED, f"the database {path} is damaged: {why}", hint or restore)
 
@@ -82,8 +82,8 @@ def damaged(path: Path, why: str, hint: str = "") -> TqError:
 def busy(path: Path) -> TqError:
     return TqError(
         ErrorCode.DATABASE_BUSY,
-        f"another program has held the database {path} for more than {BUSY_TIMEOUT_S} s",
-        f"end it (fuser {path} tells which it is), then try again",
+        f"another program has locked the database {path} for more than {BUSY_TIMEOUT_S} s",
+        f"end that program (find it with: fuser {path}), then try again",
     )
 
 

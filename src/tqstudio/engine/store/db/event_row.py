@@ -1,4 +1,4 @@
-"""Holds one row of the event table; the database hands the rows of a commit to its listeners."""
+"""Defines a row of the event table, as passed to listeners after a commit."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class EventRow:
-    """One line of the history. `at` is µs since 1970 in UTC; `source` and `target` are statuses."""
+    """One event. `at` is µs since 1970 in UTC; `source` and `target` are statuses."""
 
     seq: int
     at: int

@@ -1,4 +1,4 @@
-"""Checks of the rows: whether tables, indexes and counts agree, and what the disk may hold for them."""
+"""Checks that tables, indexes and counts agree, and reads what outputs may contain."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from tqstudio.engine.store.db.connection import Connection
 
 
 def foreign_key_problems(db: Connection) -> int:
-    """Rows that name a row which is not there."""
+    """Counts rows that refer to a missing row."""
     return len(db.execute("PRAGMA foreign_key_check"))
 
 
 def miscounted(db: Connection) -> list[str]:
-    """Statuses whose kept count is not the number of jobs in it."""
+    """Returns the statuses whose stored count differs from the number of jobs."""
     rows = db.execute("SELECT status, count(*) FROM job NOT INDEXED WHERE deleted_at IS NULL GROUP BY status")
     return _differing(_kept(db), dict(rows))
 
@@ -31,10 +31,10 @@ _QUEUE = ("ix_job_ready", "ix_job_backoff")
 
 
 def unlisted(db: Connection) -> str:
-    """Compare the kept counts with the indexes behind the lists and the queue; empty when they agree.
+    """Compares the stored counts with the indexes of the lists and the queue; empty if they agree.
 
-    A job that is missing from one of these is never run or never shown. Only indexes are read: 0.4 s for a
-    million jobs, of which the queue takes the least.
+    A job that is missing from one of these is never run or never shown. Reads only indexes: 0.4 s for a
+    million jobs.
     """
     there = db.execute("SELECT name FROM sqlite_master")
     if not {*_LISTS, *_QUEUE} <= {row[0] for row in there}:
@@ -55,18 +55,18 @@ def unlisted(db: Connection) -> str:
             f"SELECT status, count(*) FROM job INDEXED BY {index} WHERE deleted_at IS NULL GROUP BY status"
         )
         if wrong := _differing(kept, dict(rows)):
-            return f"the index {index} has not as many {', '.join(wrong)} jobs as were counted"
+            return f"the number of {', '.join(wrong)} jobs in the index {index} differs from the stored count"
     return ""
 
 
 def rebuild_indexes(db: Connection) -> None:
-    """Make every index again from its table, that of the names too."""
+    """Rebuilds every index from its table, including the full-text index of names."""
     db.execute("REINDEX")
     db.execute("INSERT INTO video_name (video_name) VALUES ('rebuild')")
 
 
 def recount(db: Connection) -> None:
-    """Set the kept counts to the numbers of jobs."""
+    """Sets the stored counts to the numbers of jobs."""
     db.execute(
         "UPDATE job_count SET n = (SELECT count(*) FROM job NOT INDEXED"
         " WHERE job.status = job_count.status AND deleted_at IS NULL)"
@@ -74,7 +74,7 @@ def recount(db: Connection) -> None:
 
 
 def has_version(db: Connection) -> bool:
-    """Whether the schema has a version, or there is no table yet."""
+    """Whether the schema has a version, or the database has no tables."""
     tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master")}
     if "alembic_version" not in tables:
         return not tables
@@ -82,7 +82,7 @@ def has_version(db: Connection) -> bool:
 
 
 def newest_event_at(db: Connection) -> int:
-    """µs since 1970; 0 when nothing ever happened."""
+    """Returns the time of the newest event in µs since 1970; 0 without events."""
     return int(db.execute("SELECT coalesce(max(at), 0) FROM event").scalar())
 
 
@@ -102,14 +102,14 @@ def runs(db: Connection, job: int, epoch: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """The generations of a video that may be on disk, those being published included."""
+    """The generations of a video that may be on disk, including those being published."""
 
     video: int
     numbers: frozenset[int]
 
 
 def numbers_at(db: Connection, output_root: bytes, slug: str) -> Numbers | None:
-    """What belongs into a video's folder; None when no video has it."""
+    """Returns the generations of the video with this folder; None if there is no such video."""
     at = {"root": output_root, "slug": slug}
     video = db.execute("SELECT id FROM video WHERE output_root = :root AND slug = :slug", at).scalar()
     if video is None:

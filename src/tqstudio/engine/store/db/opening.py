@@ -1,8 +1,7 @@
-"""Checks the database of a home before it is opened; a damaged one is never replaced by an empty one.
+"""Checks the database of a home before it is opened, and rebuilds damaged indexes.
 
-The checks only read, except that SQLite rolls back a change which a power cut interrupted. What can be
-repaired without a loss are indexes: they repeat what the tables hold. Everything else is reported, and the
-file is left to the person who has to decide.
+The checks only read, except that SQLite rolls back a transaction that a power cut interrupted. Indexes can be
+rebuilt without loss. All other damage is reported, and the file is not changed or replaced.
 """
 
 from __future__ import annotations
@@ -21,41 +20,40 @@ from tqstudio.errors import TqError
 from tqstudio.home import Home
 
 CHECK_S = 0.5
-"""How long a start looks for damage: every page and index of some 50 000 jobs, and of a million whether the
-lists and the queue have all of them. `doctor` and `backup` check everything; damage that a call meets later
-is its error."""
+"""Time limit of the check at a start: enough for every page and index of some 50 000 jobs, and for the
+counts of a million. `doctor` and `backup` check everything; a query that meets other damage fails."""
 _INTERRUPT_AGAIN_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong with a database file, as SQLite says it."""
+    """What is wrong with a database file, in SQLite's words."""
 
     text: str
     in_indexes: bool = False
-    """The tables are sound and the indexes do not match them: rebuilding them loses nothing."""
+    """The tables are intact but the indexes do not match them: rebuilding them loses nothing."""
 
     def error(self, path: Path) -> TqError:
-        """The error for callers that do not repair it."""
+        """Returns the error for callers that do not repair it."""
         hint = errors.REPAIR if self.in_indexes else ""
         return errors.damaged(path, self.text, hint)
 
 
 def require_sound(home: Home) -> Problem | None:
-    """Check the database before a start, and rebuild its indexes if they do not match its tables.
+    """Checks the database before a start, and rebuilds its indexes if they do not match its tables.
 
     Returns:
         What was repaired.
 
     Raises:
-        TqError: DATABASE_DAMAGED when the file is damaged, or is empty or missing where there was one;
-            DATABASE_BUSY when another program keeps it to itself.
+        TqError: DATABASE_DAMAGED if the file is damaged, or empty or missing although there was one;
+            DATABASE_BUSY if another program has locked it.
     """
     path = home.database
     if not path.exists() or not path.stat().st_size:
         if left := _left_over(home):
             what = "empty" if path.exists() else "missing"
-            raise errors.damaged(path, f"it is {what}, and {left} shows that there was one")
+            raise errors.damaged(path, f"it is {what}, but {left} shows that there was one")
         return None
     problem = problem_of(path, CHECK_S)
     if problem is not None:
@@ -66,14 +64,14 @@ def require_sound(home: Home) -> Problem | None:
 
 
 def problem_of(path: Path, within_s: float | None = None) -> Problem | None:
-    """Check a database file; None when it is sound.
+    """Checks a database file; None if it is intact.
 
     Args:
-        within_s: stop after so many seconds; what was not checked by then counts as sound.
+        within_s: time limit; whatever was not checked by then counts as intact.
 
     Raises:
-        TqError: DATABASE_BUSY, DISK_LOW; PERMISSION when it may not be read, or an interrupted change not be
-            taken back.
+        TqError: DATABASE_BUSY, DISK_LOW; PERMISSION if it may not be read, or an interrupted transaction not
+            be rolled back.
     """
     try:
         try:
@@ -81,8 +79,8 @@ def problem_of(path: Path, within_s: float | None = None) -> Problem | None:
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode != sqlite3.SQLITE_READONLY_ROLLBACK:
                 raise
-            # Before it was in WAL mode, as in its first start or fresh from a backup: one who only reads is
-            # not allowed to take the change back.
+            # Not in WAL mode yet, as after its first start or a restored backup: a read-only connection may
+            # not roll the transaction back.
             connect(path).close()
             return _check(path, within_s)
     except sqlite3.OperationalError as error:
@@ -100,14 +98,14 @@ def _check(path: Path, within_s: float | None) -> Problem | None:
         with _interrupted_after(db, within_s) as is_late:
             if not integrity.has_version(db):
                 return Problem("it has tables, but no version of their schema (alembic_version)")
-            # In a large file there is no time to compare each row: this finds the jobs that a list lacks.
-            if within_s is not None and (said := integrity.unlisted(db)):
-                return Problem(said, in_indexes=True)
+            # The time limit may be too short to compare each row: this finds jobs missing from a list.
+            if within_s is not None and (difference := integrity.unlisted(db)):
+                return Problem(difference, in_indexes=True)
             found = _first_line(db, "PRAGMA integrity_check(1)")
-            # A walk that was cut short may take for unused what it has not come to.
+            # An interrupted check may report pages as unused that it has not reached.
             if found == "ok" or is_late.is_set():
                 return None
-        # The same without the comparison of indexes and tables.
+        # `quick_check` does not compare indexes with tables.
         return Problem(found, in_indexes=_first_line(db, "PRAGMA quick_check(1)") == "ok")
 
 
@@ -117,10 +115,10 @@ def _first_line(db: Connection, check: str) -> str:
 
 @contextlib.contextmanager
 def _interrupted_after(db: Connection, seconds: float | None) -> Iterator[threading.Event]:
-    """Interrupt the statements of a connection after a time; the event says that it was up.
+    """Interrupts the statements of a connection after a time; then sets the event.
 
-    Not by a progress handler: a whole tree is one step to those of SQLite before 3.41, 2 s for a million
-    rows.
+    A progress handler would be too slow: before SQLite 3.41 checking a whole tree is one step, 2 s for a
+    million rows.
     """
     is_late, is_over = threading.Event(), threading.Event()
 
@@ -142,14 +140,14 @@ def _interrupted_after(db: Connection, seconds: float | None) -> Iterator[thread
 
 
 def repair(path: Path, *, recount: bool = False) -> None:
-    """Rebuild every index from its table, whole or not at all. Call it with the lock of the home held.
+    """Rebuilds every index from its table, in one transaction. The caller holds the lock of the home.
 
     Args:
-        recount: count the jobs again, too. What is counted and is not in the table may be jobs that were
-            lost, so only a person can decide to go on without them.
+        recount: also recount the jobs. A count above the number of rows may mean lost jobs, so only a user
+            can decide to continue without them.
 
     Raises:
-        TqError: DATABASE_DAMAGED when that does not help; the file is as it was. DATABASE_BUSY, DISK_LOW.
+        TqError: DATABASE_DAMAGED if that does not help; the file is unchanged. DATABASE_BUSY, DISK_LOW.
     """
     try:
         with closing(connect(path)) as db:
@@ -159,8 +157,8 @@ def repair(path: Path, *, recount: bool = False) -> None:
                 if recount:
                     integrity.recount(db)
                 elif wrong := integrity.miscounted(db):
-                    said = f"the table has not as many {', '.join(wrong)} jobs as were counted"
-                    raise errors.damaged(path, said, errors.LOST_ROWS)
+                    detail = f"the number of {', '.join(wrong)} jobs differs from the stored count"
+                    raise errors.damaged(path, detail, errors.LOST_ROWS)
                 db.commit()
             finally:
                 db.rollback()
@@ -171,7 +169,7 @@ def repair(path: Path, *, recount: bool = False) -> None:
 
 
 def _left_over(home: Home) -> str | None:
-    """What only a home has in which a database once held jobs."""
+    """Returns a file or folder that proves that the home had a database with jobs."""
     log = home.database.with_name(f"{home.database.name}-wal")
     if log.exists() and log.stat().st_size:
         return str(log)

@@ -1,4 +1,4 @@
-"""The schema's version: what a database has, and bringing it up to the one this program knows."""
+"""Reads the schema version of a database, creates new databases and migrates old ones."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from tqstudio.engine.store.db.connection import connect, open_raw
 from tqstudio.errors import ErrorCode, TqError
 
 SCHEMA_VERSION = "0012"
-"""Newest migration in `migrations/versions`; a test holds the two together."""
+"""Newest migration in `migrations/versions`; a test checks that."""
 _NEW_SCHEMA = Path(__file__).with_name("new_schema.sql")
-"""What all migrations together make of a new database. `make schema` writes it; a test holds it to them."""
+"""The result of all migrations. `make schema` writes it; a test compares the two."""
 
 
 def migrate(path: Path) -> None:
-    """Bring the schema to `SCHEMA_VERSION`.
+    """Migrates the schema to `SCHEMA_VERSION`.
 
     Raises:
-        TqError: NEWER_DATABASE when a newer tqstudio wrote it; DATABASE_DAMAGED, DATABASE_BUSY, DISK_LOW.
+        TqError: NEWER_DATABASE if a newer tqstudio wrote it; DATABASE_DAMAGED, DATABASE_BUSY, DISK_LOW.
     """
     try:
         _migrate(path)
@@ -37,16 +37,16 @@ def _migrate(path: Path) -> None:
     if version > SCHEMA_VERSION:
         raise TqError(
             ErrorCode.NEWER_DATABASE,
-            f"{path} has schema {version}; this tqstudio knows up to {SCHEMA_VERSION}",
+            f"{path} has schema {version}; this tqstudio supports up to {SCHEMA_VERSION}",
         )
     backup.before_migration(path, SCHEMA_VERSION)
     upgrade(path, "head")
 
 
 def _create(path: Path) -> None:
-    """Give an empty database the newest schema, in one transaction.
+    """Creates the newest schema in an empty database, in one transaction.
 
-    Without the migrations: to import what runs them takes most of a second of the first start.
+    It does not run the migrations, because importing alembic takes most of a second.
     """
     raw = open_raw(path)
     try:
@@ -56,8 +56,8 @@ def _create(path: Path) -> None:
 
 
 def upgrade(path: Path, target: str) -> None:
-    """Run the migrations up to `target` in one transaction."""
-    # Only when needed: alembic and SQLAlchemy cost 30 MB and 200 ms.
+    """Runs the migrations up to `target` in one transaction."""
+    # Imported only when needed: alembic and SQLAlchemy cost 30 MB and 200 ms.
     from alembic import command
     from alembic.config import Config
     from sqlalchemy import create_engine, event
@@ -76,7 +76,7 @@ def upgrade(path: Path, target: str) -> None:
 
 
 def is_old(path: Path) -> bool:
-    """Whether a database needs migrations; looks without creating anything."""
+    """Whether a database exists and needs migrations."""
     if not path.exists():
         return False
     try:
@@ -87,7 +87,7 @@ def is_old(path: Path) -> bool:
 
 
 def schema_version(path: Path, *, read_only: bool = False) -> str | None:
-    """The schema's version; None for an empty database."""
+    """Returns the schema version; None for an empty database."""
     db = connect(path, read_only=read_only)
     try:
         if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").first() is None:
@@ -99,7 +99,7 @@ def schema_version(path: Path, *, read_only: bool = False) -> str | None:
 
 
 def main() -> None:
-    """Migrate the database named on the command line, in a process that ends."""
+    """Migrates the database named on the command line."""
     import sys
 
     migrate(Path(sys.argv[1]))
