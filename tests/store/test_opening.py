@@ -168,10 +168,10 @@ def test_a_start_rebuilds_an_index_that_lacks_jobs(varied: Home, lost: str) -> N
         (
             "ix_job_waiting",
             (1, 2),
-            "the number of pending jobs in the index ix_job_waiting differs from the stored count",
+            "the index ix_job_waiting differs from the stored count of pending jobs",
         ),
-        ("ix_job_ended", (4, 5), "the index ix_job_ended has not"),
-        ("ix_job_status", (1, 2), "the index ix_job_status has not"),
+        ("ix_job_ended", (4, 5), "the index ix_job_ended differs"),
+        ("ix_job_status", (1, 2), "the index ix_job_status differs"),
         ("ix_job_ready", (1, 2), "the queue has 1 of 3 pending jobs"),
         ("ix_job_backoff", (3,), "the queue has 2 of 3 pending jobs"),
     ],

@@ -130,7 +130,7 @@ def _processes(home: Home) -> CheckView:
         hint = f"it ends automatically within seconds; if not: kill -9 {pids}"
         return line("processes", "warn", detail, hint)
     if holder is not None:
-        return line("processes", "ok", "only those of the running supervisor")
+        return line("processes", "ok", "those of the running supervisor")
     if not left:
         return line("processes", "ok", "none left over")
     pids = " ".join(map(str, left))

@@ -55,7 +55,7 @@ def unlisted(db: Connection) -> str:
             f"SELECT status, count(*) FROM job INDEXED BY {index} WHERE deleted_at IS NULL GROUP BY status"
         )
         if wrong := _differing(kept, dict(rows)):
-            return f"the number of {', '.join(wrong)} jobs in the index {index} differs from the stored count"
+            return f"the index {index} differs from the stored count of {', '.join(wrong)} jobs"
     return ""
 
 
