@@ -416,7 +416,7 @@ def test_a_refused_restart_takes_nothing_away(desk: Desk) -> None:
     assert (newer["job"], newer["video"]) == (added["job"], old["video"])
     store = finished_work(bench_of(newer))
     [refused] = desk.act("restart", old["job"])
-    assert f"job {newer['job']} works on the same video" in refused["error"]["message"]
+    assert f"job {newer['job']} has the same video" in refused["error"]["message"]
 
     desk.act("pause", newer["job"])
     released(worker, newer, "pause")

@@ -460,7 +460,7 @@ def test_a_worker_that_fails_one_job_after_another_is_quarantined(
         assert worker.tell("tested", problem="no driver") == {"heard": True}
         shown = view(live, worker.name)
         assert (shown["status"], shown["enabled"]) == ("disabled", False)
-        assert "3 different jobs in a row, and then a test encode: no driver" in shown["quarantine"]
+        assert "3 different jobs in a row and a test encode: no driver" in shown["quarantine"]
         assert shown["quarantine"] in shown["note"]
         assert f"tqstudio worker enable {worker.name}" in shown["note"]
         assert worker.claim() is None

@@ -144,7 +144,7 @@ def test_a_video_gets_no_second_open_job(queue: Queue, operation: Operation) -> 
     other = queue.job(video=queue.row(job)["video_id"])
     before = queue.row(job)
     applied = queue.do(job, operation)
-    assert f"job {other} works on the same video; cancel that first" in applied.decision.reason
+    assert f"job {other} has the same video; cancel that first" in applied.decision.reason
     assert queue.row(job) == before
     assert (
         jobs.create(queue.db, jobs.NewJob(before["video_id"], "web", "{}", False), now=NOW, actor="test")

@@ -68,7 +68,7 @@ def test_one_that_fails_its_test_encode_takes_no_more(queue: Queue) -> None:
     who, other = queue.worker("cpu-0"), queue.worker("cpu-1")
     failed = [fail(queue, who).job for _ in range(3)]
     assert report(queue, who, "no driver")
-    said = "it failed 3 different jobs in a row, and then a test encode: no driver"
+    said = "it failed 3 different jobs in a row and a test encode: no driver"
     assert reason(queue, who) == said
     [event] = [e for e in queue.history() if e["trigger"] == "worker_quarantined"]
     assert (event["worker"], event["detail"]) == ("cpu-0", f"{said} (jobs {str(failed)[1:-1]})")

@@ -1,7 +1,7 @@
-"""The tables. Columns named `*_at` are microseconds since 1970 in UTC; paths are the kernel's bytes.
+"""Defines the tables. Columns named `*_at` are microseconds since 1970 in UTC; paths are the kernel's bytes.
 
-Every enumeration is stored by value under a CHECK. Ids are AUTOINCREMENT: a reused id would adopt the
-files of a job that is gone. Statements live in the other modules of this package.
+Enumerations are stored by value with a CHECK. Ids are AUTOINCREMENT, because a reused id would adopt the
+files of a deleted job. Statements are in the other modules of this package.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _ref(target: str, *, optional: bool = False) -> int:
 
 
 def _lanes(prefix: str, where: str) -> tuple[Index, ...]:
-    """The orders in which lists are read.
+    """Defines the indexes for the orders of job lists.
 
     `video_id` is there for text filters: beside these they look only at `ix_video_name`.
     """
@@ -137,12 +137,12 @@ class Folder(SQLModel, table=True):
     priority: int = _int()
     created_at: int | None = _time(optional=False)
     autorestart_limit: int = _int()
-    """How often a failed job of this folder is started again by itself; 0 is never."""
+    """How often a failed job of this folder is restarted automatically; 0: never."""
     autorestart_delay_s: float = _float()
 
 
 class Video(SQLModel, table=True):
-    """A source and what is known of it; at most one per (source, output root)."""
+    """A source and its facts; at most one per (source, output root)."""
 
     __table_args__ = (
         UniqueConstraint("source", "output_root"),
@@ -157,7 +157,7 @@ class Video(SQLModel, table=True):
     source: bytes = _bytes()
     output_root: bytes = _bytes()
     name: str = _text()
-    """File name for people; what text filters look at."""
+    """Displayed file name, searched by text filters."""
     title: str = _text()
     slug: str = _text()
     size: int = Field(sa_column=Column(BigInteger, nullable=False))
@@ -166,9 +166,9 @@ class Video(SQLModel, table=True):
     full_hash: str = _text(optional=True)
     facts: str = _text(optional=True)
     probe_error: str = _text(optional=True)
-    """JSON of what the background probe found wrong with the source as it is now."""
+    """JSON of the background probe's error for the present source."""
     inode: int = Field(default=None, sa_column=Column(BigInteger, nullable=True))
-    """Of the source; with size and time it tells a file that was renamed."""
+    """Of the source; with size and time it identifies a renamed file."""
     generation_id: int = Field(default=None, sa_column=Column(Integer, nullable=True))
     created_at: int | None = _time(optional=False)
     deleted_at: int | None = _time()
@@ -183,7 +183,7 @@ class Generation(SQLModel, table=True):
     number: int = _int()
     settings_hash: str = _text()
     omitted: str = _text(default="{}")
-    """JSON {name: settings_hash} of the renditions that belong to it and were left out on purpose."""
+    """JSON {name: settings_hash} of renditions left out on purpose."""
     poster: str = _text(optional=True)
     published_at: int | None = _time(optional=False)
     retired_at: int | None = _time()
@@ -217,32 +217,32 @@ class Published(SQLModel, table=True):
 
 
 class Publication(SQLModel, table=True):
-    """A generation that is being put in place; finished or undone when a supervisor starts."""
+    """A generation that is being published; finished or undone at a supervisor's start."""
 
     job_id: int = Field(sa_column=Column(Integer, ForeignKey("job.id", ondelete="CASCADE"), primary_key=True))
     epoch: int = _int()
     video_id: int = _ref("video.id")
     number: int = _int()
     slug: str = _text()
-    """The folder below the output, which becomes the video's with the record."""
+    """The folder below the output; becomes the video's slug when the publish is recorded."""
     manifest: str = _text()
     full_hash: str = _text(optional=True)
     begun_at: int | None = _time(optional=False)
 
 
 class Speed(SQLModel, table=True):
-    """A speed measured on this machine, by what was encoded how."""
+    """A speed measured on this machine, by kind of work."""
 
     key: str = Field(sa_column=Column(Text, primary_key=True))
     value: float = _float()
     samples: int = _int()
     work_s: float = _float()
-    """Seconds of work that the value was measured on, the older ones in part."""
+    """Seconds of work that the value was measured on, older ones weighted less."""
     at: int | None = _time(optional=False)
 
 
 class Job(SQLModel, table=True):
-    """One piece of work on a video. The lease is set exactly while it is in progress."""
+    """A transcode of a video. The lease is set exactly while it is in progress."""
 
     __table_args__ = (
         _one_of("kind", JobKind),
@@ -315,7 +315,7 @@ class Job(SQLModel, table=True):
     kind: str = _text(default=JobKind.NEW.value)
     profile: str = _text()
     profile_json: str = _text()
-    """The resolved profile: what a later edit of the profile's file does not change."""
+    """The resolved profile; later edits of the profile's file do not affect it."""
     unprobed: int = _int()
     """Whether the video has neither facts nor a probe's error: the key of the probe's work list."""
     prefer_gpu: int = _int()
@@ -327,16 +327,16 @@ class Job(SQLModel, table=True):
     priority: int = _int()
     not_before: int | None = _time()
     ready_at: int | None = _time()
-    """Since when it could be claimed; bounds how long a GPU is waited for."""
+    """Since when it could be claimed; limits the wait for a GPU."""
     attempts: int = _int()
     crashes: int = _int()
-    """In a row, with nothing finished between."""
+    """Crashes in a row without a finished segment in between."""
     segments_at_crash: int = _int()
-    """Finished segments of all qualities when it crashed last."""
+    """Finished segments of all qualities at the last crash."""
     resumed_at_crash_s: float = _float()
-    """Seconds of media before the place where the attempt had gone on that crashed last."""
+    """Position in the media, in seconds, where the attempt that crashed last had resumed."""
     starts_over: int = _int()
-    """Whether it was restarted and what was made of it before is still to be removed."""
+    """Whether it was restarted and its earlier work still has to be removed."""
     max_attempts: int = _int(3)
     max_crashes: int = _int(3)
     epoch: int = _int()
@@ -366,11 +366,11 @@ class Job(SQLModel, table=True):
     completed_at: int | None = _time()
     deleted_at: int | None = _time()
     predicted_s: float = _float(optional=True)
-    """Seconds of work foretold when its first run began; with `actual_s` the error of the ETA."""
+    """Seconds predicted at the start of its first run; with `actual_s` the error of the ETA."""
     actual_s: float = _float(optional=True)
-    """Seconds in the hands of workers so far, all attempts together."""
+    """Seconds of all attempts so far."""
     idempotency_key: str = _text(optional=True)
-    """Of the request that made it."""
+    """Of the request that created it."""
 
 
 class Rendition(SQLModel, table=True):
@@ -394,12 +394,12 @@ class Rendition(SQLModel, table=True):
     stream_key: str = _text(optional=True)
     error: str = _text(optional=True)
     started_at: int | None = _time()
-    """When it was first worked on, by whichever attempt; never for one that was kept or skipped."""
+    """When an attempt first worked on it; NULL if it was kept or skipped."""
     completed_at: int | None = _time()
 
 
 class Attempt(SQLModel, table=True):
-    """One lease of a job: who worked on it, how, and what came of it."""
+    """One lease of a job: its worker, commands and outcome."""
 
     __table_args__ = (UniqueConstraint("job_id", "epoch"), _one_of("outcome", AttemptOutcome), AUTOINCREMENT)
     id: int | None = _id()
@@ -416,18 +416,18 @@ class Attempt(SQLModel, table=True):
     resumed_at_s: float = Field(default=None, sa_column=Column(Float, nullable=True))
     started_at: int | None = _time(optional=False)
     ended_at: int | None = _time()
-    """Of one that was lost: when that was found, and perhaps nothing ran for a night."""
+    """For a lost attempt: when the loss was detected, possibly hours later."""
     last_progress_at: int | None = _time()
     outcome: str = _text(default=AttemptOutcome.RUNNING.value)
     answer: str = _text(optional=True)
-    """The job's status that ended this attempt; a repeated complete or fail is answered with it."""
+    """The job's status after this attempt; the answer to a repeated complete or fail."""
     error_code: str = _text(optional=True)
     error_text: str = _text(optional=True)
     log: str = _text(optional=True)
 
 
 class Worker(SQLModel, table=True):
-    """A worker by name. Its status is derived: from intent, beats and the job it holds."""
+    """A worker by name. Its status is derived from intent, heartbeats and current job."""
 
     __table_args__ = (UniqueConstraint("name"), _one_of("kind", WorkerKind), AUTOINCREMENT)
     id: int | None = _id()
@@ -437,7 +437,7 @@ class Worker(SQLModel, table=True):
     device: str = _text(optional=True)
     encoder: str = _text(optional=True)
     enabled: int = _int(1)
-    """The operator's intent; nothing a worker sends changes it."""
+    """The operator's intent; workers cannot change it."""
     draining: int = _int()
     instance: str = _text(optional=True)
     pid: int = Field(default=None, sa_column=Column(Integer, nullable=True))
@@ -447,23 +447,23 @@ class Worker(SQLModel, table=True):
     registered_at: int | None = _time()
     last_heartbeat_at: int | None = _time()
     offline_at: int | None = _time()
-    """Since when it is known to be silent; a beat clears it."""
+    """Since when it is marked as silent; a heartbeat clears it."""
     suspected_at: int | None = _time()
-    """Since when it has to pass a test encode before it gets a job."""
+    """Since when it must pass a test encode before it gets a job."""
     quarantined_at: int | None = _time()
-    """Since when it takes no jobs because it failed too many different ones in a row."""
+    """Since when it gets no jobs because it failed several jobs and a test encode."""
     quarantine_reason: str = _text(optional=True)
     failed_jobs: str = _text(default="[]")
-    """JSON list of the different jobs it failed since it did one."""
+    """JSON list of the different jobs it failed since its last success."""
 
 
 class Supervisor(SQLModel, table=True):
-    """The one row of the supervisor that holds the lock."""
+    """The single row of the running supervisor."""
 
     __table_args__ = (CheckConstraint("id = 1", name="one_row"),)
     id: int = Field(default=1, sa_column=Column(Integer, primary_key=True))
     store_uuid: str = _text()
-    """Names this database in the segment stores of its outputs."""
+    """Identifies this database in the segment stores of its outputs."""
     pid: int = Field(default=None, sa_column=Column(Integer, nullable=True))
     version: str = _text(optional=True)
     started_at: int | None = _time()
@@ -471,7 +471,7 @@ class Supervisor(SQLModel, table=True):
 
 
 class Gate(SQLModel, table=True):
-    """A shut gate: while one stands, no job is handed out, and no job is changed."""
+    """A closed gate: while there is one, no job is claimed. Jobs do not change."""
 
     __table_args__ = (_one_of("kind", GateKind),)
     kind: str = Field(sa_column=Column(Text, primary_key=True))
@@ -482,7 +482,7 @@ class Gate(SQLModel, table=True):
 
 
 class Event(SQLModel, table=True):
-    """What happened, written in the transaction that made it true. Append-only."""
+    """An event, written in the transaction of the change. Append-only."""
 
     __table_args__ = (
         CheckConstraint("detail IS NULL OR length(detail) <= 500", name="detail"),
@@ -504,7 +504,7 @@ class Event(SQLModel, table=True):
 
 
 class JobCount(SQLModel, table=True):
-    """Jobs by status, kept by triggers: a count over a million rows is too slow for a header."""
+    """Number of jobs by status, kept by triggers, because counting a million rows is too slow."""
 
     __tablename__ = "job_count"
     status: str = Field(sa_column=Column(Text, primary_key=True))
@@ -512,7 +512,7 @@ class JobCount(SQLModel, table=True):
 
 
 class Idempotency(SQLModel, table=True):
-    """Answers of requests that carried a key; the same key is answered with the same text."""
+    """Answers to requests with an idempotency key; a repeated key gets the same answer."""
 
     key: str = Field(sa_column=Column(Text, primary_key=True))
     answer: str = _text()

@@ -1,4 +1,4 @@
-"""Jobs that wait because the disk of their source is away: which of them are due, and how each goes on."""
+"""Finds and updates jobs that wait because the disk of their source is not mounted."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from tqstudio.engine.store.db.connection import Connection
 
 @dataclass(frozen=True, slots=True)
 class Absentee:
-    """A job and where its source was; `added_at` in µs since 1970 in UTC."""
+    """A job and the path of its source; `added_at` in µs since 1970 in UTC."""
 
     job: int
     source: bytes
     folder: bytes | None
-    """The drop folder it was found in."""
+    """The drop folder of the source."""
     added_at: int
-    """When the file was first seen."""
+    """When the source was first seen."""
 
 
 _COLUMNS = (
@@ -34,20 +34,20 @@ _WAITS = "WHERE id = :job AND status = 'pending' AND not_before IS NOT NULL"
 
 
 def of_job(db: Connection, job: int) -> Absentee | None:
-    """Where the source of a job was; None when there is no such job."""
+    """Returns the source of a job; None if the job does not exist."""
     row = db.execute(_OF_JOB, {"job": job}).first()
     return None if row is None else Absentee(*row)
 
 
 def due(db: Connection, *, now: int, limit: int = 1000) -> list[Absentee]:
-    """Those whose wait is over, the longest over first."""
+    """Returns the jobs whose wait is over, longest first."""
     return [Absentee(*row) for row in db.execute(_DUE, {"now": now, "limit": limit})]
 
 
 def settle(db: Connection, *, away: Iterable[int], back: Iterable[int], now: int, until: int) -> None:
-    """Let those wait on that are still away, and make the others claimable. Who waits no more is left alone.
+    """Extends the wait of jobs in `away` and makes those in `back` claimable, if they still wait.
 
-    Nobody is told of a wait that goes on: no attempt is begun, and no event stored.
+    A longer wait is recorded neither as an attempt nor as an event.
     """
     for job in away:
         db.execute(f"UPDATE job SET not_before = :until {_WAITS}", {"job": job, "until": until})

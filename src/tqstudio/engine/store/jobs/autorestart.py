@@ -1,12 +1,12 @@
-"""Failed jobs that start again by themselves.
+"""Restarts failed jobs automatically.
 
-| state | means |
+| state | meaning |
 |---|---|
-| disabled | it was not asked for |
-| enabled | on, and none was used since the last success or a person's retry |
-| in_progress | started again at least once; may be again |
+| disabled | not requested |
+| enabled | on, and no restart was used since the last success or retry by a user |
+| in_progress | restarted at least once, with restarts left |
 | failed | failed again with all restarts used up |
-| denied | failed for a reason that no restart mends, or as poison |
+| denied | failed with an error that a restart cannot fix, or as POISON |
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ DUE_SQL = (
     " AND restarts < autorestart_limit"
     " AND max(coalesce(last_restart_at, 0), coalesce(completed_at, 0))"
     " + autorestart_delay_s * 1000000 <= :now"
-    # A newer job of the same video stands for it now; beside an open one there is room for no other.
+    # A newer job of the same video replaces it, and a video can have only one open job.
     " AND NOT EXISTS (SELECT 1 FROM job AS other WHERE other.video_id = job.video_id"
     " AND other.deleted_at IS NULL"
     " AND (other.id > job.id OR other.status IN ('pending', 'in_progress', 'paused'))) LIMIT :limit"
@@ -33,7 +33,7 @@ def is_any_due(db: Connection, *, now: int) -> bool:
 
 
 def restart_due(db: Connection, *, now: int, limit: int = 100) -> list[int]:
-    """Start the failed jobs again whose delay has passed, since their failure or their last restart."""
+    """Restarts the failed jobs whose delay, since their failure or last restart, is over."""
     restarted = []
     for job, restarts, allowed in db.execute(DUE_SQL, {"now": now, "limit": limit}):
         detail = f"restart {restarts + 1} of {allowed}"
@@ -44,7 +44,7 @@ def restart_due(db: Connection, *, now: int, limit: int = 100) -> list[int]:
 
 
 def set_rule(db: Connection, job: int, rule: AutorestartRule) -> bool:
-    """Let a job start again by itself by another rule; whether that changed anything."""
+    """Changes a job's autorestart rule; returns whether it differed."""
     return bool(
         db.execute(
             "UPDATE job SET autorestart_limit = :limit, autorestart_delay_s = :delay_s,"

@@ -1,6 +1,6 @@
-"""Handing out jobs: the claim, the lease, and what ends it.
+"""Claims jobs for workers, and renews, checks and ends leases.
 
-Everything a worker writes carries (job, epoch, instance) and must match a live lease.
+Every write of a worker carries (job, epoch, instance) and must match a live lease.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ LEASE_FREE = (
     "worker_id = NULL, instance = NULL, claimed_at = NULL, lease_expires_at = NULL, control = 'none',"
     " step = NULL"
 )
-"""Assignments of every UPDATE that takes a job out of progress."""
+"""Assignments of every UPDATE that ends a lease."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claimant:
-    """The worker that asks: its row, kind, and the instance (one life of its process)."""
+    """The worker that claims: its row, kind, and instance (one run of its process)."""
 
     id: int
     name: str
@@ -34,7 +34,7 @@ class Claimant:
 
 @dataclass(frozen=True, slots=True)
 class HeldLease:
-    """A job in somebody's hands."""
+    """The lease of a running job."""
 
     job: int
     video: int
@@ -48,9 +48,9 @@ class HeldLease:
     max_attempts: int
     max_crashes: int
     progress: float
-    """0–100, as it is stored."""
+    """0–100, as stored."""
     repeated: bool = False
-    """The claim found this lease; it did not make it."""
+    """Whether the worker already had this lease."""
 
     @property
     def token(self) -> Token:
@@ -59,7 +59,7 @@ class HeldLease:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What a worker shows with each write."""
+    """Identifies a lease; a worker sends it with each write."""
 
     job: int
     epoch: int
@@ -91,7 +91,7 @@ def _lease(row: Any, *, repeated: bool = False) -> HeldLease:
 
 
 READY = "status = 'pending' AND not_before IS NULL AND deleted_at IS NULL"
-"""The condition of the partial index `ix_job_ready`, word for word, or SQLite will not use it."""
+"""The condition of the partial index `ix_job_ready`, verbatim, or SQLite would not use it."""
 
 
 def _candidates(prefer_gpu: int, limit: str) -> str:
@@ -106,7 +106,7 @@ GPU_CANDIDATES_SQL = _candidates(1, "1")
 CANDIDATES_SQL = (
     f"SELECT * FROM ({_candidates(0, '1')}) UNION ALL SELECT * FROM ({_candidates(1, ':gpu_jobs')})"
 )
-"""The first of the jobs that prefer no GPU, and the first `gpu_jobs` of those that do; no order holds."""
+"""The first job that prefers no GPU, and the first `gpu_jobs` jobs that do, in no particular order."""
 
 _STANDING = (
     "SELECT enabled = 1 AND draining = 0 AND quarantined_at IS NULL AND suspected_at IS NULL"
@@ -116,7 +116,7 @@ _STANDING = (
     " AND worker_id = :worker AND lease_expires_at > :now LIMIT 1)"
     " FROM worker WHERE id = :worker"
 )
-"""Whether a worker may have a job, and which one it has."""
+"""Whether a worker may get a job, and which one it has."""
 _HELD = f"SELECT {_LEASE_COLUMNS} FROM job WHERE id = :job"
 _CLAIM = (
     "UPDATE job SET status = 'in_progress', epoch = epoch + 1, worker_id = :worker, instance = :instance,"
@@ -132,7 +132,7 @@ _ATTEMPT = (
 
 
 Fits = Callable[[Connection, int], bool]
-"""Whether there is room for this job now."""
+"""Whether this job fits on its disks now."""
 
 
 def claim(
@@ -145,9 +145,9 @@ def claim(
     gpu_grace_us: int,
     fits: Fits = lambda _db, _job: True,
 ) -> HeldLease | None:
-    """The next job for this worker, or the one its instance holds already (an answer that was lost).
+    """Claims the next job for a worker, or returns the one that its instance has (after a lost answer).
 
-    No job is claimed where `fits` refuses the next one: a smaller one would take the room it waits for.
+    Nothing is claimed if `fits` refuses the next job: a smaller one would use the space it waits for.
 
     A GPU worker takes jobs that prefer a GPU. A CPU worker takes the first of all jobs, but leaves the
     first `idle_gpus` GPU-preferring ones to the idle GPU workers until they have been claimable for
@@ -190,7 +190,7 @@ def claim(
 
 
 def put_off(db: Connection, job: int, *, now: int, until: int, code: str, why: str, hint: str) -> None:
-    """Let a job that is next wait for a while, and say why; nothing is counted."""
+    """Defers the next job until a time and records why; no attempt is counted."""
     before = db.execute("SELECT video_id, error_text FROM job WHERE id = :job", {"job": job}).one()
     db.execute(
         "UPDATE job SET not_before = :until, ready_at = NULL, error_code = :code, error_text = :why,"
@@ -204,7 +204,7 @@ def put_off(db: Connection, job: int, *, now: int, until: int, code: str, why: s
 
 
 def let_go_on(db: Connection, *, now: int, code: str) -> None:
-    """Let the jobs that wait with this code wait no longer: what they waited for is there."""
+    """Ends the wait of all jobs deferred with this code."""
     db.execute(
         "UPDATE job INDEXED BY ix_job_backoff SET not_before = :now"
         " WHERE status = 'pending' AND not_before IS NOT NULL AND error_code = :code",
@@ -225,42 +225,42 @@ def _pick(db: Connection, who: Claimant, *, now: int, idle_gpus: int, gpu_grace_
 
 
 def _in_order(candidates: Iterable[Row]) -> list[Row]:
-    """By priority, age and id."""
+    """Sorts by priority, age and id."""
     return sorted(candidates, key=lambda row: (-row[1], row[2], row[0]))
 
 
 def head(db: Connection) -> int | None:
-    """The job that is next, whoever asks; None when no job can be claimed."""
+    """Returns the next job for any worker; None if no job can be claimed."""
     rows = _in_order(db.execute(CANDIDATES_SQL, {"gpu_jobs": 1}))
     return int(rows[0][0]) if rows else None
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What the holder of a lease is to make, and of which file. Paths are bytes, `size` bytes."""
+    """The work of a claimed job. Paths are bytes, `size` is in bytes."""
 
     attempt: int
-    """Its number, as the job's list of attempts has it."""
+    """Number of the attempt."""
     kind: JobKind
     profile_json: str
     requested: tuple[str, ...] | None
-    """Renditions to make; None for all."""
+    """Renditions to encode; None for all."""
     dropped: tuple[str, ...]
     source: bytes
     folder: bytes | None
-    """The drop folder it was found in."""
+    """The drop folder of the source."""
     size: int
     mtime_ns: int
     quick_hash: str | None
     full_hash: str | None
     facts: dict[str, Any] | None
-    """The probe's, if there was one."""
+    """The result of the probe, if any."""
     output_root: bytes
     slug: str
     generation: int | None
-    """Id of the one that plays."""
+    """Id of the current generation."""
     starts_over: bool
-    """What was made of it before is to be removed first."""
+    """Whether earlier work has to be removed first."""
 
 
 _ASSIGNMENT = (
@@ -296,12 +296,12 @@ def assignment_of(db: Connection, job: int) -> Assignment:
 
 
 _MATCH = "id = :job AND epoch = :epoch AND instance = :instance AND lease_expires_at > :now"
-"""A live lease by its token. Only a job in progress has one: the CHECK `lease` sees to that."""
+"""A live lease by its token. Only a job in progress has one (CHECK `lease`)."""
 _LIVE = f"SELECT {_LEASE_COLUMNS} FROM job WHERE {_MATCH}"
 
 
 def live(db: Connection, token: Token, *, now: int) -> HeldLease | None:
-    """The lease behind a token; None when it has expired, was taken back or never was."""
+    """Returns the live lease of a token; None if it has expired or ended, or never existed."""
     row = db.execute(
         _LIVE, {"job": token.job, "epoch": token.epoch, "instance": token.instance, "now": now}
     ).first()
@@ -312,7 +312,7 @@ _EXTEND = f"UPDATE job SET lease_expires_at = max(lease_expires_at, :expires) WH
 
 
 def extend(db: Connection, tokens: Iterable[Token], *, now: int, lease_us: int) -> int:
-    """Renew leases; one that has expired is never revived. Returns how many were renewed."""
+    """Renews leases that have not expired; returns how many."""
     renewed = 0
     for token in tokens:
         renewed += db.execute(
@@ -329,11 +329,10 @@ def extend(db: Connection, tokens: Iterable[Token], *, now: int, lease_us: int) 
 
 
 def begin_anew(db: Connection, *, now: int, before: int, lease_us: int) -> int:
-    """Give a whole lease from `now` to every job whose lease was live at `before`; returns how many.
+    """Renews every lease that was live at `before` for a full term from `now`; returns how many.
 
-    For when the clock went on from `before` to `now` and nobody could be heard in between, or nothing be
-    written. A lease that had run out before that stays so, and where it was: nothing befalls it that looks
-    like a renewal.
+    Used when no heartbeat could be received or stored between `before` and `now`. Leases that had expired
+    before are not changed.
     """
     return db.execute(
         "UPDATE job SET lease_expires_at = :expires"
@@ -343,7 +342,7 @@ def begin_anew(db: Connection, *, now: int, before: int, lease_us: int) -> int:
 
 
 def stay_expired(db: Connection, *, now: int, before: int) -> None:
-    """Let leases that have run out at `before` be so at `now` too, to which the clock is about to go back."""
+    """Keeps leases that are expired at `before` expired when the clock is set back to `now`."""
     db.execute(
         "UPDATE job SET lease_expires_at = min(lease_expires_at, :now)"
         " WHERE status = 'in_progress' AND lease_expires_at <= :before",
@@ -352,7 +351,7 @@ def stay_expired(db: Connection, *, now: int, before: int) -> None:
 
 
 def grant(db: Connection, *, now: int, grace_us: int) -> None:
-    """Let no running lease end before `grace_us` from now: its worker may not have found us yet."""
+    """Extends running leases to at least `grace_us` from now, so that workers have time to reconnect."""
     db.execute(
         "UPDATE job SET lease_expires_at = max(lease_expires_at, :until) WHERE status = 'in_progress'",
         {"until": now + grace_us},
@@ -366,7 +365,7 @@ EXPIRED_SQL = (
 
 
 def expired(db: Connection, *, now: int, limit: int = 100) -> list[HeldLease]:
-    """Leases that have run out; looks at nothing but the lease."""
+    """Returns expired leases; checks nothing but the lease."""
     return [_lease(row) for row in db.execute(EXPIRED_SQL, {"now": now, "limit": limit})]
 
 
@@ -377,7 +376,7 @@ _OF_INSTANCE = (
 
 
 def of_instance(db: Connection, instance: str) -> list[HeldLease]:
-    """The jobs that one life of a worker holds, expired or not."""
+    """Returns the leases of a worker's process, expired or not."""
     return [_lease(row) for row in db.execute(_OF_INSTANCE, {"instance": instance})]
 
 
@@ -419,9 +418,9 @@ def end_attempt(
 
 
 def first_answer(db: Connection, token: Token) -> JobStatus | None:
-    """What the complete, fail or release of this token was answered; None if there was none.
+    """Returns the answer to the complete, fail or release of this token; None if there was none.
 
-    A worker whose answer was lost asks again and must hear the same.
+    A worker that lost the answer repeats the call and must get the same one.
     """
     row = db.execute(
         "SELECT answer FROM attempt WHERE job_id = :job AND epoch = :epoch AND instance = :instance"

@@ -1,4 +1,4 @@
-"""Jobs: making them and finding them."""
+"""Creates, finds and changes jobs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tqstudio.lifecycle import (
 
 @dataclass(frozen=True, slots=True)
 class NewJob:
-    """What a job is made from."""
+    """The values of a new job."""
 
     video: int
     profile: str
@@ -54,7 +54,7 @@ _CREATE = (
 
 
 def create(db: Connection, new: NewJob, *, now: int, actor: str) -> int | None:
-    """Make a job; None when the video has an open one already."""
+    """Creates a job; None if the video already has an open one."""
     trigger = Trigger.CREATE_HELD if new.hold else Trigger.CREATE
     status = target_of(trigger)
     values = {
@@ -69,7 +69,7 @@ def create(db: Connection, new: NewJob, *, now: int, actor: str) -> int | None:
         "status": status.value,
         "priority": new.priority,
         "now": now,
-        # A held job was never claimable: that tells it from one that a person paused.
+        # NULL distinguishes a held job, which was never claimable, from a paused one.
         "ready": None if new.hold else now,
         "max_attempts": new.max_attempts,
         "max_crashes": new.max_crashes,
@@ -97,19 +97,19 @@ _NEWEST = (
 
 
 def open_job_of(db: Connection, video: int) -> int | None:
-    """The video's pending, running or paused job."""
+    """Returns the video's pending, running or paused job."""
     row = db.execute(_OPEN, {"video": video}).first()
     return None if row is None else int(row[0])
 
 
 def newest_job_of(db: Connection, video: int) -> tuple[int, JobStatus] | None:
-    """The video's open job (an older one that was retried counts before a newer failure), else its newest."""
+    """Returns the video's open job (even an older one that was retried), else its newest."""
     row = db.execute(_NEWEST, {"video": video}).first()
     return None if row is None else (int(row[0]), JobStatus(row[1]))
 
 
 def missed_its_source(db: Connection, job: int) -> bool:
-    """Whether a job failed because its source was not there."""
+    """Whether a job failed because its source was missing."""
     row = db.execute(
         "SELECT 1 FROM job WHERE id = :job AND status = 'failed' AND error_code = 'SOURCE_MISSING'",
         {"job": job},
@@ -118,7 +118,7 @@ def missed_its_source(db: Connection, job: int) -> bool:
 
 
 def maker_of(db: Connection, video: int) -> int | None:
-    """The job that made a video's current ladder, on the list or not."""
+    """Returns the job that created a video's current ladder, deleted or not."""
     job: int | None = db.execute(
         "SELECT id FROM job WHERE video_id = :video AND status = 'done' ORDER BY completed_at DESC LIMIT 1",
         {"video": video},
@@ -127,9 +127,9 @@ def maker_of(db: Connection, video: int) -> int | None:
 
 
 def work_ended_at(db: Connection, video: int) -> int | None:
-    """When the last of a video's jobs ended or was deleted, µs; None while one can still run.
+    """Returns when the last of a video's jobs ended or was deleted, in µs; None while one can still run.
 
-    A video without jobs ended its work at the beginning of time.
+    0 for a video without jobs.
     """
     row = db.execute(
         f"SELECT coalesce(max({_IS_OPEN} AND deleted_at IS NULL), 0),"
@@ -141,7 +141,7 @@ def work_ended_at(db: Connection, video: int) -> int | None:
 
 
 def may_be_retried(db: Connection, video: int) -> bool:
-    """Whether a failed or cancelled job of a video is still on the list."""
+    """Whether a video has a failed or cancelled job that is not deleted."""
     row = db.execute(
         "SELECT 1 FROM job WHERE video_id = :video AND status IN ('failed', 'cancelled')"
         " AND deleted_at IS NULL LIMIT 1",
@@ -151,7 +151,7 @@ def may_be_retried(db: Connection, video: int) -> bool:
 
 
 def with_status(db: Connection, status: JobStatus, *, after: int, limit: int) -> list[int]:
-    """The next jobs of this status on the list, by id."""
+    """Returns the next jobs with this status that are not deleted, by id."""
     rows = db.execute(
         "SELECT id FROM job INDEXED BY ix_job_status WHERE status = :status AND deleted_at IS NULL"
         " AND id > :after ORDER BY id LIMIT :limit",
@@ -161,7 +161,7 @@ def with_status(db: Connection, status: JobStatus, *, after: int, limit: int) ->
 
 
 def failed(db: Connection, *, after: int, batch: str | None, limit: int) -> list[int]:
-    """The next failed jobs, by id, that no later job of their video has made up for or failed again."""
+    """Returns the next failed jobs, by id, whose video has no newer job except cancelled ones."""
     rows = db.execute(
         "SELECT id FROM job WHERE status = 'failed' AND deleted_at IS NULL AND id > :after"
         f"{'' if batch is None else ' AND batch = :batch'}"
@@ -174,7 +174,7 @@ def failed(db: Connection, *, after: int, batch: str | None, limit: int) -> list
 
 
 def elsewhere(db: Connection, source: bytes, output_root: bytes) -> int | None:
-    """An open job of the same file for another output."""
+    """Returns an open job of the same source for another output."""
     row = db.execute(
         f"SELECT id FROM job WHERE {_IS_OPEN} AND deleted_at IS NULL AND video_id IN"
         " (SELECT id FROM video WHERE source = :source AND output_root <> :output_root) LIMIT 1",
@@ -184,7 +184,7 @@ def elsewhere(db: Connection, source: bytes, output_root: bytes) -> int | None:
 
 
 def join_batch(db: Connection, job: int, batch: str) -> None:
-    """A waiting job that was asked for again belongs to the newer batch."""
+    """Moves a waiting job that was added again to the newer batch."""
     db.execute(
         "UPDATE job SET batch = :batch WHERE id = :job AND status = 'pending'",
         {"batch": batch, "job": job},
@@ -192,11 +192,11 @@ def join_batch(db: Connection, job: int, batch: str) -> None:
 
 
 def metadata_of(db: Connection, job: int) -> dict[str, Any]:
-    """What is noted with a job."""
-    noted: dict[str, Any] = json.loads(
+    """Returns a job's metadata."""
+    metadata: dict[str, Any] = json.loads(
         db.execute("SELECT metadata_json FROM job WHERE id = :job", {"job": job}).scalar()
     )
-    return noted
+    return metadata
 
 
 def set_metadata(db: Connection, job: int, metadata: Mapping[str, Any]) -> None:
@@ -212,7 +212,7 @@ _WAITS = "status IN ('pending', 'paused') AND deleted_at IS NULL"
 def set_profile(
     db: Connection, job: int, *, profile: str, profile_json: str, prefer_gpu: bool, now: int, actor: str
 ) -> bool:
-    """A waiting job is to be made otherwise; how far it was with the old profile says nothing any more."""
+    """Changes the profile of a waiting job and resets its progress."""
     row = db.execute(
         "UPDATE job SET profile = :profile, profile_json = :profile_json, prefer_gpu = :prefer_gpu,"
         f" progress = 0, predicted_s = NULL, actual_s = NULL WHERE id = :job AND {_WAITS} RETURNING video_id",
@@ -226,7 +226,7 @@ def set_profile(
 
 
 def make_all_again(db: Connection, job: int, *, now: int, actor: str) -> bool:
-    """A waiting job that would make only what differs is to make everything; False when it does already."""
+    """Makes a waiting job encode everything instead of only differences; False if it does already."""
     row = db.execute(
         "UPDATE job SET kind = 'retranscode', requested = NULL"
         f" WHERE id = :job AND {_WAITS} AND (kind = 'changed' OR requested IS NOT NULL)"
@@ -235,12 +235,14 @@ def make_all_again(db: Connection, job: int, *, now: int, actor: str) -> bool:
     ).first()
     if row is None:
         return False
-    events.append(db, "forced", now=now, actor=actor, job=job, video=row[0], detail="makes everything again")
+    events.append(
+        db, "forced", now=now, actor=actor, job=job, video=row[0], detail="encodes everything again"
+    )
     return True
 
 
 def is_any_due(db: Connection, *, now: int) -> bool:
-    """Whether a job's backoff has passed."""
+    """Whether the backoff of a job is over."""
     return (
         db.execute(
             "SELECT 1 FROM job INDEXED BY ix_job_backoff WHERE status = 'pending'"
@@ -252,7 +254,7 @@ def is_any_due(db: Connection, *, now: int) -> bool:
 
 
 def promote_due(db: Connection, *, now: int, limit: int = 1000) -> int:
-    """Make jobs claimable whose backoff has passed."""
+    """Makes jobs claimable whose backoff is over; returns how many."""
     return db.execute(
         "UPDATE job SET not_before = NULL, ready_at = :now WHERE id IN (SELECT id FROM job"
         " INDEXED BY ix_job_backoff WHERE status = 'pending' AND not_before IS NOT NULL"
@@ -262,7 +264,7 @@ def promote_due(db: Connection, *, now: int, limit: int = 1000) -> int:
 
 
 def shift_backoff(db: Connection, by_us: int) -> None:
-    """Let backoffs last as long as they should although the clock was set."""
+    """Shifts backoffs after the clock was set, so that their length stays the same."""
     db.execute(
         "UPDATE job SET not_before = not_before + :by WHERE status = 'pending' AND not_before IS NOT NULL",
         {"by": by_us},
@@ -270,7 +272,7 @@ def shift_backoff(db: Connection, by_us: int) -> None:
 
 
 def bound_backoff(db: Connection, *, now: int, longest_us: int) -> None:
-    """Let no backoff last longer than any can: the clock may have been set back while nobody saw it."""
+    """Limits backoffs to their maximum length, in case the clock was set back unnoticed."""
     db.execute(
         "UPDATE job SET not_before = :latest WHERE status = 'pending' AND not_before > :latest",
         {"latest": now + longest_us},
@@ -279,7 +281,7 @@ def bound_backoff(db: Connection, *, now: int, longest_us: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """What a job is asked to make."""
+    """The request of a job."""
 
     kind: JobKind
     profile: str
@@ -294,7 +296,7 @@ class JobSpec:
 
     @property
     def makes_all(self) -> bool:
-        """Whether nothing of the current generation goes on."""
+        """Whether no rendition of the current generation is kept."""
         return self.kind is not JobKind.CHANGED and self.requested is None
 
 
@@ -319,7 +321,7 @@ def spec_of(db: Connection, job: int) -> JobSpec:
 
 
 def starts_over(db: Connection, job: int) -> bool:
-    """Whether what was made of a job before its restart is still to be removed."""
+    """Whether the work before a job's restart still has to be removed."""
     return bool(db.execute("SELECT starts_over FROM job WHERE id = :job", {"job": job}).scalar())
 
 

@@ -1,4 +1,4 @@
-"""What a person asks of a job, decided by the lifecycle's table of operations."""
+"""Applies user operations to jobs, as `lifecycle.decide` allows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tqstudio.lifecycle import Control, Decision, Effect, JobStatus, Operation, 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """How an operation came out: the decision, and the job's status and pending control after it."""
+    """The result of an operation: the decision, and the job's status and control request after it."""
 
     decision: Decision
     status: JobStatus
@@ -37,7 +37,7 @@ _CONTROLS = {
 
 
 def operate(db: Connection, job: int, operation: Operation, *, now: int, actor: str) -> Applied | None:
-    """Pause, resume, cancel, retry, restart, delete or undelete a job; None when there is no such job."""
+    """Pauses, resumes, cancels, retries, restarts, deletes or undeletes a job; None if it does not exist."""
     facts = look(db, job)
     if facts is None:
         return None
@@ -59,7 +59,7 @@ def operate(db: Connection, job: int, operation: Operation, *, now: int, actor: 
         trigger = _NOW_TRIGGERS[operation]
         if not move(db, job, trigger, now=now, actor=actor, assign=assignments_of(trigger)):
             other = open_job_of(db, facts.video)
-            return _refused(facts, f"cannot go on: job {other} works on the same video; cancel that first")
+            return _refused(facts, f"cannot continue: job {other} has the same video; cancel that first")
         if trigger is Trigger.RESTART:
             reset_renditions(db, job)
         return Applied(decision, target_of(trigger), Control.NONE)
@@ -80,7 +80,7 @@ def _set_deleted(db: Connection, facts: JobFacts, *, deleted: bool, now: int, ac
     if not deleted and facts.status in (JobStatus.PENDING, JobStatus.PAUSED):
         other = open_job_of(db, facts.video)
         if other is not None:
-            return _refused(facts, f"cannot come back: job {other} has the same video; cancel that first")
+            return _refused(facts, f"cannot be undeleted: job {other} has the same video; cancel that first")
     db.execute(
         "UPDATE job SET deleted_at = :at WHERE id = :job",
         {"at": now if deleted else None, "job": facts.id},
@@ -101,7 +101,7 @@ def _set_deleted(db: Connection, facts: JobFacts, *, deleted: bool, now: int, ac
 def set_priority(
     db: Connection, job: int, *, value: int | None, delta: int | None, now: int, actor: str
 ) -> Applied | None:
-    """Set or shift a job's priority, kept within ±1000."""
+    """Sets or shifts a job's priority, within ±1000."""
     facts = look(db, job)
     if facts is None:
         return None

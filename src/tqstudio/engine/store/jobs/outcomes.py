@@ -1,7 +1,7 @@
-"""How a lease ends: done, failed, released, or lost with its worker.
+"""Ends leases in the store: job done, failed, released, or lost with its worker.
 
-Each function reads the lease first (`claims.live`, `_still`), in the transaction in which it ends it: nothing
-comes between, and what it writes needs no second look at the token.
+Each function reads the lease (`claims.live`, `_reread`) in the transaction that ends it, so its later
+statements need no check of the token.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _AUTORESTART = (
     "autorestart = CASE WHEN :final = 0 OR autorestart = 'disabled' THEN autorestart"
     " WHEN :denied THEN 'denied' WHEN restarts >= autorestart_limit THEN 'failed' ELSE autorestart END"
 )
-"""What a failure makes of it; values: final, denied."""
-_NOTHING_MADE = f", progress = 0, segments_at_crash = 0, resumed_at_crash_s = 0, {speeds.FORGOTTEN}"
+"""The autorestart state after a failure; values: final, denied."""
+_NOTHING_KEPT = f", progress = 0, segments_at_crash = 0, resumed_at_crash_s = 0, {speeds.FORGOTTEN}"
 
-_GIVEN_UP = "; it failed twice in the same way, so it is not tried again by itself"
+_GIVEN_UP = "; it failed twice in the same way, so it is not retried automatically"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +56,18 @@ def fail(
     worker: str,
     forgotten: bool = False,
 ) -> JobStatus | None:
-    """A worker's failure: pending again or failed, as its class says. None: the lease is lost.
+    """Ends a lease with a failure; the job is pending again or failed, by its class. None: the lease is lost.
 
     Args:
-        forgotten: what was made so far is removed.
+        forgotten: whether the finished segments are removed.
     """
     lease = claims.live(db, token, now=now)
     if lease is None:
         return None
     speeds.add_work(db, lease.job, lease.epoch, now=now)
-    wished = _wish(db, lease, now=now, actor=worker, detail=failure.text)
-    if wished is not None:
-        return wished
+    controlled = _apply_control(db, lease, now=now, actor=worker, detail=failure.text)
+    if controlled is not None:
+        return controlled
     error = failure.text[:MAX_ERROR_TEXT]
     repeated = lease.attempts > 0 and _last_error(db, lease.job) == (failure.code, error)
     verdict = judge_failure(
@@ -80,8 +80,8 @@ def fail(
     )
     given_up = repeated and verdict.trigger is Trigger.FAIL_FINAL and not verdict.exhausted
     hint = f"{failure.hint or MEANINGS[failure.code].hint}{_GIVEN_UP}" if given_up else failure.hint
-    # What was made of a file that is not there any more can be used as little as what is removed.
-    anew = forgotten or failure.code is ErrorCode.SOURCE_CHANGED
+    # Segments of a source that has changed are useless, like removed ones.
+    discard = forgotten or failure.code is ErrorCode.SOURCE_CHANGED
     denied = class_of(failure.code) is ErrorClass.FATAL
     move(
         db,
@@ -97,7 +97,7 @@ def fail(
             "attempts = :attempts, error_code = :code, error_text = :error, error_hint = :hint,"
             " error_log = :log, exhausted = :exhausted, not_before = :not_before,"
             " completed_at = :completed,"
-            f" {_AUTORESTART}{_NOTHING_MADE if anew else ''}"
+            f" {_AUTORESTART}{_NOTHING_KEPT if discard else ''}"
         ),
         values={
             "attempts": verdict.attempts,
@@ -112,7 +112,7 @@ def fail(
             "denied": int(denied),
         },
     )
-    if anew:
+    if discard:
         progress.reset_renditions(db, lease.job)
     answer = target_of(verdict.trigger)
     claims.end_attempt(
@@ -122,7 +122,7 @@ def fail(
 
 
 def _last_error(db: Connection, job: int) -> tuple[str | None, str | None]:
-    """Why the attempt before ended, if it failed since a person let the job go again."""
+    """Returns code and text of the last failure since the last retry by a user."""
     row = db.execute("SELECT error_code, error_text FROM job WHERE id = :job", {"job": job}).one()
     return row[0], row[1]
 
@@ -130,15 +130,15 @@ def _last_error(db: Connection, job: int) -> tuple[str | None, str | None]:
 def release(
     db: Connection, token: Token, reason: Control | None, *, now: int, worker: str
 ) -> JobStatus | None:
-    """The worker stopped on request (`reason`) or for a shutdown (None); its ffmpeg is dead."""
+    """Ends the lease of a worker that stopped on request (`reason`) or for a shutdown (None)."""
     lease = claims.live(db, token, now=now)
     if lease is None:
         return None
     speeds.add_work(db, lease.job, lease.epoch, now=now)
-    wished = _wish(db, lease, now=now, actor=worker)
-    if wished is not None:
-        return wished
-    detail = None if reason is None else f"{reason.value} was taken back"
+    controlled = _apply_control(db, lease, now=now, actor=worker)
+    if controlled is not None:
+        return controlled
+    detail = None if reason is None else f"{reason.value} was withdrawn"
     move(
         db,
         lease.job,
@@ -154,20 +154,20 @@ def release(
     return JobStatus.PENDING
 
 
-_WISHES: dict[Control, tuple[Trigger, AttemptOutcome]] = {
+_CONTROL_ENDS: dict[Control, tuple[Trigger, AttemptOutcome]] = {
     Control.PAUSE: (Trigger.PAUSE, AttemptOutcome.PAUSED),
     Control.CANCEL: (Trigger.CANCEL, AttemptOutcome.CANCELLED),
     Control.RESTART: (Trigger.RESTART, AttemptOutcome.RELEASED),
 }
 
 
-def _wish(
+def _apply_control(
     db: Connection, lease: HeldLease, *, now: int, actor: str, detail: str | None = None
 ) -> JobStatus | None:
-    """Make true what a person asked of a running job, now that its worker is off it."""
+    """Applies the control request of a job whose worker has stopped."""
     if lease.control is Control.NONE:
         return None
-    trigger, outcome = _WISHES[lease.control]
+    trigger, outcome = _CONTROL_ENDS[lease.control]
     move(
         db,
         lease.job,
@@ -184,8 +184,8 @@ def _wish(
     return answer
 
 
-def _still(db: Connection, lease: HeldLease) -> HeldLease | None:
-    """The lease as it stands now, for it was read in an earlier transaction; None when it has ended."""
+def _reread(db: Connection, lease: HeldLease) -> HeldLease | None:
+    """Reads a lease from an earlier transaction again; None if it has ended."""
     current = look(db, lease.job)
     if (
         current is None
@@ -200,20 +200,20 @@ def _still(db: Connection, lease: HeldLease) -> HeldLease | None:
 
 @dataclass(frozen=True, slots=True)
 class _Reached:
-    """How far a job has come, by what is told of it at a crash."""
+    """The progress of a job at a crash."""
 
     segments: int
-    """Finished, of all qualities."""
+    """Finished segments of all qualities."""
     resumed_at_s: float
-    """Where in the media the attempt went on that crashes: behind whole fragments that others had made."""
+    """Position in the media where the crashed attempt had resumed, after the finished fragments."""
 
     def or_further(self, before: _Reached) -> _Reached:
-        """What was lost and is made again takes nobody further."""
+        """Returns the maximum of both: repeating lost work is no progress."""
         return _Reached(max(self.segments, before.segments), max(self.resumed_at_s, before.resumed_at_s))
 
 
 def _reached(db: Connection, lease: HeldLease) -> tuple[_Reached, _Reached]:
-    """Now, and at the last crash."""
+    """Returns the progress now and at the last crash."""
     row = db.execute(
         "SELECT coalesce((SELECT sum(segments_done) FROM rendition WHERE job_id = :job), 0),"
         " coalesce((SELECT resumed_at_s FROM attempt WHERE job_id = :job AND epoch = :epoch), 0),"
@@ -233,19 +233,19 @@ def lose(
     event: str | None = None,
     only_expired: bool = False,
 ) -> JobStatus | None:
-    """Take a job back from a worker that died or fell silent. None: it was ended meanwhile.
+    """Ends the lease of a worker that died or is silent, and counts a crash. None: it has ended meanwhile.
 
     Args:
-        only_expired: leave it alone when a heartbeat has renewed it.
+        only_expired: not if a heartbeat has renewed the lease.
     """
-    current = _still(db, lease)
+    current = _reread(db, lease)
     if current is None or (only_expired and current.lease_expires_at > now):
         return None
     lease = current
     speeds.add_work(db, lease.job, lease.epoch, now=now, silent=True)
-    wished = _wish(db, lease, now=now, actor="supervisor", detail=why)
-    if wished is not None:
-        return wished
+    controlled = _apply_control(db, lease, now=now, actor="supervisor", detail=why)
+    if controlled is not None:
+        return controlled
     reached, before = _reached(db, lease)
     verdict = judge_loss(
         attempts=lease.attempts,
@@ -295,15 +295,15 @@ def lose(
 def requeue(
     db: Connection, lease: HeldLease, *, now: int, why: str, event: str = "requeued:supervisor"
 ) -> JobStatus | None:
-    """Take a job back through nobody's fault: nothing is counted. None: it was ended meanwhile."""
-    current = _still(db, lease)
+    """Ends a lease without counting a failure or crash. None: it has ended meanwhile."""
+    current = _reread(db, lease)
     if current is None:
         return None
     lease = current
     speeds.add_work(db, lease.job, lease.epoch, now=now, silent=True)
-    wished = _wish(db, lease, now=now, actor="supervisor", detail=why)
-    if wished is not None:
-        return wished
+    controlled = _apply_control(db, lease, now=now, actor="supervisor", detail=why)
+    if controlled is not None:
+        return controlled
     move(
         db,
         lease.job,
@@ -337,13 +337,13 @@ def complete(
     published: bool = False,
     silent: bool = False,
 ) -> bool:
-    """Mark a job done whose generation is in place; False when the lease is lost.
+    """Marks a job done whose generation is in place; False if the lease is lost.
 
     Args:
-        warnings: all of the job's; each gets an event of its own.
-        published: a publication of this lease stands: it was begun with a live lease, and nobody takes the
-            job before it is finished or undone. So the lease may have run out since.
-        silent: its worker may have ended long ago.
+        warnings: all warnings of the job; each gets an event of its own.
+        published: whether a publication of this lease is unfinished. It was begun with a live lease and keeps
+            the job from being requeued, so the lease may have expired since.
+        silent: whether its worker may have ended long ago.
     """
     held = claims.of_instance(db, token.instance) if published else [claims.live(db, token, now=now)]
     lease = next((lease for lease in held if lease is not None and lease.token == token), None)

@@ -1,4 +1,4 @@
-"""What a running job reports: steps, renditions, the commands of its attempt."""
+"""Stores the progress of running jobs: steps, renditions, and the commands of their attempts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RenditionRow:
     height: int | None
     encoder: str | None
     progress: float
-    """0–100. As it is reported, with what is in the making; as it is stored, what is kept."""
+    """0–100. Reported: including the unfinished fragment; stored: only what is kept."""
     segments_done: int
     segments_total: int | None
     speed: float | None
@@ -35,7 +35,7 @@ class RenditionRow:
     started_at: int | None = None
     completed_at: int | None = None
     kept: float = 0.0
-    """0–100: what is finished, to the fragment."""
+    """0–100: finished fragments."""
 
 
 _FIELDS = tuple(name for name in RenditionRow.__dataclass_fields__ if name != "kept")
@@ -47,8 +47,8 @@ _TIMES = {
         " CASE WHEN started_at IS NOT NULL THEN :at END) END"
     ),
 }
-"""What becomes of the times that are stored. The first start stays; an end stays until it is made again.
-What an earlier attempt began and this one finds whole was done when somebody first said so."""
+"""How stored times are updated: the first start is kept, an end is kept until the quality is encoded again.
+A quality that an earlier attempt began and this one finds complete ended when it was first reported so."""
 _SELECT = f"SELECT {', '.join(_FIELDS)} FROM rendition WHERE job_id = :job ORDER BY position"
 _UPSERT = (
     f"INSERT INTO rendition (job_id, position, {', '.join(_FIELDS)}) VALUES (:job, :position,"
@@ -87,9 +87,9 @@ def save(
     now: int,
     warnings: Sequence[WarningView] | None = None,
 ) -> float | None:
-    """Store a running job's progress; what is stored now, None when the lease is lost.
+    """Stores a running job's progress; returns the stored progress, None if the lease is lost.
 
-    Progress never goes back, unless finished segments are gone: what was made then is not there any more.
+    Progress never decreases unless finished segments were removed.
     """
     gone = reported is not None and sum(row.segments_done for row in reported) < _segments(db, token.job)
     stored = db.execute(
@@ -134,7 +134,7 @@ def save(
 
 
 def lengthen(db: Connection, token: Token, step: Step, seconds: float) -> None:
-    """Add what the supervisor did of a step to what the worker told of it."""
+    """Adds the supervisor's time to a step of the worker's report."""
     db.execute(
         "UPDATE attempt SET steps = json_set(steps, '$.' || :step,"
         " round(coalesce(json_extract(steps, '$.' || :step), 0) + :seconds, 3))"
@@ -144,13 +144,13 @@ def lengthen(db: Connection, token: Token, step: Step, seconds: float) -> None:
 
 
 def _segments(db: Connection, job: int) -> int:
-    """Finished segments of all qualities, as they are stored."""
+    """Counts finished segments of all qualities, as stored."""
     found = db.execute("SELECT sum(segments_done) FROM rendition WHERE job_id = :job", {"job": job})
     return int(found.scalar() or 0)
 
 
 def set_renditions(db: Connection, job: int, reported: Sequence[RenditionRow], *, at: int) -> None:
-    """Store what was reported; of what is in the making only what will be found again."""
+    """Stores reported renditions; of the unfinished ones only the kept progress."""
     for position, rendition in enumerate(reported):
         values: dict[str, Any] = {name: getattr(rendition, name) for name in _FIELDS}
         values["progress"] = rendition.kept
@@ -161,7 +161,7 @@ def set_renditions(db: Connection, job: int, reported: Sequence[RenditionRow], *
 
 
 def settle_renditions(db: Connection, job: int, *, running_becomes: str, now: int) -> None:
-    """When a job leaves progress, no rendition of it goes on running."""
+    """Sets the status of running renditions when their job stops."""
     db.execute(
         "UPDATE rendition SET status = :status, speed = NULL,"
         " completed_at = CASE WHEN :status = 'completed' THEN :now END"
@@ -171,15 +171,15 @@ def settle_renditions(db: Connection, job: int, *, running_becomes: str, now: in
 
 
 def reset_renditions(db: Connection, job: int) -> None:
-    """Forget the renditions of a job that starts over."""
+    """Deletes the renditions of a job that starts over."""
     db.execute("DELETE FROM rendition WHERE job_id = :job", {"job": job})
 
 
 def forget_work(db: Connection, video: int) -> dict[int, int]:
-    """The unfinished work of a video is removed: its jobs tell of none.
+    """Clears the stored progress of a video's jobs after its unfinished work was deleted.
 
-    What a done job made is published, and a running one reports what there is. Answers how many finished
-    segments each of the others told of.
+    Not of done jobs, which are published, nor of running ones, which report their own. Returns the finished
+    segments that each of the others had.
     """
     found = db.execute(
         "SELECT id, (SELECT coalesce(sum(segments_done), 0) FROM rendition WHERE job_id = job.id) FROM job"

@@ -1,6 +1,6 @@
-"""Moving a job along the lifecycle table.
+"""Applies status transitions to jobs.
 
-`move` is the one place where a status changes outside the claim: a guarded UPDATE and its event.
+`move` is the only place besides the claim where a status changes: a guarded UPDATE and its event.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tqstudio.lifecycle import Control, JobStatus, Trigger, sources_of, target_o
 
 @dataclass(frozen=True, slots=True)
 class JobFacts:
-    """What an operation needs to know of a job."""
+    """The state of a job that operations check."""
 
     id: int
     video: int
@@ -29,7 +29,7 @@ class JobFacts:
     instance: str | None
     lease_expires_at: int | None
     publishes: bool
-    """A publish of this epoch was begun, and is neither recorded nor undone."""
+    """Whether a publish of this epoch is unfinished."""
 
     def is_held_by(self, token: Token) -> bool:
         """Whether this is the lease of the token, live or not."""
@@ -74,10 +74,10 @@ def move(
     event: str | None = None,
     lease: HeldLease | None = None,
 ) -> bool:
-    """Apply one transition of the lifecycle table; False when the job is not where it starts from.
+    """Applies a transition of the lifecycle table; False if the job's status does not allow it.
 
     Args:
-        lease: of the job, where the same transaction has read it; spares another look.
+        lease: of the job, if read in the same transaction; saves a query.
     """
     target = target_of(trigger)
     before = (JobStatus.IN_PROGRESS, lease.video) if lease is not None else _status_and_video(db, job)
@@ -88,8 +88,8 @@ def move(
     try:
         moved = db.execute(statement, given).rowcount == 1
     except IntegrityError:
-        # The video has another open job: retrying this one would make two of them. SQLite has undone the
-        # statement and nothing else; a savepoint around it would cost more than the statement.
+        # The video has another open job, and only one is allowed. SQLite has rolled back the statement only,
+        # so no savepoint is needed.
         return False
     if moved:
         events.append(
@@ -114,7 +114,7 @@ def _status_and_video(db: Connection, job: int) -> tuple[str, int] | None:
 
 
 def _moving(trigger: Trigger, from_progress: bool, assign: str) -> str:
-    """The statement of a transition."""
+    """Builds the UPDATE of a transition."""
     target = target_of(trigger)
     allowed = ", ".join(f"'{status.value}'" for status in sorted(sources_of(trigger)))
     leaving = f", {LEASE_FREE}" if from_progress else ""
@@ -136,7 +136,7 @@ _FRESH = (
 
 
 def assignments_of(trigger: Trigger) -> str:
-    """What else changes in the row when a person, or autorestart, moves a job."""
+    """Returns the further assignments of a transition by a user or autorestart."""
     match trigger:
         case Trigger.RETRY:
             return _FRESH

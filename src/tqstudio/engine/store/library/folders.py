@@ -1,4 +1,4 @@
-"""Drop folders and their rules."""
+"""Stores drop folders and their rules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tqstudio.paths import display
 
 @dataclass(frozen=True, slots=True)
 class FolderRow:
-    """A drop folder. Paths are absolute bytes; `settle_s` None means the setting's default."""
+    """A drop folder. Paths are absolute bytes; `settle_s` None means the setting."""
 
     id: int
     path: bytes
@@ -53,7 +53,7 @@ def _row(row: Any) -> FolderRow:
 
 
 def add(db: Connection, values: Mapping[str, Any], *, now: int) -> FolderRow | None:
-    """Add a folder; None when its path is watched already."""
+    """Adds a folder; None if its path is already watched."""
     row = db.execute(
         "INSERT INTO folder (path, output_root, profile, watch, recursive, patterns, settle_s, priority,"
         " autorestart_limit, autorestart_delay_s, created_at) VALUES (:path, :output_root, :profile,"
@@ -82,7 +82,7 @@ _CHANGEABLE = (
 
 
 def change(db: Connection, folder: int, changes: Mapping[str, Any], *, now: int) -> FolderRow | None:
-    """Change some of a folder's rules; None when there is no such folder."""
+    """Changes rules of a folder; None if it does not exist."""
     given = {key: value for key, value in changes.items() if key in _CHANGEABLE}
     if "patterns" in given:
         given["patterns"] = json.dumps(list(given["patterns"]))
@@ -98,7 +98,7 @@ def change(db: Connection, folder: int, changes: Mapping[str, Any], *, now: int)
 
 
 def remove(db: Connection, folder: int, *, now: int) -> bool:
-    """Stop watching a folder; its videos and jobs stay."""
+    """Deletes a folder; its videos and jobs are kept."""
     db.execute("UPDATE video SET folder_id = NULL WHERE folder_id = :id", {"id": folder})
     gone = db.execute("DELETE FROM folder WHERE id = :id RETURNING path", {"id": folder}).first()
     if gone is not None:
@@ -115,7 +115,7 @@ def listing(db: Connection) -> list[FolderRow]:
 
 
 def ended_since(db: Connection, since: int) -> dict[int, tuple[int, int]]:
-    """Jobs done and failed since a time, by folder: {folder: (done, failed)}."""
+    """Counts jobs done and failed since a time, by folder: {folder: (done, failed)}."""
     rows = db.execute(
         "SELECT v.folder_id, sum(j.status = 'done'), sum(j.status = 'failed') FROM job j"
         " JOIN video v ON v.id = j.video_id WHERE j.status IN ('done', 'failed')"

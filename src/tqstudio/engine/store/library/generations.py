@@ -1,4 +1,4 @@
-"""Generations: what has been published, and which of it plays now."""
+"""Stores published generations and which one is current."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class PublishedFile(NamedTuple):
     size: int
     duration_s: float
     blake3: str | None = None
-    """64 hex digits; None where an earlier tqstudio published it."""
+    """64 hex digits; None if an earlier tqstudio published it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ def get(db: Connection, generation: int) -> GenerationRow | None:
 
 
 def current(db: Connection, video: int) -> GenerationRow | None:
-    """The generation that plays."""
+    """Returns the current generation of a video."""
     found = db.execute("SELECT generation_id FROM video WHERE id = :id", {"id": video}).first()
     return None if found is None or found[0] is None else get(db, found[0])
 
@@ -130,10 +130,10 @@ def record(
     job: int | None = None,
     now: int,
 ) -> int:
-    """Make a generation, whose files are in place, the current one; the former one retires.
+    """Records a generation, whose files are in place, as the current one; the previous one is retired.
 
     Args:
-        job: the one that made it.
+        job: the job that created it.
     """
     db.execute(
         "UPDATE generation SET retired_at = :now WHERE video_id = :video AND retired_at IS NULL",
@@ -191,7 +191,7 @@ class Retired:
 
 
 def retired_before(db: Connection, before: int, *, after: int = 0, limit: int = 50) -> list[Retired]:
-    """Replaced generations whose players have had their time, and whose files are still there, by id."""
+    """Returns generations replaced before a time whose files still exist, by id."""
     rows = db.execute(
         "SELECT g.id, g.video_id, g.number, v.slug, v.output_root FROM generation g"
         " JOIN video v ON v.id = g.video_id WHERE g.id > :after AND g.retired_at < :before"

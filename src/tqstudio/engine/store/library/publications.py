@@ -1,4 +1,4 @@
-"""Publications: generations that are being put in place, one row each from the intent to the record."""
+"""Stores publications: one row per generation from the intent to publish until it is recorded."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tqstudio.engine.store.jobs.claims import Token
 
 @dataclass(frozen=True, slots=True)
 class PublicationRow:
-    """What a job's worker made, and where it goes. `manifest` is JSON as of `requests.Manifest`."""
+    """A worker's result and its destination. `manifest` is the JSON of a `requests.Manifest`."""
 
     job: int
     epoch: int
     instance: str | None
-    """Of the lease under which it was begun; None when that has ended."""
+    """Of the lease under which it was begun; None if that has ended."""
     worker: str
     video: int
     number: int
@@ -38,7 +38,7 @@ _SELECT = (
 
 
 def begin(db: Connection, row: PublicationRow, *, now: int) -> None:
-    """Record the intent."""
+    """Records the intent to publish."""
     db.execute(
         "INSERT INTO publication (job_id, epoch, video_id, number, slug, manifest, full_hash, begun_at)"
         " VALUES (:job, :epoch, :video, :number, :slug, :manifest, :full_hash, :now)",
@@ -66,10 +66,10 @@ def of_video(db: Connection, video: int) -> list[PublicationRow]:
 
 
 def left_over(db: Connection) -> list[PublicationRow]:
-    """Publications whose lease has ended: nobody will finish them."""
+    """Returns publications whose lease has ended, so that no worker finishes them."""
     return [PublicationRow(*row) for row in db.execute(f"{_SELECT} WHERE holder IS NULL")]
 
 
 def end(db: Connection, job: int) -> None:
-    """It is recorded, or nothing of it is left."""
+    """Deletes a publication that was recorded or undone."""
     db.execute("DELETE FROM publication WHERE job_id = :job", {"job": job})

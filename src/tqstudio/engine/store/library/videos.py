@@ -1,4 +1,4 @@
-"""Videos: one row per (source, output root), with what is known of the file."""
+"""Stores videos: one row per (source, output root), with the facts of the file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tqstudio.protocol.answers import ErrorView
 
 @dataclass(frozen=True, slots=True)
 class VideoRow:
-    """A video. Paths are bytes, `size` bytes, `facts` the probe's JSON."""
+    """A video. Paths are bytes, `size` is in bytes, `facts` the probe's JSON."""
 
     id: int
     folder: int | None
@@ -60,7 +60,7 @@ def get(db: Connection, video: int) -> VideoRow | None:
 
 
 def page(db: Connection, *, after: int, limit: int) -> list[VideoRow]:
-    """Videos later than this one, oldest first."""
+    """Returns the videos after an id, oldest first."""
     rows = db.execute(
         f"SELECT {_COLUMNS} FROM video WHERE id > :after ORDER BY id LIMIT :limit",
         {"after": after, "limit": limit},
@@ -69,7 +69,7 @@ def page(db: Connection, *, after: int, limit: int) -> list[VideoRow]:
 
 
 def page_before(db: Connection, *, before: int, limit: int) -> list[VideoRow]:
-    """Videos earlier than this one, newest first."""
+    """Returns the videos before an id, newest first."""
     rows = db.execute(
         f"SELECT {_COLUMNS} FROM video WHERE id < :before ORDER BY id DESC LIMIT :limit",
         {"before": before, "limit": limit},
@@ -79,14 +79,14 @@ def page_before(db: Connection, *, before: int, limit: int) -> list[VideoRow]:
 
 @dataclass(frozen=True, slots=True)
 class NewVideo:
-    """A source that was not known before."""
+    """The values of a new video."""
 
     source: bytes
     output_root: bytes
     name: str
     title: str
     slug: str
-    """Wanted slug; a clash or an empty one gets `-<id>`."""
+    """Requested slug; if taken or empty, `-<id>` is appended."""
     size: int
     mtime_ns: int
     quick_hash: str | None
@@ -95,7 +95,7 @@ class NewVideo:
 
 
 def create(db: Connection, new: NewVideo, *, now: int) -> int:
-    """Add a video and return its id."""
+    """Adds a video and returns its id."""
     taken = not new.slug or _is_taken(db, new.output_root, new.slug)
     values = {
         "folder": new.folder,
@@ -103,7 +103,7 @@ def create(db: Connection, new: NewVideo, *, now: int) -> int:
         "output_root": new.output_root,
         "name": new.name,
         "title": new.title,
-        # A slug with the id in it needs the row first; a random one stands in for one statement.
+        # A slug with the id needs the row first; until then the row has a random one.
         "slug": None if taken else new.slug,
         "size": new.size,
         "mtime_ns": new.mtime_ns,
@@ -130,7 +130,7 @@ def _is_taken(db: Connection, output_root: bytes, slug: str) -> bool:
 
 
 def _give_free_slug(db: Connection, video: int, output_root: bytes, wanted: str) -> None:
-    """Set a slug made from the id; a file may bear even that name, so a number is added where it does."""
+    """Sets a slug that contains the id; appends a number if even that is taken."""
     slug, tries = wanted, 1
     while _is_taken(db, output_root, slug):
         tries += 1
@@ -149,9 +149,9 @@ def set_fingerprint(
     inode: int | None = None,
     changed: bool,
 ) -> None:
-    """Record what the source is now; `changed` content also forgets the probe and the earlier full hash.
+    """Records the state of the source; `changed` content also resets the facts and the full hash.
 
-    It is there now: that a probe did not find it no longer counts.
+    A probe error that the source was missing is cleared.
     """
     forget = ", facts = NULL, full_hash = :full_hash" if changed else ""
     db.execute(
@@ -173,7 +173,7 @@ def set_fingerprint(
 
 
 def set_facts(db: Connection, video: int, facts: Mapping[str, Any], *, quick_hash: str | None) -> None:
-    """Record what a worker's probe found."""
+    """Records the facts found by a worker."""
     db.execute(
         "UPDATE video SET facts = :facts, probe_error = NULL,"
         " quick_hash = coalesce(:quick_hash, quick_hash) WHERE id = :id",
@@ -184,7 +184,7 @@ def set_facts(db: Connection, video: int, facts: Mapping[str, Any], *, quick_has
 
 @dataclass(frozen=True, slots=True)
 class Unprobed:
-    """The source of a waiting job, of which nothing is known yet but its size in bytes and its time."""
+    """The source of a waiting job that was not probed yet; `size` in bytes."""
 
     job: int
     video: int
@@ -202,17 +202,17 @@ UNPROBED_SQL = (
 
 
 def unprobed(db: Connection, *, limit: int) -> list[Unprobed]:
-    """The work list of the background probe, in the order of the queue; costs the same at any length."""
+    """Returns the next work of the background probe, in queue order; constant cost at any queue length."""
     return [Unprobed(*row) for row in db.execute(UNPROBED_SQL, {"limit": limit})]
 
 
 def set_probed(
     db: Connection, seen: Unprobed, *, facts: Mapping[str, Any] | None, error: ErrorView | None
 ) -> bool:
-    """Record what the background probe found: facts or an error.
+    """Records the result of the background probe: facts or an error.
 
-    False, and nothing is recorded, when the video has another path, size or time by now; then its jobs are on
-    the work list again. What a worker found meanwhile stays.
+    False, and nothing is recorded, if the path, size or time of the video has changed since; then its jobs
+    are probed again. Facts that a worker found meanwhile are kept.
     """
     values = {
         "facts": None if facts is None else json.dumps(dict(facts)),
@@ -232,7 +232,7 @@ def set_probed(
 
 
 def _mark_jobs(db: Connection, video: int) -> None:
-    """Take the video's jobs off the work list of the background probe, or put them on it."""
+    """Updates whether the video's jobs are on the work list of the background probe."""
     db.execute(
         "UPDATE job SET unprobed = 1 - unprobed WHERE video_id = :id"
         " AND unprobed <> (SELECT facts IS NULL AND probe_error IS NULL FROM video WHERE id = :id)",
@@ -241,9 +241,9 @@ def _mark_jobs(db: Connection, video: int) -> None:
 
 
 def set_slug(db: Connection, video: int, slug: str) -> None:
-    """The folder below the output that the video's ladder was published in.
+    """Sets the folder below the output in which the video's ladder was published.
 
-    Another video that only wished for it, its folder being somebody else's, gets another one.
+    Another video with this slug gets a new one, because the folder is not its own.
     """
     holder = db.execute(
         "SELECT id, output_root FROM video WHERE slug = :slug AND id <> :id"
@@ -256,7 +256,7 @@ def set_slug(db: Connection, video: int, slug: str) -> None:
 
 
 def with_inode(db: Connection, output_root: bytes, *, inode: int, size: int, mtime_ns: int) -> list[VideoRow]:
-    """The videos of an output whose source was this file when it was looked at last, under whatever name."""
+    """Returns the videos of an output whose source had this inode, size and time, under any name."""
     rows = db.execute(
         f"SELECT {_COLUMNS} FROM video INDEXED BY ix_video_inode WHERE inode = :inode AND size = :size"
         " AND mtime_ns = :mtime_ns AND output_root = :output_root",
@@ -268,7 +268,7 @@ def with_inode(db: Connection, output_root: bytes, *, inode: int, size: int, mti
 def rename(
     db: Connection, before: VideoRow, source: bytes, *, name: str, title: str, job: int, now: int, actor: str
 ) -> bool:
-    """Let a video, and its job, follow the source to another path; False when it has done so already."""
+    """Changes the path of a video whose source was renamed; False if it has changed already."""
     moved = db.execute(
         "UPDATE video SET source = :source, name = :name, title = :title WHERE id = :id AND source = :before",
         {"source": source, "name": name, "title": title, "id": before.id, "before": before.source},
@@ -280,7 +280,7 @@ def rename(
 
 
 def want_slug(db: Connection, video: int, output_root: bytes, slug: str) -> None:
-    """Give a video that has no ladder yet the slug of its new name, or one like it that is free."""
+    """Sets the slug of a renamed video without a ladder, or a similar one that is free."""
     if not slug or _is_taken(db, output_root, slug):
         _give_free_slug(db, video, output_root, f"{slug or 'video'}-{video}")
     else:
@@ -288,7 +288,7 @@ def want_slug(db: Connection, video: int, output_root: bytes, slug: str) -> None
 
 
 def adopt(db: Connection, video: int, folder: int) -> None:
-    """A video that was added by hand lies in a drop folder now."""
+    """Assigns a video that was added by hand to a drop folder."""
     db.execute("UPDATE video SET folder_id = :folder WHERE id = :id", {"folder": folder, "id": video})
 
 
@@ -297,7 +297,7 @@ def set_full_hash(db: Connection, video: int, full_hash: str) -> None:
 
 
 def output_roots(db: Connection) -> list[bytes]:
-    """Every output that a video has. One look-up each: DISTINCT would read the index of a million videos."""
+    """Returns every output root, one lookup each: DISTINCT would read the index of all videos."""
     roots: list[bytes] = []
     while True:
         row = db.execute(
@@ -310,9 +310,9 @@ def output_roots(db: Connection) -> list[bytes]:
 
 
 def known_sources(db: Connection, folder: int) -> dict[bytes, tuple[int, int, int]]:
-    """The sources of a drop folder: {path: (video, size, mtime_ns)}.
+    """Returns the sources of a drop folder: {path: (video, size, mtime_ns)}.
 
-    Not those whose newest job failed because they were not there: if they are now, they are to be offered.
+    Without those whose newest job failed because they were missing, so that they are added again if found.
     """
     rows = db.execute(
         "SELECT source, id, size, mtime_ns FROM video WHERE folder_id = :folder AND deleted_at IS NULL"

@@ -1,4 +1,4 @@
-"""What a text filter finds: the jobs whose video's name holds all its words, in capitals or not."""
+"""Builds the SQL of text filters: jobs whose video name contains all words, ignoring case."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tqstudio.engine.store.db.connection import Connection
 from tqstudio.paths import readable
 
 PROBES = 32
-"""Of long texts, no more groups of three letters than this are looked up."""
+"""Maximum number of trigrams that are looked up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """SQL about a row `job` with an `id` and a `video_id`, and its values."""
+    """An SQL condition on a row `job` with `id` and `video_id`, and its values."""
 
     sql: str = ""
     values: Mapping[str, Any] = field(default_factory=dict)
@@ -26,22 +26,22 @@ class Condition:
 
 
 def holds(wanted: str) -> Condition:
-    """That the name holds every word of a text."""
+    """Returns the condition that the name contains every word of a text."""
     tests, values = [], {}
     for number, word in enumerate(_words(wanted)):
         test, values[f"word{number}"] = _holds_word(word)
         tests.append(test.format(name="v.name", word=f":word{number}"))
     if not tests:
         return Condition()
-    # By its index: a row of `video` is twenty times as wide as the name.
+    # From the index: a row of `video` is twenty times as wide as the name.
     names = "SELECT 1 FROM video v INDEXED BY ix_video_name WHERE v.id = job.video_id"
     return Condition(f" AND EXISTS ({names} AND {' AND '.join(tests)})", values)
 
 
 def _holds_word(word: str) -> tuple[str, str]:
-    """The test and its value.
+    """Returns the test for a word and its value.
 
-    SQLite's LIKE takes capitals for small letters in ASCII alone; what goes beyond is compared in Python.
+    SQLite's LIKE ignores case only for ASCII; other words are compared in Python.
     """
     if not word.isascii():
         return "name_holds({name}, {word})", word.lower()
@@ -50,10 +50,10 @@ def _holds_word(word: str) -> tuple[str, str]:
 
 
 def narrowed(db: Connection, wanted: str, most: int) -> Condition | None:
-    """At most so many videos, among them all whose name holds the text; None when no index tells so few.
+    """Returns a condition for at most `most` videos that include all matches; None if no trigram is so rare.
 
-    Names that hold a word hold each three letters of it. Only single groups are looked up: that ends after
-    `most` names, where a search for a whole word may read the lists of millions.
+    A name that contains a word contains each of its trigrams. Only single trigrams are looked up, because
+    that stops after `most` names, while a search for a whole word may read lists of millions.
     """
     for letters in islice(_groups(wanted), PROBES):
         group = '"' + letters.replace('"', '""') + '"'
@@ -76,5 +76,5 @@ def _groups(wanted: str) -> Iterator[str]:
 
 
 def _words(wanted: str) -> list[str]:
-    """What is looked for, as names are stored: readable."""
+    """Splits the text into unique words, encoded like stored names."""
     return list(dict.fromkeys(readable(word) for word in wanted.split()))

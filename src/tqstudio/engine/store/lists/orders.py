@@ -1,7 +1,7 @@
-"""What lists of jobs there are, where a job stands in one, and how an index goes on from any place.
+"""Defines the orders of job lists, the key of a job in each, and the index ranges that follow a key.
 
-“Queue order” is lane after lane, one per status (`lifecycle.QUEUE_ORDER`), each in an order of its own. The
-other lists are by age, which ids tell.
+“Queue order” is one lane per status, in the order of `lifecycle.QUEUE_ORDER`, each with an order of its own.
+The other lists are sorted by age, that is by id.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from tqstudio.lifecycle import QUEUE_ORDER, TERMINAL, JobStatus
 SORTS = ("order", "newest", "oldest")
 
 Key = tuple[int, ...]
-"""A place in a list; greater is further down."""
+"""A position in a list; greater is further down."""
 
 
 @dataclass(frozen=True, slots=True)
 class PageQuery:
-    """Which jobs, in which order. Empty `statuses` means all; `text` is words that names must hold."""
+    """Which jobs, in which order. Empty `statuses` means all; names must contain all words of `text`."""
 
     statuses: tuple[JobStatus, ...] = ()
     text: str = ""
@@ -33,18 +33,18 @@ class PageQuery:
 
     @property
     def visible(self) -> str:
-        """The condition of the indexes that hold these jobs, word for word, or SQLite will not use them."""
+        """The condition of the partial indexes of these jobs, verbatim, or SQLite would not use them."""
         return "deleted_at IS NOT NULL" if self.deleted else "deleted_at IS NULL"
 
     @property
     def indexes(self) -> str:
-        """What the names of those indexes begin with."""
+        """The prefix of those indexes' names."""
         return "ix_job_deleted" if self.deleted else "ix_job"
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A part of a lane that an index holds in one piece: its condition with the values, and its order."""
+    """A contiguous part of a lane in its index: condition, values and order."""
 
     where: str
     values: Mapping[str, int]
@@ -56,9 +56,9 @@ class Lane:
     """The jobs of one status in queue order."""
 
     INDEX: ClassVar[str]
-    """Which index holds it, after `Query.indexes`."""
+    """Suffix of its index, after `PageQuery.indexes`."""
     COLUMNS: ClassVar[str]
-    """What `key` takes, as far as that index holds it."""
+    """The arguments of `key`, as far as that index contains them."""
     PARTS: ClassVar[int]
     """Numbers in a key."""
     status: JobStatus
@@ -71,7 +71,7 @@ class Lane:
         raise NotImplementedError
 
     def ranges(self, key: Key | None, backwards: bool) -> list[Range]:
-        """What continues the lane from a key, in turn; all of it from a key of another lane.
+        """Returns the ranges that follow a key, in order; the whole lane for a key of another lane.
 
         One range per leading column: a single OR over all of them would scan the lane from its start.
         """
@@ -79,7 +79,7 @@ class Lane:
 
 
 class Waiting(Lane):
-    """What is not over, as it will be worked on."""
+    """Jobs that have not ended, in the order of work."""
 
     INDEX = "waiting"
     COLUMNS = "id, priority AS p, created_at AS c, 0 AS e"
@@ -105,7 +105,7 @@ class Waiting(Lane):
 
 
 class Ended(Lane):
-    """What is over, the latest first."""
+    """Jobs that have ended, latest first."""
 
     INDEX = "ended"
     COLUMNS = "id, 0 AS p, 0 AS c, coalesce(completed_at, 0) AS e"
@@ -127,7 +127,7 @@ LANES = {status: (Ended if status in TERMINAL else Waiting)(status) for status i
 
 
 def lanes_from(statuses: tuple[JobStatus, ...], key: Key | None, backwards: bool) -> list[Lane]:
-    """The lanes that continue queue order from a key, in turn; from the end that lies behind without one."""
+    """Returns the lanes from a key on, in reading order; all lanes without a key."""
     lanes = [lane for status, lane in LANES.items() if not statuses or status in statuses]
     if backwards:
         return [lane for lane in reversed(lanes) if key is None or lane.rank <= key[0]]
@@ -135,14 +135,14 @@ def lanes_from(statuses: tuple[JobStatus, ...], key: Key | None, backwards: bool
 
 
 def key_of(sort: str, status: JobStatus, job: int, priority: int, created_at: int, completed_at: int) -> Key:
-    """Where a job stands in lists with this sort."""
+    """Returns the key of a job in lists with this sort."""
     if sort == "order":
         return LANES[status].key(job, priority, created_at, completed_at)
     return (-job,) if sort == "newest" else (job,)
 
 
 def is_key(sort: str, key: Key) -> bool:
-    """Whether this can be a place in a list with that sort."""
+    """Whether this can be a key of a list with that sort."""
     if sort != "order":
         return len(key) == 1
     return bool(key) and 0 <= key[0] < len(QUEUE_ORDER) and len(key) == LANES[QUEUE_ORDER[key[0]]].PARTS

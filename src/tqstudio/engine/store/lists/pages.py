@@ -1,4 +1,4 @@
-"""Pages of jobs by key: as fast at a million rows as at ten, never by offset."""
+"""Reads pages of job ids by keyset pagination, at constant cost for any number of jobs."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from tqstudio.engine.store.lists.scan import Entry, Found
 from tqstudio.lifecycle import QUEUE_ORDER, JobStatus
 
 SEARCH_S = 0.01
-"""For so long, a page looks for what no index tells; then it says how far it came."""
+"""Time limit of an unindexed search per page; the page's cursors continue it."""
 COUNTED = 20_000
-"""Up to so many deleted jobs are counted."""
+"""Deleted jobs are counted up to this number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Job ids in order, and cursors for what lies above and below; None where nothing does.
+    """Job ids in order, and cursors for the previous and next page; None if there is none.
 
-    A page of a search may have fewer ids than were asked for, or none, while there is more beyond its cursor.
+    A page of a search may have fewer ids than requested, or none, although its cursor leads to more.
     """
 
     ids: list[int]
     before: str | None
     after: str | None
     total: int | None = 0
-    """Ids on all pages together; None where counting them would take a walk."""
+    """Ids on all pages together; None if counting them would need a scan."""
     searching: bool = False
-    """The time for the search was up before the page was full; its cursors go on."""
+    """Whether the search timed out before the page was full; its cursors continue it."""
 
 
 def page(
@@ -48,12 +48,12 @@ def page(
     before: str | None = None,
     around: int | None = None,
 ) -> Page:
-    """A page of at most `limit` ids: after or before a cursor, around a job, or the first one.
+    """Returns a page of at most `limit` ids: after or before a cursor, around a job, or the first one.
 
     `after="start"` and `before="end"` name the two ends.
 
     Raises:
-        ValueError: the cursor was not made by this query's order.
+        ValueError: the cursor belongs to another order.
     """
     source = plan.source(db, query)
     if around is not None and (place := source.key_of(around)) is not None:
@@ -75,7 +75,7 @@ def _beyond(source: Matching, key: Key | None, limit: int, *, backwards: bool) -
     if key is not None and entries:
         back = _encode(entries[0].key)
     elif key is not None:
-        # Nothing was found on the way: the way back begins where it ended.
+        # Nothing was found, so the cursor back starts where the search ended.
         back = _encode(found.stop) if found.stop else "start" if backwards else "end"
     ids = [entry.id for entry in entries]
     searching = len(entries) < limit and on is not None
@@ -97,7 +97,7 @@ def _around(source: Matching, middle: Entry, limit: int) -> Page:
 
 
 def _cut(found: Found, room: int, key: Key | None) -> tuple[list[Entry], str | None]:
-    """The entries of a page, and the cursor that goes on behind them; `key` is what they were read from."""
+    """Returns the entries of a page and the cursor after them; `key` is where the read started."""
     if len(found.entries) <= room:
         return found.entries, _encode(found.stop) if found.stop else None
     shown = found.entries[:room]
@@ -139,7 +139,7 @@ def _count_deleted(db: Connection, statuses: Sequence[JobStatus]) -> int | None:
 
 
 def count(db: Connection, statuses: Sequence[JobStatus]) -> int:
-    """Jobs with these statuses (all when empty), from the counts that triggers keep."""
+    """Counts jobs with these statuses (all if empty), from the counts kept by triggers."""
     counts = counts_by_status(db)
     return sum(counts[status.value] for status in (statuses or tuple(JobStatus)))
 

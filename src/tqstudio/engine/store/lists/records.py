@@ -1,4 +1,4 @@
-"""Jobs as screens need them: joined with their video and renditions."""
+"""Reads jobs joined with their video and renditions, for clients."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ _SELECT = (
 
 
 def by_ids(db: Connection, ids: Sequence[int]) -> list[JobRecord]:
-    """The jobs with these ids, in the order given; unknown ids are left out."""
+    """Returns the jobs with these ids, in the order given; unknown ids are left out."""
     rows = db.execute(
         f"{_SELECT} WHERE j.id IN (SELECT value FROM json_each(:ids))", {"ids": json.dumps(list(ids))}
     )
@@ -110,7 +110,7 @@ def _record(row: Any, renditions: Sequence[RenditionRow]) -> JobRecord:
 
 
 def batch_counts(db: Connection, batch: str) -> dict[str, int] | None:
-    """How many jobs of a batch have each status, without those off the list; None when it never had any."""
+    """Counts the jobs of a batch by status, without deleted ones; None if the batch never had any."""
     rows = db.execute(
         "SELECT status, count(*) FILTER (WHERE deleted_at IS NULL) FROM job WHERE batch = :batch"
         " GROUP BY status",

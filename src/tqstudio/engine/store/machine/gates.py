@@ -1,4 +1,4 @@
-"""Gates: while one is shut no job is handed out, and no job changes."""
+"""Stores closed gates, and reads what the disk gate checks. While a gate is closed, no job is claimed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tqstudio.lifecycle import GateKind
 
 @dataclass(frozen=True, slots=True)
 class GateRow:
-    """A shut gate; `path` is the full volume of a disk gate, `since` µs since 1970 in UTC."""
+    """A closed gate; `path` is the full volume of a disk gate, `since` µs since 1970 in UTC."""
 
     kind: GateKind
     reason: str
@@ -22,7 +22,7 @@ class GateRow:
 def shut(
     db: Connection, kind: GateKind, reason: str, *, now: int, actor: str, path: bytes | None = None
 ) -> bool:
-    """Shut a gate; False when it is shut already."""
+    """Closes a gate; False if it is closed already."""
     made = db.execute(
         "INSERT INTO gate (kind, reason, path, since) VALUES (:kind, :reason, :path, :now)"
         " ON CONFLICT (kind) DO NOTHING",
@@ -34,7 +34,7 @@ def shut(
 
 
 def reopen(db: Connection, kind: GateKind, *, now: int, actor: str) -> bool:
-    """Open a gate; False when it is open already."""
+    """Opens a gate; False if it is open already."""
     gone = db.execute("DELETE FROM gate WHERE kind = :kind", {"kind": kind.value}).rowcount
     if gone:
         events.append(db, "gate_opened", now=now, actor=actor, code=kind.value)
@@ -48,7 +48,7 @@ def listing(db: Connection) -> list[GateRow]:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A job as the disks see it; `size` is that of its source in bytes."""
+    """A job's disk usage: `size` is the size of its source in bytes."""
 
     job: int
     video: int
@@ -73,7 +73,7 @@ _OUTPUTS_OF_RUNNING = (
 
 
 def outputs_at_work(db: Connection) -> set[bytes]:
-    """The outputs that running jobs write to, and the one that holds the queue up."""
+    """Returns the outputs of running jobs, and the paths of closed gates."""
     waited_for = {row.path for row in listing(db) if row.path is not None}
     return waited_for | {row[0] for row in db.execute(_OUTPUTS_OF_RUNNING)}
 
@@ -89,18 +89,17 @@ _LADDERS_AT = (
 
 
 def made_at(db: Connection, output_root: bytes, *, limit: int = 100) -> tuple[bool, list[str]]:
-    """What was made at an output: whether an unfinished job got further than its beginning, and the folders
-    of ladders.
+    """Returns whether an output has work of unfinished jobs, and the folders of its ladders.
 
     Args:
-        limit: of the folders; the first in order of their names.
+        limit: maximum number of folders, in order of their names.
     """
     begun = bool(db.execute(_BEGUN_AT, {"root": output_root}).scalar())
     return begun, [row[0] for row in db.execute(_LADDERS_AT, {"root": output_root, "limit": limit})]
 
 
 def needs_beside(db: Connection, job: int) -> tuple[Need | None, list[Need]]:
-    """What a job needs, None when there is no such job; and what those need that run meanwhile."""
+    """Returns the need of a job (None if it does not exist) and those of running jobs."""
     needs = [Need(*row) for row in db.execute(_NEEDS, {"job": job})]
     own = next((need for need in needs if need.job == job), None)
     return own, [need for need in needs if need is not own]

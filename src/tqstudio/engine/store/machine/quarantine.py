@@ -1,8 +1,7 @@
-"""Workers that fail one job after another: each has to pass a test encode, or it takes no more jobs.
+"""Quarantines workers that fail several jobs in a row and then a test encode.
 
-One broken machine, driver or ffmpeg would otherwise fail a whole queue in a night. Several bad files look the
-same, so failures alone stop no worker: they make it prove that it can encode. Only different jobs count, and
-only failures that a worker can be the reason of.
+Otherwise one broken machine, driver or ffmpeg could fail a whole queue. The test encode distinguishes a
+broken worker from several bad files. Only different jobs count, and only errors that a worker can cause.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ BLAMES = frozenset(
         ErrorCode.WORKER_LOST,
     }
 )
-"""What may be the worker's fault. What is wrong with a source, a setting or the disk is not."""
+"""Errors that a worker may cause, unlike those of sources, settings and disks."""
 
 
 def failed(db: Connection, job: int, epoch: int, code: ErrorCode, *, after: int, now: int) -> bool:
-    """Count a failure of the worker that had this lease; whether it has to pass a test encode now.
+    """Counts a failure of the worker of this lease; returns whether it must pass a test encode now.
 
     Args:
-        after: different jobs in a row that are one too many; 0 for never.
+        after: number of different jobs failed in a row that requires one; 0 for never.
     """
     if not after or code not in BLAMES:
         return False
@@ -57,7 +56,7 @@ def failed(db: Connection, job: int, epoch: int, code: ErrorCode, *, after: int,
 
 
 def tested(db: Connection, worker: int, *, instance: str, problem: str, now: int) -> bool:
-    """Take the result of a worker's test encode: it works on, or is quarantined; whether it was asked for.
+    """Clears or quarantines a worker by its test encode; returns whether the test was requested.
 
     Args:
         problem: why the test encode failed; empty when it passed.
@@ -70,7 +69,7 @@ def tested(db: Connection, worker: int, *, instance: str, problem: str, now: int
     if row is None:
         return False
     jobs = json.loads(row[1])
-    reason = f"it failed {len(jobs)} different jobs in a row, and then a test encode: {problem}"[:500]
+    reason = f"it failed {len(jobs)} different jobs in a row and a test encode: {problem}"[:500]
     db.execute(
         "UPDATE worker SET suspected_at = NULL, failed_jobs = '[]',"
         " quarantined_at = CASE WHEN :bad THEN :now END, quarantine_reason = CASE WHEN :bad THEN :reason END"
@@ -90,7 +89,7 @@ def tested(db: Connection, worker: int, *, instance: str, problem: str, now: int
 
 
 def succeeded(db: Connection, worker: int) -> None:
-    """A job that is done shows that the worker is sound."""
+    """Resets the failures of a worker that completed a job."""
     db.execute(
         "UPDATE worker SET failed_jobs = '[]', suspected_at = NULL"
         " WHERE id = :worker AND failed_jobs <> '[]'",

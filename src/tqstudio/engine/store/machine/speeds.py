@@ -1,4 +1,4 @@
-"""Speeds measured on this machine, and how well what was foretold from them came true."""
+"""Stores the encode speeds measured on this machine, and predicted and actual times of jobs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 from tqstudio.engine.store.db.connection import Connection
 
 LAST_JOBS = 50
-"""Over so many finished jobs the error of the estimates is told."""
+"""Number of finished jobs over which the error of the estimates is computed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Speed:
-    """A measured cost. `value` is seconds per megapixel, or seconds for what is done once a job.
+    """A measured cost. `value` is seconds per megapixel, or seconds for what is done once per job.
 
-    `work_s` is on how much work it was measured: the weight that it has against the next measurement.
+    `work_s` is the amount of work it was measured on: its weight against the next measurement.
     """
 
     key: str
@@ -43,22 +43,22 @@ def save(db: Connection, speeds: Iterable[Speed], *, now: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredSpeed:
-    """How a job that is done came out, in seconds."""
+    """Predicted and actual time of a finished job, in seconds."""
 
     predicted_s: float | None
-    """What was foretold when its first run began; None when nothing could be, or so little tells nothing."""
+    """Prediction at the start of its first run; None without one."""
     actual_s: float
-    """In the hands of workers, all runs together."""
+    """Time of all runs together."""
     run_s: float
-    """The run that finished it."""
+    """Time of the last run."""
 
 
 FORGOTTEN = "predicted_s = NULL, actual_s = NULL"
-"""What becomes of both when the work begins from nothing."""
+"""Assignments when a job starts from the beginning."""
 
 
 def foretell(db: Connection, job: int, seconds: float) -> None:
-    """Keep what was foretold of a whole job: a forecast of what an earlier run left is none."""
+    """Stores the prediction of a whole job; none is stored if an earlier run has done part of it."""
     db.execute(
         "UPDATE job SET predicted_s = :seconds WHERE id = :job AND predicted_s IS NULL AND actual_s IS NULL",
         {"seconds": seconds, "job": job},
@@ -66,10 +66,10 @@ def foretell(db: Connection, job: int, seconds: float) -> None:
 
 
 def add_work(db: Connection, job: int, epoch: int, *, now: int, silent: bool = False) -> None:
-    """Count the time of a run that ends; before its end is written.
+    """Adds the time of a run that ends, before its end is stored.
 
     Args:
-        silent: nobody saw when it ended, so it counts until its work last moved.
+        silent: whether the end was not observed; then the run counts until its last progress.
     """
     db.execute(
         "UPDATE job SET actual_s = coalesce(actual_s, 0) + max(0,"
@@ -80,7 +80,7 @@ def add_work(db: Connection, job: int, epoch: int, *, now: int, silent: bool = F
 
 
 def outcome(db: Connection, job: int, epoch: int) -> MeasuredSpeed | None:
-    """How it came out; None unless this run has ended."""
+    """Returns predicted and actual time; None unless this run has ended."""
     row = db.execute(
         "SELECT j.predicted_s, j.actual_s, (a.ended_at - a.started_at) / 1e6 FROM job j"
         " JOIN attempt a ON a.job_id = j.id"
@@ -91,7 +91,7 @@ def outcome(db: Connection, job: int, epoch: int) -> MeasuredSpeed | None:
 
 
 LAST_SQL = (
-    # An index of their own: of a million jobs that ended, perhaps none was foretold.
+    # An index of their own: of a million finished jobs, perhaps none has a prediction.
     "SELECT predicted_s, actual_s FROM job INDEXED BY ix_job_foretold WHERE status = 'done'"
     " AND deleted_at IS NULL AND predicted_s IS NOT NULL AND actual_s > 0"
     " ORDER BY completed_at DESC, id DESC LIMIT :limit"
@@ -99,13 +99,13 @@ LAST_SQL = (
 
 
 def last_outcomes(db: Connection, *, limit: int = LAST_JOBS) -> list[tuple[float, float]]:
-    """Predicted and actual seconds of the last finished jobs, newest first."""
+    """Returns predicted and actual seconds of the last finished jobs, newest first."""
     return [(predicted, actual) for predicted, actual in db.execute(LAST_SQL, {"limit": limit})]
 
 
 @dataclass(frozen=True, slots=True)
 class JobOutline:
-    """What an estimate needs to know of a job. Times are µs since 1970 in UTC."""
+    """The values of a job that an estimate uses."""
 
     facts: Mapping[str, Any] | None
     profile_json: str
@@ -138,5 +138,5 @@ def outline(db: Connection, job: int) -> JobOutline | None:
 
 
 def waiting(db: Connection, *, limit: int) -> list[JobOutline]:
-    """The first jobs that wait, in the order in which they are claimed."""
+    """Returns the first waiting jobs, in queue order."""
     return [_outline(row) for row in db.execute(_WAITING, {"limit": limit})]

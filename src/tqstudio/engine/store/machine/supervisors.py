@@ -1,4 +1,4 @@
-"""The one row of the supervisor that holds the lock, and the answers kept for repeated requests."""
+"""Stores the row of the running supervisor, and the answers kept for repeated requests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tqstudio.engine.store.db.connection import Connection
 
 
 def take_over(db: Connection, *, pid: int, version: str, now: int) -> str:
-    """Record the supervisor that now runs; returns the store's uuid, made on the first start."""
+    """Records the running supervisor; returns the store's uuid, created at the first start."""
     return str(
         db.execute(
             "INSERT INTO supervisor (id, store_uuid, pid, version, started_at, last_heartbeat_at)"
@@ -24,7 +24,7 @@ def beat(db: Connection, *, now: int) -> None:
 
 
 def remembered(db: Connection, key: str) -> str | None:
-    """The answer that a request with this idempotency key was given."""
+    """Returns the stored answer to a request with this idempotency key."""
     row = db.execute("SELECT answer FROM idempotency WHERE key = :key", {"key": key}).first()
     return None if row is None else str(row[0])
 
@@ -37,10 +37,10 @@ def remember(db: Connection, key: str, answer: str, *, now: int) -> None:
 
 
 def complete_answer(db: Connection, key: str, answer: str) -> None:
-    """Replace a remembered answer by the whole one, once its effects outside the database are known."""
+    """Replaces a stored answer by the complete one, once its effects outside the database are known."""
     db.execute("UPDATE idempotency SET answer = :answer WHERE key = :key", {"key": key, "answer": answer})
 
 
 def forget(db: Connection, *, before: int) -> None:
-    """Drop answers that no client waits for any more."""
+    """Deletes old answers."""
     db.execute("DELETE FROM idempotency WHERE at < :before", {"before": before})

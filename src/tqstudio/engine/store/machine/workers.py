@@ -1,4 +1,4 @@
-"""Workers: their registration, beats and the operator's intent."""
+"""Stores workers: their registration, heartbeats and the operator's intent."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class WorkerRow:
     registered_at: int | None
     last_heartbeat_at: int | None
     quarantine_reason: str | None
-    """Why it takes no jobs, if it failed too many and a test encode."""
+    """Why it is quarantined; None if it is not."""
     suspected_at: int | None
-    """Since when it has to pass a test encode before it gets a job."""
+    """Since when it must pass a test encode before it gets a job."""
 
     @property
     def has_to_be_tested(self) -> bool:
@@ -55,9 +55,9 @@ def _row(row: Any) -> WorkerRow:
 
 
 def ensure(db: Connection, name: str, kind: str, *, device: str | None, now: int) -> WorkerRow:
-    """The worker of that name, made if there is none; a new life begins, nothing is registered yet.
+    """Returns the worker of that name, created if needed, and resets its registration for a new process.
 
-    The operator's `enabled` stays what it was; a drain ends with the life it was asked for.
+    The operator's `enabled` is kept; a drain ends with the process.
     """
     row = db.execute(
         "INSERT INTO worker (name, kind, device, registered_at) VALUES (:name, :kind, :device, NULL)"
@@ -82,7 +82,7 @@ def register(
     metadata: Mapping[str, Any],
     now: int,
 ) -> WorkerRow:
-    """A worker's process says it is there."""
+    """Registers a worker's process."""
     row = db.execute(
         "UPDATE worker SET instance = :instance, pid = :pid, pid_started = :pid_started,"
         " encoder = :encoder, capabilities = :capabilities, metadata_json = :metadata,"
@@ -107,7 +107,7 @@ def register(
 
 
 def beats(db: Connection, seen: Sequence[tuple[int, str, int]]) -> None:
-    """Store when each worker was last heard of: (worker, instance, µs). An earlier life is not heard."""
+    """Stores the last heartbeats (worker, instance, µs); those of earlier processes are ignored."""
     for worker, instance, at in seen:
         who = {"worker": worker, "instance": instance, "at": at}
         db.execute(
@@ -123,8 +123,8 @@ def beats(db: Connection, seen: Sequence[tuple[int, str, int]]) -> None:
 
 
 def find_silent(db: Connection, *, before: int, now: int) -> list[tuple[int, str]]:
-    """Take note of workers that were not heard since `before`, counted from their registration when they
-    never beat; answers (id, name) of those of which nobody knew yet. A later beat takes it back."""
+    """Marks workers without a heartbeat or registration since `before` as offline; returns (id, name) of
+    those marked now. A later heartbeat clears the mark."""
     gone = db.execute(
         "UPDATE worker SET offline_at = :now WHERE offline_at IS NULL AND registered_at IS NOT NULL"
         " AND coalesce(last_heartbeat_at, registered_at) <= :before RETURNING id, name",
@@ -136,7 +136,7 @@ def find_silent(db: Connection, *, before: int, now: int) -> list[tuple[int, str
 
 
 def hear_all(db: Connection, *, now: int) -> None:
-    """Count every worker that is not offline as heard now: nobody could be heard for a while."""
+    """Sets the last heartbeat of all online workers to now, after a time in which none could arrive."""
     db.execute(
         "UPDATE worker SET last_heartbeat_at = :now WHERE registered_at IS NOT NULL AND offline_at IS NULL",
         {"now": now},
@@ -144,7 +144,7 @@ def hear_all(db: Connection, *, now: int) -> None:
 
 
 def ended(db: Connection, worker: int, *, instance: str | None, now: int, why: str) -> None:
-    """The worker's process is gone: no claim of that instance is answered any more."""
+    """Clears the registration of a worker whose process has ended."""
     gone = db.execute(
         "UPDATE worker SET instance = NULL, pid = NULL, pid_started = NULL, registered_at = NULL,"
         " offline_at = NULL WHERE id = :worker AND (instance IS :instance OR instance IS NULL)"
@@ -161,9 +161,9 @@ _LIFTED = ", quarantined_at = NULL, quarantine_reason = NULL, suspected_at = NUL
 def set_intent(
     db: Connection, name: str, *, enabled: bool | None = None, draining: bool | None = None, now: int
 ) -> WorkerRow | None:
-    """The operator enables, disables or drains a worker; None when there is none of that name.
+    """Enables, disables or drains a worker; None if it does not exist.
 
-    Enabling one lifts its quarantine: somebody has looked.
+    Enabling lifts a quarantine.
     """
     row = db.execute(
         "UPDATE worker SET enabled = coalesce(:enabled, enabled),"
@@ -184,14 +184,14 @@ def set_intent(
 
 
 _LAST_OFF = (
-    # No index leads to these, so the end of the history has to do: there they are while nothing goes on.
+    # These have no index, so only the end of the history is searched; while no job runs, they are there.
     "SELECT max(at) FROM (SELECT at, trigger FROM event ORDER BY seq DESC LIMIT :limit)"
     " WHERE trigger IN ('worker_disabled', 'worker_drained', 'worker_quarantined')"
 )
 
 
 def last_off(db: Connection, *, limit: int = 10_000) -> int | None:
-    """When a worker was last switched off, drained or quarantined; None when the last events tell of none."""
+    """Returns when a worker was last disabled, drained or quarantined; None if not in the last events."""
     at: int | None = db.execute(_LAST_OFF, {"limit": limit}).scalar()
     return at
 
@@ -207,8 +207,7 @@ def by_name(db: Connection, name: str) -> WorkerRow | None:
 
 
 def forget_processes(db: Connection, *, now: int) -> None:
-    """At the start of a supervisor no local worker of an earlier one counts as registered; a remote one
-    counts as heard now."""
+    """Clears the registration of local workers at a supervisor's start; remote workers count as online."""
     db.execute(
         "UPDATE worker SET instance = NULL, pid = NULL, registered_at = NULL, draining = 0,"
         " offline_at = NULL WHERE type = 'local'"
