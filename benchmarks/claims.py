@@ -25,14 +25,9 @@ from benchmarks.seeding import seed
 from benchmarks.studio import Studio, studio
 from tqstudio import cpu_slice
 from tqstudio.config import Settings
-from tqstudio.engine.host.clock import (
-    MICROSECOND,
-    now_us,
-)
+from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.media.ffmpeg import binary
-from tqstudio.engine.retry import (
-    RetryRules,
-)
+from tqstudio.engine.retry import RetryRules
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import claims, outcomes
 from tqstudio.engine.store.jobs.claims import Claimant, Token

@@ -17,10 +17,7 @@ from benchmarks.processes import encoders, living, until
 from benchmarks.report import Section, at_most, count, percentile
 from benchmarks.seeding import seed
 from benchmarks.studio import Studio, studio
-from tqstudio.engine.host.clock import (
-    MICROSECOND,
-    now_us,
-)
+from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.media.ffmpeg import binary
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database

@@ -11,10 +11,7 @@ import sqlite3
 from fractions import Fraction
 from pathlib import Path
 
-from tqstudio.engine.host.clock import (
-    MICROSECOND,
-    now_us,
-)
+from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.media.plan import profiles
 from tqstudio.engine.media.source.facts import AudioTrack, SourceFacts, VideoTrack
 from tqstudio.engine.store.db.database import Database

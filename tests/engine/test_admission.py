@@ -18,9 +18,7 @@ from tqstudio.config import Settings
 from tqstudio.engine.admission import full_check
 from tqstudio.engine.admission.admission import Admission, Offer, _slug, _title
 from tqstudio.engine.admission.change_detection import Certainty
-from tqstudio.engine.host.clock import (
-    now_us,
-)
+from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.media.plan.file_names import segment_name
 from tqstudio.engine.media.plan.keys import audio_settings_hash, settings_hash
 from tqstudio.engine.media.plan.profiles import Profile, override
@@ -28,12 +26,8 @@ from tqstudio.engine.media.plan.rungs import audio_renditions, build_ladder
 from tqstudio.engine.media.source import fingerprint
 from tqstudio.engine.media.source.facts import AudioTrack, SourceFacts, VideoTrack
 from tqstudio.engine.media.source.fingerprint import NotHashed
-from tqstudio.engine.outputs.place import (
-    place_of,
-)
-from tqstudio.engine.retry import (
-    RetryRules,
-)
+from tqstudio.engine.outputs.place import place_of
+from tqstudio.engine.retry import RetryRules
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import claims, jobs, operations, outcomes, progress

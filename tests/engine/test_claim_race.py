@@ -12,9 +12,7 @@ from typing import Any
 import pytest
 
 from conftest import LiveSupervisor, MakeSupervisor
-from tqstudio.engine.host.clock import (
-    now_us,
-)
+from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import jobs

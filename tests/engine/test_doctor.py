@@ -14,9 +14,7 @@ import pytest
 from tqstudio.config import Settings
 from tqstudio.engine.doctor import examine
 from tqstudio.engine.host import orphan_processes
-from tqstudio.engine.host.clock import (
-    now_us,
-)
+from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.store.db.connection import Connection, connect
 from tqstudio.engine.store.db.schema import migrate
 from tqstudio.engine.store.library import videos

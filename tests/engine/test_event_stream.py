@@ -13,15 +13,11 @@ from typing import Any
 import pytest
 
 from conftest import LiveSupervisor, MakeSupervisor, UnixHTTP, until
-from tqstudio.engine.host.clock import (
-    now_us,
-)
+from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.live.event_stream import BACKLOG, PAGE, RECENT, Broadcast, message, page, stream
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.database import Database
-from tqstudio.engine.store.db.event_row import (
-    EventRow,
-)
+from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls
 from tqstudio.protocol.client import Client

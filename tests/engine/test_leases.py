@@ -17,21 +17,14 @@ import pytest
 from conftest import LiveSupervisor, MakeSupervisor, Worker, until
 from store.conftest import SECOND, Queue, token
 from tqstudio.config import Settings
-from tqstudio.engine.host.clock import (
-    now_us,
-    since_boot,
-)
+from tqstudio.engine.host.clock import now_us, since_boot
 from tqstudio.engine.live.leases import Abandoned, Leases, Renewal
 from tqstudio.engine.live.running_jobs import LiveBoard
 from tqstudio.engine.queue.completion import Results
-from tqstudio.engine.queue.dispatcher import (
-    Dispatch,
-)
+from tqstudio.engine.queue.dispatcher import Dispatch
 from tqstudio.engine.queue.lease_end import LeaseEnd
 from tqstudio.engine.queue.recovery import Recovery
-from tqstudio.engine.queue.tokens import (
-    WorkerToken,
-)
+from tqstudio.engine.queue.tokens import WorkerToken
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import claims, outcomes

@@ -13,16 +13,11 @@ import pytest
 from tqstudio.config import Settings
 from tqstudio.engine import outputs
 from tqstudio.engine.files.bounded_io import BoundedIO
-from tqstudio.engine.host.clock import (
-    MICROSECOND,
-    now_us,
-)
+from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.outputs import Place
 from tqstudio.engine.outputs.retention import Retention
 from tqstudio.engine.outputs.workspace import Workspace
-from tqstudio.engine.retry import (
-    RetryRules,
-)
+from tqstudio.engine.retry import RetryRules
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import claims, jobs, operations, outcomes, progress

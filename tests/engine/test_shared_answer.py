@@ -6,9 +6,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
 from conftest import LiveSupervisor
-from tqstudio.engine.api.system import (
-    Shared,
-)
+from tqstudio.engine.api.system import Shared
 
 
 def test_a_thousand_callers_cost_two_answers() -> None:

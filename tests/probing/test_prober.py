@@ -15,9 +15,7 @@ import psutil
 import pytest
 
 from tqstudio.config import Settings
-from tqstudio.engine.host.clock import (
-    now_us,
-)
+from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.probing import prober as prober_module
 from tqstudio.engine.probing.prober import Looked, Prober
 from tqstudio.engine.store.db.connection import Connection

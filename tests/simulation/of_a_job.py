@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tqstudio.engine.retry import RESOURCE_WAIT_S
-from tqstudio.engine.store.db.event_row import (
-    EventRow,
-)
+from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.errors import ErrorClass, ErrorCode, class_of
 from tqstudio.lifecycle import TERMINAL, TRANSITIONS, Control, Trigger
 

@@ -7,9 +7,7 @@ from pathlib import Path
 
 from tqstudio.engine.media.plan.file_names import PLAYLIST_NAME
 from tqstudio.engine.outputs import is_whole
-from tqstudio.engine.outputs.place import (
-    place_of,
-)
+from tqstudio.engine.outputs.place import place_of
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.library import generations, videos
 from tqstudio.lifecycle import Trigger

@@ -11,9 +11,7 @@ import pytest
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
-from tqstudio.engine.store.db.event_row import (
-    EventRow,
-)
+from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.machine import supervisors
 from tqstudio.lifecycle import Operation
 

@@ -9,14 +9,8 @@ from dataclasses import dataclass
 
 from tqstudio.cli import printing
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.paths import (
-    absolute,
-    display,
-)
-from tqstudio.source_files import (
-    VIDEO_EXTENSIONS,
-    walk,
-)
+from tqstudio.paths import absolute, display
+from tqstudio.source_files import VIDEO_EXTENSIONS, walk
 
 ORDERS = ("name", "size", "mtime")
 

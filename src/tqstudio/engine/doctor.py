@@ -20,10 +20,7 @@ from tqstudio.config import Settings
 from tqstudio.engine.files.volumes import Volume, occupied_bytes, volume_of
 from tqstudio.engine.gates.disk import DATABASE_ROOM_BYTES, FILES_ROOM, lacks_files
 from tqstudio.engine.host import orphan_processes
-from tqstudio.engine.host.clock import (
-    MICROSECOND,
-    now_us,
-)
+from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.outputs.workspace import FOLDER, require_unshared
 from tqstudio.engine.store.db import errors, integrity, opening
 from tqstudio.engine.store.db.connection import Connection, connect

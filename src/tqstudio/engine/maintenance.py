@@ -14,10 +14,7 @@ from tqstudio.engine.gates.disk import TICK_S, DiskGate
 from tqstudio.engine.gates.machine import PressureGate
 from tqstudio.engine.gates.source_volume import SourceDisks
 from tqstudio.engine.host import children
-from tqstudio.engine.host.clock import (
-    MICROSECOND,
-    now_us,
-)
+from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.outputs.publisher import Publisher
 from tqstudio.engine.outputs.retention import Retention
 from tqstudio.engine.queue.dispatcher import Dispatch

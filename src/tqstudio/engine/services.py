@@ -19,12 +19,8 @@ from tqstudio.engine.queue.bulk_operations import AllJobs
 from tqstudio.engine.queue.completion import Results
 from tqstudio.engine.queue.dispatcher import Dispatch
 from tqstudio.engine.queue.operations import Actions
-from tqstudio.engine.queue.tokens import (
-    WorkerTokens,
-)
-from tqstudio.engine.queue.worker_pool import (
-    WorkerPool,
-)
+from tqstudio.engine.queue.tokens import WorkerTokens
+from tqstudio.engine.queue.worker_pool import WorkerPool
 from tqstudio.engine.store.db.database import Database
 from tqstudio.home import Home
 

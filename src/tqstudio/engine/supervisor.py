@@ -36,10 +36,7 @@ from tqstudio.engine.gates.disk import DiskGate
 from tqstudio.engine.gates.output_volume import OutputDisks
 from tqstudio.engine.gates.source_volume import SourceDisks
 from tqstudio.engine.host import children, failpoints, home_lock, logging_setup, memory, orphan_processes
-from tqstudio.engine.host.clock import (
-    MICROSECOND,
-    now_us,
-)
+from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.host.home_guard import HomeGuard
 from tqstudio.engine.intake import Intake
 from tqstudio.engine.live.event_stream import SNAPSHOT_INTERVAL_S, Broadcast
@@ -63,20 +60,12 @@ from tqstudio.engine.queue.operations import Actions
 from tqstudio.engine.queue.recovery import Recovery
 from tqstudio.engine.queue.shutdown_summary import Remainder
 from tqstudio.engine.queue.stuck_workers import Hangs
-from tqstudio.engine.queue.tokens import (
-    WorkerTokens,
-)
-from tqstudio.engine.queue.worker_pool import (
-    Slot,
-    WorkerPool,
-    default_cpu_workers,
-)
+from tqstudio.engine.queue.tokens import WorkerTokens
+from tqstudio.engine.queue.worker_pool import Slot, WorkerPool, default_cpu_workers
 from tqstudio.engine.services import Services
 from tqstudio.engine.store.db import opening, schema
 from tqstudio.engine.store.db.database import Database
-from tqstudio.engine.store.db.event_row import (
-    EventRow,
-)
+from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.jobs import claims
 from tqstudio.engine.store.library import folders, videos
 from tqstudio.engine.store.library.folders import FolderRow

@@ -40,15 +40,11 @@ from tqstudio.engine.admission.change_detection import (
 )
 from tqstudio.engine.admission.existing_job import Wishes
 from tqstudio.engine.host import logging_setup
-from tqstudio.engine.host.clock import (
-    now_us,
-)
+from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.media.plan import profiles
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.source.fingerprint import Digest, Stopped
-from tqstudio.engine.outputs.place import (
-    place_of,
-)
+from tqstudio.engine.outputs.place import place_of
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import jobs, operations
@@ -59,11 +55,7 @@ from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.lifecycle import NO_AUTORESTART, OPEN, AutorestartRule, JobKind, JobStatus, Operation
 from tqstudio.paths import data, display, encode, normal, readable
-from tqstudio.protocol.answers import (
-    AddAnswer,
-    AddResult,
-    error_view,
-)
+from tqstudio.protocol.answers import AddAnswer, AddResult, error_view
 
 MAX_SLUG = 80
 _OF_FOLDER = frozenset(("profile", "priority", "autorestart"))

@@ -16,9 +16,7 @@ from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.source import source_file as sources
 from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.engine.media.source.fingerprint import Digest, NotHashed, compare, full_hash, quick_hash
-from tqstudio.engine.outputs.place import (
-    place_of,
-)
+from tqstudio.engine.outputs.place import place_of
 from tqstudio.engine.store.library.generations import GenerationRow
 from tqstudio.engine.store.library.videos import VideoRow
 

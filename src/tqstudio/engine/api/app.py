@@ -13,9 +13,7 @@ from tqstudio import __version__
 from tqstudio.engine.api import events, folders, jobs, openapi, queue, system, videos, worker_api, workers
 from tqstudio.engine.api.dependencies import refuse_unknown_query
 from tqstudio.engine.api.errors import answer_http_error, answer_refusal
-from tqstudio.engine.api.system import (
-    Shared,
-)
+from tqstudio.engine.api.system import Shared
 from tqstudio.engine.services import Services
 from tqstudio.errors import TqError
 

@@ -15,9 +15,7 @@ from tqstudio.engine.api.views import event_view, parse_time
 from tqstudio.engine.live import event_stream
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
-from tqstudio.engine.store.db.event_row import (
-    EventRow,
-)
+from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.jobs.transitions import look
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol.answers import EventPage

@@ -15,10 +15,7 @@ from tqstudio import path_checks
 from tqstudio.engine.api.dependencies import TheStudio
 from tqstudio.engine.api.views import folder_view
 from tqstudio.engine.files.mounts import shows_the_system
-from tqstudio.engine.host.clock import (
-    MICROSECOND,
-    now_us,
-)
+from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.outputs import output_check
 from tqstudio.engine.services import Services
 from tqstudio.engine.store.library import folders

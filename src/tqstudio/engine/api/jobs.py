@@ -11,9 +11,7 @@ from fastapi import APIRouter, Query
 
 from tqstudio.engine.api.dependencies import TheStudio
 from tqstudio.engine.api.views import attempt_view, autorestart_view, event_view, iso, job_row, video_view
-from tqstudio.engine.host.clock import (
-    now_us,
-)
+from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.services import Services
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db import event_row

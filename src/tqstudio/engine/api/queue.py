@@ -6,9 +6,7 @@ from fastapi import APIRouter
 
 from tqstudio.engine.api.dependencies import TheStudio
 from tqstudio.engine.api.views import gate_view
-from tqstudio.engine.host.clock import (
-    now_us,
-)
+from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.machine import gates
 from tqstudio.engine.store.machine.gates import GateRow

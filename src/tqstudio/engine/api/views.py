@@ -7,17 +7,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tqstudio.engine.gates.disk import Shortage
-from tqstudio.engine.host.clock import (
-    MICROSECOND,
-)
+from tqstudio.engine.host.clock import MICROSECOND
 from tqstudio.engine.live.forecasts import Forecasts
 from tqstudio.engine.live.running_jobs import Beat, LiveJob
-from tqstudio.engine.outputs.place import (
-    place_of,
-)
-from tqstudio.engine.store.db.event_row import (
-    EventRow,
-)
+from tqstudio.engine.outputs.place import place_of
+from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.jobs.progress import AttemptRow, RenditionRow
 from tqstudio.engine.store.library.folders import FolderRow
 from tqstudio.engine.store.library.generations import GenerationRow, PublishedRow

@@ -18,12 +18,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from tqstudio.engine.admission.metadata import require_small
 from tqstudio.engine.api.errors import Refusal, no_such_path, refusal, wrong_method
-from tqstudio.engine.host.clock import (
-    now_us,
-)
-from tqstudio.engine.queue.tokens import (
-    WorkerToken,
-)
+from tqstudio.engine.host.clock import now_us
+from tqstudio.engine.queue.tokens import WorkerToken
 from tqstudio.engine.services import Services
 from tqstudio.engine.store.machine import quarantine, workers
 from tqstudio.errors import ErrorCode, TqError

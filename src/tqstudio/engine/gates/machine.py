@@ -8,9 +8,7 @@ from dataclasses import dataclass
 
 from tqstudio.config import Settings
 from tqstudio.engine.host import memory
-from tqstudio.engine.host.clock import (
-    now_us,
-)
+from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.machine import gates

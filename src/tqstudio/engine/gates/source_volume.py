@@ -16,13 +16,8 @@ from functools import partial
 
 from tqstudio.engine.files import mounts
 from tqstudio.engine.files.bounded_io import BoundedIO, NoAnswer
-from tqstudio.engine.host.clock import (
-    MICROSECOND,
-    now_us,
-)
-from tqstudio.engine.retry import (
-    RESOURCE_WAIT_S,
-)
+from tqstudio.engine.host.clock import MICROSECOND, now_us
+from tqstudio.engine.retry import RESOURCE_WAIT_S
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import absent_sources
 from tqstudio.engine.store.jobs.absent_sources import Absentee

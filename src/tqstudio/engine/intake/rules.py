@@ -6,11 +6,7 @@ import os
 from enum import Enum
 from fnmatch import fnmatchcase
 
-from tqstudio.source_files import (
-    is_companion,
-    is_temporary,
-    is_video_name,
-)
+from tqstudio.source_files import is_companion, is_temporary, is_video_name
 
 
 class Choice(Enum):

@@ -17,12 +17,8 @@ from tqstudio.engine.intake.rules import Choice, Rules
 from tqstudio.engine.intake.settling import FileKey, FileStat, Stamp
 from tqstudio.errors import ErrorCode, Problem
 from tqstudio.ladder_files import is_head_at, is_ladder_at
-from tqstudio.paths import (
-    display,
-)
-from tqstudio.source_files import (
-    worth_a_look,
-)
+from tqstudio.paths import display
+from tqstudio.source_files import worth_a_look
 
 _MOST_ODD = 1_000
 """Left-out paths that are remembered: a folder of a million logs fills no memory."""

@@ -17,9 +17,7 @@ from typing import Any
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
-from tqstudio.engine.store.db.event_row import (
-    EventRow,
-)
+from tqstudio.engine.store.db.event_row import EventRow
 
 SNAPSHOT_INTERVAL_S = 0.25
 RECENT = 1_000

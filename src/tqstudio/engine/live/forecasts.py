@@ -8,9 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from tqstudio.engine.host.clock import (
-    now_us,
-)
+from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.live.running_jobs import LiveBoard, LiveJob
 from tqstudio.engine.live.speed_model import Estimates, doubt_of_pace, doubt_of_queue, tells_of_speed, work_of
 from tqstudio.engine.media.plan.file_names import CPU_ENCODER

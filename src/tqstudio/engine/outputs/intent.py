@@ -8,10 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tqstudio.engine.host.clock import (
-    MICROSECOND,
-    now_us,
-)
+from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.media.plan.expected import wanted
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.source.facts import SourceFacts

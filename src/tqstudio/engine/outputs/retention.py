@@ -13,10 +13,7 @@ import structlog
 from tqstudio.config import Settings
 from tqstudio.engine import outputs
 from tqstudio.engine.files.bounded_io import BoundedIO, NoAnswer
-from tqstudio.engine.host.clock import (
-    MICROSECOND,
-    now_us,
-)
+from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.outputs import Place
 from tqstudio.engine.outputs.workspace import Workspace
 from tqstudio.engine.store import events

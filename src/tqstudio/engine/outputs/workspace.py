@@ -32,9 +32,7 @@ from tqstudio.engine.files.bounded_io import BoundedIO, NoAnswer
 from tqstudio.engine.files.mounts import is_blind
 from tqstudio.engine.host import home_lock
 from tqstudio.engine.store.db.database import Database
-from tqstudio.engine.store.db.event_row import (
-    EventRow,
-)
+from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.jobs import jobs
 from tqstudio.engine.store.jobs.transitions import look
 from tqstudio.engine.store.library import videos

@@ -22,9 +22,7 @@ from tqstudio.engine.probing.probe_client import (
 )
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
-from tqstudio.engine.store.db.event_row import (
-    EventRow,
-)
+from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.library import videos
 from tqstudio.engine.store.library.videos import Unprobed
 from tqstudio.errors import ErrorCode, TqError

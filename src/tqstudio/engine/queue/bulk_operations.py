@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from tqstudio.engine.host.clock import (
-    now_us,
-)
+from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.outputs.retention import Retention
 from tqstudio.engine.queue.operations import result_of
 from tqstudio.engine.store import events

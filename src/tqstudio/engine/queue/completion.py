@@ -8,23 +8,15 @@ import random
 from tqstudio.config import Settings
 from tqstudio.engine.gates.disk import DiskGate
 from tqstudio.engine.gates.source_volume import SourceDisks
-from tqstudio.engine.host.clock import (
-    now_us,
-)
+from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.live import leases
 from tqstudio.engine.live.forecasts import Forecasts
 from tqstudio.engine.outputs.publisher import Publisher
 from tqstudio.engine.outputs.workspace import Workspace
-from tqstudio.engine.queue.dispatcher import (
-    require_lease,
-)
+from tqstudio.engine.queue.dispatcher import require_lease
 from tqstudio.engine.queue.lease_end import LeaseEnd
-from tqstudio.engine.queue.tokens import (
-    WorkerToken,
-)
-from tqstudio.engine.retry import (
-    RetryRules,
-)
+from tqstudio.engine.queue.tokens import WorkerToken
+from tqstudio.engine.retry import RetryRules
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import claims, outcomes

@@ -17,10 +17,7 @@ from pydantic_core import from_json
 
 from tqstudio.config import Settings
 from tqstudio.engine.gates.disk import DiskGate, NoRoom
-from tqstudio.engine.host.clock import (
-    MICROSECOND,
-    now_us,
-)
+from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.live import leases
 from tqstudio.engine.live.forecasts import Forecasts
 from tqstudio.engine.live.leases import Renewal, store_renewals
@@ -28,17 +25,11 @@ from tqstudio.engine.live.running_jobs import Beat, LiveBoard, LiveJob
 from tqstudio.engine.outputs import is_sound
 from tqstudio.engine.outputs.place import Place
 from tqstudio.engine.outputs.workspace import Workspace
-from tqstudio.engine.queue.tokens import (
-    WorkerToken,
-)
-from tqstudio.engine.retry import (
-    RESOURCE_WAIT_S,
-)
+from tqstudio.engine.queue.tokens import WorkerToken
+from tqstudio.engine.retry import RESOURCE_WAIT_S
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
-from tqstudio.engine.store.db.event_row import (
-    EventRow,
-)
+from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.jobs import claims, progress
 from tqstudio.engine.store.jobs.claims import Claimant, HeldLease, Token
 from tqstudio.engine.store.jobs.progress import RenditionRow

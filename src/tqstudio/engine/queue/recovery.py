@@ -10,19 +10,12 @@ from collections.abc import Sequence
 import structlog
 
 from tqstudio.config import Settings
-from tqstudio.engine.host.clock import (
-    MICROSECOND,
-    WALL,
-    Drift,
-    SteadyClock,
-)
+from tqstudio.engine.host.clock import MICROSECOND, WALL, Drift, SteadyClock
 from tqstudio.engine.live.leases import Renewal, store_renewals
 from tqstudio.engine.live.running_jobs import LiveBoard
 from tqstudio.engine.queue.completion import Results
 from tqstudio.engine.queue.lease_end import LeaseEnd
-from tqstudio.engine.retry import (
-    longest_wait_s,
-)
+from tqstudio.engine.retry import longest_wait_s
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database

@@ -15,9 +15,7 @@ from pathlib import Path
 
 from tqstudio.config import Settings
 from tqstudio.engine.files.bounded_io import BoundedIO, NoAnswer
-from tqstudio.engine.host.clock import (
-    now_us,
-)
+from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.live.running_jobs import LiveBoard, LiveJob
 from tqstudio.engine.outputs.workspace import Workspace
 from tqstudio.engine.queue.completion import Results

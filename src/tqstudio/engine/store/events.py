@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from tqstudio.engine.store.db.connection import Connection
-from tqstudio.engine.store.db.event_row import (
-    EventRow,
-)
+from tqstudio.engine.store.db.event_row import EventRow
 
 MAX_DETAIL = 500
 

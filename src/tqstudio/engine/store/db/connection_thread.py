@@ -12,9 +12,7 @@ from typing import Any
 
 from tqstudio.engine.host.clock import WALL
 from tqstudio.engine.store.db.connection import Connection
-from tqstudio.engine.store.db.event_row import (
-    EventRow,
-)
+from tqstudio.engine.store.db.event_row import EventRow
 
 MAX_SHARING = 64
 """Maximum number of calls in one batch; bounds how long the first waits for the others."""

@@ -17,16 +17,11 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import structlog
 
-from tqstudio.engine.host.clock import (
-    WALL,
-    now_us,
-)
+from tqstudio.engine.host.clock import WALL, now_us
 from tqstudio.engine.store.db import errors
 from tqstudio.engine.store.db.connection import Connection, connect
 from tqstudio.engine.store.db.connection_thread import ConnectionThread, DatabaseCall
-from tqstudio.engine.store.db.event_row import (
-    EventRow,
-)
+from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.db.right_of_way import RightOfWay
 from tqstudio.engine.store.db.schema import migrate
 from tqstudio.errors import UNWRITTEN, TqError

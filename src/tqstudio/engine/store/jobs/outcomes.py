@@ -10,14 +10,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from tqstudio.engine.host.clock import (
-    MICROSECOND,
-)
-from tqstudio.engine.retry import (
-    RetryRules,
-    judge_failure,
-    judge_loss,
-)
+from tqstudio.engine.host.clock import MICROSECOND
+from tqstudio.engine.retry import RetryRules, judge_failure, judge_loss
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import claims, progress
