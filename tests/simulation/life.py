@@ -79,7 +79,7 @@ class Life:
         settings, found = self.world.settings, FFmpeg("/usr/bin/ffmpeg", "9.0", "0" * 12)
         try:
             self._supervisor = supervisor._Supervisor(
-                self.world.home, settings, self.db, found, supervisor.lock.HomeLock(self.world.home)
+                self.world.home, settings, self.db, found, supervisor.home_lock.HomeLock(self.world.home)
             )
             await self._supervisor.main()
             self.world.note("supervisor", "ended in order")
@@ -343,7 +343,7 @@ class _Prober:
 class _Door:
     """In the place of the HTTP server: requests are answered while it serves."""
 
-    def __init__(self, _listener: Any, _app: Any, _before_reading: Any) -> None:
+    def __init__(self, _listener: Any, _app: Any) -> None:
         self._closed = asyncio.Event()
 
     def end(self) -> None:

@@ -193,6 +193,7 @@ class WorkerSession:
         """Do while nothing waits for it what the first job would wait for: some 0.1 s."""
         try:
             # PyAV, which the probe of a new source and the end of a job need.
+            import tqstudio.engine.media.encode.finish  # noqa: F401 - loads PyAV
 
             self._locate()
         except Exception as error:  # the job that needs it fails with it, and tells

@@ -118,6 +118,7 @@ class LadderEncode:
         except TqError as error:
             self._give_up(error)
         # While ffmpeg works: only the end needs PyAV, and it would be a fifth of a worker's start.
+        import tqstudio.engine.media.encode.finish  # noqa: F401 - loads PyAV
 
     def step(self) -> list[NewSegment]:
         """Look at the runs, store what they finished, start what comes next. Call it until `state` changes.
