@@ -23,7 +23,6 @@ from benchmarks.processes import beside, cpu_s
 from benchmarks.report import Floor, Section, at_least, at_most, count, percentile
 from benchmarks.seeding import seed
 from benchmarks.studio import Studio, studio
-from tqstudio import cpu_slice
 from tqstudio.config import Settings
 from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.media.ffmpeg import binary
@@ -71,8 +70,6 @@ def measure(options: Options, root: Path) -> Section:
     load = clips.endless(binary.locate().path)
     nice = Settings().ffmpeg_nice
     disk, handed, one, two = _Latency(), _Latency(), _Latency(), _Latency()
-    # As the supervisor does, whose thread this stands for.
-    cpu_slice.take_short()
     with beside(load, root, nice):
         for _ in range(options.rounds):
             disk.add(fsyncs(root))

@@ -196,7 +196,7 @@ def test_a_backup_needs_a_new_file(standing: LiveSupervisor, path: bytes) -> Non
         ("GET", f"/v1/jobs/{DIGITS}", "", 400),
         ("GET", f"/v1/jobs?around={DIGITS}", "", 400),
         ("GET", f"/v1/events?after={DIGITS}", "", 400),
-        ("POST", f"/v1/worker/jobs/{DIGITS}/progress", "{}", 404),
+        ("POST", f"/v1/worker/jobs/{DIGITS}/progress", "{}", 401),
         ("POST", "/v1/videos", f'{{"paths_b64": ["L3g="], "metadata": {{"x": {DIGITS}}}}}', 400),
         ("POST", "/v1/videos", f'{{"paths_b64": ["L3g="], "overrides": {{"crf": "{DIGITS}"}}}}', 400),
         ("POST", "/v1/jobs/actions", f'{{"operation": "pause", "ids": [{DIGITS}]}}', 400),

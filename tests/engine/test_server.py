@@ -94,7 +94,7 @@ async def served(path: Path) -> AsyncIterator[Callable[[bytes], Awaitable[Line]]
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(path))
     listener.listen()
-    server = Server(listener, app, lambda: None)
+    server = Server(listener, app)
     task = asyncio.create_task(server.serve(sockets=[listener]))
 
     async def connect(first: bytes) -> Line:

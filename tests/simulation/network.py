@@ -6,8 +6,9 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tqstudio.engine.api.worker_api import CALLS, CALLS_OF_A_JOB, Asked
+from tqstudio.engine.api import worker_api
 from tqstudio.errors import ErrorCode, TqError
+from tqstudio.protocol import requests
 
 if TYPE_CHECKING:
     from .life import Life
@@ -93,21 +94,35 @@ class Network:
     async def _serve(
         self, life: Life, sender: Process, verb: str, body: dict[str, Any], job: int, exchange: _Exchange
     ) -> Answer:
-        """As the workers' door does: who asks, with what, and the table's function for it."""
-        call = CALLS_OF_A_JOB[verb] if job else CALLS[verb]
+        """Call the endpoint of the worker API as its router does."""
+
+        async def disconnected() -> bool:
+            return life.dead or exchange.given_up
+
         try:
             who = life.studio.identities.of(sender.token)
             if who is None:
                 raise TqError(ErrorCode.UNAUTHORIZED, "this token is not valid")
-            asked = Asked(
-                life.studio, who, job, call.takes.model_validate(body), lambda: life.dead or exchange.given_up
-            )
-            return Answer(await call.serve(asked))
+            message = _MESSAGES[verb].model_validate(body)
+            given = {"job": job} if job else {"disconnected": disconnected} if verb == "claim" else {}
+            return Answer(await getattr(worker_api, verb)(life.studio, who, body=message, **given))
         except TqError as error:
             return Answer(error=error)
         except Exception as error:
             self._world.mistake(f"{verb} was answered with {error!r}", error=error)
             return Answer(error=_no_answer())
+
+
+_MESSAGES: dict[str, type[requests.WorkerMessage]] = {
+    "register": requests.RegisterRequest,
+    "claim": requests.ClaimRequest,
+    "tested": requests.TestedRequest,
+    "heartbeat": requests.HeartbeatRequest,
+    "progress": requests.ProgressRequest,
+    "complete": requests.CompleteRequest,
+    "fail": requests.FailRequest,
+    "release": requests.ReleaseRequest,
+}
 
 
 @dataclass

@@ -23,7 +23,7 @@ from functools import partial
 
 import structlog
 
-from tqstudio import __version__, cpu_slice
+from tqstudio import __version__
 from tqstudio.config import Settings
 from tqstudio.engine.admission.admission import Admission, Offer
 from tqstudio.engine.api.app import make_app
@@ -108,8 +108,6 @@ def run(home: Home, settings: Settings) -> Remainder:
     failpoints.arm()
     # What is made from here on, by the workers too, is nobody else's to change.
     os.umask(os.umask(0o022) | 0o022)
-    # Before the first thread and the first worker, which inherit it.
-    cpu_slice.take_short()
     try:
         home.create()
     except OSError as error:
@@ -293,7 +291,7 @@ class _Supervisor:
         if ended := await asyncio.to_thread(orphan_processes.end_orphans, self._uuid):
             self._log.warning("ended processes of an earlier supervisor", pids=ended)
         listener = self._home_guard.open_socket()
-        server = Server(listener, make_app(self.studio), self._db.give_way)
+        server = Server(listener, make_app(self.studio))
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         snapshots = asyncio.create_task(self._snapshots())
         holding = asyncio.create_task(self._hold_home(server))

@@ -8,8 +8,6 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tqstudio import cpu_slice
-
 if TYPE_CHECKING:
     from subprocess import Popen
 
@@ -52,8 +50,6 @@ def run(
     if os.environ.get("SSH_CONNECTION"):
         # Animations cost bandwidth and show nothing that a still picture does not.
         os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
-    # A key must not wait for ffmpeg to end its turn.
-    cpu_slice.take_short()
     # Until the first picture many objects are made and no garbage; not looking for it brings that sooner.
     gc.disable()
     # Textual is loaded only here: a missing terminal is told at once.

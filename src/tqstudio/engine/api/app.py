@@ -1,4 +1,4 @@
-"""The application: the routers for people, and the workers' door in front of them."""
+"""Builds the API application: all routers, one shape of errors."""
 
 from __future__ import annotations
 
@@ -29,11 +29,10 @@ def make_app(studio: Services) -> ASGIApp:
     )
     app.state.studio = studio
     app.state.status = Shared(partial(system.status_json, studio))
-    for module in (workers, jobs, queue, videos, folders, events, system):
+    for module in (worker_api, workers, jobs, queue, videos, folders, events, system):
         app.include_router(module.router, prefix="/v1")
-    app.include_router(worker_api.described(), prefix="/v1/worker")
     openapi.describe(app)
     for mistake in (TqError, RequestValidationError, OverflowError, Exception):
         app.add_exception_handler(mistake, answer_refusal)
     app.add_exception_handler(StarletteHTTPException, answer_http_error)
-    return worker_api.WorkerDoor(app, studio)
+    return app

@@ -6,8 +6,7 @@ import asyncio
 import contextlib
 import os
 import socket
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from typing import Any
 
 import uvicorn
@@ -35,18 +34,14 @@ _CLOSE_STREAMS_S = 2
 
 
 class Server(uvicorn.Server):
-    """uvicorn without its signal handling: its own closes the listener at once and hangs on open streams.
+    """uvicorn without its signal handling: its own closes the listener at once and hangs on open streams."""
 
-    Args:
-        before_reading: called whenever something has arrived.
-    """
-
-    def __init__(self, listener: socket.socket, app: ASGIApp, before_reading: Callable[[], None]) -> None:
+    def __init__(self, listener: socket.socket, app: ASGIApp) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
                 fd=listener.fileno(),
-                http=partial(_Protocol, before_reading),  # type: ignore[arg-type]
+                http=_Protocol,
                 lifespan="off",
                 log_config=None,
                 access_log=False,
@@ -82,16 +77,10 @@ class Server(uvicorn.Server):
 
 
 class _Protocol(HttpToolsProtocol):
-    """Reads nothing from other users but root, and only requests of bounded size that arrive in bounded time.
-    Sends head and body of an answer in one piece.
+    """Refuses users other than ours and root, and requests that are too large or too slow."""
 
-    Each piece wakes the client, and waking a process costs more than making the answer: half of the
-    supervisor's time when many workers claim.
-    """
-
-    def __init__(self, before_reading: Callable[[], None], **given: Any) -> None:
+    def __init__(self, **given: Any) -> None:
         super().__init__(**given)
-        self._before_reading = before_reading
         self._refused = False
         self._awaited = True
         """A request has begun and is not whole, or the first one has not come."""
@@ -103,7 +92,6 @@ class _Protocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         if self._refused:
             return
-        self._before_reading()
         if not self._awaited:
             self._begin()
         super().data_received(data)
@@ -113,7 +101,7 @@ class _Protocol(HttpToolsProtocol):
                 self._refuse(431, f"the head of a request has more than {MAX_HEAD_BYTES} bytes")
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(_Gathering(transport))
+        super().connection_made(transport)
         # The socket's mode keeps others out; here a mode that was changed, or is not kept, does no harm.
         peer = peer_of(transport.get_extra_info("socket"))
         self._refused = peer is not None and peer[1] not in (os.geteuid(), 0)
@@ -196,46 +184,3 @@ class _Protocol(HttpToolsProtocol):
             )
             self.transport.write(STATUS_LINE[status] + head.encode() + body)
         self.loop.call_later(_LINGER_S, self.transport.close)
-
-
-class _Gathering(asyncio.Transport):
-    """A transport that keeps what is written until the loop's next turn."""
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        super().__init__()
-        self._transport = transport
-        self._kept: list[bytes] = []
-        self._loop = asyncio.get_running_loop()
-
-    def write(self, data: Any) -> None:
-        if not self._kept:
-            self._loop.call_soon(self._flush)
-        self._kept.append(data)
-
-    def _flush(self) -> None:
-        if self._kept:
-            kept, self._kept = self._kept, []
-            self._transport.write(b"".join(kept))
-
-    def close(self) -> None:
-        self._flush()
-        self._transport.close()
-
-    def abort(self) -> None:
-        self._kept.clear()
-        self._transport.abort()
-
-    def is_closing(self) -> bool:
-        return self._transport.is_closing()
-
-    def pause_reading(self) -> None:
-        self._transport.pause_reading()
-
-    def resume_reading(self) -> None:
-        self._transport.resume_reading()
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:
-        return self._transport.get_extra_info(name, default)
-
-    def get_write_buffer_size(self) -> int:
-        return self._transport.get_write_buffer_size() + sum(map(len, self._kept))

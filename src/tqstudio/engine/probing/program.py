@@ -13,7 +13,6 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from tqstudio import cpu_slice
 from tqstudio.engine.host.parent_death import die_with_parent
 from tqstudio.engine.media.source import source_file
 from tqstudio.errors import ErrorCode, TqError
@@ -33,7 +32,6 @@ def main(arguments: Sequence[str]) -> int:
     if not die_with_parent(os.environ):
         return 1
     os.nice(NICE)
-    cpu_slice.take_long()
     _limit(resource.RLIMIT_AS, int(arguments[0]))
     # A crash is expected now and then; an image of it would fill the disk.
     _limit(resource.RLIMIT_CORE, 0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -112,11 +112,13 @@ class Dispatch:
         self._work.set()
         self._work = asyncio.Event()
 
-    async def claim(self, who: WorkerToken, request: ClaimRequest, gone: Callable[[], bool]) -> ClaimAnswer:
+    async def claim(
+        self, who: WorkerToken, request: ClaimRequest, disconnected: Callable[[], Awaitable[bool]]
+    ) -> ClaimAnswer:
         """Claims the next job for a worker, waiting up to `wait_s` for one, or requests a test encode.
 
         Args:
-            gone: whether the client has disconnected; then nothing is claimed.
+            disconnected: whether the client has disconnected; then nothing is claimed.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + request.wait_s
@@ -125,7 +127,7 @@ class Dispatch:
         if gpu:
             self._waiting_gpus[who.worker] = self._waiting_gpus.get(who.worker, 0) + 1
         try:
-            while not self.closed and not gone():
+            while not self.closed and not await disconnected():
                 work = self._work
                 claimed = None
                 # While the database cannot be written, wait for its gate instead of failing every claim.

@@ -20,7 +20,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from tqstudio import cpu_slice
 from tqstudio.engine.files import errnos
 from tqstudio.engine.media.ffmpeg.binary import environment
 from tqstudio.engine.media.source import source_file
@@ -186,7 +185,7 @@ def start(
         # The wrappers would start, and fail in ffmpeg's place.
         raise TqError(ErrorCode.FFMPEG_MISSING, f"{argv[0]} cannot be started: it is not an executable file")
     try:
-        with log_path.open("ab") as log, cpu_slice.long_for_children():
+        with log_path.open("ab") as log:
             process = subprocess.Popen(
                 [*_wrapping(nice), *_held(argv, reads)],
                 cwd=cwd,

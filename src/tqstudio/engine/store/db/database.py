@@ -22,7 +22,6 @@ from tqstudio.engine.store.db import errors
 from tqstudio.engine.store.db.connection import Connection, connect
 from tqstudio.engine.store.db.connection_thread import ConnectionThread, DatabaseCall
 from tqstudio.engine.store.db.event_row import EventRow
-from tqstudio.engine.store.db.right_of_way import RightOfWay
 from tqstudio.engine.store.db.schema import migrate
 from tqstudio.errors import UNWRITTEN, TqError
 
@@ -64,9 +63,6 @@ class Database:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.on_events: Callable[[list[EventRow]], None] = lambda _events: None
-        self._right_of_way = RightOfWay()
-        self.give_way = self._right_of_way.give_way
-        """Called on the event loop before new work, so that running write statements get the GIL first."""
         self._writer = ConnectionThread("db-writer", self._commit)
         self._reader = ConnectionThread("db-reader", self._look)
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -149,10 +145,9 @@ class Database:
             db.appended = calls[0].appended
             if self._watch is not None and waited > self._watch.hang_us:
                 self._watch.after(db, waited)
-            with self._right_of_way.taken():
-                for call in calls:
-                    db.appended = call.appended
-                    call.result = call.fn(db, *call.args, **call.kwargs)
+            for call in calls:
+                db.appended = call.appended
+                call.result = call.fn(db, *call.args, **call.kwargs)
         finally:
             db.appended = None
         db.commit()
@@ -192,8 +187,7 @@ class Database:
                 _soon(loop, self._arrive, events if loop is self._loop else [], mine)
 
     def _arrive(self, events: list[EventRow], calls: Sequence[DatabaseCall]) -> None:
-        """Delivers events before results, so that a caller's events precede its answer."""
-        self.give_way()
+        """Tell the watchers first: who asked finds the events of its change on their way."""
         if events:
             self.on_events(events)
         _deliver_all(calls)

@@ -8,7 +8,6 @@ import sys
 import threading
 import time
 
-from tqstudio import cpu_slice
 from tqstudio.engine.media.source import fingerprint
 from tqstudio.engine.worker.job.limits import Deadline
 from tqstudio.engine.worker.lease import Lease
@@ -65,7 +64,6 @@ class SourceHash:
             # On Linux the niceness of a thread is its own.
             with contextlib.suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
-        cpu_slice.take_long()
         try:
             self._digest = fingerprint.full_hash(self._path, self._must_stop)
         except fingerprint.Stopped:
