@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 # The tests start hundreds of processes: each would compile all of it anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-slow mutants check simulate chaos powercut bench schema lock clean
+.PHONY: demo test test-slow mutants check docs simulate chaos powercut bench schema lock clean
 
 demo: $(STAMP)
 	$(BIN)/tqstudio demo
@@ -47,6 +47,10 @@ chaos: $(STAMP)
 # Needs root, for that it mounts one; ends with 2 where it may not.
 powercut: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m powercut $(if $(CUTS),--cuts $(CUTS)) $(if $(SEED),--seed $(SEED))
+
+# Write the generated parts of the documentation, and count the words of the rest.
+docs: $(STAMP)
+	$(BIN)/python tools/docs.py
 
 bench: $(STAMP)
 	$(BIN)/python -m benchmarks $(ARGS)

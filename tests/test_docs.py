@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,8 @@ from tqstudio.errors import WarningCode
 from tqstudio.ui.actions.registry import ACTIONS, key_sign
 
 ROOT = Path(__file__).resolve().parents[1]
-_TEST_COLUMN = "test"
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+FAULT_MATRIX = ROOT / "docs" / "internals" / "fault-matrix.md"
 
 
 def test_the_settings_page_is_the_settings_table() -> None:
@@ -54,10 +57,9 @@ def _tries(allowed: str) -> tuple[list[Any], list[Any]]:
 
 
 def test_every_page_that_is_linked_exists() -> None:
-    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
     missing = [
         f"{page.name}: {target}"
-        for page in pages
+        for page in PAGES
         for target in re.findall(r"\]\(([^)#:]+?)(?:#[^)]*)?\)", page.read_text())
         if not (page.parent / target).exists()
     ]
@@ -65,8 +67,6 @@ def test_every_page_that_is_linked_exists() -> None:
 
 
 # Commands and their options.
-
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def _commands() -> dict[str, Any]:
@@ -184,42 +184,33 @@ def test_every_key_is_described_and_every_described_key_exists() -> None:
     assert described == {key_sign(key) for action in ACTIONS for key in action.keys}
 
 
-# The fault matrix.
+# Generated parts.
 
 
-def _fault_matrix() -> list[tuple[str, str]]:
-    """(fault, what the column of tests says) of every row of every table that has such a column."""
-    rows, inside = [], False
-    for line in (ROOT / "docs" / "reliability.md").read_text().splitlines():
-        cells = [cell.strip() for cell in line.strip("|").split("|")] if line.startswith("|") else []
-        if not cells:
-            inside = False
-        elif cells[-1] == _TEST_COLUMN:
-            inside = True
-        elif inside and not set(cells[-1]) <= set("-"):
-            rows.append((cells[0], cells[-1]))
-    return rows
+def test_generated_parts_are_up_to_date_and_the_rest_is_short() -> None:
+    """`make docs` writes them: commands, settings, error codes, the fault matrix."""
+    run = subprocess.run(
+        [sys.executable, str(ROOT / "tools" / "docs.py"), "--check"], capture_output=True, text=True
+    )
+    assert run.returncode == 0, f"run make docs\n{run.stdout}{run.stderr}"
 
 
-def _tests_in(cell: str) -> list[Path]:
-    return [ROOT / "tests" / f"{name}.py" for name in re.findall(r"`(\w+/test_\w+)`", cell)]
+def test_every_fault_has_a_test() -> None:
+    assert len(re.findall(r"^\| .*::test_", FAULT_MATRIX.read_text(), re.MULTILINE)) > 100
 
 
-@pytest.mark.parametrize(("fault", "cell"), _fault_matrix())
-def test_what_a_fault_is_shown_by_exists(fault: str, cell: str) -> None:
-    tests = _tests_in(cell)
-    assert tests or cell == "the player in all of these", fault
-    missing = [path.name for path in tests if not path.is_file()]
-    assert missing == [], fault
-    # What stands in parentheses is a place at which a test ends the supervisor, or the name of a test.
-    text = "".join(path.read_text() for path in tests)
-    named = [name for inside in re.findall(r"\(([^)]*)\)", cell) for name in re.findall(r"`([^`]+)`", inside)]
-    unknown = [name for name in named if name.split(".")[-1].rstrip("*") not in text]
-    assert unknown == [], fault
+# The tree.
 
 
-def test_there_is_a_fault_matrix() -> None:
-    assert len(_fault_matrix()) > 60
+def test_every_module_that_a_page_names_exists() -> None:
+    modules = [path.as_posix() for path in (ROOT / "src").rglob("*.py")]
+    unknown = [
+        f"{page.name}: {name}"
+        for page in PAGES
+        for name in re.findall(r"`([\w/]+\.py)`", page.read_text())
+        if not any(module.endswith(f"/{name}") for module in modules) and not (ROOT / name).exists()
+    ]
+    assert unknown == []
 
 
 def test_every_warning_is_described() -> None:

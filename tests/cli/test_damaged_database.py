@@ -60,6 +60,11 @@ def _listed(shell: Shell) -> list[int]:
     return [row["id"] for row in shell("job", "list", "--json").json()["jobs"]]
 
 
+@pytest.mark.fault(
+    "An index has lost waiting jobs",
+    "The next start rebuilds it; `doctor` and `backup` report it",
+    area="database",
+)
 def test_a_start_finds_waiting_jobs_again_that_every_index_had_lost(home: Home, shell: Shell) -> None:
     forget_in_indexes(home.database, (1, 2), "ix_job_waiting", "ix_job_status", "ix_job_ready")
     answer = shell("doctor", "--json")
@@ -81,6 +86,11 @@ def test_a_start_finds_waiting_jobs_again_that_every_index_had_lost(home: Home, 
     assert running.err.startswith("error: ALREADY_RUNNING: ")
 
 
+@pytest.mark.fault(
+    "The table has lost jobs",
+    "The start stops with `DATABASE_DAMAGED`; `doctor --repair` accepts the loss",
+    area="database",
+)
 def test_jobs_that_are_lost_are_given_up_by_a_person_alone(home: Home, shell: Shell) -> None:
     forget_rows(home.database, (2,))
     assert _database(shell("doctor", "--json"))[0] == "records"

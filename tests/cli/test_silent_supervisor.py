@@ -33,6 +33,11 @@ def stopped(make_supervisor: MakeSupervisor) -> Iterator[LiveSupervisor]:
     live.process.send_signal(signal.SIGCONT)
 
 
+@pytest.mark.fault(
+    "The supervisor lives and does not answer",
+    "`SUPERVISOR_SILENT` with its pid; no second one is started",
+    area="supervisor",
+)
 def test_every_command_says_that_it_does_not_answer(stopped: LiveSupervisor, tmp_path: Path) -> None:
     pid = stopped.process.pid
     with pytest.raises(TqError) as caught:
@@ -74,6 +79,9 @@ def test_one_that_takes_no_more_connections_is_there(tmp_path: Path) -> None:
         assert launch.listening(home)
 
 
+@pytest.mark.fault(
+    "The supervisor has no file descriptor left", "`SUPERVISOR_SILENT` with its pid", area="supervisor"
+)
 def test_one_that_has_no_descriptor_left_is_there(make_supervisor: MakeSupervisor) -> None:
     live = make_supervisor().start()
     _allow(live, 20)
@@ -91,6 +99,9 @@ def test_one_that_has_no_descriptor_left_is_there(make_supervisor: MakeSuperviso
     until(lambda: _answers(live), "it answers again")
 
 
+@pytest.mark.fault(
+    "Many clients open event streams", "They get at most half of the descriptors", area="supervisor"
+)
 def test_event_streams_leave_descriptors_to_commands(make_supervisor: MakeSupervisor) -> None:
     live = make_supervisor().start()
     most = _allow(live, 80) // 2

@@ -408,6 +408,11 @@ def test_a_run_stops_its_supervisor_when_only_its_own_jobs_are_open(
     assert fresh("status").code == 3
 
 
+@pytest.mark.fault(
+    "The command that started the supervisor ends while others need it",
+    "It runs until `down`",
+    area="supervisor",
+)
 def test_a_run_leaves_the_supervisor_it_started_to_another_run(
     fresh: Shell, clips: Path, tmp_path: Path
 ) -> None:

@@ -324,6 +324,11 @@ def test_a_wrong_setting_is_told_in_words(
     assert f"the setting {key.lower()} is invalid: it is '{value}' and must be {needed}\n" in said
 
 
+@pytest.mark.fault(
+    "`lease_s` or `offline_s` is below twice `heartbeat_s`",
+    "The start is refused with `BAD_CONFIG`",
+    area="workers",
+)
 @pytest.mark.parametrize("key", ["LEASE_S", "OFFLINE_S"])
 def test_a_start_that_gives_workers_no_time_for_two_beats_is_refused(
     key: str, here: Here, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tqstudio.protocol import calls
 
 from .conftest import MakeClip, MakeStudio
@@ -24,6 +26,11 @@ def _spoilt(clip: Path, path: Path) -> Path:
     return path
 
 
+@pytest.mark.fault(
+    "Several bad files follow one another",
+    "Each fails; the worker passes its test encode and continues",
+    area="workers",
+)
 def test_bad_files_in_a_row_stop_no_worker(
     make_studio: MakeStudio, clip: MakeClip, copy, tmp_path: Path
 ) -> None:
@@ -42,6 +49,11 @@ def test_bad_files_in_a_row_stop_no_worker(
     assert "worker_quarantined" not in triggers
 
 
+@pytest.mark.fault(
+    "A worker fails three different jobs in a row",
+    "It must pass a test encode; if that fails too it takes no more jobs",
+    area="workers",
+)
 def test_a_worker_whose_ffmpeg_cannot_encode_is_held_back(
     make_studio: MakeStudio, clip: MakeClip, copy, ffmpeg: str, tmp_path: Path
 ) -> None:

@@ -281,6 +281,11 @@ def _shut(studio: Studio) -> Any:
     return gates[0]
 
 
+@pytest.mark.fault(
+    "The output fills up during an encode",
+    "`DISK_LOW`; no attempt is lost, no segment encoded again",
+    area="disks",
+)
 def test_a_disk_that_becomes_full_holds_the_queue_and_costs_nothing(
     make_studio: MakeStudio, small_disk: Path, clip: MakeClip, copy
 ) -> None:

@@ -106,6 +106,11 @@ BACK = {
 }
 
 
+@pytest.mark.fault(
+    "A source is missing when its job starts and returns later",
+    "`SOURCE_MISSING`, then requeued when the file is back",
+    area="resume",
+)
 def test_a_file_that_returns_is_made_by_the_job_that_missed_it(
     drop: Drop, clip: MakeClip, tmp_path: Path
 ) -> None:
@@ -178,6 +183,9 @@ def _names(drop: Drop) -> list[str]:
     return [str(job["name"]) for job in drop.jobs()]
 
 
+@pytest.mark.fault(
+    "A waiting source is renamed within the drop folders", "The job follows the file", area="resume"
+)
 def test_files_that_are_renamed_while_they_wait_stay_the_same_jobs(
     drop: Drop, clip: MakeClip, tmp_path: Path
 ) -> None:
@@ -228,6 +236,11 @@ def test_a_file_that_is_renamed_while_no_supervisor_runs_stays_the_same_job(
     assert (_names(drop), drop.state()["skipped"]) == (["b.mp4"], [])
 
 
+@pytest.mark.fault(
+    "A source is renamed while it is encoded",
+    "The job follows the file and resumes; nothing is counted",
+    area="resume",
+)
 def test_a_file_that_is_renamed_while_it_is_made_is_gone_on_with(drop: Drop, clip: MakeClip) -> None:
     studio = drop.studio
     with studio.paced(2):

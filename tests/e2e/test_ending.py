@@ -33,6 +33,11 @@ def long(clip: MakeClip, copy) -> Path:
     return copy(clip(seconds=12), "long.mp4")
 
 
+@pytest.mark.fault(
+    "SIGTERM or Ctrl-C",
+    "No job starts, running ones have `drain_s`, then stop at the fragment; nothing is counted",
+    area="supervisor",
+)
 def test_sigterm_stops_at_the_segment_and_counts_nothing(make_studio: MakeStudio, long: Path) -> None:
     studio = make_studio(drain_s=0.2).up()
     with studio.paced(2):
@@ -75,6 +80,7 @@ def test_sigterm_lets_a_job_end_that_is_nearly_done(make_studio: MakeStudio, cli
     assert (studio.out / "nearly" / "master.m3u8").is_file()
 
 
+@pytest.mark.fault("The same signal twice", "It ends at once, in order", area="supervisor")
 def test_a_second_sigterm_ends_it_at_once(make_studio: MakeStudio, long: Path) -> None:
     studio = make_studio(drain_s=600).up()
     assert studio.process is not None
@@ -172,6 +178,7 @@ def test_down_with_drain_lets_running_jobs_end(make_studio: MakeStudio, clip: Ma
     assert studio.stored_status(job) == "done"
 
 
+@pytest.mark.fault("A second supervisor is started", "`ALREADY_RUNNING`", area="supervisor")
 def test_a_second_supervisor_is_refused(shared: Studio) -> None:
     studio = shared
     pid = studio.status()["supervisor"]["pid"]
@@ -222,6 +229,11 @@ def test_progress_is_pushed_while_a_job_runs(shared: Studio, long: Path) -> None
     assert len(studio.client.send(calls.events(job_id=job, after=0))["events"]) >= 3
 
 
+@pytest.mark.fault(
+    "A UI does not read its event stream",
+    "It is disconnected and reads again; others are not delayed",
+    area="supervisor",
+)
 def test_a_screen_that_does_not_read_holds_nobody_up(make_studio: MakeStudio, clip: MakeClip, copy) -> None:
     """A terminal that was suspended, or whose line went dead."""
     studio = make_studio().up()

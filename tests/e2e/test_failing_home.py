@@ -11,6 +11,7 @@ from fractions import Fraction
 from pathlib import Path
 
 import psutil
+import pytest
 
 from tqstudio.errors import TqError
 from tqstudio.protocol import calls
@@ -46,6 +47,11 @@ def _refused(studio: Studio) -> TqError | None:
     return None
 
 
+@pytest.mark.fault(
+    "The disk of the database fails writes, or a quota is used up",
+    "The same with `DATABASE_UNWRITABLE`",
+    area="database",
+)
 def test_changes_are_refused_and_the_job_is_done_in_its_first_attempt(
     make_studio: MakeStudio, clip: MakeClip, copy
 ) -> None:

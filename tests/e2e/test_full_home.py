@@ -61,6 +61,11 @@ def _in_store(studio: Studio, video: int) -> int:
     return len([path for path in studio.stored_segments(video) if path.name.startswith("seg_")])
 
 
+@pytest.mark.fault(
+    "The volume of the database fills up",
+    "Changes are refused, reads answered; the encode continues and the job is done in its first attempt",
+    area="database",
+)
 def test_the_encode_goes_on_and_the_job_is_done_in_its_first_attempt(
     studio: Studio, clip: MakeClip, copy
 ) -> None:

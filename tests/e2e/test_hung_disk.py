@@ -48,6 +48,11 @@ def _waits(studio: Studio, job: int) -> bool:
     return row["status"] == "pending" and row["error"]["code"] == "DISK_SILENT"
 
 
+@pytest.mark.fault(
+    "The output hangs and its writers cannot be killed",
+    "Their slot goes to new processes; its jobs resume when it answers",
+    area="disks",
+)
 @pytest.mark.timeout(400)
 def test_other_jobs_go_on_and_its_own_go_on_when_it_answers(
     make_studio: MakeStudio, disk: Volume, clip: MakeClip, copy
@@ -79,6 +84,11 @@ def test_other_jobs_go_on_and_its_own_go_on_when_it_answers(
     )
 
 
+@pytest.mark.fault(
+    "The disk of a source hangs",
+    "The worker is killed after `stall_s` and replaced; the job waits with `DISK_SILENT`, nothing is counted",
+    area="disks",
+)
 def test_a_source_whose_disk_hangs_holds_up_no_other_job(
     make_studio: MakeStudio, hang: Callable[[Path], HungMount], clip: MakeClip, copy, tmp_path: Path
 ) -> None:
@@ -98,6 +108,11 @@ def test_a_source_whose_disk_hangs_holds_up_no_other_job(
     assert (done["attempts"], done["crashes"]) == (0, 0)
 
 
+@pytest.mark.fault(
+    "A job whose disk hangs is cancelled, paused or restarted",
+    "Its worker is killed; the request takes effect",
+    area="disks",
+)
 def test_a_job_whose_disk_hangs_can_be_cancelled(
     make_studio: MakeStudio, hang: Callable[[Path], HungMount], clip: MakeClip, copy, tmp_path: Path
 ) -> None:

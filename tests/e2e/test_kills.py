@@ -59,6 +59,9 @@ def _whole(job: Any) -> None:
     check_ladder(master, frames=300, fps=Fraction(25), names=RUNGS)
 
 
+@pytest.mark.fault(
+    "A worker is killed", "A new worker resumes the job at the last finished fragment", area="resume"
+)
 def test_a_killed_worker_is_replaced_and_its_job_goes_on(make_studio: MakeStudio, long: Path) -> None:
     studio = make_studio().up()
     watch = studio.watch(studio.last_seq())
@@ -94,6 +97,9 @@ def test_a_killed_worker_is_replaced_and_its_job_goes_on(make_studio: MakeStudio
     until(lambda: not [pid for pid in encoders if psutil.pid_exists(pid)], "the dead were collected")
 
 
+@pytest.mark.fault(
+    "A worker is killed after the encode", "The result is adopted without an ffmpeg run", area="resume"
+)
 def test_killed_behind_the_encode_no_video_is_encoded_again(make_studio: MakeStudio, long: Path) -> None:
     """The supervisor is held still, so the worker cannot report its result before it is killed."""
     studio = make_studio().up()
@@ -122,6 +128,11 @@ def test_killed_behind_the_encode_no_video_is_encoded_again(make_studio: MakeStu
     _whole(done)
 
 
+@pytest.mark.fault(
+    "Workers die again and again while the job advances",
+    "Each finished segment or fragment resets the count of crashes; the job ends",
+    area="resume",
+)
 @pytest.mark.parametrize(("segment_s", "max_crashes", "crashes"), [(2, 2, 1), (20, 3, 2)])
 def test_a_job_that_gets_further_outlives_any_number_of_workers(
     make_studio: MakeStudio, clip: MakeClip, copy, segment_s: int, max_crashes: int, crashes: int
@@ -148,6 +159,11 @@ def test_a_job_that_gets_further_outlives_any_number_of_workers(
     assert (max(segments) == 0) == (segment_s == 20)
 
 
+@pytest.mark.fault(
+    "A job kills its workers without progress",
+    "`POISON` at the third in a row; the next job runs",
+    area="resume",
+)
 def test_a_job_that_kills_its_workers_is_poison(
     make_studio: MakeStudio, long: Path, clip: MakeClip, copy
 ) -> None:
@@ -176,6 +192,11 @@ def test_a_job_that_kills_its_workers_is_poison(
     assert (done["crashes"], done["attempts"]) == (0, 0)
 
 
+@pytest.mark.fault(
+    "The supervisor is killed",
+    "Its workers and ffmpegs die with it; the next supervisor resumes at the fragment",
+    area="resume",
+)
 def test_a_killed_supervisor_leaves_nobody_and_the_next_goes_on(
     make_studio: MakeStudio, long: Path, clip: MakeClip, copy
 ) -> None:
@@ -233,6 +254,7 @@ def without_setpriv(make_studio: MakeStudio, tmp_path: Path) -> Studio:
     return studio.up()
 
 
+@pytest.mark.fault("ffmpegs outlive a killed supervisor", "The next one ends them", area="supervisor")
 def test_ffmpegs_that_outlive_a_killed_supervisor_are_ended_by_the_next(
     without_setpriv: Studio, long: Path, make_studio: MakeStudio
 ) -> None:

@@ -86,6 +86,11 @@ def _went_on_from(studio: Studio, job: int) -> list[int | None]:
     return [attempt["resumed_from"] for attempt in studio.job(job)["attempts_log"]]
 
 
+@pytest.mark.fault(
+    "The output is mounted after the supervisor started",
+    "The queue waits; nothing is written beneath the mount point",
+    area="disks",
+)
 def test_an_output_that_is_mounted_late_is_waited_for(
     make_studio: MakeStudio, disk: Disk, clip: MakeClip, copy
 ) -> None:
@@ -121,6 +126,11 @@ def test_an_output_that_is_mounted_late_is_waited_for(
     )
 
 
+@pytest.mark.fault(
+    "A person emptied an output",
+    "The queue waits; the message names the command that confirms it",
+    area="disks",
+)
 def test_an_output_that_a_person_emptied_is_taken_again(
     make_studio: MakeStudio, disk: Disk, clip: MakeClip, copy
 ) -> None:
@@ -135,6 +145,11 @@ def test_an_output_that_a_person_emptied_is_taken_again(
     studio.done(job)
 
 
+@pytest.mark.fault(
+    "The output becomes read-only, or its disk fails",
+    "The queue waits with a hint; nothing is counted",
+    area="disks",
+)
 def test_an_output_that_becomes_read_only_loses_no_job(
     make_studio: MakeStudio, disk: Disk, clip: MakeClip, copy
 ) -> None:
@@ -167,6 +182,11 @@ def _missed(studio: Studio, *jobs: int) -> None:
     until(lambda: {code(job) for job in jobs} == {"SOURCE_AWAY"}, f"the jobs {jobs} wait")
 
 
+@pytest.mark.fault(
+    "It goes away with the sources of waiting and running jobs",
+    "`SOURCE_AWAY`: they wait without losing an attempt, others run",
+    area="disks",
+)
 def test_a_drop_folder_whose_mount_goes_away_loses_no_job(
     make_studio: MakeStudio, disk: Disk, clip: MakeClip, copy
 ) -> None:
@@ -196,6 +216,7 @@ def test_a_drop_folder_whose_mount_goes_away_loses_no_job(
     assert "not mounted" not in _folders(studio)
 
 
+@pytest.mark.fault("A source is removed while its disk is there", "`SOURCE_MISSING`, at once", area="disks")
 def test_a_source_that_a_person_removed_is_missing_and_not_away(
     make_studio: MakeStudio, disk: Disk, clip: MakeClip
 ) -> None:
@@ -208,6 +229,9 @@ def test_a_source_that_a_person_removed_is_missing_and_not_away(
     assert studio.wait(job, "failed")["error"]["code"] == "SOURCE_MISSING"
 
 
+@pytest.mark.fault(
+    "A drop folder is mounted after the supervisor started", "Its jobs wait for it", area="disks"
+)
 def test_a_drop_folder_that_is_mounted_late_is_waited_for(
     make_studio: MakeStudio, disk: Disk, clip: MakeClip
 ) -> None:

@@ -19,6 +19,11 @@ def _seed() -> int:
 
 
 # On a busy machine a cut, with all that is looked at after it, takes its time.
+@pytest.mark.fault(
+    "The power fails at any moment",
+    "Nothing that was confirmed is lost, every ladder plays, and the queue continues",
+    area="power cuts",
+)
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_nothing_that_was_told_is_lost(ffmpeg: str) -> None:

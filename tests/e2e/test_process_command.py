@@ -179,6 +179,9 @@ def test_a_changed_rung_is_made_again_alone(beside: Batch) -> None:
     assert _shape(beside())["summary"]["cached"] == 2
 
 
+@pytest.mark.fault(
+    "A published file is damaged", "Adding the source again encodes only what is damaged", area="publishing"
+)
 def test_a_damaged_ladder_is_mended(beside: Batch) -> None:
     assert beside().code == 0
     victim = next(beside.out.glob("one/v1/120p/*.m4s"))

@@ -125,6 +125,7 @@ def test_one_quality_again_keeps_the_others(shared: Studio, ready: int, player: 
     check_ladder(player.master, frames=300, fps=Fraction(25), names=RUNGS)
 
 
+@pytest.mark.fault("A retranscode fails", "The old ladder keeps playing", area="publishing")
 def test_one_that_fails_leaves_the_old_playing(shared: Studio, ready: int, player: Player) -> None:
     source = Path(os.fsdecode(shared.video_of(ready)["path"]))
     before = published_marks(shared.job(ready))
@@ -141,6 +142,7 @@ def test_one_that_fails_leaves_the_old_playing(shared: Studio, ready: int, playe
     assert player.generations == {"v1"}
 
 
+@pytest.mark.fault("A retranscode is cancelled", "The old ladder keeps playing", area="publishing")
 def test_one_that_is_cancelled_leaves_the_old_playing(shared: Studio, ready: int, player: Player) -> None:
     with shared.paced(2):
         again = shared.do("retranscode", ready)["new_job"]
@@ -169,6 +171,11 @@ def test_an_unknown_quality_is_refused(shared: Studio, ready: int) -> None:
     assert refused["new_job"] is None
 
 
+@pytest.mark.fault(
+    "The supervisor is killed while a retranscode is published",
+    "The old ladder plays; nothing is encoded again",
+    area="publishing",
+)
 def test_killed_in_mid_publish_it_plays_on_and_nothing_is_encoded_again(
     make_studio: MakeStudio, clip: MakeClip, copy
 ) -> None:

@@ -53,6 +53,11 @@ def long(clip: MakeClip, copy) -> Path:
     return copy(clip(seconds=12), "long.mp4")
 
 
+@pytest.mark.fault(
+    "A worker is stopped until its lease has expired, then continues",
+    "Its job belongs to another; it ends its ffmpeg, is refused and changes nothing",
+    area="workers",
+)
 def test_a_worker_that_hangs_loses_its_job_to_another(brittle: Studio, long: Path) -> None:
     """It is held still until its lease has run out, and touches nothing when it wakes."""
     studio = brittle
@@ -84,6 +89,11 @@ def test_a_worker_that_hangs_loses_its_job_to_another(brittle: Studio, long: Pat
     assert not list(studio.out.glob(".tqstudio/*/scratch/*"))
 
 
+@pytest.mark.fault(
+    "The supervisor does not answer for the length of a lease",
+    "The worker ends its ffmpeg; nothing is counted",
+    area="workers",
+)
 def test_a_supervisor_that_hangs_costs_its_workers_nothing(brittle: Studio, long: Path) -> None:
     """Longer than a lease nobody answers: the worker gives up by itself, and is not blamed for it."""
     studio = brittle
@@ -108,6 +118,7 @@ def test_a_supervisor_that_hangs_costs_its_workers_nothing(brittle: Studio, long
     assert before <= published_marks(done), "finished segments are not made again"
 
 
+@pytest.mark.fault("ffmpeg hangs", "Killed after `stall_s`: `STALLED`, retried", area="resume")
 def test_an_ffmpeg_that_hangs_is_ended(brittle: Studio, long: Path) -> None:
     studio = brittle
     with studio.paced(2):
@@ -122,6 +133,11 @@ def test_an_ffmpeg_that_hangs_is_ended(brittle: Studio, long: Path) -> None:
     assert [attempt["outcome"] for attempt in done["attempts_log"]] == ["failed", "done"]
 
 
+@pytest.mark.fault(
+    "The system has no more processes, threads or open files",
+    "`SYSTEM_LIMIT`: requeued, nothing is counted",
+    area="resume",
+)
 def test_a_limit_of_the_system_costs_no_attempt(brittle: Studio, clip: MakeClip, copy) -> None:
     studio = brittle
     mended = studio.root.parent / "mended"
@@ -160,6 +176,7 @@ def test_an_encoder_that_fails_twice_alike_is_not_tried_again(brittle: Studio, c
     assert studio.done(job)["attempts"] == 0
 
 
+@pytest.mark.fault("A required quality fails", "The job fails", area="resume")
 def test_one_quality_that_fails_fails_the_job(brittle: Studio, clip: MakeClip, copy) -> None:
     failed = brittle.wait(brittle.add(copy(clip(), "one-fails.mp4")), "failed")
     assert failed["error"]["code"] == "ENCODER_EXIT"
@@ -170,6 +187,7 @@ def test_one_quality_that_fails_fails_the_job(brittle: Studio, clip: MakeClip, c
     assert runs == [4, 1], "together, then each alone; what came out well is not made again"
 
 
+@pytest.mark.fault("A quality with `required = false` fails", "The job is done with a warning", area="resume")
 def test_one_that_is_not_required_is_left_out(brittle: Studio, clip: MakeClip, copy) -> None:
     done = brittle.done(brittle.add(copy(clip(fps="24"), "one-fails.mp4"), profile="optional"))
     _only_the_culprit(done)
@@ -188,6 +206,11 @@ def _only_the_culprit(job: Any) -> None:
     assert rows["180p"]["status"] == rows["120p"]["status"] == "completed"
 
 
+@pytest.mark.fault(
+    "ffmpeg is missing for a moment, as during an upgrade",
+    "`FFMPEG_MISSING`, retried after the backoff",
+    area="resume",
+)
 def test_an_ffmpeg_that_goes_away_is_named_and_waited_for(
     make_studio: MakeStudio, clip: MakeClip, copy
 ) -> None:
@@ -204,6 +227,11 @@ def test_an_ffmpeg_that_goes_away_is_named_and_waited_for(
     assert studio.done(job)["attempts"] > 0
 
 
+@pytest.mark.fault(
+    "The output is moved, removed or unmounted during an encode",
+    "`OUTPUT_GONE`; the queue waits, nothing is counted, and it resumes at the fragment",
+    area="disks",
+)
 def test_an_output_that_goes_away_is_named_at_once(make_studio: MakeStudio, long: Path) -> None:
     studio = make_studio().up()
     with studio.paced(0.5):

@@ -46,6 +46,11 @@ def test_a_copy_does_not_start_while_the_first_one_works(
     second.up()
 
 
+@pytest.mark.fault(
+    "A restored backup is started beside the supervisor of the original",
+    "It does not start, or waits, with `OUTPUT_IN_USE`",
+    area="supervisor",
+)
 def test_two_that_run_do_not_work_in_one_output_at_the_same_time(
     pair: tuple[Studio, Studio], clip: MakeClip, copy
 ) -> None:

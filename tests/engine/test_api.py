@@ -345,6 +345,7 @@ def test_up_when_already_up_says_so(standing: LiveSupervisor) -> None:
     assert f"pid {standing.process.pid}" in done.stdout
 
 
+@pytest.mark.fault("A dozen supervisors start at once", "One remains", area="supervisor")
 def test_of_many_that_start_at_once_one_remains(make_supervisor: MakeSupervisor) -> None:
     first = make_supervisor()
     first.home.create()
@@ -949,6 +950,7 @@ def test_a_claim_says_all_a_worker_needs(desk: Desk) -> None:
     assert job["log"] == str(desk.live.home.job_logs(job["job"]) / "1.log")
 
 
+@pytest.mark.fault("The answer to a claim is lost", "Asked again, the same lease is granted", area="workers")
 def test_a_claim_whose_answer_was_lost_is_given_again(desk: Desk) -> None:
     worker, first = desk.running()
     desk.job(priority=1000)
@@ -1041,6 +1043,7 @@ def test_progress_is_shown_and_answers_with_what_was_asked(desk: Desk) -> None:
     )
 
 
+@pytest.mark.fault("A report is delivered twice", "Answered as the first time", area="workers")
 def test_outcomes_are_repeated(desk: Desk) -> None:
     worker, job = desk.running()
     end = {"epoch": job["epoch"], "code": "NO_MEDIA", "text": "no video in it"}
@@ -1086,6 +1089,11 @@ def test_a_wrong_token_changes_nothing(desk: Desk, path: str, body: dict[str, An
     assert desk.show(job["job"]) == before
 
 
+@pytest.mark.fault(
+    "A worker reports, renews or ends the job of another",
+    "Refused: a lease belongs to the worker of the token",
+    area="workers",
+)
 @pytest.mark.parametrize(
     ("path", "body"),
     [

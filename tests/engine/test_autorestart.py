@@ -26,6 +26,11 @@ def rule(desk: Desk, job: int) -> dict[str, Any]:
     return dict(desk.show(job)["autorestart"])
 
 
+@pytest.mark.fault(
+    "A job with autorestart fails for a reason that no retry can fix",
+    "Not restarted until a person retries it",
+    area="workers",
+)
 def test_a_fatal_error_denies_it_until_a_person_retries(desk: Desk) -> None:
     job = desk.job(priority=1000, autorestart=1, autorestart_delay_s=0)
     expected = {"state": "enabled", "limit": 1, "delay_s": 0, "restarts": 0, "last_at": None, "next_at": None}

@@ -12,6 +12,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from conftest import LiveSupervisor, MakeSupervisor, until
 from tqstudio import paths
 from tqstudio.protocol import calls
@@ -48,6 +50,11 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {str(f.relative_to(folder)): f.read_bytes() for f in folder.rglob("*") if f.is_file()}
 
 
+@pytest.mark.fault(
+    "An older backup is restored",
+    "Later ladders keep playing; unknown jobs are `NOT_FOUND` to late workers",
+    area="database",
+)
 def test_a_restored_backup_comes_up_and_leaves_later_ladders_alone(
     make_supervisor: MakeSupervisor, tmp_path: Path
 ) -> None:

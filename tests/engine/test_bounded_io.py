@@ -121,6 +121,11 @@ def test_a_place_that_does_not_answer_costs_one_thread(
     asyncio.run(looks())
 
 
+@pytest.mark.fault(
+    "A network mount does not answer",
+    "Its jobs wait with `DISK_SILENT`; others run, and the supervisor answers",
+    area="disks",
+)
 @pytest.mark.parametrize("which", ["output", "source"])
 def test_a_disk_that_does_not_answer_holds_up_no_other_job(
     hung: HungMount, make_supervisor: MakeSupervisor, tmp_path: Path, which: str

@@ -84,6 +84,11 @@ def test_a_repeated_complete_is_answered_as_the_first(desk: Desk) -> None:
     assert desk.live.send(calls.video(job["video"])) == video
 
 
+@pytest.mark.fault(
+    "A file of the result is missing or has another size",
+    "`OUTPUT_INVALID`; not published",
+    area="publishing",
+)
 def test_a_result_that_is_not_whole_is_a_failure_of_the_job(desk: Desk) -> None:
     worker, job = desk.running()
     bench = bench_of(job)
@@ -222,6 +227,11 @@ def test_what_cannot_be_dropped_is_refused(
     assert said in refused["error"]["message"]
 
 
+@pytest.mark.fault(
+    "A kept quality lost a file or has a hole",
+    "It is encoded again, also by a retranscode of another quality",
+    area="publishing",
+)
 def test_what_is_damaged_is_not_kept(desk: Desk) -> None:
     """A ladder that lost a file is mended by offering its source again, not kept broken for ever."""
     _, _, video = ladder(desk)
@@ -233,6 +243,11 @@ def test_what_is_damaged_is_not_kept(desk: Desk) -> None:
     assert (again["job"], set(again["kept"])) == (result["job"], {"360p", "audio-en"})
 
 
+@pytest.mark.fault(
+    "An optional quality failed or was dropped",
+    "The ladder counts as complete until other settings ask for it",
+    area="publishing",
+)
 def test_what_was_left_out_on_purpose_is_not_asked_for_again(desk: Desk) -> None:
     """An optional quality that failed, or one that was dropped: the ladder counts as complete without it."""
     path = desk.file()
@@ -267,6 +282,9 @@ def identity(path: Path) -> dict[str, int]:
     }
 
 
+@pytest.mark.fault(
+    "The source changes before its ladder is published", "`SOURCE_CHANGED`; not published", area="publishing"
+)
 @pytest.mark.parametrize(
     ("became", "answer"), [("the same", "done"), ("another", "pending"), ("gone", "done")]
 )
@@ -294,6 +312,11 @@ def test_the_source_is_looked_at_before_players_see_its_ladder(desk: Desk, becam
         assert (bench.sink / bench.made[0]["folder"]).is_dir(), "what was made may serve the next attempt"
 
 
+@pytest.mark.fault(
+    "The database cannot record what plays already",
+    "Recorded at the end of the job or by the next supervisor",
+    area="publishing",
+)
 def test_what_plays_and_could_not_be_recorded_is_recorded_later(desk: Desk) -> None:
     """The database refuses, as it does when its own disk is full; the worker then reports a failure."""
     worker, job = desk.running()
@@ -477,6 +500,7 @@ def test_a_manifest_that_leads_astray_is_refused(desk: Desk, change: dict[str, A
         assert desk.show(job["job"])["status"] == "in_progress"
 
 
+@pytest.mark.fault("A source is missing for a moment", "`SOURCE_AWAY`, not counted", area="resume")
 @pytest.mark.parametrize("gone", [False, True])
 def test_a_source_that_was_away_for_a_moment_costs_nothing(desk: Desk, gone: bool) -> None:
     worker, claimed = desk.running()

@@ -82,6 +82,11 @@ def desk(volume: Volume, make_supervisor: MakeSupervisor, tmp_path: Path) -> Des
     return Desk(live, out, tmp_path)
 
 
+@pytest.mark.fault(
+    "The next job is larger than the free space",
+    "Not started; the gate names the path and the bytes",
+    area="disks",
+)
 def test_a_job_that_does_not_fit_is_not_begun(desk: Desk) -> None:
     large, small = desk.add("large.mp4", 6 * MB), desk.add("small.mp4", 1000)
     assert desk.worker("one").claim() is None
@@ -104,6 +109,9 @@ def test_a_job_that_does_not_fit_is_not_begun(desk: Desk) -> None:
     assert until(lambda: desk.worker("two").claim(), "the next job")["job"] == small
 
 
+@pytest.mark.fault(
+    "A volume has free bytes and no inodes", "Nothing starts; gate and `doctor` name the inodes", area="disks"
+)
 def test_a_volume_without_inodes_says_so_and_not_that_its_bytes_are_used_up(
     make_supervisor: MakeSupervisor, volume: Volume, tmp_path: Path
 ) -> None:
@@ -130,6 +138,7 @@ def test_a_volume_without_inodes_says_so_and_not_that_its_bytes_are_used_up(
     assert until(worker.claim, "the job")["job"] == job
 
 
+@pytest.mark.fault("Two jobs fit alone and not together", "The second waits for the first", area="disks")
 def test_what_running_jobs_will_take_is_not_given_twice(desk: Desk) -> None:
     first, second = desk.add("one.mp4", 3 * MB), desk.add("two.mp4", 2 * MB)
     one, two = desk.worker("one"), desk.worker("two")
@@ -146,6 +155,9 @@ def test_what_running_jobs_will_take_is_not_given_twice(desk: Desk) -> None:
     assert two.claim(wait_s=30)["job"] == second
 
 
+@pytest.mark.fault(
+    "The store of an interrupted job fills the disk", "It counts as its own; the job resumes", area="disks"
+)
 def test_what_is_made_already_needs_no_room(desk: Desk) -> None:
     job = desk.add("one.mp4", 4 * MB)
     worker = desk.worker("one")
@@ -159,6 +171,7 @@ def test_what_is_made_already_needs_no_room(desk: Desk) -> None:
     assert desk.told() == []
 
 
+@pytest.mark.fault("Abandoned work fills the disk", "It is removed, and nothing waits", area="disks")
 def test_unfinished_work_that_nobody_needs_goes_before_a_job_waits(desk: Desk) -> None:
     failed = desk.add("failed.mp4", 1000)
     worker = desk.worker("one")
@@ -174,6 +187,9 @@ def test_unfinished_work_that_nobody_needs_goes_before_a_job_waits(desk: Desk) -
     assert desk.told() == []
 
 
+@pytest.mark.fault(
+    "`disk_reserve_bytes` is above the free space", "Nothing starts; the gate names the setting", area="disks"
+)
 def test_a_reserve_above_what_is_free(make_supervisor: MakeSupervisor, tmp_path: Path) -> None:
     live = make_supervisor(TQSTUDIO_DISK_RESERVE_BYTES=str(1 << 60)).start()
     desk = Desk(live, tmp_path / "out", tmp_path)

@@ -95,6 +95,7 @@ def test_an_empty_file_where_there_was_one(house: House) -> None:
     assert house.levels() == {"database": "fail"}
 
 
+@pytest.mark.fault("The clock is before the newest event", "`doctor` reports it", area="database")
 def test_a_clock_that_was_set_back(house: House) -> None:
     later = now_us() + 3_600_000_000
     house.run(f"INSERT INTO event (at, trigger, actor) VALUES ({later}, 'claim', 'test')")

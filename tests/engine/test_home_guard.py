@@ -63,6 +63,11 @@ def test_a_lock_file_that_another_holds_is_lost(tmp_path: Path) -> None:
     mine.release()
 
 
+@pytest.mark.fault(
+    "Lock file and socket are removed while it runs",
+    "No second one starts; both are created again within 2 s",
+    area="supervisor",
+)
 def test_no_second_one_starts_when_lock_and_socket_are_removed(make_supervisor: MakeSupervisor) -> None:
     live = make_supervisor().start()
     pid = live.process.pid
@@ -109,6 +114,11 @@ def test_doctor_advises_no_kill_of_a_supervisors_worker(make_supervisor: MakeSup
     assert (check["level"], check["detail"]) == ("ok", "those of the running supervisor")
 
 
+@pytest.mark.fault(
+    "Its home is replaced while it runs",
+    "It ends and leaves the socket of the next one alone",
+    area="supervisor",
+)
 def test_who_loses_its_home_ends_and_leaves_the_next_one_alone(
     make_supervisor: MakeSupervisor, tmp_path: Path
 ) -> None:
@@ -130,6 +140,11 @@ def test_who_loses_its_home_ends_and_leaves_the_next_one_alone(
         first._process = None
 
 
+@pytest.mark.fault(
+    "Its home or database is removed while it runs",
+    "It ends with its workers and says why",
+    area="supervisor",
+)
 @pytest.mark.parametrize("what", ["home", "database"])
 def test_without_its_home_or_its_database_it_ends(make_supervisor: MakeSupervisor, what: str) -> None:
     live = make_supervisor().start()

@@ -153,6 +153,11 @@ def view(live: LiveSupervisor, name: str) -> Any:
     return next(w for w in live.send(calls.workers())["workers"] if w["name"] == name)
 
 
+@pytest.mark.fault(
+    "It continues before the job was handed out again",
+    "Refused all the same; an expired lease is never revived",
+    area="workers",
+)
 def test_a_late_worker_is_refused_before_anybody_takes_the_job_back(
     make_supervisor: MakeSupervisor, tmp_path: Path
 ) -> None:
@@ -175,6 +180,9 @@ def test_a_late_worker_is_refused_before_anybody_takes_the_job_back(
         assert desk.show(job["job"]) == before, "nothing is revived"
 
 
+@pytest.mark.fault(
+    "Heartbeats no longer name the job", "The worker dropped it: requeued, counted as a crash", area="workers"
+)
 def test_a_job_that_its_worker_drops_goes_again_at_once(
     make_supervisor: MakeSupervisor, tmp_path: Path
 ) -> None:
@@ -193,6 +201,11 @@ def test_a_job_that_its_worker_drops_goes_again_at_once(
         assert row["events"][0]["trigger"] == "requeued:abandoned"
 
 
+@pytest.mark.fault(
+    "The machine is suspended, or the supervisor stopped",
+    "Live leases are extended; no job is taken away",
+    area="workers",
+)
 def test_a_supervisor_that_was_stopped_takes_no_job_away(
     make_supervisor: MakeSupervisor, tmp_path: Path
 ) -> None:
@@ -220,6 +233,11 @@ def test_a_supervisor_that_was_stopped_takes_no_job_away(
         assert (row["crashes"], row["attempts"]) == (0, 0)
 
 
+@pytest.mark.fault(
+    "The disk of the database hangs for longer than a lease",
+    "Heartbeats are received all the time; no job is taken away",
+    area="workers",
+)
 def test_a_database_that_hangs_takes_no_job_away(make_supervisor: MakeSupervisor, tmp_path: Path) -> None:
     """Longer than a lease nothing can be written, while the worker is heard all the time."""
     with quick(make_supervisor, tmp_path, TQSTUDIO_LEASE_S="3") as desk:
@@ -241,6 +259,11 @@ def test_a_database_that_hangs_takes_no_job_away(make_supervisor: MakeSupervisor
         assert answer["status"] == "pending", "it is still his"
 
 
+@pytest.mark.fault(
+    "Heartbeats stop while the lease is live",
+    "The worker is shown as offline and keeps its job",
+    area="workers",
+)
 def test_a_silent_worker_is_offline_until_it_is_heard(
     make_supervisor: MakeSupervisor, tmp_path: Path
 ) -> None:
@@ -264,6 +287,9 @@ def test_a_silent_worker_is_offline_until_it_is_heard(
         assert desk.show(job["job"])["status"] == "in_progress", "the lease has its own time"
 
 
+@pytest.mark.fault(
+    "A worker process hangs for good", "Offline after `offline_s`, then killed and replaced", area="workers"
+)
 def test_a_worker_process_that_hangs_is_replaced(make_supervisor: MakeSupervisor) -> None:
     live = make_supervisor(**QUICK, TQSTUDIO_LEASE_S="3").start()
     first = until(lambda: view(live, "cpu-0")["pid"], "the worker is there")
@@ -274,6 +300,11 @@ def test_a_worker_process_that_hangs_is_replaced(make_supervisor: MakeSupervisor
     assert "worker_offline" in triggers(live)
 
 
+@pytest.mark.fault(
+    "The supervisor dies and its remote workers live",
+    "They have `grace_s` to find the next one",
+    area="workers",
+)
 def test_a_remote_worker_has_time_to_find_a_new_supervisor(
     make_supervisor: MakeSupervisor, tmp_path: Path
 ) -> None:
@@ -361,6 +392,7 @@ def test_who_was_heard_in_time_ends_its_job(opened: Database) -> None:
     assert end(unheard, other.name) is None
 
 
+@pytest.mark.fault("A heartbeat arrives in time and is stored late", "It counts", area="workers")
 def test_a_lease_that_runs_out_between_two_beats_is_renewed(
     home: Home, opened: Database, settings: Settings
 ) -> None:
@@ -392,6 +424,11 @@ def sixty_four_running(db: Connection) -> list[tuple[Token, Claimant]]:
 # Stuck jobs, and workers that fail one after another
 
 
+@pytest.mark.fault(
+    "The worker is alive and the work does not advance",
+    "The job shows for how long; pausing frees it",
+    area="workers",
+)
 def test_a_stuck_job_is_seen_with_its_age_and_can_be_freed(
     make_supervisor: MakeSupervisor, tmp_path: Path
 ) -> None:

@@ -80,6 +80,11 @@ def test_what_an_earlier_supervisor_shut_opens_too(opened: Database) -> None:
     assert opened.read_now(gates.listing) == []
 
 
+@pytest.mark.fault(
+    "The machine is short of memory, or above `max_load`",
+    "No job starts; running ones continue, and the gate opens by itself",
+    area="workers",
+)
 def test_the_queue_waits_and_says_why(make_supervisor: MakeSupervisor, tmp_path: Path) -> None:
     live = make_supervisor(TQSTUDIO_MIN_MEMORY_BYTES=str(10**15)).start()
     until(lambda: live.send(calls.status())["gates"], "the gate is shut")

@@ -53,6 +53,7 @@ def sleepers() -> Iterator[Sleepers]:
         process.wait()
 
 
+@pytest.mark.fault("ffmpegs outlive a killed supervisor", "The next one ends them", area="supervisor")
 def test_orphans_are_ended_and_nobody_else(sleepers: Sleepers, dead: Root) -> None:
     orphan, stopped = sleepers.start(f"{dead}:{HOME}"), sleepers.start(f"{dead}:{HOME}")
     assert (orphan_processes.root_of(orphan.pid), orphan_processes.home_of(orphan.pid)) == (dead, str(HOME))

@@ -182,6 +182,11 @@ def test_work_is_not_begun_in_a_work_folder_of_another_user(
     assert not list((shared / FOLDER).iterdir())
 
 
+@pytest.mark.fault(
+    "Another user plants a link below an output",
+    "Nothing is written, removed or published through it",
+    area="disks",
+)
 def test_nothing_is_removed_through_a_link(shared: Path, secret: Path, opened: Database) -> None:
     """The trash, a store and a scratch directory, each a link to what must stay."""
     workspace = Workspace(opened, "uuid", BoundedIO(), allow_shared=True)
@@ -209,6 +214,11 @@ def test_nothing_is_removed_through_a_link(shared: Path, secret: Path, opened: D
     assert [entry.name for entry in sorted(sink.rglob("*"))] == ["scratch", "segments", "trash"]
 
 
+@pytest.mark.fault(
+    "Other users may write to an output",
+    "`OUTPUT_SHARED`: refused, or the queue waits until the mode is right",
+    area="disks",
+)
 def test_an_output_that_others_may_write_to_is_refused_and_waited_for(
     shared: Path, make_supervisor: MakeSupervisor, tmp_path: Path
 ) -> None:

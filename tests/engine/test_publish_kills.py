@@ -200,11 +200,26 @@ def kill_at_each(house: House, begin: Callable[[Work | None], Work], work: Work 
     house.check(work, done=True)
 
 
+@pytest.mark.fault(
+    "The supervisor is killed at any step of a first publish",
+    "Before the generation has its name: rolled back, nothing is encoded again; after it: finished",
+    area="publishing",
+)
 @pytest.mark.slow
 def test_a_first_ladder(house: House) -> None:
     kill_at_each(house, lambda _: house.first(), None)
 
 
+@pytest.mark.fault(
+    "It fails while a ladder is published, finished or rolled back",
+    "The old ladder plays, or the new one",
+    area="power cuts",
+)
+@pytest.mark.fault(
+    "The supervisor is killed at any step of replacing a ladder",
+    "Players see the old ladder, then the new one; the next supervisor finishes or rolls back",
+    area="publishing",
+)
 def test_a_ladder_that_plays(house: House) -> None:
     house.start()
     work = house.first()
@@ -214,6 +229,9 @@ def test_a_ladder_that_plays(house: House) -> None:
     kill_at_each(house, house.again, work)
 
 
+@pytest.mark.fault(
+    "It is killed again while it finishes or rolls back", "The next one continues", area="publishing"
+)
 @pytest.mark.slow
 def test_killed_again_while_it_recovers(house: House) -> None:
     house.start("publish.built")
@@ -238,6 +256,9 @@ def test_killed_again_while_it_recovers(house: House) -> None:
     house.check(work, done=True)
 
 
+@pytest.mark.fault(
+    "A database saved during a publish is restored", "Later ladders keep playing", area="publishing"
+)
 def test_what_was_published_later_is_left_alone(house: House) -> None:
     """A database was restored that was saved in the middle of a publish; its ladders went on without it."""
     house.start("publish.renamed")

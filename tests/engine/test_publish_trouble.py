@@ -103,6 +103,11 @@ def fill(folder: Path) -> Path:
     return filler
 
 
+@pytest.mark.fault(
+    "The output fills up during a publish",
+    "`DISK_LOW`; the queue waits, no attempt is lost, the old ladder plays",
+    area="publishing",
+)
 def test_the_volume_is_full(desk: Desk, tmp_path: Path) -> None:
     assert desk.finish() == "done"
     desk.add(tmp_path / "failed.mp4")
@@ -127,6 +132,11 @@ def test_the_volume_is_full(desk: Desk, tmp_path: Path) -> None:
     assert desk.plays(2)
 
 
+@pytest.mark.fault(
+    "The output becomes read-only during a publish",
+    "The queue waits with a hint; the old ladder plays",
+    area="publishing",
+)
 def test_the_volume_may_not_be_written(desk: Desk) -> None:
     assert desk.finish() == "done"
     [result] = desk.live.send(calls.act("retranscode", [desk.job]))["results"]
@@ -147,6 +157,9 @@ def test_the_volume_may_not_be_written(desk: Desk) -> None:
     assert desk.names() == {".owner", "master.m3u8", "v1", "v2"}
 
 
+@pytest.mark.fault(
+    "The disk of an interrupted publish is away", "The remains are removed when it is back", area="publishing"
+)
 def test_a_disk_that_is_away_when_the_next_supervisor_starts(
     make_supervisor: MakeSupervisor, tmp_path: Path
 ) -> None:

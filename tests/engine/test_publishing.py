@@ -96,6 +96,7 @@ def test_segments_are_links_and_what_ffmpeg_may_overwrite_is_not(place: Place, b
     assert (out / INIT_NAME).read_bytes() == tiny_media.init()
 
 
+@pytest.mark.fault("The file system refuses hard links", "Files are copied", area="publishing")
 @pytest.mark.parametrize("number", [errno.EPERM, errno.EXDEV, errno.EMLINK, errno.EOPNOTSUPP])
 def test_where_links_are_refused_files_are_copied(
     place: Place, bench: Bench, monkeypatch: pytest.MonkeyPatch, number: int
@@ -142,6 +143,11 @@ def test_what_is_made_anew_wins_over_what_is_kept(place: Place, bench: Bench) ->
     assert {row.name: row.settings_hash for row in new}["360p"] == "two"
 
 
+@pytest.mark.fault(
+    "A file of the result is missing or has another size",
+    "`OUTPUT_INVALID`; not published",
+    area="publishing",
+)
 @pytest.mark.parametrize("harm", ["gone", "short", "long", "no init", "short init"])
 def test_a_result_that_is_not_whole_is_not_published(place: Place, bench: Bench, harm: str) -> None:
     first(place, bench)
@@ -224,6 +230,7 @@ def test_the_poster_goes_along(place: Place, bench: Bench) -> None:
     assert (place.generation(2) / POSTER_NAME).read_bytes() == picture, "that of the generation before"
 
 
+@pytest.mark.fault("The poster is cut short", "It is not published", area="publishing")
 def test_half_a_poster_is_not_taken(place: Place, bench: Bench) -> None:
     bench.rendition("360p", "one")
     (bench.sink / "poster.jpg").write_bytes(b"\xff\xd8 half a pict")
@@ -286,6 +293,7 @@ def test_undoing_a_first_ladder_leaves_none(place: Place, bench: Bench) -> None:
     assert tree(place.folder) == {}
 
 
+@pytest.mark.fault("Deleting an old generation is interrupted", "It continues later", area="publishing")
 @pytest.mark.parametrize("half", ["v1 is gone", "the trash is half gone"])
 def test_a_removal_that_was_ended_goes_on(place: Place, bench: Bench, half: str) -> None:
     new = second(place, bench, first(place, bench))
@@ -330,6 +338,9 @@ def test_the_master_is_replaced_in_one_step(
     assert seen == ["v1", "v1", "v1", "v2"]
 
 
+@pytest.mark.fault(
+    "The output may not be written", "`PUBLISH_FAILED`, retried; the old ladder plays", area="publishing"
+)
 @pytest.mark.parametrize(
     ("number", "code"),
     [
@@ -414,6 +425,9 @@ def test_a_free_folder_becomes_the_owners(place: Place) -> None:
     assert outputs.own(place, "uuid 1", None) == place
 
 
+@pytest.mark.fault(
+    "A folder of someone else is in the way", "It is left alone; another name is used", area="publishing"
+)
 def test_a_folder_of_another_is_left_alone(place: Place) -> None:
     outputs.own(place, "uuid 1", None)
     second = outputs.own(place, "uuid 2", None)
@@ -434,6 +448,9 @@ def test_a_folder_whose_note_was_lost_is_known_by_its_generation(place: Place) -
     assert outputs.own(place, "uuid 1", 3) == place
 
 
+@pytest.mark.fault(
+    "It empties the `.owner` file of a new folder", "The folder is used again", area="power cuts"
+)
 def test_a_folder_whose_note_a_power_cut_emptied_is_nobodys(place: Place) -> None:
     place.folder.mkdir(parents=True)
     (place.folder / ".owner").touch()

@@ -37,6 +37,9 @@ def converse(live: LiveSupervisor, *pieces: bytes) -> tuple[int, Any]:
     return int(head.split()[1]), json.loads(body)
 
 
+@pytest.mark.fault(
+    "A client sends without end", "Refused at 64 kB of head or 32 MB of body", area="supervisor"
+)
 @pytest.mark.parametrize(
     ("pieces", "status", "says"),
     [
@@ -115,6 +118,7 @@ def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(serving, "_LINGER_S", 0.1)
 
 
+@pytest.mark.fault("A client stops within a request", "Disconnected after 30 s", area="supervisor")
 @pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize(
     ("sent", "answer"),

@@ -278,6 +278,9 @@ def test_a_refused_file_is_left_out_until_it_changes(world: World) -> None:
     asyncio.run(run())
 
 
+@pytest.mark.fault(
+    "A file settles while the database cannot be written", "It is queued at a later scan", area="database"
+)
 @pytest.mark.parametrize(
     ("error", "reason"),
     [

@@ -41,6 +41,7 @@ def test_a_configured_one_that_does_not_work_is_never_replaced(tmp_path: Path, c
     assert "TQSTUDIO_FFMPEG" in caught.value.hint
 
 
+@pytest.mark.fault("ffmpeg is killed while it reports its version", "It is asked again", area="resume")
 def test_one_that_is_killed_is_asked_again(tmp_path: Path) -> None:
     """It says nothing about the program: without memory to spare anything may be killed."""
     path, killed = Path(pretend(tmp_path / "ffmpeg", "7.1")), tmp_path / "killed"

@@ -198,6 +198,7 @@ HARMS: dict[str, Callable[[bytes, bytes], bytes | None]] = {
 }
 
 
+@pytest.mark.fault("The disk lost a stored fragment", "It is encoded again", area="resume")
 @pytest.mark.parametrize("step", [1, 2, 5], ids=lambda step: f"{step} at once")
 @pytest.mark.parametrize("harm", list(HARMS))
 def test_a_fragment_that_the_disk_lost_is_made_again(bench: Bench, harm: str, step: int) -> None:
@@ -254,6 +255,11 @@ def test_a_disk_that_is_too_full_for_a_segment_keeps_its_fragments(
     assert bench.packets() == GRID.total_frames
 
 
+@pytest.mark.fault(
+    "A worker that lost its job stores what the next one made",
+    "Equal names hold equal content; the second copy is dropped",
+    area="resume",
+)
 def test_two_workers_with_the_same_fragments_make_one_segment(bench: Bench) -> None:
     """One lost its lease and does not know it yet."""
     bench.run().writes(0, 1)

@@ -325,6 +325,11 @@ def test_a_whole_stream_is_adopted_without_its_proof(clip: MakeClip, encode: Mak
     assert [state.check for state in video_of(second)] == [state.check for state in video_of(first)]
 
 
+@pytest.mark.fault(
+    "The source declares too long a duration and no frame is left",
+    "The previous fragment proves the end",
+    area="resume",
+)
 def test_where_no_frame_is_left_the_segment_before_proves_the_end(
     clip: MakeClip, encode: MakeEncode, tmp_path: Path
 ) -> None:
@@ -344,6 +349,9 @@ def test_where_no_frame_is_left_the_segment_before_proves_the_end(
     assert decoded(video_of(second)[0], tmp_path)[:2] == (150, {Fraction(1, 25)})
 
 
+@pytest.mark.fault(
+    "A seek misses its frame", "The source is decoded from its start, also by later attempts", area="resume"
+)
 def test_a_seek_that_misses_is_made_good_and_remembered(
     clip: MakeClip, encode: MakeEncode, ffmpeg: FFmpeg, tmp_path: Path
 ) -> None:
@@ -418,6 +426,11 @@ os.execv({ffmpeg.path!r}, [{ffmpeg.path!r}, *sys.argv[1:]])
     made.kill()
 
 
+@pytest.mark.fault(
+    "The source changes while it is encoded",
+    "`SOURCE_CHANGED`, retried; old and new content are never joined",
+    area="resume",
+)
 def test_nothing_is_stored_of_a_source_that_changed(
     clip: MakeClip, encode: MakeEncode, tmp_path: Path
 ) -> None:
@@ -450,6 +463,11 @@ def codes_of(made: LadderEncode) -> list[str]:
     return [warning.code.value for warning in made.warnings]
 
 
+@pytest.mark.fault(
+    "One quality fails in a common run",
+    "The others are encoded one by one from where they are; only that one fails",
+    area="resume",
+)
 def test_the_culprit_fails_alone(
     clip: MakeClip, encode: MakeEncode, small: Profile, ffmpeg: FFmpeg, tmp_path: Path
 ) -> None:
@@ -499,6 +517,7 @@ def test_the_culprit_fails_alone_and_the_others_go_on_at_the_segment(
     assert inodes(kept) == kept
 
 
+@pytest.mark.fault("The GPU fails", "The CPU encodes the rest; warning `GPU_FAILED`", area="resume")
 def test_a_failing_gpu_falls_back_to_the_cpu(
     clip: MakeClip, encode: MakeEncode, ffmpeg: FFmpeg, tmp_path: Path
 ) -> None:
@@ -601,6 +620,11 @@ def test_a_full_disk_is_no_broken_encode(clip: MakeClip, encode: MakeEncode, sma
     assert made.error.code == ErrorCode.DISK_LOW
 
 
+@pytest.mark.fault(
+    "The disk lost a stored segment",
+    "That quality encodes it again, the others wait where they are",
+    area="resume",
+)
 @pytest.mark.parametrize("torn", [True, False])
 def test_a_stored_segment_that_the_disk_lost_is_made_again(
     clip: MakeClip, encode: MakeEncode, torn: bool

@@ -20,6 +20,11 @@ def _stored(encode: LadderEncode) -> dict[str, tuple[str, ...]]:
     return {state.name: SegmentStore(state.directory).listing() for state in video}
 
 
+@pytest.mark.fault(
+    "A worker is suspended beyond its lease and continues beside the next one",
+    "It stores, verifies and removes nothing",
+    area="resume",
+)
 def test_it_judges_nothing_of_what_its_successor_made(clip: MakeClip, encode: MakeEncode) -> None:
     source = clip("late.mp4", seconds=10)
     sleeps = False

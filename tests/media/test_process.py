@@ -158,6 +158,11 @@ def _limited(ffmpeg: FFmpeg, folder: Path, *limit: str) -> tuple[int, str]:
         run.kill()
 
 
+@pytest.mark.fault(
+    "The system has no more processes, threads or open files",
+    "`SYSTEM_LIMIT`: requeued, nothing is counted",
+    area="resume",
+)
 @pytest.mark.skipif(shutil.which("prlimit") is None, reason="needs prlimit")
 def test_a_limit_of_threads_is_the_fault_of_no_job(ffmpeg: FFmpeg, tmp_path: Path) -> None:
     """Whichever thread is refused: one of ffmpeg says so, one of x264 does not."""

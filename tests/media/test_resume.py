@@ -63,6 +63,11 @@ def _fragments_made(encode: LadderEncode) -> int:
     return min((output.next_piece for output in outputs), default=0)
 
 
+@pytest.mark.fault(
+    "ffmpeg is killed in any segment or fragment",
+    "The result equals that of an uninterrupted run, frame by frame",
+    area="resume",
+)
 @pytest.mark.parametrize(("number", "nasty"), enumerate(CORPUS), ids=[nasty.name for nasty in CORPUS])
 def test_killed_in_every_segment(
     corpus: Corpus, encode: MakeEncode, slow: Profile, number: int, nasty: Nasty, tmp_path: Path

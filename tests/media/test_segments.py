@@ -95,6 +95,9 @@ def test_audio_is_read_too(ffmpeg: FFmpeg, tmp_path: Path) -> None:
     assert segment.duration == pytest.approx(44100, abs=2048)
 
 
+@pytest.mark.fault(
+    "A stored segment was cut short", "It is detected by its boxes and encoded again", area="resume"
+)
 def test_a_segment_cut_anywhere_is_torn(stream: Path, tmp_path: Path) -> None:
     content = (stream / "seg_00001.m4s").read_bytes()
     path = tmp_path / "seg.m4s"
@@ -104,6 +107,11 @@ def test_a_segment_cut_anywhere_is_torn(stream: Path, tmp_path: Path) -> None:
         assert isinstance(outline_segment(path), Torn), length
 
 
+@pytest.mark.fault(
+    "A disk that lies about its syncs damaged stored segments",
+    "Detected by boxes and length; encoded again",
+    area="power cuts",
+)
 @pytest.mark.parametrize(
     "damage",
     [

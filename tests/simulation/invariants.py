@@ -1,4 +1,4 @@
-"""What must be so, whatever happened. Each is one function that says so; `docs/reliability.md` lists them."""
+"""The invariants of the simulator, one function each; `docs/internals/fault-matrix.md` lists them."""
 
 from __future__ import annotations
 
@@ -52,19 +52,16 @@ OF_THE_WHOLE = (
 )
 """After every 400th commit, and at the end."""
 AT_THE_END = (whole.history_tells_every_job,)
-OF_THE_COURSE = (
-    "every_job_ends",
-    "a_good_source_is_done",
-    "a_repeated_request_is_answered_alike",
-    "nothing_fails_unforeseen",
-)
+OF_THE_COURSE = {
+    "every_job_ends": "Once all faults are over every job ends within two hours and 3 000 steps.",
+    "a_good_source_is_done": "Then a job whose source is good is done.",
+    "a_repeated_request_is_answered_alike": "A request repeated with its key is done once, answered alike.",
+    "nothing_fails_unforeseen": "No internal error is answered, no task dies, no error is logged.",
+}
 """What the world itself watches over."""
 
-NAMES = (
-    tuple(
-        rule.__name__
-        for rules in (OF_A_JOB, OF_A_COMMIT, OF_AN_ANSWER, OF_A_REFUSAL, OF_A_STEP, OF_THE_WHOLE, AT_THE_END)
-        for rule in rules
-    )
-    + OF_THE_COURSE
-)
+NAMES = tuple(
+    rule.__name__
+    for rules in (OF_A_JOB, OF_A_COMMIT, OF_AN_ANSWER, OF_A_REFUSAL, OF_A_STEP, OF_THE_WHOLE, AT_THE_END)
+    for rule in rules
+) + tuple(OF_THE_COURSE)

@@ -453,6 +453,9 @@ def test_leases_that_ran_out_are_found_whatever_the_worker_says(queue: Queue) ->
     assert [lease.job for lease in claims.of_instance(queue.db, second.instance)] == [second.job]
 
 
+@pytest.mark.fault(
+    "The wall clock is set", "Live leases are extended, expired ones stay expired", area="workers"
+)
 @pytest.mark.parametrize("jump_s", [7200, -7200, 61])
 def test_after_a_jump_live_leases_begin_anew_and_dead_ones_stay_dead(queue: Queue, jump_s: int) -> None:
     dead = queue.claimed(queue.worker("cpu-0"))

@@ -74,6 +74,11 @@ def _gone(path: Path) -> None:
     path.unlink()
 
 
+@pytest.mark.fault(
+    "The database file is cut short, overwritten or empty",
+    "The start stops with `DATABASE_DAMAGED`; the file is left as it is",
+    area="database",
+)
 @pytest.mark.parametrize("spoil", [_no_header, _truncated, _garbage, _empty, _gone])
 def test_a_damaged_database_stops_the_start_and_is_not_touched(
     home: Home, spoil: Callable[[Path], None]
@@ -280,6 +285,11 @@ def test_a_look_that_may_not_last_is_cut_short_in_the_middle_of_a_tree(tmp_path:
     assert any(opening.problem_of(path, 0.0) is None for _ in range(100))
 
 
+@pytest.mark.fault(
+    "It fails in the first start, or in the first with a restored backup",
+    "SQLite rolls back; the supervisor starts",
+    area="power cuts",
+)
 def test_a_change_that_a_power_cut_interrupted_is_taken_back(home: Home, tmp_path: Path) -> None:
     """Of a database that is not in WAL mode yet, as one fresh from a backup."""
     writer = sqlite3.connect(home.database, isolation_level=None)
@@ -301,6 +311,11 @@ def test_a_change_that_a_power_cut_interrupted_is_taken_back(home: Home, tmp_pat
     db.close()
 
 
+@pytest.mark.fault(
+    "A page turns out to be damaged at run time",
+    "The call is answered with `DATABASE_DAMAGED`",
+    area="database",
+)
 def test_damage_that_shows_later_is_told_by_name(home: Home) -> None:
     db = Database(home.database)
     db.open()
@@ -314,6 +329,9 @@ def test_damage_that_shows_later_is_told_by_name(home: Home) -> None:
         db.close()
 
 
+@pytest.mark.fault(
+    "Another program locks the database", "Waited for 10 s, then `DATABASE_BUSY`", area="database"
+)
 def test_a_busy_database_is_waited_for_and_then_told(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "BUSY_TIMEOUT_S", 0.1)
     holder = sqlite3.connect(home.database, isolation_level=None)

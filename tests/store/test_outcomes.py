@@ -85,6 +85,9 @@ def test_a_retryable_error_is_counted_until_the_attempts_are_used_up(queue: Queu
     assert outcomes == [("failed", code, "pending")] * 2 + [("failed", code, "failed")]
 
 
+@pytest.mark.fault(
+    "An attempt fails exactly as the one before", "It is not tried a third time", area="workers"
+)
 @pytest.mark.parametrize("code", [code for code in ErrorCode if class_of(code) is ErrorClass.RETRYABLE])
 def test_what_fails_twice_in_the_same_way_because_of_its_source_is_not_tried_again(
     queue: Queue, code: ErrorCode
@@ -154,6 +157,11 @@ def test_a_job_that_gets_further_outlives_its_workers(queue: Queue) -> None:
     assert queue.row(lease.job)["error_code"] == "POISON"
 
 
+@pytest.mark.fault(
+    "Workers die again and again while the job advances",
+    "Each finished segment or fragment resets the count of crashes; the job ends",
+    area="resume",
+)
 def test_a_job_that_gets_further_within_a_segment_outlives_its_workers(queue: Queue) -> None:
     other, lease = queue.claimed(queue.worker("cpu-1")), queue.claimed()
     assert save(queue, other, resumed_at_s=100.0)

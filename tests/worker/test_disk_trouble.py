@@ -43,6 +43,9 @@ def _failed(outcome: Outcome) -> Failed:
     return outcome
 
 
+@pytest.mark.fault(
+    "The disk of a source fails", "`IO_ERROR`, retried; not reported as a broken video", area="resume"
+)
 def test_a_source_whose_disk_fails_is_no_broken_video(
     long_clip: Path, make_job: MakeJob, bench: Bench, disk: Volume
 ) -> None:
@@ -58,6 +61,7 @@ def test_a_source_whose_disk_fails_is_no_broken_video(
     assert "dmesg" in failed.hint
 
 
+@pytest.mark.fault("The server of a source is gone", "`SOURCE_AWAY`, nothing is counted", area="resume")
 def test_a_source_whose_server_is_gone_is_away(
     clip: Path, make_job: MakeJob, bench: Bench, tmp_path: Path
 ) -> None:
@@ -101,6 +105,11 @@ def test_an_output_that_becomes_read_only_is_no_question_of_permission(
     assert report.seen[-1].resumed_from, "it goes on where it was"
 
 
+@pytest.mark.fault(
+    "The output becomes read-only, or its disk fails",
+    "The queue waits with a hint; nothing is counted",
+    area="disks",
+)
 def test_an_output_whose_disk_fails_is_gone(
     long_clip: Path, make_job: MakeJob, bench: Bench, disk: Volume
 ) -> None:

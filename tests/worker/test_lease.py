@@ -52,6 +52,11 @@ def test_it_counts_from_when_the_claim_was_sent(clock: Clock) -> None:
     assert Lease(7, 1, 60, asked_at=41, clock=clock).ended is None
 
 
+@pytest.mark.fault(
+    "The machine is suspended, or the supervisor stopped",
+    "Live leases are extended; no job is taken away",
+    area="workers",
+)
 @pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="the system cannot tell how long it slept")
 def test_a_suspend_counts() -> None:
     before = time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -96,6 +96,11 @@ def test_what_one_attempt_finished_no_other_makes_again(clip: Path, make_job: Ma
     assert again.steps["thumbnail"] < stop.steps["thumbnail"], "it was there already"
 
 
+@pytest.mark.fault(
+    "A running job is paused or cancelled",
+    "ffmpeg is dead within 2 s, finished fragments are stored",
+    area="resume",
+)
 @pytest.mark.parametrize("reason", ["pause", "cancel", "restart", "shutdown", "lost"])
 def test_ffmpeg_is_dead_once_the_pipeline_stops(
     long_clip: Path, make_job: MakeJob, bench: Bench, slow: Profile, reason: str
@@ -179,6 +184,9 @@ def test_a_paused_job_goes_on_at_the_segment(
         assert progress == sorted(progress)
 
 
+@pytest.mark.fault(
+    "A seek misses its frame", "The source is decoded from its start, also by later attempts", area="resume"
+)
 def test_a_seek_that_missed_is_known_to_the_next_attempt(
     long_clip: Path, make_job: MakeJob, bench: Bench, ffmpeg: FFmpeg, tmp_path: Path
 ) -> None:
@@ -289,6 +297,11 @@ def test_no_thread_is_left(clip: Path, make_job: MakeJob, bench: Bench) -> None:
     assert [thread.name for thread in threading.enumerate() if thread.name == "source-hash"] == []
 
 
+@pytest.mark.fault(
+    "A worker is suspended beyond its lease and continues beside the next one",
+    "It stores, verifies and removes nothing",
+    area="resume",
+)
 def test_a_lease_that_ends_within_a_step_takes_nothing_away(
     clip: Path, make_job: MakeJob, bench: Bench, sink: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -307,6 +320,7 @@ def test_a_lease_that_ends_within_a_step_takes_nothing_away(
     assert not list(sink.glob("segments/3/*/*/*.m4s")), "nor is anything stored"
 
 
+@pytest.mark.fault("A poster is cut short", "Detected by its end; made again", area="power cuts")
 @pytest.mark.parametrize("torn", [b"", b"\xff\xd8\xff\xe0 half"])
 def test_a_poster_that_a_power_cut_tore_is_made_again(
     clip: Path, make_job: MakeJob, bench: Bench, sink: Path, torn: bytes

@@ -24,6 +24,11 @@ from .conftest import MakeJob, RecordingReport, run
 pytestmark = pytest.mark.usefixtures("nothing_is_left")
 
 
+@pytest.mark.fault(
+    "The source changes while it is encoded",
+    "`SOURCE_CHANGED`, retried; old and new content are never joined",
+    area="resume",
+)
 def test_a_source_that_changes_meanwhile(clip: Path, make_job: MakeJob, bench: Bench, tmp_path: Path) -> None:
     source = tmp_path / "changing.mp4"
     shutil.copy(clip, source)
@@ -38,6 +43,7 @@ def test_a_source_that_changes_meanwhile(clip: Path, make_job: MakeJob, bench: B
     assert "changing.mp4" in outcome.text
 
 
+@pytest.mark.fault("The source grows while it is encoded", "`SOURCE_CHANGED`, retried", area="resume")
 def test_a_source_that_grows_meanwhile_is_made_anew(
     long_clip: Path, make_job: MakeJob, bench: Bench, sink: Path, tmp_path: Path
 ) -> None:
@@ -146,6 +152,7 @@ def test_a_disk_that_is_too_small(clip: Path, make_job: MakeJob, bench: Bench, s
     assert isinstance(run(make_job(clip, epoch=2), full, RecordingReport()), Done)
 
 
+@pytest.mark.fault("ffmpeg hangs", "Killed after `stall_s`: `STALLED`, retried", area="resume")
 def test_an_ffmpeg_that_hangs(clip: Path, make_job: MakeJob, bench: Bench, tmp_path: Path) -> None:
     hanging = tmp_path / "ffmpeg"
     hanging.write_text("#!/bin/sh\nexec cat /dev/zero >/dev/null\n")
@@ -179,6 +186,7 @@ def test_a_stopped_ffmpeg_is_a_stall(long_clip: Path, make_job: MakeJob, bench: 
     assert (again.seen[-1].resumed_from or 0) > 0
 
 
+@pytest.mark.fault("An attempt exceeds its time limit", "`TIMEOUT`, retried from where it was", area="resume")
 def test_what_takes_too_long_is_ended(
     long_clip: Path, make_job: MakeJob, bench: Bench, slow: Profile
 ) -> None:

@@ -139,6 +139,11 @@ def test_a_crash_of_the_pipeline_is_told(session: WorkerSession, line: Recording
     assert (verb, FailRequest(**body).code) == ("fail", "INTERNAL")
 
 
+@pytest.mark.fault(
+    "A worker reports an outcome that cannot be stored",
+    "It repeats the report until it is stored",
+    area="database",
+)
 def test_it_is_told_until_it_is_heard(session: WorkerSession, line: RecordingLine, ends_with: Any) -> None:
     ends_with(DONE)
     line.answers["complete"] = [AWAY, FULL, {"job": 7, "status": "done"}]

@@ -13,6 +13,9 @@ from tqstudio.engine.worker.tmpdir import own_tmpdir
 from tqstudio.home import Home
 
 
+@pytest.mark.fault(
+    "A worker leaves temporary files", "The next worker of its name removes them", area="resume"
+)
 def test_ffmpeg_inherits_it_and_nothing_is_left(tmp_path: Path) -> None:
     path = Home(tmp_path).tmpdir("cpu-0")
     before = tempfile.gettempdir()

@@ -1,0 +1,95 @@
+"""Renders the reference of commands and of error and warning codes from the program itself."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from tqstudio.cli.command_tree import verbs
+from tqstudio.errors import MEANINGS, ErrorClass, WarningCode
+
+_OWN = {"--install-completion", "--show-completion"}
+_CLASSES = {
+    ErrorClass.FATAL: "fails at once",
+    ErrorClass.RESOURCE: "waits",
+    ErrorClass.RETRYABLE: "is retried",
+    ErrorClass.LOST: "counts a crash",
+    ErrorClass.REQUEST: "–",
+}
+WARNINGS = {
+    WarningCode.AUDIO_LEFT_OUT: "only the default or first audio track is published; these are not",
+    WarningCode.AUDIO_UNREADABLE: "this ffmpeg cannot decode these audio tracks",
+    WarningCode.SUBTITLES_LEFT_OUT: "subtitle tracks are not published",
+    WarningCode.CAPTIONS_LEFT_OUT: "closed captions in the pictures (CEA-608, CEA-708) are not published",
+    WarningCode.CHAPTERS_LEFT_OUT: "chapters are not published",
+    WarningCode.HDR_TONE_MAPPED: "HDR or Dolby Vision is published as SDR",
+    WarningCode.ALPHA_LEFT_OUT: "the transparency of the source is not published",
+    WarningCode.SOURCE_DAMAGED: "the source has a hole, damaged packets or undecodable parts, and where",
+    WarningCode.SOURCE_INCOMPLETE: "the source ends early without declaring its length",
+    WarningCode.RENDITION_LEFT_OUT: "a quality with `required = false` failed",
+    WarningCode.POSTER_MISSING: "no poster could be made",
+    WarningCode.GPU_FAILED: "the GPU failed, and the CPU encoded the rest",
+}
+
+
+def commands() -> str:
+    """Every command that is not hidden: synopsis, first sentence of its help, options."""
+    parts = []
+    for name, command in tree():
+        synopsis = " ".join(["tqstudio", *name.split(), *_arguments(command)])
+        about = " ".join((command.help or "").split("\n\n")[0].split())
+        rows = [f"| {_signs(each)} | {_cell(each.help)} |" for each in _options(command)]
+        table = ["", "| option | |", "|---|---|", *rows] if rows else []
+        parts.append("\n".join([f"### `{synopsis}`", "", about, *table]))
+    return "\n\n".join(parts)
+
+
+def tree() -> Iterator[tuple[str, Any]]:
+    """(name, command) of every command that is not hidden, "" for the program itself."""
+    root = verbs()
+    yield "", root
+    for name, command in root.commands.items():
+        inner = getattr(command, "commands", None)
+        for verb, each in inner.items() if inner else [("", command)]:
+            if not each.hidden:
+                yield f"{name} {verb}".strip(), each
+
+
+def errors() -> str:
+    """The table of error codes."""
+    rows = [
+        f"| {code} | {_CLASSES[each.error_class]} | {_cell(each.meaning)} | {_cell(each.hint)} |"
+        for code, each in MEANINGS.items()
+    ]
+    return "\n".join(["| code | the job | meaning | what to do |", "|---|---|---|---|", *rows])
+
+
+def warnings() -> str:
+    """The table of warning codes."""
+    rows = [f"| {code} | {WARNINGS[code]} |" for code in WarningCode]
+    return "\n".join(["| code | meaning |", "|---|---|", *rows])
+
+
+def _options(command: Any) -> list[Any]:
+    return [
+        each
+        for each in command.params
+        if each.param_type_name == "option" and not each.hidden and not _OWN & set(each.opts)
+    ]
+
+
+def _arguments(command: Any) -> list[str]:
+    return [
+        each.metavar or each.name.upper() for each in command.params if each.param_type_name == "argument"
+    ]
+
+
+def _signs(option: Any) -> str:
+    words = [f"`{each}`" for each in sorted((*option.opts, *option.secondary_opts), key=len)]
+    value = "" if option.is_flag or not option.metavar else f" {_cell(option.metavar)}"
+    return ", ".join(words) + value
+
+
+def _cell(text: str | None) -> str:
+    return re.sub(r"\s+", " ", text or "").replace("|", "\\|")
