@@ -92,7 +92,7 @@ def test_ctrl_z_goes_back_to_the_shell_and_fg_to_the_program(
     assert shell.modes >= DRAWN
     assert (tmp_path / "after").read_text() == (tmp_path / "before").read_text()
     shell.press(f"{back}q")
-    shell.shows("the engine goes on", "it ended with 0", "ready>")
+    shell.shows("the supervisor keeps running", "it ended with 0", "ready>")
 
 
 def test_a_process_that_was_stopped_unasked_comes_back_too(terminal: Terminal, held: Held) -> None:

@@ -25,7 +25,7 @@ def test_qualities_of_marks_that_a_filter_hides_are_chosen(
     terminal.press("/nothing\r")
     terminal.shows("no job matches", "2 marked, 2 hidden")
     terminal.press("e")
-    terminal.shows("Make 2 jobs (2 hidden by the filter) again", "180p", "120p", "90p")
+    terminal.shows("Encode 2 jobs (2 hidden by the filter) again", "180p", "120p", "90p")
     assert done_to(studio, [large, small]) == []
     # None of them, then the largest one, which only one of the videos can have.
     terminal.press("a \r")
@@ -107,8 +107,8 @@ def test_a_key_on_some_jobs_does_not_ask(studio: Studio, held: Held, terminal: T
     until(lambda: len(done_to(studio, jobs)) == 20, "the marked ones are changed")
     terminal.press("aDy")
     terminal.lacks("clip-000.mp4")
-    terminal.shows("U brings them back")
+    terminal.shows("U restores them")
     terminal.press("U")
-    terminal.shows("Bring back 21 jobs?")
+    terminal.shows("Restore 21 jobs?")
     terminal.press("y")
     terminal.shows("21 jobs", "clip-0")

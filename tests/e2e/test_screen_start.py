@@ -51,20 +51,20 @@ def test_wrong_settings_are_shown_with_their_place_and_what_to_do(
         terminal.press("S")
         terminal.shows("the queue is empty")
         terminal.press("q")
-        terminal.shows("the engine goes on")
+        terminal.shows("the supervisor keeps running")
         assert terminal.ended() == 0
 
 
 def test_leaving_says_once_more_what_is_wrong(down: Studio) -> None:
     down.home.config.write_text("setle_s = 2\n")
     with Terminal(PROGRAM, down.environment) as terminal:
-        terminal.shows("The supervisor cannot start", "did you mean settle_s?", "q leaves")
+        terminal.shows("The supervisor cannot start", "did you mean settle_s?", "q quits")
         terminal.press("\x1b")
         terminal.lacks("The supervisor cannot start")
         terminal.shows("S starts one")
         terminal.press("q")
         said = terminal.shows("error: BAD_CONFIG", "did you mean settle_s?")
-        assert "the engine goes on" not in said
+        assert "the supervisor keeps running" not in said
         assert terminal.ended() == 2
 
 
@@ -81,6 +81,6 @@ def test_nothing_is_called_empty_before_it_was_read(studio: Studio, held: Held, 
     held(3)
     with Terminal(PROGRAM, studio.environment) as terminal:
         terminal.press(view)
-        terminal.shows({"1": "clip-002.mp4", "2": "cpu-0", "4": "put into the queue"}[view])
+        terminal.shows({"1": "clip-002.mp4", "2": "cpu-0", "4": "queued"}[view])
         for said in ("queue is empty", "0 jobs", "no worker is known", "nothing has happened"):
             assert said.encode() not in terminal.written

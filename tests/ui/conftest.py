@@ -62,7 +62,7 @@ def door() -> FakeDoor:
 def make_app(door: FakeDoor, tmp_path: Path) -> MakeApp:
     def make(**more: Any) -> StudioApp:
         options = {"home": Home(tmp_path), "now": lambda: NOW, "glyphs": UNICODE, "theme": "ink"}
-        options |= {"patience_s": 0.0} | more
+        options |= {"start_timeout_s": 0.0} | more
         return StudioApp(options.pop("door_factory", lambda: door), **options)
 
     return make

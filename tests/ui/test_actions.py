@@ -134,12 +134,12 @@ async def test_what_was_deleted_comes_back_step_by_step_from_any_screen(
         await pilot.press("enter")
         await until(pilot, lambda: app.studio.model.detail is not None)
         await pilot.press("U")
-        await until(pilot, lambda: "are back; U brings back job 314, intro.mp4" in messages(app))
+        await until(pilot, lambda: "are restored; U restores job 314, intro.mp4" in messages(app))
         await pilot.press("escape", "U")
-        await until(pilot, lambda: "job 314, intro.mp4 is back" in messages(app))
+        await until(pilot, lambda: "job 314, intro.mp4 is restored" in messages(app))
         assert undeleted() == [[322, 323], [314]]
         await pilot.press("U")
-        await until(pilot, lambda: "nothing that was deleted from here is left" in messages(app))
+        await until(pilot, lambda: "no deletion left to undo" in messages(app))
         assert len(undeleted()) == 2
 
 
@@ -155,7 +155,7 @@ async def test_a_deletion_that_could_not_be_undone_can_be_tried_again(
         await until(pilot, lambda: "NO_SUPERVISOR" in messages(app))
         door.down = False
         await pilot.press("U")
-        await until(pilot, lambda: "intro.mp4 is back" in messages(app))
+        await until(pilot, lambda: "intro.mp4 is restored" in messages(app))
 
 
 @pytest.mark.parametrize("view", ["1", "2", "3", "4", "enter", "l"])
@@ -169,7 +169,7 @@ async def test_the_queue_is_paused_and_resumed_wherever_it_is_told(
         await pilot.press("P")
         await until(pilot, lambda: "P resume all" in footer(app))
         notice = app.screen.query_one("#notice")
-        assert "P lets it go on" in notice.render_line(0).text
+        assert "P resumes it" in notice.render_line(0).text
         await pilot.press("P")
         await until(pilot, lambda: "P pause all" in footer(app))
         assert not door.gates
@@ -262,13 +262,13 @@ async def test_deleting_finished_segments_asks_first(make_app: MakeApp, door: Fa
         await pilot.press("enter")
         await until(pilot, lambda: not isinstance(app.screen, Confirm))
         await pilot.press("U")
-        await until(pilot, lambda: "nothing that was deleted from here is left" in messages(app))
+        await until(pilot, lambda: "no deletion left to undo" in messages(app))
         assert not door.operations()
         await ask_to_delete(app, pilot, 315)
         await pilot.press("y")
         await until(pilot, lambda: door.operations())
         assert door.operations() == [{"operation": "delete", "ids": [315]}]
-        told = "delete: 1 job; U brings it back without its segments"
+        told = "delete: 1 job; U restores it without its segments"
         await until(pilot, lambda: told in messages(app), "it is said what undoing does not bring back")
         await pilot.press("U")
         await until(pilot, lambda: door.operations()[1:] == [{"operation": "undelete", "ids": [315]}])
@@ -282,7 +282,7 @@ async def test_deleting_without_loss_does_not_ask(make_app: MakeApp, door: FakeD
         await go_to(app, pilot, job)
         await pilot.press("D")
         await until(pilot, lambda: door.operations() == [{"operation": "delete", "ids": [job]}])
-        await until(pilot, lambda: "delete: 1 job; U brings it back" in messages(app))
+        await until(pilot, lambda: "delete: 1 job; U restores it" in messages(app))
 
 
 async def test_cancelling_before_the_first_segment_promises_none(make_app: MakeApp, door: FakeDoor) -> None:
@@ -403,7 +403,7 @@ async def test_a_job_that_slips_under_the_cursor_is_not_hit(make_app: MakeApp, d
         left = [row for row in door.jobs if row["id"] != 322]
         window.show({"jobs": left, "total": 13, "searching": False, "before": None, "after": None})
         await app.perform("pause")
-        await until(pilot, lambda: "look, and press again" in messages(app))
+        await until(pilot, lambda: "check it and press again" in messages(app))
         assert not door.operations()
 
 
@@ -413,7 +413,7 @@ async def test_a_worker_in_quarantine_says_why_and_how_to_let_it_work(
     async with make_app(view="workers").run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("G")
-        await until(pilot, lambda: any("e lets it work again" in line for line in lines_of(app, "#facts")))
+        await until(pilot, lambda: any("e enables it again" in line for line in lines_of(app, "#facts")))
         assert any("failed 3 different jobs in a row" in line for line in lines_of(app, "#facts"))
         await pilot.press("e")
         await until(pilot, lambda: door.workers[3]["status"] == "idle")

@@ -102,7 +102,7 @@ async def test_a_shut_gate_says_what_to_do(make_app: MakeApp, door: FakeDoor) ->
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("P")
-        await until(pilot, lambda: "P lets it go on" in notice_of(app))
+        await until(pilot, lambda: "P resumes it" in notice_of(app))
         await pilot.press("P")
         await until(pilot, lambda: not notice_of(app))
         assert not door.gates
@@ -111,7 +111,7 @@ async def test_a_shut_gate_says_what_to_do(make_app: MakeApp, door: FakeDoor) ->
 async def test_every_view_and_back(make_app: MakeApp) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
-        for key, word in (("2", "gpu-1"), ("3", "/srv/upload"), ("4", "failed, is tried again")):
+        for key, word in (("2", "gpu-1"), ("3", "/srv/upload"), ("4", "failed, will be retried")):
             await pilot.press(key)
             await until(
                 pilot,
@@ -250,7 +250,7 @@ async def test_unknown_messages_are_passed_over(make_app: MakeApp, door: FakeDoo
         app = await loaded(pilot)
         door.push("something new", {})
         door.push("progress", {"not": "understood"})
-        await until(pilot, lambda: "not understood" in app.studio.model.connection.reason)
+        await until(pilot, lambda: "cannot understand" in app.studio.model.connection.reason)
         await until(pilot, lambda: app.studio.model.up)
         door.happened("create", 319)
         await until(pilot, lambda: app.studio.model.last_seq == 907)

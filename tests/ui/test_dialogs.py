@@ -137,9 +137,9 @@ async def test_a_broken_profile_is_left_out_and_said(make_app: MakeApp, door: Fa
         await pilot.press("n")
         await until(pilot, lambda: isinstance(app.screen, AskPath))
         field = app.screen.query_one("#profile", Input)
-        await until(pilot, lambda: field.placeholder == "the default one, of fast, web")
+        await until(pilot, lambda: field.placeholder == "the default; available: fast, web")
         said = str(app.screen.query_one(Caution).render())
-        assert said == "left out: BAD_CONFIG: profile /p/mine.toml: no rungs"
+        assert said == "invalid profile: BAD_CONFIG: profile /p/mine.toml: no rungs"
 
 
 async def test_a_restart_says_that_finished_segments_go(make_app: MakeApp) -> None:
@@ -150,7 +150,7 @@ async def test_a_restart_says_that_finished_segments_go(make_app: MakeApp) -> No
         asked = "\n".join(str(label.render()) for label in app.screen.query(Label))
         kept = sum(each["segments_done"] for each in app.studio.model.jobs.rows[0]["renditions"])
         assert f"Lost: {kept} finished segments" in asked
-        assert "freed by p, and p again" in asked
+        assert "requeue a stuck job instead, press p twice" in asked
 
 
 async def test_a_priority_beyond_the_limits_is_refused(make_app: MakeApp, door: FakeDoor) -> None:
@@ -159,7 +159,7 @@ async def test_a_priority_beyond_the_limits_is_refused(make_app: MakeApp, door: 
         await pilot.press("j", "j", "j", "equals_sign")
         await until(pilot, lambda: isinstance(app.screen, AskPriority))
         await pilot.press(*"5000", "enter")
-        await until(pilot, lambda: "5000 is not possible: at most 1000" in problem_of(app))
+        await until(pilot, lambda: "5000 is out of range: at most 1000" in problem_of(app))
         await pilot.press("end", "backspace", "enter")
         await until(pilot, lambda: door.operations())
         assert door.operations() == [{"operation": "priority", "ids": [322], "priority": 500}]
@@ -217,7 +217,7 @@ async def test_a_held_and_a_done_job_say_what_can_be_done(make_app: MakeApp) -> 
         await pilot.press("y")
         assert app.clipboard == "/srv/streams/holiday-2026/master.m3u8"
         await pilot.press("k", "k", "k", "k")
-        await until(pilot, lambda: "p lets it start" in pane_of(app))
+        await until(pilot, lambda: "p starts it" in pane_of(app))
         assert "/srv/upload/archive-1998.avi" in pane_of(app)
 
 

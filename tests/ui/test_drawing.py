@@ -103,7 +103,7 @@ def test_filter_lines() -> None:
     assert parse("folder:12 x state:done") == Query(("done",), "x", folder=12)
     assert parse("folder:12 x state:done").line() == "folder:12 state:done x"
     for wrong in ("folder:", "folder:x", "folder:-1", "folder:99999999999"):
-        with pytest.raises(FilterError, match="number of a folder"):
+        with pytest.raises(FilterError, match="not a folder number"):
             parse(wrong)
 
 

@@ -74,7 +74,7 @@ async def test_what_may_be_true_no_more_does_not_look_live(make_app: MakeApp, do
         await pilot.pause()
         assert app.studio.palette is not app.studio.vivid
         assert "no answer, last seen 42s ago" in line_of(app, "header")
-        assert "no supervisor runs, last seen 42s ago – S starts one" in notice_of(app)
+        assert "no supervisor is running, last seen 42s ago – S starts one" in notice_of(app)
         assert line_of(app, "footer").split()[:3] == ["S", "start", "it"]
         holiday = next(line for line in text_of(app) if "holiday" in line)
         assert "running?" in holiday
@@ -124,7 +124,7 @@ async def test_a_start_is_waited_for_before_silence_is_told(make_app: MakeApp, d
         opened.append(door)
         return door
 
-    async with make_app(door_factory=open_door, patience_s=60.0).run_test(size=(80, 24)) as pilot:
+    async with make_app(door_factory=open_door, start_timeout_s=60.0).run_test(size=(80, 24)) as pilot:
         app = pilot.app
         assert isinstance(app, StudioApp)
         await until(pilot, lambda: len(opened) > 2, "it is looked for again and again")

@@ -41,7 +41,7 @@ def problem_of(app: StudioApp) -> str:
 
 
 def remark(app: StudioApp) -> str:
-    return queue_of(app).says()[1]
+    return queue_of(app).tab_text()[1]
 
 
 def text_of(app: StudioApp) -> list[str]:
@@ -132,14 +132,14 @@ async def test_a_long_list_stays_with_what_runs_when_a_job_ends(make_app: MakeAp
 async def test_a_key_does_not_hit_the_job_that_took_the_place_of_one_that_ended(
     make_app: MakeApp, door: FakeDoor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tqstudio.ui.screens.queue.screen.LOOK_S", 600.0)
+    monkeypatch.setattr("tqstudio.ui.screens.queue.screen.IGNORE_KEYS_S", 600.0)
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         ends(door, 319)
         await until(pilot, lambda: current(app) == 320)
         await pilot.press("p")
         assert not door.operations()
-        monkeypatch.setattr("tqstudio.ui.screens.queue.screen.LOOK_S", 0.0)
+        monkeypatch.setattr("tqstudio.ui.screens.queue.screen.IGNORE_KEYS_S", 0.0)
         await pilot.press("p")
         await until(pilot, lambda: [each["ids"] for each in door.operations()] == [[320]])
 
@@ -222,12 +222,12 @@ async def test_while_a_filter_is_typed_no_key_is_offered_that_is_text(view: str,
             return app.screen.query_one(Footer).render_line(0).text
 
         await pilot.press(view)
-        await until(pilot, lambda: "q leave" in offered())
+        await until(pilot, lambda: "q quit" in offered())
         await pilot.press("slash")
-        await until(pilot, lambda: "enter keeps the filter  esc shows all again" in offered())
-        assert "q leave" not in offered()
+        await until(pilot, lambda: "enter applies the filter  esc clears the filter" in offered())
+        assert "q quit" not in offered()
         await pilot.press("escape")
-        await until(pilot, lambda: "q leave" in offered(), "the keys are back")
+        await until(pilot, lambda: "q quit" in offered(), "the keys are back")
 
 
 async def test_a_wrong_state_is_named(make_app: MakeApp) -> None:
@@ -472,9 +472,7 @@ async def test_marks_are_dropped_when_nobody_knows_what_became_of_their_jobs(
         assert app.studio.model.marks
         door.push("reset", {})
         await until(pilot, lambda: not app.studio.model.marks)
-        await until(
-            pilot, lambda: "the marks are gone" in app.screen.query_one("#notice").render_line(0).text
-        )
+        await until(pilot, lambda: "marks removed" in app.screen.query_one("#notice").render_line(0).text)
 
 
 @pytest.mark.parametrize(
@@ -511,7 +509,7 @@ async def test_enter_on_a_folder_shows_its_jobs(make_app: MakeApp, door: FakeDoo
         await until(pilot, lambda: app.studio.model.folders)
         await pilot.press("j", "enter")
         await until(pilot, lambda: [row["id"] for row in app.studio.model.jobs.rows] == [323])
-        assert queue_of(app).says()[0] == "folder:2"
+        assert queue_of(app).tab_text()[0] == "folder:2"
         assert "in cam1 · " in remark(app)
         await pilot.press("slash", "end", *" state:done", "enter")
         await until(pilot, lambda: "no job matches the filter" in "".join(text_of(app)))

@@ -47,7 +47,7 @@ def _reading(app: StudioApp) -> bool:
     if isinstance(screen, TextScreen):
         return screen._text.text == "reading…"
     if isinstance(screen, AskPath):
-        return "of" not in screen.query_one("#profile", Input).placeholder
+        return "available" not in screen.query_one("#profile", Input).placeholder
     if isinstance(screen, JobScreen):
         return screen.detail is None
     return isinstance(screen, FoldersScreen) and app.studio.model.folders is None

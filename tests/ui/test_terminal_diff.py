@@ -15,7 +15,7 @@ from textual._compositor import ChopsUpdate, LayoutUpdate
 from textual.geometry import Region, Size
 from textual.strip import Strip
 
-from tqstudio.ui.look.terminal_diff import Thrifty, Wire
+from tqstudio.ui.look.terminal_diff import MinimalUpdate, Wire
 
 from .conftest import MakeApp, loaded, until
 from .fake_door import FakeDoor
@@ -109,12 +109,12 @@ def console(system: str) -> Console:
 def test_a_picture_is_the_same_as_textuals(system: str, seed: int) -> None:
     chance = random.Random(seed)
     update = LayoutUpdate([[a_line(chance, WIDTH)] for _ in range(HEIGHT)], Region(0, 0, WIDTH, HEIGHT))
-    thrifty, own = (
-        Wire().thrifty(update, WHOLE.size).render_segments(console(system)),
+    minimal, own = (
+        Wire().minimal(update, WHOLE.size).render_segments(console(system)),
         update.render_segments(console(system)),
     )
-    assert Terminal().feed(thrifty).cells == Terminal().feed(own).cells
-    assert len(thrifty) < len(own)
+    assert Terminal().feed(minimal).cells == Terminal().feed(own).cells
+    assert len(minimal) < len(own)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -127,7 +127,7 @@ def test_changes_are_the_same_as_textuals_and_touch_nothing_else(seed: int) -> N
         start = chance.randrange(WIDTH - 1)
         spans.append((y, start, chance.randrange(start + 1, WIDTH + 1)))
     update = ChopsUpdate(chops, spans, [[cut, WIDTH]] * HEIGHT)
-    shown = Terminal().feed(Wire().thrifty(update, WHOLE.size).render_segments(console("truecolor"))).cells
+    shown = Terminal().feed(Wire().minimal(update, WHOLE.size).render_segments(console("truecolor"))).cells
     whole = (
         Terminal()
         .feed(
@@ -150,13 +150,13 @@ def test_a_line_that_has_just_been_written_is_not_written_again() -> None:
     wire = Wire()
 
     def written(size: Size = WHOLE.size) -> set[tuple[int, int]]:
-        update = wire.thrifty(LayoutUpdate(list(lines), WHOLE), size)
+        update = wire.minimal(LayoutUpdate(list(lines), WHOLE), size)
         return set(Terminal().feed(update.render_segments(console("truecolor"))).cells)
 
     assert len(written()) == WIDTH * HEIGHT
     assert not written()
     # Textual drops updates before it runs and while it batches.
-    wire.thrifty(LayoutUpdate([[a_line(chance, WIDTH)] for _ in range(HEIGHT)], WHOLE), WHOLE.size)
+    wire.minimal(LayoutUpdate([[a_line(chance, WIDTH)] for _ in range(HEIGHT)], WHOLE), WHOLE.size)
     assert not written()
     lines[2] = [a_line(chance, WIDTH)]
     assert {y for _, y in written()} == {2}
@@ -177,7 +177,7 @@ def test_after_any_updates_the_picture_is_textuals(
     lines = [a_line(chance, WIDTH, letters) for _ in range(HEIGHT)]
     update: LayoutUpdate | ChopsUpdate = LayoutUpdate([[line] for line in lines], WHOLE)
     for _ in range(12):
-        ours.feed(wire.thrifty(update, WHOLE.size).render_segments(console("truecolor")))
+        ours.feed(wire.minimal(update, WHOLE.size).render_segments(console("truecolor")))
         own.feed(update.render_segments(console("truecolor")))
         assert ours.cells == own.cells
         spans = []
@@ -197,16 +197,16 @@ async def test_a_step_of_progress_takes_few_bytes(
     make_app: MakeApp, door: FakeDoor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[tuple[str, str]] = []
-    thrifty = Wire.thrifty
+    minimal = Wire.minimal
 
-    def recording(wire: Wire, update: ChopsUpdate | LayoutUpdate, size: Size) -> Thrifty:
-        ours = thrifty(wire, update, size)
+    def recording(wire: Wire, update: ChopsUpdate | LayoutUpdate, size: Size) -> MinimalUpdate:
+        ours = minimal(wire, update, size)
         written.append(
             (ours.render_segments(console("truecolor")), update.render_segments(console("truecolor")))
         )
         return ours
 
-    monkeypatch.setattr(Wire, "thrifty", recording)
+    monkeypatch.setattr(Wire, "minimal", recording)
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         row = door.job(319)

@@ -143,12 +143,12 @@ def test_a_small_file_is_enough(tmp_path: Path) -> None:
     ("text", "says"),
     [
         ("name = ", "cannot be read"),
-        ('[colors]\nprimary = "no colour"\n', "'no colour' of 'primary' in [colors] is no colour"),
-        ('[colors]\nprimary = "red"\nforeground = "white"\n', "lacks 'background'"),
+        ('[colors]\nprimary = "no colour"\n', "'no colour' of 'primary' in [colors] is not a colour"),
+        ('[colors]\nprimary = "red"\nforeground = "white"\n', "[colors] has no 'background'"),
         ('[states]\nrunnin = "red"\n', "unknown key 'runnin' in [states]"),
-        ("[colors]\nprimary = 3\n", "is no colour"),
+        ("[colors]\nprimary = 3\n", "is not a colour"),
         ("colours = 1\n[colors]\n", "unknown key 'colours'"),
-        ("dark = 'yes'\n", "dark true or false"),
+        ("dark = 'yes'\n", "dark must be true or false"),
         ("dark = " + "[\n" * 10_000, "nested too deep"),
     ],
 )

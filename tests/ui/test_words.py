@@ -17,7 +17,7 @@ from tqstudio.ui.text.sentences import (
     event_sentence,
     failure_words,
     gate_words,
-    standing,
+    status_text,
 )
 from tqstudio.ui.text.symbols import UNICODE, quality_look
 
@@ -66,7 +66,7 @@ def test_a_quality_stands_as_its_job_does() -> None:
     unfinished = rendition("720p", 3)
     assert quality_look(unfinished, "paused") == ("paused", "paused")
     assert quality_look(unfinished, "cancelled") == ("cancelled", "cancelled")
-    assert quality_look(unfinished, "failed") == ("skipped", "not made")
+    assert quality_look(unfinished, "failed") == ("skipped", "not encoded")
     running = rendition("720p", 3, status="in_progress")
     assert quality_look(running, "in_progress") == ("running", "running")
     assert quality_look(running, "in_progress", stale=True)[0] == "stale"
@@ -91,10 +91,10 @@ def test_an_event_of_a_later_version_is_shown_as_it_came() -> None:
 
 
 def test_a_remark_says_what_the_sentence_leaves_out() -> None:
-    assert event_remark(event(1, "pause", 7, 0, actor="user")) == "by a person"
+    assert event_remark(event(1, "pause", 7, 0, actor="user")) == "by the user"
     assert event_remark(event(1, "create", 7, 0, detail="new")) == ""
     paused = event(1, "gate_shut", None, 0, actor="user", code="user", detail=PAUSED_WITHOUT_REASON)
-    assert event_remark(paused) == "by a person"
+    assert event_remark(paused) == "by the user"
     failed = event(1, "fail_final", 7, 0, code="NO_MEDIA", detail="notes.mp4 holds no video")
     assert event_remark(failed) == "NO_MEDIA: notes.mp4 holds no video"
 
@@ -111,7 +111,7 @@ def test_facts_are_a_table_with_units() -> None:
 
 def test_facts_of_a_source_that_was_not_read() -> None:
     video = job_detail(sample_jobs()[0])["video_view"] | {"facts": None}
-    assert "known once it has been read" in facts_text(video)
+    assert "known once the file has been analysed" in facts_text(video)
 
 
 def test_no_state_lacks_a_sign() -> None:
@@ -131,22 +131,27 @@ def test_a_shut_disk_gate_is_told_with_its_code() -> None:
 @pytest.mark.parametrize(
     ("word", "more", "gates", "said"),
     [
-        ("pending", {}, [], "waits for a worker"),
-        ("pending", {}, [GATE], "waits: job 4 has no room"),
-        ("pending", {}, [GATE | {"kind": "user", "reason": "lunch"}], "the queue is paused (lunch) – P lets"),
+        ("pending", {}, [], "waiting for a worker"),
+        ("pending", {}, [GATE], "waiting: job 4 has no room"),
+        (
+            "pending",
+            {},
+            [GATE | {"kind": "user", "reason": "lunch"}],
+            "the queue is paused (lunch) – P resumes",
+        ),
         (
             "pending",
             {},
             [GATE | {"kind": "user", "reason": PAUSED_WITHOUT_REASON}],
             "the queue is paused – P",
         ),
-        ("pending", {}, [GATE | {"kind": "workers", "code": None}], "waits: job 4 has no room"),
-        ("retry", {"retry_in_s": 40.0}, [], "tried again by itself – p, and p again, tries it now"),
+        ("pending", {}, [GATE | {"kind": "workers", "code": None}], "waiting: job 4 has no room"),
+        ("retry", {"retry_in_s": 40.0}, [], "will be retried automatically – press p twice to retry now"),
         (
             "running",
             {"idle_s": 300.0},
             [],
-            "no progress for 5m – p, and p again, frees it; 3 finished segments",
+            "no progress for 5m – press p twice to requeue it; 3 finished segments",
         ),
         ("running", {"idle_s": None}, [], ""),
         (
@@ -156,24 +161,24 @@ def test_a_shut_disk_gate_is_told_with_its_code() -> None:
             "took 01:02; estimated 00:50",
         ),
         ("done", {"actual_s": 200.0}, [], "took 03:20"),
-        ("pending", {"deleted_at": "2026-01-01T00:00:00Z"}, [], "deleted; put it back on the list with: "),
+        ("pending", {"deleted_at": "2026-01-01T00:00:00Z"}, [], "deleted; restore it with: "),
     ],
 )
 def test_a_job_says_why_it_waits(word: str, more: dict[str, Any], gates: list[Any], said: str) -> None:
     row = job_row(1, "a.mp4", "pending", renditions=[rendition("720p", 3)]) | {"word": word} | more
-    assert said in standing(row, gates)
-    assert bool(said) == bool(standing(row, gates))
+    assert said in status_text(row, gates)
+    assert bool(said) == bool(status_text(row, gates))
 
 
 @pytest.mark.parametrize(
     ("rule", "said"),
     [
         ({"state": "disabled", "limit": 0}, ""),
-        ({"state": "enabled"}, "would start again by itself 60s after it failed, 2 times at most"),
-        ({"state": "enabled", "next_at": NOW_AND_30}, "starts again by itself in 30s, restart 1 of 2"),
-        ({"state": "in_progress", "restarts": 1}, "restart 1 of 2 by itself"),
-        ({"state": "failed", "restarts": 2}, "started again by itself 2 of 2 times: no restart is left"),
-        ({"state": "denied"}, "does not start again by itself: no restart mends this"),
+        ({"state": "enabled"}, "restarts automatically 60s after a failure, 2 times at most"),
+        ({"state": "enabled", "next_at": NOW_AND_30}, "restarts automatically in 30s, restart 1 of 2"),
+        ({"state": "in_progress", "restarts": 1}, "automatic restart 1 of 2"),
+        ({"state": "failed", "restarts": 2}, "restarted automatically 2 of 2 times: no restart left"),
+        ({"state": "denied"}, "not restarted automatically: retrying cannot fix this error"),
     ],
 )
 def test_autorestart_is_told(rule: dict[str, Any], said: str) -> None:

@@ -1,4 +1,4 @@
-"""The terminal UI. It knows the client and the shared vocabulary, never the engine."""
+"""The terminal UI. It imports the client and the protocol, never the engine."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from tqstudio.protocol.calls import ApiClient
 
 NO_TERMINAL = (
-    "The terminal UI needs a terminal; use `tqstudio status`, or any command with --json, without one."
+    "The terminal UI needs a terminal; without one use `tqstudio status`, or any command with --json."
 )
 _GC_THRESHOLDS = 2_000, 5, 5
 """A closed page is a cycle of widgets: the commands' threshold of 10 000 objects keeps 150 MB of them."""
-FAREWELL = "the engine goes on; tqstudio down stops it"
+EXIT_MESSAGE = "the supervisor keeps running; tqstudio down stops it"
 
 
 def run(
@@ -29,30 +29,30 @@ def run(
     notice: str = "",
     view: str = "queue",
     started: Popen[bytes] | None = None,
-    farewell: str = FAREWELL,
+    exit_message: str = EXIT_MESSAGE,
 ) -> int:
-    """Show the UI until the person leaves; answers the exit code.
+    """Run the UI until the user quits; returns the exit code.
 
     Args:
-        door_factory: makes the way to the supervisor; called again after a lost connection.
-        notice: a sentence that is shown at first, such as that a supervisor has just been started.
-        started: the supervisor that has just been started.
+        door_factory: creates the connection to the supervisor; called again after a lost connection.
+        notice: a sentence shown first, such as that a supervisor is being started.
+        started: the supervisor that was just started.
         view: queue, workers, folders or history.
-        farewell: what is printed when the person leaves; nothing when the caller stops the engine.
+        exit_message: printed at exit; empty when the caller stops the supervisor.
 
     Raises:
-        TqError: why no supervisor could be started, where the person left because of that.
+        TqError: no supervisor could be started, and the user quit because of it.
     """
-    # Textual reads stdin and draws on stderr; stdout is asked for because a pipe there wants plain text.
+    # Textual reads stdin and draws on stderr; a stdout that is a pipe asks for plain text.
     if not all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr)):
         print(NO_TERMINAL, file=sys.stderr)
         return 2
     if os.environ.get("SSH_CONNECTION"):
-        # Animations cost bandwidth and show nothing that a still picture does not.
+        # Animations cost bandwidth over SSH.
         os.environ.setdefault("TEXTUAL_ANIMATIONS", "none")
-    # Until the first picture many objects are made and no garbage; not looking for it brings that sooner.
+    # Drawing the first picture allocates much and frees little, so collection is off until then.
     gc.disable()
-    # Textual is loaded only here: a missing terminal is told at once.
+    # Imported here, so that a missing terminal is reported without loading Textual.
     from tqstudio.ui.app import StudioApp
 
     app = StudioApp(
@@ -63,13 +63,13 @@ def run(
     runs = app.studio.model.up or (started is not None and started.poll() is None)
     if app.problem is not None and not app.studio.model.up:
         raise app.problem
-    if app.return_code == 0 and farewell and runs:
-        print(farewell)
+    if app.return_code == 0 and exit_message and runs:
+        print(exit_message)
     return app.return_code or 0
 
 
 def _collect_garbage() -> None:
-    """From now on; what the start has made stays."""
+    """Enable garbage collection; objects created so far are exempt."""
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)
     gc.enable()

@@ -1,4 +1,4 @@
-"""The application: it holds the views together, paints on change, and carries out actions by name."""
+"""The application: manages the views, repaints on changes and dispatches actions by name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tqstudio.ui.actions.registry import BY_NAME
 from tqstudio.ui.context import Context
 from tqstudio.ui.data.model import Model
 from tqstudio.ui.data.query import Query
-from tqstudio.ui.data.sync import BACKOFF_S, PATIENCE_S, Feed
+from tqstudio.ui.data.sync import BACKOFF_S, START_TIMEOUT_S, Feed
 from tqstudio.ui.look.terminal_diff import Wire
 from tqstudio.ui.look.theme import Colours, in_sixteen_colours, load_themes, shipped_folder
 from tqstudio.ui.screens.base import StudioScreen, too_small
@@ -34,7 +34,7 @@ from tqstudio.ui.screens.registry import LATER, LATER_S, VIEWS, load, view_class
 from tqstudio.ui.signals import Signals
 from tqstudio.ui.text.symbols import choose_glyphs
 from tqstudio.ui.toasts import Toasts
-from tqstudio.ui.typeahead import KeysInTurn
+from tqstudio.ui.typeahead import KeyQueue
 from tqstudio.ui.widgets.row_list import RowList
 
 if TYPE_CHECKING:
@@ -45,13 +45,13 @@ if TYPE_CHECKING:
     from tqstudio.ui.text.symbols import Glyphs
 
 PAINT_S = 0.25
-"""Changes that come within this time are painted together."""
-START_LOOK_S = 0.1
-"""A supervisor that is being started is looked at this often."""
+"""Changes within this time are painted together."""
+START_POLL_S = 0.1
+"""Interval of checks on a supervisor that is starting."""
 TYPING_S = 0.6
-"""For so long after a key press, rows do not change places."""
+"""Rows keep their order for this long after a key press."""
 CLOCK_S = 1.0
-"""Ages and countdowns move at this pace."""
+"""Interval at which ages and countdowns are updated."""
 
 
 def _palette() -> type[Provider]:
@@ -81,7 +81,7 @@ class StudioApp(App[None]):
     COMMANDS: ClassVar[Any] = {_palette}
     COMMAND_PALETTE_BINDING = "ctrl+p"
     BINDINGS: ClassVar[list[BindingType]] = [
-        # In dialogs and fields too.
+        # Also in dialogs and fields.
         Binding("ctrl+z", "suspend_process", show=False, priority=True, id="app.suspend")
     ]
 
@@ -97,11 +97,10 @@ class StudioApp(App[None]):
         glyphs: Glyphs | None = None,
         theme: str | None = None,
         backoff_s: tuple[float, ...] = BACKOFF_S,
-        patience_s: float = PATIENCE_S,
+        start_timeout_s: float = START_TIMEOUT_S,
         painted: Callable[[], None] = lambda: None,
     ) -> None:
-        """Args: `started` is a supervisor that has just been started; `painted` is called once the first
-        picture stands."""
+        """Args: `started` is a supervisor that was just started; `painted` is called after first painting."""
         super().__init__()
         themes = load_themes([shipped_folder(), home.themes])
         few = self.console.color_system == "standard"
@@ -115,7 +114,7 @@ class StudioApp(App[None]):
         self._notice = notice
         self._started = started
         self.problem: TqError | None = None
-        """Why the last start of a supervisor failed."""
+        """Why the last attempt to start a supervisor failed."""
         self._painted = painted
         feed = Feed(
             model,
@@ -124,7 +123,7 @@ class StudioApp(App[None]):
             anchor=self._anchor,
             listening=self._listening,
             backoff_s=backoff_s,
-            patience_s=patience_s,
+            start_timeout_s=start_timeout_s,
         )
         vivid = Colours(self._themes[self.theme])
         self.studio = Context(model, feed, glyphs or choose_glyphs(), vivid, vivid, home)
@@ -136,8 +135,8 @@ class StudioApp(App[None]):
         self._toasts = Toasts(self)
         self._wire = Wire()
         self.signals = Signals(self, self._wire.forget)
-        self._keys = KeysInTurn(self, super().on_event)
-        self._errands: set[asyncio.Task[None]] = set()
+        self._keys = KeyQueue(self, super().on_event)
+        self._background: set[asyncio.Task[None]] = set()
         self._colours = self.get_css_variables()
         self.stylesheet.set_variables(self._colours)
 
@@ -150,7 +149,7 @@ class StudioApp(App[None]):
         self.set_interval(CLOCK_S, self._tick)
         if self._notice:
             self.toast(self._notice)
-        # The first picture stands before the supervisor is asked for anything.
+        # The first picture is drawn before the supervisor is contacted.
         self.call_after_refresh(self._begin)
 
     def _begin(self) -> None:
@@ -161,50 +160,50 @@ class StudioApp(App[None]):
             self.start(self._watch_start(self._started))
 
     def _load_later(self, modules: list[str]) -> None:
-        """Load a module, and the others in moments of their own, so that no key waits for all of them."""
+        """Load the first module and schedule the rest, so that no key waits for all of them."""
         if modules:
             load(modules.pop(0))
             self.set_timer(LATER_S, partial(self._load_later, modules))
 
-    def start(self, errand: Coroutine[Any, Any, Any], *, keys_wait: bool = False) -> None:
-        """Run something beside the UI; what it could not do is told in a toast.
+    def start(self, coroutine: Coroutine[Any, Any, Any], *, keys_wait: bool = False) -> None:
+        """Run a coroutine in the background; its error is shown as a toast.
 
         Args:
-            keys_wait: keys that are pressed meanwhile are for what it brings, and wait for it.
+            keys_wait: keys pressed meanwhile are delivered after it has ended.
         """
 
         async def carry_out() -> None:
             try:
-                await errand
+                await coroutine
             except TqError as error:
-                self.complain(error)
+                self.show_error(error)
 
         task = asyncio.create_task(carry_out())
-        self._errands.add(task)
+        self._background.add(task)
         task.add_done_callback(self._ended)
         if keys_wait:
-            self._keys.hold(task)
+            self._keys.wait_for(task)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._errands.discard(task)
+        self._background.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._handle_exception(error) if isinstance(error, Exception) else None
 
     async def on_unmount(self) -> None:
-        for task in list(self._errands):
+        for task in list(self._background):
             task.cancel()
-        await asyncio.gather(*self._errands, return_exceptions=True)
+        await asyncio.gather(*self._background, return_exceptions=True)
 
     # Painting.
 
     def _display(self, screen: Screen[Any], renderable: Any) -> None:
-        """Textual's way to the terminal, with fewer bytes."""
+        """Textual's output method, with minimal updates."""
         if isinstance(renderable, ChopsUpdate | LayoutUpdate):
-            renderable = self._wire.thrifty(renderable, self.size)
+            renderable = self._wire.minimal(renderable, self.size)
         super()._display(screen, renderable)
 
     def paint_soon(self) -> None:
-        """Paint at once after a quiet time, else together with what comes next."""
+        """Repaint now, or after PAINT_S together with later changes."""
         if self._paint_asked or not self.is_running:
             return
         wait = self._painted_at + PAINT_S - monotonic()
@@ -223,7 +222,7 @@ class StudioApp(App[None]):
                 screen.paint()
 
     def _fade(self) -> None:
-        """What may be true no more is drawn without colours."""
+        """Draw possibly outdated data without colours."""
         studio = self.studio
         if studio.model.stale == (studio.palette is not studio.vivid):
             return
@@ -236,7 +235,7 @@ class StudioApp(App[None]):
                 screen.redraw()
 
     def _full_screens(self) -> list[StudioScreen]:
-        """The screen on top, and below a dialog the one that shows through."""
+        """The top screen, or the one that is visible below a dialog."""
         shown: list[StudioScreen] = []
         for screen in reversed(self.screen_stack):
             if isinstance(screen, StudioScreen):
@@ -248,7 +247,7 @@ class StudioApp(App[None]):
         self.paint_soon()
 
     def _anchor(self) -> tuple[int | None, bool]:
-        """The job under the queue's cursor, and whether rows must not change places just now."""
+        """The job under the queue's cursor, and whether rows must keep their order."""
         queue = self._views.get("queue")
         typing = monotonic() - self._key_at < TYPING_S
         if not isinstance(queue, QueueScreen) or not queue.is_mounted:
@@ -265,9 +264,9 @@ class StudioApp(App[None]):
             await super().on_event(event)
 
     async def perform(self, name: str, argument: str = "") -> None:
-        """Carry out an action: the screen's own way first, then the app's.
+        """Carry out an action: by the screen's method, else by the app's.
 
-        Where the terminal is too small, leaving is all that is possible: nobody sees what else would happen.
+        In a terminal that is too small only quitting and suspending are possible, as nothing else is visible.
         """
         if too_small(self.size) and name not in ("leave", "suspend"):
             return
@@ -278,15 +277,15 @@ class StudioApp(App[None]):
                 try:
                     await method(argument)
                 except TqError as error:
-                    self.complain(error)
+                    self.show_error(error)
                 return
         self.toast(f"{BY_NAME[name].text} is not possible here" if name in BY_NAME else f"no action {name}")
 
     def toast(self, text: str, *, problem: bool = False) -> None:
         self._toasts.show(text, problem=problem)
 
-    def complain(self, error: TqError) -> None:
-        """Tell what could not be done, and what to do now."""
+    def show_error(self, error: TqError) -> None:
+        """Show an error and its hint as a toast."""
         hint = "S starts it" if error.code is ErrorCode.NO_SUPERVISOR else error.hint
         self.toast(in_one_line(error.code, error.message, hint), problem=True)
 
@@ -295,7 +294,7 @@ class StudioApp(App[None]):
 
     def action_suspend_process(self) -> None:
         if self.is_headless:
-            self.toast("there is no shell to go back to")
+            self.toast("there is no shell to return to")
         else:
             self.signals.suspend()
 
@@ -312,12 +311,12 @@ class StudioApp(App[None]):
         self.action_command_palette()
 
     def action_command_palette(self) -> None:
-        """Textual binds a key to this of its own, past `perform`."""
+        """Textual binds a key of its own to this, which bypasses `perform`."""
         if not too_small(self.size):
             super().action_command_palette()
 
     async def do_back(self, _: str) -> None:
-        if self.studio.model.hush():
+        if self.studio.model.dismiss_notices():
             self._paint_now()
         elif self._view != "queue":
             self._show("queue")
@@ -325,10 +324,10 @@ class StudioApp(App[None]):
     async def do_pause_all(self, _: str) -> None:
         if self.studio.model.paused:
             await self.studio.feed.send(calls.resume_queue())
-            self.toast("the queue goes on")
+            self.toast("queue resumed")
         else:
             await self.studio.feed.send(calls.pause_queue())
-            self.toast("the queue is paused: running jobs end, no other starts")
+            self.toast("queue paused: running jobs finish, no other starts")
         self.studio.feed.refresh_soon()
 
     async def do_reconnect(self, _: str) -> None:
@@ -339,35 +338,35 @@ class StudioApp(App[None]):
         return launch.listening(self.studio.home)
 
     async def do_start(self, _: str) -> None:
-        """Start a supervisor beside the UI; where one runs already, that is the one that answers."""
+        """Start a supervisor; if another one is already running, the UI connects to that."""
         if self.studio.model.up:
-            self.toast("the supervisor runs")
+            self.toast("the supervisor is already running")
             return
         process = launch.start(self.studio.home)
-        self.studio.feed.expect()
-        self.toast("the supervisor is being started")
+        self.studio.feed.start_expected()
+        self.toast("starting the supervisor")
         self.start(self._watch_start(process))
 
     async def _watch_start(self, process: Popen[bytes]) -> None:
-        """Say why a supervisor that was started cannot run; of wrong settings without waiting for its end."""
+        """Show why a supervisor could not start; wrong settings are reported before it has exited."""
         self.problem = None
         problem = await asyncio.to_thread(_wrong_settings, self.studio.home)
         if problem is not None:
-            # It would end by itself, or read what is corrected meanwhile and start beside the next one.
+            # Left running, it might read settings corrected meanwhile and start beside the next one.
             process.terminate()
         while problem is None:
             if self.studio.model.up:
                 return
             if process.poll() is None:
-                await asyncio.sleep(START_LOOK_S)
+                await asyncio.sleep(START_POLL_S)
             elif await asyncio.to_thread(self._listening):
                 return
             else:
                 problem = launch.why_it_ended(self.studio.home, process.returncode)
         self.problem = problem
-        self.studio.feed.expect_nothing()
+        self.studio.feed.start_failed()
         if not isinstance(self.screen, StudioScreen) or isinstance(self.focused, Input):
-            # What is being typed must not become an answer.
+            # Text that is being typed must not answer the dialog.
             raise problem
         from tqstudio.ui.screens.start_problem import StartProblem
 
@@ -397,7 +396,7 @@ class StudioApp(App[None]):
         self._show("history")
 
     def _show(self, view: str) -> None:
-        """Put a view in front; what lay above the old one is closed."""
+        """Show a view and close the screens above the previous one."""
         if view not in self._views:
             self._views[view] = view_class(view)(self.studio)
             self.install_screen(self._views[view], view)
@@ -449,7 +448,7 @@ class StudioApp(App[None]):
         self._fade()
         self._redraw()
         path = self.studio.home.root / "ui.json"
-        # A home that cannot be written costs no more than the memory of the theme.
+        # Failing to write costs only the remembered theme.
         with suppress(OSError):
             path.write_text(json.dumps({"theme": name}) + "\n")
 
@@ -461,12 +460,12 @@ class StudioApp(App[None]):
         return None
 
     def refresh_css(self, animate: bool = True) -> None:
-        """Parse the style anew when colours changed; the start asks for it too, having just parsed it."""
+        """Parse the style again only if colours changed; Textual also calls this after the first parse."""
         colours = self.get_css_variables()
         if colours != self._colours:
             self._colours = colours
             super().refresh_css(animate=animate)
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:  # noqa: ARG002
-        """Textual's own commands are left out; the palette shows the registry and the themes."""
+        """Leave out Textual's own commands; the palette shows the registry and the themes."""
         return ()

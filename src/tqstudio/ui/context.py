@@ -1,4 +1,4 @@
-"""What every view shares: model, connection, looks, and what it may ask of the app."""
+"""Shared state of the views: model, connection, colours, and the interface of the app."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ class Context:
     glyphs: Glyphs
     palette: Colours
     vivid: Colours
-    """What `palette` is while the supervisor answers; what is true even then is drawn with it."""
+    """`palette` without the fading while the supervisor is silent; for what remains valid then."""
     home: Home
 
 
 class Shell(Protocol):
-    """What screens and the command palette ask of the app that shows them."""
+    """The methods of the app that screens and the command palette call."""
 
     @property
     def theme_names(self) -> list[str]:
-        """The themes there are."""
+        """Names of the available themes."""
 
-    def start(self, errand: Coroutine[Any, Any, Any], *, keys_wait: bool = False) -> None:
-        """Run something beside the UI; an error becomes a toast, `keys_wait` holds keys back meanwhile."""
+    def start(self, coroutine: Coroutine[Any, Any, Any], *, keys_wait: bool = False) -> None:
+        """Run a coroutine in the background; an error becomes a toast, `keys_wait` delays keys meanwhile."""
 
     async def perform(self, name: str, argument: str = "") -> None:
-        """Carry out an action: the screen's own way first, then the app's."""
+        """Carry out an action: by the screen's method, else by the app's."""
 
     def toast(self, text: str, *, problem: bool = False) -> None:
         """Show a sentence for a few seconds."""
 
-    def complain(self, error: TqError) -> None:
+    def show_error(self, error: TqError) -> None:
         """Show an error and the next step as a toast."""
 
     async def do_back(self, _: str) -> None:
@@ -52,4 +52,4 @@ class Shell(Protocol):
         """Show the jobs of a drop folder."""
 
     def use_theme(self, name: str) -> None:
-        """Draw everything in a theme, from now on and after the next start."""
+        """Switch to a theme and remember it for the next start."""

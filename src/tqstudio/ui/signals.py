@@ -1,4 +1,4 @@
-"""Signals: whatever ends or stops the program, the terminal is left as it was found."""
+"""Signal handling: restores the terminal on exit and on stop."""
 
 from __future__ import annotations
 
@@ -18,15 +18,14 @@ from textual.app import App
 ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT)
 STOPPING = (signal.SIGTSTP, signal.SIGCONT)
 END_S = 3.0
-"""An orderly end may take so long. A terminal that takes no more output can hold it up for ever."""
+"""Time limit of an orderly exit, which a terminal that accepts no output can block for ever."""
 
 
 class Signals:
-    """Python's own handlers and not those of the loop: they also run while the loop waits for a terminal
-    that takes nothing.
+    """Installs Python-level handlers, which also run while the event loop is blocked on terminal output.
 
     Args:
-        shown_again: called when the terminal is ours again; what stood there is gone.
+        shown_again: called when the app has the terminal again and its content is lost.
     """
 
     def __init__(self, app: App[Any], shown_again: Callable[[], None]) -> None:
@@ -45,14 +44,16 @@ class Signals:
             signal.signal(number, handler)
 
     def catch_stops(self) -> None:
-        """To be called after Textual has set its own handlers. Those do not paint again, and where a process
-        goes on that was stopped unasked (SIGSTOP), they take its raw terminal for the one to restore."""
+        """Replace Textual's stop handlers; call this after it has installed them.
+
+        They do not repaint, and after SIGSTOP they save the raw terminal mode as the one to restore.
+        """
         self._loop = asyncio.get_running_loop()
         signal.signal(signal.SIGTSTP, partial(self._soon, self.suspend))
         signal.signal(signal.SIGCONT, partial(self._soon, partial(self.suspend, stop=False)))
 
     def suspend(self, *, stop: bool = True) -> None:
-        """Give the terminal back, stop until the shell continues this process, and take it again."""
+        """Release the terminal, stop until the shell continues this process, and take it again."""
         with self._app.suspend():
             if stop:
                 _stop()
@@ -70,13 +71,13 @@ class Signals:
         self._ending = True
         end = partial(self._app.exit, return_code=128 + number)
         if self._loop is None:
-            # The app begins only now.
+            # The app has not started its loop yet.
             self._app.call_later(end)
         else:
             self._loop.call_soon_threadsafe(end)
-        in_any_case = threading.Timer(END_S, self._end_now, [128 + number])
-        in_any_case.daemon = True
-        in_any_case.start()
+        watchdog = threading.Timer(END_S, self._end_now, [128 + number])
+        watchdog.daemon = True
+        watchdog.start()
 
     def _end_now(self, code: int) -> None:
         try:
@@ -86,12 +87,14 @@ class Signals:
 
 
 def _stop() -> None:
-    """Stop the whole process group, as the terminal's own ctrl+z does: a program that started this one stops
-    too. Where no shell could continue it, the kernel ignores that."""
+    """Stop the whole process group, as the terminal's ctrl+z does: also the program that started this one.
+
+    The kernel ignores it in an orphaned group, which no shell could continue.
+    """
     handlers = {number: signal.signal(number, signal.SIG_DFL) for number in STOPPING}
     try:
         os.kill(0, signal.SIGTSTP)
-        # After `bg` the terminal belongs to the shell.
+        # After `bg` the shell owns the terminal.
         while os.tcgetpgrp(sys.stdin.fileno()) != os.getpgrp():
             os.kill(0, signal.SIGSTOP)
     finally:

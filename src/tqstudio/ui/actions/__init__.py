@@ -1,1 +1,1 @@
-"""What a key, the palette and the footer can do, and to which jobs."""
+"""The actions that keys, palette and footer offer, and the jobs they apply to."""

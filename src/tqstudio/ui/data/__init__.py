@@ -1,1 +1,1 @@
-"""What the screens show: kept in step with the supervisor, page by page."""
+"""The UI's data, kept in sync with the supervisor."""

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 Edge = Literal["top", "end"]
 MAX_MARKED = 10_000
-"""Jobs that one action request may name."""
+"""Maximal number of jobs in one action request."""
 
 
 class Pager:
     """Moves the window over the list.
 
-    Every read carries the query it was asked for; an answer to a question that is no longer asked is dropped.
-    A long search is many requests: it ends as soon as the person asks for something else.
+    Answers to a query that was replaced meanwhile are discarded. A long search is split into many requests
+    and ends as soon as the user asks for something else.
     """
 
     def __init__(
@@ -41,16 +41,16 @@ class Pager:
         self._now = now
         self._lock = asyncio.Lock()
         self._waiting = 0
-        """Questions of the person that wait for the one in hand."""
+        """Requests of the user that wait for the running one."""
 
     async def ask(self, query: Query, *, keep: int | None = None) -> None:
-        """Show another query, around job `keep` when it is part of the answer, else from the top.
+        """Show another query, around job `keep` if it matches, else from the top.
 
         Raises:
-            TqError: it cannot be answered; the query before stays in force.
+            TqError: it cannot be answered; the previous query stays active.
         """
         before, self.window.query = self.window.query, query
-        async with self._at_once():
+        async with self._with_priority():
             if query != self.window.query:
                 return
             try:
@@ -65,15 +65,15 @@ class Pager:
                 self.window.show(page)
 
     async def go(self, edge: Edge) -> None:
-        """Hold the first or the last page."""
+        """Load the first or the last page."""
         query = self.window.query
-        async with self._at_once():
+        async with self._with_priority():
             page = await self._on(query, "top", "end") if edge == "end" else await self._page(query)
             if query == self.window.query:
                 self.window.show(page, from_end=edge == "end")
 
     async def more(self, edge: Edge, near: int | None) -> None:
-        """Read on beyond one end of the window; rows far from job `near` are dropped."""
+        """Load the page beyond one end of the window; rows far from job `near` are dropped."""
         window, query = self.window, self.window.query
         if self._lock.locked():
             return
@@ -92,9 +92,9 @@ class Pager:
             await self.reload(near)
 
     async def reload(self, anchor: int | None) -> None:
-        """Read the window again; job `anchor` stays in it wherever it has moved to, unless it ended and left.
+        """Read the window again; job `anchor` stays in it wherever it has moved, unless it ended and left.
 
-        It is shown when it reaches as far as the eye: rows that stay must not vanish while a search goes on.
+        The result is shown once it fills the screen, so that rows do not vanish during a search.
         """
         window, query = self.window, self.window.query
         async with self._lock:
@@ -103,25 +103,25 @@ class Pager:
                 page = await self._page(query)
                 if anchor is not None and not _has(page, anchor):
                     near = await self._around(query, anchor)
-                    page = near if near is not None and not self._has_left(anchor, near) else page
+                    page = near if near is not None and not self._has_moved_away(anchor, near) else page
             elif anchor is not None:
                 page = await self._around(query, anchor)
-                if page is not None and self._has_left(anchor, page):
+                if page is not None and self._has_moved_away(anchor, page):
                     anchor = window.below(anchor)[0]
                     page = await self._around(query, anchor)
             if page is None:
                 page = await self._page(query)
-            if await self._stock(query, page, anchor):
+            if await self._fill(query, page, anchor):
                 window.show(page, anchor=anchor)
 
-    def _has_left(self, job: int, page: JobPage) -> bool:
-        """Whether a job has ended, and none of the rows that stood below it has gone with it."""
+    def _has_moved_away(self, job: int, page: JobPage) -> bool:
+        """Whether a job has ended and moved away without the rows below it."""
         below = self.window.below(job)
         ended = any(row["id"] == job and row["status"] in TERMINAL for row in page["jobs"])
         return ended and bool(below) and not any(_has(page, each) for each in below)
 
     async def targets(self) -> tuple[list[Target], bool]:
-        """The jobs that the query shows, up to what one action may name, and whether there are more."""
+        """The jobs that match the query, up to the maximum of one action, and whether there are more."""
         query, found, after = self.window.query, list[Target](), None
         while len(found) < MAX_MARKED:
             page = await self._page(query, after=after)
@@ -132,8 +132,8 @@ class Pager:
         return found[:MAX_MARKED], after is not None or len(found) > MAX_MARKED
 
     @asynccontextmanager
-    async def _at_once(self) -> AsyncIterator[None]:
-        """The lock, for what a person waits for: a search that has it gives it up."""
+    async def _with_priority(self) -> AsyncIterator[None]:
+        """Acquire the lock for a user's request; a running search then gives it up."""
         self._waiting += 1
         try:
             await self._lock.acquire()
@@ -144,15 +144,15 @@ class Pager:
         finally:
             self._lock.release()
 
-    def _goes_on(self, query: Query) -> bool:
+    def _still_wanted(self, query: Query) -> bool:
         return query == self.window.query and not self._waiting
 
     async def _on(self, query: Query, edge: Edge, cursor: str) -> JobPage:
-        """The next page in this direction that holds a job, if there is one."""
+        """The next page in this direction that contains a job, if there is one."""
         while True:
             page = await self._beyond(query, edge, cursor)
             on = page["before"] if edge == "top" else page["after"]
-            if page["jobs"] or on is None or not self._goes_on(query):
+            if page["jobs"] or on is None or not self._still_wanted(query):
                 return page
             cursor = on
 
@@ -161,9 +161,9 @@ class Pager:
             return await self._page(query, before=cursor)
         return await self._page(query, after=cursor)
 
-    async def _stock(self, query: Query, page: JobPage, anchor: int | None) -> bool:
-        """Add jobs on both sides of one until enough are there; False when that is no longer wanted."""
-        while self._goes_on(query):
+    async def _fill(self, query: Query, page: JobPage, anchor: int | None) -> bool:
+        """Add jobs on both sides of the anchor until there are enough; False if the query was replaced."""
+        while self._still_wanted(query):
             ids = [row["id"] for row in page["jobs"]]
             at = ids.index(anchor) if anchor in ids else 0
             if page["after"] is not None and len(ids) - at <= AHEAD:
@@ -195,7 +195,7 @@ class Pager:
         return page
 
     async def _around(self, query: Query, job: int) -> JobPage | None:
-        """The page around a job; None when the query does not show it."""
+        """The page around a job; None if the query does not match it."""
         try:
             page: JobPage = await self._send(
                 calls.jobs(

@@ -1,4 +1,4 @@
-"""The part of the job list that is held in memory: one unbroken run of rows, with cursors to go on."""
+"""The part of the job list that is in memory: a contiguous run of rows, with cursors at both ends."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     from tqstudio.protocol.answers import JobLive, JobPage, JobRow
 
 PAGE = 200
-"""Rows asked for at a time."""
+"""Rows per request."""
 AHEAD = 60
-"""Rows held beyond the reader on either side, if the list has so many; pages are read to keep it so."""
+"""Rows to keep loaded on either side of the cursor."""
 BELOW = 8
-"""So many rows below a job tell whether the list has moved with it, or it alone has gone."""
+"""Rows below a job that are compared, to tell whether the list has moved with it or it alone has gone."""
 KEEP = 600
-"""Rows held; what lies farther from the reader is dropped and read again when it is needed."""
+"""Maximal number of loaded rows; those farther from the cursor are dropped and read again when needed."""
 
 
 class JobWindow:
-    """A run of consecutive rows. `version` grows with every change, so that views can tell."""
+    """A run of consecutive rows. `version` grows with every change, so that views can detect it."""
 
     def __init__(self) -> None:
         self.query = Query()
@@ -32,10 +32,10 @@ class JobWindow:
         self.searching = False
         """The supervisor answered before a page was full; there may be more beyond the cursors."""
         self.offset: int | None = 0
-        """Rows above the window; None when it is not known."""
+        """Rows above the window; None if unknown."""
         self.loaded = False
         self.read_at: datetime | None = None
-        """When the newest page was read; countdowns go on from there."""
+        """When the newest page was read; countdowns start there."""
         self.version = 0
         self._total: int | None = 0
         self._index: dict[int, int] | None = None
@@ -45,7 +45,7 @@ class JobWindow:
 
     @property
     def total(self) -> int | None:
-        """Rows in the whole list; None when that is not known."""
+        """Rows in the whole list; None if unknown."""
         return len(self.rows) if self.whole else self._total
 
     @property
@@ -65,15 +65,15 @@ class JobWindow:
         return None if at is None else self.rows[at]
 
     def below(self, job: int | None) -> list[int]:
-        """The jobs that stand next below a job."""
+        """The jobs directly below a job."""
         at = self.index_of(job)
         return [] if at is None else [row["id"] for row in self.rows[at + 1 : at + 1 + BELOW]]
 
     def show(self, page: JobPage, *, anchor: int | None = None, from_end: bool = False) -> None:
-        """Hold this page and nothing else.
+        """Replace the window by this page.
 
         Args:
-            anchor: a job whose place in the list is taken to be unchanged, so that the offset stays known.
+            anchor: a job whose position in the list is assumed unchanged, so that the offset stays known.
             from_end: the page is the last one.
         """
         place = self.index_of(anchor)
@@ -92,14 +92,14 @@ class JobWindow:
             self.offset = None if known is None or now_at is None else max(0, known - now_at)
 
     def extend(self, page: JobPage) -> None:
-        """Append the page below; drop rows above when too many are held."""
+        """Append the page below."""
         known = {row["id"] for row in self.rows}
         self.rows += [row for row in page["jobs"] if row["id"] not in known]
         self.after, self._total, self.searching = page["after"], page["total"], page["searching"]
         self._changed()
 
     def prepend(self, page: JobPage) -> None:
-        """Put the page above in front; drop rows below when too many are held."""
+        """Insert the page above."""
         known = {row["id"] for row in self.rows}
         new = [row for row in page["jobs"] if row["id"] not in known]
         self.rows = new + self.rows
@@ -111,7 +111,7 @@ class JobWindow:
         self._changed()
 
     def merge(self, updates: Iterable[JobLive]) -> set[int]:
-        """Put the moving parts of running jobs into their rows; answers which rows changed."""
+        """Apply live fields of running jobs to their rows; returns the changed jobs."""
         changed = set()
         for update in updates:
             if self.patch(update["id"], cast("Mapping[str, Any]", update)):
@@ -119,17 +119,17 @@ class JobWindow:
         return changed
 
     def patch(self, job: int, fields: Mapping[str, Any]) -> bool:
-        """Replace some fields of a row; False when the job is not held."""
+        """Replace some fields of a row; False if the job is not loaded."""
         at = self.index_of(job)
         if at is None:
             return False
-        # A new dict, so that whoever drew the old one sees that it changed.
+        # A new dict, so that views notice the change by identity.
         self.rows[at] = cast("JobRow", {**self.rows[at], **fields})
         self.version += 1
         return True
 
     def drop(self, jobs: Collection[int]) -> None:
-        """Leave out jobs that are gone, before the list is read again."""
+        """Remove deleted jobs before the list is read again."""
         self.rows = [row for row in self.rows if row["id"] not in jobs]
         self._changed()
 

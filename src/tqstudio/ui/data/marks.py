@@ -1,4 +1,4 @@
-"""The jobs that are marked, wherever they are in the list and whether or not it shows them."""
+"""The marked jobs, including those that are off screen or hidden by the filter."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ _EMPTIED = (Trigger.RESTART.value, "work_removed")
 
 
 class Marks(dict[int, Target]):
-    """By the number of the job. What is off the screen is kept up to date by the event stream: a key that
-    acts on it must know whether it still exists, whether it runs, and how much work it holds."""
+    """Marked jobs by id, kept up to date by the event stream.
+
+    An action needs to know whether an invisible job still exists, whether it runs, and how much work it has.
+    """
 
     def toggle(self, target: Target) -> None:
         if self.pop(target.id, None) is None:
@@ -69,7 +71,7 @@ class Marks(dict[int, Target]):
                 self[target.id] = replace(target, segments_done=done)
 
     def patch(self, job: int, fields: Mapping[str, Any]) -> None:
-        """Take over what an action answered."""
+        """Apply the answer to an action."""
         if (target := self.get(job)) is not None:
             status, control = JobStatus(fields["status"]), Control(fields["control"])
             self[job] = replace(target, status=status, control=control)

@@ -1,4 +1,4 @@
-"""What is known about the supervisor and its queue, free of any terminal library."""
+"""The UI's model of the supervisor and its queue; independent of any terminal library."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     )
 
 MAX_EVENTS = 2_000
-"""Lines of history held; older ones are in the supervisor."""
+"""Maximal number of events kept; the supervisor has older ones."""
 
 
 class Link(Enum):
@@ -37,10 +37,9 @@ class Link(Enum):
 
 @dataclass(slots=True)
 class Connection:
-    """How the supervisor is reached.
+    """State of the connection to the supervisor.
 
-    `reason` says what is wrong when something answers but cannot be worked with; `silent` that a supervisor
-    runs and does not answer.
+    `reason` explains why an answer cannot be used; `silent` means that a supervisor runs but does not answer.
     """
 
     link: Link = Link.CONNECTING
@@ -49,7 +48,7 @@ class Connection:
 
 
 class Model:
-    """One snapshot that every view reads; `version` grows whenever something in it changed."""
+    """The data that every view reads; `version` grows with every change."""
 
     def __init__(self, now: Callable[[], datetime]) -> None:
         self.now = now
@@ -59,7 +58,7 @@ class Model:
         self.jobs = JobWindow()
         self.marks = Marks()
         self.deleted: list[dict[int, str]] = []
-        """The jobs that were deleted here and can be brought back, with their names; the last ones last."""
+        """The deletions that can be undone, newest last: the names of the jobs by id."""
         self.workers: dict[str, WorkerView] = {}
         self.folders: list[FolderView] | None = None
         self.events: deque[EventView] = deque(maxlen=MAX_EVENTS)
@@ -67,17 +66,17 @@ class Model:
         self.detail: JobDetail | None = None
         self._detail_at: datetime | None = None
         self.notes: list[str] = []
-        self._hushed: set[tuple[int, str]] = set()
+        self._dismissed: set[tuple[int, str]] = set()
         self.generations: dict[int, GenerationView | None] = {}
-        """What can be played of a video, as far as it was asked for."""
+        """The published generation of each video that was asked for."""
         self.heard_at: datetime | None = None
-        """When the supervisor last said anything."""
+        """When the supervisor was last heard from."""
 
     def changed(self) -> None:
         self.version += 1
 
     def heard(self) -> None:
-        """The supervisor has just said something."""
+        """Record that the supervisor has just been heard from."""
         self.heard_at = self.now()
 
     def take_status(self, status: StatusView) -> None:
@@ -97,7 +96,7 @@ class Model:
         self.changed()
 
     def take_detail(self, detail: JobDetail | None) -> None:
-        """Everything about the one job that is looked at."""
+        """Store the details of the job that is shown."""
         self.detail, self._detail_at = detail, self.now()
         self.changed()
 
@@ -116,19 +115,21 @@ class Model:
             self.changed()
 
     def take_events(self, events: Iterable[EventView], last_seq: int) -> None:
-        """Replace the history by what the supervisor holds."""
+        """Replace the history."""
         self.events.clear()
         self.events.extend(events)
         self.generations.clear()
         self.last_seq = last_seq
         if self.marks:
-            # Nobody knows what became of the marked jobs; a key must not act on a guess.
+            # The state of the marked jobs is unknown; an action must not rely on a guess.
             self.marks.clear()
-            self.notes.append("the marks are gone: too much has happened while the supervisor was away")
+            self.notes.append(
+                "marks removed: too many events were missed while the supervisor was unreachable"
+            )
         self.changed()
 
     def patch_job(self, job: int, fields: dict[str, Any]) -> None:
-        """Show the answer to an action before the list is read again."""
+        """Apply the answer to an action before the list is read again."""
         self.jobs.patch(job, fields)
         self.marks.patch(job, fields)
         if self.detail is not None and self.detail["id"] == job:
@@ -147,36 +148,36 @@ class Model:
 
     @property
     def gates(self) -> list[GateView]:
-        """What holds the queue up."""
+        """What blocks the queue."""
         return self.status["gates"] if self.status else []
 
     @property
     def paused(self) -> bool:
-        """Whether a person has paused the queue."""
+        """Whether the user has paused the queue."""
         return any(gate["kind"] == "user" for gate in self.gates)
 
     def unread(self, *, read: bool) -> str:
-        """What stands in place of a list that has not been read yet; empty when it has."""
+        """The placeholder of a list that has not been read yet; empty once it has."""
         if read:
             return ""
         if self.up:
             return "reading…"
         connecting = self.connection.link is Link.CONNECTING
-        return "connecting to the supervisor…" if connecting else "nothing has been read yet"
+        return "connecting to the supervisor…" if connecting else "nothing loaded yet"
 
     @property
     def stale(self) -> bool:
-        """What is held may be true no more."""
+        """Whether the data may be outdated."""
         return not self.up and self.heard_at is not None
 
     @property
     def silence_s(self) -> float:
-        """Seconds since the supervisor last said anything; 0 when it never did."""
+        """Seconds since the supervisor was last heard from; 0 if it never was."""
         return (self.now() - self.heard_at).total_seconds() if self.heard_at else 0.0
 
     @property
     def rows_age_s(self) -> float:
-        """Seconds since the job list was read: what a countdown in it has lost since."""
+        """Seconds since the job list was read, to subtract from its countdowns."""
         read_at = self.jobs.read_at
         return (self.now() - read_at).total_seconds() if read_at else 0.0
 
@@ -187,29 +188,29 @@ class Model:
 
     @property
     def folder_problems(self) -> list[FolderView]:
-        """Folders that cannot be watched though they should be."""
+        """Enabled folders that cannot be watched."""
         return [each for each in self.folders or () if each["problem"] and each["enabled"]]
 
     @property
     def folder_news(self) -> list[FolderView]:
-        """The folders with problems that the reader has not put aside."""
-        return [each for each in self.folder_problems if _trouble(each) not in self._hushed]
+        """Folders with problems that the user has not dismissed."""
+        return [each for each in self.folder_problems if _problem_key(each) not in self._dismissed]
 
-    def hush(self) -> bool:
-        """Put aside the remarks under the header; a folder's comes back when its problem is another."""
-        told = bool(self.notes or self.folder_news)
+    def dismiss_notices(self) -> bool:
+        """Dismiss the notices; a folder's notice returns when its problem changes."""
+        dismissed = bool(self.notes or self.folder_news)
         self.notes.clear()
-        self._hushed = {_trouble(each) for each in self.folder_problems}
-        return told
+        self._dismissed = {_problem_key(each) for each in self.folder_problems}
+        return dismissed
 
 
 def _merged(detail: JobDetail, update: JobLive) -> list[dict[str, Any]]:
-    """The qualities as they move now, with the times that only the detail has."""
+    """The live qualities, with the times that only the detail contains."""
     known = {rendition["name"]: rendition for rendition in detail["renditions"]}
     unknown = {"started_at": None, "completed_at": None}
     return [{**unknown, **known.get(live["name"], {}), **live} for live in update["renditions"]]
 
 
-def _trouble(folder: FolderView) -> tuple[int, str]:
+def _problem_key(folder: FolderView) -> tuple[int, str]:
     problem = folder["problem"]
     return folder["id"], problem["message"] if problem else ""

@@ -1,4 +1,4 @@
-"""What the queue shows: the filter line as people type it, and the sort."""
+"""The query of the queue view: the filter line, and the sort order."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WORDS = {status.value: status.value for status in JobStatus} | {
     "retry": JobStatus.PENDING.value,
     "held": JobStatus.PAUSED.value,
 }
-"""What may stand after `state:`, and the status it means."""
+"""The words accepted after `state:`, and the status each stands for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,7 @@ class Query:
         return bool(self.statuses or self.text) or self.folder is not None
 
     def shows(self, status: str, name: str) -> bool:
-        """Whether it finds a job with this status and name, as the supervisor would; false
-        within a folder, which neither tells."""
+        """Whether a job with this status and name matches; False for a folder query: it needs more data."""
         words = (readable(word).lower() for word in self.text.split())
         return (
             self.folder is None
@@ -48,14 +47,14 @@ class Query:
 
 
 class FilterError(ValueError):
-    """A word after `state:` that names no state, or one after `folder:` that is no number."""
+    """An unknown word after `state:`, or no number after `folder:`."""
 
 
 def parse(line: str, sort: str = "order") -> Query:
-    """The query of a filter line: words, `state:failed,paused`, and `folder:3` of `tqstudio folder list`.
+    """Parse a filter line: words, `state:failed,paused`, and `folder:3` of `tqstudio folder list`.
 
     Raises:
-        FilterError: an unknown state, or a folder that is no number.
+        FilterError: an unknown state, or a folder that is not a number.
     """
     statuses: list[str] = []
     words: list[str] = []
@@ -64,7 +63,7 @@ def parse(line: str, sort: str = "order") -> Query:
         if word.lower().startswith("folder:"):
             number = word[7:]
             if not number.isdecimal() or not 0 < len(number) < 10:
-                raise FilterError(f"{number!r} is no number of a folder; tqstudio folder list has them")
+                raise FilterError(f"{number!r} is not a folder number; see: tqstudio folder list")
             folder = int(number)
             continue
         if not word.lower().startswith("state:"):
@@ -72,7 +71,7 @@ def parse(line: str, sort: str = "order") -> Query:
             continue
         for name in filter(None, word[6:].lower().split(",")):
             if name not in WORDS:
-                raise FilterError(f"no state is called {name!r}; there are {', '.join(sorted(WORDS))}")
+                raise FilterError(f"unknown state {name!r}; available: {', '.join(sorted(WORDS))}")
             if WORDS[name] not in statuses:
                 statuses.append(WORDS[name])
     return Query(tuple(statuses), " ".join(words), sort, folder)

@@ -1,4 +1,4 @@
-"""Keeps the model true: attaches to the supervisor, follows its stream, and comes back when it went away."""
+"""Synchronises the UI model with the supervisor: loads, follows the event stream, and reconnects."""
 
 from __future__ import annotations
 
@@ -22,37 +22,37 @@ T = TypeVar("T")
 STATUS_BUSY_S = 2.0
 STATUS_IDLE_S = 10.0
 STATUS_MIN_S = 1.0
-"""The status is read this often while jobs run, while none does, and at most."""
+"""Intervals of reading the status: while jobs run, while none runs, and the minimum."""
 JOBS_MIN_S = 0.5
-"""The window of the job list is read again at most this often,"""
+"""Minimal interval of reading the job list window."""
 JOBS_SHARE = 0.2
-"""and for at most this share of the time: what took a long search is not searched for without a pause."""
+"""Maximal share of the time spent on reading it, so that long searches are not repeated without a pause."""
 FOLDERS_S = 10.0
-"""The drop folders are read this often: one that has gone missing is told in every view."""
+"""Interval of reading the drop folders, whose problems are shown in every view."""
 ANSWER_S = 10.0
-"""A supervisor that takes longer for its status counts as gone."""
+"""Timeout of a status request; a slower supervisor counts as lost."""
 BACKOFF_S = (1.0, 2.0, 3.0)
-"""Between attempts to reach it; the last one again and again."""
+"""Delays between connection attempts; the last one repeats."""
 MISSED_MOST = 1_000
-"""Whoever missed more events than this sees the newest, not one after the other go by."""
-PATIENCE_S = 10.0
-"""A supervisor that is being started may be silent for so long before that is told."""
-EAGER_S = 0.2
-"""Between attempts meanwhile."""
+"""After missing more events than this, only the newest are loaded."""
+START_TIMEOUT_S = 10.0
+"""Silence of a starting supervisor is not reported for this long."""
+START_RETRY_S = 0.2
+"""Delay between connection attempts during a start."""
 
 
 class _StartOver(Exception):
-    """The stream cannot go on from where it was; everything is read anew."""
+    """The stream cannot continue from its last position; everything is loaded again."""
 
 
 class Feed:
-    """The one user of the door.
+    """Owns the connection to the supervisor.
 
     Args:
         changed: called after every change of the model.
-        anchor: the job that must stay in the window, and whether the reader is typing just now.
-        listening: whether a supervisor accepts connections, answered at once.
-        patience_s: how long the first silence is taken for a start; see `PATIENCE_S`.
+        anchor: returns the job that must stay in the window, and whether the user is typing.
+        listening: whether a supervisor accepts connections; returns immediately.
+        start_timeout_s: how long initial silence counts as a start; see `START_TIMEOUT_S`.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Feed:
         anchor: Callable[[], tuple[int | None, bool]],
         listening: Callable[[], bool],
         backoff_s: tuple[float, ...] = BACKOFF_S,
-        patience_s: float = PATIENCE_S,
+        start_timeout_s: float = START_TIMEOUT_S,
     ) -> None:
         self.model = model
         self.pager = Pager(model.jobs, self.send, model.now)
@@ -74,8 +74,8 @@ class Feed:
         self._anchor = anchor
         self._listening = listening
         self._backoff_s = backoff_s
-        self._patience_s = patience_s
-        self._patient_until = monotonic() + patience_s
+        self._start_timeout_s = start_timeout_s
+        self._starting_until = monotonic() + start_timeout_s
         self._status_due = asyncio.Event()
         self._jobs_due = asyncio.Event()
         self._folders_due = asyncio.Event()
@@ -83,17 +83,17 @@ class Feed:
         self.listeners: list[Callable[[EventView], None]] = []
 
     async def send(self, call: Call[T]) -> T:
-        """Send a call.
+        """Send a request and return its answer.
 
         Raises:
-            TqError: what the supervisor says, NO_SUPERVISOR or SUPERVISOR_SILENT.
+            TqError: the supervisor's error, NO_SUPERVISOR or SUPERVISOR_SILENT.
         """
         if self._door is None:
             self._door = self._door_factory()
         return await self._door.send(call)
 
     async def run(self) -> None:
-        """Attach, follow, and try again when that ends; runs until it is cancelled."""
+        """Load, follow, and reconnect after a loss; runs until it is cancelled."""
         failures = 0
         try:
             while True:
@@ -104,7 +104,7 @@ class Feed:
                     await self._follow()
                     reason = ""
                     if monotonic() - began > self._backoff_s[0]:
-                        # A stream that went well and ended: it was read too slowly, or the supervisor ends.
+                        # A working stream ended: it was read too slowly, or the supervisor shuts down.
                         continue
                 except _StartOver:
                     continue
@@ -113,8 +113,8 @@ class Feed:
                 except OSError:
                     reason = ""
                 except Exception as error:
-                    # A message of another version of the supervisor must not end the UI.
-                    reason = f"the supervisor's answer is not understood ({type(error).__name__}: {error})"
+                    # A message of another supervisor version must not end the UI.
+                    reason = f"cannot understand the supervisor's answer ({type(error).__name__}: {error})"
                 await self._wait(reason, self._backoff_s[min(failures, len(self._backoff_s) - 1)])
                 failures += 1
         finally:
@@ -131,24 +131,24 @@ class Feed:
     def try_now(self) -> None:
         self._try_now.set()
 
-    def expect(self) -> None:
-        """A supervisor is being started: try often, and call its silence a start for a while."""
-        self._patient_until = monotonic() + self._patience_s
+    def start_expected(self) -> None:
+        """Expect a supervisor that is starting: retry often and do not report its silence for a while."""
+        self._starting_until = monotonic() + self._start_timeout_s
         self.model.connection = Connection(Link.CONNECTING)
         self._changed()
         self.try_now()
 
-    def expect_nothing(self) -> None:
-        """The supervisor that was being started has ended."""
-        self._patient_until = 0.0
+    def start_failed(self) -> None:
+        """Report silence again: the starting supervisor has exited."""
+        self._starting_until = 0.0
         self.try_now()
 
     async def _wait(self, reason: str, delay_s: float) -> None:
-        """Say that nobody answers, until the next attempt is due or asked for."""
+        """Mark the connection as lost, and wait until the next attempt is due or requested."""
         self._try_now.clear()
         await self._close()
-        if monotonic() < self._patient_until and not reason:
-            delay_s = EAGER_S
+        if monotonic() < self._starting_until and not reason:
+            delay_s = START_RETRY_S
         else:
             silent = not reason and await asyncio.to_thread(self._listening)
             self.model.connection = Connection(Link.LOST, reason, silent)
@@ -163,14 +163,14 @@ class Feed:
                 await door.close()
 
     async def _load(self) -> None:
-        """Read what a fresh view needs; the stream then goes on from the last event read here."""
+        """Load what a new view needs; the stream then continues from the last event read here."""
         model = self.model
         page = await self._in_time(calls.events(limit=200))
         if not model.events or not 0 <= page["last_seq"] - (model.last_seq or 0) <= MISSED_MOST:
             model.take_events(page["events"], page["last_seq"])
         model.take_status(await self._in_time(calls.status()))
         model.connection = Connection(Link.UP)
-        self._patient_until = 0.0
+        self._starting_until = 0.0
         self._changed()
         anchor, _ = self._anchor()
         await self.pager.reload(anchor)
@@ -181,10 +181,10 @@ class Feed:
         try:
             return await asyncio.wait_for(self.send(call), ANSWER_S)
         except TimeoutError:
-            raise TqError(ErrorCode.SUPERVISOR_SILENT, "the supervisor does not answer in time") from None
+            raise TqError(ErrorCode.SUPERVISOR_SILENT, "the supervisor did not answer in time") from None
 
     async def _follow(self) -> None:
-        """Take the stream and the polls together; the first that ends or fails ends all."""
+        """Run the stream and the polls concurrently; the first that ends or fails ends all."""
         duties: list[Coroutine[Any, Any, None]] = [
             *(self._stream(), self._poll_status()),
             *(self._poll_jobs(), self._poll_folders()),
@@ -222,7 +222,7 @@ class Feed:
             case "sources":
                 for known in message.data["jobs"]:
                     model.patch_job(known["id"], {"source": known["source"]})
-                # With the source known, so is about how long the job will take.
+                # The source is known now, so the list can contain an estimate.
                 self._jobs_due.set()
             case "event":
                 event = cast("EventView", message.data)
@@ -233,7 +233,7 @@ class Feed:
                 for listener in list(self.listeners):
                     listener(event)
             case "reset":
-                # Events were pruned before they could be told: nothing held may be trusted.
+                # Events were pruned before they were sent, so nothing loaded is reliable.
                 model.events.clear()
                 model.last_seq = None
                 raise _StartOver
@@ -263,7 +263,7 @@ class Feed:
             await self._jobs_due.wait()
             anchor, typing = self._anchor()
             if typing:
-                # Rows that move under the fingers are worse than rows half a second old.
+                # Rows that move while the user types are worse than rows half a second old.
                 await asyncio.sleep(JOBS_MIN_S / 2)
                 continue
             self._jobs_due.clear()

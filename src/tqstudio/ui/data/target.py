@@ -1,4 +1,4 @@
-"""What an action must know of a job, and whether the job allows it now."""
+"""The facts about a job that actions need, and whether the job allows an operation."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     from tqstudio.protocol.answers import JobRow
 
 DOING = {
-    Control.PAUSE: "is being paused already",
-    Control.CANCEL: "is being cancelled already",
-    Control.RESTART: "is being restarted already",
+    Control.PAUSE: "is already being paused",
+    Control.CANCEL: "is already being cancelled",
+    Control.RESTART: "is already being restarted",
 }
 CONTROL_OF_WORD = {"pausing…": Control.PAUSE, "cancelling…": Control.CANCEL, "restarting…": Control.RESTART}
-"""What was asked of a running job, from the word that an action answers."""
+"""The control request on a running job, by the word in the answer to an action."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What an action must know of a job, whether or not its row is on screen."""
+    """The facts about a job that actions need, whether or not its row is loaded."""
 
     id: int
     name: str
@@ -30,7 +30,7 @@ class Target:
     control: Control
     segments_done: int
     qualities: tuple[tuple[str, str], ...] = ()
-    """Those that the source can have, each with the reason why the job made none of it; "" where it did."""
+    """The possible qualities, each with the reason why the job did not encode it; "" where it did."""
 
     @classmethod
     def of(cls, row: JobRow) -> Target:
@@ -40,7 +40,7 @@ class Target:
 
     @property
     def pausable(self) -> bool:
-        """Whether `p` pauses; otherwise it lets the job go on."""
+        """Whether `p` pauses the job; otherwise it resumes it."""
         if self.status is JobStatus.PAUSED:
             return False
         return self.control is not Control.PAUSE
@@ -51,15 +51,15 @@ def _qualities(row: JobRow) -> Iterator[tuple[str, str]]:
         if rendition["status"] != "skipped":
             yield rendition["name"], ""
         elif rendition["width"] is not None:
-            yield rendition["name"], rendition["reason"] or "left out"
+            yield rendition["name"], rendition["reason"] or "skipped"
 
 
 def refusal(operation: Operation, target: Target) -> str:
-    """Why the operation cannot be done to this job now; empty when it can."""
+    """Why the operation is not possible on this job now; empty if it is."""
     decision = decide(target.status, operation, target.control)
     if not decision.allowed:
         return f"job {target.id} {decision.reason}"
     if decision.effect is Effect.NOTHING:
         word = "running" if target.status is JobStatus.IN_PROGRESS else target.status.value
-        return f"job {target.id} {DOING.get(target.control, f'is {word} already')}"
+        return f"job {target.id} {DOING.get(target.control, f'is already {word}')}"
     return ""

@@ -1,1 +1,1 @@
-"""Colours, lines of cells, and how few bytes they take on the wire."""
+"""Colours, lines of cells, and minimal terminal output."""

@@ -1,4 +1,4 @@
-"""Builds one screen line as a strip whose columns hold, whatever the text in them."""
+"""Builds a screen line as a strip with columns of fixed width."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def width_of(text: str) -> int:
 
 
 def fit(text: str, width: int, ellipsis: str = "…") -> str:
-    """The text in at most `width` cells; a longer one loses its end."""
+    """The text in at most `width` cells; a longer one is cut at the end."""
     if width_of(text) <= width:
         return text
     if width <= 1:
@@ -26,7 +26,7 @@ def fit(text: str, width: int, ellipsis: str = "…") -> str:
 
 
 def fit_name(name: str, width: int, ellipsis: str = "…") -> str:
-    """A file name in at most `width` cells; a longer one loses its middle, as its end tells files apart."""
+    """A file name in at most `width` cells; cut in the middle, as the end distinguishes files."""
     if width_of(name) <= width:
         return name
     tail_width = min(10, width // 3)
@@ -36,7 +36,7 @@ def fit_name(name: str, width: int, ellipsis: str = "…") -> str:
     while start > 0 and used + width_of(name[start - 1]) <= tail_width:
         start -= 1
         used += width_of(name[start])
-    # A combining mark belongs to the letter before it, which has been cut away.
+    # A combining mark belongs to the letter before it, which was cut off.
     while start < len(name) and width_of(name[start]) == 0:
         start += 1
     return set_cell_size(name, width - 1 - used).rstrip() + ellipsis + name[start:]
@@ -82,7 +82,7 @@ class Line:
         return self.gap(x - self._used)
 
     def fill(self, sign: str, style: Style | None = None, *, keep: int = 0) -> Line:
-        """Repeat a sign up to the end, leaving `keep` cells."""
+        """Repeat a symbol up to the end, leaving `keep` cells."""
         return self.add(sign * (self.room - keep), style)
 
     def strip(self) -> Strip:
@@ -91,11 +91,11 @@ class Line:
 
 
 def changed_spans(old: Strip, new: Strip, *, join: int = 6) -> list[tuple[int, int]]:
-    """Columns in which two strips of one width differ, as (start, width); near ones are joined.
+    """Columns in which two strips of equal width differ, as (start, width); near ones are joined.
 
-    The terminal driver writes whole regions, so what moves on screen is asked for cell by cell.
+    The terminal driver writes whole regions, so regions are kept as small as possible.
     """
-    # Most lines stand still, and equal segments are told apart faster than cells.
+    # Most lines are unchanged, and comparing segments is faster than comparing cells.
     if old is new or old == new:
         return []
     spans: list[tuple[int, int]] = []
@@ -114,21 +114,21 @@ def _cells(strip: Strip) -> list[tuple[str, Style | None]]:
         if text.isascii():
             cells.extend([(char, style) for char in text])
             continue
-        # As a strip is measured: joined emoji are one sign, and a mark belongs to the letter before it.
+        # As the strip is measured: a joined emoji is one grapheme, and a mark belongs to its letter.
         for start, end, wide in split_graphemes(text)[0]:
             sign = text[start:end]
             if wide == 0 and cells:
                 cells[-1] = (cells[-1][0] + sign, style)
             else:
-                # A wide character fills two cells; both change when it does.
+                # A wide character fills two cells, which change together.
                 cells.extend([(sign, style)] * wide)
     return cells
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """The text in lines of at most `width` cells, broken at blanks where there are any.
+    """Break text into lines of at most `width` cells, at blanks where possible.
 
-    Other spaces, such as the wide one of Japanese names, stay what they are: a path is to be read off.
+    Other spaces, such as the wide one of Japanese names, are kept, so that paths stay correct.
     """
     lines: list[str] = []
     line = ""

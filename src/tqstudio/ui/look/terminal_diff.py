@@ -1,7 +1,7 @@
-"""What goes to the terminal: the cells that changed, and of their style what differs from the cell before.
+"""Minimises terminal output: writes only changed cells, and only changed style attributes.
 
 Textual writes a changed line from its beginning, every run of cells with its whole style, and the first
-picture several times. Over a slow line the screen would fall behind the keys.
+picture several times. Over a slow connection the screen would lag behind the keys.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from tqstudio.ui.look.line import changed_spans
 
 RESET = "\x1b[0m"
 _SHOW_ON_BLANKS = frozenset(("4", "5", "6", "7", "9", "21", "53"))
-"""Attributes that a blank shows: lines through, below and above it, blinking and reverse."""
+"""Attributes that are visible on a blank: lines through, below and above it, blinking and reverse."""
 
 FRESH_S = 1.0
-"""For so long it is known what stands in a line; later, another program may have written over it."""
+"""How long the content of a line is trusted; later, another program may have overwritten it."""
 
 Piece = tuple[int, int, Strip]
-"""Column, line, and what is written from there on."""
+"""Column, line, and the strip to write there."""
 
 
-class Thrifty(CompositorUpdate):
-    """An update of Textual's, written with fewer bytes.
+class MinimalUpdate(CompositorUpdate):
+    """A Textual update that writes fewer bytes.
 
     Args:
-        pieces: asked for only when the update is written: Textual drops some.
+        pieces: evaluated only when the update is written, as Textual drops some updates.
     """
 
     def __init__(self, pieces: Callable[[], Iterable[Piece]]) -> None:
@@ -49,19 +49,19 @@ class Thrifty(CompositorUpdate):
 
 
 class Wire:
-    """Makes updates thrifty; knows for a moment what stands in the lines that were written as a whole."""
+    """Minimises updates; remembers for a moment the lines that were written as a whole."""
 
     def __init__(self) -> None:
         self._size = Size()
         self._lines: dict[int, tuple[float, Strip]] = {}
 
     def forget(self) -> None:
-        """Another program has written to the terminal."""
+        """Discard the remembered lines, after another program wrote to the terminal."""
         self._lines.clear()
 
-    def thrifty(self, update: ChopsUpdate | LayoutUpdate, size: Size) -> Thrifty:
-        """Args: `size` of the terminal; one of another size has moved what stood in it."""
-        return Thrifty(partial(self._pieces, update, size))
+    def minimal(self, update: ChopsUpdate | LayoutUpdate, size: Size) -> MinimalUpdate:
+        """Wrap an update. Args: `size` of the terminal; a resize invalidates the remembered lines."""
+        return MinimalUpdate(partial(self._pieces, update, size))
 
     def _pieces(self, update: ChopsUpdate | LayoutUpdate, size: Size) -> Iterator[Piece]:
         if size != self._size:
@@ -71,7 +71,7 @@ class Wire:
             yield from self._put(*piece)
 
     def _put(self, x: int, y: int, strip: Strip) -> Iterator[Piece]:
-        """What of a strip differs from what is known to stand there."""
+        """The parts of a strip that differ from the remembered line."""
         stop = x + strip.cell_length
         known = self._known(y)
         if known is None:
@@ -105,13 +105,13 @@ def _whole(update: LayoutUpdate) -> Iterator[Piece]:
 
 
 class Pen:
-    """Writes strips, and changes of style only where there are any."""
+    """Writes strips, and style codes only where the style changes."""
 
     def __init__(self, system: ColorSystem) -> None:
         self._system = system
         self._out: list[str] = []
         self._held = ("", "", "")
-        """Attributes, ink and paper that the terminal has now."""
+        """Attributes, foreground and background that are active in the terminal."""
 
     def move(self, x: int, y: int) -> None:
         self._out.append(f"\x1b[{y + 1};{x + 1}H")
@@ -131,7 +131,7 @@ class Pen:
         return "".join(self._out)
 
     def _as_a_blank(self, wanted: tuple[str, str, str]) -> tuple[str, str, str]:
-        """What a blank needs: the paper. The ink stays as it is."""
+        """The style needed for a blank: only the background, if no attribute is visible."""
         attributes, ink, _ = self._held
         seen = _SHOW_ON_BLANKS.intersection(f"{attributes};{wanted[0]}".split(";"))
         return wanted if seen else (attributes, ink, wanted[2])
@@ -143,7 +143,7 @@ class Pen:
         self._held = wanted
         attributes, ink, paper = wanted
         if attributes != held[0] or (held[1] and not ink) or (held[2] and not paper):
-            # There is no code that takes back one of these alone in every terminal.
+            # No code resets one of these alone in every terminal.
             self._out.append(RESET)
             held = ("", "", "")
         codes = [code for code, had in zip((attributes, ink, paper), held, strict=True) if code != had]
@@ -153,7 +153,7 @@ class Pen:
 
 @lru_cache(maxsize=1024)
 def _codes(style: Style, system: ColorSystem) -> tuple[str, str, str]:
-    """Attributes, ink and paper as the terminal is told them; empty for its own."""
+    """Attributes, foreground and background as terminal codes; empty for the default."""
     attributes = Strip.render_ansi(style.without_color, system)
     return attributes, _color(style.color, system, ink=True), _color(style.bgcolor, system, ink=False)
 

@@ -1,7 +1,7 @@
-"""Themes from TOML files, and the styles that drawn lines take from them.
+"""Loads themes from TOML files and derives the styles of drawn lines.
 
 A file has `name`, `dark`, and the tables `[colors]` (Textual's own colours), `[states]` and `[parts]`.
-What a file leaves out is derived from its colours. A file that cannot be used is reported, never fatal.
+Missing values are derived from its colours. An invalid file is reported and skipped.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ _SIXTEEN = {True: "dark", False: "light"}
 
 
 class ThemeError(ValueError):
-    """One sentence that names the file, the key and what is wrong."""
+    """An invalid theme; the message names the file, the key and the problem."""
 
 
 @dataclass(frozen=True, slots=True)
 class Themes:
-    """What was found: themes by name, in the order they are cycled, and what could not be used."""
+    """The loaded themes by name, in the order they are cycled, and the errors."""
 
     by_name: dict[str, Theme]
     problems: tuple[str, ...]
@@ -70,7 +70,7 @@ def shipped_folder() -> Path:
 
 
 def load_themes(folders: Iterable[Path]) -> Themes:
-    """All themes of the folders; a later folder wins over an earlier one."""
+    """Load all themes of the folders; a later folder overrides an earlier one."""
     found: dict[str, Theme] = {}
     problems: list[str] = []
     for folder in folders:
@@ -91,10 +91,9 @@ def load_themes(folders: Iterable[Path]) -> Themes:
 
 
 def in_sixteen_colours(themes: Mapping[str, Theme]) -> dict[str, Theme]:
-    """The themes for a terminal with 16 colours, where a name decides no more than dark or light.
+    """The themes for a terminal with 16 colours, where only dark or light differs.
 
-    The nearest of the 16 to a muted colour is a grey: a theme's own colours, of states and cursor too, would
-    fall together there.
+    The nearest of the 16 to a muted colour is a grey, so a theme's own colours could not be distinguished.
     """
     sets = {
         dark: read_theme(shipped_folder() / "sixteen" / f"{word}.toml") for dark, word in _SIXTEEN.items()
@@ -103,10 +102,10 @@ def in_sixteen_colours(themes: Mapping[str, Theme]) -> dict[str, Theme]:
 
 
 def read_theme(file: Path) -> Theme:
-    """The theme of one file.
+    """Read the theme of one file.
 
     Raises:
-        ThemeError: it cannot be read, a key is unknown or missing, or a value is no colour.
+        ThemeError: it cannot be read, a key is unknown or missing, or a value is not a colour.
     """
     try:
         data = toml_files.read(file)
@@ -114,7 +113,7 @@ def read_theme(file: Path) -> Theme:
         raise ThemeError(f"theme {file.name} cannot be read: {error}") from None
     name, dark = data.pop("name", file.stem), data.pop("dark", True)
     if not isinstance(name, str) or not name or not isinstance(dark, bool):
-        raise ThemeError(f"theme {file.name}: name must be a text and dark true or false")
+        raise ThemeError(f"theme {file.name}: name must be a string, and dark must be true or false")
     colors = _table(file, data, "colors", COLORS)
     states = _table(file, data, "states", STATES)
     parts = _table(file, data, "parts", PARTS)
@@ -122,7 +121,7 @@ def read_theme(file: Path) -> Theme:
         raise ThemeError(f"theme {file.name}: unknown key {next(iter(data))!r}")
     for key in REQUIRED:
         if key not in colors:
-            raise ThemeError(f"theme {file.name}: [colors] lacks {key!r}")
+            raise ThemeError(f"theme {file.name}: [colors] has no {key!r}")
     variables = {f"state-{key}": value for key, value in states.items()}
     variables |= {f"part-{key}": value for key, value in parts.items()}
     return _theme(name, dark, colors, variables)
@@ -138,7 +137,7 @@ def _table(file: Path, data: dict[str, Any], name: str, known: Iterable[str]) ->
         try:
             Color.parse(value)
         except (ColorParseError, TypeError, AttributeError):
-            raise ThemeError(f"theme {file.name}: {value!r} of {key!r} in [{name}] is no colour") from None
+            raise ThemeError(f"theme {file.name}: {value!r} of {key!r} in [{name}] is not a colour") from None
     return dict(table)
 
 
@@ -162,7 +161,7 @@ def _theme(name: str, dark: bool, colors: dict[str, str], variables: dict[str, s
         "block-cursor-blurred-background": cursor,
         "input-selection-background": _mix(background, colors["primary"], 0.5),
         "input-selection-foreground": variables["part-strong"],
-        # Textual blends it, which ends below the contrast of text, and with 16 colours at the background.
+        # Textual blends it, with too little contrast, and with 16 colours equal to the background.
         "text-disabled": variables["part-dim"],
     }
     theme = Theme(name=name, dark=dark, variables=variables, primary=colors["primary"])
@@ -176,16 +175,16 @@ def _mix(one: str, other: str, factor: float) -> str:
 
 
 def _fallback() -> Theme:
-    """What is shown when no theme file can be read at all."""
+    """The theme used when no theme file can be read."""
     colors = {"primary": "#5fafd7", "foreground": "#d0d0d0", "background": "#121212", "error": "#ff5f5f"}
     return _theme("plain", True, colors, {})
 
 
 class Colours:
-    """Rich styles by role, taken from one theme.
+    """Rich styles by role, taken from a theme.
 
     Args:
-        faded: without colours and contrast, for what may be true no more. Backgrounds stay.
+        faded: without colours and contrast, for possibly outdated data. Backgrounds stay.
     """
 
     def __init__(self, theme: Theme, *, faded: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""What every full screen has: header, notices, tabs, footer, the keymap of its view, and painting."""
+"""Base class of full screens: header, notices, tabs, footer, keymap and painting."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ MIN_WIDTH, MIN_HEIGHT = 60, 15
 
 
 def too_small(size: Size) -> bool:
-    """Whether a terminal of this size shows nothing but that."""
+    """Whether a terminal of this size shows only the message that it is too small."""
     return size.width < MIN_WIDTH or size.height < MIN_HEIGHT
 
 
 class StudioScreen(Screen[None]):
-    """A screen composes its own part in `body`; all of it is drawn from the model by `paint`."""
+    """Subclasses compose their part in `body`; `paint` draws everything from the model."""
 
     AUTO_FOCUS = ""
-    """A screen chooses itself; the first widget that could take keys may be a filter that is not shown."""
+    """None: the first focusable widget may be a hidden filter, so screens set the focus themselves."""
     VIEW: ClassVar[View]
     TAB: ClassVar[str] = ""
-    """The tab that is lit; the view itself when empty."""
+    """The highlighted tab; the view's own when empty."""
 
     def __init__(self, studio: Context) -> None:
         super().__init__()
@@ -51,12 +51,14 @@ class StudioScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         yield Header(self.studio, id="header")
         yield Notice(self.studio, id="notice")
-        yield Tabs(self.studio, self.TAB or self.VIEW, self.says)
+        yield Tabs(self.studio, self.TAB or self.VIEW, self.tab_text)
         yield from self.body()
-        yield Footer(self.studio, self.VIEW, targets=self.meant, marked=self.marked, typing=self.typing)
+        yield Footer(
+            self.studio, self.VIEW, targets=self.footer_targets, marked=self.marked, typing=self.typing
+        )
         yield Static(
             f"This terminal is too small: tqstudio needs {MIN_WIDTH} columns and {MIN_HEIGHT} lines;"
-            " q leaves.",
+            " q quits.",
             id="too-small",
         )
 
@@ -64,27 +66,27 @@ class StudioScreen(Screen[None]):
         """The widgets between tabs and footer."""
         raise NotImplementedError
 
-    def says(self) -> tuple[str, str]:
-        """The filter in force and a remark, for the tabs line."""
+    def tab_text(self) -> tuple[str, str]:
+        """The active filter and a remark, for the tabs line."""
         return "", ""
 
-    def meant(self) -> Collection[Target]:
-        """The jobs that the footer's actions are about."""
+    def footer_targets(self) -> Collection[Target]:
+        """The jobs that the footer's actions apply to."""
         return ()
 
     def marked(self) -> str:
-        """How many jobs are marked, in words; empty for none."""
+        """The number of marked jobs as text; empty for none."""
         return ""
 
     def typing(self) -> bool:
-        """Whether keys are text just now."""
+        """Whether keys currently go into a text field."""
         return False
 
     def line_views(self) -> Iterator[LineView]:
         return iter(self.query(LineView))
 
     def paint(self) -> None:
-        """Bring the screen up to date with the model."""
+        """Repaint changed lines from the model."""
         for view in self.line_views():
             view.paint()
 
@@ -112,7 +114,7 @@ class StudioScreen(Screen[None]):
         self.place(event.size.width, event.size.height)
 
     def _hide_or_show(self, small: bool) -> None:
-        # What is hidden loses the focus: a filter that is being typed would go on as commands.
+        # A hidden widget loses the focus, and what is typed into a filter would become commands.
         if small:
             self._focus_before = self.focused
             self.set_focus(None)
@@ -121,10 +123,10 @@ class StudioScreen(Screen[None]):
             self.set_focus(self._focus_before)
 
     def place(self, width: int, height: int) -> None:
-        """Place the parts for this size."""
+        """Lay the parts out for this size."""
 
     async def action_perform(self, name: str) -> None:
-        # Not in the app's own queue: a slow answer must not keep it from ending.
+        # Not in the app's own queue: a slow answer must not delay its exit.
         self.shell.start(self.shell.perform(name), keys_wait=True)
 
     @on(LineView.Clicked)
@@ -135,8 +137,8 @@ class StudioScreen(Screen[None]):
     def toast(self, text: str, *, problem: bool = False) -> None:
         self.shell.toast(text, problem=problem)
 
-    def complain(self, error: TqError) -> None:
-        self.shell.complain(error)
+    def show_error(self, error: TqError) -> None:
+        self.shell.show_error(error)
 
     def find(self, id: str) -> Widget:
         return self.query_one(f"#{id}")

@@ -1,4 +1,4 @@
-"""The command palette: every action that this view knows, and every theme."""
+"""The command palette: every action of the current view, and every theme."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tqstudio.ui.screens.base import StudioScreen
 
 class Actions(Provider):
     def _commands(self) -> list[tuple[str, str, Callable[[], object]]]:
-        """Text, help, and what it does."""
+        """Text, help and callback of each command."""
         app = cast("Shell", self.app)
         screen = self.screen
         found: list[tuple[str, str, Callable[[], object]]] = []
@@ -25,7 +25,7 @@ class Actions(Provider):
                     keys = " ".join(key_sign(key) for key in action.keys)
                     found.append((f"{action.text}  ({keys})", action.help, partial(app.perform, action.name)))
         for name in app.theme_names:
-            found.append((f"theme {name}", "show everything in this theme", partial(app.use_theme, name)))
+            found.append((f"theme {name}", "switch to this theme", partial(app.use_theme, name)))
         return found
 
     async def discover(self) -> Hits:

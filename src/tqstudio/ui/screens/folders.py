@@ -1,4 +1,4 @@
-"""The drop folders: what is watched, what waits to be complete, what was left out and why."""
+"""The drop folders view: status, waiting files, and files left out with the reason."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class FolderList(RowList):
         return [folder for folder in folders if self._owner.matches(folder["path"], folder["profile"])]
 
     def empty(self) -> str:
-        unwatched = "no folder is watched – n adds one; videos dropped into it are transcoded"
+        unwatched = "no drop folder yet – n adds one; videos dropped into it are transcoded"
         return self._owner.nothing("folder", unwatched, read=self.studio.model.folders is not None)
 
     def count(self) -> int:
@@ -92,7 +92,7 @@ class FolderList(RowList):
 
 
 def _waiting(folder: FolderView) -> str:
-    """Files that are not queued yet."""
+    """Number of files that are not queued yet."""
     if folder["settling"]:
         return f"{folder['settling']} settling"
     return f"{folder['checking']} checking" if folder["checking"] else ""
@@ -118,7 +118,7 @@ class FoldersScreen(ListScreen):
         if self.is_current:
             self.studio.feed.read_folders_soon()
 
-    def says(self) -> tuple[str, str]:
+    def tab_text(self) -> tuple[str, str]:
         return self.filter_text, fmt.counted(self.folders.count(), "folder")
 
     def selected(self) -> FolderView | None:
@@ -126,7 +126,7 @@ class FoldersScreen(ListScreen):
         folders = self.folders.folders
         return folders[self.folders.cursor] if self.folders.cursor < len(folders) else None
 
-    def tell(self) -> tuple[str, Facts]:
+    def details(self) -> tuple[str, Facts]:
         folder = self.selected()
         if folder is None:
             return "", []
@@ -138,13 +138,15 @@ class FoldersScreen(ListScreen):
         delay = fmt.short_duration(folder["autorestart_delay_s"])
         times = fmt.counted(again, "time")
         rules += [
-            f"failed jobs start again by themselves {times}, {delay} after" if again else "no autorestart"
+            f"failed jobs restart automatically {times}, {delay} after the failure"
+            if again
+            else "no autorestart"
         ]
         return paths.readable(folder["path"]), [
             ("problem", in_one_line(problem["code"], problem["message"], problem["hint"]) if problem else ""),
             ("output", paths.readable(folder["output_root"])),
             ("rules", ", ".join(rules)),
-            *(("left out", f"{skipped['name']}: {_why(skipped)}") for skipped in folder["skipped"]),
+            *(("skipped", f"{skipped['name']}: {_why(skipped)}") for skipped in folder["skipped"]),
         ]
 
     async def do_open(self, _: str) -> None:
@@ -155,24 +157,24 @@ class FoldersScreen(ListScreen):
         await self.shell.show_folder(folder["id"])
 
     async def do_folder_add(self, _: str) -> None:
-        sentence = "Videos that are put into it are transcoded."
+        sentence = "Videos dropped into it are transcoded."
         self.app.push_screen(AskPath(self.studio, "Watch a folder", sentence, self._add))
 
     async def _add(self, answer: PathAnswer) -> None:
-        """Watch a folder.
+        """Add a drop folder.
 
         Raises:
-            TqError: it cannot be.
+            TqError: the path is no folder, or the supervisor refuses it.
         """
         path = os.fsencode(answer.path)
         if not answer.is_folder:
-            what = f"{paths.display(path)} is no folder on this machine"
-            raise TqError(ErrorCode.SOURCE_MISSING, what, "type the path of a folder that exists")
+            what = f"{paths.display(path)} is not a folder on this machine"
+            raise TqError(ErrorCode.SOURCE_MISSING, what, "type the path of an existing folder")
         output = paths.encode(answer.output) if answer.output else None
         await self.studio.feed.send(
             calls.add_folder(paths.encode(path), profile=answer.profile, output_b64=output)
         )
-        self.toast(f"{paths.display(path)} is watched")
+        self.toast(f"watching {paths.display(path)}")
         self.studio.feed.read_folders_soon()
 
     async def do_folder_switch(self, _: str) -> None:
@@ -192,7 +194,7 @@ class FoldersScreen(ListScreen):
 
         question = Confirm(
             "Stop watching this folder?",
-            [paths.readable(folder["path"]), "No file is touched, and jobs in the queue stay."],
+            [paths.readable(folder["path"]), "No file is touched; jobs in the queue stay."],
             keep="Keep watching",
             go="Stop watching",
         )

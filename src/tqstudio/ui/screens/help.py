@@ -1,4 +1,4 @@
-"""The keys of a view, straight from the registry."""
+"""The help screen: the keys of a view, from the registry."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tqstudio.ui.screens.dialogs.dialogs import Dialog
 
 KEYS_WIDTH = 13
 TEXT_WIDTH = 50
-"""The longest line of help; shorter where there is less room."""
+"""Maximal width of a help text."""
 TWO_COLUMNS = 118
 BOX_WIDTH = 134
 FRAME = 9
-"""What border, padding, scroll bar and a blank take of the box."""
+"""Cells taken by border, padding and scroll bar of the box."""
 
 
 class HelpScreen(Dialog[None]):
@@ -61,7 +61,7 @@ class HelpScreen(Dialog[None]):
 
 
 def _columns(actions: list[Action], width: int) -> tuple[Text, Text]:
-    """The help as it goes into a terminal of this width; the second column is empty where one is enough."""
+    """The help in one or two columns; the second one is empty in a narrow terminal."""
     two = width >= TWO_COLUMNS
     room = (min(BOX_WIDTH, width * 94 // 100) - FRAME) // (2 if two else 1)
     groups: dict[str, list[Action]] = {}
@@ -83,7 +83,7 @@ def _block(group: str, actions: list[Action], width: int) -> Text:
 
 
 def _halves(blocks: list[Text], half: int) -> tuple[Text, Text]:
-    """The blocks in two columns of about one height."""
+    """Distribute the blocks over two columns of about equal height."""
     left: list[Text] = []
     height = 0
     while blocks and height < half:

@@ -1,4 +1,4 @@
-"""What happened, line by line; it follows the newest line until the reader moves."""
+"""The event history; it follows the newest line until the cursor moves."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class EventList(RowList):
 
     @property
     def events(self) -> list[EventView]:
-        """Those that the filter shows; sought anew only when there are new ones."""
+        """The events that match the filter, cached until there are new ones."""
         model = self.studio.model
         key = (model.last_seq, len(model.events), self._owner.filter_text)
         if key != self._for:
@@ -74,7 +74,7 @@ class EventList(RowList):
         what = f"{glyphs.states[state]} {event_sentence(event)}"
         line.cell(what, WHAT_CELLS, palette.states[state]).gap()
         if width >= WIDE:
-            # Which video it was tells more than a number, where there is room for both.
+            # The video's name is more useful than the job number, where there is room for both.
             row = self.studio.model.job(event["job"])
             name = fit_name(row["name"], NAME_CELLS, glyphs.ellipsis) if row else ""
             line.cell(name, NAME_CELLS, palette.text).gap(2)
@@ -92,10 +92,12 @@ class HistoryScreen(ListScreen):
 
     def shows(self, event: EventView) -> bool:
         job = str(event["job"]) if event["job"] is not None else ""
-        said = event_sentence(event), event_remark(event)
-        return self.matches(job, event["trigger"], status_word(event["target"] or ""), event["worker"], *said)
+        texts = event_sentence(event), event_remark(event)
+        return self.matches(
+            job, event["trigger"], status_word(event["target"] or ""), event["worker"], *texts
+        )
 
-    def says(self) -> tuple[str, str]:
+    def tab_text(self) -> tuple[str, str]:
         following = "following · " if self.events.follow else ""
         return self.filter_text, f"{following}{fmt.counted(self.events.count(), 'event')}"
 
@@ -104,7 +106,7 @@ class HistoryScreen(ListScreen):
         events = self.events.events
         return events[self.events.cursor] if self.events.cursor < len(events) else None
 
-    def tell(self) -> tuple[str, Facts]:
+    def details(self) -> tuple[str, Facts]:
         event = self.selected()
         if event is None:
             return "", []
@@ -124,7 +126,7 @@ class HistoryScreen(ListScreen):
     async def do_open(self, _: str) -> None:
         event = self.selected()
         if event is None or event["job"] is None:
-            self.toast("this event belongs to no job")
+            self.toast("this event has no job")
             return
         self.app.push_screen(JobScreen(self.studio, event["job"]))
 

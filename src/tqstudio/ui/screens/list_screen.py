@@ -1,4 +1,4 @@
-"""A list above and what is known about its selected row below: workers, folders, history."""
+"""Base of the list views: a list above, facts about the selected row below."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ Facts = list[tuple[str, str]]
 
 
 class FactPane(LineView):
-    """Names and values of the selected row. Args: `tell` answers a title and the facts."""
+    """Names and values of the selected row. Args: `details` returns a title and the facts."""
 
     DEFAULT_CSS = """
     FactPane { height: 9; }
     """
 
-    def __init__(self, studio: Context, tell: Callable[[], tuple[str, Facts]]) -> None:
+    def __init__(self, studio: Context, details: Callable[[], tuple[str, Facts]]) -> None:
         super().__init__(studio, id="facts")
-        self._tell = tell
+        self._details = details
         self._lines: list[Strip] = []
 
     def line(self, y: int, width: int) -> Strip:
@@ -39,7 +39,7 @@ class FactPane(LineView):
 
     def _build(self, width: int) -> list[Strip]:
         palette, glyphs = self.studio.palette, self.studio.glyphs
-        title, facts = self._tell()
+        title, facts = self._details()
         line = self.start(width)
         if title:
             line.add(glyphs.rule, palette.rule).gap().add(title, palette.strong).gap()
@@ -52,22 +52,22 @@ class FactPane(LineView):
 
 
 class ListScreen(StudioScreen):
-    """A subclass makes the list and tells the facts; the filter is words in a row's text."""
+    """Subclasses provide the list and the facts; the filter matches words in a row's text."""
 
     filter_text = ""
 
     def make_list(self) -> RowList:
         raise NotImplementedError
 
-    def tell(self) -> tuple[str, Facts]:
+    def details(self) -> tuple[str, Facts]:
         """Title and facts of the selected row."""
         raise NotImplementedError
 
     def body(self) -> ComposeResult:
         self.list = self.make_list()
-        self.pane = FactPane(self.studio, self.tell)
+        self.pane = FactPane(self.studio, self.details)
         self.filter_line = FilterLine()
-        self.filter_line.placeholder = "words to look for"
+        self.filter_line.placeholder = "words to search for"
         yield self.filter_line
         yield self.list
         yield self.pane
@@ -117,7 +117,7 @@ class ListScreen(StudioScreen):
             await self.shell.do_back("")
 
     def nothing(self, kind: str, otherwise: str, *, read: bool) -> str:
-        """What stands in the empty list."""
+        """The text of the empty list."""
         if unread := self.studio.model.unread(read=read):
             return unread
         return f"no {kind} matches the filter – esc shows all" if self.filter_text else otherwise

@@ -1,4 +1,4 @@
-"""The views, each loaded when it is first shown or soon after the first picture, which waits for no other."""
+"""Lazy import of the views, so that the first picture does not wait for the others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ VIEWS: dict[str, str] = {
     "folders": "folders.FoldersScreen",
     "history": "history.HistoryScreen",
 }
-"""The screen of each view; loaded when it is first shown, as the first picture waits for no other."""
+"""Module and class of each view's screen."""
 
 
 LATER = (
@@ -28,8 +28,8 @@ LATER = (
     *("screens.dialogs.dialogs", "screens.dialogs.ask_path"),
     *("screens.workers", "screens.folders", "screens.history", "screens.command_palette"),
 )
-"""What the first picture does without is loaded soon after it: the first use is quick then, and a version
-that is installed meanwhile is not mixed with this one."""
+"""Modules imported soon after the first picture: their first use is fast then, and an upgrade installed
+meanwhile is not mixed with the running version."""
 LATER_S = 0.5
 
 

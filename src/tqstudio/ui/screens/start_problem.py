@@ -1,4 +1,4 @@
-"""Why no supervisor could be started, and what to do about it."""
+"""Dialog that shows why no supervisor could be started."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from tqstudio.ui.data.model import Model
 from tqstudio.ui.screens.dialogs.dialogs import Dialog
 from tqstudio.ui.text.format import plain
 
-LOOK_S = 0.5
-"""A supervisor that was started elsewhere meanwhile is noticed after so long."""
+CHECK_S = 0.5
+"""Interval of checks for a supervisor that was started elsewhere."""
 
 
 class StartProblem(Dialog[str | None]):
-    """Answers the action to carry out; None for none."""
+    """Shows the error; its result is the action to carry out, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("S", "dismiss('start')", "try again", id="problem.start"),
-        Binding("q,ctrl+c", "dismiss('leave')", "leave", id="problem.leave"),
+        Binding("q,ctrl+c", "dismiss('leave')", "quit", id="problem.leave"),
         Binding("escape", "dismiss(None)", "close", id="problem.close"),
     ]
 
@@ -40,11 +40,11 @@ class StartProblem(Dialog[str | None]):
             yield Label(Text(plain(problem.message)))
             if problem.hint:
                 yield Label(Text(plain(problem.hint)), classes="step")
-            yield Label(Text("S tries again · esc closes this · q leaves"), classes="hint")
+            yield Label(Text("S tries again · esc closes this · q quits"), classes="hint")
 
     def on_mount(self) -> None:
-        self.set_interval(LOOK_S, self._look)
+        self.set_interval(CHECK_S, self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         if self._model.up and self.is_current:
             self.dismiss(None)

@@ -1,4 +1,4 @@
-"""A text to read, scroll and copy: logs, commands, facts."""
+"""Screen that shows a text to read, scroll and copy: logs, commands, facts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tqstudio.ui.text import format as fmt
 from tqstudio.ui.widgets.row_list import RowList
 
 REREAD_S = 1.0
-"""A followed text is read again this often."""
+"""Interval at which a followed text is read again."""
 
 
 class TextLines(RowList):
@@ -54,7 +54,7 @@ class TextLines(RowList):
         return self.count() - 1
 
     def move_by(self, rows: int) -> None:
-        """A text has no cursor worth seeing: moving scrolls."""
+        """Scroll: a text shows no cursor."""
         self.scroll_rows(rows)
 
     def row(self, at: int, width: int, *, selected: bool) -> Strip:  # noqa: ARG002
@@ -68,13 +68,13 @@ class TextLines(RowList):
 
 
 class TextScreen(StudioScreen):
-    """A text.
+    """Shows a text.
 
     Args:
-        read: answers the text and what `y` copies.
-        follow: read on while it grows.
+        read: returns the text and what `y` copies.
+        follow: read again periodically, as the text grows.
         wrapped: break long lines instead of cutting them.
-        name_cells: the text is a table: headings, and below them names in so many cells before their values.
+        name_cells: the text is a table: headings, and names of this width before their values.
     """
 
     VIEW: ClassVar[View] = "text"
@@ -104,7 +104,7 @@ class TextScreen(StudioScreen):
         self._text.follow = self._follow
         yield self._text
 
-    def says(self) -> tuple[str, str]:
+    def tab_text(self) -> tuple[str, str]:
         return "", self._title + (" – following" if self._text.follow else "")
 
     def on_mount(self) -> None:
@@ -118,7 +118,7 @@ class TextScreen(StudioScreen):
         except TqError as error:
             text = f"{in_one_line(error.code, error.message)}\n{error.hint}"
         if text != self._text.text:
-            self._text.text = text or "nothing has been written yet"
+            self._text.text = text or "empty so far"
             self._text.sync()
         self.paint()
 
@@ -130,10 +130,10 @@ class TextScreen(StudioScreen):
     async def do_copy(self, _: str) -> None:
         self.app.copy_to_clipboard(self._copied or self._text.text)
         shown = "\n".join(map(fmt.plain, self._copied.split("\n")))
-        self.toast(f"copied: {fit(shown, 200)}" if shown else "the text is copied")
+        self.toast(f"copied: {fit(shown, 200)}" if shown else "text copied")
 
     async def do_back(self, _: str) -> None:
-        if self.studio.model.hush():
+        if self.studio.model.dismiss_notices():
             self.paint()
         else:
             self.dismiss()

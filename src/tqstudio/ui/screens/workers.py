@@ -1,4 +1,4 @@
-"""The workers: what each does, how fast, and whether it is well."""
+"""The workers view: state, job, speed and health of each worker."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tqstudio.ui.widgets.row_list import RowList
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import WorkerView
 
-# Title, width, from which width of the terminal, whether it stands at the right.
+# Title, width, minimal width of the terminal, right-aligned.
 COLUMNS = (
     ("worker", 9, 0, False),
     ("kind", 15, 94, False),
@@ -49,7 +49,7 @@ class WorkerList(RowList):
         return len(self.shown)
 
     def empty(self) -> str:
-        unknown = "no worker is known – tqstudio doctor says what is missing"
+        unknown = "no workers – tqstudio doctor shows what is missing"
         return self._owner.nothing("worker", unknown, read=self.studio.model.status is not None)
 
     def key(self, at: int) -> Hashable:
@@ -80,7 +80,7 @@ class WorkerList(RowList):
         return line.strip()
 
     def _look(self, worker: WorkerView) -> tuple[str, str]:
-        """State and word; a worker does not outlive its supervisor for long."""
+        """State and word; uncertain while the supervisor is silent, as workers end with it."""
         if self.studio.model.stale and worker["status"] in ("busy", "idle", "starting", "draining"):
             return "stale", f"{worker['status']}?"
         if worker["quarantine"] and worker["status"] == "disabled":
@@ -113,7 +113,7 @@ class WorkersScreen(ListScreen):
         self.rows = WorkerList(self)
         return self.rows
 
-    def says(self) -> tuple[str, str]:
+    def tab_text(self) -> tuple[str, str]:
         busy = sum(worker["status"] == "busy" for worker in self.rows.shown)
         return self.filter_text, f"{fmt.counted(len(self.rows.shown), 'worker')}, {busy} busy"
 
@@ -122,7 +122,7 @@ class WorkersScreen(ListScreen):
         workers = self.rows.shown
         return workers[self.rows.cursor] if self.rows.cursor < len(workers) else None
 
-    def tell(self) -> tuple[str, Facts]:
+    def details(self) -> tuple[str, Facts]:
         worker = self.selected()
         if worker is None:
             return "", []
@@ -139,7 +139,7 @@ class WorkersScreen(ListScreen):
     async def do_open(self, _: str) -> None:
         worker = self.selected()
         if worker is None or worker["job"] is None:
-            self.toast("this worker has no job now" if worker else "no worker is selected")
+            self.toast("this worker has no job" if worker else "no worker is selected")
             return
         self.app.push_screen(JobScreen(self.studio, worker["job"]))
 
@@ -153,7 +153,7 @@ class WorkersScreen(ListScreen):
         if worker is None:
             return
         if worker["draining"]:
-            self.toast(f"{worker['name']} is draining already; e switches it off or on")
+            self.toast(f"{worker['name']} is already draining; e switches it off or on")
             return
         await self._act(worker["name"], "drain")
 
@@ -165,10 +165,10 @@ class WorkersScreen(ListScreen):
 
 
 def _remarks(worker: WorkerView) -> Facts:
-    """Why it takes no jobs, and the key that helps."""
+    """Why the worker takes no jobs, and the key that helps."""
     if worker["quarantine"]:
         return [
             ("quarantine", worker["quarantine"]),
-            ("", f"4 and / {worker['name']} show what failed; e lets it work again"),
+            ("", f"4 and / {worker['name']} show what failed; e enables it again"),
         ]
     return [("remark", worker["note"] or "")]

@@ -1,1 +1,1 @@
-"""Words, numbers and symbols on the screens."""
+"""Text, number and symbol formatting for the screens."""

@@ -1,4 +1,4 @@
-"""Numbers as people read them in narrow columns."""
+"""Formats numbers, times and paths for narrow columns."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def clock_duration(seconds: float | None) -> str:
-    """A remaining time: `03:40`, `1h10`, `2d 4h`."""
+    """Formats a duration as a clock time: `03:40`, `1h10`, `2d 4h`."""
     if seconds is None:
         return ""
     whole = max(0, round(seconds))
@@ -26,7 +26,7 @@ def clock_duration(seconds: float | None) -> str:
 
 
 def short_duration(seconds: float) -> str:
-    """A rough time in one unit: `40s`, `12m`, `3h`, `5d`."""
+    """Formats a duration roughly, in one unit: `40s`, `12m`, `3h`, `5d`."""
     whole = max(0, round(seconds))
     if whole < 100:
         return f"{whole}s"
@@ -38,8 +38,10 @@ def short_duration(seconds: float) -> str:
 
 
 def with_range(eta: EtaView) -> str:
-    """A time left and how far off it may be, in the unit of both: `41m ±4`, `90s ±20`; `20m–3h` where much is
-    not known."""
+    """Formats an ETA with its uncertainty in the same unit: `41m ±4`, `90s ±20`.
+
+    A range, `20m–3h`, where the uncertainty exceeds half of the estimate.
+    """
     left, off = round(eta["eta_s"]), (eta["high_s"] - eta["low_s"]) / 2
     if off > left / 2:
         return f"{short_duration(eta['low_s'])}–{short_duration(eta['high_s'])}"
@@ -53,12 +55,12 @@ def step_duration(seconds: float) -> str:
 
 
 def counted(count: int, one: str, many: str = "") -> str:
-    """`1 job`, `2 jobs`; `many` where the plural is more than an s."""
+    """Formats a count with its noun: `1 job`, `2 jobs`; `many` is an irregular plural."""
     return f"{number(count)} {one if count == 1 else many or one + 's'}"
 
 
 def speed(value: float | None) -> str:
-    """A multiple of real time: `2.1×`."""
+    """Formats a multiple of real time: `2.1×`."""
     if value is None:
         return ""
     return f"{value:.1f}×" if value < 99.5 else f"{value:.0f}×"
@@ -69,12 +71,12 @@ def percent(value: float) -> str:
 
 
 def number(count: int) -> str:
-    """With thin groups, so that 100 000 can be read."""
+    """Formats an integer with spaces between thousands: `100 000`."""
     return f"{count:,}".replace(",", " ")
 
 
 def bitrate(bits: float | None) -> str:
-    """Empty where it is not known, for which containers say 0 too."""
+    """Formats bits per second; empty for 0, which containers declare when they do not know."""
     if not bits:
         return ""
     if bits < 1e3:
@@ -83,7 +85,7 @@ def bitrate(bits: float | None) -> str:
 
 
 def source_size(source: SourceSummary) -> str:
-    """Short side and frame rate, as people name formats: `1080p24`; `720v` stands upright."""
+    """Short side and frame rate: `1080p24`; `720v` for portrait."""
     width, height, fps = source["width"], source["height"], source["fps"]
     if not width or not height:
         return ""
@@ -101,19 +103,19 @@ def parse_time(text: str | None) -> datetime | None:
 
 
 def age(text: str | None, now: datetime) -> float | None:
-    """Seconds since a time of the API; never negative."""
+    """Seconds since an API timestamp; never negative."""
     at = parse_time(text)
     return None if at is None else max(0.0, (now - at).total_seconds())
 
 
 def until(text: str | None, now: datetime) -> float | None:
-    """Seconds until a time of the API; never negative."""
+    """Seconds until an API timestamp; never negative."""
     at = parse_time(text)
     return None if at is None else max(0.0, (at - now).total_seconds())
 
 
 def moment(text: str | None, now: datetime) -> str:
-    """Clock time in the zone of this machine, with the date when it is not today."""
+    """Local clock time, with the date instead of the seconds when it is not today."""
     at = parse_time(text)
     if at is None:
         return ""
@@ -122,7 +124,7 @@ def moment(text: str | None, now: datetime) -> str:
 
 
 def full_moment(text: str | None, now: datetime) -> str:
-    """Date and time in the zone of this machine, and how long ago that was."""
+    """Local date and time, and how long ago that was."""
     at = parse_time(text)
     if at is None:
         return ""
@@ -131,10 +133,10 @@ def full_moment(text: str | None, now: datetime) -> str:
 
 
 def plain(text: str) -> str:
-    """Text from outside as one harmless line: no control or direction characters reach the terminal."""
+    """Makes external text safe to print on one line: no control or bidirectional characters."""
     return readable(text.replace("\t", "    "))
 
 
 def copied(path_b64: str) -> str:
-    """A path as `y` copies it: itself; one that is no UTF-8, which no clipboard carries, as bash's `$'…'`."""
+    """The text that `y` copies for a path: the path, or bash's `$'…'` for one that is not UTF-8."""
     return shell_quoting.transportable(os.fsdecode(decode(path_b64)))

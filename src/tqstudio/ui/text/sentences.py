@@ -1,4 +1,4 @@
-"""What happened and how things stand, in words that need no manual."""
+"""Sentences for events, job states, gates and automatic restarts."""
 
 from __future__ import annotations
 
@@ -16,68 +16,68 @@ if TYPE_CHECKING:
 
 # Trigger of an event → the state it is shown as, and its sentence.
 _EVENTS: dict[str, tuple[str, str]] = {
-    "create": ("pending", "put into the queue"),
-    "create_held": ("held", "put into the queue on hold"),
-    "claim": ("running", "{worker} took it"),
-    "pause_asked": ("changing", "pause was asked for"),
-    "cancel_asked": ("changing", "cancel was asked for"),
-    "restart_asked": ("changing", "restart was asked for"),
-    "resume_asked": ("changing", "pause was taken back"),
+    "create": ("pending", "queued"),
+    "create_held": ("held", "queued on hold"),
+    "claim": ("running", "claimed by {worker}"),
+    "pause_asked": ("changing", "pause requested"),
+    "cancel_asked": ("changing", "cancel requested"),
+    "restart_asked": ("changing", "restart requested"),
+    "resume_asked": ("changing", "pause request withdrawn"),
     "pause": ("paused", "paused"),
-    "resume": ("pending", "goes on"),
+    "resume": ("pending", "resumed"),
     "cancel": ("cancelled", "cancelled"),
-    "retry": ("retry", "sent back to the queue"),
-    "restart": ("retry", "starts over"),
-    "autorestart": ("retry", "tried again by itself"),
+    "retry": ("retry", "queued for retry"),
+    "restart": ("retry", "restarted"),
+    "autorestart": ("retry", "restarted automatically"),
     "complete": ("done", "done"),
-    "published": ("done", "can be played"),
+    "published": ("done", "published"),
     "warning": ("warning", "warning"),
-    "publish_undone": ("retry", "publishing was undone"),
+    "publish_undone": ("retry", "publishing rolled back"),
     "generation_removed": ("skipped", "old version removed"),
     "work_removed": ("skipped", "unfinished work removed"),
-    "fail_retryable": ("retry", "failed, is tried again"),
+    "fail_retryable": ("retry", "failed, will be retried"),
     "fail_final": ("failed", "failed for good"),
-    "worker_lost": ("retry", "{worker} died, retried"),
-    "requeued:stale": ("retry", "{worker} fell silent, retried"),
-    "requeued:abandoned": ("retry", "{worker} let go of it, retried"),
-    "requeued:supervisor": ("retry", "taken back at the start"),
-    "release": ("pending", "handed back to the queue"),
-    "put_off": ("pending", "waits for a disk"),
-    "aborted:shutdown": ("pending", "stopped by a shutdown"),
+    "worker_lost": ("retry", "{worker} died; requeued"),
+    "requeued:stale": ("retry", "{worker} timed out; requeued"),
+    "requeued:abandoned": ("retry", "{worker} dropped it; requeued"),
+    "requeued:supervisor": ("retry", "requeued at startup"),
+    "release": ("pending", "returned to the queue"),
+    "put_off": ("pending", "waiting for disk space"),
+    "aborted:shutdown": ("pending", "stopped by shutdown"),
     "priority": ("pending", "priority changed"),
-    "profile": ("pending", "takes another profile"),
-    "forced": ("pending", "asked for again"),
-    "renamed": ("pending", "its file was renamed"),
-    "deleted": ("cancelled", "taken off the list"),
-    "undeleted": ("pending", "back on the list"),
-    "gate_shut": ("paused", "the queue is held up"),
-    "gate_opened": ("pending", "the queue goes on"),
+    "profile": ("pending", "profile changed"),
+    "forced": ("pending", "requested again"),
+    "renamed": ("pending", "source file renamed"),
+    "deleted": ("cancelled", "removed from the list"),
+    "undeleted": ("pending", "restored to the list"),
+    "gate_shut": ("paused", "queue blocked"),
+    "gate_opened": ("pending", "queue running again"),
     "worker_registered": ("running", "{worker} is ready"),
-    "worker_ended": ("skipped", "{worker} ended"),
-    "worker_enabled": ("running", "{worker} is switched on"),
-    "worker_disabled": ("cancelled", "{worker} is switched off"),
-    "worker_drained": ("changing", "{worker} takes no more jobs"),
-    "worker_offline": ("failed", "{worker} says nothing"),
-    "worker_online": ("running", "{worker} is heard again"),
+    "worker_ended": ("skipped", "{worker} exited"),
+    "worker_enabled": ("running", "{worker} enabled"),
+    "worker_disabled": ("cancelled", "{worker} disabled"),
+    "worker_drained": ("changing", "{worker} is draining"),
+    "worker_offline": ("failed", "no heartbeat from {worker}"),
+    "worker_online": ("running", "{worker} is online again"),
     "worker_tested": ("running", "{worker} passed a test encode"),
-    "worker_quarantined": ("failed", "{worker} is in quarantine"),
-    "leases_extended": ("pending", "time was lost; no job is"),
-    "folder_added": ("running", "a folder is watched"),
-    "folder_changed": ("pending", "a folder has new rules"),
-    "folder_removed": ("cancelled", "a folder is watched no more"),
-    "pruned": ("skipped", "old events were removed"),
+    "worker_quarantined": ("failed", "{worker} quarantined"),
+    "leases_extended": ("pending", "stall: leases extended"),
+    "folder_added": ("running", "drop folder added"),
+    "folder_changed": ("pending", "drop folder changed"),
+    "folder_removed": ("cancelled", "drop folder removed"),
+    "pruned": ("skipped", "old events removed"),
 }
 
 _DETAILS = {
     "new": "",
-    "retranscode": "made again",
+    "retranscode": "encoded again",
     "changed": "the source or the settings changed",
-    "user": "by a person",
+    "user": "by the user",
     PAUSED_WITHOUT_REASON: "",
 }
-"""Values of the API that stand for a word or, next to their sentence, for nothing new."""
+"""Event codes and details with a text of their own; empty where the sentence already contains them."""
 
-_ACTORS = {"user": "a person", "intake": "a drop folder", "retention": "the supervisor, tidying up"}
+_ACTORS = {"user": "the user", "intake": "a drop folder", "retention": "the supervisor (cleanup)"}
 
 
 def event_state(event: EventView) -> str:
@@ -85,7 +85,7 @@ def event_state(event: EventView) -> str:
 
 
 def event_sentence(event: EventView) -> str:
-    """A few words; what this version does not know is shown as it came."""
+    """Describes an event in a few words; an unknown trigger is shown unchanged."""
     known = _EVENTS.get(event["trigger"])
     if known is None:
         return re.sub(r"[_:]+", " ", event["trigger"])
@@ -93,9 +93,9 @@ def event_sentence(event: EventView) -> str:
 
 
 def event_remark(event: EventView) -> str:
-    """What the sentence leaves out: code, detail, and who did it where that is a person."""
+    """Code and detail of an event, and whether the user caused it."""
     code, detail = event["code"] or "", event["detail"] or ""
-    by = "by a person" if event["actor"] == "user" else ""
+    by = "by the user" if event["actor"] == "user" else ""
     remark = ": ".join(filter(None, (_DETAILS.get(code, code), _DETAILS.get(detail, detail))))
     return ", ".join(filter(None, (remark, by))) if by not in remark else remark
 
@@ -105,12 +105,12 @@ def actor_words(event: EventView) -> str:
 
 
 def status_word(status: str) -> str:
-    """A status of the API as people say it."""
+    """The displayed word for an API status."""
     return {"in_progress": "running", "completed": "done"}.get(status, status.replace("_", " "))
 
 
 def attempt_words(row: JobRow) -> str:
-    """Which attempt this is, or how many failed; crashes of workers are counted apart."""
+    """Which attempt this is, or how many failed; worker crashes are counted separately."""
     most = row["max_attempts"]
     if row["crashes"] and row["status"] in ("in_progress", "pending", "paused"):
         return failure_words(row)
@@ -124,55 +124,55 @@ def attempt_words(row: JobRow) -> str:
 
 
 def failure_words(row: JobRow) -> str:
-    """How many attempts and workers this job has used up; what no retry can help uses up none."""
+    """How many attempts failed and how many workers crashed; permanent errors count no attempt."""
     if row["status"] == "failed" and not row["attempts"] and not row["crashes"]:
         return "failed for good"
     crashed = f", {row['crashes']} of {row['max_crashes']} crashed" if row["crashes"] else ""
     return f"{row['attempts']} of {row['max_attempts']} failed{crashed}"
 
 
-_KINDS = {"new": "new", "retranscode": "made again", "changed": "made again, as it changed"}
+_KINDS = {"new": "new", "retranscode": "encoded again", "changed": "encoded again after a change"}
 
 
 def kind_words(row: JobRow) -> str:
     return _KINDS.get(row["kind"], row["kind"])
 
 
-def standing(row: JobRow, gates: Sequence[GateView] = ()) -> str:
-    """What a job waits for, and the key that helps; how long a done one took.
+def status_text(row: JobRow, gates: Sequence[GateView] = ()) -> str:
+    """What a job waits for, and the key that helps; for a done job, how long it took.
 
-    Empty where its error or its progress says it.
+    Empty where its error or its progress shows it.
 
     Args:
-        gates: what holds the queue up.
+        gates: what blocks the queue.
     """
     if row["deleted_at"]:
-        return f"deleted; put it back on the list with: tqstudio job undelete {row['id']}"
+        return f"deleted; restore it with: tqstudio job undelete {row['id']}"
     match row["word"]:
         case "held":
-            return "on hold since it was added – p lets it start"
+            return "on hold since it was added – p starts it"
         case "paused":
-            return f"paused{_kept(row)} – p lets it go on"
+            return f"paused{_kept(row)} – p resumes it"
         case "retry":
-            return "tried again by itself – p, and p again, tries it now"
+            return "will be retried automatically – press p twice to retry now"
         case "pending" if gates:
-            # What to do about it stands under the header.
-            return f"waits: {gates[0]['reason'] if gates[0]['kind'] != 'user' else gate_words(gates[0])}"
+            # The notice under the header says what to do about it.
+            return f"waiting: {gates[0]['reason'] if gates[0]['kind'] != 'user' else gate_words(gates[0])}"
         case "pending":
             read = row["source"]["width"] or row["source"]["problem"]
-            return "waits for a worker" if read else "waits for a worker; its source is not read yet"
+            return "waiting for a worker" if read else "waiting for a worker; source not analysed yet"
         case "running" if row.get("idle_s") is not None:
             idle = short_duration(row["idle_s"] or 0.0)
-            return f"no progress for {idle} – p, and p again, frees it{_kept(row)}; l shows what it does"
+            return f"no progress for {idle} – press p twice to requeue it{_kept(row)}; l shows its log"
         case "done" if row["actual_s"] is not None:
             return f"took {took_words(row)}"
         case "cancelled":
-            return "cancelled – r tries it again"
+            return "cancelled – r retries it"
     return ""
 
 
 def took_words(row: JobRow) -> str:
-    """How long workers had a job that is done, and how long that was estimated to be; empty before."""
+    """How long a done job took, and the estimate; empty for other jobs."""
     if row["actual_s"] is None:
         return ""
     estimate = row["predicted_s"]
@@ -181,40 +181,40 @@ def took_words(row: JobRow) -> str:
 
 
 def error_now(row: JobRow) -> JobError | None:
-    """Why it failed, or why it is tried again; what a job has got over is history."""
+    """The error of a failed job, or of one that waits for its retry; None for any other."""
     return row["error"] if row["status"] == "failed" or row["word"] == "retry" else None
 
 
 def _kept(row: JobRow) -> str:
     kept = sum(each["segments_done"] for each in row["renditions"])
-    return f"; {counted(kept, 'finished segment')} {'stays' if kept == 1 else 'stay'}" if kept else ""
+    return f"; {counted(kept, 'finished segment')} kept" if kept else ""
 
 
 def gate_words(gate: GateView) -> str:
-    """What holds the queue up, and what to do."""
+    """What blocks the queue, and what to do about it."""
     if gate["kind"] == "user":
         why = "" if gate["reason"] == PAUSED_WITHOUT_REASON else f" ({gate['reason']})"
-        return f"the queue is paused{why} – P lets it go on"
+        return f"the queue is paused{why} – P resumes it"
     if gate["kind"] == "workers":
-        return f"{gate['reason']} – 2 shows them, and e there lets one work"
+        return f"{gate['reason']} – 2 lists the workers, e there enables one"
     return in_one_line(gate["code"], gate["reason"], gate["hint"])
 
 
 def autorestart_words(rule: AutorestartView, now: datetime) -> str:
-    """Whether and when a job that has failed starts again by itself; empty where nobody asked for it."""
+    """Whether and when a failed job restarts automatically; empty where that is off."""
     most, used = rule["limit"], rule["restarts"]
     last = f", last {moment(rule['last_at'], now)}" if rule["last_at"] else ""
     next_at = until(rule["next_at"], now)
     if next_at is not None:
-        return f"starts again by itself in {short_duration(next_at)}, restart {used + 1} of {most}{last}"
+        return f"restarts automatically in {short_duration(next_at)}, restart {used + 1} of {most}{last}"
     match rule["state"]:
         case "enabled":
             after = short_duration(rule["delay_s"])
-            return f"would start again by itself {after} after it failed, {counted(most, 'time')} at most"
+            return f"restarts automatically {after} after a failure, {counted(most, 'time')} at most"
         case "in_progress":
-            return f"restart {used} of {most} by itself{last}"
+            return f"automatic restart {used} of {most}{last}"
         case "failed":
-            return f"started again by itself {used} of {most} times{last}: no restart is left"
+            return f"restarted automatically {used} of {most} times{last}: no restart left"
         case "denied":
-            return "does not start again by itself: no restart mends this"
+            return "not restarted automatically: retrying cannot fix this error"
     return ""

@@ -1,4 +1,4 @@
-"""Glyphs, and the glyph and word for every state. Colour only repeats what glyph and word already say."""
+"""Glyphs, and the glyph and word of every state. Colour never carries information alone."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Glyphs:
-    """One set of signs; every sign is one cell wide."""
+    """A set of symbols, each one cell wide."""
 
     states: Mapping[str, str]
     up: str
@@ -28,7 +28,7 @@ class Glyphs:
     bar: str
     """Fractions of a cell, growing; the last one is the full cell."""
     full: str
-    """A segment that has been made."""
+    """A finished segment."""
     track: str
     heights: str
     """Blocks of growing height, the first one empty."""
@@ -112,10 +112,10 @@ ASCII = Glyphs(
 
 
 def choose_glyphs(environ: Mapping[str, str] = os.environ, encoding: str | None = None) -> Glyphs:
-    """ASCII when asked for (TQSTUDIO_ASCII=1), on the Linux console, or when the locale is not UTF-8.
+    """Chooses ASCII if requested (TQSTUDIO_ASCII=1), on the Linux console, or if the locale is not UTF-8.
 
-    Python writes UTF-8 in the C locale too, so the encoding of its streams does not tell. Where no locale is
-    set at all, as in many a container, its word is taken.
+    Python writes UTF-8 in the C locale too, so the locale is checked besides the stream's encoding. Where no
+    locale is set, as in many containers, the encoding decides.
     """
     asked = environ.get("TQSTUDIO_ASCII", "")
     if asked:
@@ -147,15 +147,15 @@ _STATE_OF_STATUS = {
 
 
 def state_of(status: str) -> str:
-    """The state a job's, quality's or worker's status is shown as."""
+    """The display state of a job's, quality's or worker's status."""
     return _STATE_OF_STATUS.get(status, "pending")
 
 
 def job_state(row: JobRow, *, stale: bool = False) -> str:
-    """The state a job is shown as: its status, or what was asked of it and is not true yet.
+    """The display state of a job: its status, or a requested change that is not in effect yet.
 
     Args:
-        stale: the supervisor does not answer, so nobody knows whether what ran still runs.
+        stale: the supervisor does not answer, so whether a running job still runs is unknown.
     """
     if stale and row["status"] == "in_progress":
         return "stale"
@@ -168,11 +168,11 @@ def job_state(row: JobRow, *, stale: bool = False) -> str:
 
 
 def job_word(row: JobRow, age_s: float = 0.0, *, stale: bool = False) -> str:
-    """The word for a job's state; a retry says when.
+    """The word for a job's state; a retry includes its countdown.
 
     Args:
-        age_s: seconds since the row was read, which a countdown has lost since.
-        stale: as of `job_state`; nothing is tried again then either.
+        age_s: seconds since the row was read, subtracted from the countdown.
+        stale: as for `job_state`; no countdown is shown then.
     """
     if stale and row["status"] == "in_progress":
         return "running?"
@@ -186,12 +186,12 @@ def job_word(row: JobRow, age_s: float = 0.0, *, stale: bool = False) -> str:
 
 
 def quality_look(rendition: RenditionView, job: str, *, stale: bool = False) -> tuple[str, str]:
-    """State and word of a quality of a job with this status; what is unfinished stands as its job does."""
+    """State and word of a quality; one that is pending shows the status of its job."""
     status = rendition["status"]
     if status == "in_progress" and stale:
         return "stale", "running?"
     if status == "pending" and job in ("paused", "cancelled"):
         return job, job
     if status == "pending" and job == "failed":
-        return "skipped", "not made"
+        return "skipped", "not encoded"
     return state_of(status), status_word(status)

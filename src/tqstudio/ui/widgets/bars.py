@@ -1,4 +1,4 @@
-"""Progress in cells: a bar per quality, one block per quality, and a strip of segments."""
+"""Draws progress: a bar or a block per quality, and a bar of segments."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def bar_text(progress: float, width: int, glyphs: Glyphs) -> tuple[str, str]:
-    """The filled and the empty part of a bar. Only 100 % fills it, and any progress shows."""
+    """The filled and the empty part of a bar; only 100 % fills it, and any progress is visible."""
     steps = len(glyphs.bar)
     filled = int(max(0.0, min(progress, 100.0)) / 100 * width * steps)
     if progress < 100:
@@ -28,7 +28,7 @@ def bar_text(progress: float, width: int, glyphs: Glyphs) -> tuple[str, str]:
 def add_bar(
     line: Line, rendition: RenditionView, width: int, state: str, glyphs: Glyphs, palette: Colours
 ) -> None:
-    """Args: `state` is how the quality is shown."""
+    """Append a progress bar. Args: `state` is the quality's display state."""
     filled, rest = bar_text(rendition["progress"], width, glyphs)
     line.add(filled, palette.states[state]).add(rest, palette.track)
 
@@ -36,7 +36,7 @@ def add_bar(
 def add_blocks(
     line: Line, renditions: list[RenditionView], width: int, glyphs: Glyphs, palette: Colours
 ) -> None:
-    """One block per quality that is made, its height the progress."""
+    """Append one block per encoded quality; its height is the progress."""
     top = len(glyphs.heights) - 1
     used = 0
     for rendition in renditions:
@@ -50,7 +50,7 @@ def add_blocks(
         progress = rendition["progress"]
         height = top if progress >= 100 else min(top - 1, int(progress / 100 * top))
         if height == 0:
-            # An empty block would be invisible; the lowest one in grey says that it waits.
+            # An empty block would be invisible; the lowest one in grey means pending.
             line.add(glyphs.heights[1], palette.states["running"] if progress > 0 else palette.faint)
         else:
             line.add(glyphs.heights[height], palette.states[state])
@@ -67,13 +67,13 @@ def add_segments(
     resumed_from: int,
     state: str,
 ) -> None:
-    """A strip in which one cell stands for one segment or a run of them.
+    """Append a bar of segments; a cell is one segment or a run of them.
 
-    `█` made, `▒` kept from an earlier attempt, `▸` being made, `·` missing, `✗` failed.
+    `█` done, `▒` kept from an earlier attempt, `▸` in progress, `·` missing, `✗` failed.
 
     Args:
-        resumed_from: the first segment that the newest attempt had to make.
-        state: how the quality is shown.
+        resumed_from: the first segment that the newest attempt had to encode.
+        state: the quality's display state.
     """
     total = rendition["segments_total"] or 0
     if not total or width <= 0:
@@ -82,7 +82,7 @@ def add_segments(
     done = rendition["segments_done"]
     text: list[tuple[str, str]] = []
     for cell in range(cells):
-        # A cell holds several segments of a long video, a segment several cells of a short one.
+        # A cell covers several segments of a long video, a segment several cells of a short one.
         first, last = cell * total // cells, max(cell * total, (cell + 1) * total - 1) // cells
         if last < min(done, resumed_from):
             text.append((glyphs.kept, "done"))

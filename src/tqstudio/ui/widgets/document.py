@@ -1,4 +1,4 @@
-"""Lines that are taller than the screen: built from the model, scrolled, in one column or two."""
+"""Scrollable document of sections, in one column or two."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tqstudio.ui.widgets.line_view import LineView
 from tqstudio.ui.widgets.row_list import RowList
 
 Section = Callable[[int], list[Strip]]
-"""Draws its lines for a width."""
+"""Draws the lines of a section for a width."""
 
 
 class Document(RowList):
-    """Args: `columns` answers the sections for one column, or for two when there is room."""
+    """Args: `columns` returns the sections for one column, or for two if there is room."""
 
     HEAD = 0
 
@@ -33,7 +33,7 @@ class Document(RowList):
         self._lines.clear()
 
     def build(self) -> None:
-        """Draw all sections anew."""
+        """Draw all sections again."""
         width = self.size.width
         if not width:
             return
@@ -67,17 +67,17 @@ class Document(RowList):
         return key if isinstance(key, int) else None
 
     def move_by(self, rows: int) -> None:
-        """There is no cursor to see: moving scrolls."""
+        """Scroll: a document shows no cursor."""
         self.scroll_rows(rows)
 
     def on_click(self, event: events.Click) -> None:
-        """Nothing is chosen by a click; what can be clicked says what it does."""
+        """Handle links only: rows cannot be selected."""
         LineView.on_click(self, event)
 
     def row(self, at: int, width: int, *, selected: bool) -> Strip:  # noqa: ARG002
         return self._lines[at].adjust_cell_length(width, self.studio.palette.base)
 
-    # What sections are made of.
+    # Building blocks of sections.
 
     def heading(self, title: str, width: int, remark: str = "") -> Strip:
         palette, glyphs = self.studio.palette, self.studio.glyphs
@@ -89,7 +89,7 @@ class Document(RowList):
         return self.start(width).strip()
 
     def fact(self, name: str, value: str, width: int, *, cells: int = 14) -> list[Strip]:
-        """A name and its value, which may take several lines; nothing for an empty value."""
+        """A name and its value in one or more lines; none for an empty value."""
         palette = self.studio.palette
         lines = []
         for at, part in enumerate(wrap(value, max(8, width - cells - 3))):

@@ -1,4 +1,4 @@
-"""The line in which a filter is typed; the list follows while it is typed."""
+"""The input line of the filter; the list is updated during typing."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from textual.timer import Timer
 from textual.widgets import Input
 
 SETTLE_S = 0.15
-"""A pause in typing of this length asks for the new list."""
+"""Seconds without typing before the list is requested."""
 
 
 class FilterLine(Input):
-    """Shown while it has the class `open`, and where the screen has room for anything."""
+    """An input that is visible while it has the class `open`."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "leave", "back", show=False, id="filter.leave"),
     ]
 
     class Typed(Message):
-        """The text changed; `final` when it was entered."""
+        """The text changed; `final` after enter."""
 
         def __init__(self, value: str, *, final: bool) -> None:
             super().__init__()
@@ -30,7 +30,7 @@ class FilterLine(Input):
             self.final = final
 
     class Left(Message):
-        """Escape: the filter is dropped."""
+        """Escape was pressed: the filter is discarded."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -53,7 +53,7 @@ class FilterLine(Input):
         self._forget()
         self.remove_class("open")
 
-    def complain(self, text: str) -> None:
+    def show_error(self, text: str) -> None:
         self.set_class(bool(text), "wrong")
 
     @on(Input.Changed)

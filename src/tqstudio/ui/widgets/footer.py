@@ -1,4 +1,4 @@
-"""The last line: what can be done now, here, to this job. Every hint can be clicked."""
+"""The last line: the actions that are possible now, as clickable hints."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tqstudio.ui.look.line import Line, width_of
 from tqstudio.ui.widgets.line_view import LineView, link
 
 LAST = ("help", "leave")
-"""Always shown, at the right."""
+"""Always shown, right-aligned."""
 NEED_JOB = ("open", "copy")
 MARKS = "unmark"
-"""Offered only where jobs are marked."""
+"""Offered only if jobs are marked."""
 WHEN_LOST = ("start", "reconnect", "back")
-"""What helps, and all that is offered, while no supervisor answers."""
+"""The only actions offered while the supervisor is unreachable."""
 
-TYPED = (("enter", "keeps the filter"), ("esc", "shows all again"))
-"""The keys that are no text while a filter is typed."""
+TYPED = (("enter", "applies the filter"), ("esc", "clears the filter"))
+"""The keys with a function while a filter is typed."""
 
 
 class Footer(LineView):
@@ -66,7 +66,7 @@ class Footer(LineView):
         return line.strip()
 
     def _shown_here(self, action: Action) -> bool:
-        # From a list there is nowhere to go back to but another list.
+        # A list has no previous screen, only other lists.
         return bool(action.footer) and not (action.name == "back" and self._view in LISTS)
 
     def _possible(self, action: Action, targets: Collection[Target], *, marked: bool) -> bool:
@@ -76,7 +76,7 @@ class Footer(LineView):
             return False
         single = action.name in NEED_JOB or (action.group == "Job" and action.operation is None)
         if self._view in JOBS and single and (marked or not targets):
-            # Beside marks these would be about the job under the cursor, and no marked one.
+            # These act on the job under the cursor, which is confusing while others are marked.
             return False
         return enabled(action, targets) and (marked or action.name != MARKS)
 

@@ -1,4 +1,4 @@
-"""The first line: is the engine well, how much is there to do, how fast does it go."""
+"""The first line: supervisor status, job counts, speed, ETA and free disk space."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ COUNTS = (
 class Header(LineView):
     """`tqstudio ● up 3d  ▸2 running ·14 pending …  3.2× real time  ETA 41m  disk 812 GB`.
 
-    Counts are filters to click. Words and the least telling parts go first when the line gets narrow.
-    Without a supervisor it says for how long, and nothing that only a running one can know.
+    Counts are clickable filters. A narrow terminal drops the words and the least important parts first.
+    Without a supervisor it shows for how long, and no live figures.
     """
 
     def line(self, y: int, width: int) -> Strip:  # noqa: ARG002
@@ -82,7 +82,7 @@ class Header(LineView):
         )
 
     def _right(self, width: int) -> list[tuple[str, Style]]:
-        """Speed, time left and disk, as far as they fit beside the counts."""
+        """Speed, ETA and disk, as far as they fit beside the counts."""
         status, palette = self.studio.model.status, self.studio.palette
         assert status is not None
         parts: list[tuple[str, Style]] = []

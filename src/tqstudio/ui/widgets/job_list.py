@@ -1,4 +1,4 @@
-"""The queue: one line per job, drawn from the window, at the same cost for ten jobs and a million."""
+"""The job list: one line per job, drawn from the window at constant cost for any number of jobs."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
     from tqstudio.ui.data.marks import Marks
 
 CACHED = 512
-"""Drawn rows that are kept."""
+"""Maximal number of cached drawn rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column, how wide it is, and from which width of the list it is shown."""
+    """A column, its width, and the minimal width of the list at which it is shown."""
 
     name: str
     title: str
@@ -56,18 +56,18 @@ COLUMNS = (
     Column("worker", "worker", 8, 104),
 )
 WORDY = 40
-"""From this width of the name column there is room for the word behind the sign of a warning."""
+"""From this width of the name column the word after the sign of a warning is shown."""
 LEAST_FIRST = ("worker", "speed", "length", "priority", "profile", "source", "quality")
-"""The order in which columns make room for the names."""
+"""The order in which columns are dropped to make room for the names."""
 NAME_CELLS, NAME_CELLS_BESIDE = 26, 29
-"""The least width of the names, and that beside the pane, which says more of the selected job."""
+"""Minimal width of the names, also beside the pane, which shows more of the selected job."""
 TAIL = ("quality", "done", "speed", "eta", "worker")
-"""The columns in whose place a failed job shows its error code."""
+"""The columns that the error code of a failed job replaces."""
 
 
 class JobList(RowList):
     class NeedMore(Message):
-        """The cursor comes near an end of what is held."""
+        """The cursor comes near an end of the loaded rows."""
 
         def __init__(self, edge: Edge) -> None:
             super().__init__()
@@ -79,9 +79,9 @@ class JobList(RowList):
         self._columns: tuple[object, tuple[Column, ...], int] = (None, (), 0)
         self._version = -1
         self._below: list[int] = []
-        """The jobs below the cursor, as they were seen last."""
+        """The jobs below the cursor at the last painting."""
         self.slipped_at = 0.0
-        """When another job came under the cursor by itself, by `time.monotonic()`."""
+        """`time.monotonic()` of the last time another job moved under the cursor by itself."""
         self.id_width = 4
         self.name_cells = NAME_CELLS
 
@@ -99,9 +99,9 @@ class JobList(RowList):
         return self.studio.model.jobs.index_of(key if isinstance(key, int) else None)
 
     def _place(self) -> int | None:
-        """The cursor's job; when that has ended and gone, the next one below that has not.
+        """The row of the cursor's job; if that has ended and moved away, the next unfinished one below it.
 
-        The list stays with what runs, instead of going along to what is done.
+        The cursor stays with running jobs instead of following a finished one.
         """
         at = super()._place()
         rows = self.studio.model.jobs.rows
@@ -134,7 +134,7 @@ class JobList(RowList):
         return rows[self.cursor] if self.cursor < len(rows) else None
 
     def sync(self) -> None:
-        """Take over what changed in the window."""
+        """Adopt changes of the window."""
         window = self.studio.model.jobs
         if window.version == self._version:
             return
@@ -144,13 +144,13 @@ class JobList(RowList):
         super().sync()
         self._look_ahead()
 
-    def move_to(self, at: int, *, tell: bool = True) -> None:
-        super().move_to(at, tell=tell)
+    def move_to(self, at: int, *, notify: bool = True) -> None:
+        super().move_to(at, notify=notify)
         self._look_ahead()
 
     @property
     def lacks(self) -> Edge | None:
-        """At which end rows are wanted and there are more."""
+        """The end at which rows are needed and more exist."""
         window = self.studio.model.jobs
         if window.after is not None and self.cursor + AHEAD > len(window):
             return "end"
@@ -160,7 +160,7 @@ class JobList(RowList):
 
     @property
     def searching(self) -> bool:
-        """Whether more rows may come that the supervisor has to look for."""
+        """Whether the supervisor is still searching for rows that are needed."""
         return self.studio.model.jobs.searching and self.lacks is not None
 
     def _look_ahead(self) -> None:
@@ -217,12 +217,12 @@ class JobList(RowList):
         return strip
 
     def _clock(self, row: JobRow) -> tuple[str, str]:
-        """State and last column as they read now: all of a row that moves while nothing happens."""
+        """State and last column: the only parts of a row that change with time alone."""
         model = self.studio.model
         return job_word(row, model.rows_age_s, stale=model.stale), self._eta(row)
 
     def _thumb(self, at: int) -> bool:
-        """Whether the mark of the position in the whole list stands at this row."""
+        """Whether the scroll bar's thumb covers this row."""
         window = self.studio.model.jobs
         total, page = window.total, self.page
         if window.offset is None or total is None or total <= page:
@@ -232,7 +232,7 @@ class JobList(RowList):
         return start <= at - self.top < start + height
 
     def _layout(self, width: int) -> tuple[tuple[Column, ...], int]:
-        """The columns that fit, and the width that is left for the name."""
+        """The columns that fit, and the remaining width for the name."""
         if self._columns[0] != (width, self.id_width, self.name_cells):
             shown = {
                 column.name: replace(column, width=self.id_width) if column.name == "id" else column
@@ -326,7 +326,7 @@ class JobList(RowList):
                 line.cell(row["worker"] or "", width, palette.dim)
 
     def _warning(self, row: JobRow, state: str, room: int) -> str:
-        """The sign of a job with warnings; one that failed shows its error alone."""
+        """The warning count of a job; a failed one shows only its error."""
         count = len(row["warnings"])
         if not count or state in ("failed", "retry"):
             return ""

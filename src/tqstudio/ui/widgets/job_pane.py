@@ -1,4 +1,4 @@
-"""The selected job: a bar for every quality, and what is known about it."""
+"""The pane of the selected job: a bar for every quality, and facts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tqstudio.ui.text.sentences import (
     error_now,
     failure_words,
     kind_words,
-    standing,
+    status_text,
     took_words,
 )
 from tqstudio.ui.text.symbols import job_state, job_word, quality_look
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 Page = Literal["qualities", "facts", "hidden"]
 PAGES: tuple[Page, ...] = ("qualities", "facts", "hidden")
 ROOMY = 72
-"""From this width there is room for wide columns."""
+"""From this width wide columns are used."""
 
 
 class JobPane(LineView):
-    """Args: `job` answers the job to show."""
+    """Args: `job` returns the job to show."""
 
     DEFAULT_CSS = """
     JobPane { height: 8; }
@@ -97,7 +97,7 @@ class JobPane(LineView):
         return line.fill(glyphs.rule, palette.rule).strip()
 
     def _summary(self, row: JobRow) -> str:
-        """Where the job stands, in a few words."""
+        """Step or kind, profile and attempts, as one line."""
         stale = self.studio.model.stale
         if row["status"] == "in_progress":
             step = (row["step"] or "starting").replace("_", " ")
@@ -118,22 +118,22 @@ class JobPane(LineView):
         return [each.strip() for each in (line, *about, self._start(width))]
 
     def _short(self, row: JobRow, width: int) -> list[Strip]:
-        """The pane below the list: what a person must do or can, then the bars, else what is known."""
-        parts = (self._error, self._warnings, self._play, self._standing)
-        told = [line for part in parts for line in part(row, width)]
-        return [*told, *(self._qualities(row, width) or self._facts(row, width))]
+        """The pane below the list: errors and hints, then the bars, or the facts if there are none."""
+        parts = (self._error, self._warnings, self._play, self._status_text)
+        notices = [line for part in parts for line in part(row, width)]
+        return [*notices, *(self._qualities(row, width) or self._facts(row, width))]
 
     def _full(self, row: JobRow, width: int) -> list[Strip]:
         """The pane beside the list."""
         blank = self._start(width).strip()
         lines: list[Strip] = []
-        for part in (self._error, self._warnings, self._play, self._standing, self._qualities):
+        for part in (self._error, self._warnings, self._play, self._status_text, self._qualities):
             found = part(row, width)
             lines += [*found, blank] if found else []
         return [*lines, *self._facts(row, width)]
 
     def _error(self, row: JobRow, width: int) -> list[Strip]:
-        """What went wrong, what to do, and where the log is."""
+        """Error, hint, and the path of the log."""
         error = error_now(row)
         if error is None:
             return []
@@ -148,35 +148,35 @@ class JobPane(LineView):
         return [line.strip() for line in lines]
 
     def _warnings(self, row: JobRow, width: int) -> list[Strip]:
-        """Which warnings there are; the job's page has their sentences."""
+        """The codes of the warnings; the job's screen has their texts."""
         if not row["warnings"]:
             return []
         codes = ", ".join(each["code"] for each in row["warnings"])
         count = fmt.counted(len(row["warnings"]), "warning")
-        said = f"{self.studio.glyphs.states['warning']} {count}: {codes}"
+        text = f"{self.studio.glyphs.states['warning']} {count}: {codes}"
         return [
             self._start(width).gap().add(part, self.studio.palette.warning).strip()
-            for part in wrap(fmt.plain(said), width - 5)
+            for part in wrap(fmt.plain(text), width - 5)
         ]
 
-    def _standing(self, row: JobRow, width: int) -> list[Strip]:
+    def _status_text(self, row: JobRow, width: int) -> list[Strip]:
         model = self.studio.model
         if row["status"] == "done":
             return self._named("took", took_words(row), width)
-        said = "" if model.stale else standing(row, model.gates)
+        text = "" if model.stale else status_text(row, model.gates)
         return [
             self._start(width).gap().add(part, self.studio.palette.text).strip()
-            for part in wrap(fmt.plain(said), width - 5)
+            for part in wrap(fmt.plain(text), width - 5)
         ]
 
     def _play(self, row: JobRow, width: int) -> list[Strip]:
-        """Where the finished ladder is, as a command that plays it."""
+        """The command that plays the published ladder."""
         generation = self.studio.model.generations.get(row["video"]) if row["status"] == "done" else None
         if generation is None:
             return []
         palette = self.studio.palette
         lines = []
-        # A path that takes two lines anyhow begins behind the command.
+        # A path that needs two lines anyway starts right after the command.
         command = shell_quoting.line(["mpv", fmt.copied(generation["master_b64"])])
         for at, part in enumerate(chop_cells(command, max(8, width - 14))):
             line = self._start(width).gap().cell("" if at else "play", 9, palette.faint).gap()
@@ -185,7 +185,7 @@ class JobPane(LineView):
 
     def _qualities(self, row: JobRow, width: int) -> list[Strip]:
         lines: list[Strip] = []
-        # What is not made says so last.
+        # Skipped qualities come last.
         for rendition in sorted(row["renditions"], key=lambda each: each["status"] == "skipped"):
             lines += self.quality(rendition, row["status"], width)
         if not lines and row["status"] == "in_progress":
@@ -194,7 +194,7 @@ class JobPane(LineView):
         return lines
 
     def quality(self, rendition: RenditionView, job: str, width: int) -> list[Strip]:
-        """Name, state, bar, segments, speed, time left; beside the list the bar has its own line."""
+        """Name, state, bar, segments, speed, ETA; beside the list the bar has its own line."""
         palette, glyphs, stale = self.studio.palette, self.studio.glyphs, self.studio.model.stale
         state, word = quality_look(rendition, job, stale=stale)
         roomy = width >= ROOMY and not self.beside
@@ -242,7 +242,7 @@ class JobPane(LineView):
         return [line for name, value in facts for line in self._named(name, value, width)]
 
     def _named(self, name: str, value: str, width: int) -> list[Strip]:
-        """A value in the column of values, with its name before it."""
+        """A value in its column, with its name before it."""
         lines: list[Strip] = []
         for at, part in enumerate(wrap(value, width - 14)):
             line = self._start(width).gap().cell("" if at else name, 9, self.studio.palette.faint).gap()
@@ -251,7 +251,7 @@ class JobPane(LineView):
 
 
 def _numbers(rendition: RenditionView, *, roomy: bool, moving: bool) -> list[tuple[str, int]]:
-    """Percent, segments, speed and time left, each with its width."""
+    """Percent, segments, speed and ETA, each with its width."""
     total = rendition["segments_total"]
     running = rendition["status"] == "in_progress"
     progress = rendition["progress"]

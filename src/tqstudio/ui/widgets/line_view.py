@@ -1,4 +1,4 @@
-"""Widgets that draw lines themselves and repaint only the cells that changed."""
+"""Widgets that draw lines themselves and repaint only changed cells."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tqstudio.ui.text.symbols import ASCII
 
 
 def link(action: str, argument: str = "") -> Style:
-    """A style that makes text clickable: it performs an action, or sets a filter."""
+    """A style that makes text clickable: it performs an action."""
     return Style(meta={"perform": action, "argument": argument})
 
 
@@ -27,7 +27,7 @@ _PLAIN_SIGNS = str.maketrans(
 
 
 def to_ascii(strip: Strip) -> Strip:
-    """The strip for a terminal without Unicode; a letter it lacks becomes `?` in as many cells."""
+    """Convert a strip for a terminal without Unicode; other characters become `?` of equal width."""
     segments = []
     for text, style, control in strip:
         if not text.isascii():
@@ -87,7 +87,7 @@ class LineView(Widget):
         return to_ascii(strip) if self.studio.glyphs is ASCII else strip
 
     def paint(self) -> None:
-        """Draw every line anew and put on the screen what differs from what stands there."""
+        """Draw every line again and refresh the cells that differ from the screen."""
         if not self.size.width or not self.display:
             return
         self._forget_other_sizes()
@@ -96,7 +96,7 @@ class LineView(Widget):
             new = self._line(y)
             old = self._shown.get(y)
             if old is None:
-                # Not drawn yet: the refresh that draws it is under way.
+                # Not drawn yet: its first refresh is pending.
                 continue
             spans = changed_spans(old, new)
             if spans:

@@ -1,4 +1,4 @@
-"""The lines under the header that are there only when something stands in the way, and say what to do."""
+"""Notices under the header: problems that block work, with the next step."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SIGN_CELLS = 3
 
 
 class Notice(LineView):
-    """Hidden when all is well; a sentence that says what to do is broken into lines rather than cut."""
+    """Hidden without notices; long sentences are wrapped rather than cut."""
 
     _count = 0
 
@@ -41,17 +41,17 @@ class Notice(LineView):
         return line.strip()
 
     def _lines(self, width: int) -> list[tuple[str, bool, str]]:
-        """Severity, whether a sentence begins here, and text of each line."""
+        """Severity, whether a sentence starts here, and text of each line."""
         room = width - SIGN_CELLS
         lines = []
         for severity, *wordings in self.sentences():
-            said = [fmt.plain(text) for text in wordings]
-            text = next((text for text in said if width_of(text) <= room), said[-1])
+            texts = [fmt.plain(text) for text in wordings]
+            text = next((text for text in texts if width_of(text) <= room), texts[-1])
             lines += [(severity, at == 0, part) for at, part in enumerate(wrap(text, max(20, room)))]
         return lines[:MAX_LINES]
 
     def sentences(self) -> list[tuple[str, ...]]:
-        """What there is to say, most urgent first: severity, then wordings from long to short."""
+        """All notices, most urgent first: severity, then wordings from long to short."""
         model = self.studio.model
         found: list[tuple[str, ...]] = []
         if model.connection.link is Link.LOST:
@@ -73,27 +73,27 @@ class Notice(LineView):
 
 
 def _lost(model: Model) -> list[str]:
-    """What happened, and the key that helps."""
+    """Why the supervisor is unreachable, and the key that helps."""
     ago = f", last seen {fmt.short_duration(model.silence_s)} ago" if model.heard_at else ""
     if model.connection.reason:
         return [f"{model.connection.reason} – ctrl+r tries again now"]
     if model.connection.silent:
-        what = "the supervisor runs but does not answer"
+        what = "the supervisor is running but does not answer"
         return [f"{what}{ago} – ctrl+r tries again now", f"{what}; ctrl+r tries again"]
-    what = "no supervisor runs"
+    what = "no supervisor is running"
     return [
-        f"{what}{ago}: nothing below moves – S starts one, ctrl+r tries again now",
-        f"{what}{ago} – S starts one, ctrl+r tries again now",
-        f"{what} – S starts one, ctrl+r tries again",
+        f"{what}{ago}: nothing below is updated – S starts one, ctrl+r retries now",
+        f"{what}{ago} – S starts one, ctrl+r retries",
+        f"{what} – S starts one, ctrl+r retries",
     ]
 
 
 def _gate(gate: GateView) -> list[str]:
-    """What holds the queue up; of a full disk the figures too, in as few words as there is room for."""
+    """What blocks the queue; for a full disk also shorter wordings with the figures."""
     words = [gate_words(gate)]
     if "path" in gate:
         needed = f", {units.size(gate['needed'])} needed" if gate["needed"] else ""
-        figures = f"no room at {readable(gate['path'])}: {units.size(gate['free'])} free{needed}"
+        figures = f"not enough space at {readable(gate['path'])}: {units.size(gate['free'])} free{needed}"
         words.append(in_one_line(gate["code"], figures, gate["hint"]))
     return words
 

@@ -1,4 +1,4 @@
-"""A list of lines with a cursor that stays on its item, however the items move."""
+"""A list of lines with a cursor that stays on its item when the items move."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ WHEEL_LINES = 3
 
 
 class RowList(LineView, can_focus=True):
-    """A head line and rows; only the rows on screen are ever drawn.
+    """A head line and rows; only the visible rows are drawn.
 
-    The cursor is kept by the key of its row. It is always on screen: the wheel drags it along.
+    The cursor is identified by the key of its row. It is always visible: the wheel moves it along.
     """
 
     DEFAULT_CSS = """
@@ -27,7 +27,7 @@ class RowList(LineView, can_focus=True):
     EMPTY = "nothing here yet"
 
     class Moved(Message):
-        """The cursor stands on another row."""
+        """The cursor is on another row."""
 
     class Opened(Message):
         """A row was double-clicked."""
@@ -38,10 +38,10 @@ class RowList(LineView, can_focus=True):
         self.top = 0
         self.cursor_key: Hashable | None = None
         self.shown_key: Hashable | None = None
-        """The row that the person sees under the cursor."""
+        """The row that was last painted under the cursor."""
         self.follow = False
 
-    # What a subclass says about its rows.
+    # Implemented by subclasses.
 
     def count(self) -> int:
         raise NotImplementedError
@@ -50,7 +50,7 @@ class RowList(LineView, can_focus=True):
         raise NotImplementedError
 
     def find(self, key: Hashable) -> int | None:
-        """The row with that key; by default all rows are looked at."""
+        """The index of the row with that key; by default a linear search."""
         return next((at for at in range(self.count()) if self.key(at) == key), None)
 
     def head(self, width: int) -> Strip:
@@ -70,15 +70,15 @@ class RowList(LineView, can_focus=True):
         """Rows that fit on the screen."""
         return max(1, self.size.height - self.HEAD)
 
-    def move_to(self, at: int, *, tell: bool = True) -> None:
-        """Put the cursor on a row and bring that on screen."""
+    def move_to(self, at: int, *, notify: bool = True) -> None:
+        """Put the cursor on a row and scroll to it."""
         last = self.count() - 1
         self.cursor = max(0, min(at, last))
         self.cursor_key = self.key(self.cursor) if last >= 0 else None
         self.top = max(min(self.top, self.cursor), self.cursor - self.page + 1)
         self.top = max(0, min(self.top, last + 1 - self.page))
         self.paint()
-        if tell:
+        if notify:
             self.post_message(self.Moved())
 
     def move_by(self, rows: int) -> None:
@@ -95,17 +95,17 @@ class RowList(LineView, can_focus=True):
         self.move_to(self.count() - 1 if end else 0)
 
     def scroll_rows(self, rows: int) -> None:
-        """Scroll; the cursor is dragged along where it would leave the screen."""
+        """Scroll; the cursor moves along where it would leave the screen."""
         self.follow = False
         self.settle()
         self.top = max(0, min(self.top + rows, self.count() - self.page))
         self.move_to(max(self.top, min(self.cursor, self.top + self.page - 1)))
 
     def settle(self) -> bool:
-        """Find the cursor's row again after the rows changed; it keeps its line on screen.
+        """Find the cursor's row again after the rows changed, keeping its line on screen.
 
-        Rows change before they are painted again: everything that acts on the cursor settles it first.
-        Answers whether another row had to take the place of one that is gone.
+        Rows change before they are painted, so everything that acts on the cursor settles it first.
+        Returns whether the cursor is now on another row, because its own is gone.
         """
         last = self.count() - 1
         if last < 0:
@@ -114,7 +114,7 @@ class RowList(LineView, can_focus=True):
         line = self.cursor - self.top
         at = self.followed() if self.follow else self._place()
         if at is None:
-            # The row is gone; its neighbour takes its place.
+            # The row is gone; the cursor goes to its neighbour.
             at = min(self.cursor, last)
         if at != self.cursor and not (self.top == 0 and at < self.page):
             self.top = max(0, at - line)
@@ -130,7 +130,7 @@ class RowList(LineView, can_focus=True):
         return None if self.cursor_key is None else self.find(self.cursor_key)
 
     def sync(self) -> None:
-        """Settle before the next painting; whoever shows the cursor's row is told when it is another."""
+        """Settle before the next painting; posts `Moved` if the cursor's row changed."""
         if self.settle():
             self.post_message(self.Moved())
 
@@ -152,14 +152,14 @@ class RowList(LineView, can_focus=True):
         return blank.strip()
 
     def empty(self) -> str:
-        """What stands in an empty list."""
+        """The text of an empty list."""
         return self.EMPTY
 
     # Mouse and size.
 
     def on_resize(self, _: events.Resize) -> None:
         self.settle()
-        self.move_to(self.cursor, tell=False)
+        self.move_to(self.cursor, notify=False)
 
     def on_click(self, event: events.Click) -> None:
         at = self.top + event.y - self.HEAD

@@ -1,4 +1,4 @@
-"""The second line: the views, and at the right what the list shows of how much."""
+"""The second line: the views, and at the right the size of the list."""
 
 from __future__ import annotations
 
@@ -20,28 +20,28 @@ VIEWS: tuple[tuple[View, str], ...] = (
 
 
 class Tabs(LineView):
-    """Args: `says` answers the filter in force and the remark at the right."""
+    """Args: `tab_text` returns the active filter and the remark at the right."""
 
-    def __init__(self, studio: Context, view: str, says: Callable[[], tuple[str, str]]) -> None:
+    def __init__(self, studio: Context, view: str, tab_text: Callable[[], tuple[str, str]]) -> None:
         super().__init__(studio, id="tabs")
         self._view = view
-        self._says = says
+        self._tab_text = tab_text
 
     def line(self, y: int, width: int) -> Strip:  # noqa: ARG002
         palette, glyphs = self.studio.vivid, self.studio.glyphs
         line = self.start(width).gap()
         short = width < 76
-        troubles = len(self.studio.model.folder_problems)
+        problems = len(self.studio.model.folder_problems)
         for at, (view, title) in enumerate(VIEWS, 1):
             here = view == self._view
             click = link(f"view_{view}")
             line.add(f"{at}", (palette.key if here else palette.faint) + click)
             if not short or here:
                 line.add(f" {title}", (palette.strong if here else palette.dim) + click)
-            if view == "folders" and troubles:
-                line.add(f" {glyphs.states['failed']}{troubles}", palette.error + click)
+            if view == "folders" and problems:
+                line.add(f" {glyphs.states['failed']}{problems}", palette.error + click)
             line.gap(2)
-        filter_line, remark = self._says()
+        filter_line, remark = self._tab_text()
         remark = fit(remark, max(0, line.room - 1), glyphs.ellipsis)
         room = line.room - width_of(remark) - 4
         if filter_line and room > 6:

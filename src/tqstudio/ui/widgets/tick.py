@@ -1,4 +1,4 @@
-"""A choice that is on or off, told by its sign and not by its colour."""
+"""A check box that shows its state by a symbol, not only by colour."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Tick(Widget, can_focus=True):
     Tick:focus { background: $panel; text-style: bold; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("space", "choose", "choose", show=False, id="tick.toggle"),
+        Binding("space", "choose", "toggle", show=False, id="tick.toggle"),
     ]
     value = reactive(False)
 

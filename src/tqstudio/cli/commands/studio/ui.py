@@ -55,4 +55,6 @@ def show(home: Home, notice: str = "", *, started: Popen[bytes] | None = None, s
 
         return AsyncClient(home.socket)
 
-    return ui.run(door, home=home, notice=notice, started=started, farewell="" if stops else ui.FAREWELL)
+    return ui.run(
+        door, home=home, notice=notice, started=started, exit_message="" if stops else ui.EXIT_MESSAGE
+    )

@@ -1,4 +1,4 @@
-"""Asks for files or a folder, with a profile and a place for the result."""
+"""Dialog that asks for a file or folder, a profile and an output folder."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PathAnswer:
-    """Absolute paths; None where the default is meant."""
+    """Absolute paths; None for the default."""
 
     path: str
     profile: str | None
@@ -40,10 +40,10 @@ class PathAnswer:
 
 
 class AskPath(Dialog[None]):
-    """A file or folder on this machine, completed from the disk with the right arrow key.
+    """Asks for a file or folder on this machine; the right arrow key completes names.
 
     Args:
-        submit: does what was asked for. Its `TqError` is shown and the dialog stays, with all that was typed.
+        submit: carries out the request. If it raises `TqError`, that is shown and the dialog stays open.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -75,32 +75,32 @@ class AskPath(Dialog[None]):
             yield Label(Text(self._sentence), classes="sentence")
             start = os.path.join(_working_directory(), "")
             yield from _field("path", Input(start, id="path", compact=True, suggester=_PathSuggester()))
-            yield from _field("profile", Input(id="profile", placeholder="the default one", compact=True))
+            yield from _field("profile", Input(id="profile", placeholder="the default profile", compact=True))
             yield Caution()
-            output = Input(id="output", placeholder="the default one", compact=True)
+            output = Input(id="output", placeholder="the default folder", compact=True)
             output.suggester = _PathSuggester()
             yield from _field("output", output)
             if self._can_hold:
-                hold = Tick("hold it: wait until it is resumed", self._studio.glyphs, value=False, id="hold")
+                hold = Tick("queue on hold, until it is resumed", self._studio.glyphs, value=False, id="hold")
                 yield from _field("", hold)
             yield Problem()
-            keys = "→ keeps and completes · tab next field · enter does it · esc back"
+            keys = "→ completes · tab next field · enter submits · esc back"
             yield Label(Text(keys), classes="hint")
 
     def on_mount(self) -> None:
         self.run_worker(self._name_profiles())
 
     async def _name_profiles(self) -> None:
-        """Say which profiles there are; without an answer the field can be filled all the same."""
+        """Offer the names of the profiles; without an answer the field still accepts any name."""
         try:
             found = (await self._studio.feed.send(calls.profiles()))["profiles"]
         except TqError:
             return
         sound = [each["name"] for each in found if not each["error"]]
         field = self.query_one("#profile", Input)
-        field.placeholder = f"the default one, of {', '.join(sound)}"
+        field.placeholder = f"the default; available: {', '.join(sound)}"
         field.suggester = SuggestFromList(sound)
-        self.query_one(Caution).say(_left_out(found))
+        self.query_one(Caution).set_text(_left_out(found))
 
     def action_submit(self) -> None:
         if not self._busy:
@@ -110,11 +110,11 @@ class AskPath(Dialog[None]):
         problem = self.query_one(Problem)
         path = self._typed("#path")
         if not path:
-            problem.say("type the path of a video or a folder")
+            problem.set_text("type the path of a video or a folder")
             return
         output = self._typed("#output")
         self._busy = True
-        problem.say("")
+        problem.set_text("")
         try:
             answer = PathAnswer(
                 path=absolute(path),
@@ -124,7 +124,7 @@ class AskPath(Dialog[None]):
             )
             await self._submit(answer)
         except TqError as error:
-            problem.say(in_one_line(error.code, error.message, error.hint))
+            problem.set_text(in_one_line(error.code, error.message, error.hint))
         else:
             self.dismiss()
         finally:
@@ -141,16 +141,16 @@ def _field(name: str, widget: Input | Tick) -> ComposeResult:
 
 
 def _left_out(profiles: Sequence[ProfileView]) -> str:
-    """Which profiles cannot be chosen, and why the first one cannot."""
+    """Which profiles cannot be used, and the first error."""
     errors = [each["error"] for each in profiles if each["error"]]
     if not errors:
         return ""
-    many = f"{len(errors)} broken profiles are left out; first: " if len(errors) > 1 else "left out: "
+    many = f"{len(errors)} invalid profiles; first: " if len(errors) > 1 else "invalid profile: "
     return many + in_one_line(errors[0]["code"], errors[0]["message"])
 
 
 def _working_directory() -> str:
-    """Where the path begins; the home of the user where it was removed meanwhile."""
+    """Initial folder: the current one, or the user's home if that was deleted."""
     try:
         return os.getcwd()
     except FileNotFoundError:
@@ -158,7 +158,7 @@ def _working_directory() -> str:
 
 
 class _PathSuggester(Suggester):
-    """The first name on disk that begins like what is typed."""
+    """Suggests the first name on disk that begins with the typed text."""
 
     def __init__(self) -> None:
         super().__init__(use_cache=False, case_sensitive=True)

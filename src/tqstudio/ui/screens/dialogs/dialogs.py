@@ -1,4 +1,4 @@
-"""Questions: whether to lose work, which qualities, which priority."""
+"""Dialogs: confirmation, choice of qualities, priority."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from tqstudio.ui.text.symbols import Glyphs
 from tqstudio.ui.widgets.tick import Tick
 
 MIN_PRIORITY, MAX_PRIORITY = -1000, 1000
-"""What the supervisor accepts."""
+"""Limits enforced by the supervisor."""
 
 
 class Dialog(ModalScreen[ScreenResultType]):
-    """A box in the middle. Its style is read with the first one: the first picture needs it not."""
+    """A centred box. Its style sheet is parsed with the first dialog, to draw the first picture sooner."""
 
     CSS_PATH = Path(__file__).with_name("dialogs.tcss")
 
 
 class Confirm(Dialog[bool]):
-    """Asks before work is lost. The harmless answer is the default, and what escape means."""
+    """Asks before work is discarded. The safe answer is the default, and what escape chooses."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,n", "answer(False)", "keep", id="confirm.keep"),
@@ -54,7 +54,7 @@ class Confirm(Dialog[bool]):
             with Horizontal(classes="buttons"):
                 yield Button(Text(f"{self._keep}"), id="keep", compact=True)
                 yield Button(Text(f"{self._go}"), id="go", variant="error", compact=True)
-            yield Label(Text("enter takes the marked answer · y yes · esc keeps"), classes="hint")
+            yield Label(Text("enter takes the highlighted answer · y yes · esc keeps"), classes="hint")
 
     def action_answer(self, answer: bool) -> None:
         self.dismiss(answer)
@@ -65,16 +65,16 @@ class Confirm(Dialog[bool]):
 
 
 class ChooseQualities(Dialog[list[str] | None]):
-    """Which qualities to make again; at first those are chosen that were made.
+    """Asks which qualities to encode again; those encoded before are preselected.
 
     Args:
-        qualities: name → why it was not made; "" where it was.
-        unknown: jobs of which nobody here knows what they can have; of these all is made.
+        qualities: name → why it was not encoded; "" where it was.
+        unknown: number of jobs whose possible qualities are unknown; all of theirs are encoded.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "dismiss(None)", "back", id="qualities.back"),
-        Binding("enter", "submit", "make them", priority=True, id="qualities.go"),
+        Binding("enter", "submit", "encode", priority=True, id="qualities.go"),
         Binding("a", "all", "all or none", id="qualities.all"),
         Binding("up,k", "app.focus_previous", "previous", show=False, id="qualities.previous"),
         Binding("down,j", "app.focus_next", "next", show=False, id="qualities.next"),
@@ -91,17 +91,17 @@ class ChooseQualities(Dialog[list[str] | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
             yield Label(Text(plain(self._title)), classes="title")
-            yield Label(Text("The present version plays on until the new one is done."), classes="sentence")
+            yield Label(Text("The current version stays playable meanwhile."), classes="sentence")
             if self._unknown:
                 jobs = counted(self._unknown, "job")
-                sentence = f"Which qualities {jobs} can have is not known here: all of theirs are made."
+                sentence = f"The qualities of {jobs} are unknown: all of them are encoded."
                 yield Label(Text(sentence), classes="sentence")
             with Vertical(classes="ticks"):
                 for name, left_out in self._qualities.items():
                     text = f"{name} – {left_out}" if left_out else name
                     yield Tick(text, self._glyphs, value=not left_out, name=name)
             yield Problem()
-            yield Label(Text("space chooses · a all or none · enter starts · esc back"), classes="hint")
+            yield Label(Text("space selects · a all or none · enter starts · esc back"), classes="hint")
 
     def action_all(self) -> None:
         boxes = list(self.query(Tick))
@@ -114,11 +114,11 @@ class ChooseQualities(Dialog[list[str] | None]):
         if chosen:
             self.dismiss(chosen)
         else:
-            self.query_one(Problem).say("choose at least one quality, or esc to go back")
+            self.query_one(Problem).set_text("select at least one quality, or esc to go back")
 
 
 class AskPriority(Dialog[int | None]):
-    """A number; a higher one is worked on first."""
+    """Asks for a priority."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "dismiss(None)", "back", id="priority.back")]
 
@@ -130,7 +130,7 @@ class AskPriority(Dialog[int | None]):
     def compose(self) -> ComposeResult:
         with Vertical(classes="dialog"):
             yield Label(Text(plain(self._title)), classes="title")
-            sentence = f"Higher is worked on first; {MIN_PRIORITY} to {MAX_PRIORITY}."
+            sentence = f"Higher numbers run first; {MIN_PRIORITY} to {MAX_PRIORITY}."
             yield Label(Text(sentence), classes="sentence")
             yield Input(str(self._value), compact=True)
             yield Problem()
@@ -139,29 +139,31 @@ class AskPriority(Dialog[int | None]):
     @on(Input.Submitted)
     def _submitted(self, event: Input.Submitted) -> None:
         event.stop()
-        said = event.value.strip()
+        typed = event.value.strip()
         try:
-            value = int(said)
+            value = int(typed)
         except ValueError:
-            self.query_one(Problem).say(f"{said!r} is no whole number" if said else "type a whole number")
+            self.query_one(Problem).set_text(
+                f"{typed!r} is not a whole number" if typed else "type a whole number"
+            )
             return
         if MIN_PRIORITY <= value <= MAX_PRIORITY:
             self.dismiss(value)
         else:
-            way = f"at most {MAX_PRIORITY}" if value > 0 else f"at least {MIN_PRIORITY}"
-            self.query_one(Problem).say(f"{value} is not possible: {way}")
+            limit = f"at most {MAX_PRIORITY}" if value > 0 else f"at least {MIN_PRIORITY}"
+            self.query_one(Problem).set_text(f"{value} is out of range: {limit}")
 
 
 class Remark(Label):
-    """Takes no room while it says nothing."""
+    """A label that is hidden while it is empty."""
 
-    def say(self, text: str) -> None:
+    def set_text(self, text: str) -> None:
         self.update(Text(plain(text)))
         self.display = bool(text)
 
 
 class Problem(Remark):
-    """What is wrong with what was typed."""
+    """An error about the typed text."""
 
     DEFAULT_CSS = """
     Problem { display: none; color: $error; margin-top: 1; }
@@ -169,7 +171,7 @@ class Problem(Remark):
 
 
 class Caution(Remark):
-    """What to know about the field above it."""
+    """A warning about the field above it."""
 
     DEFAULT_CSS = """
     Caution { display: none; color: $warning; padding-left: 9; }

@@ -1,4 +1,4 @@
-"""What a person does to jobs: to those marked in the queue, or to the one on a job's screen."""
+"""Job actions: on the marked jobs of the queue, or on the job of a job screen."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 
 LOSES_WORK = (Operation.CANCEL, Operation.RESTART)
 MANY = 20
-"""A key that would act on more jobs than this asks first, also where no work is lost."""
+"""Above this number of jobs an action asks for confirmation, even where no work is lost."""
 Request = tuple[Sequence[int], dict[str, Any]]
-"""Jobs, and the other fields of what is asked for them."""
+"""Job ids, and further fields of the request."""
 _VERBS = {
     Operation.PRIORITY: "Change the priority of",
-    Operation.RETRANSCODE: "Make again:",
-    Operation.UNDELETE: "Bring back",
+    Operation.RETRANSCODE: "Encode again:",
+    Operation.UNDELETE: "Restore",
 }
-"""How a question begins, where that is not the name of the operation."""
+"""First words of a confirmation, where they are not the operation's name."""
 
 
 class JobActions(StudioScreen):
-    """The `do_…` methods of all job actions; a screen says which jobs are meant.
+    """The `do_…` methods of all job actions; a screen defines the target jobs.
 
-    Dialogs and texts are loaded when they are asked for: the first picture of the queue needs none.
+    Dialogs and texts are imported when they are opened, to draw the first picture sooner.
     """
 
     def targets(self) -> list[Target]:
-        """The jobs an action is about."""
+        """The jobs that an action applies to."""
         raise NotImplementedError
 
     def current(self) -> JobRow | None:
@@ -64,7 +64,7 @@ class JobActions(StudioScreen):
     async def do_undelete(self, _: str) -> None:
         deleted = self.studio.model.deleted
         if not deleted:
-            self.toast("nothing that was deleted from here is left to be brought back")
+            self.toast("no deletion left to undo")
             return
         ids = list(deleted[-1])
 
@@ -114,21 +114,21 @@ class JobActions(StudioScreen):
             self.shell.start(self.send_operation(Operation.RETRANSCODE, [each.id for each in allowed]))
 
         if qualities:
-            title = f"Make {self._named(allowed)} again"
+            title = f"Encode {self._named(allowed)} again"
             self.app.push_screen(ChooseQualities(title, qualities, self.studio.glyphs, unknown), answered)
         else:
             every = f"all qualities of {self._named(allowed)}"
             self._ask(_many_question(Operation.RETRANSCODE, every), all_of_them)
 
     async def do_log(self, attempt: str) -> None:
-        """Open a log: of the attempt that was clicked, else of the one that this screen means."""
+        """Open a log: of the attempt that was clicked, else of the selected one."""
         from tqstudio.ui.screens.text import TextScreen
 
         row = self.current()
         if row is None:
             self.toast("no job is selected")
             return
-        job, number = row["id"], int(attempt) if attempt else self.attempt_meant()
+        job, number = row["id"], int(attempt) if attempt else self.selected_attempt()
 
         async def read() -> tuple[str, str]:
             answer = await self.studio.feed.send(calls.job_log(job, number))
@@ -137,7 +137,7 @@ class JobActions(StudioScreen):
         which = f" of job {job}" if number is None else f" of job {job}, attempt {number}"
         self.app.push_screen(TextScreen(self.studio, f"log{which}", read, follow=True, wrapped=True))
 
-    def attempt_meant(self) -> int | None:
+    def selected_attempt(self) -> int | None:
         """The attempt whose log `l` opens; None for the newest."""
         return None
 
@@ -174,10 +174,10 @@ class JobActions(StudioScreen):
 
         self.app.push_screen(TextScreen(self.studio, f"source of job {job}", read, name_cells=NAME_CELLS))
 
-    # The way of every operation: decide here, ask when work would be lost, send, say what was refused.
+    # Steps of every operation: check locally, confirm if work would be lost, send, report refusals.
 
     async def _operate(self, name: str, **more: Any) -> None:
-        """Do it to every job that allows it, after asking where it must be asked."""
+        """Apply an operation to every job that allows it, after confirmation where needed."""
         targets = self.targets()
         if not targets:
             if self.current() is None:
@@ -202,14 +202,14 @@ class JobActions(StudioScreen):
         self._ask(self._question_about(operation, targets), carry_out)
 
     def _ask(self, question: Confirm | None, carry_out: Callable[[], None]) -> None:
-        """Carry it out, after a yes where there is a question."""
+        """Carry it out, after a yes if there is a question."""
         if question is None:
             carry_out()
         else:
             self.app.push_screen(question, lambda yes: carry_out() if yes else None)
 
     def _allowed(self, operation: Operation, targets: Sequence[Target]) -> list[Target]:
-        """Those that allow it; says why not when none does, and how many do not when only some do."""
+        """The targets that allow the operation; a toast reports why others do not."""
         reasons = {target.id: refusal(operation, target) for target in targets}
         allowed = [target for target in targets if not reasons[target.id]]
         first = next(filter(None, reasons.values()), "")
@@ -218,11 +218,11 @@ class JobActions(StudioScreen):
         elif not allowed and first:
             self.toast(first if len(targets) == 1 else f"none of {len(targets)} jobs: {first}")
         elif first:
-            self.toast(f"{len(targets) - len(allowed)} of {len(targets)} jobs left out: {first}")
+            self.toast(f"{len(targets) - len(allowed)} of {len(targets)} jobs skipped: {first}")
         return allowed
 
     async def send_operation(self, operation: Operation, ids: Sequence[int], **more: Any) -> None:
-        """Send it and show the answer at once; the stream confirms it later."""
+        """Send an operation and show its result at once; the event stream confirms it later."""
         await self._send_all(operation, [(ids, more)])
 
     async def _send_all(self, operation: Operation, requests: Sequence[Request]) -> None:
@@ -233,7 +233,7 @@ class JobActions(StudioScreen):
                     call = calls.act(operation.value, ids[at : at + MAX_MARKED], **more)
                     results += (await self.studio.feed.send(call))["results"]
         except TqError as error:
-            self.complain(error)
+            self.show_error(error)
             if not results:
                 return
         for result in results:
@@ -246,8 +246,8 @@ class JobActions(StudioScreen):
         if refused:
             error_view = refused[0]
             count = f"{len(refused)} of {len(results)} refused: " if len(results) > 1 else ""
-            said = in_one_line(error_view["code"], error_view["message"], error_view["hint"])
-            self.toast(count + said, problem=True)
+            text = in_one_line(error_view["code"], error_view["message"], error_view["hint"])
+            self.toast(count + text, problem=True)
         done = len(results) - len(refused)
         made = [result["new_job"] for result in results if result["new_job"] is not None]
         if made:
@@ -258,10 +258,10 @@ class JobActions(StudioScreen):
             self.studio.model.marks.drop(ids)
             self.studio.model.jobs.drop(ids)
             removed = sum(result["removed_segments"] for result in results)
-            its = f" without {'its' if done == 1 else 'their'} segments" if removed else ""
-            self.toast(f"delete: {counted(done, 'job')}; U brings {'it' if done == 1 else 'them'} back{its}")
+            without = f" without {'its' if done == 1 else 'their'} segments" if removed else ""
+            self.toast(f"delete: {counted(done, 'job')}; U restores {'it' if done == 1 else 'them'}{without}")
         elif operation is Operation.UNDELETE:
-            self._brought_back(results)
+            self._report_restored(results)
         elif done and len(results) > 1:
             self.toast(f"{operation.value}: {counted(done, 'job')}")
         self.studio.feed.refresh_soon()
@@ -271,8 +271,8 @@ class JobActions(StudioScreen):
         marked, row = self.studio.model.marks.get(job), self.studio.model.job(job)
         return marked.name if marked else row["name"] if row else ""
 
-    def _brought_back(self, results: Sequence[ActionResult]) -> None:
-        """Say which jobs are back, and what the next U brings; what was answered is not tried again."""
+    def _report_restored(self, results: Sequence[ActionResult]) -> None:
+        """Report the restored jobs and what the next U restores; refused jobs are not tried again."""
         deleted = self.studio.model.deleted
         names = deleted.pop()
         back = [result["job"] for result in results if result["ok"]]
@@ -280,16 +280,16 @@ class JobActions(StudioScreen):
         deleted += [left] if left else []
         if back:
             more = "" if len(back) == 1 else f" and {counted(len(back) - 1, 'other')}"
-            following = f"; U brings back {self._deletion(deleted[-1])}" if deleted else ""
+            following = f"; U restores {self._deletion(deleted[-1])}" if deleted else ""
             verb = "is" if len(back) == 1 else "are"
-            self.toast(f"{_called(back[0], names[back[0]])}{more} {verb} back{following}")
+            self.toast(f"{_job_title(back[0], names[back[0]])}{more} {verb} restored{following}")
 
     @staticmethod
     def _deletion(names: Mapping[int, str]) -> str:
-        return _called(*next(iter(names.items()))) if len(names) == 1 else counted(len(names), "job")
+        return _job_title(*next(iter(names.items()))) if len(names) == 1 else counted(len(names), "job")
 
     def _question_about(self, operation: Operation, targets: Sequence[Target]) -> Confirm | None:
-        """What is asked before work is lost; None where none is."""
+        """The confirmation of an operation; None where no work is lost and few jobs are affected."""
         if operation is Operation.DELETE:
             lost = self._lost_with(targets)
             if lost:
@@ -299,23 +299,23 @@ class JobActions(StudioScreen):
         return _many_question(operation, self._named(targets)) if len(targets) > MANY else None
 
     def hidden(self) -> Collection[int]:
-        """The jobs that an action is about and that the filter hides."""
+        """The target jobs that the filter hides."""
         return ()
 
     def _named(self, targets: Sequence[Target]) -> str:
         hidden = len(set(self.hidden()).intersection(target.id for target in targets))
         if len(targets) == 1:
-            name = _called(targets[0].id, targets[0].name)
+            name = _job_title(targets[0].id, targets[0].name)
             return f"{name} (hidden by the filter)" if hidden else name
         jobs = counted(len(targets), "job")
         return f"{jobs} ({number(hidden)} hidden by the filter)" if hidden else jobs
 
     def _lost_with(self, targets: Sequence[Target]) -> int:
-        """Finished segments that go with these jobs when they are deleted."""
+        """Number of finished segments that are removed with these jobs."""
         status = self.studio.model.status
         if status is not None and not status["supervisor"]["cleanup_partial"]:
             return 0
-        # A waiting job's stay for a while, and what a done one made is published.
+        # A waiting job keeps its segments for a while, and those of a done one are published.
         ended = (JobStatus.FAILED, JobStatus.CANCELLED)
         return sum(target.segments_done for target in targets if target.status in ended)
 
@@ -324,7 +324,7 @@ class JobActions(StudioScreen):
         self.toast(f"{what} copied")
 
 
-def _called(job: int, name: str) -> str:
+def _job_title(job: int, name: str) -> str:
     return f"job {job}, {name}" if name else f"job {job}"
 
 
@@ -333,10 +333,9 @@ def _has_work(target: Target) -> bool:
 
 
 def _qualities(targets: Sequence[Target]) -> dict[str, str]:
-    """The qualities that the sources of these jobs can have, and why none of the jobs made one; "" where
-    one did."""
+    """The possible qualities of these jobs, and why no job encoded one; "" where a job did."""
     found: dict[str, str] = {}
-    # The longest ladder first, so that the list is in its order.
+    # Longest ladder first, so that the list is in its order.
     for target in sorted(targets, key=lambda target: -len(target.qualities)):
         for name, left_out in target.qualities:
             found[name] = found.get(name, left_out) and left_out
@@ -344,13 +343,15 @@ def _qualities(targets: Sequence[Target]) -> dict[str, str]:
 
 
 def _by_qualities(targets: Sequence[Target], chosen: Collection[str]) -> Iterator[Request]:
-    """One request for all jobs of which the same qualities are made: a job that is asked for one that it
-    cannot have is refused. That is what one gets that can have none of them."""
+    """Group the jobs into one request per set of qualities, as a job refuses one it cannot have.
+
+    A job that can have none of the chosen qualities is sent all of them, so that it is refused.
+    """
     jobs: dict[tuple[str, ...], list[int]] = {}
     for target in targets:
         own = [name for name, _ in target.qualities]
         wanted = tuple(name for name in own if name in chosen)
-        # Without a list the whole ladder is made.
+        # Without a list the whole ladder is encoded.
         request = () if len(wanted) == len(own) else wanted or tuple(chosen)
         jobs.setdefault(request, []).append(target.id)
     for request, ids in jobs.items():
@@ -363,7 +364,7 @@ def _many_question(operation: Operation, named: str) -> Confirm:
     what = f"{_VERBS.get(operation, operation.value.capitalize())} {named}"
     sentence = "No finished segment is lost."
     if operation is Operation.RETRANSCODE:
-        sentence = "Each becomes a new job. The present version plays on until the new one is done."
+        sentence = "Each becomes a new job. The current version stays playable meanwhile."
     return Confirm(f"{what}?", [sentence], keep="Change nothing", go=what)
 
 
@@ -374,8 +375,8 @@ def _delete_question(targets: Sequence[Target], named: str, segments: int) -> Co
     return Confirm(
         f"Delete {named}?",
         [
-            f"Lost: {counted(segments, 'finished segment')}. A later retry makes all again from the start.",
-            f"U brings {it} back to the list, without {its} segments.",
+            f"Lost: {counted(segments, 'finished segment')}. A later retry starts from the beginning.",
+            f"U restores {it} to the list, without {its} segments.",
         ],
         keep=f"Keep {it}",
         go="Delete the job" if len(targets) == 1 else f"Delete {counted(len(targets), 'job')}",
@@ -383,7 +384,7 @@ def _delete_question(targets: Sequence[Target], named: str, segments: int) -> Co
 
 
 def _question(operation: Operation, targets: Sequence[Target], named: str) -> Confirm:
-    """Says what would be lost, and what stays."""
+    """Asks whether to cancel or restart, naming what is lost and what is kept."""
     from tqstudio.ui.screens.dialogs.dialogs import Confirm
 
     running = sum(target.status is JobStatus.IN_PROGRESS for target in targets)
@@ -391,17 +392,21 @@ def _question(operation: Operation, targets: Sequence[Target], named: str) -> Co
     each = "of each quality " if len(targets) == 1 else "of each quality of every running job "
     lost = f"Lost: what is in flight {each}(a second or two of video)." if running else "Nothing is lost now."
     if operation is Operation.RESTART:
-        made = f"Lost: {counted(segments, 'finished segment')}, and what is being made." if segments else lost
+        lost = (
+            f"Lost: {counted(segments, 'finished segment')}, and the segments in progress."
+            if segments
+            else lost
+        )
         return Confirm(
             f"Restart {named}?",
-            [made, "All is made again from the start. A job that is stuck is freed by p, and p again."],
+            [lost, "Everything is encoded again. To requeue a stuck job instead, press p twice."],
             keep="Keep it as it is",
             go="Restart",
         )
     verb = "stays" if segments == 1 else "stay"
     stays = f"{counted(segments, 'finished segment')} {verb} for a later retry."
     if not segments:
-        stays = "No segment is finished yet: a later retry begins at or near the start."
+        stays = "No segment is finished yet: a later retry starts at or near the beginning."
     return Confirm(
         f"Cancel {named}?",
         [lost, stays],

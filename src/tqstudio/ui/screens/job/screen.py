@@ -1,4 +1,4 @@
-"""One job: everything that is known about it, and every action on it."""
+"""The job screen: all details of one job."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Part = Callable[[Document, "JobDetail", int], list[Strip]]
 
 REREAD_S = 2.0
-"""A running job's page is read again this often; its progress comes with the stream."""
+"""Interval of rereading a running job; its progress comes with the event stream."""
 TWO_COLUMNS = 110
 
 
@@ -67,10 +67,10 @@ class JobScreen(JobActions):
         row = self.detail or self.current()
         return [Target.of(row)] if row else []
 
-    def meant(self) -> Collection[Target]:
+    def footer_targets(self) -> Collection[Target]:
         return self.targets()
 
-    def says(self) -> tuple[str, str]:
+    def tab_text(self) -> tuple[str, str]:
         row = self.current()
         name = fit_name(row["name"], 60, self.studio.glyphs.ellipsis) if row else ""
         return "", f"job {self.job}  {name}"
@@ -93,11 +93,11 @@ class JobScreen(JobActions):
             self.shell.start(self.reread())
 
     def _columns(self, two: bool) -> list[list[Section]]:
-        """Left what happens, right what is known; one below the other in a narrow terminal."""
+        """Status left, facts right; below each other in a narrow terminal."""
         detail = self.detail
         if detail is None:
             return [[self._waiting]]
-        attempts = partial(parts.attempts, chosen=self.attempt_meant())
+        attempts = partial(parts.attempts, chosen=self.selected_attempt())
         left: tuple[Part, ...] = (parts.state, parts.qualities, parts.steps, attempts)
         right = (parts.facts, parts.generation, parts.events)
         bind = partial(self._bound, detail)
@@ -112,8 +112,8 @@ class JobScreen(JobActions):
         text = self._problem or "reading…"
         return [self.document.start(width).gap(2).add(text, self.studio.palette.dim).strip()]
 
-    def attempt_meant(self) -> int | None:
-        """The attempt that was chosen with tab, else the newest; None before there is any."""
+    def selected_attempt(self) -> int | None:
+        """The attempt selected with tab, else the newest; None before the first."""
         numbers = self._numbers()
         return self._chosen if self._chosen in numbers else max(numbers, default=None)
 
@@ -121,10 +121,10 @@ class JobScreen(JobActions):
         return [attempt["number"] for attempt in self.detail["attempts_log"]] if self.detail else []
 
     async def do_next_attempt(self, _: str) -> None:
-        """Choose the attempt before; after the first one, the newest."""
-        numbers, chosen = self._numbers(), self.attempt_meant()
+        """Select the previous attempt; after the first one, the newest."""
+        numbers, chosen = self._numbers(), self.selected_attempt()
         if len(numbers) < 2 or chosen is None:
-            self.toast("there is but one attempt" if numbers else "no attempt was made yet")
+            self.toast("there is only one attempt" if numbers else "there is no attempt yet")
             return
         self._chosen = max((number for number in numbers if number < chosen), default=max(numbers))
         self.paint()
@@ -141,7 +141,7 @@ class JobScreen(JobActions):
         self.copy("\n".join(shell_quoting.script(attempt["argv"])), "command")
 
     async def do_back(self, _: str) -> None:
-        if self.studio.model.hush():
+        if self.studio.model.dismiss_notices():
             self.paint()
         else:
             self.dismiss()

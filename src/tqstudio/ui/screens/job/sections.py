@@ -1,4 +1,4 @@
-"""The parts of a job's page, each drawn from its detail for a given width."""
+"""The sections of the job screen, each drawn from the job's detail for a given width."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tqstudio.ui.text.sentences import (
     event_state,
     failure_words,
     kind_words,
-    standing,
+    status_text,
     status_word,
 )
 from tqstudio.ui.text.symbols import job_state, job_word, quality_look
@@ -43,11 +43,11 @@ OUTCOMES = {
     "lost": ("failed", "worker died"),
     "paused": ("paused", "paused"),
     "cancelled": ("cancelled", "cancelled"),
-    "released": ("pending", "handed back"),
+    "released": ("pending", "returned"),
 }
-"""State and words of an attempt's outcome."""
+"""State and word for the outcome of an attempt."""
 ERROR_LINES = 2
-"""Of an attempt's error; its log holds all of it."""
+"""Lines of an attempt's error; its log contains all of it."""
 MAX_EVENTS = 30
 COMMAND_LINES = 2
 
@@ -64,7 +64,7 @@ def state(doc: Document, job: JobDetail, width: int) -> list[Strip]:
     line = doc.start(width).gap().add(f"{glyphs.states[key]} {word}", palette.states[key]).gap(2)
     if job["renditions"]:
         line.add(fmt.percent(job["progress"]), palette.strong).gap(2)
-    waits = "" if stale else standing(job, model.gates)
+    waits = "" if stale else status_text(job, model.gates)
     now, about = waits, [kind_words(job), f"profile {job['profile']}", f"priority {job['priority']}"]
     if job["status"] == "in_progress":
         eta = f"{fmt.with_range(job['eta'])} left" if job["eta"] and not stale else ""
@@ -87,7 +87,7 @@ def state(doc: Document, job: JobDetail, width: int) -> list[Strip]:
 
 
 def _error(job: JobDetail, arrow: str, palette: Colours) -> list[tuple[str, Style]]:
-    """Code and sentence, what to do, and where the log is."""
+    """Code and message, hint, and the path of the log."""
     error = error_now(job)
     if error is None:
         return []
@@ -135,7 +135,7 @@ def qualities(doc: Document, job: JobDetail, width: int) -> list[Strip]:
             lines += [doc.start(width).gap(10).add(part, style).strip() for part in wrap(remark, width - 12)]
     if not job["renditions"]:
         problem, ended = job["source"]["problem"], job["status"] in ("failed", "cancelled")
-        text = "none was begun" if ended else "known once a worker has the job"
+        text = "no quality was started" if ended else "known once a worker has started the job"
         if problem and not ended:
             text = fmt.plain(in_one_line(problem["code"], problem["message"], problem["hint"]))
         lines += [doc.start(width).gap(2).add(part, palette.faint).strip() for part in wrap(text, width - 3)]
@@ -143,16 +143,16 @@ def qualities(doc: Document, job: JobDetail, width: int) -> list[Strip]:
 
 
 def _took(rendition: RenditionView) -> str:
-    """How long a quality was in the making, pauses and all; empty before it is whole."""
+    """Time from the first to the last segment of a quality, pauses included; empty before it is complete."""
     began, ended = fmt.parse_time(rendition["started_at"]), fmt.parse_time(rendition["completed_at"])
     return f"in {fmt.clock_duration((ended - began).total_seconds())}" if began and ended else ""
 
 
 def _legend(job: JobDetail, kept: int, glyphs: Glyphs) -> str:
-    """The signs of the segment strips, as far as they occur."""
+    """The symbols of the segment bars, as far as they occur."""
     if not any(each["segments_total"] for each in job["renditions"]):
         return ""
-    signs = [f"{glyphs.full} made", f"{glyphs.kept} kept from before" if kept else ""]
+    signs = [f"{glyphs.full} done", f"{glyphs.kept} kept from before" if kept else ""]
     if job["status"] == "in_progress":
         signs.append(f"{glyphs.states['running']} now")
     if job["status"] != "done":
@@ -188,20 +188,20 @@ def steps(doc: Document, job: JobDetail, width: int) -> list[Strip]:
 
 
 def broken_off_in(attempt: AttemptView) -> str | None:
-    """The step in which an attempt ended before its time."""
+    """The step in which an attempt was interrupted."""
     took = attempt["steps"]
     if attempt["outcome"] in ("done", "running"):
         return None
     if attempt["outcome"] == "lost":
-        # A worker that died could not say how long its last step took.
+        # A dead worker could not report the duration of its last step.
         return next((step.value for step in Step if step.value not in took), None)
     return next((step.value for step in reversed(Step) if step.value in took), None)
 
 
 def attempts(doc: Document, job: JobDetail, width: int, *, chosen: int | None) -> list[Strip]:
-    """One row per attempt, newest first; the log of the chosen one is opened by `l`."""
+    """One row per attempt, newest first; `l` opens the log of the selected one."""
     palette, glyphs = doc.studio.palette, doc.studio.glyphs
-    keys = f"tab chooses, l log {glyphs.bullet} " if len(job["attempts_log"]) > 1 else ""
+    keys = f"tab selects, l log {glyphs.bullet} " if len(job["attempts_log"]) > 1 else ""
     lines = [doc.heading("Attempts", width, f"{keys}{failure_words(job)}")]
     for attempt in sorted(job["attempts_log"], key=lambda attempt: -attempt["number"]):
         click = link("log", str(attempt["number"]))
@@ -224,26 +224,26 @@ def attempts(doc: Document, job: JobDetail, width: int, *, chosen: int | None) -
 
 
 def _attempt_numbers(attempt: AttemptView, doc: Document) -> list[str]:
-    """How long it took, where it went on from, when it began; the least telling last."""
+    """Duration, position it resumed from and start time; the least important last."""
     now = doc.studio.model.now()
-    # Of one that was lost nobody knows how long it went on after it was last seen to move.
+    # A lost attempt counts until its last known progress.
     last = attempt["last_progress_at"] if attempt["outcome"] == "lost" else attempt["ended_at"]
     began, ended = fmt.parse_time(attempt["started_at"]), fmt.parse_time(last)
     if ended is None and attempt["ended_at"] is None and doc.studio.model.stale:
         ended = doc.studio.model.heard_at
     took = ((ended or now) - began).total_seconds() if began else None
     at_s = attempt["resumed_at_s"]
-    went_on = "" if at_s is None else f"resumed at {fmt.clock_duration(at_s)}" if at_s else "from the start"
+    resumed = "" if at_s is None else f"resumed at {fmt.clock_duration(at_s)}" if at_s else "from the start"
     return [
         f"{fmt.clock_duration(took):>5}",
-        went_on,
+        resumed,
         fmt.moment(attempt["started_at"], now),
     ]
 
 
 def _attempt_error(doc: Document, attempt: AttemptView, width: int) -> list[Strip]:
-    said = ": ".join(filter(None, (attempt["error_code"], fmt.plain(attempt["error"] or ""))))
-    parts = wrap(said, width - 8)
+    text = ": ".join(filter(None, (attempt["error_code"], fmt.plain(attempt["error"] or ""))))
+    parts = wrap(text, width - 8)
     if len(parts) > ERROR_LINES:
         parts = [*parts[: ERROR_LINES - 1], fit(" ".join(parts[ERROR_LINES - 1 :]), width - 8)]
     style = doc.studio.palette.dim
@@ -292,7 +292,7 @@ def facts(doc: Document, job: JobDetail, width: int) -> list[Strip]:
 
 
 def _streams(facts: dict[str, Any]) -> list[tuple[str, str]]:
-    """Container, picture, sound and subtitles in a line each; all facts are one key away."""
+    """Container, video, audio and subtitles, a line each."""
     video = facts.get("video") or {}
     picture = [
         video.get("codec"),

@@ -1,4 +1,4 @@
-"""All that is known about a source, as a table to read and to copy."""
+"""Formats all facts about a source as a table."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 Row = tuple[str, str]
 
 NAME_CELLS = 18
-"""Of a line: its indentation and the name of the fact."""
+"""Cells for the indentation and the name of a fact."""
 
-# Code points of ITU-T H.273, as far as videos use them.
+# Code points of ITU-T H.273 that occur in videos.
 _PRIMARIES = {1: "BT.709", 5: "BT.601 (625 lines)", 6: "BT.601 (525 lines)", 9: "BT.2020", 12: "Display P3"}
 _TRANSFERS = {1: "BT.709", 4: "gamma 2.2", 6: "BT.601", 13: "sRGB", 14: "BT.2020", 16: "PQ", 18: "HLG"}
 _MATRICES = {0: "RGB", 1: "BT.709", 5: "BT.601", 6: "BT.601", 9: "BT.2020"}
@@ -26,11 +26,11 @@ _CHANNELS = {1: "mono", 2: "stereo", 6: "5.1", 8: "7.1"}
 
 
 def facts_text(video: VideoView) -> str:
-    """One fact a line, under the headings file, video, audio and subtitles."""
+    """One fact per line, under the headings File, Video, Audio and Subtitles."""
     facts = video["facts"] or {}
     parts = [_table("File", _file(video, facts))]
     if not facts:
-        parts.append("What is in the file is known once it has been read.")
+        parts.append("The contents are known once the file has been analysed.")
     if facts.get("video"):
         parts.append(_table("Video", _video(facts["video"])))
     for kind, tracks in (("Audio", facts.get("audio")), ("Subtitles", facts.get("subtitles"))):
@@ -66,7 +66,7 @@ def _video(track: Mapping[str, Any]) -> list[Row]:
     return [
         ("codec", _joined(track.get("codec"), track.get("profile"))),
         ("picture", f"{shown} pixels" + (f", stored as {coded}" if coded != shown else "")),
-        ("turned by", f"{track['rotation']}°" if track.get("rotation") else ""),
+        ("rotated by", f"{track['rotation']}°" if track.get("rotation") else ""),
         ("frame rate", _rate(track.get("fps")) + (", variable" if track.get("vfr") else "")),
         ("scan", "interlaced" if track.get("interlaced") else "progressive"),
         ("pixel format", f"{track.get('pix_fmt')}{depth}" if track.get("pix_fmt") else ""),
@@ -87,11 +87,11 @@ def _colour(track: Mapping[str, Any]) -> str:
     ]
     # 2 is H.273's “unspecified”.
     found = {name: str(names.get(code, code)) for name, names, code in parts if code not in (None, 2)}
-    said = [f"{name} {value}" for name, value in found.items()]
+    words = [f"{name} {value}" for name, value in found.items()]
     if len(found) == len(parts) and len(set(found.values())) == 1:
-        said = [found["primaries"]]
+        words = [found["primaries"]]
     scale = _RANGES.get(track.get("color_range") or 0)
-    return ", ".join([*said, *([f"{scale} range"] if scale else [])]) or "not declared"
+    return ", ".join([*words, *([f"{scale} range"] if scale else [])]) or "not declared"
 
 
 def _track(track: Mapping[str, Any]) -> list[Row]:

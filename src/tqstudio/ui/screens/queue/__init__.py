@@ -1,1 +1,1 @@
-"""The screen of the queue."""
+"""The queue view."""

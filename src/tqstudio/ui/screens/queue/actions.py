@@ -1,4 +1,4 @@
-"""What concerns the queue as a whole: marks, adding files, pausing all."""
+"""Actions on the queue as a whole: marking and adding files."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from tqstudio.ui.widgets.job_list import JobList
 
 MAX_ADDED = 10_000
-"""Files that are added from here at once."""
+"""Maximal number of files per dialog."""
 AT_ONCE = 200
-"""Files per request: each is looked at while the request waits."""
+"""Files per request, each of which is checked while the request waits."""
 
 
 class QueueActions(StudioScreen):
@@ -45,16 +45,14 @@ class QueueActions(StudioScreen):
         try:
             found, more = await self.studio.feed.pager.targets()
         except TqError as error:
-            self.complain(error)
+            self.show_error(error)
             return
         self.list.marks.update({target.id: target for target in found})
         if more:
             total = self.studio.model.jobs.total
             of = f" of {number(total)}" if total else ""
-            what = (
-                f"only the first {number(len(found))}{of} jobs are marked, the most that are marked at once"
-            )
-            self.toast(f"{what}: narrow the filter to get at the others", problem=True)
+            what = f"only the first {number(len(found))}{of} jobs are marked, the maximum"
+            self.toast(f"{what}: narrow the filter to reach the others", problem=True)
         else:
             self.toast(f"{counted(len(found), 'job')} marked; u unmarks")
         self.paint()
@@ -75,14 +73,14 @@ class QueueActions(StudioScreen):
     async def do_add(self, _: str) -> None:
         from tqstudio.ui.screens.dialogs.ask_path import AskPath
 
-        sentence = "A video, or a folder: all videos in it and below it."
+        sentence = "A video, or a folder: all videos in it and in its subfolders."
         self.app.push_screen(AskPath(self.studio, "Add files", sentence, self._add, can_hold=True))
 
     async def _add(self, answer: PathAnswer) -> None:
-        """Queue what was asked for.
+        """Queue the chosen files.
 
         Raises:
-            TqError: nothing of it could be queued.
+            TqError: none of them could be queued.
         """
         results = [
             result
@@ -92,22 +90,22 @@ class QueueActions(StudioScreen):
         refused = [result for result in results if result["decision"] in ("rejected", "failed")]
         if len(refused) == len(results):
             raise _refusal(results)
-        self.toast(_said(results), problem=bool(refused))
+        self.toast(_summary(results), problem=bool(refused))
         self.studio.feed.refresh_soon()
 
     async def _offer(self, paths: Sequence[bytes], answer: PathAnswer) -> Sequence[AddResult]:
         output = sources.encode(answer.output) if answer.output else None
-        wish = calls.add(
+        request = calls.add(
             [sources.encode(path) for path in paths],
             profile=answer.profile,
             output_b64=output,
             hold=answer.hold or None,
         )
-        return (await self.studio.feed.send(wish))["results"]
+        return (await self.studio.feed.send(request))["results"]
 
 
 def _files(answer: PathAnswer) -> list[list[bytes]]:
-    """The videos that are meant, in portions of one request.
+    """The chosen videos, split into lists of one request each.
 
     Raises:
         TqError: there are none, or too many.
@@ -118,18 +116,20 @@ def _files(answer: PathAnswer) -> list[list[bytes]]:
         raise TqError(ErrorCode.SOURCE_MISSING, what, "check the path")
     found = list(source_files.walk(path, recursive=True)) if answer.is_folder else [path]
     if not found:
-        raise TqError(ErrorCode.NO_MEDIA, f"{sources.display(path)} holds no videos", "choose another folder")
+        raise TqError(
+            ErrorCode.NO_MEDIA, f"{sources.display(path)} contains no videos", "choose another folder"
+        )
     if len(found) > MAX_ADDED:
         raise TqError(
             ErrorCode.BAD_REQUEST,
-            f"{sources.display(path)} holds {counted(len(found), 'video')}, more than {MAX_ADDED}",
+            f"{sources.display(path)} contains {counted(len(found), 'video')}, more than {MAX_ADDED}",
             "add smaller folders, or use: tqstudio add",
         )
     return [found[at : at + AT_ONCE] for at in range(0, len(found), AT_ONCE)]
 
 
-def _said(results: Sequence[AddResult]) -> str:
-    """What became of the files."""
+def _summary(results: Sequence[AddResult]) -> str:
+    """The decision about the files, as a toast."""
     first = results[0]
     if len(results) == 1:
         return f"{sources.readable(os.path.basename(first['path']))}: {sentence(first, KEYS)}"
@@ -137,8 +137,8 @@ def _said(results: Sequence[AddResult]) -> str:
 
 
 def _refusal(results: Sequence[AddResult]) -> TqError:
-    """Why nothing was queued: the first reason, and for how many files."""
+    """The error when nothing was queued: the first reason, and for how many files."""
     first = results[0]
-    error = first["error"] or {"code": ErrorCode.REFUSED, "message": _said(results[:1]), "hint": ""}
-    none = f"none of {counted(len(results), 'file')} is queued; first: " if len(results) > 1 else ""
+    error = first["error"] or {"code": ErrorCode.REFUSED, "message": _summary(results[:1]), "hint": ""}
+    none = f"none of {counted(len(results), 'file')} was queued; first: " if len(results) > 1 else ""
     return TqError(error["code"], none + error["message"], error["hint"])

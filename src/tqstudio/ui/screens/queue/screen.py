@@ -1,4 +1,4 @@
-"""The queue: what runs, what waits, what needs a person, and the selected job in detail."""
+"""The queue view: list of jobs, and the selected job in detail."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from tqstudio.protocol.answers import JobRow
 
 BESIDE_WIDTH = 120
-"""From this width the pane stands beside the list."""
-LOOK_S = 0.7
-"""For so long after another job came under the cursor by itself, no key acts: the one before was meant."""
+"""From this width the pane is beside the list."""
+IGNORE_KEYS_S = 0.7
+"""Keys are ignored for this long after another job moved under the cursor: they meant the previous one."""
 FOLDER_CELLS = 16
 REST_S = 0.15
-"""A job on which the cursor stays for so long is looked at more closely."""
+"""Delay before more details of the job under the cursor are requested."""
 
 
 class QueueScreen(QueueActions, JobActions):
@@ -68,17 +68,17 @@ class QueueScreen(QueueActions, JobActions):
                     self.list.marks[job] = Target.of(row)
             return list(self.list.marks.values())
         row = self.current()
-        slipped = monotonic() - self.list.slipped_at < LOOK_S
+        slipped = monotonic() - self.list.slipped_at < IGNORE_KEYS_S
         if row is not None and (slipped or row["id"] != self.list.shown_key):
-            # Another job has come under the cursor since the person looked: it must not be hit.
-            self.toast("the list has just changed; look, and press again")
+            # Another job has moved under the cursor since the last painting: it must not be affected.
+            self.toast("the list has just changed; check it and press again")
             self.paint()
             return []
         return [Target.of(row)] if row else []
 
-    def meant(self) -> Collection[Target]:
+    def footer_targets(self) -> Collection[Target]:
         if self.list.marks:
-            # One of each kind: with thousands of marks the footer is drawn as quickly.
+            # One job of each kind, so that thousands of marks do not slow the footer down.
             return {(each.status, each.control): each for each in self.list.marks.values()}.values()
         row = self.current()
         return [Target.of(row)] if row else ()
@@ -97,7 +97,7 @@ class QueueScreen(QueueActions, JobActions):
     def typing(self) -> bool:
         return self.filter_line.has_focus
 
-    def says(self) -> tuple[str, str]:
+    def tab_text(self) -> tuple[str, str]:
         window, status = self.studio.model.jobs, self.studio.model.status
         query = window.query
         if not window.loaded:
@@ -116,7 +116,7 @@ class QueueScreen(QueueActions, JobActions):
         return query.line(), remark
 
     def _folder(self) -> list[str]:
-        """The drop folder whose jobs are shown."""
+        """The name of the drop folder that the list is restricted to."""
         found = self.studio.model.jobs.query.folder
         paths = [readable(each["path"]) for each in self.studio.model.folders or () if each["id"] == found]
         names = [path.rpartition("/")[2] or path for path in paths]
@@ -128,7 +128,7 @@ class QueueScreen(QueueActions, JobActions):
         self._look_up()
 
     def _look_up(self) -> None:
-        """Ask where the ladder of a done job is, once the cursor rests on it."""
+        """Request the published generation of a done job, once the cursor rests on it."""
         row = self.current()
         video = row["video"] if row and row["status"] == "done" else None
         if video == self._looked_up or video in self.studio.model.generations:
@@ -184,7 +184,7 @@ class QueueScreen(QueueActions, JobActions):
         self.filter_line.open(self.studio.model.jobs.query.line())
 
     async def do_show_state(self, state: str) -> None:
-        """A count in the header was clicked: show those, or all again."""
+        """Filter by the clicked status count of the header, or remove that filter."""
         query = self.studio.model.jobs.query
         statuses = () if query.statuses == (state,) else (state,)
         await self.ask(replace(query, statuses=statuses))
@@ -194,7 +194,7 @@ class QueueScreen(QueueActions, JobActions):
         try:
             query = parse(message.value, self.studio.model.jobs.query.sort)
         except FilterError as error:
-            self.filter_line.complain(str(error) if message.final else "")
+            self.filter_line.show_error(str(error) if message.final else "")
             if message.final:
                 self.toast(str(error), problem=True)
             return
@@ -213,9 +213,9 @@ class QueueScreen(QueueActions, JobActions):
         try:
             await self.studio.feed.pager.ask(query, keep=row["id"] if row else None)
         except TqError as error:
-            self.complain(error)
+            self.show_error(error)
         self.paint()
-        # Asked for, and keys have waited for it: what is under the cursor now is meant.
+        # The user requested the change and keys waited for it, so they mean the job now under the cursor.
         self.list.slipped_at = 0.0
 
     async def do_sort(self, _: str) -> None:
@@ -242,7 +242,7 @@ class QueueScreen(QueueActions, JobActions):
         self.paint()
 
     async def do_freeze(self, _: str) -> None:
-        """Progress goes on; rows keep their places until the list is let go."""
+        """Freeze the order of the rows; progress is still updated."""
         self.frozen = not self.frozen
         self.studio.feed.refresh_soon()
         self.paint()
@@ -259,10 +259,10 @@ class QueueScreen(QueueActions, JobActions):
 
     async def do_end(self, _: str) -> None:
         if self.studio.model.jobs.after is None:
-            # What is pressed next counts from there.
+            # Keys pressed next refer to the new position.
             await self._go("end")
         else:
-            # A search may have to go far for the last job; keys do not wait for that.
+            # A search may take long to reach the last job, so keys do not wait.
             self.shell.start(self._go("end"))
 
     async def _go(self, edge: str) -> None:
@@ -276,7 +276,7 @@ class QueueScreen(QueueActions, JobActions):
         self.paint()
 
     async def do_back(self, _: str) -> None:
-        """Escape: the filter goes first, then marks, following, remarks under the header."""
+        """Escape: clears the filter first, then marks, following, and notices."""
         query = self.studio.model.jobs.query
         if query.narrowed:
             await self.ask(Query(sort=query.sort))
@@ -285,5 +285,5 @@ class QueueScreen(QueueActions, JobActions):
         elif self.list.follow:
             await self.do_follow("")
         else:
-            self.studio.model.hush()
+            self.studio.model.dismiss_notices()
             self.paint()
