@@ -9,7 +9,7 @@ from typing import Any
 from tqstudio.cli.command_tree import verbs
 from tqstudio.errors import MEANINGS, ErrorClass, WarningCode
 
-_OWN = {"--install-completion", "--show-completion"}
+_LEFT_OUT = {"--install-completion", "--show-completion", "--json"}
 _CLASSES = {
     ErrorClass.FATAL: "fails at once",
     ErrorClass.RESOURCE: "waits",
@@ -75,7 +75,7 @@ def _options(command: Any) -> list[Any]:
     return [
         each
         for each in command.params
-        if each.param_type_name == "option" and not each.hidden and not _OWN & set(each.opts)
+        if each.param_type_name == "option" and not each.hidden and not _LEFT_OUT & set(each.opts)
     ]
 
 

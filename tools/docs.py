@@ -10,17 +10,21 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import commands_page
 import fault_matrix
 from tqstudio import config
 
 ROOT = Path(__file__).resolve().parents[1]
 PARTS: dict[str, tuple[str, Callable[[], str]]] = {
     "settings": ("docs/settings.md", lambda: config.table().strip()),
+    "commands": ("docs/commands.md", commands_page.commands),
+    "errors": ("docs/api.md", commands_page.errors),
+    "warnings": ("docs/api.md", commands_page.warnings),
     "faults": ("docs/internals/fault-matrix.md", fault_matrix.faults),
     "invariants": ("docs/internals/fault-matrix.md", fault_matrix.invariants),
 }
 """Name of a part → its page and text. On the page it is between `<!-- NAME: … -->` and `<!-- /NAME -->`."""
-MAX_WORDS = 15_000
+MAX_WORDS = 12_000
 """Of README, CHANGELOG and docs, without generated parts."""
 _WORD = re.compile(r"\S*\w\S*")
 
