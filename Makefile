@@ -34,10 +34,10 @@ check: $(STAMP)
 	$(BIN)/lint-imports
 	$(BIN)/python tools/structure.py
 
-# More of the simulated worlds that are part of the tests: make simulate STEPS=1000000 SEED=7 WEATHER=zombies
+# More of the simulated worlds that are part of the tests: make simulate STEPS=1000000 SEED=7 FAULTS=zombies
 simulate: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m simulation $(if $(STEPS),--steps $(STEPS)) $(if $(SEED),--seed $(SEED)) \
-	  $(if $(WEATHER),--weather $(WEATHER))
+	  $(if $(FAULTS),--faults $(FAULTS))
 
 # Kill a sandboxed studio at random, KILLS times.
 chaos: $(STAMP)

@@ -42,7 +42,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     properties = [each for report in terminalreporter.getreports("passed") for each in report.user_properties]
     if worlds := [value for name, value in properties if name == "simulated"]:
         steps = sum(steps for _, _, steps in worlds)
-        listed = ", ".join(sorted(f"{weather} {seed}" for weather, seed, _ in worlds))
+        listed = ", ".join(sorted(f"{fault_profile} {seed}" for fault_profile, seed, _ in worlds))
         terminalreporter.write_line(f"simulated {steps} steps in the worlds {listed}")
 
 

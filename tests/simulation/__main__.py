@@ -7,7 +7,7 @@ import sys
 import time
 
 from .audit import Violation
-from .faults import WEATHER
+from .faults import FAULT_PROFILES
 from .world import simulate
 
 
@@ -15,13 +15,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=None, help="default: another one each time")
-    parser.add_argument("--weather", choices=list(WEATHER), default="mixed", help="which faults there are")
+    parser.add_argument(
+        "--faults", choices=list(FAULT_PROFILES), default="mixed", help="which faults there are"
+    )
     chosen = parser.parse_args()
     seed = chosen.seed if chosen.seed is not None else time.time_ns() % 1_000_000
-    print(f"seed {seed}, weather {chosen.weather}, {chosen.steps} steps", flush=True)
+    print(f"seed {seed}, faults {chosen.faults}, {chosen.steps} steps", flush=True)
     began = time.perf_counter()
     try:
-        outcome = simulate(seed, chosen.steps, chosen.weather)
+        outcome = simulate(seed, chosen.steps, chosen.faults)
     except Violation as violation:
         print(violation, file=sys.stderr)
         return 1

@@ -401,7 +401,7 @@ class Broken:
 
     how: Break
     caught_by: str
-    weather: str = "mixed"
+    fault_profile: str = "mixed"
     steps: int = 2_500
     seed: int = 1
     """Of the first world in which it is looked for."""

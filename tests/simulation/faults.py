@@ -25,7 +25,7 @@ ROOMY = Reading(load=0.1, memory_bytes=8_000_000_000)
 _SHORT_S = 5
 """A stall that no lease can feel."""
 
-WEATHER: dict[str, dict[str, int]] = {
+FAULT_PROFILES: dict[str, dict[str, int]] = {
     "mixed": {
         "kill_worker": 12,
         "freeze": 12,
@@ -82,10 +82,10 @@ TEMPERS = {
 class Faults:
     """Kills, silences and shifts things; most of it passes by itself."""
 
-    def __init__(self, world: World, weather: str) -> None:
+    def __init__(self, world: World, fault_profile: str) -> None:
         self.world = world
-        self._weights = WEATHER[weather]
-        self.temper = TEMPERS.get(weather, Temper())
+        self._weights = FAULT_PROFILES[fault_profile]
+        self.temper = TEMPERS.get(fault_profile, Temper())
 
     def strike(self) -> None:
         """One thing goes wrong."""

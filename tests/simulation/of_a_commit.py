@@ -74,6 +74,7 @@ def a_worker_that_fails_job_after_job_is_held_back(commit: Commit) -> None:
             blamed.pop(str(event.worker), None)
         elif event.trigger in ("worker_quarantined", "worker_tested"):
             jobs = blamed.pop(str(event.worker), set())
+            # More: a worker that registered again held a second job before the lease of the first ran out.
             if len(jobs) < after:
                 raise Violation(f"{event.worker} was tested for the jobs {sorted(jobs)}")
         elif event.trigger == Trigger.CLAIM and len(blamed.get(str(event.worker), ())) >= after:

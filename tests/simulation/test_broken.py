@@ -27,13 +27,13 @@ def test_a_broken_engine_is_caught(broken: Broken) -> None:
         _some_worlds(broken)
     assert caught.value.invariant == broken.caught_by
     course = str(caught.value).partition("actions:\n")
-    assert re.search(r"seed \d+, weather \w+, step \d+: ", course[0])
+    assert re.search(r"seed \d+, faults \w+, step \d+: ", course[0])
     assert 0 < len(course[2].splitlines()) <= LAST_ACTIONS
 
 
 def _some_worlds(broken: Broken) -> None:
     for seed in range(broken.seed, broken.seed + WORLDS):
-        simulate(seed, broken.steps, broken.weather, frozenset({broken.caught_by}))
+        simulate(seed, broken.steps, broken.fault_profile, frozenset({broken.caught_by}))
 
 
 def test_every_invariant_catches_something() -> None:

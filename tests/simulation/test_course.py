@@ -1,6 +1,6 @@
 """Simulated worlds, each from its seed: trouble for thousands of steps, then calm, then every job has ended.
 
-A failure names its seed; `make simulate SEED=… STEPS=… WEATHER=…` runs it again, step by step the same.
+A failure names its seed; `make simulate SEED=… STEPS=… FAULTS=…` runs it again, step by step the same.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from .world import simulate
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("weather", "seed"), MIXED)
+@pytest.mark.parametrize(("fault_profile", "seed"), MIXED)
 def test_a_world_of_every_trouble(
-    weather: str, seed: int, kept: Path, record_property: Callable[[str, object], None]
+    fault_profile: str, seed: int, kept: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    outcome = course(weather, seed, kept)
+    outcome = course(fault_profile, seed, kept)
     record_property("simulated", told(outcome))
     assert outcome.steps >= STEPS
     assert outcome.jobs["done"] > 20, "it would show little if nothing got done"

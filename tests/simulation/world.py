@@ -78,7 +78,7 @@ class Outcome:
     """What a run came to."""
 
     seed: int
-    weather: str
+    fault_profile: str
     steps: int
     commits: int
     simulated_s: float
@@ -94,12 +94,12 @@ class World:
 
     Args:
         root: an empty folder for the home, the sources and the outputs.
-        weather: which faults there are, of `faults.WEATHER`.
+        fault_profile: which faults there are, of `faults.FAULT_PROFILES`.
         only: names of the invariants that count; empty for all.
     """
 
-    def __init__(self, seed: int, root: Path, weather: str, only: frozenset[str] = frozenset()) -> None:
-        self.seed, self.root, self.weather = seed, root, weather
+    def __init__(self, seed: int, root: Path, fault_profile: str, only: frozenset[str] = frozenset()) -> None:
+        self.seed, self.root, self.fault_profile = seed, root, fault_profile
         self.trouble = 1.0
         """How often messages are lost, late or repeated: 0 in calm."""
         self.rng = random.Random(seed)
@@ -146,7 +146,7 @@ class World:
         self.audit = Audit(self, only)
         self.network = Network(self)
         self.people = People(self)
-        self.faults = Faults(self, weather)
+        self.faults = Faults(self, fault_profile)
 
     # Course
 
@@ -176,7 +176,7 @@ class World:
         elapsed = (self.clock.boot - 1_000 * NS) / NS
         return Outcome(
             seed=self.seed,
-            weather=self.weather,
+            fault_profile=self.fault_profile,
             steps=self.steps,
             commits=self.audit.commits,
             simulated_s=elapsed,
@@ -342,7 +342,7 @@ class World:
 
     def _report(self, error: Violation) -> str:
         last = "\n".join(self.trace)
-        where = f"seed {self.seed}, weather {self.weather}, step {self.steps}"
+        where = f"seed {self.seed}, faults {self.fault_profile}, step {self.steps}"
         return f"{where}: {error.invariant}: {error}\nthe last {len(self.trace)} actions:\n{last}"
 
     # The supervisor and the processes
@@ -457,7 +457,9 @@ def _decoded(text: str) -> bytes:
     return paths.decode(text)
 
 
-def simulate(seed: int, steps: int, weather: str = "mixed", only: frozenset[str] = frozenset()) -> Outcome:
+def simulate(
+    seed: int, steps: int, fault_profile: str = "mixed", only: frozenset[str] = frozenset()
+) -> Outcome:
     """Run one world in a folder of its own, in memory where the system has one.
 
     Raises:
@@ -469,7 +471,7 @@ def simulate(seed: int, steps: int, weather: str = "mixed", only: frozenset[str]
     root = Path(tempfile.mkdtemp(prefix="tqs-", dir=where))
     with _rare_collections():
         try:
-            return World(seed, root, weather, only).run(steps)
+            return World(seed, root, fault_profile, only).run(steps)
         finally:
             shutil.rmtree(root, ignore_errors=True)
 

@@ -11,10 +11,10 @@ from .courses import OF_ONE_KIND, STEPS, course, told
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("weather", "seed"), OF_ONE_KIND)
+@pytest.mark.parametrize(("fault_profile", "seed"), OF_ONE_KIND)
 def test_a_world_of_one_kind_of_trouble(
-    weather: str, seed: int, kept: Path, record_property: Callable[[str, object], None]
+    fault_profile: str, seed: int, kept: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    outcome = course(weather, seed, kept)
+    outcome = course(fault_profile, seed, kept)
     record_property("simulated", told(outcome))
     assert outcome.steps >= STEPS
