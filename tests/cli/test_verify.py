@@ -147,7 +147,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str, str]] = {
     "torn segment": (
         lambda at: os.truncate(_in(at, "120p/seg_00001.m4s"), 5000),
         "120p",
-        "seg_00001.m4s is not whole",
+        "seg_00001.m4s is damaged",
     ),
     "segment of another place": (
         lambda at: shutil.copy(_in(at, "120p/seg_00000.m4s"), _in(at, "120p/seg_00001.m4s")),
@@ -162,7 +162,7 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str, str]] = {
     "unlisted segment": (
         lambda at: shutil.copy(_in(at, "180p/seg_00003.m4s"), _in(at, "180p/seg_00004.m4s")),
         "180p",
-        "does not name seg_00004.m4s",
+        "does not list seg_00004.m4s",
     ),
     "no init": (lambda at: _in(at, "180p/init.mp4").unlink(), "180p", "has no init.mp4"),
     "torn init": (lambda at: os.truncate(_in(at, "180p/init.mp4"), 100), "180p", "damaged init.mp4"),
@@ -196,19 +196,19 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], str, str]] = {
     "elsewhere": (
         lambda at: _change(at / "master.m3u8", "v1/180p/index.m3u8", "../../etc/index.m3u8"),
         "etc",
-        "does not lie beside it",
+        "is outside its folder",
     ),
     "a shorter quality": (lambda at: _drop_last(_in(at, "120p")), "", "the qualities differ in length"),
     "sound that ends early": (
         lambda at: _drop_last(_in(at, "audio-und")),
         "",
-        "audio-und ends 1.0 s before the picture",
+        "audio-und ends 1.0 s before the video",
     ),
-    "no playlist": (lambda at: (at / "master.m3u8").write_text("hello"), "", "master.m3u8 is no playlist"),
+    "no playlist": (lambda at: (at / "master.m3u8").write_text("hello"), "", "master.m3u8 is not a playlist"),
     "no master": (
         lambda at: shutil.copy(_in(at, "120p/index.m3u8"), at / "master.m3u8"),
         "",
-        "it is no master playlist",
+        "it is not a master playlist",
     ),
 }
 

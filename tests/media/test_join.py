@@ -177,7 +177,7 @@ def test_a_torn_fragment_is_told_and_those_before_it_stay(bench: Bench) -> None:
     run.writes(0)
     content = (run._written / fragment_name(1)).read_bytes()
     (run.scratch / fragment_name(1)).write_bytes(content[:-1])
-    with pytest.raises(TqError, match="fragment 1 is not whole") as caught:
+    with pytest.raises(TqError, match="fragment 1 is damaged") as caught:
         run.writes()
     assert caught.value.code is ErrorCode.OUTPUT_INVALID
     assert bench.prefix() == Prefix(0, 1)
@@ -341,7 +341,7 @@ def test_fragments_that_do_not_follow_each_other_are_no_segment(
     written: Path, tmp_path: Path, order: tuple[int, int]
 ) -> None:
     join.join([written / fragment_name(number) for number in order], tmp_path / "seg")
-    assert inspect_segment(tmp_path / "seg") == Torn("its fragments do not join")
+    assert inspect_segment(tmp_path / "seg") == Torn("its fragments are not contiguous")
 
 
 def test_an_index_of_another_kind_is_told(written: Path, tmp_path: Path) -> None:

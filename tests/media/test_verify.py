@@ -85,7 +85,7 @@ def test_a_missing_segment(copy: Path, k: int) -> None:
 
 def test_a_torn_segment_is_named(copy: Path) -> None:
     os.truncate(copy / "seg_00001.m4s", 1000)
-    assert "144p seg_00001.m4s is not whole" in refused(copy).message
+    assert "144p seg_00001.m4s is damaged" in refused(copy).message
 
 
 def test_a_short_segment_in_the_middle(copy: Path) -> None:
@@ -95,9 +95,9 @@ def test_a_short_segment_in_the_middle(copy: Path) -> None:
 
 
 def test_segments_of_another_grid(stream: Path) -> None:
-    assert "where the grid has it" in refused(stream, replace(GRID, g0=1)).message
+    assert "at its time on the grid" in refused(stream, replace(GRID, g0=1)).message
     longer = refused(stream, replace(GRID, seg_frames=24))
-    assert "where the grid has it" in longer.message or "frames instead of 24" in longer.message
+    assert "at its time on the grid" in longer.message or "frames instead of 24" in longer.message
 
 
 def test_a_damaged_init(copy: Path) -> None:

@@ -1,6 +1,6 @@
-"""BLAKE3 digests of what is published: they tell a file that was changed since from one that was not.
+"""Computes, writes and reads `BLAKE3SUMS`, the digests of published files.
 
-Every generation carries them as `BLAKE3SUMS`, which `b3sum --check` reads too.
+Each generation has one; `b3sum --check` reads it too.
 """
 
 from __future__ import annotations
@@ -17,35 +17,35 @@ _LINE = re.compile(r"([0-9a-f]{64})  ([^\\\n]+)")
 
 
 def of_file(path: Path) -> str:
-    """64 hex digits over every byte, at memory speed when cached.
+    """Hash a whole file: 64 hex digits.
 
     Raises:
-        OSError: as of the file system.
+        OSError: from the file system.
     """
     with path.open("rb") as file:
         return hashlib.file_digest(file, blake3).hexdigest()  # type: ignore[arg-type]
 
 
 def text_of(sums: Mapping[str, str]) -> str:
-    """The lines of a `BLAKE3SUMS`.
+    """Format the content of a `BLAKE3SUMS`.
 
     Args:
-        sums: digest by path within the folder that holds the file.
+        sums: path relative to the folder of the file → digest.
     """
     return "".join(f"{digest}  {name}\n" for name, digest in sums.items())
 
 
 def read(path: Path) -> dict[str, str]:
-    """The digests in a `BLAKE3SUMS`, by path.
+    """Read a `BLAKE3SUMS`: path → digest.
 
     Raises:
-        OSError: as of the file system; FileNotFoundError where an earlier tqstudio published.
-        ValueError: a line is none of ours.
+        OSError: from the file system; FileNotFoundError if an early version of tqstudio published the ladder.
+        ValueError: a line is malformed.
     """
     sums = {}
     for line in path.read_text(encoding="utf-8").splitlines():
         found = _LINE.fullmatch(line)
         if found is None:
-            raise ValueError(f"{path.name} has a line that is no digest and name: {line[:80]}")
+            raise ValueError(f"{path.name} has a malformed line: {line[:80]}")
         sums[found[2]] = found[1]
     return sums

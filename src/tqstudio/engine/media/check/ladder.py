@@ -1,6 +1,6 @@
-"""Checks a published ladder as it lies on disk: from its master playlist to the last frame of every quality.
+"""Checks a published ladder on disk: master playlist, renditions and all their segments.
 
-It knows nothing but the files: a ladder can be checked on any machine, whoever made it.
+It reads only the files of the ladder, so any ladder can be checked on any machine.
 """
 
 from __future__ import annotations
@@ -28,51 +28,51 @@ from tqstudio.paths import display
 
 _DURATION_TOLERANCE_S = 0.002
 _START_TOLERANCE_S = 0.5
-_HINT = "make it again: tqstudio add --force SOURCE, or tqstudio job retranscode ID"
+_HINT = "transcode it again: tqstudio add --force SOURCE, or tqstudio job retranscode ID"
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One rendition that a master playlist names, and what it turned out to be."""
+    """The check result of one rendition of a master playlist."""
 
     name: str
     kind: str
     """video or audio."""
     check: RenditionCheck | None
-    """None where it is broken."""
+    """None if it is invalid."""
     error: TqError | None
     compared: bool = False
-    """Every byte was read and is what was published."""
+    """Whether all bytes were compared with the digests from when it was published."""
 
 
 @dataclass(frozen=True, slots=True)
 class LadderReport:
-    """What a ladder turned out to be."""
+    """The check result of a ladder."""
 
     master: Path
     findings: tuple[Finding, ...]
     error: TqError | None
-    """What is wrong with the master playlist, or between its renditions."""
+    """An error in the master playlist, or a mismatch between renditions."""
 
     @property
     def ok(self) -> bool:
+        """Whether no error was found."""
         return self.error is None and all(finding.error is None for finding in self.findings)
 
 
 def verify_ladder(master: Path, *, every_byte: bool = False) -> LadderReport:
-    """Check everything that a master playlist names. Looks at the parts of every segment, decodes none.
+    """Check all renditions of a master playlist. Reads the boxes and packets of all segments; decodes none.
 
     Args:
-        every_byte: read all of every file too and compare it with its digest from when it was published,
-            where there is one.
+        every_byte: also compare all files with their digests from when they were published, if there are any.
 
     Raises:
-        TqError: the playlist itself is not there or may not be read.
+        TqError: SOURCE_MISSING or PERMISSION if the master playlist cannot be read.
     """
     try:
         playlist = _load(master)
         if not playlist.playlists:
-            raise _invalid("it names no video: it is no master playlist")
+            raise _invalid("it lists no video: it is not a master playlist")
     except FileNotFoundError:
         shown = display(os.fsencode(master))
         raise TqError(ErrorCode.SOURCE_MISSING, f"there is no {shown}", "check the path") from None
@@ -89,18 +89,18 @@ def verify_ladder(master: Path, *, every_byte: bool = False) -> LadderReport:
 
 def _findings(master: Path, playlist: Any, every_byte: bool) -> Iterator[Finding]:
     for entry in playlist.playlists:
-        yield _look_at(master, entry.uri, "video", entry.stream_info, every_byte)
+        yield _check(master, entry.uri, "video", entry.stream_info, every_byte)
     seen: set[str] = set()
     for medium in playlist.media:
         if medium.uri and medium.uri not in seen:
             seen.add(medium.uri)
-            yield _look_at(master, medium.uri, "audio", None, every_byte)
+            yield _check(master, medium.uri, "audio", None, every_byte)
 
 
-def _look_at(master: Path, uri: str, kind: str, info: Any, every_byte: bool) -> Finding:
+def _check(master: Path, uri: str, kind: str, info: Any, every_byte: bool) -> Finding:
     name = Path(unquote(uri)).parent.name or uri
     try:
-        index = _beside(master, uri)
+        index = _resolve(master, uri)
         check = _rendition(index, name, video=kind == "video")
         if info is not None:
             _require_as_announced(name, info, check)
@@ -114,10 +114,10 @@ def _look_at(master: Path, uri: str, kind: str, info: Any, every_byte: bool) -> 
 
 
 def _compare(folder: Path) -> bool:
-    """Read every file of a rendition; False where its digests were never written.
+    """Compare all files of a rendition with their digests; False if it has no digests.
 
     Raises:
-        TqError: OUTPUT_INVALID when one is not what was published.
+        TqError: OUTPUT_INVALID if a file differs or is not listed.
     """
     try:
         sums = digests.read(folder.parent / digests.SUMS_NAME)
@@ -129,17 +129,17 @@ def _compare(folder: Path) -> bool:
     for path in there:
         name = f"{folder.name}/{path.name}"
         if name not in sums:
-            raise _invalid(f"{name} was not published: {digests.SUMS_NAME} does not name it")
+            raise _invalid(f"{name} was not published: it is not listed in {digests.SUMS_NAME}")
         if digests.of_file(path) != sums[name]:
-            raise _invalid(f"{name} is not what was published: its bytes have changed")
+            raise _invalid(f"{name} is not what was published: its content has changed")
     return True
 
 
-def _beside(master: Path, uri: str) -> Path:
-    """The file that an address in a playlist names; it must lie with the ladder."""
+def _resolve(master: Path, uri: str) -> Path:
+    """The path of a URI in the master playlist, which must be in the folder of the ladder."""
     path = Path(os.path.normpath(master.parent / unquote(uri)))
     if "://" in uri or not path.is_relative_to(master.parent):
-        raise _invalid(f"the master playlist names {uri}, which does not lie beside it")
+        raise _invalid(f"the master playlist refers to {uri}, which is outside its folder")
     return path
 
 
@@ -152,25 +152,25 @@ def _rendition(index: Path, name: str, *, video: bool) -> RenditionCheck:
     if not playlist.is_endlist:
         raise _invalid(f"{name}: its playlist does not end (no EXT-X-ENDLIST)")
     if [part.uri for part in playlist.segment_map] != [INIT_NAME]:
-        raise _invalid(f"{name}: its playlist does not begin with {INIT_NAME}")
+        raise _invalid(f"{name}: the EXT-X-MAP of its playlist is not {INIT_NAME}")
     listed = [segment.uri for segment in playlist.segments]
     there = set(SegmentStore(folder).listing())
     if missing := [uri for uri in listed if uri not in there]:
         raise _invalid(f"{name}: {missing[0]} is missing")
     if unlisted := sorted(there - set(listed)):
-        raise _invalid(f"{name}: its playlist does not name {unlisted[0]}")
+        raise _invalid(f"{name}: its playlist does not list {unlisted[0]}")
     check = verify_rendition(folder, _grid(folder, listed) if video else None, name=name)
     for segment, found in zip(playlist.segments, check.segments, strict=True):
         if abs(segment.duration - found.duration_s) > _DURATION_TOLERANCE_S:
-            said = f"{segment.duration:.3f} s, it has {found.duration_s:.3f} s"
-            raise _invalid(f"{name}: its playlist gives {found.name} {said}")
+            durations = f"{segment.duration:.3f} s, it has {found.duration_s:.3f} s"
+            raise _invalid(f"{name}: its playlist gives {found.name} {durations}")
         if int(found.duration_s + 0.5) > (playlist.target_duration or 0):
             raise _invalid(f"{name}: {found.name} is longer than its playlist allows (EXT-X-TARGETDURATION)")
     return check
 
 
 def _grid(folder: Path, listed: list[str]) -> Grid | None:
-    """The grid that the segments themselves tell of; None where they tell of none and will be refused."""
+    """Derive the grid from the segments; None if they are invalid, which `verify_rendition` reports."""
     init = inspect_init(folder / INIT_NAME) if (folder / INIT_NAME).exists() else Torn("")
     found = [inspect_segment(folder / uri) for uri in listed]
     whole = [segment for segment in found if not isinstance(segment, Torn)]
@@ -209,28 +209,28 @@ def _difference(videos: dict[str, RenditionCheck]) -> TqError | None:
 
 
 def _uneven(videos: dict[str, RenditionCheck], sounds: dict[str, RenditionCheck]) -> TqError | None:
-    """Find sound that does not cover the picture. Where a source's clock jumps, it may be 5 % off."""
+    """Check that audio covers the video, with the tolerance of sources whose timestamps jump."""
     for video in videos.values():
         for name, sound in sounds.items():
             late_s = sound.start_s - video.start_s
             short_s = video.duration_s - sound.duration_s - late_s
             if abs(late_s) > _START_TOLERANCE_S:
                 side = "after" if late_s > 0 else "before"
-                return _invalid(f"{name} begins {abs(late_s):.1f} s {side} the picture")
+                return _invalid(f"{name} begins {abs(late_s):.1f} s {side} the video")
             if abs(short_s) > tolerance_s(video.duration_s, linear=True):
                 side = "before" if short_s > 0 else "after"
-                return _invalid(f"{name} ends {abs(short_s):.1f} s {side} the picture")
+                return _invalid(f"{name} ends {abs(short_s):.1f} s {side} the video")
     return None
 
 
 def _load(path: Path) -> Any:
     text = path.read_bytes().decode("utf-8", "replace")
     if not text.startswith("#EXTM3U"):
-        raise _invalid(f"{path.name} is no playlist")
+        raise _invalid(f"{path.name} is not a playlist")
     try:
         return m3u8.loads(text)
     except (m3u8.ParseError, ValueError, KeyError, IndexError, AttributeError) as error:
-        raise _invalid(f"{path.name} cannot be understood: {error}") from None
+        raise _invalid(f"{path.name} cannot be parsed: {error}") from None
 
 
 def _invalid(what: str) -> TqError:

@@ -1,4 +1,4 @@
-"""Proves that a finished rendition is what was planned, before anyone can watch it."""
+"""Verifies a complete rendition against its plan, before it is published."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ from tqstudio.engine.media.source.measure import tolerance_s
 from tqstudio.engine.media.source.source_file import require_readable
 from tqstudio.errors import ErrorCode, TqError
 
-# Sound ends in frames of its own, and an encoder begins with one more: 64 ms at 16 kHz.
+# Audio ends at an audio frame, and the encoder prepends one: 64 ms at 16 kHz.
 _SOUND_TOLERANCE_S = 0.2
 
 
 def verify_rendition(
     directory: Path, grid: Grid | None, packets: bool = True, name: str = ""
 ) -> RenditionCheck:
-    """Check every segment of a finished rendition, and that they join without a gap.
+    """Check all segments of a rendition, and that they are contiguous.
 
     Args:
-        directory: holds `init.mp4` and `seg_00000.m4s` …; other files are not looked at.
-        grid: of the video; every segment but the last must be full and on it. None for audio, which is cut
-            where its own frames end.
-        packets: read init and segments as a player does, once, with PyAV (0.8 s for two hours); otherwise the
-            boxes only (0.01 s).
+        directory: has `init.mp4` and `seg_00000.m4s` …; other files are ignored.
+        grid: for video, whose segments must be on the grid and full, except the last one. None for audio,
+            which is cut at audio frames.
+        packets: also demux the stream with PyAV (0.8 s for two hours), instead of reading boxes only (0.01
+            s).
         name: of the rendition, for messages; by default that of the directory.
 
     Raises:
-        TqError: OUTPUT_EMPTY or OUTPUT_INVALID, naming the segment.
+        TqError: OUTPUT_EMPTY or OUTPUT_INVALID, with the segment.
     """
     label = name or directory.name
     names = SegmentStore(directory).listing()
     if not names:
         raise TqError(ErrorCode.OUTPUT_EMPTY, f"{label} has no segment")
     if names != tuple(segment_name(k) for k in range(len(names))):
-        raise _invalid(label, f"has {len(names)} segments, but not the first {len(names)}")
+        raise _invalid(label, f"has {len(names)} segments that are not numbered from 0 without gaps")
     init = _whole_init(directory, label)
     found = [_whole_segment(directory, label, segment_file) for segment_file in names]
     for k, segment in enumerate(found):
@@ -77,10 +77,10 @@ def verify_rendition(
 
 
 def verify_same_length(checks: dict[str, RenditionCheck]) -> None:
-    """Check that all video renditions of a ladder have the same frames.
+    """Check that all video renditions of a ladder have the same frame count.
 
     Raises:
-        TqError: OUTPUT_INVALID, naming the counts.
+        TqError: OUTPUT_INVALID, with the counts.
     """
     if len({check.frames for check in checks.values()}) > 1:
         counts = ", ".join(f"{name} {check.frames}" for name, check in checks.items())
@@ -88,30 +88,30 @@ def verify_same_length(checks: dict[str, RenditionCheck]) -> None:
 
 
 def check_end(source: bytes, facts: SourceFacts, grid: Grid, frames: int) -> None:
-    """Check that a video rendition ends where the packets of the source do.
+    """Check that a video rendition ends where the source does.
 
     Args:
-        frames: of the finished video.
+        frames: of the encoded video.
 
     Raises:
-        TqError: OUTPUT_INVALID, or why the source cannot be read to its end.
+        TqError: OUTPUT_INVALID; as `require_readable` if the source cannot be read to its end.
     """
-    made_s, planned_s = float(frames / grid.fps), float(grid.total_frames / grid.fps)
+    encoded_s, planned_s = float(frames / grid.fps), float(grid.total_frames / grid.fps)
     slack_s = 0 if grid.exact else tolerance_s(planned_s, facts.linear)
-    if abs(made_s - planned_s) <= slack_s:
+    if abs(encoded_s - planned_s) <= slack_s:
         return
-    # To ffmpeg a file ends where its disk fails.
+    # ffmpeg reports a read error as the end of the file.
     require_readable(source)
     raise TqError(
         ErrorCode.OUTPUT_INVALID,
-        f"the source holds {planned_s:.1f} s of video, but {made_s:.1f} s were made of it",
+        f"the source has {planned_s:.1f} s of video, but {encoded_s:.1f} s were encoded",
     )
 
 
 def check_sound(facts: SourceFacts, grid: Grid, check: RenditionCheck, name: str) -> None:
-    """Check that an audio rendition begins and ends with the picture.
+    """Check that an audio rendition begins and ends with the video.
 
-    Where the clock of the source jumps, the end is known only to a share of the length.
+    If the timestamps of the source jump, the end is an estimate and the tolerance larger.
 
     Raises:
         TqError: OUTPUT_INVALID.
@@ -121,22 +121,20 @@ def check_sound(facts: SourceFacts, grid: Grid, check: RenditionCheck, name: str
     slack_s = max(_SOUND_TOLERANCE_S, 0 if grid.exact else tolerance_s(facts.duration_s, facts.linear))
     for what, off_s in (("begins", begins_s), ("ends", ends_s)):
         if abs(off_s) > slack_s:
-            raise _invalid(
-                name, f"{what} {abs(off_s):.2f} s {'before' if off_s < 0 else 'after'} the picture"
-            )
+            raise _invalid(name, f"{what} {abs(off_s):.2f} s {'before' if off_s < 0 else 'after'} the video")
 
 
 def _check_on_grid(label: str, grid: Grid, init: Init, k: int, segment: Segment, last: bool) -> None:
     if not segment.keyframe:
-        raise _invalid(label, f"segment {k} does not begin with a keyframe")
+        raise _invalid(label, f"segment {k} does not begin with a key frame")
     if not grid.on_grid(k * grid.seg_frames, segment.tfdt, init.timescale):
-        raise _invalid(label, f"segment {k} is not where the grid has it")
+        raise _invalid(label, f"segment {k} does not begin at its time on the grid")
     if segment.frames > grid.seg_frames or (segment.frames < grid.seg_frames and not last):
         raise _invalid(label, f"segment {k} has {segment.frames} frames instead of {grid.seg_frames}")
 
 
 def _check_packets(directory: Path, label: str, names: Sequence[str], frames: int, video: bool) -> None:
-    """Read the stream as a player does: as many packets as the boxes say, in order, without a hole."""
+    """Demux the stream; check that packets match the boxes in number, are in order and have no gap."""
     count, last_dts = 0, None
     first_pts = last_pts = None
     step = 0
@@ -161,14 +159,14 @@ def _check_packets(directory: Path, label: str, names: Sequence[str], frames: in
             raise from_output_error(error, f"{label} cannot be read") from error
         raise _invalid(label, f"cannot be read: {error.strerror}") from error
     if count != frames:
-        raise _invalid(label, f"holds {count} frames where its boxes say {frames}")
+        raise _invalid(label, f"has {count} frames, its boxes declare {frames}")
     if (
         video
         and first_pts is not None
         and last_pts is not None
         and last_pts - first_pts != (count - 1) * step
     ):
-        raise _invalid(label, "has a hole in its timestamps")
+        raise _invalid(label, "has a gap in its timestamps")
 
 
 def _whole_init(directory: Path, label: str) -> Init:
@@ -184,9 +182,9 @@ def _whole_init(directory: Path, label: str) -> Init:
 def _whole_segment(directory: Path, label: str, name: str) -> Segment:
     segment = inspect_segment(directory / name)
     if isinstance(segment, Torn):
-        raise _invalid(label, f"{name} is not whole ({segment.reason})")
+        raise _invalid(label, f"{name} is damaged ({segment.reason})")
     if not segment.frames:
-        raise _invalid(label, f"{name} holds no frame")
+        raise _invalid(label, f"{name} has no frames")
     return segment
 
 
@@ -195,7 +193,7 @@ def _invalid(label: str, what: str) -> TqError:
 
 
 class _Joined(io.RawIOBase):
-    """Several files as one, read once from start to end."""
+    """Reads several files in sequence as one stream."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self._paths = list(reversed(paths))

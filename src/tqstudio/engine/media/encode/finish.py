@@ -1,4 +1,4 @@
-"""Proves that renditions are whole once all their segments are stored, and records it."""
+"""Verifies renditions once all their segments are stored, and records the complete ones."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of
 
 @dataclass(frozen=True, slots=True)
 class Finish:
-    """What became of renditions that were thought to be whole."""
+    """The result of verifying renditions."""
 
     passed: Mapping[str, RenditionCheck] = field(default_factory=dict)
     failures: Mapping[str, TqError] = field(default_factory=dict)
-    """Those that did not pass, and why. Nothing of them is left that would be found again."""
-    misfit: TqError | None = None
-    """Why none of them passed: they do not end where the source does."""
+    """Errors of the renditions that failed; they are removed from the store."""
+    end_mismatch: TqError | None = None
+    """Set if none passed because the video does not end where the source does."""
 
 
 def finish(spec: EncodeSpec, states: Sequence[RenditionState]) -> Finish:
-    """Verify stored streams from end to end; those that pass are never made again.
+    """Verify stored streams completely, and mark those that pass as complete.
 
     Raises:
-        TqError: DISK_LOW and such.
-        NotOursError: another worker has the job.
+        TqError: a resource error such as DISK_LOW.
+        NotOursError: another worker may have the job.
     """
     failures: dict[str, TqError] = {}
     passed: dict[str, RenditionCheck] = {}
@@ -41,25 +41,25 @@ def finish(spec: EncodeSpec, states: Sequence[RenditionState]) -> Finish:
                 check_sound(spec.facts, spec.grid, passed[state.name], state.name)
         except TqError as error:
             if class_of(error.code) is ErrorClass.RESOURCE:
-                raise  # nothing is known of the stream
+                raise  # the stream itself may be valid
             spec.require_ours()
-            # Whatever is wrong with it must not be found again by the next run.
+            # The next run must not continue an invalid stream.
             SegmentStore(state.directory).discard()
             passed.pop(state.name, None)
             failures[state.name] = error
     whole = [state for state in states if state.name in passed]
-    if misfit := _misfit(spec, whole, passed):
-        return Finish(failures=failures, misfit=misfit)
+    if mismatch := _end_mismatch(spec, whole, passed):
+        return Finish(failures=failures, end_mismatch=mismatch)
     for state in whole:
         try:
             complete = Complete(state.encoder, passed[state.name])
             SegmentStore(state.directory).mark_complete(complete)
         except OSError as error:
-            raise from_output_error(error, f"{state.name}: recording the finished stream failed") from error
+            raise from_output_error(error, f"{state.name}: cannot record the finished stream") from error
     return Finish(passed, failures)
 
 
-def _misfit(
+def _end_mismatch(
     spec: EncodeSpec, states: Sequence[RenditionState], checks: Mapping[str, RenditionCheck]
 ) -> TqError | None:
     video = [state for state in states if state.kind == "video"]
@@ -69,7 +69,7 @@ def _misfit(
     except TqError as error:
         if error.code is ErrorCode.OUTPUT_INVALID:
             spec.require_ours()
-            # The next attempt has to find the end anew.
+            # So that the next attempt encodes the end again.
             for state in video:
                 SegmentStore(state.directory).remove(checks[state.name].segments[-1].name)
         return error

@@ -1,7 +1,7 @@
-"""Makes a ladder: runs ffmpeg, stores what it makes, and finds out which rendition fails.
+"""Encodes a ladder: starts ffmpeg runs, stores their segments, and retries or fails single renditions.
 
-Knows nothing of jobs: the caller asks `step` every 100 – 200 ms from the thread that lives longest (the
-parent-death signal of ffmpeg also fires when the spawning thread ends) and reads the properties.
+The caller calls `step` every 100 – 200 ms and reads the properties. All calls must come from the main thread:
+the parent-death signal of ffmpeg also fires when the thread that spawned it ends.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ from tqstudio.engine.media.source import source_file
 from tqstudio.engine.media.source.facts import Damage
 from tqstudio.errors import ErrorClass, ErrorCode, JobWarning, TqError, WarningCode, class_of
 
-# What an ffmpeg may read without a frame coming out: a source whose streams lie far apart is read to and fro.
-_READS = 4
-_READS_BESIDE = 64 * 1024 * 1024
+# Reading up to 4 × the size of the source + 64 MiB before the first frame counts as progress: a source whose
+# streams are far apart in the file is read several times.
+_MAX_READS = 4
+_MAX_READS_BESIDES = 64 * 1024 * 1024
 _PROBE_NAME = "can-be-written"
 _DECODE_ERROR = re.compile(
     rb"\] corrupt decoded frame|\] Error submitting packet to decoder: Invalid data|\] corrupt input packet"
@@ -45,41 +46,41 @@ class LadderEncode:
     def __init__(self, spec: EncodeSpec, clock: Callable[[], float] = time.monotonic) -> None:
         self.state: State = "idle"
         self.error: TqError | None = None
-        """Why it failed."""
+        """The reason of a failed encode."""
         self.warnings: list[JobWarning] = []
-        """What a person should know though it is done; the caller may add what it knows of the source."""
+        """Warnings of the job; the caller may add those about the source."""
         self.damage: list[Damage] = []
-        """What did not decode, as far as the facts do not have it: the first of each kind."""
+        """Decoding errors that the facts do not contain: the first of each kind."""
         self.notes: list[str] = []
-        """For the log: detours that the result shows nothing of."""
+        """Log lines about retries that the result does not show."""
         self.poster: Path | None = None
-        """The poster in the scratch directory, once made."""
+        """The poster in the scratch directory, once extracted."""
         self.poster_s = 0.0
-        """Seconds for which ffmpeg worked on the poster, beside everything else; of runs that have ended."""
+        """Run time in seconds of the ended poster runs, which run in parallel to the encode."""
         self.last_advance = clock()
-        """Clock time at which something was last seen to move; the caller decides what a stall is."""
+        """Clock time of the last progress; the caller detects stalls."""
         self._spec = spec
         self._clock = clock
         self._board = Board(spec)
         self._batches: deque[Batch] = deque()
         self._tasks: list[Task] = []
         self._launcher = Launcher(spec)
-        self._pictures = deque(PosterPicture)
-        """Those that may still become the poster."""
+        self._poster_choices = deque(PosterPicture)
+        """Pictures not tried as the poster yet."""
 
     @property
     def mode(self) -> Mode:
-        """How runs reach their first frame. Once it became linear, it should stay so for this source."""
+        """How runs reach their first frame. It may change to linear, never back."""
         return self._spec.mode
 
     @property
     def runs(self) -> tuple[RunRecord, ...]:
-        """Every ffmpeg run so far, in the order of their start."""
+        """All ffmpeg runs so far, in the order of their start."""
         return tuple(self._launcher.records)
 
     @property
     def renditions(self) -> tuple[RenditionState, ...]:
-        """Every rendition that is to exist: video largest first, then audio. Empty before `look_up`."""
+        """All renditions of the ladder: video largest first, then audio. Empty before `look_up`."""
         return self._board.states
 
     @property
@@ -89,17 +90,17 @@ class LadderEncode:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """Process ids of the running ffmpegs."""
+        """Ids of the running ffmpeg processes."""
         return tuple(task.run.pid for task in self._tasks)
 
     def look_up(self) -> None:
-        """See what the store has; `start` does it otherwise. 0.1 s for two hours of video."""
+        """Read the stored state; `start` calls it if needed. 0.1 s for two hours of video."""
         self._board.look_up()
         if self._spec.linear_mark.exists():
             self._become_linear()
 
     def start(self) -> None:
-        """Start what is missing. Finished segments are not made again."""
+        """Start encoding the missing parts. Stored segments are not encoded again."""
         if not self.renditions:
             self.look_up()
         self.state = "running"
@@ -113,21 +114,21 @@ class LadderEncode:
                     store = SegmentStore(self._board[name].directory)
                     self._watch(self._launcher.audio(rendition, store))
             if self._spec.poster:
-                self._watch(self._launcher.poster(self._pictures.popleft()))
+                self._watch(self._launcher.poster(self._poster_choices.popleft()))
             self._next()
         except TqError as error:
-            self._give_up(error)
-        # While ffmpeg works: only the end needs PyAV, and it would be a fifth of a worker's start.
+            self._fail(error)
+        # Loaded while ffmpeg works: only `_finish` needs PyAV, whose import takes a fifth of a worker's start.
         import tqstudio.engine.media.encode.finish  # noqa: F401 - loads PyAV
 
     def step(self) -> list[NewSegment]:
-        """Look at the runs, store what they finished, start what comes next. Call it until `state` changes.
+        """Check the runs, store finished segments, start the next runs. Call it until `state` changes.
 
         Returns:
-            The segments that were stored by this call.
+            The segments stored by this call.
 
         Raises:
-            NotOursError: another worker has the job; `kill` without storing is all that is left to do.
+            NotOursError: another worker may have the job; the caller must `kill` without storing.
         """
         new: list[NewSegment] = []
         for task in list(self._tasks):
@@ -135,8 +136,8 @@ class LadderEncode:
                 self._advance(task, new)
             except InitDiffersError as differs:
                 self._start_over(task, differs)
-            except SeamError as miss:
-                self._miss(task, miss)
+            except SeamError as seam:
+                self._seam_failed(task, seam)
             except (TqError, OSError) as error:
                 self._end_task(task)
                 self._task_failed(
@@ -149,14 +150,14 @@ class LadderEncode:
         try:
             self._next()
         except TqError as error:
-            self._give_up(error)
+            self._fail(error)
         return new
 
     def kill(self, store: bool = True) -> None:
-        """End every ffmpeg now. What is stored stays. May be called at any time, again and again.
+        """Kill all ffmpeg processes; stored segments are kept. Idempotent.
 
         Args:
-            store: also store what they finished since the last step.
+            store: first store what they finished since the last step.
         """
         for task in list(self._tasks):
             task.run.kill()
@@ -167,27 +168,27 @@ class LadderEncode:
                         self._show_progress(task, output)
             self._end_task(task)
         self._batches.clear()
-        self._board.rest()
+        self._board.reset_running()
         if self.state in ("idle", "running"):
             self.state = "killed"
 
     # Starting runs
 
     def _next(self) -> None:
-        """Start the next video run when none is under way; conclude when nothing is left."""
+        """Start the next video run if none is running; set the final state if nothing is left."""
         while self.state == "running" and self._batches and not any(t.kind == "video" for t in self._tasks):
             self._start_video(self._batches.popleft())
         if self.state == "running" and not self._tasks and not self._batches:
             for name, error in self._board.drop_shorter().items():
                 self._rendition_failed(name, error)
-            self.error = self._board.verdict()
+            self.error = self._board.failure()
             self.state = "failed" if self.error else "done"
 
     def _start_video(self, batch: Batch) -> None:
-        """Start the first of the runs that a batch still needs; the others follow when it has ended."""
+        """Start the first of the missing runs of a batch; the others are planned when it has ended."""
         for name in batch.names:
             if self.runs:
-                self._board.look_again(name, batch.encoder)
+                self._board.reload(name, batch.encoder)
         states = [self._board[name] for name in batch.names]
         todo = plan(
             self._spec.grid,
@@ -214,14 +215,14 @@ class LadderEncode:
     # Watching runs
 
     def _advance(self, task: Task, new: list[NewSegment]) -> None:
-        """Store what a run finished, adding to `new`, and see to its end."""
-        # The exit status is read first: what is collected after it is all there will be.
+        """Store the finished segments of a run, adding them to `new`, and handle its exit."""
+        # Read the exit status first: after it, `collect` sees the complete output.
         status = task.run.poll()
         if status is not None:
             task.run.wait()
             self._spec.require_ours()
-        self._see_movement(task)
-        self._see_damage(task)
+        self._track_progress(task)
+        self._find_decode_errors(task)
         for output in task.outputs:
             output.collect(new, ended=status == 0)
             self._show_progress(task, output)
@@ -230,33 +231,33 @@ class LadderEncode:
         if status != 0:
             raise classify_exit(status, task.run.log_tail())
         if task.kind == "poster":
-            self._poster_made(task)
+            self._poster_ended(task)
         else:
-            self._streams_made(task)
+            self._run_ended(task)
         self._end_task(task)
 
-    def _see_movement(self, task: Task) -> None:
+    def _track_progress(self, task: Task) -> None:
         frame = task.run.progress.frame or 0
         if frame > task.last_frame:
             task.last_frame = frame
             self.last_advance = self._clock()
         elif not task.last_frame:
-            # Nothing comes out while it decodes its way to its first one; but it reads, and not for ever.
+            # While it decodes to reach its first frame, only its reading shows progress.
             task.idle_until = time.monotonic()
-            read = min(task.run.bytes_read, _READS * self._spec.identity.size + _READS_BESIDE)
+            read = min(task.run.bytes_read, _MAX_READS * self._spec.identity.size + _MAX_READS_BESIDES)
             if read > task.bytes_read:
                 task.bytes_read = read
                 self.last_advance = self._clock()
 
-    def _see_damage(self, task: Task) -> None:
-        """Look for decoding errors in what ffmpeg has said since the last look."""
+    def _find_decode_errors(self, task: Task) -> None:
+        """Search the new part of ffmpeg's log for decoding errors."""
         known = {damage.kind for damage in (*self._spec.facts.damage, *self.damage)}
         kind: Literal["pictures", "sound"] = "sound" if task.kind == "audio" else "pictures"
         if task.kind == "poster" or kind in known:
             return
-        said, task.log_read = task.run.log_from(task.log_read)
-        # A run that begins at a cut decodes pictures first that are not shown, and some of them in vain.
-        if (not task.start or task.last_frame) and _DECODE_ERROR.search(said):
+        log, task.log_read = task.run.log_from(task.log_read)
+        # After a seek the first pictures are only decoded as references; errors in them do not matter.
+        if (not task.start or task.last_frame) and _DECODE_ERROR.search(log):
             grid = self._spec.grid
             found = Damage(kind, (task.start * grid.gop + task.last_frame) / float(grid.fps))
             if task.kind == "audio" and task.run.progress.out_time_us:
@@ -274,58 +275,60 @@ class LadderEncode:
             speed = frames / float(grid.fps) / elapsed if frames else None
         self._board.advance(output.name, output.whole_segments, fraction, speed, kept=kept)
 
-    def _streams_made(self, task: Task) -> None:
-        """A run ended with 0: verify what is whole, go on with what is not."""
+    def _run_ended(self, task: Task) -> None:
+        """Handle exit status 0: verify complete renditions, continue the others."""
         batch, planned = task.batch, task.planned
         if batch is not None and planned is not None:
-            if planned.start and any(output.made_nothing for output in task.outputs):
+            if planned.start and any(output.is_empty for output in task.outputs):
                 self._no_frame_left(task, batch)
                 return
             if planned.stop is not None:
-                self._range_made(task, batch, planned.stop)
+                self._range_ended(task, batch, planned.stop)
                 return
         for name, failure in self._finish(task.names).items():
             if batch is not None and len(task.names) > 1:
-                self.notes.append(f"{name} is made again: {failure.message}")
+                self.notes.append(f"{name} is encoded again: {failure.message}")
                 self._batches.append(Batch((name,), task.encoder))
             else:
                 self._rendition_failed(name, failure)
 
-    def _range_made(self, task: Task, batch: Batch, stop: int) -> None:
-        """Renditions that lagged behind have caught up with the others."""
+    def _range_ended(self, task: Task, batch: Batch, stop: int) -> None:
+        """Continue a batch after a run in which some renditions caught up with the others."""
         short = [output.name for output in task.outputs if output.next_piece < stop]
         for name in short:
             error = TqError(
-                ErrorCode.OUTPUT_INVALID, f"{name} ended before {self._at(stop)}, where others go on"
+                ErrorCode.OUTPUT_INVALID, f"{name} ended before {self._at(stop)}, other qualities did not"
             )
             self._rendition_failed(name, error)
         self._batches.appendleft(batch.without(tuple(short)))
 
     def _no_frame_left(self, task: Task, batch: Batch) -> None:
-        """The source seems to end before this run began. The fragment before it has frames: it proves the
-        end, or shows that the seek went astray."""
+        """Handle a run without a frame: the source ended before its start, or the seek failed.
+
+        Start one fragment earlier, which has frames; if that fails too, decode from the start.
+        """
         if batch.latest is None:
             self._batches.appendleft(replace(batch, latest=task.start - 1))
         elif self.mode == "seek":
             self._go_linear(batch)
         else:
             self._task_failed(
-                task, TqError(ErrorCode.OUTPUT_EMPTY, f"no frame came from {self._at(task.start)} on")
+                task, TqError(ErrorCode.OUTPUT_EMPTY, f"ffmpeg wrote no frame after {self._at(task.start)}")
             )
 
     def _at(self, fragment: int) -> str:
-        """Where a fragment begins, for messages."""
+        """The start of a fragment, for messages."""
         return f"{float(fragment * self._spec.grid.fragment_s):.1f} s"
 
     def _go_linear(self, batch: Batch) -> None:
-        """Make a batch by decoding from the start; what is finished stays."""
+        """Continue a batch by decoding from the start of the source; stored segments are kept."""
         mark = self._spec.linear_mark
         try:
             durable.make_folder(mark.parent)
             mark.touch()
             durable.sync_folder(mark.parent)
         except OSError as error:
-            raise from_output_error(error, "the way to decode the source cannot be remembered") from error
+            raise from_output_error(error, "cannot record that the source needs linear decoding") from error
         self._become_linear()
         self._batches.appendleft(batch)
 
@@ -337,26 +340,26 @@ class LadderEncode:
         """Verify renditions whose segments are all stored.
 
         Returns:
-            Those that did not pass, and why. None of them when the encode was given up.
+            Name → error of those that failed; empty if the whole encode failed.
         """
         from tqstudio.engine.media.encode.finish import finish
 
-        end = finish(self._spec, [self._board[name] for name in names])
-        if end.misfit is not None:
-            # It concerns the source, so every rendition alike: making them one by one shows nothing new.
-            self._give_up(end.misfit)
+        result = finish(self._spec, [self._board[name] for name in names])
+        if result.end_mismatch is not None:
+            # It is about the source and concerns all renditions: encoding them one by one would not help.
+            self._fail(result.end_mismatch)
             return {}
-        for name, check in end.passed.items():
+        for name, check in result.passed.items():
             self._board.complete(name, check)
         self.last_advance = self._clock()
-        return dict(end.failures)
+        return dict(result.failures)
 
-    def _poster_made(self, task: Task) -> None:
-        made = task.directory / POSTER_NAME
-        if not made.exists() or not made.stat().st_size:
-            # A seek behind the last frame ends with 0 and writes nothing.
+    def _poster_ended(self, task: Task) -> None:
+        poster = task.directory / POSTER_NAME
+        if not poster.exists() or not poster.stat().st_size:
+            # After a seek beyond the last frame, ffmpeg exits with 0 and writes nothing.
             raise TqError(ErrorCode.OUTPUT_EMPTY, "the poster is empty")
-        self.poster = made.replace(self._spec.scratch / POSTER_NAME)
+        self.poster = poster.replace(self._spec.scratch / POSTER_NAME)
 
     def _end_task(self, task: Task) -> None:
         self._launcher.end(task)
@@ -365,23 +368,23 @@ class LadderEncode:
             if task.kind == "poster":
                 self.poster_s += time.monotonic() - task.run.started
 
-    # When something fails
+    # Failures
 
     def _start_over(self, task: Task, differs: InitDiffersError) -> None:
-        """One rendition cannot be continued: the others go on, then it is made from its start."""
+        """Continue the other renditions of a run, then encode one that cannot be continued from its start."""
         self._end_task(task)
         if task.batch is None:
             return
-        self.notes.append(f"{differs}: its finished segments cannot be continued; it starts again")
+        self.notes.append(f"{differs}: its stored segments cannot be continued; it is encoded from the start")
         if others := task.batch.without((differs.name,)).names:
             self._batches.append(replace(task.batch, names=others))
         self._batches.append(Batch((differs.name,), task.encoder, fresh=True))
 
-    def _miss(self, task: Task, miss: SeamError) -> None:
-        """The first fragment of a run does not fit.
+    def _seam_failed(self, task: Task, seam: SeamError) -> None:
+        """Retry a run whose first fragment does not join the stored ones.
 
-        Where the key frame at the cut was too late, starting early helps. Decoding from the start, on a clock
-        of its own, always does.
+        If the key frame found by the seek was too late, an earlier one helps. Decoding from the start always
+        does, because it does not depend on the timestamps of the source.
         """
         self._end_task(task)
         if self.mode == "seek" and task.batch is not None:
@@ -390,38 +393,37 @@ class LadderEncode:
             else:
                 self._go_linear(task.batch)
         else:
-            self._task_failed(task, TqError(ErrorCode.OUTPUT_INVALID, str(miss)))
+            self._task_failed(task, TqError(ErrorCode.OUTPUT_INVALID, str(seam)))
 
     def _task_failed(self, task: Task, error: TqError) -> None:
-        """Decide what follows: give up, fall back to the CPU, try one by one, or fail one rendition."""
+        """Fail the encode, fall back to the CPU, encode renditions one by one, or fail one rendition."""
         names = task.names
         if task.kind == "poster":
             self._poster_failed(error)
             return
-        error = self._cause(error)
+        error = self._root_cause(error)
         if class_of(error.code) in (ErrorClass.FATAL, ErrorClass.RESOURCE) or (
             error.code is ErrorCode.SOURCE_CHANGED
         ):
-            # Neither another encoder nor another order helps.
-            self._give_up(error)
+            # Neither another encoder nor separate runs would help.
+            self._fail(error)
         elif task.batch is not None and task.encoder in GPU_ENCODERS:
             self._warn(
                 WarningCode.GPU_FAILED,
-                f"{task.encoder} failed and {CPU_ENCODER} made the rest: {error.message}",
+                f"{task.encoder} failed, the rest was encoded with {CPU_ENCODER}: {error.message}",
             )
             self._batches.append(Batch(task.batch.names, CPU_ENCODER))
         elif task.batch is not None and len(names) > 1:
-            # One failing output ends its siblings. One by one, the culprit fails alone.
-            self.notes.append(f"the qualities are made one by one: {error.message}")
+            # A failing output ends the whole run. In separate runs only that rendition fails.
+            self.notes.append(f"the qualities are encoded one by one: {error.message}")
             self._batches.extend(Batch((name,), task.encoder) for name in task.batch.names)
         else:
             self._rendition_failed(names[0], error)
             if task.batch is not None and (others := task.batch.without(names).names):
                 self._batches.append(replace(task.batch, names=others))
 
-    def _cause(self, error: TqError) -> TqError:
-        """Whatever went wrong, a source that is not the same any more is the reason for it, or an output that
-        takes no file."""
+    def _root_cause(self, error: TqError) -> TqError:
+        """Replace the error of a run if the source has changed or the output cannot be written."""
         probe = self._spec.scratch / _PROBE_NAME
         try:
             source_file.require_same(self._spec.source, self._spec.identity)
@@ -430,15 +432,15 @@ class LadderEncode:
         except TqError as cause:
             return cause
         except OSError as cause:
-            return from_output_error(cause, f"{error.message}; nothing can be written to the output")
+            return from_output_error(cause, f"{error.message}; the output cannot be written")
         return error
 
     def _poster_failed(self, error: TqError) -> None:
-        if not self._pictures:
-            self._warn(WarningCode.POSTER_MISSING, f"no poster was made: {error.message}")
+        if not self._poster_choices:
+            self._warn(WarningCode.POSTER_MISSING, f"there is no poster: {error.message}")
             return
         with contextlib.suppress(TqError):
-            self._watch(self._launcher.poster(self._pictures.popleft()))
+            self._watch(self._launcher.poster(self._poster_choices.popleft()))
 
     def _rendition_failed(self, name: str, error: TqError) -> None:
         self._board.fail(name, error)
@@ -448,7 +450,7 @@ class LadderEncode:
     def _warn(self, code: WarningCode, text: str) -> None:
         self.warnings.append(JobWarning(code, text))
 
-    def _give_up(self, error: TqError) -> None:
+    def _fail(self, error: TqError) -> None:
         self.kill()
         self.state = "failed"
         self.error = error

@@ -1,4 +1,4 @@
-"""The poster of a video as a file: kept durably, and told from one that a power cut tore."""
+"""Stores the poster durably, and detects one that a power cut truncated."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from tqstudio.engine.files import durable
 _END_OF_JPEG = b"\xff\xd9"
 
 
-def keep(made: Path, place: Path) -> Path:
-    """Move a poster to where later attempts look for it, durably.
+def keep(scratch: Path, target: Path) -> Path:
+    """Move a poster durably to the place where later attempts find it.
 
     Raises:
-        OSError: as of the file system.
+        OSError: from the file system.
     """
-    durable.sync(made)
-    kept = made.replace(place)
-    durable.sync_folder(place.parent)
+    durable.sync(scratch)
+    kept = scratch.replace(target)
+    durable.sync_folder(target.parent)
     return kept
 
 
 def is_whole(path: Path) -> bool:
-    """Whether a picture is there, to its end."""
+    """Whether the file exists and ends with the JPEG end marker."""
     try:
         with path.open("rb") as file:
             file.seek(-len(_END_OF_JPEG), os.SEEK_END)
             return file.read() == _END_OF_JPEG
     except OSError:
-        return False  # shorter than its end, or not there
+        return False  # missing, or shorter than the marker

@@ -1,11 +1,11 @@
-"""The renditions of an encode: what must exist, how far each is, and whether that is enough."""
+"""Tracks the state of each rendition of an encode, and decides whether the ladder succeeded."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from tqstudio.engine.media.encode.values import (
-    ALMOST,
+    MAX_UNVERIFIED,
     EncodeSpec,
     RenditionState,
     look_up_audio,
@@ -19,7 +19,7 @@ from tqstudio.errors import ErrorCode, TqError
 
 
 class Board:
-    """One state for each rendition that is to exist: video largest first, then audio."""
+    """The states of all renditions of a ladder: video largest first, then audio."""
 
     def __init__(self, spec: EncodeSpec) -> None:
         self._spec = spec
@@ -32,12 +32,12 @@ class Board:
 
     @property
     def states(self) -> tuple[RenditionState, ...]:
-        """All of them; none before they were looked up."""
+        """All renditions; empty before `look_up`."""
         return tuple(self._states.values())
 
     @property
     def video(self) -> tuple[RenditionState, ...]:
-        """Those with a picture."""
+        """The video renditions."""
         return tuple(state for state in self.states if state.kind == "video")
 
     @property
@@ -47,31 +47,32 @@ class Board:
         return sum(state.fraction * state.pixels for state in self.video) / pixels if pixels else 0.0
 
     def look_up(self) -> None:
-        """See what the store has of each."""
+        """Read the states of all renditions from the store."""
         for rung in self._rungs.values():
             self._states[rung.name] = look_up_video(self._spec, rung)
         for rendition in self.audio.values():
             self._states[rendition.name] = look_up_audio(self._spec, rendition)
 
-    def look_again(self, name: str, encoder: str) -> None:
-        """See what the store has of a video rendition after a run, or of its stream by another encoder."""
-        before = self._states[name]
-        if before.encoder == encoder:
-            self.update(name, prefix=verified_prefix(before.directory, self._spec.grid))
+    def reload(self, name: str, encoder: str) -> None:
+        """Read the stored part of a video rendition again, after a run or for another encoder."""
+        previous = self._states[name]
+        if previous.encoder == encoder:
+            self.update(name, prefix=verified_prefix(previous.directory, self._spec.grid))
             return
         found = look_up_video(self._spec, self._rungs[name], encoder)
-        self._states[name] = replace(found, fraction=max(before.fraction, found.fraction))
+        self._states[name] = replace(found, fraction=max(previous.fraction, found.fraction))
 
     def update(self, name: str, **changes: object) -> None:
+        """Change fields of one state."""
         self._states[name] = replace(self._states[name], **changes)  # type: ignore[arg-type]
 
     def advance(
         self, name: str, segments: int, fraction: float, speed: float | None, *, kept: float = 0.0
     ) -> None:
-        """Note how far a running rendition is; none goes back.
+        """Update the progress of a running rendition; it never decreases.
 
         Args:
-            kept: the part of it that is stored, as far as whole segments do not tell it.
+            kept: the stored part by fragments, if that is more than by whole segments.
         """
         state = self._states[name]
         done = max(state.segments_done, segments)
@@ -81,18 +82,19 @@ class Board:
             name,
             segments_done=done,
             segments_total=total,
-            fraction=max(state.fraction, min(ALMOST, max(fraction, kept))),
-            kept=max(state.kept, min(ALMOST, kept)),
+            fraction=max(state.fraction, min(MAX_UNVERIFIED, max(fraction, kept))),
+            kept=max(state.kept, min(MAX_UNVERIFIED, kept)),
             speed=speed,
         )
 
-    def rest(self) -> None:
-        """Nothing runs any more."""
+    def reset_running(self) -> None:
+        """Set running renditions back to pending."""
         for state in self.states:
             if state.status == "in_progress":
                 self.update(state.name, status="pending", speed=None)
 
     def complete(self, name: str, check: RenditionCheck) -> None:
+        """Mark a rendition as completed."""
         self.update(
             name,
             status="completed",
@@ -105,14 +107,21 @@ class Board:
         )
 
     def fail(self, name: str, error: TqError) -> None:
+        """Mark a rendition as failed."""
         self.update(name, status="failed", error=error, speed=None)
 
     def drop_shorter(self) -> dict[str, TqError]:
-        """Renditions of several runs must agree too. A shorter one is dropped; the next attempt makes it."""
+        """Discard renditions with fewer frames than the longest, which the next attempt encodes again.
+
+        Returns:
+            Name → error of the discarded ones.
+        """
         frames = {state.name: state.check.frames for state in self.video if state.check is not None}
         longest = max(frames.values(), default=0)
         errors = {
-            name: TqError(ErrorCode.OUTPUT_INVALID, f"{count} frames where its siblings have {longest}")
+            name: TqError(
+                ErrorCode.OUTPUT_INVALID, f"it has {count} frames, the other qualities have {longest}"
+            )
             for name, count in frames.items()
             if count != longest
         }
@@ -121,13 +130,14 @@ class Board:
             SegmentStore(self._states[name].directory).discard()
         return errors
 
-    def verdict(self) -> TqError | None:
-        """Why this is no ladder, now that nothing is left to be made; None when it is one."""
+    def failure(self) -> TqError | None:
+        """The error of the finished ladder: a required rendition failed, or all video did; None if it is
+        usable."""
         failed = [state for state in self.states if state.status == "failed"]
         required = next((state for state in failed if state.required), None)
-        made = any(state.status == "completed" for state in self.video)
-        if required is None and (made or not failed):
+        has_video = any(state.status == "completed" for state in self.video)
+        if required is None and (has_video or not failed):
             return None
-        culprit = required or failed[0]
-        cause = culprit.error or TqError(ErrorCode.INTERNAL, "it failed without a reason")
-        return TqError(cause.code, f"{culprit.name}: {cause.message}", cause.hint)
+        rendition = required or failed[0]
+        cause = rendition.error or TqError(ErrorCode.INTERNAL, "it failed without a reason")
+        return TqError(cause.code, f"{rendition.name}: {cause.message}", cause.hint)

@@ -1,4 +1,4 @@
-"""Starts and ends the ffmpeg runs of an encode, each in a directory of its own, and records them."""
+"""Starts, ends and records the ffmpeg runs of an encode, each in its own directory."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ Kind = Literal["video", "audio", "poster"]
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Video renditions that are to be made together."""
+    """Video renditions to encode together."""
 
     names: tuple[str, ...]
     encoder: str
     fresh: bool = False
-    """From their first frame in one run, whatever the disk has: what is there cannot be continued."""
+    """Encode from the first frame: the stored part cannot be continued."""
     early: bool = False
-    """The last key frame before the cut was too late to begin with."""
+    """Seek to an earlier key frame: the last one before the start was too late."""
     latest: int | None = None
-    """No run may start behind this fragment: the source was found to have no frame there."""
+    """Start no run after this fragment: the source has no frame there."""
 
     def without(self, names: tuple[str, ...]) -> Batch:
-        """The others of them."""
+        """The same batch without some renditions."""
         return replace(self, names=tuple(name for name in self.names if name not in names))
 
 
 @dataclass
 class Task:
-    """A run under way with what it writes."""
+    """A running ffmpeg process and its outputs."""
 
     kind: Kind
     run: Run
@@ -52,20 +52,20 @@ class Task:
     number: int
     """Index of its `RunRecord`."""
     batch: Batch | None = None
-    """Of a video run: what it is a part of."""
+    """The batch that a video run belongs to."""
     planned: VideoRun | None = None
     last_frame: int = 0
-    """Of its progress, never going back."""
+    """Frames encoded so far."""
     idle_until: float = 0.0
-    """Clock time at which it had not made a frame yet: it decodes its way to its first one."""
+    """Last clock time at which it had not encoded a frame yet, because it decodes to reach its first one."""
     bytes_read: int = 0
-    """By ffmpeg, so far."""
+    """Bytes read by ffmpeg so far."""
     log_read: int = 0
     """Bytes of its log that were searched for decoding errors."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The renditions it writes."""
+        """The renditions that it writes."""
         return tuple(output.name for output in self.outputs)
 
     @property
@@ -75,7 +75,7 @@ class Task:
 
 
 class Launcher:
-    """Starts runs. Every method raises TqError when ffmpeg cannot be started or the disk refuses."""
+    """Starts runs. All methods raise TqError if ffmpeg cannot be started or the disk cannot be written."""
 
     def __init__(self, spec: EncodeSpec) -> None:
         self.records: list[RunRecord] = []
@@ -83,7 +83,7 @@ class Launcher:
         self._rungs = {rung.name: rung for rung in spec.rungs}
 
     def video(self, planned: VideoRun, stores: Mapping[str, SegmentStore], batch: Batch) -> Task:
-        """One decode for all the renditions of a planned run."""
+        """Start a planned video run: one decoder feeds all its renditions."""
         spec, encoder = self.spec, batch.encoder
         argv = command.video_command(
             spec.ffmpeg,
@@ -100,23 +100,24 @@ class Launcher:
             batch.early,
         )
         label = "video" if len(planned.names) > 1 else f"video-{planned.names[0]}"
-        mine = {name: stores[name] for name in planned.names}
-        return self._launch(label, "video", argv, encoder, mine, planned, batch)
+        used = {name: stores[name] for name in planned.names}
+        return self._launch(label, "video", argv, encoder, used, planned, batch)
 
     def audio(self, rendition: AudioRendition, store: SegmentStore) -> Task:
-        """One audio rendition, always from its start."""
+        """Start the run of an audio rendition, always from the beginning."""
         spec = self.spec
         argv = command.audio_command(spec.ffmpeg, spec.source, spec.facts, spec.grid, spec.profile, rendition)
         stores = {rendition.name: store}
         return self._launch(rendition.name, "audio", argv, spec.profile.audio_codec, stores)
 
     def poster(self, picture: PosterPicture) -> Task:
+        """Start the run that extracts the poster."""
         spec = self.spec
         argv = command.poster_command(spec.ffmpeg, spec.source, spec.facts, spec.profile, picture)
         return self._launch("poster", "poster", argv, "mjpeg", {})
 
     def end(self, task: Task) -> None:
-        """End a run if it lives, note its exit status and remove its directory. May be repeated."""
+        """Kill a run if it is alive, record its exit status and remove its directory. Idempotent."""
         task.run.kill()
         self.records[task.number] = replace(self.records[task.number], returncode=task.run.poll())
         shutil.rmtree(task.directory, ignore_errors=True)
@@ -140,13 +141,13 @@ class Launcher:
             for name in stores:
                 (directory / name).mkdir()
         except OSError as error:
-            raise from_output_error(error, f"no directory could be made for the {label} run") from error
+            raise from_output_error(error, f"cannot create the directory of the {label} run") from error
         log_path = spec.log_dir / f"{number:02d}-{label}.log"
         run = start(argv, directory, log_path, kind != "poster", spec.nice, spec.memory_limit, spec.source)
         grid, first = (spec.grid, planned.start) if planned is not None else (None, 0)
         to_the_end = planned is None or planned.stop is None
         outputs = [
-            StreamOutput(name, directory / name, store, grid, first, to_the_end, self._require_right)
+            StreamOutput(name, directory / name, store, grid, first, to_the_end, self._require_storable)
             for name, store in stores.items()
         ]
         segment = first // spec.grid.fragments_per_segment
@@ -154,8 +155,8 @@ class Launcher:
         self.records.append(RunRecord(label, run.argv, log_path, encoder, segment, None, spec.mode, at_s))
         return Task(kind, run, directory, encoder, outputs, number, batch, planned)
 
-    def _require_right(self) -> None:
-        """What may be stored is of the source that was examined, by the worker that has the job."""
+    def _require_storable(self) -> None:
+        """Check that this worker still has the job and neither output folder nor source have changed."""
         self.spec.require_ours()
         self.spec.require_output()
         source_file.require_same(self.spec.source, self.spec.identity)

@@ -1,4 +1,4 @@
-"""What an encode is given, and what can be seen of it. Values; the only effect is a look at the store."""
+"""Values of an encode: its specification, rendition states, run records. Reads states from the store."""
 
 from __future__ import annotations
 
@@ -27,50 +27,50 @@ RenditionStatus = Literal["pending", "in_progress", "completed", "failed"]
 
 
 class NotOursError(Exception):
-    """Another worker has the job by now: what is stored is its to judge, and to take away."""
+    """Another worker may have the job: nothing may be stored, completed or removed any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class EncodeSpec:
-    """Everything an encode needs to know."""
+    """The parameters of an encode."""
 
     ffmpeg: FFmpeg
     source: bytes
     identity: FileId
-    """The source as it was when it was examined. Nothing is stored of one that changed since."""
+    """Identity of the source when it was probed. If it changes, nothing more is stored."""
     facts: SourceFacts
     grid: Grid
     profile: Profile
     rungs: tuple[Rung, ...]
-    """The ladder; skipped rungs are left out."""
+    """The ladder; skipped rungs are ignored."""
     content_id: str
-    """Identifies the bytes of the source, for the keys."""
+    """Identifies the content of the source in settings hashes and stream keys."""
     store_root: Path
     """`…/segments/<video>/`: finished segments go to `<rendition>/<stream_key>/` below it."""
     scratch: Path
-    """An empty directory of this encode alone, on the store's file system. The caller removes it."""
+    """An empty directory for this encode only, on the store's file system. The caller removes it."""
     log_dir: Path
     """Receives one log per ffmpeg run."""
     encoder: str = CPU_ENCODER
     device: str | None = None
     """Index of the GPU for a GPU encoder."""
     threads: int = 0
-    """Cap per decoder and encoder; 0 leaves it to ffmpeg."""
+    """Maximum per decoder and encoder; 0 lets ffmpeg choose."""
     memory_limit: int | None = None
-    """Bytes each ffmpeg may have."""
+    """Memory limit of each ffmpeg process in bytes."""
     nice: int = 10
     poster: bool = True
     require_output: Callable[[], None] = lambda: None
-    """Raises TqError when the output is not at its path any more; asked before a run and before anything is
-    stored."""
+    """Raises TqError if the output folder is no longer at its path; called before a run is started and before
+    anything is stored."""
     is_ours: Callable[[], bool] = lambda: True
-    """Whether the job still belongs to whoever encodes. Asked before anything is stored, found whole or taken
-    away: a process may sleep at any line, and its successor goes on with the same store."""
+    """Whether this worker still has the job; called before anything is stored, completed or removed. A
+    process may be suspended at any line while another worker continues with the same store."""
 
     def require_ours(self) -> None:
         """
         Raises:
-            NotOursError: somebody else has the job.
+            NotOursError: `is_ours` returned False.
         """
         if not self.is_ours():
             raise NotOursError("another worker may have the job by now")
@@ -82,16 +82,17 @@ class EncodeSpec:
 
     @property
     def linear_mark(self) -> Path:
-        """A file that says, beside the segments, that this source has to be decoded from its start.
+        """A file beside the segments that marks this source as one to decode from its start.
 
-        What was made that way must not be continued by a seek, though whoever found out was killed at once.
+        It is written before the first linear run, so that a later attempt never continues its output by
+        seeking.
         """
         return self.store_root / f"linear-{stream_key(self.content_id, '', '', self.identity.mtime_ns)}"
 
 
 @dataclass(frozen=True, slots=True)
 class RenditionState:
-    """A snapshot of one rendition."""
+    """The state of one rendition."""
 
     name: str
     kind: Literal["video", "audio"]
@@ -101,58 +102,57 @@ class RenditionState:
     settings_hash: str
     stream_key: str
     directory: Path
-    """Of its stream in the segment store."""
+    """Directory of its stream in the segment store."""
     segments_done: int
     segments_total: int
     """An estimate until it is completed."""
     fraction: float
-    """0 … 1, never going back; 1 only when completed."""
+    """Progress 0 … 1, never decreasing; 1 only when completed."""
     kept: float
-    """0 … 1: the part that is in the store, to the fragment; what is in the making is lost with its run."""
+    """The stored part 0 … 1, counted in fragments; the rest is lost if its run is killed."""
     speed: float | None
     """Seconds of video per second while it runs."""
     error: TqError | None
     check: RenditionCheck | None
-    """What it turned out to be, once completed."""
+    """The result of its verification, once completed."""
     pixels: int
-    """Its weight; 0 for audio."""
+    """Its weight in the progress; 0 for audio."""
     prefix: Prefix = field(default_factory=Prefix)
-    """Of a video that is not completed: what the store had when it was looked up."""
+    """The stored part of an incomplete video when it was last read from the store."""
 
     @property
     def stored(self) -> Stored:
-        """The same for the plan."""
+        """The stored part as input of `missing_runs.plan`."""
         return Stored(self.stream_key, self.prefix.fragments, self.prefix.ended)
 
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """One ffmpeg run, for the attempt's record."""
+    """One ffmpeg run, for the record of the attempt."""
 
     label: str
     argv: tuple[str, ...]
     log_path: Path
     encoder: str
     resumed_from: int
-    """First segment that was not whole before the run."""
+    """The first segment that was incomplete before the run."""
     returncode: int | None
     """None while it runs."""
     mode: Mode = "seek"
-    """How it got to its first frame."""
     starts_at_s: float = 0.0
     """Seconds of video before its first frame."""
 
 
-ALMOST = 0.999
-"""The most that a rendition which was not verified yet may say of itself; 1 is reserved."""
+MAX_UNVERIFIED = 0.999
+"""The largest `fraction` of a rendition that is not verified yet."""
 
 
 def look_up_video(spec: EncodeSpec, rung: Rung, encoder: str | None = None) -> RenditionState:
-    """What the store has of a video rendition.
+    """Read the state of a video rendition from the store.
 
     Args:
-        encoder: the one whose stream is meant; by default that of `spec`, or the CPU's if that is further: a
-            GPU encode that fell back went on there.
+        encoder: the encoder whose stream to read; by default that of `spec`, or the CPU encoder if its stream
+            is further, as after a fallback from the GPU.
     """
     key = settings_hash(spec.content_id, spec.profile, rung, spec.facts)
     candidates = [encoder] if encoder else list(dict.fromkeys((spec.encoder, CPU_ENCODER)))
@@ -166,7 +166,7 @@ def look_up_video(spec: EncodeSpec, rung: Rung, encoder: str | None = None) -> R
 
 
 def look_up_audio(spec: EncodeSpec, rendition: AudioRendition) -> RenditionState:
-    """What the store has of an audio rendition."""
+    """Read the state of an audio rendition from the store."""
     key = audio_settings_hash(spec.content_id, spec.profile, rendition, spec.facts)
     return _look_up(spec, rendition.name, "audio", True, spec.profile.audio_codec, key, 0)
 
@@ -198,8 +198,8 @@ def _look_up(
         directory=store.root,
         segments_done=done,
         segments_total=total,
-        fraction=1.0 if complete else min(ALMOST, kept),
-        kept=1.0 if complete else min(ALMOST, kept),
+        fraction=1.0 if complete else min(MAX_UNVERIFIED, kept),
+        kept=1.0 if complete else min(MAX_UNVERIFIED, kept),
         speed=None,
         error=None,
         check=complete.check if complete else None,

@@ -1,6 +1,6 @@
-"""The boxes of fragmented MP4 (ISO/IEC 14496-12), as far as segments need them. Pure but for reading a file.
+"""Parses the boxes of fragmented MP4 (ISO/IEC 14496-12) that segments contain.
 
-Everything raises `Damage`, `struct.error` or `IndexError` for what does not add up.
+All functions raise `Damage`, `struct.error` or `IndexError` for malformed data.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import BinaryIO
 
-# Metadata boxes are a few kB; a size beyond this is damage, not a box to load.
+# Metadata boxes have a few kB; a larger size than this is damage.
 _LARGEST_META = 64 * 1024 * 1024
 _NON_SYNC = 0x00010000
 _AAC_OBJECT_TYPE = 0x40
@@ -19,30 +19,30 @@ _DURATION, _SIZE, _FLAGS, _COMPOSITION = 0x100, 0x200, 0x400, 0x800
 
 
 class Damage(Exception):
-    """A box does not add up."""
+    """A box is malformed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """What a `moof` says of its one run of samples. Times are in units of the track's timescale."""
+    """The samples of a `moof` with one `trun`. Times are in units of the track's timescale."""
 
     count: int
     tfdt: int
-    """Decode time of the first."""
+    """Decode time of the first sample."""
     duration: int
     """Sum of all durations."""
     bytes: int
     keyframe: bool
-    """The first is a sync sample."""
+    """Whether the first sample is a sync sample."""
     first_pts: int
     """Smallest presentation time."""
     end_pts: int
-    """Largest presentation time, and the duration of that sample more."""
+    """End of the last sample in presentation order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """What a `moov` says of its first track."""
+    """The first track of a `moov`."""
 
     timescale: int
     codec: str
@@ -51,7 +51,7 @@ class Track:
 
 
 def top_level(file: BinaryIO, size: int) -> list[tuple[bytes, int, int]]:
-    """(type, offset of the payload, bytes of the payload) of every box; they must fill the file exactly."""
+    """List (type, payload offset, payload length) of all boxes, which must fill the file exactly."""
     boxes = []
     offset = 0
     while offset < size:
@@ -69,7 +69,7 @@ def top_level(file: BinaryIO, size: int) -> list[tuple[bytes, int, int]]:
 
 
 def load(file: BinaryIO, offset: int, length: int) -> bytes:
-    """The payload of a metadata box."""
+    """Read the payload of a metadata box."""
     if length > _LARGEST_META:
         raise Damage(f"{length} bytes of metadata")
     file.seek(offset)
@@ -77,7 +77,7 @@ def load(file: BinaryIO, offset: int, length: int) -> bytes:
 
 
 def decode_time(moof: bytes) -> int:
-    """When the first sample of a `moof` is decoded, in units of the track's timescale."""
+    """Decode time of the first sample of a `moof`, in units of the track's timescale."""
     return _decode_time(_children(_child(_children(moof), b"traf")))
 
 
@@ -100,7 +100,7 @@ def fragment(moof: bytes) -> Samples:
     durations = columns.get(_DURATION, (defaults.duration,) * count)
     if _FLAGS in columns and count and not flags & 0x004:
         first_flags = columns[_FLAGS][0]
-    # Decode time of each sample, then its presentation time; offsets are signed from version 1 on.
+    # Decode times, then presentation times of the samples.
     starts = list(accumulate(durations, initial=begin))
     shifts = columns.get(_COMPOSITION, (0,) * count)
     shown = [at + _signed(shift) for at, shift in zip(starts, shifts, strict=False)]
@@ -138,12 +138,12 @@ def _decode_time(traf: dict[bytes, bytes]) -> int:
 
 
 def _signed(value: int) -> int:
-    """A composition offset: 32 bits, and nothing sane is as far ahead as the upper half would say."""
+    """Read a composition offset as signed, in version 0 too: no valid offset is that large."""
     return value - (1 << 32) if value & 0x80000000 else value
 
 
 def _children(data: bytes, start: int = 0) -> dict[bytes, bytes]:
-    """Payloads of the boxes in a container box by type; of several alike, the first."""
+    """Payloads of the boxes in a container box by type; of equal types, the first."""
     found: dict[bytes, bytes] = {}
     offset = start
     while offset + 8 <= len(data):
@@ -182,13 +182,13 @@ def _fragment_defaults(tfhd: bytes) -> _Defaults:
 
 
 def _aac_codec(esds: bytes) -> str:
-    """RFC 6381: object type of the decoder configuration, then AAC's own, from the nested descriptors."""
+    """The RFC 6381 codec string: object type of the decoder configuration, then the audio object type."""
     offset = 4
     while offset < len(esds):
         tag = esds[offset]
         offset += 1
         length = 0
-        while True:  # seven bits a byte, the top bit says that another follows
+        while True:  # 7 bits per byte; the top bit marks that another byte follows
             byte = esds[offset]
             offset += 1
             length = length << 7 | byte & 0x7F

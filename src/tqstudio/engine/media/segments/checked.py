@@ -1,4 +1,4 @@
-"""What a finished rendition is. Plain values, for manifests and playlists."""
+"""Values that describe a verified rendition, for manifests and playlists."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class CheckedSegment:
-    """One segment of a checked rendition."""
+    """One segment of a verified rendition."""
 
     name: str
     size: int
@@ -21,34 +21,34 @@ class CheckedSegment:
 
 @dataclass(frozen=True, slots=True)
 class RenditionCheck:
-    """What a rendition turned out to be when it was checked."""
+    """The result of verifying a rendition."""
 
     frames: int
     start_s: float
-    """Decode time of its first frame."""
+    """Decode time of its first frame in seconds."""
     duration_s: float
     width: int
     """Pixels; 0 for audio."""
     height: int
     codecs: str
-    """One entry of CODECS, such as `avc1.640028`."""
+    """Its entry in CODECS, such as `avc1.640028`."""
     segments: tuple[CheckedSegment, ...]
     peak_bps: int
-    """Bits per second, as of `playlists.bit_rates`."""
+    """Bits per second, see `playlists.bit_rates`."""
     avg_bps: int
 
     def to_json(self) -> dict[str, Any]:
-        """A dict of JSON values."""
+        """Convert to a dict of JSON values."""
         data = asdict(self)
         data["segments"] = list(data["segments"])
         return data
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> RenditionCheck:
-        """The inverse of `to_json`.
+        """Convert back from the output of `to_json`.
 
         Raises:
-            KeyError or TypeError: it was written by another version.
+            KeyError or TypeError: another version wrote it.
         """
         values = dict(data)
         segments = tuple(CheckedSegment(**segment) for segment in values.pop("segments"))

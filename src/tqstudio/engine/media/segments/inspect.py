@@ -1,8 +1,7 @@
-"""Tells whole segments from torn ones, and finds what of a stream is finished on disk.
+"""Detects damaged segments by their boxes, and finds the valid stored part of a stream.
 
-A segment that a killed ffmpeg left behind may be under its final name: on a full disk the hls muxer goes on,
-renames what it could write and exits 0, and a run ended by SIGTERM leaves a short one. Sizes and the frame
-count tell.
+An incomplete segment may have its final name: on a full disk the hls muxer renames what it could write and
+    exits with 0, and a run ended by SIGTERM leaves a short segment. Box sizes and frame counts show both.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from tqstudio.engine.media.segments import boxes
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A whole media segment, or a part of one: its fragments join, and every byte they declare is there.
+    """An intact media segment or fragment: complete boxes, contiguous fragments.
 
     A fragment is one `moof` and one `mdat`. Times are in units of the track's timescale.
     """
 
     frames: int
-    """Samples in it: pictures, or audio frames."""
+    """Number of samples: pictures, or audio frames."""
     tfdt: int
     """Decode time of the first sample."""
     duration: int
@@ -34,18 +33,18 @@ class Segment:
     size: int
     """Bytes of the file."""
     keyframe: bool
-    """It begins with a sync sample."""
+    """Whether it begins with a sync sample."""
     first_pts: int
-    """Presentation time of the first picture shown."""
+    """Smallest presentation time."""
     end_pts: int
-    """Where the last picture shown ends."""
+    """End of the last picture in presentation order."""
 
     def follows(self, earlier: Segment) -> bool:
-        """Whether its first frame is the one after the last frame of `earlier`, decoded and shown."""
+        """Whether it continues `earlier` without a gap, in decode and presentation times."""
         return self.tfdt == earlier.tfdt + earlier.duration and self.first_pts == earlier.end_pts
 
     def is_like(self, other: Segment) -> bool:
-        """Whether it has as many frames as another one, at the same time."""
+        """Whether it has the same frame count and times as another one."""
         return (self.frames, self.tfdt, self.duration, self.end_pts) == (
             other.frames,
             other.tfdt,
@@ -54,13 +53,13 @@ class Segment:
         )
 
     def with_next(self, later: Segment) -> Segment:
-        """Both as one.
+        """Combine it with the segment that follows it.
 
         Raises:
-            boxes.Damage: they do not join.
+            boxes.Damage: they are not contiguous.
         """
         if not later.follows(self):
-            raise boxes.Damage("its fragments do not join")
+            raise boxes.Damage("its fragments are not contiguous")
         return Segment(
             self.frames + later.frames,
             self.tfdt,
@@ -74,7 +73,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """What the heads of a media segment's boxes say: every byte that they declare is there."""
+    """The outline of a media segment whose boxes are complete."""
 
     size: int
     """Bytes of the file."""
@@ -84,12 +83,12 @@ class Outline:
 
 @dataclass(frozen=True, slots=True)
 class Init:
-    """A whole initialisation segment of one track."""
+    """An intact initialisation segment of one track."""
 
     timescale: int
     """Units per second of the track."""
     codec: str
-    """As CODECS of a playlist wants it, such as `avc1.640028` or `mp4a.40.2`."""
+    """For CODECS in playlists, such as `avc1.640028` or `mp4a.40.2`."""
     width: int
     """Pixels; 0 for audio."""
     height: int
@@ -97,36 +96,36 @@ class Init:
 
 @dataclass(frozen=True, slots=True)
 class Torn:
-    """A file that is not whole."""
+    """A file that is incomplete or damaged."""
 
     reason: str
     empty: bool = False
-    """Its boxes are whole, and there is no media among them: what a run without a frame writes."""
+    """Its boxes are complete but contain no media, as when ffmpeg has written no frame."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """The finished beginning of a stream."""
+    """The valid stored part of a stream, contiguous from its first frame."""
 
     full: int = 0
-    """Full segments from 0 on."""
+    """Number of full segments."""
     fragments: int = 0
-    """Full fragments from 0 on: those of these segments, and those of the segment that is in the making."""
+    """Number of full fragments: those in full segments, and single ones of the next segment."""
     ended: bool = False
-    """Behind them lies the shorter segment that ends the stream. It is stored only after ffmpeg ended with 0,
-    so it proves the end."""
+    """Whether the shorter last segment is stored after them. It is stored only after ffmpeg exited with 0, so
+    it proves the end of the stream."""
 
     @property
     def segments(self) -> int:
-        """All segments that need not be made again."""
+        """Number of segments that need not be encoded again."""
         return self.full + self.ended
 
 
 def inspect_segment(path: Path) -> Segment | Torn:
-    """Read the boxes of a media segment or of a fragment: the metadata only, some 0.05 ms.
+    """Read the metadata of a media segment or fragment; about 0.05 ms.
 
     Raises:
-        FileNotFoundError: when there is no such file.
+        FileNotFoundError: the file does not exist.
     """
     try:
         with path.open("rb") as file:
@@ -139,15 +138,15 @@ def inspect_segment(path: Path) -> Segment | Torn:
                 [_fragment(boxes.load(file, *moof), media_bytes) for moof, media_bytes in pairs],
             )
     except (boxes.Damage, struct.error, IndexError) as damage:
-        return Torn(str(damage) or "a box is cut short")
+        return Torn(str(damage) or "a box is truncated")
     return replace(whole, size=size)
 
 
 def outline_segment(path: Path) -> Outline | Torn:
-    """Read the heads of the boxes of a media segment, and no sample: some 0.02 ms for each fragment.
+    """Read the box headers of a media segment, without its samples; about 0.02 ms per fragment.
 
     Raises:
-        FileNotFoundError: when there is no such file.
+        FileNotFoundError: the file does not exist.
     """
     try:
         with path.open("rb") as file:
@@ -157,18 +156,18 @@ def outline_segment(path: Path) -> Outline | Torn:
                 return pairs
             begins = tuple(boxes.decode_time(boxes.load(file, *moof)) for moof, _ in pairs)
     except (boxes.Damage, struct.error, IndexError) as damage:
-        return Torn(str(damage) or "a box is cut short")
+        return Torn(str(damage) or "a box is truncated")
     return Outline(size, begins)
 
 
 def _pairs(file: BinaryIO, size: int) -> list[tuple[tuple[int, int], int]] | Torn:
-    """Of each fragment where the payload of its `moof` lies, and how many bytes its `mdat` holds."""
+    """For each fragment, (offset, length) of the `moof` payload and the length of the `mdat` payload."""
     found = boxes.top_level(file, size)
     media = [box for box in found if box[0] in (b"moof", b"mdat")]
     if not media:
         return Torn("no moof and no mdat box", empty=bool(found))
     if [kind for kind, *_ in media] != [b"moof", b"mdat"] * (len(media) // 2):
-        return Torn("its moof and mdat boxes are not in pairs")
+        return Torn("its moof and mdat boxes do not alternate")
     return [(moof[1:], mdat[2]) for moof, mdat in zip(media[::2], media[1::2], strict=True)]
 
 
@@ -191,7 +190,7 @@ def inspect_init(path: Path) -> Init | Torn:
     """Read an initialisation segment.
 
     Raises:
-        FileNotFoundError: when there is no such file.
+        FileNotFoundError: the file does not exist.
     """
     try:
         with path.open("rb") as file:
@@ -201,20 +200,20 @@ def inspect_init(path: Path) -> Init | Torn:
                 return Torn("no moov box")
             track = boxes.track(boxes.load(file, *moov[1:]))
     except (boxes.Damage, struct.error, IndexError) as damage:
-        return Torn(str(damage) or "a box is cut short")
+        return Torn(str(damage) or "a box is truncated")
     return Init(track.timescale, track.codec, track.width, track.height)
 
 
 def is_placed(segment: Segment, frame: int, grid: Grid, timescale: int) -> bool:
-    """Whether it begins with a keyframe, and that is this frame of the grid."""
+    """Whether it begins with a key frame that is at this frame of the grid."""
     return segment.keyframe and grid.on_grid(frame, segment.tfdt, timescale)
 
 
 def verified_prefix(directory: Path, grid: Grid) -> Prefix:
-    """Find what of a video stream is whole, on the grid, full, and joined, from its first frame on.
+    """Find the valid stored part of a video stream: intact, on the grid, and contiguous.
 
     Args:
-        directory: holds `init.mp4` and what `StreamOutput` stored.
+        directory: of the stream in the segment store.
     """
     try:
         init = inspect_init(directory / INIT_NAME)
@@ -223,29 +222,30 @@ def verified_prefix(directory: Path, grid: Grid) -> Prefix:
     if isinstance(init, Torn):
         return Prefix()
 
-    def find(path: Path, frame: int, before: Segment | None) -> Segment | None:
+    def find(path: Path, frame: int, previous: Segment | None) -> Segment | None:
         try:
             found = inspect_segment(path)
         except (FileNotFoundError, NotADirectoryError):
             return None
         if isinstance(found, Torn) or not is_placed(found, frame, grid, init.timescale):
             return None
-        return found if before is None or found.follows(before) else None
+        return found if previous is None or found.follows(previous) else None
 
-    full, before, per_segment = 0, None, grid.fragments_per_segment
-    while segment := find(directory / segment_name(full), full * grid.seg_frames, before):
+    full, previous, per_segment = 0, None, grid.fragments_per_segment
+    while segment := find(directory / segment_name(full), full * grid.seg_frames, previous):
         if segment.frames != grid.seg_frames:
             ended = 0 < segment.frames < grid.seg_frames
             ended = ended and not (directory / segment_name(full + 1)).exists()
             return Prefix(full, full * per_segment, ended)
-        before, full = segment, full + 1
-    made = full * per_segment
-    # The last fragment of a segment lies there by itself only where the disk was too full to join them. It is
-    # made again, and joined then: a run that began behind it would follow a segment that is not there.
-    while made + 1 < (full + 1) * per_segment and (
-        fragment := find(directory / FRAGMENTS_NAME / fragment_name(made), made * grid.gop, before)
+        previous, full = segment, full + 1
+    stored = full * per_segment
+    # Do not count the last fragment of an unjoined segment (left when the disk was full): it is encoded
+    # again, so that the segment gets joined. A run that starts after it would follow a segment that does not
+    # exist.
+    while stored + 1 < (full + 1) * per_segment and (
+        fragment := find(directory / FRAGMENTS_NAME / fragment_name(stored), stored * grid.gop, previous)
     ):
         if fragment.frames != grid.gop:
             break
-        before, made = fragment, made + 1
-    return Prefix(full, made)
+        previous, stored = fragment, stored + 1
+    return Prefix(full, stored)

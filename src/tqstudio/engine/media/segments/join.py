@@ -1,8 +1,7 @@
-"""Joins fragments into the segment that players load. The media is copied, not changed.
+"""Joins fragments into one segment. The media is copied unchanged.
 
-What ffmpeg writes for a fragment is a segment of its own: a type, an index of one entry, `moof` and `mdat`.
-The joined one has a single type and a single index, with an entry for each fragment (ISO/IEC 14496-12,
-8.16.3).
+ffmpeg writes each fragment as a complete segment: `styp`, a `sidx` with one entry, `moof` and `mdat`. The
+    joined segment has one `styp` and one `sidx` with an entry per fragment (ISO/IEC 14496-12, 8.16.3).
 """
 
 from __future__ import annotations
@@ -14,17 +13,17 @@ from typing import BinaryIO
 
 from tqstudio.engine.media.segments import boxes
 
-# Bytes of a `sidx` payload before its count of entries, by its version: times have 32 or 64 bits.
+# Offset of the entry count in a `sidx` payload by version: times have 32 or 64 bits.
 _BEFORE_COUNT = {0: 22, 1: 30}
 _COPY_BYTES = 1024 * 1024
 
 
 def join(fragments: Sequence[Path], target: Path) -> None:
-    """Write a segment of fragments that follow each other.
+    """Write contiguous fragments as one segment.
 
     Raises:
-        boxes.Damage: one of them is not whole.
-        OSError: as of the file system; FileNotFoundError where one of them is not there.
+        boxes.Damage: a fragment is damaged.
+        OSError: from the file system; FileNotFoundError if a fragment does not exist.
     """
     try:
         kind, index = _head(fragments)
@@ -37,11 +36,11 @@ def join(fragments: Sequence[Path], target: Path) -> None:
                             file.write(_header(name, length))
                             _copy(fragment, offset, length, file)
     except (struct.error, IndexError) as damage:
-        raise boxes.Damage(str(damage) or "a box is cut short") from damage
+        raise boxes.Damage(str(damage) or "a box is truncated") from damage
 
 
 def _head(fragments: Sequence[Path]) -> tuple[bytes, bytes]:
-    """The type of the first, and the index of all; no index where one of them has none."""
+    """The `styp` of the first fragment and the joined `sidx`; empty if any fragment has none."""
     kinds: list[bytes] = []
     indexes: list[bytes] = []
     for path in fragments:
@@ -56,11 +55,11 @@ def _head(fragments: Sequence[Path]) -> tuple[bytes, bytes]:
 
 
 def _joined_index(indexes: Sequence[bytes]) -> bytes:
-    """The head of the first, which says where the segment begins, and the entries of all."""
+    """The `sidx` with the header of the first one, which has the start time, and the entries of all."""
     try:
         begins = [_BEFORE_COUNT[index[0]] for index in indexes]
     except KeyError:
-        raise boxes.Damage("an index of a kind that is not known") from None
+        raise boxes.Damage("a sidx box of an unknown version") from None
     entries = b"".join(index[begin + 2 :] for index, begin in zip(indexes, begins, strict=True))
     payload = indexes[0][: begins[0]] + struct.pack(">H", len(entries) // 12) + entries
     return _header(b"sidx", len(payload)) + payload
@@ -81,6 +80,6 @@ def _copy(source: BinaryIO, offset: int, length: int, target: BinaryIO) -> None:
     while length:
         chunk = source.read(min(length, _COPY_BYTES))
         if not chunk:
-            raise boxes.Damage("it became shorter while it was read")
+            raise boxes.Damage("the file was truncated while it was read")
         target.write(chunk)
         length -= len(chunk)

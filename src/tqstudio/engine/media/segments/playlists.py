@@ -1,4 +1,4 @@
-"""Writes HLS playlists. Pure text: the supervisor imports it, so neither PyAV nor ffmpeg is needed."""
+"""Writes HLS playlists. The supervisor imports it, so it must need neither PyAV nor ffmpeg."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ AUDIO_GROUP = "audio"
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """A video rendition as the master playlist names it."""
+    """A video rendition in the master playlist."""
 
     uri: str
     """Relative to the master playlist, such as `v1/1080p/index.m3u8`."""
@@ -21,19 +21,19 @@ class Variant:
     height: int
     fps: Fraction
     codec: str
-    """Of the video alone, such as `avc1.640028`."""
+    """Codec of the video without audio, such as `avc1.640028`."""
     peak_bps: int
-    """Largest bit rate of the video's segments."""
+    """Peak bit rate of the video, see `bit_rates`."""
     average_bps: int
 
 
 @dataclass(frozen=True, slots=True)
 class AudioEntry:
-    """An audio rendition as the master playlist names it."""
+    """An audio rendition in the master playlist."""
 
     uri: str
     language: str
-    """`und` when unknown; then no LANGUAGE is written."""
+    """`und` if unknown; then no LANGUAGE is written."""
     name: str
     channels: int
     codec: str
@@ -48,13 +48,13 @@ def media_playlist(
     init: str = "init.mp4",
     names: Sequence[str] | None = None,
 ) -> str:
-    """The playlist of one finished rendition.
+    """Write the media playlist of a complete rendition.
 
     Args:
-        durations: seconds of each segment.
-        target: EXT-X-TARGETDURATION; by default the longest segment, rounded as the specification does.
-        init: address of the initialisation segment.
-        names: addresses of the segments; by default `seg_00000.m4s` ….
+        durations: of each segment in seconds.
+        target: EXT-X-TARGETDURATION; by default that of the longest segment, rounded as in RFC 8216.
+        init: URI of the initialisation segment.
+        names: URIs of the segments; by default `seg_00000.m4s` ….
     """
     names = [f"seg_{k:05d}.m4s" for k in range(len(durations))] if names is None else names
     longest = int(max(durations, default=1.0) + 0.5)
@@ -73,9 +73,9 @@ def media_playlist(
 
 
 def master_playlist(variants: Sequence[Variant], audio: Sequence[AudioEntry] = ()) -> str:
-    """The playlist that names every rendition, best first.
+    """Write the master playlist, best rendition first.
 
-    Bandwidths are measured and include the largest audio rendition, which plays beside every variant.
+    Bandwidths include that of the largest audio rendition, which is played with every variant.
     """
     lines = ["#EXTM3U", f"#EXT-X-VERSION:{VERSION}", "#EXT-X-INDEPENDENT-SEGMENTS"]
     for entry in audio:
@@ -102,14 +102,14 @@ def master_playlist(variants: Sequence[Variant], audio: Sequence[AudioEntry] = (
 
 
 def bit_rates(sizes: Sequence[int], durations: Sequence[float]) -> tuple[int, int]:
-    """Peak and average bits per second of a rendition's segments.
+    """Compute peak and average bits per second of a rendition.
 
-    The peak is that of RFC 8216: of any run of segments between 0.5 and 1.5 target durations long, so that a
-    last segment of one keyframe does not count as a peak.
+    The peak is defined as in RFC 8216: the maximum over all runs of segments between 0.5 and 1.5 target
+        durations long, so that a last segment of a single key frame is not a peak.
 
     Args:
-        sizes: bytes of each segment.
-        durations: seconds of each.
+        sizes: of each segment in bytes.
+        durations: of each segment in seconds.
     """
     total_s = sum(durations)
     if not total_s:
@@ -130,5 +130,6 @@ def bit_rates(sizes: Sequence[int], durations: Sequence[float]) -> tuple[int, in
 
 
 def _quotable(text: str) -> str:
-    """Text for a quoted string: no quotes, control characters or line breaks (RFC 8216 4.1, 4.2)."""
+    """Replace what a quoted string may not contain: quotes, control characters, line breaks (RFC 8216
+    4.2)."""
     return "".join(" " if char == '"' or not char.isprintable() else char for char in text).strip() or "audio"

@@ -1,10 +1,8 @@
-"""The finished segments of one stream on disk: `…/segments/<video>/<rendition>/<stream_key>/`.
+"""Stores the finished segments of a stream durably, in `…/segments/<video>/<rendition>/<stream_key>/`.
 
-Below it, in `fragments/`, are those of the segment that is in the making: a death costs no more than one of
-them.
-
-The key names the content, so two workers that put the same segment put the same thing: the second is dropped,
-and one that lost its lease does no harm. Nothing in it is ever replaced.
+Its sub-folder `fragments/` has the fragments of the incomplete segment, so that a crash loses at most one of
+them. Equal keys mean equal content: if two workers store the same segment, the second one is dropped, so a
+worker that lost its lease does no harm. Files are never replaced.
 """
 
 from __future__ import annotations
@@ -28,32 +26,32 @@ _SEGMENT = re.compile(r"seg_\d{5,}\.m4s")
 
 @dataclass(frozen=True, slots=True)
 class Complete:
-    """The proof that a stream is whole: written after ffmpeg ended with 0 and everything was checked."""
+    """The record of a complete stream, written after ffmpeg exited with 0 and the stream was verified."""
 
     encoder: str
     check: RenditionCheck
 
 
 class SegmentStore:
-    """The segments of one stream. Creating one touches nothing on disk."""
+    """The segments of one stream. Creating the object does not access the disk."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     @property
     def init_path(self) -> Path:
-        """Where the initialisation segment is, when there is one."""
+        """The path of the initialisation segment, which may not exist."""
         return self.root / INIT_NAME
 
     def put_init(self, scratch: Path) -> bool:
-        """Store a copy of the initialisation segment; ffmpeg goes on writing to its own.
+        """Store a copy of the initialisation segment; ffmpeg may still write to the original.
 
         Returns:
-            True when it is there and fits what was stored. False when another one was there: its segments
-            cannot be joined with these, so all of them are dropped and the new one is stored.
+            False if a different one was stored: its segments cannot be joined with new ones, so the whole
+                stream is discarded first. Otherwise True.
 
         Raises:
-            OSError: as of the file system.
+            OSError: from the file system.
         """
         content = scratch.read_bytes()
         try:
@@ -68,33 +66,33 @@ class SegmentStore:
         return stored is None
 
     def put(self, scratch: Path) -> bool:
-        """Move a checked segment in under its own name, durably; never over one that is there.
+        """Move a checked segment durably into the store, under its name; never replaces a file.
 
         Returns:
-            False when it was there already; the scratch file is gone either way.
+            False if it was stored already; the scratch file is removed in both cases.
 
         Raises:
-            OSError: as of the file system; ENOSPC leaves the scratch file.
+            OSError: from the file system; on ENOSPC the scratch file is kept.
         """
         return self._put(scratch, self.root)
 
     def put_fragment(self, scratch: Path) -> bool:
-        """The same for a checked fragment; where the stream was proved whole meanwhile, nobody needs it."""
+        """The same for a checked fragment; dropped if the stream was completed meanwhile."""
         try:
             return self._put(scratch, self.root / FRAGMENTS_NAME)
         except FileNotFoundError:
-            # Another worker has tidied up, just now.
+            # Another worker has completed the stream and removed the folder.
             if not (self.root / COMPLETE_NAME).exists():
                 raise
             scratch.unlink(missing_ok=True)
             return False
 
     def fragment_path(self, g: int) -> Path:
-        """Where fragment g is, when it is there."""
+        """The path of fragment g, which may not exist."""
         return self.root / FRAGMENTS_NAME / fragment_name(g)
 
     def sync(self) -> None:
-        """Make the names of the segments durable that another worker may have put there just now."""
+        """Sync the folder, because another worker may have added a segment without syncing yet."""
         durable.sync_folder(self.root)
 
     def listing(self) -> tuple[str, ...]:
@@ -107,18 +105,18 @@ class SegmentStore:
             return ()
 
     def mark_complete(self, complete: Complete) -> None:
-        """Record that the stream is whole.
+        """Record that the stream is complete.
 
         Raises:
-            OSError: as of the file system.
+            OSError: from the file system.
         """
         record = {"encoder": complete.encoder, "check": complete.check.to_json()}
         self._write(self.root / COMPLETE_NAME, json.dumps(record, indent=1).encode())
-        # A late worker may have left some behind that are in segments now.
+        # A worker that lost its lease may have left fragments that are part of segments now.
         shutil.rmtree(self.root / FRAGMENTS_NAME, ignore_errors=True)
 
     def completed(self) -> Complete | None:
-        """The record of a whole stream, if it was marked and every file still has its size."""
+        """The record of a complete stream; None if it is not marked, or a file is missing or changed size."""
         try:
             record = json.loads((self.root / COMPLETE_NAME).read_bytes())
             complete = Complete(record["encoder"], RenditionCheck.from_json(record["check"]))
@@ -131,13 +129,13 @@ class SegmentStore:
         return complete if whole and complete.check.segments else None
 
     def remove(self, name: str) -> None:
-        """Remove one segment, and with it the proof that the stream is whole."""
+        """Remove one segment and the record that the stream is complete."""
         for path in (self.root / COMPLETE_NAME, self.root / name):
             path.unlink(missing_ok=True)
 
     def discard(self) -> None:
         """Remove everything of this stream."""
-        # The proof goes first: a crash between leaves segments without it, not it without segments.
+        # The record first: after a crash in between there must be no record without segments.
         with contextlib.suppress(FileNotFoundError):
             (self.root / COMPLETE_NAME).unlink()
         shutil.rmtree(self.root, ignore_errors=True)
@@ -167,12 +165,12 @@ class SegmentStore:
                 raise
             stored = self._move(scratch, target)
         scratch.unlink(missing_ok=True)
-        # Also where another worker put it there just now: it may not have come to this yet.
+        # Even if another worker stored it: that one may not have synced the folder yet.
         durable.sync_folder(folder)
         return stored
 
     def _move(self, scratch: Path, target: Path) -> bool:
-        """Without hard links: a rename cannot refuse to replace, but equal names hold equal content here."""
+        """Store without hard links. A rename may replace a file, but equal names have equal content here."""
         if target.exists():
             return False
         try:
