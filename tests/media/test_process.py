@@ -16,8 +16,9 @@ import psutil
 import pytest
 
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg, locate
+from tqstudio.engine.media.ffmpeg.errors import classify_exit
 from tqstudio.engine.media.ffmpeg.hardware import compiled_encoders, encodes
-from tqstudio.engine.media.ffmpeg.process import Progress, Run, classify_exit, parse_progress, start
+from tqstudio.engine.media.ffmpeg.process import Progress, Run, parse_progress, start
 from tqstudio.errors import ErrorCode, TqError
 
 ENDLESS = ("-hide_banner", "-nostdin", "-re", "-f", "lavfi", "-i", "testsrc2=s=64x64", "-f", "null", "-")

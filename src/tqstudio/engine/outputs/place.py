@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tqstudio.engine.files import dir_fd, durable
-from tqstudio.engine.media.ffmpeg.process import from_output_error
+from tqstudio.engine.media.ffmpeg.errors import from_output_error
 from tqstudio.engine.store.library.videos import VideoRow
 from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of
 from tqstudio.ladder_files import MASTER_NAME, OWNER_NAME

@@ -10,7 +10,7 @@ import av
 import av.error
 
 from tqstudio.engine.files import errnos
-from tqstudio.engine.media.ffmpeg.process import from_output_error
+from tqstudio.engine.media.ffmpeg.errors import from_output_error
 from tqstudio.engine.media.plan.file_names import segment_name
 from tqstudio.engine.media.plan.grid import TIMELINE_START_S, Grid
 from tqstudio.engine.media.segments.checked import CheckedSegment, RenditionCheck

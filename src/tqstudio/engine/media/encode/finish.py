@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tqstudio.engine.media.check.rendition import check_end, check_sound, verify_rendition
 from tqstudio.engine.media.encode.values import EncodeSpec, RenditionState
-from tqstudio.engine.media.ffmpeg.process import from_output_error
+from tqstudio.engine.media.ffmpeg.errors import from_output_error
 from tqstudio.engine.media.segments.checked import RenditionCheck
 from tqstudio.engine.media.segments.store import Complete, SegmentStore
 from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of

@@ -20,7 +20,7 @@ from tqstudio.engine.media.encode.rendition_states import Board
 from tqstudio.engine.media.encode.runs import Batch, Launcher, Task
 from tqstudio.engine.media.encode.values import EncodeSpec, NotOursError, RenditionState, RunRecord, State
 from tqstudio.engine.media.ffmpeg.command import PosterPicture, is_indexed
-from tqstudio.engine.media.ffmpeg.process import classify_exit, from_os_error, from_output_error
+from tqstudio.engine.media.ffmpeg.errors import classify_exit, from_os_error, from_output_error
 from tqstudio.engine.media.plan.file_names import CPU_ENCODER, GPU_ENCODERS, POSTER_NAME
 from tqstudio.engine.media.plan.missing_runs import Mode, plan
 from tqstudio.engine.media.plan.warnings import of_damage

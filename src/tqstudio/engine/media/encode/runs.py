@@ -11,7 +11,8 @@ from typing import Literal
 from tqstudio.engine.media.encode.values import EncodeSpec, RunRecord
 from tqstudio.engine.media.ffmpeg import command
 from tqstudio.engine.media.ffmpeg.command import PosterPicture
-from tqstudio.engine.media.ffmpeg.process import Run, from_output_error, start
+from tqstudio.engine.media.ffmpeg.errors import from_output_error
+from tqstudio.engine.media.ffmpeg.process import Run, start
 from tqstudio.engine.media.plan.file_names import GPU_ENCODERS
 from tqstudio.engine.media.plan.missing_runs import VideoRun
 from tqstudio.engine.media.plan.rungs import AudioRendition

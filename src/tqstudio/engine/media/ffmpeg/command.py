@@ -17,10 +17,10 @@ from typing import Any
 import ffmpeg as compiler
 
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
+from tqstudio.engine.media.ffmpeg.output_options import encoder_options, hls_options
 from tqstudio.engine.media.plan.file_names import (
     CPU_ENCODER,
     FRAGMENT_PATTERN,
-    INIT_NAME,
     PLAYLIST_NAME,
     POSTER_NAME,
     SEGMENT_PATTERN,
@@ -56,14 +56,6 @@ _CAP_MARGIN_S = 60
 _CAP_UNDECLARED_S = 24 * 3600
 _LAYOUTS = {1: "mono", 2: "stereo", 3: "2.1", 4: "4.0", 5: "5.0", 6: "5.1", 7: "6.1"}
 """ffmpeg's own for so many channels."""
-# NVENC's older preset names are x264's too, so that one command serves both.
-_NVENC_PRESETS = {
-    "ultrafast": "fast",
-    "superfast": "fast",
-    "veryfast": "fast",
-    "slow": "slow",
-    "slower": "slow",
-}
 
 
 def video_command(
@@ -130,13 +122,13 @@ def video_command(
         .filter("format", profile.pixel_format)
         .output(
             str(PurePosixPath(rung.name, PLAYLIST_NAME)),
-            **_encoder_options(profile, rung, grid, encoder, device),
+            **encoder_options(profile, rung, grid, encoder, device),
             **({"threads": threads} if threads else {}),
             # `trim` ends the run; this holds whatever it lets through.
             **{"frames:v": end - first},
             # ffmpeg's own way to a constant rate would move the first pictures, or copy them.
             fps_mode="passthrough",
-            **_hls_options(rung.name, FRAGMENT_PATTERN, grid.hls_time, grid.output_offset, start),
+            **hls_options(rung.name, FRAGMENT_PATTERN, grid.hls_time, grid.output_offset, start),
         )
         for number, rung in enumerate(rungs)
     ]
@@ -195,7 +187,7 @@ def audio_command(
             "ar": rate,
             **limit,
         },
-        **_hls_options(
+        **hls_options(
             rendition.name, SEGMENT_PATTERN, str(profile.segment_s), TIMELINE_START_S - begins + zero, 0
         ),
     )
@@ -348,57 +340,6 @@ def _end_frame(facts: SourceFacts, grid: Grid, start: int, stop: int | None) -> 
         else int(_CAP_UNDECLARED_S * grid.fps)
     )
     return max(cap, (start + 1) * grid.gop)
-
-
-def _encoder_options(
-    profile: Profile, rung: Rung, grid: Grid, encoder: str, device: str | None
-) -> dict[str, Any]:
-    rate = {
-        "maxrate": f"{rung.maxrate_kbps}k",
-        "bufsize": f"{round(rung.maxrate_kbps * profile.bufsize_factor)}k",
-    }
-    gop = {"g": grid.gop, "flags": "+cgop"}
-    common = {"c:v": encoder, "profile:v": profile.video_profile, **rate, **gop}
-    if encoder == CPU_ENCODER:
-        return common | {
-            "preset": profile.preset,
-            "crf": profile.crf,
-            "keyint_min": grid.gop,
-            "sc_threshold": 0,
-        }
-    if encoder == "h264_nvenc":
-        return common | {
-            "preset": _NVENC_PRESETS.get(profile.preset, "medium"),
-            "rc": "vbr",
-            "cq": profile.crf,
-            "b:v": 0,
-            "forced-idr": 1,
-            "no-scenecut": 1,
-            "strict_gop": 1,
-            **({"gpu": device} if device is not None else {}),
-        }
-    raise ValueError(f"no options are known for the encoder {encoder!r}")
-
-
-def _hls_options(directory: str, pattern: str, hls_time: str, offset: Fraction, start: int) -> dict[str, Any]:
-    return {
-        "f": "hls",
-        "output_ts_offset": f"{float(offset):.6f}",
-        "hls_time": hls_time,
-        # Nobody reads ffmpeg's own playlist, and a long one would be written anew with every fragment.
-        "hls_list_size": 2,
-        "hls_segment_type": "fmp4",
-        # Makes the decode time of a fragment absolute; without it every run begins at zero.
-        "hls_segment_options": "movflags=+frag_discont",
-        # A segment appears under its name when ffmpeg has ended it, not before.
-        "hls_flags": "temp_file+independent_segments",
-        "hls_fmp4_init_filename": INIT_NAME,
-        "hls_segment_filename": str(PurePosixPath(directory, pattern)),
-        "start_number": start,
-        # Nothing of the source's own text ends up in what is published.
-        "map_metadata": -1,
-        "map_chapters": -1,
-    }
 
 
 def _compile(

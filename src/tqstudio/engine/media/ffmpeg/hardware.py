@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg, environment
-from tqstudio.engine.media.ffmpeg.process import classify_exit, start
+from tqstudio.engine.media.ffmpeg.errors import classify_exit
+from tqstudio.engine.media.ffmpeg.process import start
 from tqstudio.engine.media.plan.file_names import CPU_ENCODER, GPU_ENCODERS
 
 PROBE_TIMEOUT_S = 10.0

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from tqstudio.engine.media.ffmpeg.process import from_output_error
+from tqstudio.engine.media.ffmpeg.errors import from_output_error
 from tqstudio.engine.media.plan.file_names import FRAGMENTS_NAME, INIT_NAME, fragment_name, segment_name
 from tqstudio.engine.media.plan.grid import Grid
 from tqstudio.engine.media.segments import boxes, join

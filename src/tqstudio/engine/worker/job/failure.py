@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from tqstudio import paths
-from tqstudio.engine.media.ffmpeg import process
+from tqstudio.engine.media.ffmpeg.errors import from_os_error
 from tqstudio.engine.media.source import source_file
 from tqstudio.engine.worker.outcome import Failed
 from tqstudio.errors import MAX_ERROR_TEXT, ErrorClass, ErrorCode, TqError, class_of
@@ -25,7 +25,7 @@ def describe(error: Exception, path: bytes) -> Failed:
         known = source_file.unreadable(path, error)
     elif isinstance(error, OSError):
         at = f" at {paths.display(os.fsencode(error.filename))}" if error.filename else ""
-        known = process.from_os_error(error, f"the worker cannot go on{at}")
+        known = from_os_error(error, f"the worker cannot go on{at}")
     else:
         known = TqError(ErrorCode.INTERNAL, f"the worker made a mistake ({type(error).__name__}: {error})")
     code = known.code

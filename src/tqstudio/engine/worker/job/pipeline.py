@@ -26,7 +26,7 @@ from tqstudio.engine.media.encode import poster as pictures
 from tqstudio.engine.media.encode.ladder_encode import LadderEncode
 from tqstudio.engine.media.encode.values import EncodeSpec
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
-from tqstudio.engine.media.ffmpeg.process import from_output_error
+from tqstudio.engine.media.ffmpeg.errors import from_output_error
 from tqstudio.engine.media.plan import warnings
 from tqstudio.engine.media.plan.file_names import CPU_ENCODER, GPU_ENCODERS
 from tqstudio.engine.media.plan.grid import make_grid

@@ -1,0 +1,72 @@
+"""Options of the encoders and of the HLS muxer."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from pathlib import PurePosixPath
+from typing import Any
+
+from tqstudio.engine.media.plan.file_names import CPU_ENCODER, INIT_NAME
+from tqstudio.engine.media.plan.grid import Grid
+from tqstudio.engine.media.plan.profiles import Profile
+from tqstudio.engine.media.plan.rungs import Rung
+
+# NVENC's older preset names are x264's too, so that one command serves both.
+_NVENC_PRESETS = {
+    "ultrafast": "fast",
+    "superfast": "fast",
+    "veryfast": "fast",
+    "slow": "slow",
+    "slower": "slow",
+}
+
+
+def encoder_options(
+    profile: Profile, rung: Rung, grid: Grid, encoder: str, device: str | None
+) -> dict[str, Any]:
+    rate = {
+        "maxrate": f"{rung.maxrate_kbps}k",
+        "bufsize": f"{round(rung.maxrate_kbps * profile.bufsize_factor)}k",
+    }
+    gop = {"g": grid.gop, "flags": "+cgop"}
+    common = {"c:v": encoder, "profile:v": profile.video_profile, **rate, **gop}
+    if encoder == CPU_ENCODER:
+        return common | {
+            "preset": profile.preset,
+            "crf": profile.crf,
+            "keyint_min": grid.gop,
+            "sc_threshold": 0,
+        }
+    if encoder == "h264_nvenc":
+        return common | {
+            "preset": _NVENC_PRESETS.get(profile.preset, "medium"),
+            "rc": "vbr",
+            "cq": profile.crf,
+            "b:v": 0,
+            "forced-idr": 1,
+            "no-scenecut": 1,
+            "strict_gop": 1,
+            **({"gpu": device} if device is not None else {}),
+        }
+    raise ValueError(f"no options are known for the encoder {encoder!r}")
+
+
+def hls_options(directory: str, pattern: str, hls_time: str, offset: Fraction, start: int) -> dict[str, Any]:
+    return {
+        "f": "hls",
+        "output_ts_offset": f"{float(offset):.6f}",
+        "hls_time": hls_time,
+        # Nobody reads ffmpeg's own playlist, and a long one would be written anew with every fragment.
+        "hls_list_size": 2,
+        "hls_segment_type": "fmp4",
+        # Makes the decode time of a fragment absolute; without it every run begins at zero.
+        "hls_segment_options": "movflags=+frag_discont",
+        # A segment appears under its name when ffmpeg has ended it, not before.
+        "hls_flags": "temp_file+independent_segments",
+        "hls_fmp4_init_filename": INIT_NAME,
+        "hls_segment_filename": str(PurePosixPath(directory, pattern)),
+        "start_number": start,
+        # Nothing of the source's own text ends up in what is published.
+        "map_metadata": -1,
+        "map_chapters": -1,
+    }
