@@ -280,7 +280,8 @@ def test_a_signal_that_ffmpeg_takes_itself_is_named(
         run.kill()
     assert status == 255
     error = classify_exit(status, run.log_tail())
-    assert (error.code, error.message) == (ErrorCode.ENCODER_SIGNAL, f"ffmpeg was ended by {number.name}")
+    assert error.code == ErrorCode.ENCODER_SIGNAL
+    assert error.message == f"ffmpeg was terminated by {number.name}"
 
 
 def test_the_signal_of_an_earlier_run_is_not_that_of_this_one() -> None:
@@ -296,11 +297,12 @@ STATISTICS = """[hls @ 0x5581] Failed to open file 'seg_00001.m4s'
 
 def test_statistics_are_no_complaint() -> None:
     message = classify_exit(1, STATISTICS).message
-    assert message == "ffmpeg ended with status 1: [hls] Failed to open file 'seg_00001.m4s'"
+    assert message == "ffmpeg exited with status 1: [hls] Failed to open file 'seg_00001.m4s'"
 
 
 def test_the_message_has_the_cause_without_addresses() -> None:
     error = classify_exit(
         234, "[libx264 @ 0x55ac0a570440] Error setting option preset to value p5.\nConversion failed!\n"
     )
-    assert error.message == "ffmpeg ended with status 234: [libx264] Error setting option preset to value p5."
+    reason = "[libx264] Error setting option preset to value p5."
+    assert error.message == f"ffmpeg exited with status 234: {reason}"

@@ -93,11 +93,11 @@ def test_an_output_that_becomes_read_only_is_no_question_of_permission(
     try:
         failed = _failed(run(job, bench, RecordingReport(freeze)))
         assert failed.code is ErrorCode.OUTPUT_GONE
-        assert "mount it for writing again" in failed.hint
+        assert "remount it read-write" in failed.hint
         # Also where it is so from the start.
         failed = _failed(run(job | {"epoch": 2}, bench, RecordingReport()))
         assert failed.code is ErrorCode.OUTPUT_GONE
-        assert "mount it for writing again" in failed.hint
+        assert "remount it read-write" in failed.hint
     finally:
         subprocess.run(["mount", "-o", "remount,rw", disk.root], check=True)
     report = RecordingReport()

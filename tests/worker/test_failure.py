@@ -38,7 +38,7 @@ PATH = b"/media/in/holiday.mp4"
         (RuntimeError("can't start new thread"), ErrorCode.SYSTEM_LIMIT),
         (RuntimeError("surprise"), ErrorCode.INTERNAL),
         (KeyError("surprise"), ErrorCode.INTERNAL),
-        (TqError(ErrorCode.ENCODER_EXIT, "1080p: ffmpeg ended with status 1"), ErrorCode.ENCODER_EXIT),
+        (TqError(ErrorCode.ENCODER_EXIT, "1080p: ffmpeg exited with status 1"), ErrorCode.ENCODER_EXIT),
         (TqError(ErrorCode.BAD_REQUEST, "manifest: field required"), ErrorCode.INTERNAL),
     ],
 )

@@ -1,4 +1,4 @@
-"""Which ffmpeg is used."""
+"""Finds the ffmpeg program to use and reads its version."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from tqstudio.errors import ErrorCode, TqError
 
 _VERSION = re.compile(r"^ffmpeg version (?:n|N-)?(\S+)")
 _VERSION_TIMEOUT_S = 20.0
-"""Far more than it takes, also on a machine that is busy many times over; less than a start is waited for, so
-that one which hangs is named."""
+"""Ample even on an overloaded machine; less than the start timeout, so that the error names a hanging
+ffmpeg."""
 _TRIES = 3
-"""To ask again when it was killed: whoever is short of memory kills what has just begun, too."""
+"""Attempts if it is killed: the OOM killer may choose a process that has just started."""
 
 
 @dataclass(frozen=True, slots=True)
 class FFmpeg:
-    """An ffmpeg program that answered `-version`."""
+    """A working ffmpeg program."""
 
     path: str
     """Absolute path of the program."""
     version: str
-    """What it calls itself, such as `9.0.2` or `5.1.9-0+deb12u1`."""
+    """The version that it prints, such as `9.0.2` or `5.1.9-0+deb12u1`."""
     build: str
-    """12 hex digits over all of `-version`: equal builds write segments that may be joined."""
+    """12 hex digits of a hash of the `-version` output: segments of equal builds may be joined."""
 
 
 def locate(configured: str | None = None) -> FFmpeg:
     """Find the ffmpeg to use: the configured one, else the newer of the system's and imageio-ffmpeg's.
 
     Args:
-        configured: a path or a name on PATH from the settings; it wins, and is never replaced silently.
+        configured: a path or a name on PATH from the settings; if set, no other one is used.
 
     Raises:
-        TqError: FFMPEG_MISSING, when the configured one does not run or there is none at all; SYSTEM_LIMIT.
+        TqError: FFMPEG_MISSING if the configured one does not run, or none is found; SYSTEM_LIMIT.
     """
     if configured:
-        found = _ask(configured)
+        found = _probe(configured)
         if found is None:
             raise TqError(
                 ErrorCode.FFMPEG_MISSING,
@@ -51,23 +51,23 @@ def locate(configured: str | None = None) -> FFmpeg:
                 "set TQSTUDIO_FFMPEG to the path of a working ffmpeg, or unset it to use the shipped one",
             )
         return found
-    candidates = [found for path in (shutil.which("ffmpeg"), _shipped()) if path and (found := _ask(path))]
+    candidates = [found for path in (shutil.which("ffmpeg"), _shipped()) if path and (found := _probe(path))]
     if not candidates:
         raise TqError(
             ErrorCode.FFMPEG_MISSING,
-            "no ffmpeg was found on PATH, nor the one that comes with imageio-ffmpeg",
+            "no ffmpeg was found, neither on PATH nor in imageio-ffmpeg",
             "install ffmpeg, or set TQSTUDIO_FFMPEG to its path",
         )
     return max(candidates, key=lambda candidate: _ordering(candidate.version))
 
 
 def _shipped() -> str | None:
-    # Imported here: it looks for its binary while it is imported.
+    # Imported here, because the import searches for the binary.
     try:
         import imageio_ffmpeg
     except ImportError:
         return None
-    # The variable would make it answer with somebody else's ffmpeg.
+    # With this variable set, imageio-ffmpeg would return it without a check.
     if os.environ.get("IMAGEIO_FFMPEG_EXE"):
         return str(os.environ["IMAGEIO_FFMPEG_EXE"])
     try:
@@ -76,19 +76,19 @@ def _shipped() -> str | None:
         return None
 
 
-def _ask(path: str) -> FFmpeg | None:
+def _probe(path: str) -> FFmpeg | None:
     resolved = shutil.which(os.path.expanduser(path))
     if resolved is None:
         return None
-    answer = _answer([resolved, "-version"])
-    match = _VERSION.match(answer.decode(errors="replace")) if answer is not None else None
-    if answer is None or match is None:
+    output = _output_of([resolved, "-version"])
+    match = _VERSION.match(output.decode(errors="replace")) if output is not None else None
+    if output is None or match is None:
         return None
-    return FFmpeg(os.path.abspath(resolved), match[1], blake3(answer).hexdigest()[:12])
+    return FFmpeg(os.path.abspath(resolved), match[1], blake3(output).hexdigest()[:12])
 
 
-def _answer(argv: list[str]) -> bytes | None:
-    """What a program prints; None when it cannot."""
+def _output_of(argv: list[str]) -> bytes | None:
+    """The output of a program; None if it fails."""
     for _ in range(_TRIES):
         try:
             ended = subprocess.run(
@@ -113,12 +113,11 @@ def _answer(argv: list[str]) -> bytes | None:
 
 
 def environment() -> dict[str, str]:
-    """What an ffmpeg gets of our environment. It reads files of strangers: no setting of ours is for it."""
+    """The environment of ffmpeg processes: without our settings, because ffmpeg parses untrusted files."""
     return {name: value for name, value in os.environ.items() if not name.startswith("TQSTUDIO_")}
 
 
 def _ordering(version: str) -> tuple[int, ...]:
-    """`5.1.9-0+deb12u1` → (5, 1, 9). A build from git (`123456-gabc`) has no release number and sorts by what
-    it has."""
+    """Parse `5.1.9-0+deb12u1` to (5, 1, 9), a build from git (`123456-gabc`) to (123456,)."""
     release = re.match(r"\d+(?:\.\d+)*", version)
     return tuple(int(part) for part in release[0].split(".")) if release else (0,)

@@ -1,8 +1,8 @@
-"""The ffmpeg commands. Pure: plain values in, an argv out, to be run in an empty scratch directory.
+"""Builds the ffmpeg commands for video, audio and poster, to be run in an empty scratch directory.
 
-Outputs have relative names, because a `%` in a path breaks the hls muxer; the source is `file:` and an
-absolute path, so that no name is taken for an option or an address. ffmpeg-python compiles the filter graph
-and the options; it sorts the options of each file, which ffmpeg does not mind.
+Output names are relative, because a `%` in a path breaks the hls muxer. The source is given as `file:` and an
+absolute path, so that no name is read as an option or a URL. ffmpeg-python compiles the filter graph and the
+options; it sorts the options of each file, which makes no difference to ffmpeg.
 """
 
 from __future__ import annotations
@@ -32,30 +32,30 @@ from tqstudio.engine.media.source import colour
 from tqstudio.engine.media.source import source_file as sources
 from tqstudio.engine.media.source.facts import SourceFacts
 
-# Stands for the source while the graph is compiled: the compiler cannot hash a name that is not UTF-8.
+# Placeholder for the source in the graph: the compiler cannot hash a name that is not UTF-8.
 _SOURCE = "file:source"
 
-# A bare seek loses or repeats frames in some containers; so the run starts early and `trim` makes the exact
-# cut. The index of an MP4 names its key frames, so a run begins with the last one that is decoded before the
-# cut, and nothing is decoded in vain where one is at the cut, as every 2 s in many recordings. With open GOPs
-# it may be shown behind the cut, by a few frames: the seam tells, and the run begins anew, early.
+# A plain seek loses or repeats frames in some containers. So a run seeks to a point before its start, and
+# `trim` cuts exactly. MP4 has an index of key frames: there a run starts with the last key frame decoded
+# before the cut, without a margin. With open GOPs that key frame may be shown a few frames after the cut;
+# then the check of the seam fails, and the run is repeated with the margin.
 _SEEK_MARGIN_S = 10
 _INDEXED = "mov,mp4,m4a,3gp,3g2,mj2"
-# Most encoders set a key frame every 10 s at least. A film with a single one is not read to its end for it.
+# Most encoders set a key frame every 10 s at least; do not read a whole source to find the next one.
 _KEY_FRAME_WITHIN_S = 12
-# Timestamps of sound may be so much off before silence is put in or samples are dropped.
-_SOUND_OFF_AT_MOST_S = 0.03
-# What a damaged end may lose without a word: more than that fails the verification.
-_HELD_AT_MOST_S = Fraction(1, 2)
-# A recording changes its shape a few times an hour. The filter's expressions nest 100 deep.
-_ASPECTS_AT_MOST = 60
-# A source may hold more than it declares, but jumping timestamps must not make millions of frames of a few
-# seconds.
+# Audio timestamps may be off by this much before silence is inserted or samples are dropped.
+_MAX_AUDIO_OFFSET_S = 0.03
+# Lost pictures at the end are replaced up to this length; more fails the verification.
+_MAX_REPAIRED_S = Fraction(1, 2)
+# Recordings change their shape a few times per hour. ffmpeg's expressions nest at most 100 levels.
+_MAX_ASPECTS = 60
+# A source may be longer than it declares, but jumping timestamps must not turn a few seconds into millions of
+# frames.
 _CAP_FACTOR = 2
 _CAP_MARGIN_S = 60
 _CAP_UNDECLARED_S = 24 * 3600
 _LAYOUTS = {1: "mono", 2: "stereo", 3: "2.1", 4: "4.0", 5: "5.0", 6: "5.1", 7: "6.1"}
-"""ffmpeg's own for so many channels."""
+"""ffmpeg's default layout by number of channels."""
 
 
 def video_command(
@@ -72,45 +72,44 @@ def video_command(
     device: str | None = None,
     early: bool = False,
 ) -> list[str]:
-    """The command that decodes once and writes fragments `start` … `stop` − 1 of every rung given.
+    """Build the command that decodes once and writes fragments `start` … `stop` − 1 of all given rungs.
 
-    Its output directories, `<rung>/`, must exist. Progress goes to stdout. Linear facts make it decode from
-    the start of the source; the frames and their timestamps are the same.
+    Its output directories, `<rung>/`, must exist. Progress is written to stdout. With `facts.linear` it
+    decodes from the start of the source; frames and timestamps are the same.
 
     Args:
         encoder: `libx264` or `h264_nvenc`.
-        stop: None goes on to the end of the source.
-        threads: cap on the threads of the decoder and of each encoder; 0 leaves it to ffmpeg.
+        stop: None encodes to the end of the source.
+        threads: maximum for the decoder and each encoder; 0 lets ffmpeg choose.
         device: index of the GPU for a GPU encoder.
-        early: begin early before the cut even where the source has an index.
+        early: seek with a margin even if the source has an index.
     """
     first = start * grid.gop
     end = _end_frame(facts, grid, start, stop)
-    held = first < grid.head
-    seek = Fraction(0) if facts.linear or held else _seek(facts, grid, start, early)
+    in_head = first < grid.head
+    seek = Fraction(0) if facts.linear or in_head else _seek(facts, grid, start, early)
     stream: Any = _input(threads, facts, seek)[str(facts.video.index)]
     if facts.video.varies:
         stream = _one_size(stream, facts)
     if facts.video.interlaced:
         stream = stream.filter("bwdif", mode="send_frame", deint="interlaced")
-    # The picture is held from where the sound begins. Where runs seek, none but the first ones may do so.
-    early_start = {"start_time": f"{float(grid.g0 / grid.fps):.6f}"} if held and not facts.linear else {}
-    # A last picture that is shown for less than half a frame is one too; `trim` sees to the number.
+    # Repeat the first picture from where the sound begins. With seeking, only in runs that start there.
+    early_start = {"start_time": f"{float(grid.g0 / grid.fps):.6f}"} if in_head and not facts.linear else {}
+    # Keep a last picture that is shown for less than half a frame; `trim` limits the number of frames.
     at_the_end = {"eof_action": "pass"} if grid.exact else {}
     stream = stream.filter("fps", fps=_rate(grid.fps), **early_start, **at_the_end)
     if facts.linear:
-        # Where ffmpeg corrects jumps, time begins at zero: back onto the grid, exactly.
+        # When ffmpeg corrects jumps, times start at zero: shift them to the grid.
         if grid.head:
             stream = stream.filter("setpts", "PTS-STARTPTS")
             stream = stream.filter("tpad", start=grid.head, start_mode="clone")
         stream = stream.filter("setpts", f"PTS-STARTPTS{grid.g0:+d}")
-    # Only so much more than planned that a few lost pictures do no harm: the verification has to see it when
-    # the decoder stops early.
-    held_s = grid.tail + (math.ceil(_HELD_AT_MOST_S * grid.fps) if grid.exact else 0)
-    if held_s:
-        stream = stream.filter("tpad", stop=held_s, stop_mode="clone")
-    # Integers on the 1/fps clock of the fps filter: a time in seconds is rounded and comes out one frame
-    # wrong.
+    # Repeat the last picture for a few lost ones, but no more: if the decoder stops early, the verification
+    # has to detect it.
+    repeated = grid.tail + (math.ceil(_MAX_REPAIRED_S * grid.fps) if grid.exact else 0)
+    if repeated:
+        stream = stream.filter("tpad", stop=repeated, stop_mode="clone")
+    # Integers on the 1/fps clock of the fps filter: times in seconds are rounded and may be off by a frame.
     begins = {"start_pts": grid.g0 + first} if start else {}
     stream = stream.filter("trim", end_pts=grid.g0 + end, **begins)
     stream = _filtered(stream, colour.to_bt709(facts.video))
@@ -124,15 +123,15 @@ def video_command(
             str(PurePosixPath(rung.name, PLAYLIST_NAME)),
             **encoder_options(profile, rung, grid, encoder, device),
             **({"threads": threads} if threads else {}),
-            # `trim` ends the run; this holds whatever it lets through.
+            # `trim` ends the run; this also limits the output if `trim` fails to.
             **{"frames:v": end - first},
-            # ffmpeg's own way to a constant rate would move the first pictures, or copy them.
+            # ffmpeg's own constant-rate mode would shift or duplicate the first pictures.
             fps_mode="passthrough",
             **hls_options(rung.name, FRAGMENT_PATTERN, grid.hls_time, grid.output_offset, start),
         )
         for number, rung in enumerate(rungs)
     ]
-    return _compile(ffmpeg, source, outputs, progress=True, threads=threads) + _beside(facts)
+    return _compile(ffmpeg, source, outputs, progress=True, threads=threads) + _read_all_streams(facts)
 
 
 def audio_command(
@@ -143,25 +142,25 @@ def audio_command(
     profile: Profile,
     rendition: AudioRendition,
 ) -> list[str]:
-    """The command that writes one audio rendition, always from the start: a joined AAC stream clicks at the
-    seam.
+    """Build the command that writes one audio rendition on the timeline of the video.
 
-    Its output directory must exist. Same timeline as the video.
+    It always starts at the beginning, because a joined AAC stream clicks at the seam. Its output directory
+    must exist.
     """
-    # Without -copyts, time begins at zero by itself.
+    # Without -copyts, times start at zero.
     zero = _start(facts) if facts.linear else Fraction(0)
     rate = profile.audio_sample_rate
     begins = grid.zero
-    # Holes in a recording become silence, so that sound and picture stay together.
+    # Gaps in a recording are filled with silence, so that audio and video stay in sync.
     stream = _input(1, facts)[str(rendition.track.index)].filter(
-        "aresample", rate, min_hard_comp=_SOUND_OFF_AT_MOST_S, **{"async": 1}
+        "aresample", rate, min_hard_comp=_MAX_AUDIO_OFFSET_S, **{"async": 1}
     )
     if rendition.downmixed:
-        # The sum of several channels may be louder than full scale: 5.1 in stereo by 7.7 dB.
+        # The sum of several channels may exceed full scale: 5.1 mixed to stereo by 7.7 dB.
         stream = stream.filter("aformat", channel_layouts=_LAYOUTS[rendition.channels])
         stream = stream.filter("alimiter", limit=DOWNMIX_PEAK, level="disabled", latency=1)
     if rendition.track.first_s is None or rendition.track.first_s > begins:
-        # Its times have no gap any more but the one in front; the second filter fills it to the sample.
+        # The only remaining gap is at the start; the second filter fills it to the sample.
         first = _samples(begins - zero, rate)
         stream = stream.filter("aresample", rate, first_pts=first, min_hard_comp=1e-4, **{"async": 1})
     limit = {}
@@ -169,7 +168,7 @@ def audio_command(
         ends = begins + grid.total_frames / grid.fps
         missing = max(Fraction(0), ends - Fraction(rendition.track.end_s))
         if grid.exact:
-            missing += _HELD_AT_MOST_S
+            missing += _MAX_REPAIRED_S
         if samples := _samples(missing, rate):
             stream = stream.filter("apad", pad_len=samples)
         ends = max(ends, Fraction(rendition.track.end_s))
@@ -191,14 +190,14 @@ def audio_command(
             rendition.name, SEGMENT_PATTERN, str(profile.segment_s), TIMELINE_START_S - begins + zero, 0
         ),
     )
-    return _compile(ffmpeg, source, [output], progress=True, threads=1) + _beside(facts)
+    return _compile(ffmpeg, source, [output], progress=True, threads=1) + _read_all_streams(facts)
 
 
 class PosterPicture(Enum):
-    """Which picture becomes the poster; each is there more surely than the one before it."""
+    """Which picture becomes the poster, in the order in which they are tried."""
 
     KEY_FRAME = "the first key frame from the profile's position on"
-    """A scene often begins with it, and nothing else is decoded: 0.1 s instead of 1.5 s for 1080p."""
+    """Often the start of a scene, and no other picture is decoded: 0.1 s instead of 1.5 s for 1080p."""
     AT_POSITION = "the one at the profile's position"
     FIRST = "the first of all"
 
@@ -210,11 +209,12 @@ def poster_command(
     profile: Profile,
     picture: PosterPicture = PosterPicture.KEY_FRAME,
 ) -> list[str]:
-    """The command that writes `poster.jpg`; it ends with 0 and writes nothing where that picture is not."""
+    """Build the command that writes `poster.jpg`. Without such a picture it exits with 0 and writes
+    nothing."""
     share = 0.0 if picture is PosterPicture.FIRST else profile.poster_position
     width, height = _poster_size(facts, profile)
     only = {"skip_frame": "nokey", "t": _KEY_FRAME_WITHIN_S} if picture is PosterPicture.KEY_FRAME else {}
-    # Seconds from the start of the file: without -copyts, ffmpeg adds its start time itself.
+    # Seconds from the start of the file: without -copyts, ffmpeg adds the start time.
     opened = compiler.input(_SOURCE, **_input_options(1), **_at(_poster_s(facts, share)), **only)
     shown = (*colour.to_bt709(facts.video), *colour.to_jpeg(width, height))
     output = _filtered(opened[str(facts.video.index)], shown).output(
@@ -224,7 +224,7 @@ def poster_command(
 
 
 def _poster_size(facts: SourceFacts, profile: Profile) -> tuple[int, int]:
-    """Both even, in the aspect in which the video is shown."""
+    """Width and height of the poster, both even, in the display aspect ratio."""
     height = min(profile.poster_height, facts.video.height)
     width = facts.video.width * height // facts.video.height
     return max(2, width - width % 2), max(2, height - height % 2)
@@ -237,23 +237,23 @@ def _filtered(stream: Any, filters: colour.Filters) -> Any:
 
 
 def _poster_s(facts: SourceFacts, share: float) -> float:
-    """Seconds from the start of the file; sound may be much longer than the pictures."""
+    """Position of the poster in seconds from the start of the file, at most that of the last picture."""
     last_s = facts.video.last_s
     at_s = facts.duration_s * share
     return at_s if last_s is None or facts.linear else max(0.0, min(at_s, last_s - facts.start_time_s))
 
 
 def _one_size(stream: Any, facts: SourceFacts) -> Any:
-    """Fit pictures of any size and shape into the largest; bars fill the rest."""
+    """Scale pictures of varying size and shape to fit the largest one, and add bars."""
     video = facts.video
     width, height = video.width - video.width % 2, video.height - video.height % 2
-    # ffmpeg takes the first sample aspect for that of all.
+    # ffmpeg uses the first sample aspect for all pictures.
     aspect = "dar"
     if video.aspects:
         zero = facts.start_time_s if facts.linear else 0.0
         first, *later = video.aspects
         aspect = f"(iw/ih*{first[1]:.6f})"
-        for at, sample_aspect in later[:_ASPECTS_AT_MOST]:
+        for at, sample_aspect in later[:_MAX_ASPECTS]:
             aspect = f"if(lt(t,{at - zero - 0.001:.3f}),{aspect},iw/ih*{sample_aspect:.6f})"
     return (
         stream.filter(
@@ -268,8 +268,8 @@ def _one_size(stream: Any, facts: SourceFacts) -> Any:
     )
 
 
-def _beside(facts: SourceFacts) -> list[str]:
-    """Have both runs read picture and sound where ffmpeg corrects jumps, so that both correct alike."""
+def _read_all_streams(facts: SourceFacts) -> list[str]:
+    """A null output that reads all streams, so that ffmpeg corrects jumps alike in video and audio runs."""
     if not facts.linear:
         return []
     streams = [facts.video.index, *(track.index for track in facts.audio)]
@@ -282,17 +282,17 @@ def _samples(seconds: Fraction, rate: int) -> int:
 
 
 def _input(threads: int, facts: SourceFacts, seek_s: Fraction | int = 0) -> Any:
-    # Source time is kept, so that a run that starts later writes the timestamps of one that starts at zero.
-    # Where source time jumps it cannot be kept: ffmpeg corrects the jumps, and only in time of its own.
+    # Keep source times, so that a run with a later start writes the same timestamps as one from zero. This is
+    # not possible if they jump: ffmpeg corrects jumps only in its own time.
     clock = {} if facts.linear else {"copyts": None}
-    # The filters take pictures of another size as they come; built again, they would lose their place.
+    # The filters accept a change of size; if ffmpeg rebuilt them, they would lose their state.
     keep = {"reinit_filter": 0} if facts.video.varies else {}
     return compiler.input(
         _SOURCE,
         **clock,
         **keep,
         **_input_options(threads),
-        # An accurate seek resumes at the wrong frame where the rate of the source varies.
+        # An accurate seek starts at the wrong frame if the frame rate of the source varies.
         **({"noaccurate_seek": None} | _at(seek_s) if seek_s else {}),
     )
 
@@ -310,12 +310,12 @@ def _at(seconds: Fraction | float) -> dict[str, str]:
 
 
 def is_indexed(facts: SourceFacts) -> bool:
-    """Whether the source names its key frames, so that a run can begin with the last one before it."""
+    """Whether the source has an index of its key frames, so that a seek needs no margin."""
     return facts.container == _INDEXED
 
 
 def _seek(facts: SourceFacts, grid: Grid, start: int, early: bool) -> Fraction:
-    """Seconds from the smallest timestamp of the file, as ffmpeg takes them."""
+    """Value of `-ss` in seconds from the smallest timestamp of the file."""
     margin_s = 0 if is_indexed(facts) and not early else _SEEK_MARGIN_S
     at_s = (grid.g0 + start * grid.gop) / grid.fps - Fraction(
         round(facts.start_time_s * 1_000_000), 1_000_000
@@ -324,12 +324,12 @@ def _seek(facts: SourceFacts, grid: Grid, start: int, early: bool) -> Fraction:
 
 
 def _start(facts: SourceFacts) -> Fraction:
-    """The smallest timestamp of the file; without -copyts, ffmpeg makes it zero."""
+    """The smallest timestamp of the file, which ffmpeg without -copyts shifts to zero."""
     return Fraction(round(facts.start_time_s * 1_000_000), 1_000_000)
 
 
 def _end_frame(facts: SourceFacts, grid: Grid, start: int, stop: int | None) -> int:
-    """The frame, counted from the first, at which a run ends."""
+    """The frame at which a run ends, exclusive, counted from the first frame of the grid."""
     if stop is not None or grid.exact:
         end = grid.total_frames if stop is None else stop * grid.gop
         return min(end, grid.total_frames) if grid.exact else end
@@ -353,7 +353,7 @@ def _compile(
     merged = compiler.merge_outputs(*outputs) if len(outputs) > 1 else outputs[0]
     compiled: list[str] = compiler.compile(merged, cmd=ffmpeg.path)
     compiled[compiled.index("-i") + 1] = sources.url(source)
-    # Global options stand first, where a person looks for them; the compiler would put them last.
+    # Global options first, for readability; the compiler would put them last.
     return [compiled[0], *before, *compiled[1:]]
 
 

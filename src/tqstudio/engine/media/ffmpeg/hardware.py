@@ -1,5 +1,4 @@
-"""Which devices can encode: asked by encoding, because an encoder that is compiled in may still have no
-device."""
+"""Detects usable GPU encoders with a test encode, because a compiled-in encoder may have no device."""
 
 from __future__ import annotations
 
@@ -22,30 +21,30 @@ _NVIDIA_DEVICE = re.compile(r"nvidia(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A GPU that encoded something."""
+    """A GPU that passed the test encode."""
 
     kind: str
     """Always `gpu`."""
     name: str
-    """`gpu-0` …: the name of the worker that uses it."""
+    """Name of the worker that uses it: `gpu-0` …."""
     encoder: str
     """As ffmpeg names it, such as `h264_nvenc`."""
     index: str
-    """Which of its kind, as the encoder's `-gpu` wants it."""
+    """Value of the encoder's `-gpu` option."""
     label: str
-    """For a person, such as `NVIDIA H200`."""
+    """Product name, such as `NVIDIA H200`."""
     detail: str
-    """The device node, or that none was seen."""
+    """The device node, or that none was found."""
 
 
 def discover(ffmpeg: FFmpeg, dev: Path = Path("/dev"), proc: Path = Path("/proc")) -> list[Device]:
-    """Find the GPUs that pass a real encode of 256×256 pixels and 0.1 s, each within 10 s.
+    """Find the GPUs that encode 0.1 s of 256×256 pixels within 10 s.
 
-    NVENC refuses frames much smaller. Encoders that are not compiled in are not tried.
+    NVENC refuses much smaller frames. Encoders that are not compiled in are skipped.
 
     Args:
-        dev: where device nodes are.
-        proc: where the driver describes them.
+        dev: the folder of device nodes.
+        proc: the proc file system, in which the driver describes the devices.
     """
     found: list[Device] = []
     for encoder in sorted(compiled_encoders(ffmpeg) & set(GPU_ENCODERS)):
@@ -57,9 +56,9 @@ def discover(ffmpeg: FFmpeg, dev: Path = Path("/dev"), proc: Path = Path("/proc"
 
 
 def compiled_encoders(ffmpeg: FFmpeg) -> frozenset[str]:
-    """Names of the video encoders that ffmpeg lists; empty when it does not answer."""
+    """Names of the video encoders that ffmpeg lists; empty if it fails."""
     try:
-        answer = subprocess.run(
+        output = subprocess.run(
             [ffmpeg.path, "-hide_banner", "-encoders"],
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -69,16 +68,16 @@ def compiled_encoders(ffmpeg: FFmpeg) -> frozenset[str]:
         ).stdout
     except (OSError, subprocess.SubprocessError):
         return frozenset()
-    return frozenset(re.findall(r"^ V\S+ (\S+)", answer.decode(errors="replace"), re.MULTILINE))
+    return frozenset(re.findall(r"^ V\S+ (\S+)", output.decode(errors="replace"), re.MULTILINE))
 
 
 def encodes(ffmpeg: FFmpeg, encoder: str, index: str | None = None) -> bool:
-    """Whether a test encode with this encoder ends with 0 and frames."""
+    """Whether a test encode with this encoder succeeds."""
     return not encoding_problem(ffmpeg, encoder, index)
 
 
 def encoding_problem(ffmpeg: FFmpeg, encoder: str, index: str | None = None) -> str:
-    """Encode 0.1 s of a generated picture; why that failed, or an empty text.
+    """Run a test encode of 0.1 s; returns the reason if it fails, else an empty string.
 
     Raises:
         TqError: ffmpeg could not be started.
@@ -95,30 +94,29 @@ def encoding_problem(ffmpeg: FFmpeg, encoder: str, index: str | None = None) -> 
         try:
             status = run.wait(PROBE_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            return f"{encoder} did not end within {PROBE_TIMEOUT_S:g} s"
+            return f"the test encode with {encoder} took longer than {PROBE_TIMEOUT_S:g} s"
         finally:
             run.kill()
         if status != 0:
             return classify_exit(status, run.log_tail()).message
-        return "" if run.progress.frame else f"{encoder} made no frame"
+        return "" if run.progress.frame else f"{encoder} encoded no frame"
 
 
 def cpu_capabilities() -> dict[str, object]:
-    """What a CPU worker reports of itself: encoder, usable cores, and the processor's name where known."""
+    """The capabilities that a CPU worker reports: encoder, usable cores, processor model if known."""
     return {"encoder": CPU_ENCODER, "cores": _usable_cores(), "model": _cpu_model()}
 
 
 def _nvidia_devices(dev: Path) -> list[tuple[str, str]]:
-    """(index, device node) of every GPU. Without a visible node (WSL, some containers) one device is
-    tried."""
+    """List (index, device node) of all GPUs; without a visible node (WSL, some containers) one to try."""
     nodes = sorted(
         (int(match[1]), node)
         for node in dev.glob("nvidia*")
         if (match := _NVIDIA_DEVICE.fullmatch(node.name))
     )
-    # NVENC numbers the devices it may use, whatever their nodes are called.
+    # NVENC numbers the visible devices from 0, independent of the node names.
     return [(str(position), str(node)) for position, (_, node) in enumerate(nodes)] or [
-        ("0", "no device node seen")
+        ("0", "no device node found")
     ]
 
 

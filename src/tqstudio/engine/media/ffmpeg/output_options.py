@@ -11,7 +11,7 @@ from tqstudio.engine.media.plan.grid import Grid
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.rungs import Rung
 
-# NVENC's older preset names are x264's too, so that one command serves both.
+# NVENC's legacy preset names, which are names of x264 presets too.
 _NVENC_PRESETS = {
     "ultrafast": "fast",
     "superfast": "fast",
@@ -24,6 +24,11 @@ _NVENC_PRESETS = {
 def encoder_options(
     profile: Profile, rung: Rung, grid: Grid, encoder: str, device: str | None
 ) -> dict[str, Any]:
+    """The options of a video encoder for one rung.
+
+    Raises:
+        ValueError: the encoder is not supported.
+    """
     rate = {
         "maxrate": f"{rung.maxrate_kbps}k",
         "bufsize": f"{round(rung.maxrate_kbps * profile.bufsize_factor)}k",
@@ -48,25 +53,34 @@ def encoder_options(
             "strict_gop": 1,
             **({"gpu": device} if device is not None else {}),
         }
-    raise ValueError(f"no options are known for the encoder {encoder!r}")
+    raise ValueError(f"unsupported encoder {encoder!r}")
 
 
 def hls_options(directory: str, pattern: str, hls_time: str, offset: Fraction, start: int) -> dict[str, Any]:
+    """The options of the HLS muxer for one output.
+
+    Args:
+        directory: relative path of the output directory.
+        pattern: of segment names, such as `seg_%05d.m4s`.
+        hls_time: target duration of a segment in seconds.
+        offset: added to all timestamps, in seconds.
+        start: number of the first segment.
+    """
     return {
         "f": "hls",
         "output_ts_offset": f"{float(offset):.6f}",
         "hls_time": hls_time,
-        # Nobody reads ffmpeg's own playlist, and a long one would be written anew with every fragment.
+        # ffmpeg's own playlist is not used, and it is rewritten for every fragment: keep it short.
         "hls_list_size": 2,
         "hls_segment_type": "fmp4",
-        # Makes the decode time of a fragment absolute; without it every run begins at zero.
+        # Makes decode times absolute; without it they start at zero in each run.
         "hls_segment_options": "movflags=+frag_discont",
-        # A segment appears under its name when ffmpeg has ended it, not before.
+        # Segments get their final name only when they are complete.
         "hls_flags": "temp_file+independent_segments",
         "hls_fmp4_init_filename": INIT_NAME,
         "hls_segment_filename": str(PurePosixPath(directory, pattern)),
         "start_number": start,
-        # Nothing of the source's own text ends up in what is published.
+        # Do not publish metadata of the source.
         "map_metadata": -1,
         "map_chapters": -1,
     }

@@ -1,4 +1,4 @@
-"""The one place that starts ffmpeg, and that says what its end means."""
+"""Starts ffmpeg processes, reads their progress, and kills them."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ _REAP_TIMEOUT_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The newest complete block of `-progress`. Values ffmpeg does not know yet are None."""
+    """The latest complete block of `-progress`. Values that ffmpeg does not know yet are None."""
 
     frame: int | None = None
-    """Frames given to the first video output so far, in this run."""
+    """Frames written to the first video output in this run."""
     out_time_us: int | None = None
-    """Output time in µs; negative at first, may go back."""
+    """Output time in µs; negative at first, may decrease."""
     speed: float | None = None
     """Output seconds per second."""
     ended: bool = False
-    """ffmpeg wrote `progress=end`. It does so when it is interrupted too: this proves nothing."""
+    """ffmpeg wrote `progress=end`, which it also does when it is interrupted."""
 
 
 class Run:
-    """One running ffmpeg. Start it with `start`, from a thread that outlives it."""
+    """One running ffmpeg process. Create it with `start`, from a thread that outlives it."""
 
     def __init__(self, process: subprocess.Popen[bytes], argv: tuple[str, ...], log_path: Path) -> None:
         self.argv = argv
-        """The ffmpeg command itself, without what it is wrapped in. Can be pasted into a shell."""
+        """The ffmpeg command without its wrappers."""
         self.log_path = log_path
         self.started = time.monotonic()
         self._process = process
@@ -60,12 +60,12 @@ class Run:
 
     @property
     def pid(self) -> int:
-        """The process id of ffmpeg itself: the wrappers exec."""
+        """The process id of ffmpeg: the wrappers exec it."""
         return self._process.pid
 
     @property
     def progress(self) -> Progress:
-        """The latest block; an empty one before the first."""
+        """The latest progress; empty before the first block."""
         return self._progress
 
     @property
@@ -75,7 +75,7 @@ class Run:
 
     @property
     def bytes_read(self) -> int:
-        """Bytes it has read so far; 0 where the system does not tell."""
+        """Bytes that it has read so far; 0 where the system does not provide it."""
         try:
             counters = Path(f"/proc/{self._process.pid}/io").read_bytes()
         except OSError:
@@ -83,49 +83,49 @@ class Run:
         return int(counters.split(b"\n", 1)[0].removeprefix(b"rchar: "))
 
     def poll(self) -> int | None:
-        """The exit status (negative: the signal that ended it), or None while it runs."""
+        """The exit status (negative: the signal that terminated it), or None while it runs."""
         return self._process.poll()
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for the end and return the exit status.
+        """Wait until it exits and return the exit status.
 
         Raises:
             subprocess.TimeoutExpired: after `timeout` seconds.
         """
         status = self._process.wait(timeout)
         if self._reader is not None:
-            # ffmpeg is gone, so the pipe ends; a grandchild of a wrapper may hold it a little longer.
+            # The pipe closes with ffmpeg; a grandchild of a wrapper may keep it open a little longer.
             self._reader.join(1.0)
         return status
 
     def kill(self) -> None:
-        """End it with SIGKILL, with whatever it started, and reap it. May be called again and after the end.
+        """Kill it and its process group with SIGKILL, and reap it. Idempotent.
 
-        SIGTERM would take up to 12 s and leave a short last segment under its final name.
+        SIGTERM would take up to 12 s and leave a short last segment with its final name.
         """
         if self._process.poll() is None:
-            # It leads a group of its own, so a wrapper script around ffmpeg does not leave ffmpeg behind.
+            # Kill the process group, because a wrapper script may run ffmpeg as a child.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
-        # A process stuck in the kernel (dead network mount) dies later; nothing here can hurry it.
+        # A process in uninterruptible I/O (dead network mount) exits later.
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.wait(_REAP_TIMEOUT_S)
 
     def log_from(self, at: int) -> tuple[bytes, int]:
-        """The whole lines that ffmpeg wrote to stderr from `at` on, and where they end."""
+        """Read the complete lines of stderr from offset `at` on; returns them and the offset of their end."""
         try:
             with self.log_path.open("rb") as log:
                 log.seek(at)
-                said = log.read()
+                lines = log.read()
         except OSError:
             return b"", at
-        said = said[: said.rfind(b"\n") + 1]
-        return said, at + len(said)
+        lines = lines[: lines.rfind(b"\n") + 1]
+        return lines, at + len(lines)
 
     def log_tail(self) -> str:
-        """The last 16 KiB of what ffmpeg wrote to stderr."""
+        """The last 16 KiB of ffmpeg's stderr."""
         return read_tail(self.log_path)
 
     def _read(self, stream: IO[bytes]) -> None:
@@ -140,7 +140,7 @@ class Run:
 
 
 def parse_progress(block: dict[str, str]) -> Progress:
-    """Read one `-progress` block (key → value, both as written)."""
+    """Parse one `-progress` block (key → value, both as written)."""
     return Progress(
         frame=_integer(block.get("frame")),
         out_time_us=_integer(block.get("out_time_us")),
@@ -158,32 +158,32 @@ def start(
     memory_limit: int | None = None,
     reads: bytes | None = None,
 ) -> Run:
-    """Start ffmpeg so that it cannot outlive this thread's process, and return at once.
+    """Start ffmpeg so that it is killed when this process dies, and return immediately.
 
-    Call from a thread that lives as long as the run: the parent-death signal also fires when the spawning
+    Call it from a thread that lives as long as the run: the parent-death signal also fires when the spawning
     thread ends.
 
     Args:
         argv: the ffmpeg command; with `progress` it must write `-progress pipe:1`.
-        cwd: an existing directory; relative outputs land in it.
-        log_path: receives stderr (appended). A pipe that nobody reads would hang ffmpeg.
+        cwd: an existing directory, to which output names are relative.
+        log_path: receives stderr (appended); an unread pipe would block ffmpeg.
         progress: read `-progress` blocks from stdout; otherwise stdout is discarded.
         nice: added to the niceness. At 0, two encodes make every other command four times slower.
-        memory_limit: bytes of private memory it may have; beyond it allocation fails (OUT_OF_MEMORY).
-        reads: the source. While it is held (`source.hold`) ffmpeg gets its descriptor; `Run.argv` names its
-            path.
+        memory_limit: bytes of private memory; beyond it allocations fail (OUT_OF_MEMORY).
+        reads: the source. While it is kept open (`source_file.hold`) ffmpeg gets its descriptor; `Run.argv`
+            has its path.
 
     Raises:
-        TqError: FFMPEG_MISSING; DISK_LOW, PERMISSION, OUT_OF_MEMORY or SYSTEM_LIMIT when the log cannot be
-            written or the process not be made.
+        TqError: FFMPEG_MISSING; DISK_LOW, PERMISSION, OUT_OF_MEMORY or SYSTEM_LIMIT if the log cannot be
+            written or the process not be started.
     """
     if shutil.which(argv[0]) is None:
-        # The wrappers would start, and fail in ffmpeg's place.
+        # Otherwise the wrappers would start and fail instead.
         raise TqError(ErrorCode.FFMPEG_MISSING, f"{argv[0]} cannot be started: it is not an executable file")
     try:
         with log_path.open("ab") as log:
             process = subprocess.Popen(
-                [*_wrapping(nice), *_held(argv, reads)],
+                [*_wrapping(nice), *_with_descriptor(argv, reads)],
                 cwd=cwd,
                 pass_fds=_descriptors(reads),
                 stdin=subprocess.DEVNULL,
@@ -196,20 +196,20 @@ def start(
         raise from_os_error(error, f"{argv[0]} cannot be started") from error
     _set_group_niceness(process.pid, nice)
     if memory_limit is not None and hasattr(resource, "prlimit"):
-        # DATA counts what the process can dirty; AS would also count mapped files and refuse far too early.
+        # DATA counts private writable memory; AS would also count mapped files and fail far too early.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             resource.prlimit(process.pid, resource.RLIMIT_DATA, (memory_limit, memory_limit))
     try:
         return Run(process, tuple(argv), log_path)
     except RuntimeError as error:
-        # No thread for its progress.
+        # The thread that reads progress could not be started.
         process.kill()
         process.wait()
-        raise TqError(ErrorCode.SYSTEM_LIMIT, f"{argv[0]} cannot be followed: {error}") from None
+        raise TqError(ErrorCode.SYSTEM_LIMIT, f"cannot read the progress of {argv[0]}: {error}") from None
 
 
-def _held(argv: Sequence[str], path: bytes | None) -> list[str]:
-    """A command with a source that is held as its descriptor."""
+def _with_descriptor(argv: Sequence[str], path: bytes | None) -> list[str]:
+    """Replace the URL of a source that is kept open by that of its descriptor."""
     if path is None:
         return [*argv]
     named, opened = source_file.url(path), source_file.url(source_file.to_open(path))
@@ -222,16 +222,14 @@ def _descriptors(path: bytes | None) -> tuple[int, ...]:
 
 
 def _set_group_niceness(pid: int, nice: int) -> None:
-    """Make the niceness count against other sessions too.
-
-    With autogroups, Linux's default, a niceness weighs only within a session, and ffmpeg has one of its own.
-    """
+    """Apply the niceness to the autogroup of ffmpeg's session: with autogroups, Linux's default, the niceness
+    of a process counts only within its session."""
     with contextlib.suppress(OSError):
         Path(f"/proc/{pid}/autogroup").write_text(str(nice))
 
 
 def read_tail(path: Path, limit: int = LOG_TAIL_BYTES) -> str:
-    """The last `limit` bytes of a log as text; empty when there is none."""
+    """Read the last `limit` bytes of a log as text; empty if it does not exist."""
     try:
         with path.open("rb") as log:
             log.seek(max(0, log.seek(0, os.SEEK_END) - limit))
@@ -257,7 +255,7 @@ def _wrapping_tools() -> tuple[str | None, str | None]:
 
 
 def _wrapping(nice: int) -> list[str]:
-    """What stands before ffmpeg. Each program execs the next, so the pid stays that of ffmpeg."""
+    """The wrappers before the ffmpeg command. Each execs the next, so the pid is that of ffmpeg."""
     setpriv, nice_tool = _wrapping_tools()
     words = [setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []
     if nice and nice_tool:
