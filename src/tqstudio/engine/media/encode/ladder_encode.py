@@ -118,7 +118,7 @@ class LadderEncode:
             self._next()
         except TqError as error:
             self._fail(error)
-        # Loaded while ffmpeg works: only `_finish` needs PyAV, whose import takes a fifth of a worker's start.
+        # Load PyAV for `_finish` while ffmpeg works: its import takes a fifth of a worker's start.
         import tqstudio.engine.media.encode.finish  # noqa: F401 - loads PyAV
 
     def step(self) -> list[NewSegment]:
