@@ -62,6 +62,9 @@ def test_every_command_says_that_it_does_not_answer(stopped: LiveSupervisor, tmp
     assert not launch.start_log(stopped.home).exists(), "no other one was started"
 
 
+@pytest.mark.fault(
+    "The supervisor accepts no more connections", "`SUPERVISOR_SILENT` with its pid", area="supervisor"
+)
 def test_one_that_takes_no_more_connections_is_there(tmp_path: Path) -> None:
     home = Home(tmp_path)
     with ExitStack() as opened:

@@ -85,6 +85,7 @@ def _noise(folder: Path, _: Path) -> Path:
     return path
 
 
+@pytest.mark.fault("A file is no video", "`NO_MEDIA`; the next job runs", area="resume")
 @pytest.mark.parametrize(
     ("make", "code"),
     [

@@ -25,6 +25,11 @@ def double(first: Studio, second: Studio) -> None:
     shutil.copyfile(copy, second.home.database)
 
 
+@pytest.mark.fault(
+    "A copy of a home is started while the original works",
+    "`OUTPUT_IN_USE`: it does not start",
+    area="supervisor",
+)
 def test_a_copy_does_not_start_while_the_first_one_works(
     pair: tuple[Studio, Studio], clip: MakeClip, copy
 ) -> None:

@@ -218,6 +218,7 @@ def test_one_that_still_plays_is_not_removed(house: House) -> None:
     assert outputs.intact(place, 1, current.renditions)
 
 
+@pytest.mark.fault("Retention is killed while it deletes", "It continues at its next run", area="publishing")
 @pytest.mark.parametrize("half", ["renamed", "half of the trash"])
 def test_a_removal_that_was_killed_goes_on(house: House, half: str) -> None:
     video, place = house.published(9000, 8000)
@@ -272,6 +273,9 @@ def test_unfinished_work_expires(house: House) -> None:
     assert not list((house.sink / "trash").iterdir())
 
 
+@pytest.mark.fault(
+    "The disk is full of unfinished work of failed jobs", "That work is removed first", area="disks"
+)
 def test_a_full_disk_takes_it_at_once_and_first(house: House) -> None:
     _, failed = house.failed(ago_s=1)
     waiting = house.video()

@@ -27,6 +27,7 @@ def _code(world: World) -> str | None:
     return problem and problem[0]
 
 
+@pytest.mark.fault("A drop folder goes away", "It is reported as a problem until it is back", area="disks")
 def test_a_folder_that_goes_away_is_a_problem_until_it_is_back(world: World) -> None:
     async def run() -> None:
         async with watching(world, rescan_s=0.3):
@@ -90,7 +91,7 @@ def _mount(*command: str) -> None:
 
 @pytest.mark.fault(
     "The mount of a drop folder goes away and returns",
-    "Reported meanwhile; no file counts as deleted",
+    "It is watched again; new files are queued",
     area="disks",
 )
 def test_a_mount_that_comes_and_goes(world: World) -> None:

@@ -84,7 +84,7 @@ def test_a_link_that_a_person_named_is_followed(
 
 @pytest.mark.fault(
     "Another user replaces a source while it is encoded",
-    "The opened file is read to its end; the new one is not",
+    "`SOURCE_CHANGED`; the new file is not read",
     area="resume",
 )
 @pytest.mark.parametrize("swap", [swap_file, swap_folder])
