@@ -1,1 +1,1 @@
-"""What is known of running jobs and is not stored: leases, progress, forecasts, the event stream."""
+"""Keeps the state of running jobs in memory: leases, progress, forecasts, the event stream."""

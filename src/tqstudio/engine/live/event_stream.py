@@ -1,8 +1,8 @@
-"""Pushes what happens to every watcher of the event stream.
+"""Pushes events and snapshots to the watchers of the event stream (server-sent events).
 
-Stored events carry their sequence number. The newest are held here once for all watchers; whoever lags behind
-them, or asks for older ones, reads them from the store page by page. `progress` and `worker` snapshots are
-not stored and are coalesced to four a second.
+Stored events carry their sequence number. The newest are buffered once for all watchers; older ones are read
+from the store page by page. `progress` and `worker` snapshots are not stored, and are limited to four per
+second.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from tqstudio.engine.store.db.event_row import EventRow
 
 SNAPSHOT_INTERVAL_S = 0.25
 RECENT = 1_000
-"""Events held for all watchers together."""
+"""Number of events buffered for all watchers together."""
 PAGE = 200
-"""Events read at once for a watcher that wants older ones."""
+"""Number of older events read from the store at once."""
 BACKLOG = 240
-"""Snapshots a watcher may leave unread, a minute's at least, before it is told to read everything anew."""
+"""Unread snapshots, at least a minute's, after which a watcher is disconnected and has to reload."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventPage:
-    """Stored events in order, and the first and last sequence number that the store has."""
+    """Stored events in order, and the first and last stored sequence number."""
 
     rows: list[EventRow]
     oldest: int
@@ -38,12 +38,12 @@ class EventPage:
 
 
 def page(db: Connection, seen: int) -> EventPage:
-    """The events that follow `seen`; fewer than `PAGE` when these are all."""
+    """Returns the events after `seen`; fewer than `PAGE` if these are all."""
     return EventPage(events.after(db, seen, limit=PAGE), *events.bounds(db))
 
 
 class Watcher:
-    """One reader of the stream: the snapshots it has yet to be sent, and whether it is to end."""
+    """A client of the stream: its unsent snapshots, and whether its stream ends."""
 
     def __init__(self) -> None:
         self.woken = asyncio.Event()
@@ -59,48 +59,48 @@ class Watcher:
         self.woken.set()
 
     def take(self) -> list[bytes]:
-        """The snapshots, which are then its reader's."""
+        """Returns and clears the unsent snapshots."""
         taken, self._snapshots = self._snapshots, []
         return taken
 
     def end(self) -> None:
-        """Let the stream end once every event is told."""
+        """Ends the stream after all events are sent."""
         self.ending = True
         self.woken.set()
 
 
 class Broadcast:
-    """The watchers of the event stream, and the newest events for them; runs on the event loop."""
+    """Distributes events and snapshots to the watchers; runs on the event loop."""
 
     def __init__(self, view: Callable[[EventRow], Mapping[str, Any]]) -> None:
         self.view = view
         self._watchers: set[Watcher] = set()
-        self._somebody = asyncio.Event()
+        self._has_watcher = asyncio.Event()
         self._stopped = False
         self._recent: deque[tuple[int, bytes]] = deque()
         self._floor = 0
-        """Every event after this one is among the recent ones."""
+        """All events after this one are buffered."""
         self.last = 0
-        """The last event that was passed on; 0 before the first."""
+        """Sequence number of the last event that was passed on; 0 before the first."""
 
     @property
     def watched(self) -> bool:
-        """Whether anybody looks: nobody needs a snapshot nobody sees."""
+        """Whether there is a watcher; without one, snapshots are not needed."""
         return bool(self._watchers)
 
     @property
     def watchers(self) -> int:
-        """How many look."""
+        """Number of watchers."""
         return len(self._watchers)
 
     async def until_watched(self) -> None:
-        """Return once somebody looks."""
+        """Waits for a watcher."""
         while not self._watchers:
-            self._somebody.clear()
-            await self._somebody.wait()
+            self._has_watcher.clear()
+            await self._has_watcher.wait()
 
     def events(self, rows: list[EventRow]) -> None:
-        """Pass stored events on; all of them, in the order of their numbers."""
+        """Passes on stored events: all of them, in the order of their sequence numbers."""
         if not self.last:
             self._floor = rows[0].seq - 1
         self.last = rows[-1].seq
@@ -108,7 +108,7 @@ class Broadcast:
             self._recent.clear()
             self._floor = self.last
             return
-        # What does not fit is not even made: its watchers read it from the store.
+        # Events beyond the buffer are read from the store by their watchers.
         self._recent.extend((row.seq, message("event", self.view(row), row.seq)) for row in rows[-RECENT:])
         if len(rows) > RECENT:
             self._floor = rows[-RECENT - 1].seq
@@ -118,7 +118,7 @@ class Broadcast:
             watcher.woken.set()
 
     def since(self, seen: int) -> list[tuple[int, bytes]] | None:
-        """The messages that follow `seen`, by number; None where some are held no more."""
+        """Returns the messages after `seen`, with their numbers; None if some are no longer buffered."""
         if seen >= self.last:
             return []
         if seen < self._floor:
@@ -127,32 +127,32 @@ class Broadcast:
         return list(newest_first)[::-1]
 
     def snapshot(self, name: str, data: Mapping[str, Any]) -> None:
-        """Pass an unstored snapshot on."""
+        """Passes on a snapshot."""
         text = message(name, data)
         for watcher in list(self._watchers):
             if watcher.unread < BACKLOG:
                 watcher.put(text)
                 continue
-            # Who has not read for so long comes back and reads everything anew; its snapshots are too old.
+            # This watcher is too slow: it has to reconnect and reload, because its snapshots are too old.
             watcher.take()
             watcher.end()
             self.leave(watcher)
 
     def watch(self) -> Watcher:
-        """A new watcher; after the end it is one that ends at once."""
+        """Adds a watcher; after `stop` its stream ends at once."""
         watcher = Watcher()
         if self._stopped:
             watcher.end()
         else:
             self._watchers.add(watcher)
-            self._somebody.set()
+            self._has_watcher.set()
         return watcher
 
     def leave(self, watcher: Watcher) -> None:
         self._watchers.discard(watcher)
 
     def stop(self) -> None:
-        """End every stream, so that the server can close."""
+        """Ends every stream, so that the server can close."""
         self._stopped = True
         for watcher in self._watchers:
             watcher.end()
@@ -167,20 +167,20 @@ async def stream(
     greeting: bytes,
     keepalive_s: float,
 ) -> AsyncIterator[bytes]:
-    """One watcher's stream: every event after `seen`, then what comes; a comment when nothing does.
+    """Streams every event after `seen` to one watcher, and keep-alive comments while there are none.
 
-    Only one page is held at a time, however far behind the reader is.
+    Holds only one page of old events at a time.
 
     Args:
-        read: the page of events that follow a sequence number.
+        read: reads the page of events after a sequence number.
     """
     watcher = broadcast.watch()
     try:
         yield greeting
-        behind = True
+        catching_up = True
         while True:
             watcher.woken.clear()
-            recent = None if behind else broadcast.since(seen)
+            recent = None if catching_up else broadcast.since(seen)
             if recent is None:
                 passed_on = broadcast.last
                 found = await read(seen)
@@ -188,18 +188,18 @@ async def stream(
                 if found.oldest and seen < found.oldest - 1:
                     texts.insert(0, reset(found.oldest, found.last))
                 seen = found.rows[-1].seq if found.rows else seen
-                behind = len(found.rows) == PAGE
-                if not behind:
-                    # What was passed on before the look and was not found is in the store no more.
+                catching_up = len(found.rows) == PAGE
+                if not catching_up:
+                    # Events passed on before this read and not found were deleted from the store.
                     seen = max(seen, passed_on)
             else:
                 texts = [text for _, text in recent]
                 seen = recent[-1][0] if recent else seen
-            if told := b"".join(watcher.take() + texts):
-                yield told
-            elif not behind and watcher.ending:
+            if chunk := b"".join(watcher.take() + texts):
+                yield chunk
+            elif not catching_up and watcher.ending:
                 return
-            elif not behind:
+            elif not catching_up:
                 try:
                     await asyncio.wait_for(watcher.woken.wait(), keepalive_s)
                 except TimeoutError:
@@ -209,11 +209,11 @@ async def stream(
 
 
 def message(name: str, data: Mapping[str, Any], seq: int | None = None) -> bytes:
-    """One server-sent event."""
+    """Formats a server-sent event."""
     number = "" if seq is None else f"id: {seq}\n"
     return f"event: {name}\n{number}data: {json.dumps(data, separators=(',', ':'))}\n\n".encode()
 
 
 def reset(oldest: int, last: int) -> bytes:
-    """Tells that events were pruned before they could be told: those from `oldest` on follow."""
+    """Formats the message that events before `oldest` were pruned before they could be sent."""
     return message("reset", {"oldest": oldest, "last": last})

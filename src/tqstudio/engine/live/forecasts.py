@@ -1,4 +1,4 @@
-"""When jobs and the queue will be through: asks the estimates, and tells them how it came out."""
+"""Predicts when jobs and the queue will finish, and records how accurate the predictions were."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from tqstudio.protocol.answers import EtaView
 
 Bound = Literal["eta_s", "low_s", "high_s"]
 _SAMPLE = 200
-"""Waiting jobs that are estimated one by one; the rest counts as their average."""
+"""Waiting jobs that are estimated individually; the others count as their average."""
 _KEPT_S = 5.0
-"""How long that average stands; the running jobs' part is always new."""
+"""How long that average is cached; running jobs are always estimated again."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """What a waiting job takes on average, in seconds of one worker; None when nothing can be said."""
+    """The average time of a waiting job in seconds of one worker; None if it cannot be estimated."""
 
     mean_s: float | None
     doubt: float
@@ -38,7 +38,7 @@ class _Waiting:
 
 
 class Forecasts:
-    """The engine's one place for “how long”."""
+    """Predicts durations of jobs and of the queue."""
 
     def __init__(self, db: Database, board: LiveBoard) -> None:
         self._db, self._board = db, board
@@ -46,7 +46,7 @@ class Forecasts:
         self.estimates = Estimates()
 
     async def load(self) -> None:
-        """Take up what earlier supervisors measured."""
+        """Loads the measurements of earlier supervisors."""
         measured = await self._db.read(speeds.load)
         outcomes = await self._db.read(speeds.last_outcomes)
         self.estimates = Estimates(measured, outcomes)
@@ -54,7 +54,7 @@ class Forecasts:
     # A run
 
     async def begin(self, live: LiveJob) -> None:
-        """Foretell a run whose first command is known; its work is what its qualities still miss."""
+        """Predicts a run when its first command is known, from the work that its qualities still lack."""
         outline = await self._db.read(speeds.outline, live.token.job)
         if outline is None:
             return
@@ -71,18 +71,18 @@ class Forecasts:
             return
         foretold = self.estimates.foretell(work)
         self._board.foretell(live.token, foretold)
-        # Nobody waits for the end of so little, and a start of ffmpeg that takes twice as long is half of it.
+        # A short run is not stored, because most of its time is the start of ffmpeg.
         if foretold.seconds is not None and tells_of_speed(work):
-            with contextlib.suppress(TqError):  # the disk is full: this job is not judged
+            with contextlib.suppress(TqError):  # the disk is full: this prediction is not recorded
                 await self._db.write(speeds.foretell, live.token.job, foretold.seconds)
 
     def run_of(self, token: Token) -> LiveJob | None:
-        """The run of a lease as it was last reported."""
+        """Returns the last report of a lease's run."""
         live = self._board.jobs.get(token.job)
         return live if live is not None and live.token == token else None
 
     async def finished(self, token: Token, live: LiveJob | None, steps: Mapping[str, float]) -> None:
-        """Judge what was foretold of a job that is done, and learn from its last run.
+        """Records the accuracy of a finished job's prediction, and updates the speeds by its last run.
 
         Args:
             live: its last report, from `run_of`.
@@ -103,7 +103,7 @@ class Forecasts:
     # For screens
 
     def of_running(self, live: LiveJob) -> EtaView | None:
-        """Of its pace, which knows how busy the machine is; before there is one, of what was predicted."""
+        """Estimates the remaining time of a running job by its pace, at first by its prediction."""
         spent_s = _spent_s(live.steps)
         if live.eta_s is not None:
             return self._view(live.eta_s, doubt_of_pace(spent_s))
@@ -113,7 +113,7 @@ class Forecasts:
         return self._view(max(0.0, foretold.seconds - spent_s), foretold.doubt)
 
     def of_waiting(self, record: JobRecord) -> EtaView | None:
-        """The time a waiting job will take once it runs."""
+        """Estimates the duration of a waiting job."""
         if record.status not in (JobStatus.PENDING, JobStatus.PAUSED):
             return None
         done = _done(record.renditions)
@@ -128,29 +128,33 @@ class Forecasts:
         return {"eta_s": eta_s, "low_s": low, "high_s": high}
 
     async def of_queue(self, *, pending: int, workers: int) -> EtaView | None:
-        """When everything that waits and runs will be through.
+        """Estimates when all waiting and running jobs will be finished.
 
         Args:
-            pending: jobs that wait.
-            workers: workers that take jobs.
+            pending: number of waiting jobs.
+            workers: number of workers that accept jobs.
         """
         running = [view for live in self._board.jobs.values() if (view := self.of_running(live))]
         waiting = await self._of_waiting() if pending else None
         if (pending and waiting is None) or (self._board.jobs and not running) or not (running or pending):
             return None
 
-        # What is wrong with one estimate is wrong with the others too: their ranges add up.
-        def through(bound: Bound) -> float:
+        # The errors of estimates are correlated, so their ranges add up.
+        def until_finished(bound: Bound) -> float:
             all_s = [view[bound] for view in running]
             longest_s = max(all_s, default=0.0)
             return max(
                 (sum(all_s) + (waiting[bound] * pending if waiting else 0.0)) / max(1, workers), longest_s
             )
 
-        return {"eta_s": through("eta_s"), "low_s": through("low_s"), "high_s": through("high_s")}
+        return {
+            "eta_s": until_finished("eta_s"),
+            "low_s": until_finished("low_s"),
+            "high_s": until_finished("high_s"),
+        }
 
     async def _of_waiting(self) -> EtaView | None:
-        """Of an average waiting job."""
+        """Estimates an average waiting job."""
         if time.monotonic() - self._waiting.at >= _KEPT_S:
             self._waiting = await self._mean_of_waiting()
         mean_s = self._waiting.mean_s
@@ -173,10 +177,10 @@ class Forecasts:
 
 
 def _spent_s(steps: Mapping[str, float]) -> float:
-    """Seconds of a run. The poster is made beside the transcode, so its step has no part in them."""
+    """Sums the seconds of a run, without the poster, which is created in parallel."""
     return sum(seconds for step, seconds in steps.items() if step != Step.THUMBNAIL)
 
 
 def _done(renditions: Iterable[RenditionRow]) -> dict[str, float]:
-    """The share of each quality whose segments are finished."""
+    """Returns the finished share of each quality."""
     return {row.name: row.segments_done / row.segments_total for row in renditions if row.segments_total}

@@ -1,7 +1,7 @@
-"""The running leases as heartbeats keep them; the database follows with every flush.
+"""Keeps the leases of running jobs in memory; every flush writes the renewals to the database.
 
-Three signals are kept apart: a heartbeat shows that a process lives, the lease says who owns a job, progress
-that the work moves. Only a heartbeat that names a lease renews it.
+A heartbeat shows that a process is alive, a lease that it owns a job, progress that the work advances. Only a
+heartbeat that names a lease renews it.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import JobStatus
 
 _UNNAMED_BEATS = 2
-"""A single beat may have been on its way when the claim was answered; the next one cannot."""
+"""One heartbeat may have been sent before the answer to the claim arrived, but not two."""
 
 
 def lost(job: int, status: JobStatus | None = None) -> TqError:
-    """The refusal of a worker whose lease of a job has ended.
+    """Returns the error for a worker whose lease of a job has ended.
 
     Args:
-        status: of the job now, where it is known.
+        status: the job's present status, if known.
     """
-    said = f"this lease of job {job} has ended"
+    message = f"this lease of job {job} has ended"
     if status is JobStatus.IN_PROGRESS:
-        said += ": it runs under another one now"
+        message += ": the job now has another lease"
     elif status is not None:
-        said += f": the job is {status} now"
-    return TqError(ErrorCode.LOST_LEASE, said)
+        message += f": the job is now {status}"
+    return TqError(ErrorCode.LOST_LEASE, message)
 
 
 @dataclass(slots=True)
@@ -44,31 +44,31 @@ class _Held:
 
 @dataclass(frozen=True, slots=True)
 class Renewal:
-    """What the database is to know of a lease."""
+    """A renewal of a lease that is not stored yet."""
 
     token: Token
     since: int
-    """When the first beat was heard that it does not know of. The lease as it knows it was live then, and may
-    have run out since."""
+    """Time of the first heartbeat that is not stored. The stored lease was live then, and may have expired
+    since."""
     heard: int
-    """When the last one was."""
+    """Time of the last heartbeat."""
 
 
 @dataclass(frozen=True, slots=True)
 class Abandoned:
-    """A lease whose worker lives, beats, and does not name it: it has dropped the job."""
+    """A lease that its worker no longer names in its heartbeats: it has dropped the job."""
 
     token: Token
     excused: bool
-    """For a while it could not be heard, so it had to drop it."""
+    """Whether it had to drop the job because its heartbeats could not be received for a while."""
 
 
 class Leases:
-    """Which leases are live, on the event loop alone. Times are µs of the supervisor's clock.
+    """The live leases; used on the event loop only. Times are µs of the supervisor's clock.
 
     Args:
-        lease_us: how long a lease holds after a beat that named it.
-        heartbeat_us: between two beats of a worker.
+        lease_us: how long a lease lasts after a heartbeat that named it.
+        heartbeat_us: interval of a worker's heartbeats.
     """
 
     def __init__(self, lease_us: int, heartbeat_us: int) -> None:
@@ -77,7 +77,7 @@ class Leases:
         self._renewals: dict[int, Renewal] = {}
 
     def begin(self, token: Token, now: int, until: int) -> None:
-        """A job was claimed; the database says until when."""
+        """Adds the lease of a claimed job, which expires at `until`."""
         self._held[token.job] = _Held(token, now, until)
 
     def end(self, job: int) -> None:
@@ -85,12 +85,12 @@ class Leases:
         self._held.pop(job, None)
 
     def is_live(self, token: Token, now: int) -> bool:
-        """Whether the token's lease is live; one that ran out is so even before it was taken back."""
+        """Whether the token's lease has neither ended nor expired."""
         held = self._held.get(token.job)
         return held is not None and held.token == token and held.until > now
 
     def hear(self, instance: str, named: Collection[Token], now: int) -> list[Token]:
-        """Take the beat of one life of a worker; the leases that it renewed."""
+        """Processes a heartbeat of a worker's process; returns the renewed leases."""
         renewed = [token for token in named if self.is_live(token, now)]
         for token in renewed:
             held = self._held[token.job]
@@ -103,7 +103,7 @@ class Leases:
         return renewed
 
     def abandoned(self, now: int) -> list[Abandoned]:
-        """Leases that their workers dropped; none that is younger than a heartbeat."""
+        """Returns leases that their workers dropped, except those younger than a heartbeat."""
         return [
             Abandoned(held.token, held.excused)
             for held in self._held.values()
@@ -111,38 +111,40 @@ class Leases:
         ]
 
     def renewals(self) -> list[Renewal]:
-        """Leases that were renewed, of which the database does not know."""
+        """Returns the renewals that are not stored yet."""
         return list(self._renewals.values())
 
     def renewal_of(self, token: Token) -> Renewal | None:
-        """The same for one lease; may be asked from any thread."""
+        """Returns the renewal of one lease that is not stored yet; thread-safe."""
         waiting = self._renewals.get(token.job)
         return waiting if waiting is not None and waiting.token == token else None
 
     def take_renewals(self) -> list[Renewal]:
-        """As `renewals`; from now on the caller sees to it that they are stored."""
+        """Returns and clears the renewals; the caller stores them."""
         renewals, self._renewals = list(self._renewals.values()), {}
         return renewals
 
     def put_back(self, renewals: Iterable[Renewal]) -> None:
-        """They could not be stored: the next ones are no later for it than these were."""
+        """Restores renewals that could not be stored, merged with newer ones."""
         for one in renewals:
             held, newer = self._held.get(one.token.job), self.renewal_of(one.token)
             if held is not None and held.token == one.token:
                 self._renewals[one.token.job] = replace(newer or one, since=one.since)
 
     def begin_anew(self, now: int, before: int) -> None:
-        """Give a whole term from `now` to every lease that was live at `before`: after a time in which no
-        beat could be heard. Renewals that the database does not have yet are part of that."""
+        """Renews every lease that was live at `before` for a full term from `now`.
+
+        Used after a time in which no heartbeat could arrive. Unstored renewals are included.
+        """
         self._renewals = {}
         for held in self._held.values():
             if held.until > before:
                 held.until, held.excused = now + self._lease_us, True
             else:
-                held.until = min(held.until, now)  # a clock that is set back revives nothing
+                held.until = min(held.until, now)  # still expired after the clock was set back
 
 
 def store_renewals(db: Connection, renewals: Iterable[Renewal], lease_us: int) -> None:
-    """Let the database know of leases that were renewed; one that had run out before stays so."""
+    """Stores renewals; a lease that had expired before is not renewed."""
     for one in renewals:
         claims.extend(db, [one.token], now=one.since, lease_us=one.heard - one.since + lease_us)

@@ -1,7 +1,6 @@
-"""What moves too fast for the database: beats and the progress of running jobs.
+"""Keeps heartbeats and the progress of running jobs in memory, on the event loop only.
 
-Lives in memory and on the event loop alone. The database gets one flush of all beats per tick, and of a
-job's progress at most one write per second.
+The database gets one flush of all heartbeats per tick, and at most one write per job and second.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from tqstudio.lifecycle import Control, RenditionStatus
 from tqstudio.protocol.answers import WarningView
 
 SAVE_INTERVAL_US = 1_000_000
-"""At most one database write per job in this time."""
+"""Minimum interval of progress writes per job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +27,9 @@ class LiveJob:
     worker: str
     step: str | None = None
     progress: float = 0.0
-    """0–100, of this run alone: it finds again what is kept, and not what was in the making before it."""
+    """0–100, of this run only: includes kept fragments, but not the unfinished ones of earlier runs."""
     stored: float = 0.0
-    """0–100, as the database has it: never less than in an earlier run, unless finished segments are gone."""
+    """0–100, as stored: never less than in an earlier run, unless finished segments were removed."""
     speed: float | None = None
     eta_s: float | None = None
     renditions: tuple[RenditionRow, ...] | None = None
@@ -43,19 +42,19 @@ class LiveJob:
     at: int = 0
     """When it was reported."""
     moved_at: int = 0
-    """When the work last moved: reports alone show only that the worker lives."""
+    """Time of the last progress; reports alone only show that the worker is alive."""
     saved_at: int = 0
     unsaved: bool = False
     control: Control = Control.NONE
     quiet_s: float = 0.0
-    """For how long the worker's main thread had not run."""
+    """Seconds for which the worker's main thread was blocked."""
     foretold: Foretold | None = None
-    """What was expected of this run when its encode began."""
+    """The prediction for this run when its encode began."""
 
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """The newest sign of life of one worker's process."""
+    """The last heartbeat of a worker's process."""
 
     worker: int
     at: int
@@ -65,9 +64,9 @@ class Beat:
 
 
 def _timed(report: LiveJob, before: LiveJob) -> tuple[RenditionRow, ...] | None:
-    """The qualities of a report, with the times at which this run began and completed them.
+    """Adds to the renditions of a report the times at which this run began and completed them.
 
-    What was whole already when it was first heard of has none: another run made it, or it was kept.
+    Renditions that were complete in the first report have none: another run encoded them.
     """
     if report.renditions is None:
         return before.renditions
@@ -78,10 +77,11 @@ def _timed(report: LiveJob, before: LiveJob) -> tuple[RenditionRow, ...] | None:
 
 
 def _timed_row(row: RenditionRow, was: RenditionRow | None, *, at: int, before: int) -> RenditionRow:
-    """
+    """Adds start and end time to a rendition.
+
     Args:
-        at: of the report that says `row`.
-        before: of the report that said `was`; a short quality begins and ends between two reports.
+        at: time of the report with `row`.
+        before: time of the report with `was`; a short quality may begin and end between two reports.
     """
     started_at = was.started_at if was is not None else None
     completed_at = None
@@ -96,10 +96,10 @@ def _timed_row(row: RenditionRow, was: RenditionRow | None, *, at: int, before: 
 
 
 class LiveBoard:
-    """Running jobs and beating workers, by id.
+    """The running jobs and the workers' heartbeats, by id.
 
     Args:
-        idle_after_us: without an advance after which a running job counts as standing still.
+        idle_after_us: time without progress after which a running job counts as stalled.
     """
 
     def __init__(self, leases: Leases, idle_after_us: int = 30_000_000) -> None:
@@ -121,7 +121,7 @@ class LiveBoard:
         control: Control = Control.NONE,
         stored: float = 0.0,
     ) -> None:
-        """A job was claimed; its lease ends at `until` unless it is renewed.
+        """Adds a claimed job, whose lease expires at `until`.
 
         Args:
             stored: its progress so far, 0–100.
@@ -132,7 +132,7 @@ class LiveBoard:
         self._touched_jobs.add(token.job)
 
     def report(self, token: Token, report: LiveJob, *, significant: bool) -> LiveJob:
-        """Take a worker's report; progress never goes back, and what it leaves out stays."""
+        """Merges a worker's report; progress never decreases, and missing values are kept."""
         before = self.jobs.get(token.job)
         if before is None or before.token != token:
             before = LiveJob(token, report.worker, moved_at=report.at)
@@ -158,7 +158,7 @@ class LiveBoard:
         return merged
 
     def control(self, job: int, control: Control) -> None:
-        """A person asked something of a running job."""
+        """Sets the control request of a running job."""
         if (live := self.jobs.get(job)) is not None:
             self.jobs[job] = replace(live, control=control)
             self._touched_jobs.add(job)
@@ -170,7 +170,7 @@ class LiveBoard:
             self._touched_jobs.add(token.job)
 
     def end(self, job: int) -> LiveJob | None:
-        """The job is no longer running."""
+        """Removes a job that is no longer running."""
         self.leases.end(job)
         self._touched_jobs.discard(job)
         ended = self.jobs.pop(job, None)
@@ -178,13 +178,13 @@ class LiveBoard:
         return ended
 
     def saved(self, job: int, now: int, stored: float | None) -> None:
-        """Args: `stored` is the progress that the database has now; None where it took no report."""
+        """Records a stored report; `stored` is the stored progress, None if the lease was lost."""
         if (live := self.jobs.get(job)) is not None:
             stored = live.stored if stored is None else stored
             self.jobs[job] = replace(live, saved_at=now, unsaved=False, stored=stored)
 
     def due(self, now: int, *, everything: bool = False) -> list[LiveJob]:
-        """Reports that the database should have."""
+        """Returns the reports that have to be stored."""
         return [
             live
             for live in self.jobs.values()
@@ -193,25 +193,25 @@ class LiveBoard:
         ]
 
     def beat(self, beat: Beat) -> None:
-        """A worker lives."""
+        """Records a heartbeat."""
         self.beats[beat.worker] = self._fresh_beats[beat.worker] = beat
 
     def take_beats(self) -> list[Beat]:
-        """The newest beat of every worker that was heard since the last call."""
+        """Returns the last heartbeat of every worker with one since the last call."""
         beats, self._fresh_beats = list(self._fresh_beats.values()), {}
         return beats
 
     def idle_s(self, job: int, now: int) -> float | None:
-        """Seconds for which a running job has stood still; None while it moves."""
+        """Returns the seconds since the last progress of a stalled job; None if it is not stalled."""
         live = self.jobs.get(job)
         idle_us = now - live.moved_at if live is not None else 0
         return idle_us / 1e6 if idle_us >= self._idle_after_us else None
 
     def touch_idle(self, now: int) -> None:
-        """What stands still is told too, or nobody would see for how long."""
+        """Publishes stalled jobs too, so that clients can show for how long."""
         self._touched_jobs |= {job for job in self.jobs if self.idle_s(job, now) is not None}
 
     def take_touched(self) -> list[LiveJob]:
-        """Jobs that moved since the last call, and those that were touched."""
+        """Returns the jobs that changed or were touched since the last call."""
         touched, self._touched_jobs = self._touched_jobs, set()
         return [self.jobs[job] for job in touched if job in self.jobs]

@@ -1,8 +1,7 @@
-"""How long work takes on this machine: predicted from what was measured here, and compared with the outcome.
+"""Predicts encode times from the speeds measured on this machine, and records the prediction errors.
 
-A ladder's run decodes once and encodes every quality in step, so only its whole time is seen. Each run
-corrects the costs of all its pieces by the ratio of actual to predicted; over runs of different ladders they
-settle at values that explain them all.
+A run decodes once and encodes all qualities together, so only its total time is known. Each run corrects the
+costs of all its pieces by the ratio of actual to predicted time; over runs of different ladders they converge.
 """
 
 from __future__ import annotations
@@ -21,55 +20,55 @@ from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.engine.store.machine.speeds import LAST_JOBS, Speed
 
 OVERHEAD = "overhead"
-"""What a job takes beside its encode: probe, verification, publishing."""
+"""Key of the cost of a job besides its encode: probe, verification, publishing."""
 
 _DECODE_SHARE = 0.15
-"""Cost of decoding a pixel ÷ encoding one, until measured: veryfast x264 on 2 cores, 0.1 – 0.2."""
+"""Cost of decoding a pixel ÷ encoding one, until measured; 0.1 – 0.2 for x264 veryfast on 2 cores."""
 _MOST_WORK_S = 300.0
-"""A cost weighs no more than so much work of the past, so that a machine that changed is noticed."""
+"""Maximum weight of earlier measurements, so that changes of the machine have an effect."""
 _OVERHEAD_WORK_S = 60.0
-"""What a job weighs for the cost of `OVERHEAD`, which does not depend on its length."""
+"""Weight of a job for the cost of `OVERHEAD`, which does not depend on its length."""
 _MOST_CORRECTION = 4.0
-"""One run says no more than this about its pieces: it may have been stopped by a laptop's lid."""
+"""Maximum factor by which one run corrects its pieces: the machine may have been suspended."""
 _START_S = 0.5
-"""To start ffmpeg takes 0.3 – 0.6 s, whatever there is to encode."""
+"""Time to start ffmpeg; measured 0.3 – 0.6 s."""
 _LEAST_WORK_MEGAPIXELS = 100.0
-"""Decoded and encoded; some 1.5 s of 720p, 35 s of 180p. A clip of one small picture would say 7 s a
+"""Decoded and encoded; about 1.5 s of 720p, 35 s of 180p. A clip of one small picture would measure 7 s per
 megapixel instead of 0.01."""
 _LEAST_TRAINING_S = 2.0
-"""Shorter runs measure the start of a process: a GPU is through with 100 megapixels sooner."""
+"""Shorter runs mostly measure the start of a process: a GPU needs less for 100 megapixels."""
 
-# How far off an estimate may be, as the standard deviation of ln(actual ÷ predicted).
+# Errors of estimates, as standard deviations of ln(actual ÷ predicted).
 _UNTRIED = 0.4
-"""Assumed until jobs have shown it; it weighs as `_UNTRIED_JOBS` of them."""
+"""Assumed error before there are outcomes; has the weight of `_UNTRIED_JOBS` jobs."""
 _UNTRIED_JOBS = 1.5
 _FADING = 0.92
-"""What a job's error weighs, in proportion to that of the next one: load comes and goes."""
+"""Weight of a job's error relative to the next newer one's, because load changes."""
 _TYPICAL_JOB_S = 10.0
-"""A job that took so long weighs half of a long one: what disturbs a few seconds says little of an hour."""
+"""A job of this length has half the weight of a long one, because short ones are noisy."""
 _LITTLE_WORK = 0.5
 _LITTLE_WORK_S = 12.0
-"""The error of a cost that was measured on so much work; it falls with the square root of the work."""
+"""The error of a cost measured on this much work; it falls with the square root of the work."""
 _UNLIKE = 0.4
-"""More, where a cost is not measured but that of a similar piece."""
+"""Added error of a cost that is not measured but taken from a similar piece."""
 _NOT_KNOWN = 1.0
-"""Of a job of which nothing is known, when it is taken for an average one."""
+"""Error of an unknown job that counts as an average one."""
 _DEVIATIONS = 1.64
-"""Nine in ten of a normal distribution lie in the range, and eight in ten of what load does."""
+"""Half width of the range: covers 90 % of a normal distribution, and 80 % of real errors under load."""
 _LEAST_ERROR = 0.05
 _MOST_ERROR = math.log(10)
-"""One job says no more than this: it may have been stopped by a laptop's lid."""
+"""Maximum error counted for one job: the machine may have been suspended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Foretold:
-    """What was predicted for a run when it began."""
+    """The prediction for a run when it began."""
 
     work: Workload
     seconds: float | None
-    """Of the whole job; None while nothing comparable was measured."""
+    """For the whole job; None while nothing comparable was measured."""
     doubt: float = 0.0
-    """Variance of ln(actual ÷ predicted) that comes from what was not measured, or on little work."""
+    """Variance of ln(actual ÷ predicted) due to costs that were not measured, or on little work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,17 +80,17 @@ class _Cost:
 
 
 def tells_of_speed(work: Workload) -> bool:
-    """Whether a run has so much to do that its time is that of its work, and not of starting ffmpeg."""
+    """Whether a run has enough work that its time measures speed rather than the start of ffmpeg."""
     return sum(piece.megapixels for piece in work.pieces) >= _LEAST_WORK_MEGAPIXELS
 
 
 def doubt_of_pace(spent_s: float) -> float:
-    """The variance of what a run's own pace says after so many seconds."""
+    """Returns the variance of an estimate by a run's own pace after so many seconds."""
     return _error_after(spent_s) ** 2
 
 
 def doubt_of_queue(known: int, unknown: int) -> float:
-    """More variance of a sum in which unknown jobs count as the average of the known ones."""
+    """Returns the added variance of a sum in which unknown jobs count as the average of the known ones."""
     return (_NOT_KNOWN * unknown / (known + unknown)) ** 2 if known else 0.0
 
 
@@ -100,7 +99,7 @@ def _error_after(work_s: float) -> float:
 
 
 class Estimates:
-    """The measured costs, in memory; lives on the event loop alone.
+    """The measured costs, in memory; used on the event loop only.
 
     Args:
         outcomes: predicted and actual seconds of finished jobs, newest first.
@@ -120,17 +119,17 @@ class Estimates:
         rest = overhead.value if overhead else 0.0
         costs = [(cost.value * megapixels, cost.error) for cost, megapixels in pieces]
         encode = sum(seconds for seconds, _ in costs)
-        # The pieces of a run are measured together, so their errors add up and do not cancel out.
+        # The pieces of a run are measured together, so their errors add up instead of cancelling out.
         error = sum(seconds * error for seconds, error in costs) / encode if encode else 0.0
         return Foretold(work, encode + rest + (_START_S if encode else 0.0), error**2)
 
     def encode_s(self, work: Workload) -> float | None:
-        """Seconds of the encode, without its start; None while nothing comparable was measured."""
+        """Predicts the seconds of the encode without its start; None if nothing comparable was measured."""
         pieces = self._costs(work)
         return None if pieces is None else sum(cost.value * megapixels for cost, megapixels in pieces)
 
     def _costs(self, work: Workload) -> list[tuple[_Cost, float]] | None:
-        """The cost of each piece and its megapixels; None where one is not known."""
+        """Returns the cost and megapixels of each piece; None if one is unknown."""
         found = []
         for piece in work.pieces:
             cost = self._cost(piece, work)
@@ -140,7 +139,7 @@ class Estimates:
         return found
 
     def _cost(self, piece: Piece, work: Workload) -> _Cost | None:
-        """The cost of a piece: measured, or that of the most similar piece that was."""
+        """Returns the measured cost of a piece, or that of the most similar measured pieces."""
         exact = self._speeds.get(piece.key)
         if exact is not None:
             return _Cost(exact.value, _error_after(exact.work_s))
@@ -158,13 +157,13 @@ class Estimates:
     # Learning
 
     def learn(self, work: Workload, encode_s: float, rest_s: float) -> list[Speed]:
-        """Correct the costs by a finished run; answers the changed ones, none where it had too little to do.
+        """Corrects the costs by a finished run; returns the changed ones, none for a run with too little work.
 
-        A run weighs as much as it worked: one of 2 s hardly moves what was measured on minutes.
+        A run is weighted by its work: one of 2 s hardly changes what was measured on minutes.
 
         Args:
-            encode_s: seconds that the encode took.
-            rest_s: seconds of everything else.
+            encode_s: seconds of the encode.
+            rest_s: seconds of all other steps.
         """
         if not tells_of_speed(work):
             return []
@@ -184,7 +183,7 @@ class Estimates:
                 Speed(work.decode.key, _DECODE_SHARE * cost, 1, taken)
             ]
         ratio = min(_MOST_CORRECTION, max(1 / _MOST_CORRECTION, taken / predicted))
-        # A run that stood still for an hour has done no more work for that.
+        # A run that was suspended for an hour has done no more work.
         work_s = min(taken, 2 * predicted)
         return [
             self._towards(piece.key, cost.value * ratio, work_s)
@@ -197,27 +196,27 @@ class Estimates:
         value = before.value + work_s / (held + work_s) * (measured - before.value)
         return Speed(key, value, before.samples + 1, min(held + work_s, _MOST_WORK_S))
 
-    # Honesty
+    # Accuracy
 
     def came_true(self, predicted_s: float | None, actual_s: float) -> None:
-        """Note how a job's estimate compares with what it took."""
+        """Records predicted and actual time of a job."""
         if predicted_s and actual_s > 0:
             self._outcomes = [(predicted_s, actual_s), *self._outcomes][:LAST_JOBS]
 
     @property
     def judged(self) -> int:
-        """Finished jobs that an estimate was held against, the last 50 at most."""
+        """Number of finished jobs with a prediction, at most the last 50."""
         return len(self._outcomes)
 
     @property
     def error(self) -> float | None:
-        """Median relative error of those; None when there are none."""
+        """Median relative error of those; None without any."""
         errors = [abs(predicted - actual) / actual for predicted, actual in self._outcomes]
         return median(errors) if errors else None
 
     @property
     def _judged_variance(self) -> float:
-        """How far off the last estimates were, as a variance of ln(actual ÷ predicted)."""
+        """Variance of ln(actual ÷ predicted) of the last predictions."""
         total, weights = _UNTRIED**2 * _UNTRIED_JOBS, _UNTRIED_JOBS
         for age, (predicted, actual) in enumerate(self._outcomes):
             if predicted > 0 and actual > 0:
@@ -228,10 +227,10 @@ class Estimates:
         return total / weights
 
     def range_s(self, eta_s: float, doubt: float = 0.0) -> tuple[float, float]:
-        """Where the end lies in four of five cases at least.
+        """Returns the range that contains the actual time in at least four of five cases.
 
         Args:
-            doubt: variance beyond that of the estimates that were judged.
+            doubt: variance in addition to that of the recorded predictions.
         """
         spread = math.exp(_DEVIATIONS * math.sqrt(self._judged_variance + doubt))
         spread = max(1 + _LEAST_ERROR, spread)
@@ -239,7 +238,7 @@ class Estimates:
 
 
 def _similar(costs: Sequence[tuple[float, float]]) -> _Cost | None:
-    """The cost of a piece that is like these (value and error), and was not measured."""
+    """Returns the cost of an unmeasured piece that is similar to these (value and error)."""
     if not costs:
         return None
     return _Cost(median(value for value, _ in costs), max(error for _, error in costs) + _UNLIKE)
@@ -254,7 +253,7 @@ def work_of(
     kept: Iterable[str] = (),
     done: Mapping[str, float] | None = None,
 ) -> Workload | None:
-    """The work left of a job; None while its source is unknown or was probed by another version."""
+    """Returns the remaining work of a job; None if its source is not probed, or by another version."""
     if not facts:
         return None
     try:

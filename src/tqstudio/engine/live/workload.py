@@ -1,4 +1,4 @@
-"""How much there is to encode, in pieces whose speed can be measured. Pure: facts and a profile in."""
+"""Computes the work of a job from facts and profile, in pieces whose speed can be measured."""
 
 from __future__ import annotations
 
@@ -10,25 +10,21 @@ from tqstudio.engine.media.plan.rungs import build_ladder
 from tqstudio.engine.media.source.facts import SourceFacts
 
 _SOURCE_CLASSES = (360, 480, 720, 1080, 1440, 2160, 4320)
-"""Short sides; decoding and scaling cost by the class that a source fits into."""
+"""Short sides of source classes; the cost of decoding and scaling depends on the class."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A part of the work.
-
-    `key` names what is measured together: the same piece on the same machine takes the same time per
-    megapixel.
-    """
+    """A part of the work. Pieces with the same `key` take the same time per megapixel on one machine."""
 
     key: str
     megapixels: float
-    """10⁶ pixels of all its pictures together."""
+    """10⁶ pixels, of all pictures together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What one run of a ladder has to do: decode the source once, and encode each quality."""
+    """The work of one run: decode the source once, and encode each quality."""
 
     decode: Piece
     encode: tuple[Piece, ...]
@@ -47,13 +43,13 @@ def workload(
     kept: Set[str] = frozenset(),
     done: Mapping[str, float] | None = None,
 ) -> Workload:
-    """The work that is left of a source's ladder.
+    """Computes the remaining work of a source's ladder.
 
     Args:
         encoder: ffmpeg's name, such as `libx264`.
-        requested: qualities that are wanted; None means all.
-        kept: qualities that go on from an earlier ladder.
-        done: share of each quality (0 … 1) whose segments are finished.
+        requested: requested qualities; None for all.
+        kept: qualities kept from an earlier ladder.
+        done: finished share of each quality (0 … 1).
     """
     pictures = max(0.0, facts.video.duration_s or facts.duration_s) * float(facts.video.fps)
     done = done or {}
@@ -64,7 +60,7 @@ def workload(
         if not rung.skipped and rung.name not in kept and left > 0:
             key = f"{encoder} {profile.codec} {profile.preset} {source} {rung.name}"
             encode.append(Piece(key, rung.pixels * pictures * left / 1e6))
-    # All qualities are fed from one decode, which starts where the first of them goes on.
+    # All qualities share one decode, which starts where the first of them resumes.
     left = max((1 - min(1.0, done.get(piece.key.rpartition(" ")[2], 0.0)) for piece in encode), default=0.0)
     coded = facts.video.coded_width * facts.video.coded_height
     decode = Piece(f"decode {facts.video.codec} {source}", coded * pictures * left / 1e6)
@@ -72,6 +68,6 @@ def workload(
 
 
 def source_class(facts: SourceFacts) -> str:
-    """The class of a source by its short side, such as `1080p`."""
+    """Returns the class of a source by its short side, such as `1080p`."""
     short = facts.video.short_side
     return f"{next((side for side in _SOURCE_CLASSES if short <= side), _SOURCE_CLASSES[-1])}p"
