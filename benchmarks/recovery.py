@@ -271,4 +271,4 @@ def _hand_out(db: Connection) -> tuple[list[Token], list[tuple[int, str, int]]]:
 def _flush(db: Connection, tokens: list[Token], beats: list[tuple[int, str, int]]) -> None:
     if claims.extend(db, tokens, now=now_us(), lease_us=3600 * MICROSECOND) != BATCH:
         raise RuntimeError("a lease was lost")
-    workers.beats(db, beats)
+    workers.store_heartbeats(db, beats)

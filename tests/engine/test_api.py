@@ -1062,11 +1062,11 @@ def test_a_worker_whose_lease_has_ended_hears_how_the_job_stands(desk: Desk) -> 
     worker, job = desk.running()
     report = {"instance": worker.instance, "epoch": job["epoch"], "step": "probe", "progress": 1}
     wrong = error_of(worker.post(f"jobs/{job['job']}/progress", **{**report, "epoch": 7}), 409)
-    assert wrong["message"].endswith("has ended: it runs under another one now")
+    assert wrong["message"].endswith("has ended: the job now has another lease")
     desk.act("cancel", job["job"])
     worker.tell(f"jobs/{job['job']}/release", epoch=job["epoch"], reason="cancel")
     late = error_of(worker.post(f"jobs/{job['job']}/progress", **report), 409)
-    assert late["message"] == f"this lease of job {job['job']} has ended: the job is cancelled now"
+    assert late["message"] == f"this lease of job {job['job']} has ended: the job is now cancelled"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.live.forecasts import Forecasts
 from tqstudio.engine.live.leases import Leases
 from tqstudio.engine.live.running_jobs import LiveBoard, LiveJob
-from tqstudio.engine.live.speed_model import tells_of_speed
+from tqstudio.engine.live.speed_model import is_measurable
 from tqstudio.engine.live.workload import Workload, workload
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
@@ -24,13 +24,13 @@ from .test_speed_model import FAST, TINY, facts
 
 def finish(opened: Database, forecasts: Forecasts, work: Workload, seconds: float) -> float | None:
     """Foretell a run and have it take so long; answers what was foretold."""
-    foretold = forecasts.estimates.foretell(work)
-    token = opened.write_now(_run, seconds + 1, foretold.seconds if tells_of_speed(work) else None)
+    prediction = forecasts.estimates.predict(work)
+    token = opened.write_now(_run, seconds + 1, prediction.seconds if is_measurable(work) else None)
     live = LiveJob(
-        token, "cpu-0", steps={"thumbnail": 9.0, "transcode": seconds, "finalize": 1.0}, foretold=foretold
+        token, "cpu-0", steps={"thumbnail": 9.0, "transcode": seconds, "finalize": 1.0}, prediction=prediction
     )
     asyncio.run(forecasts.finished(token, live, {}))
-    return foretold.seconds
+    return prediction.seconds
 
 
 def _run(db: Connection, seconds: float, predicted_s: float | None) -> Token:
@@ -60,7 +60,7 @@ def _run(db: Connection, seconds: float, predicted_s: float | None) -> Token:
     lease = claims.claim(db, who, now=began, lease_us=600 * MICROSECOND, idle_gpus=0, gpu_grace_us=0)
     assert lease is not None
     if predicted_s is not None:
-        speeds.foretell(db, lease.job, predicted_s)
+        speeds.set_prediction(db, lease.job, predicted_s)
     assert outcomes.complete(
         db, lease.token, now=began + int(seconds * MICROSECOND), worker="cpu-0", detail=""
     )
@@ -72,19 +72,19 @@ def test_estimates_are_not_judged_by_jobs_with_next_to_nothing_to_do(opened: Dat
     normal = workload(facts(), FAST, "libx264")
     assert finish(opened, forecasts, normal, 30.0) is None
     assert finish(opened, forecasts, normal, 31.0) is not None
-    before = forecasts.estimates.error, forecasts.estimates.foretell(normal)
+    before = forecasts.estimates.error, forecasts.estimates.predict(normal)
     for source, taken in TINY.values():
         assert finish(opened, forecasts, workload(source, FAST, "libx264"), taken) is not None
     assert forecasts.estimates.judged == 1
-    assert (forecasts.estimates.error, forecasts.estimates.foretell(normal)) == before
+    assert (forecasts.estimates.error, forecasts.estimates.predict(normal)) == before
     asyncio.run(forecasts.load())
-    assert forecasts.estimates.foretell(normal) == before[1], "nor does the next supervisor know of them"
+    assert forecasts.estimates.predict(normal) == before[1], "nor does the next supervisor know of them"
 
 
 def test_the_poster_is_made_beside_the_rest_and_takes_no_time_of_its_own(opened: Database) -> None:
     forecasts = Forecasts(opened, LiveBoard(Leases(lease_us=1, heartbeat_us=1)))
     work = workload(facts(), FAST, "libx264")
     finish(opened, forecasts, work, 30.0)
-    foretold = finish(opened, forecasts, work, 30.0)
-    assert foretold == pytest.approx(31.0)
+    prediction = finish(opened, forecasts, work, 30.0)
+    assert prediction == pytest.approx(31.0)
     assert forecasts.estimates.error == pytest.approx(0)

@@ -48,11 +48,11 @@ def leases() -> Leases:
 def test_a_beat_renews_what_it_names(leases: Leases) -> None:
     leases.begin(A, 0, 60)
     leases.begin(B, 0, 60)
-    assert leases.hear("one", [A], 59) == [A]
+    assert leases.heartbeat("one", [A], 59) == [A]
     assert leases.is_live(A, 118)
     assert not leases.is_live(A, 119)
     assert not leases.is_live(B, 60)
-    assert leases.hear("one", [A], 70) == [A]
+    assert leases.heartbeat("one", [A], 70) == [A]
     assert leases.take_renewals() == [Renewal(A, since=59, heard=70)]
     assert leases.take_renewals() == []
 
@@ -60,9 +60,9 @@ def test_a_beat_renews_what_it_names(leases: Leases) -> None:
 def test_what_could_not_be_stored_waits_again(leases: Leases) -> None:
     leases.begin(A, 0, 60)
     leases.begin(B, 0, 60)
-    leases.hear("one", [A, B], 50)
+    leases.heartbeat("one", [A, B], 50)
     taken = leases.take_renewals()
-    leases.hear("one", [A], 65)
+    leases.heartbeat("one", [A], 65)
     leases.end(B.job)
     leases.put_back(taken)
     assert leases.renewals() == [Renewal(A, since=50, heard=65)]
@@ -72,51 +72,51 @@ def test_what_could_not_be_stored_waits_again(leases: Leases) -> None:
 
 def test_what_ran_out_is_not_revived(leases: Leases) -> None:
     leases.begin(A, 0, 60)
-    assert leases.hear("one", [A], 60) == []
+    assert leases.heartbeat("one", [A], 60) == []
     assert leases.take_renewals() == []
 
 
 def test_only_the_whole_token_renews(leases: Leases) -> None:
     leases.begin(A, 0, 60)
     for wrong in (Token(1, 2, "one"), Token(1, 1, "two"), Token(2, 1, "one")):
-        assert leases.hear(wrong.instance, [wrong], 1) == []
+        assert leases.heartbeat(wrong.instance, [wrong], 1) == []
 
 
 def test_what_two_beats_do_not_name_was_dropped(leases: Leases) -> None:
     leases.begin(A, 0, 60)
-    leases.hear("one", [], 1)
-    leases.hear("another", [], 11)
+    leases.heartbeat("one", [], 1)
+    leases.heartbeat("another", [], 11)
     assert leases.abandoned(11) == [], "the beat may have been on its way when the claim was answered"
-    leases.hear("one", [], 10)
+    leases.heartbeat("one", [], 10)
     assert leases.abandoned(10) == [], "it is younger than a heartbeat"
     assert leases.abandoned(11) == [Abandoned(A, excused=False)]
-    leases.hear("one", [A], 12)
+    leases.heartbeat("one", [A], 12)
     assert leases.abandoned(12) == []
 
 
 def test_after_a_silence_live_leases_begin_anew(leases: Leases) -> None:
     leases.begin(A, 0, 60)
     leases.begin(B, 50, 110)
-    leases.hear("one", [B], 55)
-    leases.begin_anew(1000, before=70)
+    leases.heartbeat("one", [B], 55)
+    leases.renew_live(1000, before=70)
     assert leases.take_renewals() == [], "what was not stored yet is part of that"
     assert not leases.is_live(A, 70)
     assert leases.is_live(B, 1059)
-    leases.hear("one", [], 1001)
-    leases.hear("one", [], 1002)
+    leases.heartbeat("one", [], 1001)
+    leases.heartbeat("one", [], 1002)
     assert Abandoned(B, excused=True) in leases.abandoned(1002)
 
 
 def test_a_clock_that_is_set_back_revives_no_lease(leases: Leases) -> None:
     leases.begin(A, 1000, 1060)
     leases.begin(B, 1050, 1110)
-    leases.begin_anew(100, before=1070)
-    assert leases.hear("one", [A, B], 101) == [B]
+    leases.renew_live(100, before=1070)
+    assert leases.heartbeat("one", [A, B], 101) == [B]
 
 
 def test_a_lease_that_ended_is_forgotten(leases: Leases) -> None:
     leases.begin(A, 0, 60)
-    leases.hear("one", [A], 5)
+    leases.heartbeat("one", [A], 5)
     leases.end(1)
     leases.end(1)
     assert leases.take_renewals() == []
@@ -343,7 +343,7 @@ def test_the_beats_of_64_workers_are_one_transaction(
             )
             answer = await dispatch.heartbeat(WorkerToken(worker.id, worker.name, worker.kind), beat)
             assert answer["lost"] == []
-        await dispatch.flush_beats()
+        await dispatch.flush_heartbeats()
 
     asyncio.run(beat_and_flush())
     assert statements.count("COMMIT") == 1
@@ -365,7 +365,7 @@ def test_a_beat_counts_before_it_is_stored(home: Home, opened: Database, setting
     opened.write_now(lambda db: db.execute("UPDATE job SET lease_expires_at = :now", {"now": now}))
     for held_token, worker in heard:
         board.begin(held_token, worker.name, now, now + 30 * SECOND)
-        board.leases.hear(worker.instance, [held_token], now)
+        board.leases.heartbeat(worker.instance, [held_token], now)
     assert asyncio.run(recovery.scan()) == 1
     running = {lease.job for lease in opened.read_now(claims.running)}
     assert running == {held_token.job for held_token, _ in heard}
@@ -381,7 +381,7 @@ def test_who_was_heard_in_time_ends_its_job(opened: Database) -> None:
     now = now_us()
     opened.write_now(lambda db: db.execute("UPDATE job SET lease_expires_at = :now", {"now": now}))
     board.begin(heard, worker.name, now - SECOND, now)
-    board.leases.hear(worker.instance, [heard], now - 1)
+    board.leases.heartbeat(worker.instance, [heard], now - 1)
 
     def end(held: Token, name: str) -> JobStatus | None:
         return asyncio.run(
@@ -405,8 +405,8 @@ def test_a_lease_that_runs_out_between_two_beats_is_renewed(
     opened.write_now(lambda db: db.execute("UPDATE job SET lease_expires_at = :now", {"now": now}))
     board.begin(held, worker.name, now - 30 * SECOND, now)
     for heard in (now - SECOND, now + SECOND):
-        assert board.leases.hear(worker.instance, [held], heard) == [held]
-    asyncio.run(dispatch.flush_beats())
+        assert board.leases.heartbeat(worker.instance, [held], heard) == [held]
+    asyncio.run(dispatch.flush_heartbeats())
     lease = opened.read_now(claims.live, held, now=now + SECOND)
     assert lease is not None
     assert lease.lease_expires_at == now + SECOND + int(settings.lease_s * SECOND)

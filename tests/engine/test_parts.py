@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tqstudio.engine.api.views import iso, parse_time
 from tqstudio.engine.host import home_lock
 from tqstudio.engine.live.leases import Leases
-from tqstudio.engine.live.running_jobs import Beat, LiveBoard, LiveJob
+from tqstudio.engine.live.running_jobs import Heartbeat, LiveBoard, LiveJob
 from tqstudio.engine.queue import worker_pool
 from tqstudio.engine.queue.tokens import WorkerTokens
 from tqstudio.engine.retry import RESOURCE_WAIT_S, RetryRules, judge_failure, judge_loss, longest_wait_s
@@ -186,11 +186,11 @@ def test_reports_without_an_advance_do_not_count_as_movement() -> None:
 
 def test_a_beat_is_stored_once() -> None:
     board = new_board()
-    board.beat(Beat(7, 5, "one"))
-    board.beat(Beat(7, 6, "one"))
-    assert [beat.at for beat in board.take_beats()] == [6]
-    assert board.take_beats() == []
-    assert board.beats[7].at == 6
+    board.record_heartbeat(Heartbeat(7, 5, "one"))
+    board.record_heartbeat(Heartbeat(7, 6, "one"))
+    assert [beat.at for beat in board.take_heartbeats()] == [6]
+    assert board.take_heartbeats() == []
+    assert board.heartbeats[7].at == 6
 
 
 # The lock and the socket

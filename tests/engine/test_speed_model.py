@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tqstudio.engine.live.speed_model import OVERHEAD, Estimates, tells_of_speed, work_of
+from tqstudio.engine.live.speed_model import OVERHEAD, Estimates, is_measurable, work_of
 from tqstudio.engine.live.workload import Workload, source_class, workload
 from tqstudio.engine.media.plan import profiles
 from tqstudio.engine.media.source.facts import SourceFacts, VideoTrack
@@ -84,21 +84,21 @@ def test_sources_are_measured_by_class() -> None:
 def test_nothing_is_said_before_something_comparable_was_measured() -> None:
     estimates = Estimates()
     work = workload(facts(), FAST, "libx264")
-    assert estimates.foretell(work).seconds is None
+    assert estimates.predict(work).seconds is None
     estimates.learn(work, 30, 2)
-    assert estimates.foretell(work).seconds == pytest.approx(32)
+    assert estimates.predict(work).seconds == pytest.approx(32)
     longer = workload(facts(seconds=120), FAST, "libx264")
-    assert estimates.foretell(longer).seconds == pytest.approx(61.5), "ffmpeg starts once"
+    assert estimates.predict(longer).seconds == pytest.approx(61.5), "ffmpeg starts once"
     other = workload(facts(), WEB, "libx264")
-    assert estimates.foretell(other).seconds is not None, "the same encoder was measured"
-    assert estimates.foretell(workload(facts(), FAST, "h264_nvenc")).seconds is None
+    assert estimates.predict(other).seconds is not None, "the same encoder was measured"
+    assert estimates.predict(workload(facts(), FAST, "h264_nvenc")).seconds is None
 
 
 def test_what_was_measured_is_kept_for_the_next_supervisor() -> None:
     work = workload(facts(), FAST, "libx264")
     first = Estimates()
     learnt = first.learn(work, 30, 2)
-    assert Estimates(learnt).foretell(work).seconds == first.foretell(work).seconds
+    assert Estimates(learnt).predict(work).seconds == first.predict(work).seconds
 
 
 def _true_seconds(work: Workload, rng: random.Random) -> float:
@@ -117,10 +117,10 @@ def test_different_ladders_of_one_machine_are_foretold_after_a_while() -> None:
         wanted = rng.choice([None, {"720p"}, {"360p"}, {"480p", "360p"}])
         work = workload(source, FAST, "libx264", requested=wanted)
         taken = _true_seconds(work, rng)
-        foretold = estimates.foretell(work).seconds
-        if foretold is not None:
-            errors.append(abs(foretold - taken) / taken)
-            estimates.came_true(foretold, taken)
+        prediction = estimates.predict(work).seconds
+        if prediction is not None:
+            errors.append(abs(prediction - taken) / taken)
+            estimates.record_outcome(prediction, taken)
         estimates.learn(work, taken, 0)
     assert median(errors[30:]) < 0.1
     assert estimates.error is not None
@@ -164,10 +164,10 @@ def test_runs_with_next_to_nothing_to_do_teach_nothing(measured: bool) -> None:
         untroubled.learn(normal, 30, 2)
     for source, taken in TINY.values():
         assert estimates.learn(workload(source, FAST, "libx264"), taken, 9) == []
-    assert estimates.foretell(normal) == untroubled.foretell(normal)
+    assert estimates.predict(normal) == untroubled.predict(normal)
     estimates.learn(normal, 31, 2)
     untroubled.learn(normal, 31, 2)
-    assert estimates.foretell(normal) == untroubled.foretell(normal)
+    assert estimates.predict(normal) == untroubled.predict(normal)
 
 
 def test_the_little_that_a_resumed_run_had_left_teaches_nothing() -> None:
@@ -189,7 +189,7 @@ def test_a_short_run_replaces_no_estimate() -> None:
     estimates.learn(long, 300, 2)
     before = estimates.encode_s(long)
     assert before is not None
-    assert tells_of_speed(short)
+    assert is_measurable(short)
     for _ in range(3):
         estimates.learn(short, 8, 2)
     assert estimates.encode_s(long) == pytest.approx(before, rel=0.3)
@@ -202,8 +202,8 @@ def test_the_range_is_wide_where_little_was_measured() -> None:
         estimates = Estimates()
         for seconds in encoded_s:
             estimates.learn(workload(facts(seconds=2 * seconds), FAST, "libx264"), seconds, 0)
-        foretold = estimates.foretell(workload(facts(codec=codec), FAST, "libx264"))
-        low, high = estimates.range_s(100, foretold.doubt)
+        prediction = estimates.predict(workload(facts(codec=codec), FAST, "libx264"))
+        low, high = estimates.range_s(100, prediction.doubt)
         return high / low
 
     assert width(2) > width(20) > width(200) > 1.1
@@ -275,14 +275,14 @@ def _replay(machine: str, short: float, seed: int, into: Replay, jobs: int = 60)
         taken.append((_true_seconds(works[-1], rng) * unlike * load + 0.5 * load, 1.5 * load))
     told = 0
     for at, (work, (encode_s, rest_s)) in enumerate(zip(works, taken, strict=True)):
-        left = [estimates.foretell(each) for each in works[at:]]
+        left = [estimates.predict(each) for each in works[at:]]
         ranges = [estimates.range_s(each.seconds, each.doubt) for each in left if each.seconds is not None]
         if len(ranges) == len(left):
             (low, high), actual = ranges[0], encode_s + rest_s
-            if tells_of_speed(work):
+            if is_measurable(work):
                 into.jobs.append(low <= actual <= high)
                 into.widths.append(high / low)
-                estimates.came_true(left[0].seconds, actual)
+                estimates.record_outcome(left[0].seconds, actual)
             whole = sum(map(sum, taken[at:]))
             held = sum(low for low, _ in ranges) <= whole <= sum(high for _, high in ranges)
             into.queue.append(held)

@@ -80,12 +80,12 @@ def an_expired_lease_is_revived() -> Any:
 
 def a_beat_renews_what_it_does_not_name() -> Any:
     """A sign of life of one worker renews the leases of all."""
-    real = Leases.hear
+    real = Leases.heartbeat
 
-    def hear(self: Leases, instance: str, named: Any, now: int) -> Any:
+    def heartbeat(self: Leases, instance: str, named: Any, now: int) -> Any:
         return real(self, instance, [*named, *(held.token for held in self._held.values())], now)
 
-    return patched((Leases, "hear", hear))
+    return patched((Leases, "heartbeat", heartbeat))
 
 
 def _is_held(self: Leases, token: Any, _now: int) -> bool:
@@ -222,7 +222,7 @@ def autorestarts_never_end() -> Any:
 
 def a_wish_is_forgotten() -> Any:
     """Whoever asked for a pause sees the job go on after its worker stopped."""
-    return patched((outcomes, "_wish", lambda *_, **__: None))
+    return patched((outcomes, "_apply_control", lambda *_, **__: None))
 
 
 def a_wish_outlives_its_lease() -> Any:

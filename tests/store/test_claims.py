@@ -252,7 +252,7 @@ def test_a_job_that_is_put_off_lets_the_next_one_go_and_says_why_once(queue: Que
 
     def put_off(why: str) -> None:
         until = queue.now + 15 * SECOND
-        claims.put_off(queue.db, first, now=queue.now, until=until, code="DISK_SILENT", why=why, hint="see")
+        claims.defer(queue.db, first, now=queue.now, until=until, code="DISK_SILENT", why=why, hint="see")
 
     before = queue.row(second)
     put_off("the disk is silent")
@@ -282,7 +282,7 @@ def test_only_those_that_wait_for_it_go_on_when_a_disk_answers(queue: Queue) -> 
         (paused, f"status = 'paused', not_before = {later}, error_code = 'DISK_SILENT'"),
     ):
         queue.db.execute(f"UPDATE job SET {change} WHERE id = :id", {"id": job})
-    claims.let_go_on(queue.db, now=queue.now, code="DISK_SILENT")
+    claims.resume_deferred(queue.db, now=queue.now, code="DISK_SILENT")
     found = [queue.row(job)["not_before"] for job in (waits, fails, ready, paused)]
     assert found == [queue.now, later, None, later]
 
@@ -306,7 +306,7 @@ def test_who_shall_not_work_gets_nothing(queue: Queue, intent: dict[str, bool]) 
 def test_intent_outlives_a_process_and_beats(queue: Queue) -> None:
     who = queue.worker()
     workers.set_intent(queue.db, who.name, enabled=False, now=queue.now)
-    workers.beats(queue.db, [(who.id, who.instance, queue.now)])
+    workers.store_heartbeats(queue.db, [(who.id, who.instance, queue.now)])
     reborn = queue.worker(instance="a new life")
     row = workers.by_id(queue.db, reborn.id)
     assert row is not None
@@ -447,7 +447,9 @@ def test_leases_that_ran_out_are_found_whatever_the_worker_says(queue: Queue) ->
     second = queue.claimed(queue.worker("cpu-1"))
     assert claims.expired(queue.db, now=queue.now) == []
     queue.wait(30)
-    workers.beats(queue.db, [(lease.worker_id, lease.instance, queue.now) for lease in (first, second)])
+    workers.store_heartbeats(
+        queue.db, [(lease.worker_id, lease.instance, queue.now) for lease in (first, second)]
+    )
     assert [lease.job for lease in claims.expired(queue.db, now=queue.now)] == [first.job]
     assert [lease.job for lease in claims.running(queue.db)] == [first.job, second.job]
     assert [lease.job for lease in claims.of_instance(queue.db, second.instance)] == [second.job]
@@ -464,8 +466,8 @@ def test_after_a_jump_live_leases_begin_anew_and_dead_ones_stay_dead(queue: Queu
     queue.wait(30)
     waiting = queue.row(queue.job())
     before, now = queue.now, queue.now + jump_s * SECOND
-    claims.stay_expired(queue.db, now=now, before=before)
-    assert claims.begin_anew(queue.db, now=now, before=min(before, now), lease_us=LEASE) == 1
+    claims.keep_expired(queue.db, now=now, before=before)
+    assert claims.renew_live(queue.db, now=now, before=min(before, now), lease_us=LEASE) == 1
     assert [lease.job for lease in claims.expired(queue.db, now=now)] == [dead.job]
     assert queue.row(dead.job)["lease_expires_at"] == min(dead.lease_expires_at, now)
     assert queue.row(live.job)["lease_expires_at"] == now + LEASE

@@ -204,6 +204,6 @@ def test_an_answer_is_that_of_its_key(queue: Queue) -> None:
 
 def test_a_supervisor_that_beats_is_heard(queue: Queue) -> None:
     supervisors.take_over(queue.db, pid=1, version="1", now=NOW)
-    supervisors.beat(queue.db, now=NOW + 5)
+    supervisors.heartbeat(queue.db, now=NOW + 5)
     row = queue.db.execute("SELECT started_at, last_heartbeat_at FROM supervisor").one()
     assert row == (NOW, NOW + 5)

@@ -263,7 +263,7 @@ WRITES: dict[str, tuple[Act, Changed]] = {
         ),
         worker,
     ),
-    "a job is foretold": (lambda s: speeds.foretell(s.db, s.waiting[0], 1.0), waiting),
+    "a job is foretold": (lambda s: speeds.set_prediction(s.db, s.waiting[0], 1.0), waiting),
     "a run is measured": (lambda s: speeds.add_work(s.db, s.lease.job, s.lease.epoch, now=NOW + 9), job),
     "a folder is changed": (
         lambda s: folders.change(s.db, s.folders[0], {"priority": 3}, now=NOW),
@@ -305,7 +305,7 @@ WRITES: dict[str, tuple[Act, Changed]] = {
     "a hash is set": (lambda s: videos.set_full_hash(s.db, s.video, "full"), video),
     "a worker registers": (register, worker),
     "a worker is heard": (
-        lambda s: workers.beats(s.db, [(s.lease.worker_id, s.lease.instance, NOW + 1)]),
+        lambda s: workers.store_heartbeats(s.db, [(s.lease.worker_id, s.lease.instance, NOW + 1)]),
         worker,
     ),
     "a worker ends": (

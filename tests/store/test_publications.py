@@ -7,7 +7,7 @@ from dataclasses import replace
 from tqstudio.engine.store.db import integrity
 from tqstudio.engine.store.db.integrity import Numbers
 from tqstudio.engine.store.jobs.claims import HeldLease
-from tqstudio.engine.store.jobs.transitions import look
+from tqstudio.engine.store.jobs.transitions import job_facts
 from tqstudio.engine.store.library import publications
 from tqstudio.engine.store.library.publications import PublicationRow
 from tqstudio.engine.store.machine import gates
@@ -57,7 +57,7 @@ def test_only_an_intent_whose_lease_has_ended_is_left_over(queue: Queue) -> None
 def test_a_publish_is_seen_under_its_lease_alone(queue: Queue) -> None:
     lease, other = queue.claimed(queue.worker("cpu-0")), queue.claimed(queue.worker("cpu-1"))
     begin(queue, lease)
-    facts, of_other = look(queue.db, lease.job), look(queue.db, other.job)
+    facts, of_other = job_facts(queue.db, lease.job), job_facts(queue.db, other.job)
     assert facts is not None
     assert of_other is not None
     assert (facts.publishes, of_other.publishes) == (True, False)
@@ -65,7 +65,7 @@ def test_a_publish_is_seen_under_its_lease_alone(queue: Queue) -> None:
     assert not facts.is_held_by(other.token)
     queue.release(lease)
     assert queue.claim(queue.worker("cpu-0", instance="a new life")) is not None
-    facts = look(queue.db, lease.job)
+    facts = job_facts(queue.db, lease.job)
     assert facts is not None
     assert not facts.publishes, "this lease has not begun one"
 
@@ -73,12 +73,12 @@ def test_a_publish_is_seen_under_its_lease_alone(queue: Queue) -> None:
 def test_room_is_asked_for_by_the_job_and_by_what_runs(queue: Queue) -> None:
     waiting = [queue.job(video=queue.video(f"waits-{number}.mp4")) for number in range(3)]
     lease = queue.claimed()
-    need, [running] = gates.needs_beside(queue.db, waiting[1])
+    need, [running] = gates.needs_with_running(queue.db, waiting[1])
     assert need is not None
     assert (need.job, need.name) == (waiting[1], "waits-1.mp4")
     assert (running.job, running.video) == (lease.job, lease.video)
-    assert gates.needs_beside(queue.db, lease.job) == (running, [])
-    assert gates.needs_beside(queue.db, 99) == (None, [running])
+    assert gates.needs_with_running(queue.db, lease.job) == (running, [])
+    assert gates.needs_with_running(queue.db, 99) == (None, [running])
 
 
 def test_outputs_at_work_are_those_that_are_written_to_or_waited_for(queue: Queue) -> None:

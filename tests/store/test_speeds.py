@@ -41,14 +41,14 @@ def moved(queue: Queue, lease: HeldLease) -> None:
 
 def test_only_the_first_run_of_a_job_is_foretold(queue: Queue) -> None:
     lease, other = queue.claimed(), queue.job()
-    speeds.foretell(queue.db, lease.job, 60.0)
-    speeds.foretell(queue.db, lease.job, 6.0)
+    speeds.set_prediction(queue.db, lease.job, 60.0)
+    speeds.set_prediction(queue.db, lease.job, 6.0)
     assert figures(queue, lease.job) == (60.0, None)
     assert figures(queue, other) == (None, None)
     late = queue.claimed(queue.worker("cpu-1"))
     queue.wait(5)
     queue.release(late)
-    speeds.foretell(queue.db, late.job, 6.0)
+    speeds.set_prediction(queue.db, late.job, 6.0)
     assert figures(queue, late.job) == (None, 5.0), "what it left is not the job"
 
 
@@ -57,7 +57,7 @@ def test_the_time_of_all_runs_counts_and_that_of_nobody_does_not(queue: Queue) -
     queue.claimed(queue.worker("cpu-1"))
     queue.wait(100)
     lease = queue.claimed(who)
-    speeds.foretell(queue.db, lease.job, 30.0)
+    speeds.set_prediction(queue.db, lease.job, 30.0)
     queue.wait(7)
     moved(queue, lease)
     queue.wait(50)
@@ -100,7 +100,7 @@ def test_a_run_that_another_supervisor_finishes_counts_until_it_was_last_heard(q
 @pytest.mark.parametrize("how", ["restart", "profile", "source"])
 def test_work_that_begins_from_nothing_is_foretold_anew(queue: Queue, how: str) -> None:
     lease = queue.claimed(max_attempts=9)
-    speeds.foretell(queue.db, lease.job, 30.0)
+    speeds.set_prediction(queue.db, lease.job, 30.0)
     queue.wait(5)
     if how == "source":
         queue.fail(lease, ErrorCode.SOURCE_CHANGED)
@@ -123,7 +123,7 @@ def test_work_that_begins_from_nothing_is_foretold_anew(queue: Queue, how: str) 
 
 def test_a_failure_that_keeps_what_is_made_keeps_the_forecast(queue: Queue) -> None:
     lease = queue.claimed(max_attempts=9)
-    speeds.foretell(queue.db, lease.job, 30.0)
+    speeds.set_prediction(queue.db, lease.job, 30.0)
     queue.wait(5)
     queue.fail(lease, ErrorCode.ENCODER_EXIT)
     assert figures(queue, lease.job) == (30.0, 5.0)

@@ -38,9 +38,9 @@ def test_a_worker_is_found_by_name_and_by_id(queue: Queue) -> None:
 def test_only_the_life_that_beats_is_heard(queue: Queue) -> None:
     one = queue.worker("cpu-0", instance="the same")
     two = queue.worker("cpu-1", instance="the same")
-    workers.beats(queue.db, [(one.id, "an earlier life", NOW)])
+    workers.store_heartbeats(queue.db, [(one.id, "an earlier life", NOW)])
     assert row(queue, one.id).last_heartbeat_at is None
-    workers.beats(queue.db, [(one.id, "the same", NOW)])
+    workers.store_heartbeats(queue.db, [(one.id, "the same", NOW)])
     assert (row(queue, one.id).last_heartbeat_at, row(queue, two.id).last_heartbeat_at) == (NOW, None)
 
 
@@ -66,7 +66,7 @@ def test_when_a_worker_was_last_switched_off(queue: Queue) -> None:
 def test_silence_is_told_once_and_a_later_beat_takes_it_back(queue: Queue) -> None:
     silent, other = queue.worker("cpu-0", instance="the same"), queue.worker("cpu-1", instance="the same")
     workers.ensure(queue.db, "cpu-2", "cpu", device=None, now=NOW)
-    workers.beats(queue.db, [(other.id, other.instance, NOW + SECOND)])
+    workers.store_heartbeats(queue.db, [(other.id, other.instance, NOW + SECOND)])
     assert workers.find_silent(queue.db, before=NOW - 1, now=NOW + 9) == []
     assert workers.find_silent(queue.db, before=NOW, now=NOW + 9) == [(silent.id, "cpu-0")]
     assert workers.find_silent(queue.db, before=NOW, now=NOW + 10) == [], "it is known by now"
@@ -75,16 +75,16 @@ def test_silence_is_told_once_and_a_later_beat_takes_it_back(queue: Queue) -> No
         (silent.id, "an earlier life", NOW + 99),
         (silent.id, silent.instance, NOW + 9),
     ):
-        workers.beats(queue.db, [(worker, instance, at)])
+        workers.store_heartbeats(queue.db, [(worker, instance, at)])
         assert offline(queue) == [silent.id, other.id], "nothing was heard of this life since"
-    workers.beats(queue.db, [(silent.id, silent.instance, NOW + 12)])
+    workers.store_heartbeats(queue.db, [(silent.id, silent.instance, NOW + 12)])
     assert offline(queue) == [other.id]
     assert words(queue)[-1] == ("worker_online", "cpu-0")
 
 
 def test_a_worker_whose_process_ended_is_not_silent(queue: Queue) -> None:
     who = queue.worker()
-    workers.beats(queue.db, [(who.id, who.instance, NOW)])
+    workers.store_heartbeats(queue.db, [(who.id, who.instance, NOW)])
     workers.ended(queue.db, who.id, instance=who.instance, now=NOW, why="killed")
     assert workers.find_silent(queue.db, before=NOW + SECOND, now=NOW + SECOND) == []
 
@@ -93,7 +93,7 @@ def test_while_nobody_could_be_heard_nobody_fell_silent(queue: Queue) -> None:
     here, gone = queue.worker("cpu-0"), queue.worker("cpu-1")
     queue.db.execute("UPDATE worker SET offline_at = 1 WHERE id = :id", {"id": gone.id})
     absent = workers.ensure(queue.db, "cpu-2", "cpu", device=None, now=NOW)
-    workers.hear_all(queue.db, now=NOW + 5)
+    workers.touch_all(queue.db, now=NOW + 5)
     heard = [row(queue, worker).last_heartbeat_at for worker in (here.id, gone.id, absent.id)]
     assert heard == [NOW + 5, None, None]
 

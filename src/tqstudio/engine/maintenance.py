@@ -19,7 +19,7 @@ from tqstudio.engine.outputs.publisher import Publisher
 from tqstudio.engine.outputs.retention import Retention
 from tqstudio.engine.queue.dispatcher import Dispatch
 from tqstudio.engine.queue.recovery import Recovery
-from tqstudio.engine.queue.stuck_workers import Hangs
+from tqstudio.engine.queue.stuck_workers import StuckWorkers
 from tqstudio.engine.queue.worker_pool import WorkerPool
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
@@ -30,7 +30,7 @@ from tqstudio.errors import UNWRITTEN, TqError
 
 _SAVE_S = 1.0
 _AUTORESTART_S = 1.0
-_HANGS_S = 1.0
+_STUCK_S = 1.0
 _RETENTION_S = 60.0
 _EXPIRY_S = 600.0
 _ANSWERS_KEPT_S = 86_400.0
@@ -50,12 +50,12 @@ class Maintenance:
         pool: WorkerPool,
         disk: DiskGate,
         sources: SourceDisks,
-        hangs: Hangs,
+        stuck_workers: StuckWorkers,
     ) -> None:
         self._sources = sources
         self._settings, self._db, self._dispatch, self._recovery = settings, db, dispatch, recovery
         self._retention, self._publisher, self._pool, self._disk = retention, publisher, pool, disk
-        self._hangs = hangs
+        self._stuck_workers = stuck_workers
         self._pressure = PressureGate(settings, db)
         self._scheduler: AsyncIOScheduler | None = None
         self._log = structlog.get_logger()
@@ -65,14 +65,14 @@ class Maintenance:
             timezone="UTC", job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None}
         )
         s = self._settings
-        self._every(s.heartbeat_s, self.flush_beats)
+        self._every(s.heartbeat_s, self.flush_heartbeats)
         self._every(_SAVE_S, self.save_and_promote)
         self._every(_AUTORESTART_S, self.restart_failed)
         # The scheduler's jitter only adds: 0.9 · T and up to 0.2 · T more is T ± 10 %.
         self._every(0.9 * s.scan_s, self.recover, jitter_s=0.2 * s.scan_s)
-        self._every(_HANGS_S, self.free_hanging)
-        self._every(TICK_S, self.look_at_disks)
-        self._every(TICK_S, self.look_at_pressure, at_once=True)
+        self._every(_STUCK_S, self.free_stuck)
+        self._every(TICK_S, self.check_disks)
+        self._every(TICK_S, self.check_pressure, at_once=True)
         self._every(_RETENTION_S, self.clean_up)
         self._every(_EXPIRY_S, self.expire_work, at_once=True)
         self._scheduler.start()
@@ -93,7 +93,7 @@ class Maintenance:
         async def run() -> None:
             now_us()  # the clock has to be read regularly: see `SteadyClock.watch`
             # While the database cannot be written, the only useful task is the one that checks its disk.
-            if self._db.refusal is not None and what != self.look_at_disks:
+            if self._db.refusal is not None and what != self.check_disks:
                 return
             try:
                 await what()
@@ -109,10 +109,11 @@ class Maintenance:
         first = {"next_run_time": datetime.now(UTC)} if at_once else {}
         self._scheduler.add_job(run, "interval", seconds=seconds, jitter=jitter_s, **first)
 
-    async def flush_beats(self) -> None:
+    async def flush_heartbeats(self) -> None:
         """Stores the heartbeats of workers and supervisor; started together they share a commit."""
         await asyncio.gather(
-            self._dispatch.flush_beats(), self._db.write(lambda db: supervisors.beat(db, now=now_us()))
+            self._dispatch.flush_heartbeats(),
+            self._db.write(lambda db: supervisors.heartbeat(db, now=now_us())),
         )
 
     async def save_and_promote(self) -> None:
@@ -133,21 +134,21 @@ class Maintenance:
     async def recover(self) -> None:
         """Requeues jobs with expired leases, and replaces workers without heartbeats."""
         children.reap_orphans()
-        await self._dispatch.flush_beats()
+        await self._dispatch.flush_heartbeats()
         if recovered := await self._recovery.scan():
             self._log.warning("requeued jobs with expired leases", jobs=recovered)
         for name in await self._recovery.silent_workers():
             self._pool.end_silent(name)
 
-    async def free_hanging(self) -> None:
+    async def free_stuck(self) -> None:
         """Frees jobs and slots of workers that are blocked by an unresponsive disk."""
-        await self._hangs.tick()
+        await self._stuck_workers.tick()
 
-    async def look_at_pressure(self) -> None:
+    async def check_pressure(self) -> None:
         """Updates the gate for load and memory."""
         await self._pressure.tick()
 
-    async def look_at_disks(self) -> None:
+    async def check_disks(self) -> None:
         """Updates the disk gate and records which volumes are mounted."""
         self._sources.note()
         await self._disk.tick()

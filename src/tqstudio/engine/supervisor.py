@@ -59,7 +59,7 @@ from tqstudio.engine.queue.lease_end import LeaseEnd
 from tqstudio.engine.queue.operations import Actions
 from tqstudio.engine.queue.recovery import Recovery
 from tqstudio.engine.queue.shutdown_summary import Remainder
-from tqstudio.engine.queue.stuck_workers import Hangs
+from tqstudio.engine.queue.stuck_workers import StuckWorkers
 from tqstudio.engine.queue.tokens import WorkerTokens
 from tqstudio.engine.queue.worker_pool import Slot, WorkerPool, default_cpu_workers
 from tqstudio.engine.services import Services
@@ -252,7 +252,7 @@ class _Supervisor:
         self._looks: set[asyncio.Task[None]] = set()
         """Underway, of `_look_for_sources`."""
         self._prober = Prober(home, settings, db, self._on_looked)
-        hangs = Hangs(settings, db, board, workspace, bounded_io, results, self.studio.pool)
+        stuck_workers = StuckWorkers(settings, db, board, workspace, bounded_io, results, self.studio.pool)
         self._maintenance = Maintenance(
             settings,
             db,
@@ -263,7 +263,7 @@ class _Supervisor:
             self.studio.pool,
             disk,
             sources,
-            hangs,
+            stuck_workers,
         )
 
     # Life
@@ -280,7 +280,7 @@ class _Supervisor:
         await asyncio.gather(
             # Whether a disk is still full, or silent, is for the first job to find out.
             self._db.write(lambda db: gates.reopen(db, GateKind.DISK, now=now_us(), actor="supervisor")),
-            self._db.write(claims.let_go_on, now=now_us(), code=ErrorCode.DISK_SILENT),
+            self._db.write(claims.resume_deferred, now=now_us(), code=ErrorCode.DISK_SILENT),
             # Who asks first sees every worker; their processes begin behind the answer.
             self.studio.pool.prepare(self._cpu_slots()),
         )

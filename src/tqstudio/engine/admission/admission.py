@@ -48,7 +48,7 @@ from tqstudio.engine.outputs.place import place_of
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import jobs, operations
-from tqstudio.engine.store.jobs.transitions import look
+from tqstudio.engine.store.jobs.transitions import job_facts
 from tqstudio.engine.store.library import folders, generations, videos
 from tqstudio.engine.store.machine import supervisors
 from tqstudio.errors import ErrorCode, TqError
@@ -407,7 +407,7 @@ def _open_already(
 
 
 def _status(db: Connection, job: int | None) -> str | None:
-    facts = look(db, job) if job is not None else None
+    facts = job_facts(db, job) if job is not None else None
     return facts.status.value if facts else None
 
 

@@ -16,7 +16,7 @@ from tqstudio.engine.live import event_stream
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.event_row import EventRow
-from tqstudio.engine.store.jobs.transitions import look
+from tqstudio.engine.store.jobs.transitions import job_facts
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol.answers import EventPage
 
@@ -54,7 +54,7 @@ async def page(
 
     def read(db: Connection) -> tuple[list[EventRow], int]:
         # What is known of a job may have been pruned from the history; one that never was is a mistake.
-        if job is not None and look(db, job) is None:
+        if job is not None and job_facts(db, job) is None:
             raise no_such_job(job)
         if after is None and start is None:
             found = events.newest(db, limit=limit, job=job, before=before)[::-1]

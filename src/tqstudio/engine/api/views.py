@@ -9,7 +9,7 @@ from typing import Any
 from tqstudio.engine.gates.disk import Shortage
 from tqstudio.engine.host.clock import MICROSECOND
 from tqstudio.engine.live.forecasts import Forecasts
-from tqstudio.engine.live.running_jobs import Beat, LiveJob
+from tqstudio.engine.live.running_jobs import Heartbeat, LiveJob
 from tqstudio.engine.outputs.place import place_of
 from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.jobs.progress import AttemptRow, RenditionRow
@@ -364,7 +364,13 @@ def video_view(
 
 
 def worker_view(
-    row: WorkerRow, beat: Beat | None, live: LiveJob | None, *, now: int, offline_s: float, note: str | None
+    row: WorkerRow,
+    beat: Heartbeat | None,
+    live: LiveJob | None,
+    *,
+    now: int,
+    offline_s: float,
+    note: str | None,
 ) -> WorkerView:
     heard = max(row.last_heartbeat_at or 0, beat.at if beat else 0) or None
     since = heard or row.registered_at

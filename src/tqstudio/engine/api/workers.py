@@ -29,7 +29,7 @@ def view_of(studio: Services, row: workers.WorkerRow) -> WorkerView:
     job = next((live for live in studio.board.jobs.values() if live.worker == row.name), None)
     return worker_view(
         row,
-        studio.board.beats.get(row.id) if row.instance else None,
+        studio.board.heartbeats.get(row.id) if row.instance else None,
         job,
         now=now_us(),
         offline_s=studio.settings.offline_s,

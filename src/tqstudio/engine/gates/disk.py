@@ -156,7 +156,7 @@ class DiskGate:
         Args:
             margin: this much more than is needed has to be there, as a fraction.
         """
-        need, running = gates.needs_beside(db, job)
+        need, running = gates.needs_with_running(db, job)
         if need is None:
             return None
         needs = (need, *running)
@@ -445,4 +445,4 @@ def _recorded(db: Connection, gate: GateRow, lease_us: int) -> None:
     """Tell what could not be told while it was so, and renew the leases that could not be renewed."""
     if gates.shut(db, gate.kind, gate.reason, now=gate.since, actor="supervisor", path=gate.path):
         gates.reopen(db, gate.kind, now=now_us(), actor="supervisor")
-    claims.begin_anew(db, now=now_us(), before=gate.since, lease_us=lease_us)
+    claims.renew_live(db, now=now_us(), before=gate.since, lease_us=lease_us)

@@ -10,7 +10,7 @@ from typing import Literal
 
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.live.running_jobs import LiveBoard, LiveJob
-from tqstudio.engine.live.speed_model import Estimates, doubt_of_pace, doubt_of_queue, tells_of_speed, work_of
+from tqstudio.engine.live.speed_model import Estimates, doubt_of_pace, doubt_of_queue, is_measurable, work_of
 from tqstudio.engine.media.plan.file_names import CPU_ENCODER
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs.claims import Token
@@ -69,12 +69,12 @@ class Forecasts:
         )
         if work is None:
             return
-        foretold = self.estimates.foretell(work)
-        self._board.foretell(live.token, foretold)
+        prediction = self.estimates.predict(work)
+        self._board.set_prediction(live.token, prediction)
         # A short run is not stored, because most of its time is the start of ffmpeg.
-        if foretold.seconds is not None and tells_of_speed(work):
+        if prediction.seconds is not None and is_measurable(work):
             with contextlib.suppress(TqError):  # the disk is full: this prediction is not recorded
-                await self._db.write(speeds.foretell, live.token.job, foretold.seconds)
+                await self._db.write(speeds.set_prediction, live.token.job, prediction.seconds)
 
     def run_of(self, token: Token) -> LiveJob | None:
         """Returns the last report of a lease's run."""
@@ -91,13 +91,13 @@ class Forecasts:
         outcome = await self._db.read(speeds.outcome, token.job, token.epoch)
         if outcome is None:
             return
-        self.estimates.came_true(outcome.predicted_s, outcome.actual_s)
-        if live is None or live.foretold is None:
+        self.estimates.record_outcome(outcome.predicted_s, outcome.actual_s)
+        if live is None or live.prediction is None:
             return
         encode_s = {**live.steps, **steps}.get(Step.TRANSCODE.value)
         if encode_s is not None:
             rest_s = max(0.0, outcome.run_s - encode_s)
-            learnt = self.estimates.learn(live.foretold.work, encode_s, rest_s)
+            learnt = self.estimates.learn(live.prediction.work, encode_s, rest_s)
             await self._db.write(speeds.save, learnt, now=now_us())
 
     # For screens
@@ -107,10 +107,10 @@ class Forecasts:
         spent_s = _spent_s(live.steps)
         if live.eta_s is not None:
             return self._view(live.eta_s, doubt_of_pace(spent_s))
-        foretold = live.foretold
-        if foretold is None or foretold.seconds is None:
+        prediction = live.prediction
+        if prediction is None or prediction.seconds is None:
             return None
-        return self._view(max(0.0, foretold.seconds - spent_s), foretold.doubt)
+        return self._view(max(0.0, prediction.seconds - spent_s), prediction.doubt)
 
     def of_waiting(self, record: JobRecord) -> EtaView | None:
         """Estimates the duration of a waiting job."""
@@ -118,10 +118,10 @@ class Forecasts:
             return None
         done = _done(record.renditions)
         work = work_of(record.facts, record.profile_json, CPU_ENCODER, requested=record.requested, done=done)
-        foretold = None if work is None else self.estimates.foretell(work)
-        if foretold is None or foretold.seconds is None:
+        prediction = None if work is None else self.estimates.predict(work)
+        if prediction is None or prediction.seconds is None:
             return None
-        return self._view(foretold.seconds, foretold.doubt)
+        return self._view(prediction.seconds, prediction.doubt)
 
     def _view(self, eta_s: float, doubt: float) -> EtaView:
         low, high = self.estimates.range_s(eta_s, doubt)
@@ -165,9 +165,9 @@ class Forecasts:
         found: list[tuple[float, float]] = []
         for job in waiting:
             work = work_of(job.facts, job.profile_json, CPU_ENCODER, requested=job.requested)
-            foretold = None if work is None else self.estimates.foretell(work)
-            if foretold is not None and foretold.seconds is not None:
-                found.append((foretold.seconds, foretold.doubt))
+            prediction = None if work is None else self.estimates.predict(work)
+            if prediction is not None and prediction.seconds is not None:
+                found.append((prediction.seconds, prediction.doubt))
         if not found:
             return _Waiting(None, 0.0, time.monotonic())
         total_s = sum(seconds for seconds, _ in found)

@@ -15,7 +15,7 @@ from tqstudio.engine.store.jobs.claims import Token
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import JobStatus
 
-_UNNAMED_BEATS = 2
+_UNNAMED_HEARTBEATS = 2
 """One heartbeat may have been sent before the answer to the claim arrived, but not two."""
 
 
@@ -89,7 +89,7 @@ class Leases:
         held = self._held.get(token.job)
         return held is not None and held.token == token and held.until > now
 
-    def hear(self, instance: str, named: Collection[Token], now: int) -> list[Token]:
+    def heartbeat(self, instance: str, named: Collection[Token], now: int) -> list[Token]:
         """Processes a heartbeat of a worker's process; returns the renewed leases."""
         renewed = [token for token in named if self.is_live(token, now)]
         for token in renewed:
@@ -107,7 +107,7 @@ class Leases:
         return [
             Abandoned(held.token, held.excused)
             for held in self._held.values()
-            if held.unnamed >= _UNNAMED_BEATS and now - held.since > self._heartbeat_us
+            if held.unnamed >= _UNNAMED_HEARTBEATS and now - held.since > self._heartbeat_us
         ]
 
     def renewals(self) -> list[Renewal]:
@@ -131,7 +131,7 @@ class Leases:
             if held is not None and held.token == one.token:
                 self._renewals[one.token.job] = replace(newer or one, since=one.since)
 
-    def begin_anew(self, now: int, before: int) -> None:
+    def renew_live(self, now: int, before: int) -> None:
         """Renews every lease that was live at `before` for a full term from `now`.
 
         Used after a time in which no heartbeat could arrive. Unstored renewals are included.

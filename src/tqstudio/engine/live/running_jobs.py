@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from tqstudio.engine.live.leases import Leases
-from tqstudio.engine.live.speed_model import Foretold
+from tqstudio.engine.live.speed_model import Prediction
 from tqstudio.engine.store.jobs.claims import Token
 from tqstudio.engine.store.jobs.progress import RenditionRow
 from tqstudio.lifecycle import Control, RenditionStatus
@@ -48,12 +48,12 @@ class LiveJob:
     control: Control = Control.NONE
     quiet_s: float = 0.0
     """Seconds for which the worker's main thread was blocked."""
-    foretold: Foretold | None = None
+    prediction: Prediction | None = None
     """The prediction for this run when its encode began."""
 
 
 @dataclass(frozen=True, slots=True)
-class Beat:
+class Heartbeat:
     """The last heartbeat of a worker's process."""
 
     worker: int
@@ -105,12 +105,12 @@ class LiveBoard:
     def __init__(self, leases: Leases, idle_after_us: int = 30_000_000) -> None:
         self._idle_after_us = idle_after_us
         self.jobs: dict[int, LiveJob] = {}
-        self.beats: dict[int, Beat] = {}
+        self.heartbeats: dict[int, Heartbeat] = {}
         self.leases = leases
         self.on_end: Callable[[], object] = lambda: None
         """Called when a job is no longer running."""
         self._touched_jobs: set[int] = set()
-        self._fresh_beats: dict[int, Beat] = {}
+        self._fresh_heartbeats: dict[int, Heartbeat] = {}
 
     def begin(
         self,
@@ -151,7 +151,7 @@ class LiveBoard:
             saved_at=before.saved_at,
             unsaved=before.unsaved or significant,
             control=before.control,
-            foretold=before.foretold,
+            prediction=before.prediction,
         )
         self.jobs[token.job] = merged
         self._touched_jobs.add(token.job)
@@ -163,10 +163,10 @@ class LiveBoard:
             self.jobs[job] = replace(live, control=control)
             self._touched_jobs.add(job)
 
-    def foretell(self, token: Token, foretold: Foretold) -> None:
+    def set_prediction(self, token: Token, prediction: Prediction) -> None:
         live = self.jobs.get(token.job)
         if live is not None and live.token == token:
-            self.jobs[token.job] = replace(live, foretold=foretold)
+            self.jobs[token.job] = replace(live, prediction=prediction)
             self._touched_jobs.add(token.job)
 
     def end(self, job: int) -> LiveJob | None:
@@ -192,14 +192,14 @@ class LiveBoard:
             or (everything and live.at > live.saved_at)
         ]
 
-    def beat(self, beat: Beat) -> None:
+    def record_heartbeat(self, heartbeat: Heartbeat) -> None:
         """Records a heartbeat."""
-        self.beats[beat.worker] = self._fresh_beats[beat.worker] = beat
+        self.heartbeats[heartbeat.worker] = self._fresh_heartbeats[heartbeat.worker] = heartbeat
 
-    def take_beats(self) -> list[Beat]:
+    def take_heartbeats(self) -> list[Heartbeat]:
         """Returns the last heartbeat of every worker with one since the last call."""
-        beats, self._fresh_beats = list(self._fresh_beats.values()), {}
-        return beats
+        fresh, self._fresh_heartbeats = list(self._fresh_heartbeats.values()), {}
+        return fresh
 
     def idle_s(self, job: int, now: int) -> float | None:
         """Returns the seconds since the last progress of a stalled job; None if it is not stalled."""

@@ -1,7 +1,7 @@
 """Predicts encode times from the speeds measured on this machine, and records the prediction errors.
 
 A run decodes once and encodes all qualities together, so only its total time is known. Each run corrects the
-costs of all its pieces by the ratio of actual to predicted time; over runs of different ladders they converge.
+costs of all its pieces by actual ÷ predicted time; over runs of different ladders they converge.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _MOST_ERROR = math.log(10)
 
 
 @dataclass(frozen=True, slots=True)
-class Foretold:
+class Prediction:
     """The prediction for a run when it began."""
 
     work: Workload
@@ -79,7 +79,7 @@ class _Cost:
     error: float
 
 
-def tells_of_speed(work: Workload) -> bool:
+def is_measurable(work: Workload) -> bool:
     """Whether a run has enough work that its time measures speed rather than the start of ffmpeg."""
     return sum(piece.megapixels for piece in work.pieces) >= _LEAST_WORK_MEGAPIXELS
 
@@ -111,17 +111,17 @@ class Estimates:
 
     # Predicting
 
-    def foretell(self, work: Workload) -> Foretold:
+    def predict(self, work: Workload) -> Prediction:
         pieces = self._costs(work)
         if pieces is None:
-            return Foretold(work, None)
+            return Prediction(work, None)
         overhead = self._speeds.get(OVERHEAD)
         rest = overhead.value if overhead else 0.0
         costs = [(cost.value * megapixels, cost.error) for cost, megapixels in pieces]
         encode = sum(seconds for seconds, _ in costs)
         # The pieces of a run are measured together, so their errors add up instead of cancelling out.
         error = sum(seconds * error for seconds, error in costs) / encode if encode else 0.0
-        return Foretold(work, encode + rest + (_START_S if encode else 0.0), error**2)
+        return Prediction(work, encode + rest + (_START_S if encode else 0.0), error**2)
 
     def encode_s(self, work: Workload) -> float | None:
         """Predicts the seconds of the encode without its start; None if nothing comparable was measured."""
@@ -157,7 +157,7 @@ class Estimates:
     # Learning
 
     def learn(self, work: Workload, encode_s: float, rest_s: float) -> list[Speed]:
-        """Corrects the costs by a finished run; returns the changed ones, none for a run with too little work.
+        """Corrects the costs by a finished run; returns those changed, none for a run with too little work.
 
         A run is weighted by its work: one of 2 s hardly changes what was measured on minutes.
 
@@ -165,7 +165,7 @@ class Estimates:
             encode_s: seconds of the encode.
             rest_s: seconds of all other steps.
         """
-        if not tells_of_speed(work):
+        if not is_measurable(work):
             return []
         changed = [self._towards(OVERHEAD, rest_s, _OVERHEAD_WORK_S)]
         if encode_s >= _LEAST_TRAINING_S:
@@ -198,7 +198,7 @@ class Estimates:
 
     # Accuracy
 
-    def came_true(self, predicted_s: float | None, actual_s: float) -> None:
+    def record_outcome(self, predicted_s: float | None, actual_s: float) -> None:
         """Records predicted and actual time of a job."""
         if predicted_s and actual_s > 0:
             self._outcomes = [(predicted_s, actual_s), *self._outcomes][:LAST_JOBS]

@@ -18,7 +18,7 @@ from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import claims, jobs, outcomes, progress
 from tqstudio.engine.store.jobs.claims import Token
-from tqstudio.engine.store.jobs.transitions import look
+from tqstudio.engine.store.jobs.transitions import job_facts
 from tqstudio.engine.store.library import generations, publications, videos
 from tqstudio.engine.store.library.generations import GenerationRow, PublishedRow
 from tqstudio.engine.store.library.publications import PublicationRow
@@ -82,7 +82,7 @@ def video_of(db: Connection, job: int) -> tuple[VideoRow, GenerationRow | None, 
     Raises:
         TqError: NOT_FOUND.
     """
-    facts = look(db, job)
+    facts = job_facts(db, job)
     video = videos.get(db, facts.video) if facts else None
     if video is None:
         raise TqError(ErrorCode.NOT_FOUND, f"there is no job {job}")

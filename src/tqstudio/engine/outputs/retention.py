@@ -20,7 +20,7 @@ from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import claims, jobs, progress
-from tqstudio.engine.store.jobs.transitions import look
+from tqstudio.engine.store.jobs.transitions import job_facts
 from tqstudio.engine.store.library import generations, videos
 from tqstudio.engine.store.library.generations import Retired
 from tqstudio.errors import TqError
@@ -110,7 +110,7 @@ class Retention:
         """
         lost: dict[int, int] = {}
         for job in deleted:
-            facts = await self._db.read(look, job)
+            facts = await self._db.read(job_facts, job)
             if facts is None or facts.status not in (JobStatus.FAILED, JobStatus.CANCELLED):
                 continue
             video = await self._db.read(videos.get, facts.video)

@@ -34,7 +34,7 @@ from tqstudio.engine.host import home_lock
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.jobs import jobs
-from tqstudio.engine.store.jobs.transitions import look
+from tqstudio.engine.store.jobs.transitions import job_facts
 from tqstudio.engine.store.library import videos
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import Trigger
@@ -209,7 +209,7 @@ class Workspace:
 
     async def forget(self, job: int) -> None:
         """Remove the finished segments of a job that nobody works on."""
-        facts = await self._db.read(look, job)
+        facts = await self._db.read(job_facts, job)
         video = await self._db.read(videos.get, facts.video) if facts else None
         if video is not None:
             await asyncio.to_thread(self.discard, video.output_root, video.id)
@@ -240,7 +240,7 @@ class Workspace:
     async def _start_over(self, job: int) -> None:
         if not await self._db.read(jobs.starts_over, job):
             return
-        facts = await self._db.read(look, job)
+        facts = await self._db.read(job_facts, job)
         video = await self._db.read(videos.get, facts.video) if facts else None
         if video is not None:
             root = video.output_root

@@ -21,7 +21,7 @@ from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import claims, outcomes
 from tqstudio.engine.store.jobs.claims import Token
-from tqstudio.engine.store.jobs.transitions import look
+from tqstudio.engine.store.jobs.transitions import job_facts
 from tqstudio.engine.store.library import videos
 from tqstudio.engine.store.machine import gates
 from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of, code_of
@@ -58,7 +58,7 @@ class Results:
         self._publishing: dict[Token, asyncio.Task[JobStatus]] = {}
         self._rules = RetryRules(settings.backoff_s, settings.backoff_max_s, random.random)
 
-    async def complete(self, who: WorkerToken, job: int, request: CompleteRequest) -> JobStatus:
+    async def complete(self, caller: WorkerToken, job: int, request: CompleteRequest) -> JobStatus:
         """Publishes a worker's result and marks the job done; idempotent.
 
         A failed publish is judged like a failure of the job.
@@ -72,12 +72,12 @@ class Results:
             before = await self._db.read(claims.first_answer, token)
             if before is not None:
                 return before
-            task = asyncio.create_task(self._publish(who, token, request))
+            task = asyncio.create_task(self._publish(caller, token, request))
             self._publishing[token] = task
             task.add_done_callback(lambda _: self._publishing.pop(token, None))
         return await asyncio.shield(task)
 
-    async def _publish(self, who: WorkerToken, token: Token, request: CompleteRequest) -> JobStatus:
+    async def _publish(self, caller: WorkerToken, token: Token, request: CompleteRequest) -> JobStatus:
         steps = request.steps_by_name()
         if await self._publisher.settle(token):
             await self._forecasts.finished(token, None, steps)
@@ -85,20 +85,20 @@ class Results:
         run = self._forecasts.run_of(token)
         try:
             await self._publisher.publish(
-                token, who.name, request, lambda db: self._endings.save_last(db, token, steps)
+                token, caller.name, request, lambda db: self._endings.save_last(db, token, steps)
             )
         except TqError as error:
             if class_of(error.code) is ErrorClass.REQUEST:
                 raise
-            return await self._failed(who.name, token, error, steps)
+            return await self._failed(caller.name, token, error, steps)
         await self._forecasts.finished(token, run, steps)
         return JobStatus.DONE
 
-    async def fail(self, who: WorkerToken, job: int, request: FailRequest) -> JobStatus:
+    async def fail(self, caller: WorkerToken, job: int, request: FailRequest) -> JobStatus:
         token = Token(job, request.epoch, request.instance)
         await self.publish_ended(token)
         error = TqError(code_of(request.code), request.text, request.hint)
-        return await self._failed(who.name, token, error, request.steps_by_name())
+        return await self._failed(caller.name, token, error, request.steps_by_name())
 
     async def fail_for(self, worker: str, token: Token, error: TqError) -> None:
         """Ends the lease of a stuck worker with an error.
@@ -120,7 +120,7 @@ class Results:
                 db, token, failure, now=now, rules=self._rules, worker=worker, forgotten=forgotten
             )
             if answer is not None and error.code in _SHUTS:
-                facts = look(db, token.job)
+                facts = job_facts(db, token.job)
                 video = videos.get(db, facts.video) if facts else None
                 path = video.output_root if video else None
                 reason = error.message
@@ -140,14 +140,14 @@ class Results:
         if await self._db.read(lambda db: claims.live(db, token, now=now_us())) is not None:
             await self._workspace.forget(token.job)
 
-    async def release(self, who: WorkerToken, job: int, request: ReleaseRequest) -> JobStatus:
+    async def release(self, caller: WorkerToken, job: int, request: ReleaseRequest) -> JobStatus:
         """Ends the lease of a worker that stopped on request, and applies the control request."""
         token = Token(job, request.epoch, request.instance)
         await self.publish_ended(token)
         reason = request.reason if isinstance(request.reason, Control) else None
 
         def write(db: Connection) -> JobStatus | None:
-            return outcomes.release(db, token, reason, now=now_us(), worker=who.name)
+            return outcomes.release(db, token, reason, now=now_us(), worker=caller.name)
 
         return await self._answer(token, await self._endings.end(token, write, request.steps_by_name()))
 

@@ -21,7 +21,7 @@ from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.live import leases
 from tqstudio.engine.live.forecasts import Forecasts
 from tqstudio.engine.live.leases import Renewal, store_renewals
-from tqstudio.engine.live.running_jobs import Beat, LiveBoard, LiveJob
+from tqstudio.engine.live.running_jobs import Heartbeat, LiveBoard, LiveJob
 from tqstudio.engine.outputs import is_sound
 from tqstudio.engine.outputs.place import Place
 from tqstudio.engine.outputs.workspace import Workspace
@@ -33,7 +33,7 @@ from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.jobs import claims, progress
 from tqstudio.engine.store.jobs.claims import Claimant, HeldLease, Token
 from tqstudio.engine.store.jobs.progress import RenditionRow
-from tqstudio.engine.store.jobs.transitions import look
+from tqstudio.engine.store.jobs.transitions import job_facts
 from tqstudio.engine.store.library import generations, videos
 from tqstudio.engine.store.library.generations import GenerationRow
 from tqstudio.engine.store.machine import workers
@@ -44,7 +44,7 @@ from tqstudio.paths import encode
 from tqstudio.protocol.answers import ClaimAnswer, ClaimedJob, HeartbeatAnswer
 from tqstudio.protocol.requests import ClaimRequest, HeartbeatRequest, ProgressRequest
 
-_MOST_PUT_OFF = 50
+_MAX_DEFERRED = 50
 """Jobs that one transaction defers because their disks do not respond; the next one continues."""
 _WAKING_TRIGGERS = frozenset({"gate_opened", "worker_enabled"})
 
@@ -113,7 +113,7 @@ class Dispatch:
         self._work = asyncio.Event()
 
     async def claim(
-        self, who: WorkerToken, request: ClaimRequest, disconnected: Callable[[], Awaitable[bool]]
+        self, caller: WorkerToken, request: ClaimRequest, disconnected: Callable[[], Awaitable[bool]]
     ) -> ClaimAnswer:
         """Claims the next job for a worker, waiting up to `wait_s` for one, or requests a test encode.
 
@@ -122,10 +122,10 @@ class Dispatch:
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + request.wait_s
-        claimant = Claimant(who.worker, who.name, who.kind, request.instance)
-        gpu = who.kind == "gpu"
+        claimant = Claimant(caller.worker, caller.name, caller.kind, request.instance)
+        gpu = caller.kind == "gpu"
         if gpu:
-            self._waiting_gpus[who.worker] = self._waiting_gpus.get(who.worker, 0) + 1
+            self._waiting_gpus[caller.worker] = self._waiting_gpus.get(caller.worker, 0) + 1
         try:
             while not self.closed and not await disconnected():
                 work = self._work
@@ -143,7 +143,7 @@ class Dispatch:
                     if not lease.repeated or lease.job not in self._board.jobs:
                         self._board.begin(
                             lease.token,
-                            who.name,
+                            caller.name,
                             now_us(),
                             lease.lease_expires_at,
                             lease.control,
@@ -151,8 +151,8 @@ class Dispatch:
                         )
                     else:
                         # The lease starts at this claim: the worker has not received the first answer.
-                        self._board.leases.hear(request.instance, [lease.token], now_us())
-                        await self.flush_beats()
+                        self._board.leases.heartbeat(request.instance, [lease.token], now_us())
+                        await self.flush_heartbeats()
                     if claimed.starts_over:
                         await self._workspace.start_over(lease.job)
                     if claimed.published is not None:
@@ -169,7 +169,7 @@ class Dispatch:
             return {"job": None, "test": False}
         finally:
             if gpu:
-                self._waiting_gpus[who.worker] -= 1
+                self._waiting_gpus[caller.worker] -= 1
 
     def _idle_gpus(self) -> int:
         return sum(1 for waiting in self._waiting_gpus.values() if waiting)
@@ -184,7 +184,7 @@ class Dispatch:
             refused = self._disk.judge(db, job)
             return refused is None
 
-        for _ in range(_MOST_PUT_OFF):
+        for _ in range(_MAX_DEFERRED):
             refused = None
             lease = claims.claim(
                 db,
@@ -199,7 +199,7 @@ class Dispatch:
                 return self._describe(db, lease)
             if refused is None or not refused.silence:
                 break
-            _put_off(db, refused)
+            _defer(db, refused)
         if refused is not None:
             return refused
         row = workers.by_id(db, claimant.id)
@@ -252,19 +252,21 @@ class Dispatch:
 
     # While a job runs
 
-    async def heartbeat(self, who: WorkerToken, request: HeartbeatRequest) -> HeartbeatAnswer:
+    async def heartbeat(self, caller: WorkerToken, request: HeartbeatRequest) -> HeartbeatAnswer:
         """Renews the leases named in a heartbeat and answers with the control requests of their jobs."""
         now = now_us()
         named = [Token(beat.job, beat.epoch, request.instance) for beat in request.jobs]
-        self._board.beat(Beat(who.worker, now, request.instance, request.cpu_percent, request.memory_bytes))
-        ours = self._board.leases.hear(request.instance, named, now)
+        self._board.record_heartbeat(
+            Heartbeat(caller.worker, now, request.instance, request.cpu_percent, request.memory_bytes)
+        )
+        ours = self._board.leases.heartbeat(request.instance, named, now)
         return {
             "controls": {str(token.job): self._board.jobs[token.job].control.value for token in ours},
             "lost": [token.job for token in named if token not in ours],
             "enabled": True,
         }
 
-    async def progress(self, who: WorkerToken, job: int, request: ProgressRequest) -> Control:
+    async def progress(self, caller: WorkerToken, job: int, request: ProgressRequest) -> Control:
         """Records a progress report and answers with the job's control request.
 
         Raises:
@@ -274,7 +276,7 @@ class Dispatch:
         now = now_us()
         held = self._board.jobs.get(job)
         if held is None or not self._board.leases.is_live(token, now):
-            held = await self._adopt(who, token)
+            held = await self._adopt(caller, token)
         reported = None
         if request.renditions is not None:
             reported = tuple(
@@ -282,7 +284,7 @@ class Dispatch:
             )
         report = LiveJob(
             token=token,
-            worker=who.name,
+            worker=caller.name,
             step=request.step.value,
             progress=request.progress,
             speed=request.speed,
@@ -302,16 +304,16 @@ class Dispatch:
         merged = self._board.report(token, report, significant=_is_significant(held, report))
         if request.facts is not None:
             await self._db.write(self._facts, token, request.facts, request.content_id)
-        if merged.argv and merged.foretold is None:
+        if merged.argv and merged.prediction is None:
             await self._forecasts.begin(merged)
         if self._board.due(now) and merged.unsaved:
             await self.save_progress()
         return self._board.jobs[job].control if job in self._board.jobs else Control.NONE
 
-    async def _adopt(self, who: WorkerToken, token: Token) -> LiveJob:
+    async def _adopt(self, caller: WorkerToken, token: Token) -> LiveJob:
         """Accepts a report for a job unknown to this supervisor if its lease is live."""
         lease = await require_lease(self._db, token)
-        self._board.begin(token, who.name, now_us(), lease.lease_expires_at, lease.control, lease.progress)
+        self._board.begin(token, caller.name, now_us(), lease.lease_expires_at, lease.control, lease.progress)
         return self._board.jobs[token.job]
 
     def _facts(self, db: Connection, token: Token, facts: dict[str, object], content: str | None) -> None:
@@ -327,17 +329,17 @@ class Dispatch:
             stored = await self._db.write(_save_all, due, now)
             self._saved(due, stored, now)
 
-    async def flush_beats(self) -> None:
+    async def flush_heartbeats(self) -> None:
         """Stores all heartbeats and lease renewals since the last tick in one transaction."""
         renewals = self._board.leases.take_renewals()
-        beats = [(beat.worker, beat.instance, beat.at) for beat in self._board.take_beats()]
+        heartbeats = [(each.worker, each.instance, each.at) for each in self._board.take_heartbeats()]
         now = now_us()
         due = self._board.due(now, everything=True)
-        if not renewals and not beats and not due:
+        if not renewals and not heartbeats and not due:
             return
         lease_us = int(self._settings.lease_s * MICROSECOND)
         try:
-            stored = await self._db.write(_flush, renewals, beats, due, now, lease_us)
+            stored = await self._db.write(_flush, renewals, heartbeats, due, now, lease_us)
         except BaseException:
             self._board.leases.put_back(renewals)
             raise
@@ -354,7 +356,7 @@ async def require_lease(db: Database, token: Token) -> HeldLease:
     Raises:
         TqError: NOT_FOUND or LOST_LEASE.
     """
-    facts = await db.read(look, token.job)
+    facts = await db.read(job_facts, token.job)
     if facts is None:
         raise TqError(ErrorCode.NOT_FOUND, f"there is no job {token.job}")
     lease = await db.read(claims.live, token, now=now_us())
@@ -393,10 +395,10 @@ def save_report(db: Connection, live: LiveJob, steps: dict[str, float], now: int
     )
 
 
-def _put_off(db: Connection, refused: NoRoom) -> None:
+def _defer(db: Connection, refused: NoRoom) -> None:
     """Defers a job whose disk does not respond, so that the next ones can be claimed."""
     now, code = now_us(), ErrorCode.DISK_SILENT
-    claims.put_off(
+    claims.defer(
         db,
         refused.needs[0].job,
         now=now,
@@ -414,11 +416,11 @@ def _save_all(db: Connection, due: list[LiveJob], now: int) -> list[float | None
 def _flush(
     db: Connection,
     renewals: list[Renewal],
-    beats: list[tuple[int, str, int]],
+    heartbeats: list[tuple[int, str, int]],
     due: list[LiveJob],
     now: int,
     lease_us: int,
 ) -> list[float | None]:
     store_renewals(db, renewals, lease_us)
-    workers.beats(db, beats)
+    workers.store_heartbeats(db, heartbeats)
     return _save_all(db, due, now)

@@ -14,7 +14,7 @@ from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import progress
 from tqstudio.engine.store.jobs.claims import Token
-from tqstudio.engine.store.jobs.transitions import look
+from tqstudio.engine.store.jobs.transitions import job_facts
 from tqstudio.engine.store.machine import quarantine
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import Control, JobStatus, RenditionStatus
@@ -85,7 +85,7 @@ class LeaseEnd:
         blame: ErrorCode | None,
         settled: bool,
     ) -> JobStatus | None:
-        before = look(db, token.job)
+        before = job_facts(db, token.job)
         if not settled and before is not None and before.publishes and before.is_held_by(token):
             raise _Unsettled
         self.save_last(db, token, steps)

@@ -16,7 +16,7 @@ from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import jobs, operations
 from tqstudio.engine.store.jobs.operations import Applied
-from tqstudio.engine.store.jobs.transitions import look
+from tqstudio.engine.store.jobs.transitions import job_facts
 from tqstudio.engine.store.library import generations, videos
 from tqstudio.engine.store.machine import supervisors
 from tqstudio.errors import ErrorCode
@@ -56,7 +56,7 @@ class Actions:
             return results
         for result in results:
             if result["ok"]:
-                facts = await self._db.read(look, result["job"])
+                facts = await self._db.read(job_facts, result["job"])
                 if facts is not None and facts.status is JobStatus.IN_PROGRESS:
                     self._board.control(facts.id, facts.control)
         if request.operation is Operation.DELETE:
@@ -104,7 +104,7 @@ class Actions:
         actor: str,
         now: int,
     ) -> ActionResult:
-        facts = look(db, job)
+        facts = job_facts(db, job)
         if facts is None:
             return result_of(job, None)
         if facts.deleted:
@@ -133,16 +133,16 @@ class Actions:
                 profile_json=json.dumps(profile.to_json()),
                 prefer_gpu=profile.prefer_gpu,
             )
-        made_of = _made_of(videos.get(db, facts.video), spec)
-        if made_of:
+        available = _qualities_of(videos.get(db, facts.video), spec)
+        if available:
             # The facts of the source decide: requesting anything else would fail the job for good.
-            possible = made_of | _sounds(generation)
+            possible = available | _sounds(generation)
         if unknown := _by_size(set(request.renditions or ()) - possible):
             reason = f"has no quality {unknown[0]} with the profile {spec.profile}"
             return _refused(job, facts.status, f"{reason}; it can have {', '.join(_by_size(possible))}")
-        if wrong := _wrong_drop(request, generation, made_of):
+        if wrong := _wrong_drop(request, generation, available):
             return _refused(job, facts.status, wrong)
-        made = jobs.create(
+        new = jobs.create(
             db,
             jobs.NewJob(
                 video=facts.video,
@@ -162,11 +162,11 @@ class Actions:
             actor=actor,
         )
         answer = result_of(job, Applied(decision, facts.status, facts.control))
-        answer["new_job"] = made
+        answer["new_job"] = new
         return answer
 
 
-def _made_of(video: videos.VideoRow | None, spec: jobs.JobSpec) -> set[str]:
+def _qualities_of(video: videos.VideoRow | None, spec: jobs.JobSpec) -> set[str]:
     """Returns the qualities that the profile gives the source; none while it is not probed."""
     if video is None or not video.facts:
         return set()
@@ -183,11 +183,11 @@ def _sounds(current: generations.GenerationRow) -> set[str]:
     }
 
 
-def _wrong_drop(request: ActionRequest, current: generations.GenerationRow, made: set[str]) -> str:
+def _wrong_drop(request: ActionRequest, current: generations.GenerationRow, encoded: set[str]) -> str:
     """Returns why renditions cannot be dropped from the ladder; empty if they can.
 
     Args:
-        made: the qualities that a full retranscode creates.
+        encoded: the qualities that a full retranscode creates.
     """
     drop = set(request.drop)
     there = {row.name for row in current.renditions}
@@ -196,7 +196,7 @@ def _wrong_drop(request: ActionRequest, current: generations.GenerationRow, made
         return f"has no quality {unknown[0]} to drop; it has {', '.join(_by_size(there))}"
     if both := _by_size(drop & set(request.renditions or ())):
         return f"cannot both encode and drop {both[0]}; name it once"
-    left = pictures | set(request.renditions) if request.renditions else made or pictures
+    left = pictures | set(request.renditions) if request.renditions else encoded or pictures
     if drop and not (left - drop - (there - pictures)):
         return f"has no quality left without {', '.join(_by_size(drop))}; drop fewer"
     return ""

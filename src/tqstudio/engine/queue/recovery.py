@@ -86,15 +86,15 @@ class Recovery:
         jobs.bound_backoff(db, now=now, longest_us=longest_us)
         claims.grant(db, now=now, grace_us=int(self._settings.grace_s * MICROSECOND))
 
-    async def lost(self, instance: str, worker: str, why: str, told_to_end: bool) -> None:
+    async def lost(self, instance: str, worker: str, why: str, on_request: bool) -> None:
         """Requeues every job of a worker process that has ended.
 
         Args:
-            told_to_end: whether it was asked to end; then it is no crash, even if it had just got a job.
+            on_request: whether it was asked to end; then it is no crash, even if it had just got a job.
         """
         for token in self._outlived.pop(instance, ()):
             await self._clear_away(token)
-        crash = None if told_to_end else why
+        crash = None if on_request else why
         for lease in await self._db.read(claims.of_instance, instance):
             if self._results.is_publishing(lease.token):
                 # In a task, so that the next worker process does not wait for the publish.
@@ -206,8 +206,10 @@ class Recovery:
         now = self._clock.now_us()
         before = now - int(self._settings.offline_s * MICROSECOND)
         silent = await self._db.write(lambda db: workers.find_silent(db, before=before, now=now))
-        beats = self._board.beats
-        return [name for worker, name in silent if worker not in beats or beats[worker].at <= before]
+        heartbeats = self._board.heartbeats
+        return [
+            name for worker, name in silent if worker not in heartbeats or heartbeats[worker].at <= before
+        ]
 
     async def keep_time(self) -> None:
         """Renews all live leases after the wall clock was set, or this process was suspended.
@@ -219,31 +221,31 @@ class Recovery:
         if not drift.noticeable:
             return
         # Waits for the end of a database hang, after which the stored leases are up to date again.
-        await self._db.write(self._stay_expired, drift, self._board.leases.renewals())
+        await self._db.write(self._keep_expired, drift, self._board.leases.renewals())
         if drift.total_us < 0:
             # In this order no lease looks expired in between; for a clock set forward it is the opposite.
             self._catch_up(drift)
             self._was_set_back = True
             try:
-                await self._db.write(self._begin_anew, drift, ahead_us=0)
+                await self._db.write(self._renew_live, drift, ahead_us=0)
             finally:
                 self._was_set_back = False
         else:
-            await self._db.write(self._begin_anew, drift, ahead_us=drift.total_us)
+            await self._db.write(self._renew_live, drift, ahead_us=drift.total_us)
             self._catch_up(drift)
 
     def _catch_up(self, drift: Drift) -> None:
         """Moves clock and leases to the wall clock without awaiting: no heartbeat arrives in between."""
         before = self._clock.now_us()
         self._clock.catch_up(drift)
-        self._board.leases.begin_anew(before + drift.total_us, before)
+        self._board.leases.renew_live(before + drift.total_us, before)
 
-    def _stay_expired(self, db: Connection, drift: Drift, heard: Sequence[Renewal]) -> None:
+    def _keep_expired(self, db: Connection, drift: Drift, heard: Sequence[Renewal]) -> None:
         store_renewals(db, heard, int(self._settings.lease_s * MICROSECOND))
         before = self._clock.now_us()
-        claims.stay_expired(db, now=before + drift.total_us, before=before)
+        claims.keep_expired(db, now=before + drift.total_us, before=before)
 
-    def _begin_anew(self, db: Connection, drift: Drift, *, ahead_us: int) -> None:
+    def _renew_live(self, db: Connection, drift: Drift, *, ahead_us: int) -> None:
         # Read the clock inside the transaction, as claims do.
         before = self._clock.now_us()
         jobs.shift_backoff(db, drift.set_us)
@@ -262,8 +264,8 @@ class Recovery:
 
     def _extend_all(self, db: Connection, why: str, *, before: int, now: int) -> None:
         lease_us = int(self._settings.lease_s * MICROSECOND)
-        running = claims.begin_anew(db, now=now, before=before, lease_us=lease_us)
-        workers.hear_all(db, now=now)
+        running = claims.renew_live(db, now=now, before=before, lease_us=lease_us)
+        workers.touch_all(db, now=now)
         detail = f"{why}; leases of running jobs: {running}"
         events.append(db, "leases_extended", now=now, actor="supervisor", detail=detail)
         self._log.warning("leases extended", why=why, running=running)

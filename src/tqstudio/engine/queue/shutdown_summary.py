@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tqstudio.engine.store.db.connection import Connection
-from tqstudio.engine.store.jobs.transitions import look
+from tqstudio.engine.store.jobs.transitions import job_facts
 from tqstudio.engine.store.lists.pages import counts_by_status
 from tqstudio.lifecycle import JobStatus
 
@@ -33,7 +33,7 @@ def count(db: Connection, worked_on: Iterable[int]) -> Remainder:
         worked_on: the jobs that were running when the shutdown began.
     """
     counts = counts_by_status(db)
-    facts = [look(db, job) for job in worked_on]
+    facts = [job_facts(db, job) for job in worked_on]
     return Remainder(
         left=sum(counts[status.value] for status in _LEFT),
         begun=sum(1 for job in facts if job is not None and not job.deleted and job.status in _LEFT),

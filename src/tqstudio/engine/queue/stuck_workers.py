@@ -35,7 +35,7 @@ CONTROL_S = 5.0
 _CHECK_INTERVAL_S = 5.0
 
 
-class Hangs:
+class StuckWorkers:
     """Frees jobs and slots of stuck workers; no attempt is counted if a disk does not respond."""
 
     def __init__(
@@ -56,7 +56,7 @@ class Hangs:
     async def tick(self) -> None:
         """Checks jobs whose worker is blocked, and requeues deferred jobs whose disk responds again."""
         if self._bounded_io.take_recovered():
-            await self._db.write(claims.let_go_on, now=now_us(), code=ErrorCode.DISK_SILENT)
+            await self._db.write(claims.resume_deferred, now=now_us(), code=ErrorCode.DISK_SILENT)
         now = asyncio.get_running_loop().time()
         self._checked = {token: at for token, at in self._checked.items() if now - at < _CHECK_INTERVAL_S}
         quiet = [live for live in self._board.jobs.values() if self._is_suspect(live)]
@@ -70,7 +70,7 @@ class Hangs:
         return ignores_control or live.quiet_s >= self._limit_s
 
     async def _check(self, live: LiveJob) -> None:
-        need, _ = await self._db.read(gates.needs_beside, live.token.job)
+        need, _ = await self._db.read(gates.needs_with_running, live.token.job)
         silence = None if need is None else await self._silence(need)
         now = self._board.jobs.get(live.token.job)
         if now is None or now.token != live.token or now.quiet_s < live.quiet_s:
@@ -96,12 +96,12 @@ class Hangs:
         Reads and writes, because a file system may report its size and still block writes. An unanswered
         call blocks the place: no job is assigned for it until the call returns.
         """
-        looks: list[tuple[bytes, Callable[[], None]]] = [
+        checks: list[tuple[bytes, Callable[[], None]]] = [
             (need.output_root, partial(_write_to, self._workspace.sink(need.output_root))),
             (os.path.dirname(need.source), partial(_read_from, need.source)),
         ]
         answers = await asyncio.gather(
-            *(self._bounded_io.run(place, look) for place, look in looks), return_exceptions=True
+            *(self._bounded_io.run(place, check) for place, check in checks), return_exceptions=True
         )
         return next((answer.strerror for answer in answers if isinstance(answer, NoAnswer)), None)
 

@@ -32,9 +32,9 @@ def copy(database: Path, target: Path) -> int:
     """
     if path_checks.is_there(target):
         raise _taken(target)
-    with _made(database, target) as made:
+    with _checked_copy(database, target) as copied:
         try:
-            os.link(made, target)
+            os.link(copied, target)
         except FileExistsError:
             raise _taken(target) from None
         except OSError as error:
@@ -43,7 +43,7 @@ def copy(database: Path, target: Path) -> int:
             # The file system has no hard links; check and rename, although that is not atomic.
             if path_checks.is_there(target):
                 raise _taken(target) from None
-            made.rename(target)
+            copied.rename(target)
     return target.stat().st_size
 
 
@@ -51,8 +51,8 @@ def before_migration(database: Path, version: str) -> Path:
     """Copies a database before its migration to `version`; only the newest such copy is kept."""
     folder = database.parent / "backups"
     target = folder / f"{_MIGRATION_PREFIX}{version}.db"
-    with _made(database, target) as made:
-        made.replace(target)
+    with _checked_copy(database, target) as copied:
+        copied.replace(target)
     for older in folder.glob(f"{_MIGRATION_PREFIX}*.db"):
         if older != target:
             older.unlink(missing_ok=True)
@@ -60,37 +60,37 @@ def before_migration(database: Path, version: str) -> Path:
 
 
 @contextlib.contextmanager
-def _made(database: Path, target: Path) -> Iterator[Path]:
+def _checked_copy(database: Path, target: Path) -> Iterator[Path]:
     """Creates a checked and synced copy next to the target, and removes it at the end."""
     if not path_checks.is_there(database):
         raise TqError(
             ErrorCode.NOT_FOUND, f"there is no database {database}", "there is nothing to back up yet"
         )
-    made = target.with_name(f".{target.name}.{os.getpid()}")
+    copied = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         # SQLite writes into the empty file, which is readable only by its owner.
-        os.close(os.open(made, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600))
-        _vacuum(database, made)
-        if (problem := opening.problem_of(made)) is not None:
+        os.close(os.open(copied, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600))
+        _vacuum(database, copied)
+        if (problem := opening.problem_of(copied)) is not None:
             raise problem.error(database)
-        _sync(made)
-        yield made
+        _sync(copied)
+        yield copied
         _sync(target.parent)
     except OSError as error:
         code = ErrorCode.DISK_LOW if error.errno in _FULL else ErrorCode.PERMISSION
         shown = display(os.fsencode(target))
         raise TqError(code, f"{shown} cannot be written: {error.strerror or error}") from error
     finally:
-        for name in (made.name, f"{made.name}-wal", f"{made.name}-shm", f"{made.name}-journal"):
+        for name in (copied.name, f"{copied.name}-wal", f"{copied.name}-shm", f"{copied.name}-journal"):
             with contextlib.suppress(OSError):
-                made.with_name(name).unlink()
+                copied.with_name(name).unlink()
 
 
-def _vacuum(database: Path, made: Path) -> None:
+def _vacuum(database: Path, copied: Path) -> None:
     try:
         with closing(connect(database)) as db:
-            db.execute("VACUUM INTO :target", {"target": str(made)})
+            db.execute("VACUUM INTO :target", {"target": str(copied)})
     except UnicodeEncodeError:
         raise TqError(
             ErrorCode.BAD_REQUEST, "the name of a backup must be UTF-8", "choose another name or folder"
@@ -98,7 +98,7 @@ def _vacuum(database: Path, made: Path) -> None:
     except sqlite3.Error as error:
         kind = getattr(error, "sqlite_errorcode", 0) & 0xFF
         # If the disk is full, it is that of the copy.
-        raise errors.told(error, made if kind == sqlite3.SQLITE_FULL else database) from error
+        raise errors.as_tq_error(error, copied if kind == sqlite3.SQLITE_FULL else database) from error
 
 
 def _taken(target: Path) -> TqError:

@@ -77,7 +77,7 @@ class Database:
             self._writer.open(lambda: connect(self.path))
             self._reader.open(lambda: connect(self.path, read_only=True))
         except sqlite3.Error as error:
-            raise errors.told(error, self.path) from error
+            raise errors.as_tq_error(error, self.path) from error
 
     def bind(self, loop: asyncio.AbstractEventLoop) -> None:
         """Sets the loop on which `on_events` is called."""
@@ -159,12 +159,12 @@ class Database:
             try:
                 call.result = call.fn(db, *call.args, **call.kwargs)
             except BaseException as error:
-                call.error = errors.told(error, self.path)
+                call.error = errors.as_tq_error(error, self.path)
             db.rollback()
             self._deliver([call])
 
     def _converted(self, error: BaseException, call: DatabaseCall) -> BaseException:
-        found = errors.told(error, self.path, writing=True)
+        found = errors.as_tq_error(error, self.path, writing=True)
         if isinstance(found, TqError) and found is not error and found.code in UNWRITTEN and not self.refusal:
             # The disk may have hung before it failed, so the time in which the call waited counts too.
             self.refusal = Refusal(found, now_us() - self._waited_us(call))

@@ -28,7 +28,7 @@ LOST_ROWS = (
 )
 
 
-def told(error: BaseException, path: Path, *, writing: bool = False) -> BaseException:
+def as_tq_error(error: BaseException, path: Path, *, writing: bool = False) -> BaseException:
     """Converts SQLite errors about the database file to a TqError; returns other errors unchanged.
 
     Args:

@@ -88,7 +88,7 @@ def problem_of(path: Path, within_s: float | None = None) -> Problem | None:
             return None
         if error.sqlite_errorcode == sqlite3.SQLITE_ERROR:
             return Problem(str(error))  # a table is missing
-        raise errors.told(error, path) from error
+        raise errors.as_tq_error(error, path) from error
     except sqlite3.DatabaseError as error:
         return Problem(str(error))
 
@@ -165,7 +165,7 @@ def repair(path: Path, *, recount: bool = False) -> None:
     except sqlite3.IntegrityError as error:
         raise errors.damaged(path, f"its indexes cannot be rebuilt: {error}") from error
     except sqlite3.Error as error:
-        raise errors.told(error, path) from error
+        raise errors.as_tq_error(error, path) from error
 
 
 def _left_over(home: Home) -> str | None:

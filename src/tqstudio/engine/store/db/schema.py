@@ -24,7 +24,7 @@ def migrate(path: Path) -> None:
     try:
         _migrate(path)
     except sqlite3.Error as error:
-        raise errors.told(error, path) from error
+        raise errors.as_tq_error(error, path) from error
 
 
 def _migrate(path: Path) -> None:

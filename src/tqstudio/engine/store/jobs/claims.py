@@ -137,7 +137,7 @@ Fits = Callable[[Connection, int], bool]
 
 def claim(
     db: Connection,
-    who: Claimant,
+    claimant: Claimant,
     *,
     now: int,
     lease_us: int,
@@ -153,20 +153,20 @@ def claim(
     first `idle_gpus` GPU-preferring ones to the idle GPU workers until they have been claimable for
     `gpu_grace_us`.
     """
-    asked = {"worker": who.id, "instance": who.instance, "now": now}
+    asked = {"worker": claimant.id, "instance": claimant.instance, "now": now}
     may_work, held = db.execute(_STANDING, asked).first() or (0, None)
     if held is not None:
         return _lease(db.execute(_HELD, {"job": held}).one(), repeated=True)
     if not may_work:
         return None
-    candidate = _pick(db, who, now=now, idle_gpus=idle_gpus, gpu_grace_us=gpu_grace_us)
+    candidate = _pick(db, claimant, now=now, idle_gpus=idle_gpus, gpu_grace_us=gpu_grace_us)
     if candidate is None or not fits(db, candidate):
         return None
     values = {
         "id": candidate,
-        "worker": who.id,
-        "name": who.name,
-        "instance": who.instance,
+        "worker": claimant.id,
+        "name": claimant.name,
+        "instance": claimant.instance,
         "now": now,
         "expires": now + lease_us,
     }
@@ -179,17 +179,17 @@ def claim(
         db,
         Trigger.CLAIM,
         now=now,
-        actor=who.name,
+        actor=claimant.name,
         job=lease.job,
         video=lease.video,
-        worker=who.name,
+        worker=claimant.name,
         source=JobStatus.PENDING,
         target=JobStatus.IN_PROGRESS,
     )
     return lease
 
 
-def put_off(db: Connection, job: int, *, now: int, until: int, code: str, why: str, hint: str) -> None:
+def defer(db: Connection, job: int, *, now: int, until: int, code: str, why: str, hint: str) -> None:
     """Defers the next job until a time and records why; no attempt is counted."""
     before = db.execute("SELECT video_id, error_text FROM job WHERE id = :job", {"job": job}).one()
     db.execute(
@@ -203,7 +203,7 @@ def put_off(db: Connection, job: int, *, now: int, until: int, code: str, why: s
         )
 
 
-def let_go_on(db: Connection, *, now: int, code: str) -> None:
+def resume_deferred(db: Connection, *, now: int, code: str) -> None:
     """Ends the wait of all jobs deferred with this code."""
     db.execute(
         "UPDATE job INDEXED BY ix_job_backoff SET not_before = :now"
@@ -212,8 +212,8 @@ def let_go_on(db: Connection, *, now: int, code: str) -> None:
     )
 
 
-def _pick(db: Connection, who: Claimant, *, now: int, idle_gpus: int, gpu_grace_us: int) -> int | None:
-    if who.kind == "gpu":
+def _pick(db: Connection, claimant: Claimant, *, now: int, idle_gpus: int, gpu_grace_us: int) -> int | None:
+    if claimant.kind == "gpu":
         row = db.execute(GPU_CANDIDATES_SQL).first()
         return None if row is None else int(row[0])
     rows = _in_order(db.execute(CANDIDATES_SQL, {"gpu_jobs": idle_gpus + 1}))
@@ -328,7 +328,7 @@ def extend(db: Connection, tokens: Iterable[Token], *, now: int, lease_us: int) 
     return renewed
 
 
-def begin_anew(db: Connection, *, now: int, before: int, lease_us: int) -> int:
+def renew_live(db: Connection, *, now: int, before: int, lease_us: int) -> int:
     """Renews every lease that was live at `before` for a full term from `now`; returns how many.
 
     Used when no heartbeat could be received or stored between `before` and `now`. Leases that had expired
@@ -341,7 +341,7 @@ def begin_anew(db: Connection, *, now: int, before: int, lease_us: int) -> int:
     ).rowcount
 
 
-def stay_expired(db: Connection, *, now: int, before: int) -> None:
+def keep_expired(db: Connection, *, now: int, before: int) -> None:
     """Keeps leases that are expired at `before` expired when the clock is set back to `now`."""
     db.execute(
         "UPDATE job SET lease_expires_at = min(lease_expires_at, :now)"

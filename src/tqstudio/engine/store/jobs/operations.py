@@ -8,7 +8,7 @@ from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs.jobs import open_job_of
 from tqstudio.engine.store.jobs.progress import reset_renditions
-from tqstudio.engine.store.jobs.transitions import JobFacts, assignments_of, look, move
+from tqstudio.engine.store.jobs.transitions import JobFacts, assignments_of, job_facts, move
 from tqstudio.lifecycle import Control, Decision, Effect, JobStatus, Operation, Trigger, decide, target_of
 
 
@@ -38,7 +38,7 @@ _CONTROLS = {
 
 def operate(db: Connection, job: int, operation: Operation, *, now: int, actor: str) -> Applied | None:
     """Pauses, resumes, cancels, retries, restarts, deletes or undeletes a job; None if it does not exist."""
-    facts = look(db, job)
+    facts = job_facts(db, job)
     if facts is None:
         return None
     if operation in (Operation.DELETE, Operation.UNDELETE):
@@ -102,7 +102,7 @@ def set_priority(
     db: Connection, job: int, *, value: int | None, delta: int | None, now: int, actor: str
 ) -> Applied | None:
     """Sets or shifts a job's priority, within ±1000."""
-    facts = look(db, job)
+    facts = job_facts(db, job)
     if facts is None:
         return None
     if facts.deleted:

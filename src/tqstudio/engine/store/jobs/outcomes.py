@@ -16,7 +16,7 @@ from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import claims, progress
 from tqstudio.engine.store.jobs.claims import HeldLease, Token
-from tqstudio.engine.store.jobs.transitions import assignments_of, look, move
+from tqstudio.engine.store.jobs.transitions import assignments_of, job_facts, move
 from tqstudio.engine.store.machine import quarantine, speeds
 from tqstudio.errors import MAX_ERROR_TEXT, MEANINGS, ErrorClass, ErrorCode, class_of
 from tqstudio.lifecycle import AttemptOutcome, Control, JobStatus, Trigger, target_of
@@ -180,7 +180,7 @@ def _apply_control(
 
 def _reread(db: Connection, lease: HeldLease) -> HeldLease | None:
     """Reads a lease from an earlier transaction again; None if it has ended."""
-    current = look(db, lease.job)
+    current = job_facts(db, lease.job)
     if (
         current is None
         or current.status is not JobStatus.IN_PROGRESS

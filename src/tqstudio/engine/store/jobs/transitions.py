@@ -36,7 +36,7 @@ class JobFacts:
         return (self.epoch, self.instance) == (token.epoch, token.instance)
 
 
-def look(db: Connection, job: int) -> JobFacts | None:
+def job_facts(db: Connection, job: int) -> JobFacts | None:
     row = db.execute(
         "SELECT video_id, status, control, deleted_at IS NOT NULL, epoch, instance, lease_expires_at,"
         " EXISTS (SELECT 1 FROM publication p WHERE p.job_id = job.id AND p.epoch = job.epoch)"

@@ -25,11 +25,11 @@ class Condition:
         return Condition(self.sql + other.sql, {**self.values, **other.values})
 
 
-def holds(wanted: str) -> Condition:
+def contains(wanted: str) -> Condition:
     """Returns the condition that the name contains every word of a text."""
     tests, values = [], {}
     for number, word in enumerate(_words(wanted)):
-        test, values[f"word{number}"] = _holds_word(word)
+        test, values[f"word{number}"] = _contains_word(word)
         tests.append(test.format(name="v.name", word=f":word{number}"))
     if not tests:
         return Condition()
@@ -38,7 +38,7 @@ def holds(wanted: str) -> Condition:
     return Condition(f" AND EXISTS ({names} AND {' AND '.join(tests)})", values)
 
 
-def _holds_word(word: str) -> tuple[str, str]:
+def _contains_word(word: str) -> tuple[str, str]:
     """Returns the test for a word and its value.
 
     SQLite's LIKE ignores case only for ASCII; other words are compared in Python.

@@ -56,7 +56,7 @@ def _tried(query: PageQuery) -> Condition:
     if query.folder is not None:
         dropped = "SELECT 1 FROM video v WHERE v.id = job.video_id AND v.folder_id = :folder"
         tried &= Condition(f" AND EXISTS ({dropped})", {"folder": query.folder})
-    return tried & name_filter.holds(query.text)
+    return tried & name_filter.contains(query.text)
 
 
 def _in_batch(db: Connection, batch: str) -> int:

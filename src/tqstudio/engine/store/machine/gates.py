@@ -98,7 +98,7 @@ def made_at(db: Connection, output_root: bytes, *, limit: int = 100) -> tuple[bo
     return begun, [row[0] for row in db.execute(_LADDERS_AT, {"root": output_root, "limit": limit})]
 
 
-def needs_beside(db: Connection, job: int) -> tuple[Need | None, list[Need]]:
+def needs_with_running(db: Connection, job: int) -> tuple[Need | None, list[Need]]:
     """Returns the need of a job (None if it does not exist) and those of running jobs."""
     needs = [Need(*row) for row in db.execute(_NEEDS, {"job": job})]
     own = next((need for need in needs if need.job == job), None)

@@ -57,7 +57,7 @@ FORGOTTEN = "predicted_s = NULL, actual_s = NULL"
 """Assignments when a job starts from the beginning."""
 
 
-def foretell(db: Connection, job: int, seconds: float) -> None:
+def set_prediction(db: Connection, job: int, seconds: float) -> None:
     """Stores the prediction of a whole job; none is stored if an earlier run has done part of it."""
     db.execute(
         "UPDATE job SET predicted_s = :seconds WHERE id = :job AND predicted_s IS NULL AND actual_s IS NULL",

@@ -19,7 +19,7 @@ def take_over(db: Connection, *, pid: int, version: str, now: int) -> str:
     )
 
 
-def beat(db: Connection, *, now: int) -> None:
+def heartbeat(db: Connection, *, now: int) -> None:
     db.execute("UPDATE supervisor SET last_heartbeat_at = :now", {"now": now})
 
 

@@ -106,17 +106,17 @@ def register(
     return registered
 
 
-def beats(db: Connection, seen: Sequence[tuple[int, str, int]]) -> None:
+def store_heartbeats(db: Connection, seen: Sequence[tuple[int, str, int]]) -> None:
     """Stores the last heartbeats (worker, instance, µs); those of earlier processes are ignored."""
     for worker, instance, at in seen:
-        who = {"worker": worker, "instance": instance, "at": at}
+        values = {"worker": worker, "instance": instance, "at": at}
         db.execute(
-            "UPDATE worker SET last_heartbeat_at = :at WHERE id = :worker AND instance = :instance", who
+            "UPDATE worker SET last_heartbeat_at = :at WHERE id = :worker AND instance = :instance", values
         )
         back = db.execute(
             "UPDATE worker SET offline_at = NULL WHERE id = :worker AND instance = :instance"
             " AND offline_at < :at RETURNING name",
-            who,
+            values,
         ).first()
         if back is not None:
             events.append(db, "worker_online", now=at, actor=back[0], worker=back[0])
@@ -135,7 +135,7 @@ def find_silent(db: Connection, *, before: int, now: int) -> list[tuple[int, str
     return [(worker, name) for worker, name in gone]
 
 
-def hear_all(db: Connection, *, now: int) -> None:
+def touch_all(db: Connection, *, now: int) -> None:
     """Sets the last heartbeat of all online workers to now, after a time in which none could arrive."""
     db.execute(
         "UPDATE worker SET last_heartbeat_at = :now WHERE registered_at IS NOT NULL AND offline_at IS NULL",
@@ -212,7 +212,7 @@ def forget_processes(db: Connection, *, now: int) -> None:
         "UPDATE worker SET instance = NULL, pid = NULL, registered_at = NULL, draining = 0,"
         " offline_at = NULL WHERE type = 'local'"
     )
-    hear_all(db, now=now)
+    touch_all(db, now=now)
 
 
 def listing(db: Connection) -> list[WorkerRow]:
