@@ -62,9 +62,9 @@ class Settings(BaseSettings):
         60, ge=0, description="how long a job waits for an idle GPU before a CPU takes it"
     )
 
-    max_attempts: int = Field(3, ge=1, le=100, description="failed attempts after which a job is failed")
+    max_attempts: int = Field(3, ge=1, le=100, description="number of attempts until a job counts as failed")
     max_crashes: int = Field(
-        3, ge=1, le=100, description="worker crashes in a row, without progress, after which a job is POISON"
+        3, ge=1, le=100, description="worker crashes in a row, without progress, until a job fails (POISON)"
     )
     backoff_s: float = Field(
         30, ge=0, description="delay of the second attempt; doubles with each further one"
@@ -80,7 +80,7 @@ class Settings(BaseSettings):
     )
     cleanup_partial: bool = Field(
         True,
-        description="delete unfinished work after that time, with its job, and when the disk is full",
+        description="delete unfinished work after keep_failed_work_s, with its job, and when a disk is full",
     )
     event_retention_s: float = Field(30 * 86400, gt=0, description="how long events are kept")
 

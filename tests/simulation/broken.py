@@ -326,7 +326,7 @@ def a_second_answer_is_another() -> Any:
 
 
 def a_repeated_request_is_done_again() -> Any:
-    return patched((supervisors, "remembered", lambda *_: None))
+    return patched((supervisors, "stored_answer", lambda *_: None))
 
 
 def _schema(statement: str) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tqstudio.engine.store.jobs import absent_sources
-from tqstudio.engine.store.jobs.absent_sources import Absentee
+from tqstudio.engine.store.jobs.absent_sources import AbsentSource
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import JobStatus
 
@@ -26,7 +26,7 @@ def test_where_a_source_was(queue: Queue) -> None:
     queue.db.execute("UPDATE video SET folder_id = 5, created_at = 7 WHERE id = :id", {"id": dropped})
     source = queue.db.execute("SELECT source FROM video WHERE id = :id", {"id": dropped}).scalar()
     other, job = queue.job(video=alone), queue.job(video=dropped)
-    assert absent_sources.of_job(queue.db, job) == Absentee(job, source, b"/in", 7)
+    assert absent_sources.of_job(queue.db, job) == AbsentSource(job, source, b"/in", 7)
     found = absent_sources.of_job(queue.db, other)
     assert found is not None
     assert (found.job, found.folder) == (other, None)

@@ -122,19 +122,19 @@ def test_forgetting_goes_in_steps_up_to_an_event(queue: Queue) -> None:
 
 
 def test_answers_are_kept_by_key(queue: Queue) -> None:
-    assert supervisors.remembered(queue.db, "key") is None
-    supervisors.remember(queue.db, "key", "first", now=NOW)
-    supervisors.remember(queue.db, "key", "second", now=NOW + 1)
-    assert supervisors.remembered(queue.db, "key") == "first"
-    supervisors.remember(queue.db, "other", "another", now=NOW + 1)
+    assert supervisors.stored_answer(queue.db, "key") is None
+    supervisors.store_answer(queue.db, "key", "first", now=NOW)
+    supervisors.store_answer(queue.db, "key", "second", now=NOW + 1)
+    assert supervisors.stored_answer(queue.db, "key") == "first"
+    supervisors.store_answer(queue.db, "other", "another", now=NOW + 1)
     supervisors.complete_answer(queue.db, "key", "first, whole")
-    assert supervisors.remembered(queue.db, "other") == "another"
+    assert supervisors.stored_answer(queue.db, "other") == "another"
     supervisors.complete_answer(queue.db, "key", "first")
-    supervisors.forget(queue.db, before=NOW)
-    assert supervisors.remembered(queue.db, "key") == "first"
-    supervisors.forget(queue.db, before=NOW + 1)
-    assert supervisors.remembered(queue.db, "key") is None
-    assert supervisors.remembered(queue.db, "other") == "another"
+    supervisors.prune_answers(queue.db, before=NOW)
+    assert supervisors.stored_answer(queue.db, "key") == "first"
+    supervisors.prune_answers(queue.db, before=NOW + 1)
+    assert supervisors.stored_answer(queue.db, "key") is None
+    assert supervisors.stored_answer(queue.db, "other") == "another"
 
 
 def test_the_store_keeps_its_name(queue: Queue) -> None:
@@ -197,9 +197,9 @@ def test_the_newest_events_of_one_job(queue: Queue) -> None:
 
 
 def test_an_answer_is_that_of_its_key(queue: Queue) -> None:
-    supervisors.remember(queue.db, "first", "one", now=NOW)
-    supervisors.remember(queue.db, "second", "two", now=NOW)
-    assert supervisors.remembered(queue.db, "second") == "two"
+    supervisors.store_answer(queue.db, "first", "one", now=NOW)
+    supervisors.store_answer(queue.db, "second", "two", now=NOW)
+    assert supervisors.stored_answer(queue.db, "second") == "two"
 
 
 def test_a_supervisor_that_beats_is_heard(queue: Queue) -> None:

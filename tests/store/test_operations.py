@@ -513,7 +513,7 @@ def test_only_what_waits_is_made_otherwise(queue: Queue, status: JobStatus) -> N
             jobs.set_profile(
                 queue.db, job, profile="tv", profile_json="{}", prefer_gpu=True, now=NOW, actor="test"
             ),
-            jobs.make_all_again(queue.db, job, now=NOW, actor="test"),
+            jobs.encode_all(queue.db, job, now=NOW, actor="test"),
         ]
 
     assert changes() == [status in (P, H)] * 2
@@ -536,9 +536,9 @@ def test_what_makes_all_already_is_left_alone(
     queue: Queue, requested: tuple[str, ...] | None, kind: JobKind, changes: bool
 ) -> None:
     other, job = queue.job(kind=JobKind.CHANGED), queue.job(kind=kind, requested=requested)
-    assert jobs.make_all_again(queue.db, job, now=NOW, actor="test") == changes
-    assert jobs.spec_of(queue.db, job).makes_all
-    assert not jobs.spec_of(queue.db, other).makes_all
+    assert jobs.encode_all(queue.db, job, now=NOW, actor="test") == changes
+    assert jobs.spec_of(queue.db, job).encodes_all
+    assert not jobs.spec_of(queue.db, other).encodes_all
 
 
 @pytest.mark.parametrize("status", list(JobStatus))
@@ -555,12 +555,12 @@ def test_an_open_job_of_the_same_file_for_another_output_is_found(queue: Queue, 
     [source] = queue.db.execute(
         "SELECT source FROM video WHERE id = :id", {"id": queue.row(job)["video_id"]}
     ).one()
-    assert jobs.elsewhere(queue.db, source, b"/other") == (job if status in OPEN else None)
-    assert jobs.elsewhere(queue.db, source, b"/out") is None
-    assert jobs.elsewhere(queue.db, b"/in/other", b"/other") is None
+    assert jobs.open_job_elsewhere(queue.db, source, b"/other") == (job if status in OPEN else None)
+    assert jobs.open_job_elsewhere(queue.db, source, b"/out") is None
+    assert jobs.open_job_elsewhere(queue.db, b"/in/other", b"/other") is None
     if status in (P, H):
         queue.do(job, Operation.DELETE)
-        assert jobs.elsewhere(queue.db, source, b"/other") is None
+        assert jobs.open_job_elsewhere(queue.db, source, b"/other") is None
 
 
 def test_work_ends_with_the_last_job_that_can_still_run(queue: Queue) -> None:

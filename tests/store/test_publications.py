@@ -45,11 +45,11 @@ def test_only_an_intent_whose_lease_has_ended_is_left_over(queue: Queue) -> None
     lease = queue.claimed(queue.worker("cpu-0"))
     row = replace(begin(queue, lease), instance=None)
     begin(queue, queue.claimed(queue.worker("cpu-1")))
-    assert publications.left_over(queue.db) == []
+    assert publications.abandoned(queue.db) == []
     queue.release(lease)
-    assert publications.left_over(queue.db) == [row]
+    assert publications.abandoned(queue.db) == [row]
     assert queue.claim(queue.worker("cpu-0", instance="a new life")) is not None
-    assert publications.left_over(queue.db) == [row], "another lease does not finish it"
+    assert publications.abandoned(queue.db) == [row], "another lease does not finish it"
     assert publications.of_job(queue.db, lease.job) == row
     assert publications.of_video(queue.db, lease.video) == [row]
 
@@ -83,11 +83,11 @@ def test_room_is_asked_for_by_the_job_and_by_what_runs(queue: Queue) -> None:
 
 def test_outputs_at_work_are_those_that_are_written_to_or_waited_for(queue: Queue) -> None:
     queue.job(video=queue.video("next.mp4", out=b"/waits"))
-    assert gates.outputs_at_work(queue.db) == set()
+    assert gates.outputs_in_use(queue.db) == set()
     assert queue.claimed(video=queue.video("now.mp4", out=b"/runs"))
     gates.shut(queue.db, GateKind.USER, "why", now=NOW, actor="test")
     gates.shut(queue.db, GateKind.DISK, "why", now=NOW, actor="test", path=b"/holds")
-    assert gates.outputs_at_work(queue.db) == {b"/runs", b"/holds"}
+    assert gates.outputs_in_use(queue.db) == {b"/runs", b"/holds"}
 
 
 def test_what_was_made_at_an_output_is_what_was_begun_and_what_plays(queue: Queue) -> None:
@@ -95,19 +95,19 @@ def test_what_was_made_at_an_output_is_what_was_begun_and_what_plays(queue: Queu
         queue.job(video=queue.video(name, out=b"/out"))
     elsewhere = queue.job(video=queue.video("begun.mp4", out=b"/begun"))
     queue.db.execute("UPDATE job SET progress = 1 WHERE id = :id", {"id": elsewhere})
-    assert gates.made_at(queue.db, b"/out") == (False, [])
+    assert gates.work_at(queue.db, b"/out") == (False, [])
     queue.db.execute("UPDATE job SET progress = 1 WHERE id = 1")
-    assert gates.made_at(queue.db, b"/out") == (True, [])
+    assert gates.work_at(queue.db, b"/out") == (True, [])
     queue.db.execute("UPDATE job SET status = 'done' WHERE id = 1")
-    assert gates.made_at(queue.db, b"/out") == (False, []), "its ladder is looked for, if it has one"
+    assert gates.work_at(queue.db, b"/out") == (False, []), "its ladder is looked for, if it has one"
     queue.db.execute("UPDATE job SET status = 'pending' WHERE id = 1")
-    assert gates.made_at(queue.db, b"/other") == (False, [])
+    assert gates.work_at(queue.db, b"/other") == (False, [])
     queue.db.execute("UPDATE job SET progress = 0")
     plays = "UPDATE video SET generation_id = id, slug = substr(name, 1, 1) WHERE name <> 'waits.mp4'"
     queue.db.execute(plays)
-    assert gates.made_at(queue.db, b"/out") == (False, ["a", "b", "c"])
-    assert gates.made_at(queue.db, b"/out", limit=2) == (False, ["a", "b"])
-    assert gates.made_at(queue.db, b"/other") == (False, [])
+    assert gates.work_at(queue.db, b"/out") == (False, ["a", "b", "c"])
+    assert gates.work_at(queue.db, b"/out", limit=2) == (False, ["a", "b"])
+    assert gates.work_at(queue.db, b"/other") == (False, [])
 
 
 def test_gates_are_told_apart(queue: Queue) -> None:

@@ -32,10 +32,10 @@ def reason(queue: Queue, who: Claimant) -> str | None:
     return row.quarantine_reason
 
 
-def has_to_be_tested(queue: Queue, who: Claimant) -> bool:
+def needs_test(queue: Queue, who: Claimant) -> bool:
     row = workers.by_id(queue.db, who.id)
     assert row is not None
-    return row.has_to_be_tested
+    return row.needs_test
 
 
 def report(queue: Queue, who: Claimant, problem: str) -> bool:
@@ -47,7 +47,7 @@ def test_three_different_jobs_in_a_row_have_to_be_explained_by_a_test_encode(que
     failed = [fail(queue, who).job for _ in range(3)]
     queue.job()
     assert queue.claim(who) is None, "not before it is tested"
-    assert (has_to_be_tested(queue, who), has_to_be_tested(queue, other)) == (True, False)
+    assert (needs_test(queue, who), needs_test(queue, other)) == (True, False)
     assert not report(queue, replace(who, instance="an earlier life"), ""), (
         "its result says nothing of this one"
     )
@@ -55,13 +55,13 @@ def test_three_different_jobs_in_a_row_have_to_be_explained_by_a_test_encode(que
     [event] = [e for e in queue.history() if e["trigger"] == "worker_tested"]
     assert (event["worker"], str(failed)[1:-1] in event["detail"]) == ("cpu-0", True)
     assert not report(queue, who, "late"), "it was not asked again"
-    assert (reason(queue, who), has_to_be_tested(queue, who)) == (None, False)
+    assert (reason(queue, who), needs_test(queue, who)) == (None, False)
     lease = queue.claim(who)
     assert lease is not None, "bad files stop no worker"
     queue.fail(lease, ErrorCode.NO_MEDIA)
     for _ in range(2):
         fail(queue, who)
-    assert not has_to_be_tested(queue, who), "it counts from the test"
+    assert not needs_test(queue, who), "it counts from the test"
 
 
 def test_one_that_fails_its_test_encode_takes_no_more(queue: Queue) -> None:
@@ -74,7 +74,7 @@ def test_one_that_fails_its_test_encode_takes_no_more(queue: Queue) -> None:
     assert (event["worker"], event["detail"]) == ("cpu-0", f"{said} (jobs {str(failed)[1:-1]})")
     queue.job()
     assert queue.claim(who) is None, "it takes no more"
-    assert not has_to_be_tested(queue, who)
+    assert not needs_test(queue, who)
     assert queue.claim(other) is not None, "another one does"
 
 
@@ -84,7 +84,7 @@ def test_one_that_may_not_work_is_not_tested(queue: Queue, intent: dict[str, boo
     for _ in range(3):
         fail(queue, who)
     workers.set_intent(queue.db, who.name, **intent, now=queue.now)
-    assert not has_to_be_tested(queue, who)
+    assert not needs_test(queue, who)
 
 
 def quarantined(queue: Queue, who: Claimant) -> None:
@@ -104,7 +104,7 @@ def test_one_bad_file_stops_no_worker(queue: Queue) -> None:
     for _ in range(5):
         assert not blame(queue, one)
         assert not blame(queue, two)
-    assert not has_to_be_tested(queue, who)
+    assert not needs_test(queue, who)
 
 
 def test_a_job_that_is_done_shows_that_it_is_sound(queue: Queue) -> None:
@@ -114,9 +114,9 @@ def test_a_job_that_is_done_shows_that_it_is_sound(queue: Queue) -> None:
     queue.complete(queue.claimed(who))
     for _ in range(2):
         fail(queue, who)
-    assert not has_to_be_tested(queue, who)
+    assert not needs_test(queue, who)
     fail(queue, who)
-    assert has_to_be_tested(queue, who)
+    assert needs_test(queue, who)
 
 
 def test_a_publish_that_is_finished_late_shows_it_too(queue: Queue) -> None:
@@ -124,7 +124,7 @@ def test_a_publish_that_is_finished_late_shows_it_too(queue: Queue) -> None:
     for _ in range(3):
         fail(queue, who)
     quarantine.succeeded(queue.db, who.id)
-    assert not has_to_be_tested(queue, who)
+    assert not needs_test(queue, who)
 
 
 @pytest.mark.parametrize("code", [code for code in ErrorCode if class_of(code) is not ErrorClass.REQUEST])
@@ -173,9 +173,9 @@ def test_a_person_spares_it_the_test_and_a_new_life_does_not(queue: Queue) -> No
     for _ in range(3):
         fail(queue, who)
     again = queue.worker(instance="another life")
-    assert has_to_be_tested(queue, again)
+    assert needs_test(queue, again)
     workers.set_intent(queue.db, who.name, enabled=True, now=queue.now)
-    assert not has_to_be_tested(queue, again)
+    assert not needs_test(queue, again)
 
 
 def test_a_failure_is_held_against_the_worker_of_its_own_lease(queue: Queue) -> None:
@@ -185,9 +185,9 @@ def test_a_failure_is_held_against_the_worker_of_its_own_lease(queue: Queue) -> 
     assert queue.claim(two) is not None
     queue.claimed(three)
     assert quarantine.failed(queue.db, lease.job, 1, ErrorCode.STALLED, after=1, now=queue.now)
-    assert [has_to_be_tested(queue, who) for who in (one, two, three)] == [True, False, False]
+    assert [needs_test(queue, who) for who in (one, two, three)] == [True, False, False]
     assert quarantine.failed(queue.db, lease.job, 2, ErrorCode.STALLED, after=1, now=queue.now)
-    assert [has_to_be_tested(queue, who) for who in (one, two, three)] == [True, True, False]
+    assert [needs_test(queue, who) for who in (one, two, three)] == [True, True, False]
 
 
 def test_what_one_worker_gets_done_says_nothing_of_another(queue: Queue) -> None:
@@ -195,7 +195,7 @@ def test_what_one_worker_gets_done_says_nothing_of_another(queue: Queue) -> None
     for _ in range(3):
         queue.complete(queue.claimed(good))
         fail(queue, bad)
-    assert has_to_be_tested(queue, bad)
+    assert needs_test(queue, bad)
 
 
 def test_a_test_says_nothing_of_another_worker(queue: Queue) -> None:
@@ -204,6 +204,6 @@ def test_a_test_says_nothing_of_another_worker(queue: Queue) -> None:
         for _ in range(3):
             fail(queue, who)
     assert report(queue, one, "no driver")
-    assert (reason(queue, two), has_to_be_tested(queue, two)) == (None, True)
+    assert (reason(queue, two), needs_test(queue, two)) == (None, True)
     assert report(queue, two, "")
     assert reason(queue, one) is not None

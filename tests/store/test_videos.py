@@ -94,7 +94,7 @@ def test_the_open_job_counts_before_a_newer_failure(queue: Queue) -> None:
 def test_the_job_that_made_a_ladder_is_the_one_that_was_done_last(queue: Queue) -> None:
     first = queue.in_status(JobStatus.FAILED)
     video = queue.row(first)["video_id"]
-    assert jobs.maker_of(queue.db, video) is None
+    assert jobs.creator_of(queue.db, video) is None
     second = queue.job(video=video, priority=999)
     for job in (second, first):
         if job == first:
@@ -105,12 +105,12 @@ def test_the_job_that_made_a_ladder_is_the_one_that_was_done_last(queue: Queue) 
         assert lease is not None
         assert lease.job == job
         assert queue.complete(lease)
-        assert jobs.maker_of(queue.db, video) == job
+        assert jobs.creator_of(queue.db, video) == job
         queue.do(job, Operation.DELETE)
-        assert jobs.maker_of(queue.db, video) == job, "off the list"
+        assert jobs.creator_of(queue.db, video) == job, "off the list"
     queue.now += 1
     queue.in_status(JobStatus.DONE)
-    assert jobs.maker_of(queue.db, video) == first
+    assert jobs.creator_of(queue.db, video) == first
 
 
 def test_changed_content_forgets_what_was_found_in_it(queue: Queue) -> None:
@@ -293,7 +293,7 @@ def test_a_job_that_missed_its_file(queue: Queue, how: str) -> None:
     known = list(videos.known_sources(queue.db, folder))
     assert known == ([] if how == "failed" else [source(queue, video)])
     missed = how in ("failed", "deleted", "made up for")
-    assert jobs.missed_its_source(queue.db, lease.job) is missed
+    assert jobs.failed_source_missing(queue.db, lease.job) is missed
     if how == "made up for":
         queue.do(newer, Operation.CANCEL)
         queue.do(newer, Operation.DELETE)

@@ -165,4 +165,4 @@ class Maintenance:
 
     def _prune(self, db: Connection, now: int) -> None:
         events.prune(db, before=now - int(self._settings.event_retention_s * MICROSECOND), now=now)
-        supervisors.forget(db, before=now - int(_ANSWERS_KEPT_S * MICROSECOND))
+        supervisors.prune_answers(db, before=now - int(_ANSWERS_KEPT_S * MICROSECOND))

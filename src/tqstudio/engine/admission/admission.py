@@ -128,13 +128,13 @@ class Admission:
         return await asyncio.shield(task)
 
     async def _answer(self, key: str, make: Callable[[], Awaitable[AddAnswer]]) -> AddAnswer:
-        remembered = await self._db.read(supervisors.remembered, key)
+        remembered = await self._db.read(supervisors.stored_answer, key)
         if remembered is not None:
             again: AddAnswer = json.loads(remembered)
             return again
         answer = await make()
         text = json.dumps(answer)
-        await self._db.write(lambda db: supervisors.remember(db, key, text, now=now_us()))
+        await self._db.write(lambda db: supervisors.store_answer(db, key, text, now=now_us()))
         return answer
 
     def profile(self, name: str | None, overrides: Mapping[str, str] | None = None) -> Profile:
@@ -288,7 +288,7 @@ class Admission:
             if newest[1] is not JobStatus.IN_PROGRESS:
                 _refresh(db, known.id, found, changed=changed)
             return _open_already(db, path, how, known, *newest, now)
-        if newest is not None and not (changed and generation) and jobs.missed_its_source(db, newest[0]):
+        if newest is not None and not (changed and generation) and jobs.failed_source_missing(db, newest[0]):
             # It failed because the file was not there, and that it is.
             _refresh(db, known.id, found, changed=changed)
             return _retry(db, path, how, known, newest[0], now)
@@ -299,7 +299,7 @@ class Admission:
             return {**answer, "reason": "ladder"}
         if current and generation is not None:
             _refresh(db, known.id, found, changed=False)
-            job = jobs.maker_of(db, known.id)
+            job = jobs.creator_of(db, known.id)
             answer = _answer(path, "cached", video=known.id, job=job, slug=known.slug)
             master = place_of(known).master
             return {**answer, "master": data(master), "master_b64": encode(master)}
@@ -357,7 +357,7 @@ class Admission:
         )
         row = videos.get(db, video)
         answer = _answer(path, decision, video=video, job=job, slug=row.slug if row else None)
-        other = jobs.elsewhere(db, path, how.output_root)
+        other = jobs.open_job_elsewhere(db, path, how.output_root)
         return {**answer, "status": _status(db, job), "other_job": other}
 
 
@@ -366,7 +366,7 @@ def _follow(
 ) -> bool:
     """Let a job that is not done follow its file to another name; False where there is no such job."""
     newest = jobs.newest_job_of(db, left.id)
-    if newest is None or not (newest[1] in OPEN or jobs.missed_its_source(db, newest[0])):
+    if newest is None or not (newest[1] in OPEN or jobs.failed_source_missing(db, newest[0])):
         return False
     if left.quick_hash is None or left.quick_hash.partition("+")[0] != found.content_id:
         return False

@@ -41,7 +41,7 @@ def grant(db: Connection, job: int, wishes: Wishes, *, now: int, actor: str) -> 
     if wishes.priority is not None and wishes.priority != spec.priority:
         operations.set_priority(db, job, value=wishes.priority, delta=None, now=now, actor=actor)
         applied["priority"] = wishes.priority
-    if wishes.force and jobs.make_all_again(db, job, now=now, actor=actor):
+    if wishes.force and jobs.encode_all(db, job, now=now, actor=actor):
         applied["force"] = True
     if wishes.autorestart is not None and autorestart.set_rule(db, job, wishes.autorestart):
         applied["autorestart"] = wishes.autorestart.limit
@@ -88,7 +88,7 @@ def refusal(db: Connection, job: int, name: str, wishes: Wishes) -> TqError | No
                 f" or end it now with: tqstudio job cancel {job}, and add it again"
             )
         return TqError(ErrorCode.REFUSED, f"{name} is being made by job {job} with {running}", again)
-    if wishes.force and not spec.makes_all:
+    if wishes.force and not spec.encodes_all:
         return TqError(
             ErrorCode.REFUSED,
             f"{name} is being made by job {job}, which makes only a part",

@@ -126,7 +126,7 @@ async def _no_worker(studio: Services, views: list[WorkerView], counts: dict[str
 
 async def _outputs(studio: Services) -> list[Path]:
     rows = await studio.db.read(folders.listing)
-    at_work = await studio.db.read(gates.outputs_at_work)
+    at_work = await studio.db.read(gates.outputs_in_use)
     roots = {studio.admission.output_root(None), *(row.output_root for row in rows)} | at_work
     return [Path(os.fsdecode(root)) for root in sorted(roots)]
 

@@ -19,7 +19,7 @@ router = APIRouter()
 async def worker_views(studio: Services) -> list[WorkerView]:
     """The workers that there are or should be."""
     rows = await studio.db.read(workers.listing)
-    return [view_of(studio, row) for row in rows if not studio.pool.left_over(row.name)]
+    return [view_of(studio, row) for row in rows if not studio.pool.is_obsolete(row.name)]
 
 
 def view_of(studio: Services, row: workers.WorkerRow) -> WorkerView:

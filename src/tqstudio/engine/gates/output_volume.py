@@ -72,7 +72,7 @@ class OutputDisks:
 
     async def keep_locks(self) -> None:
         """Keep the outputs locked that are worked on, and no others for long."""
-        at_work = await self._db.read(gates.outputs_at_work)
+        at_work = await self._db.read(gates.outputs_in_use)
 
         async def keep(root: bytes) -> None:
             renew = self._workspace.require_lock if root in at_work else self._workspace.unlock_unused
@@ -100,7 +100,7 @@ class OutputDisks:
 
     async def _is_missed(self, output_root: bytes) -> bool:
         """Whether something was made at this output, and nothing of it is there."""
-        begun, ladders = await self._db.read(gates.made_at, output_root)
+        begun, ladders = await self._db.read(gates.work_at, output_root)
         if not begun and not ladders:
             self._untouched[output_root] = time.monotonic() + _UNTOUCHED_S
             return False

@@ -20,7 +20,7 @@ from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.retry import RESOURCE_WAIT_S
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import absent_sources
-from tqstudio.engine.store.jobs.absent_sources import Absentee
+from tqstudio.engine.store.jobs.absent_sources import AbsentSource
 from tqstudio.errors import MEANINGS, ErrorCode, Problem, TqError
 from tqstudio.paths import display
 
@@ -102,11 +102,11 @@ class SourceDisks:
         )
         await self._db.write(settle)
 
-    def _is_older(self, absentee: Absentee) -> bool:
+    def _is_older(self, absentee: AbsentSource) -> bool:
         """Whether it was added before this supervisor began: it may never have seen the disk."""
         return absentee.added_at < self._started_at
 
-    async def _reason(self, place: bytes, absentee: Absentee) -> str | None:
+    async def _reason(self, place: bytes, absentee: AbsentSource) -> str | None:
         """Why a source at this place is away; None where it can only have been removed."""
         reason = await self._judge(place, absentee)
         if reason is None:
@@ -115,7 +115,7 @@ class SourceDisks:
             self._away[place] = time.monotonic(), reason
         return reason
 
-    async def _judge(self, place: bytes, absentee: Absentee) -> str | None:
+    async def _judge(self, place: bytes, absentee: AbsentSource) -> str | None:
         if (reason := self._unmounted(place)) is not None:
             return reason
         try:
@@ -141,7 +141,7 @@ class SourceDisks:
         return None
 
 
-def _place(absentee: Absentee) -> bytes:
+def _place(absentee: AbsentSource) -> bytes:
     """The folder whose disk counts."""
     return absentee.folder or os.path.dirname(absentee.source)
 

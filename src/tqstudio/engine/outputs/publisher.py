@@ -117,7 +117,7 @@ class Publisher:
 
     async def undo_leftovers(self) -> None:
         """Undo publishes whose job went on without them, because their output could not be reached."""
-        for row in await self._db.read(publications.left_over):
+        for row in await self._db.read(publications.abandoned):
             async with self._alone(row.video):
                 if row == await self._db.read(publications.of_job, row.job):
                     await self._undo(await self._db.read(load, row), _INTERRUPTED)

@@ -209,7 +209,7 @@ class Dispatch:
                 f"a newer process is registered as worker {claimant.name}",
                 "end this process, or register it again",
             )
-        return "test" if row.has_to_be_tested else None
+        return "test" if row.needs_test else None
 
     def _describe(self, db: Connection, lease: HeldLease) -> _Claimed:
         asked = claims.assignment_of(db, lease.job)

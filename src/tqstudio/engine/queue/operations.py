@@ -74,11 +74,11 @@ class Actions:
     ) -> tuple[list[ActionResult], bool]:
         """Returns the results, and whether they are remembered ones of the same request."""
         key = None if request.idempotency_key is None else _key(request.idempotency_key)
-        if key is not None and (answer := supervisors.remembered(db, key)) is not None:
+        if key is not None and (answer := supervisors.stored_answer(db, key)) is not None:
             return json.loads(answer), True
         results = [self._one(db, job, request, profile, actor) for job in request.ids]
         if key is not None:
-            supervisors.remember(db, key, json.dumps(results), now=now_us())
+            supervisors.store_answer(db, key, json.dumps(results), now=now_us())
         return results, False
 
     def _one(

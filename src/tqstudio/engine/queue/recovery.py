@@ -114,7 +114,7 @@ class Recovery:
         if crash is None:
             await self.requeue(lease, "the supervisor ended")
         else:
-            await self.take_back(lease, worker, crash)
+            await self.requeue_lost(lease, worker, crash)
 
     async def _clear_away(self, token: Token) -> None:
         """Removes the raw ffmpeg logs of a dead worker; the next attempt removes its scratch directory."""
@@ -133,7 +133,7 @@ class Recovery:
             lambda db: outcomes.requeue(db, lease, now=self._clock.now_us(), why=why, event=event),
         )
 
-    async def take_back(
+    async def requeue_lost(
         self, lease: HeldLease, worker: str, why: str, event: str | None = None, *, only_expired: bool = False
     ) -> bool:
         """Requeues a job of a lost worker and counts a crash.
@@ -172,7 +172,7 @@ class Recovery:
             if heard or self._results.is_publishing(lease.token):
                 continue
             self._outlived.setdefault(lease.instance, []).append(lease.token)
-            taken += await self.take_back(
+            taken += await self.requeue_lost(
                 lease,
                 names.get(lease.worker_id, "?"),
                 "the lease expired",
@@ -195,7 +195,7 @@ class Recovery:
                 await self.requeue(lease, why, "requeued:abandoned")
             else:
                 name = live.worker if live else "?"
-                await self.take_back(lease, name, "its worker dropped the job", "requeued:abandoned")
+                await self.requeue_lost(lease, name, "its worker dropped the job", "requeued:abandoned")
         return len(dropped)
 
     async def silent_workers(self) -> list[str]:

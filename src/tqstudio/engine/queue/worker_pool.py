@@ -94,7 +94,7 @@ class WorkerPool:
         """Whether the pool has a slot of that name."""
         return name in self._slots
 
-    def left_over(self, name: str) -> bool:
+    def is_obsolete(self, name: str) -> bool:
         """Whether a worker's row is obsolete: from an earlier, larger pool or announced to an earlier
         supervisor. Workers of missing GPUs are not obsolete."""
         return not self.has(name) and not self.announced(name) and not _GPU_SLOT.fullmatch(name)

@@ -9,7 +9,7 @@ from tqstudio.engine.store.db.connection import Connection
 
 
 @dataclass(frozen=True, slots=True)
-class Absentee:
+class AbsentSource:
     """A job and the path of its source; `added_at` in µs since 1970 in UTC."""
 
     job: int
@@ -33,15 +33,15 @@ _DUE = (
 _WAITS = "WHERE id = :job AND status = 'pending' AND not_before IS NOT NULL"
 
 
-def of_job(db: Connection, job: int) -> Absentee | None:
+def of_job(db: Connection, job: int) -> AbsentSource | None:
     """Returns the source of a job; None if the job does not exist."""
     row = db.execute(_OF_JOB, {"job": job}).first()
-    return None if row is None else Absentee(*row)
+    return None if row is None else AbsentSource(*row)
 
 
-def due(db: Connection, *, now: int, limit: int = 1000) -> list[Absentee]:
+def due(db: Connection, *, now: int, limit: int = 1000) -> list[AbsentSource]:
     """Returns the jobs whose wait is over, longest first."""
-    return [Absentee(*row) for row in db.execute(_DUE, {"now": now, "limit": limit})]
+    return [AbsentSource(*row) for row in db.execute(_DUE, {"now": now, "limit": limit})]
 
 
 def settle(db: Connection, *, away: Iterable[int], back: Iterable[int], now: int, until: int) -> None:

@@ -108,7 +108,7 @@ def newest_job_of(db: Connection, video: int) -> tuple[int, JobStatus] | None:
     return None if row is None else (int(row[0]), JobStatus(row[1]))
 
 
-def missed_its_source(db: Connection, job: int) -> bool:
+def failed_source_missing(db: Connection, job: int) -> bool:
     """Whether a job failed because its source was missing."""
     row = db.execute(
         "SELECT 1 FROM job WHERE id = :job AND status = 'failed' AND error_code = 'SOURCE_MISSING'",
@@ -117,7 +117,7 @@ def missed_its_source(db: Connection, job: int) -> bool:
     return row is not None
 
 
-def maker_of(db: Connection, video: int) -> int | None:
+def creator_of(db: Connection, video: int) -> int | None:
     """Returns the job that created a video's current ladder, deleted or not."""
     job: int | None = db.execute(
         "SELECT id FROM job WHERE video_id = :video AND status = 'done' ORDER BY completed_at DESC LIMIT 1",
@@ -173,7 +173,7 @@ def failed(db: Connection, *, after: int, batch: str | None, limit: int) -> list
     return [int(row[0]) for row in rows]
 
 
-def elsewhere(db: Connection, source: bytes, output_root: bytes) -> int | None:
+def open_job_elsewhere(db: Connection, source: bytes, output_root: bytes) -> int | None:
     """Returns an open job of the same source for another output."""
     row = db.execute(
         f"SELECT id FROM job WHERE {_IS_OPEN} AND deleted_at IS NULL AND video_id IN"
@@ -225,7 +225,7 @@ def set_profile(
     return True
 
 
-def make_all_again(db: Connection, job: int, *, now: int, actor: str) -> bool:
+def encode_all(db: Connection, job: int, *, now: int, actor: str) -> bool:
     """Makes a waiting job encode everything instead of only differences; False if it does already."""
     row = db.execute(
         "UPDATE job SET kind = 'retranscode', requested = NULL"
@@ -295,7 +295,7 @@ class JobSpec:
     autorestart: AutorestartRule
 
     @property
-    def makes_all(self) -> bool:
+    def encodes_all(self) -> bool:
         """Whether no rendition of the current generation is kept."""
         return self.kind is not JobKind.CHANGED and self.requested is None
 

@@ -65,7 +65,7 @@ def of_video(db: Connection, video: int) -> list[PublicationRow]:
     return [PublicationRow(*row) for row in rows]
 
 
-def left_over(db: Connection) -> list[PublicationRow]:
+def abandoned(db: Connection) -> list[PublicationRow]:
     """Returns publications whose lease has ended, so that no worker finishes them."""
     return [PublicationRow(*row) for row in db.execute(f"{_SELECT} WHERE holder IS NULL")]
 

@@ -72,7 +72,7 @@ _OUTPUTS_OF_RUNNING = (
 )
 
 
-def outputs_at_work(db: Connection) -> set[bytes]:
+def outputs_in_use(db: Connection) -> set[bytes]:
     """Returns the outputs of running jobs, and the paths of closed gates."""
     waited_for = {row.path for row in listing(db) if row.path is not None}
     return waited_for | {row[0] for row in db.execute(_OUTPUTS_OF_RUNNING)}
@@ -88,7 +88,7 @@ _LADDERS_AT = (
 )
 
 
-def made_at(db: Connection, output_root: bytes, *, limit: int = 100) -> tuple[bool, list[str]]:
+def work_at(db: Connection, output_root: bytes, *, limit: int = 100) -> tuple[bool, list[str]]:
     """Returns whether an output has work of unfinished jobs, and the folders of its ladders.
 
     Args:

@@ -23,13 +23,13 @@ def heartbeat(db: Connection, *, now: int) -> None:
     db.execute("UPDATE supervisor SET last_heartbeat_at = :now", {"now": now})
 
 
-def remembered(db: Connection, key: str) -> str | None:
+def stored_answer(db: Connection, key: str) -> str | None:
     """Returns the stored answer to a request with this idempotency key."""
     row = db.execute("SELECT answer FROM idempotency WHERE key = :key", {"key": key}).first()
     return None if row is None else str(row[0])
 
 
-def remember(db: Connection, key: str, answer: str, *, now: int) -> None:
+def store_answer(db: Connection, key: str, answer: str, *, now: int) -> None:
     db.execute(
         "INSERT INTO idempotency (key, answer, at) VALUES (:key, :answer, :now) ON CONFLICT DO NOTHING",
         {"key": key, "answer": answer, "now": now},
@@ -41,6 +41,6 @@ def complete_answer(db: Connection, key: str, answer: str) -> None:
     db.execute("UPDATE idempotency SET answer = :answer WHERE key = :key", {"key": key, "answer": answer})
 
 
-def forget(db: Connection, *, before: int) -> None:
+def prune_answers(db: Connection, *, before: int) -> None:
     """Deletes old answers."""
     db.execute("DELETE FROM idempotency WHERE at < :before", {"before": before})

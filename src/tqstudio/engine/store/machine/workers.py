@@ -36,7 +36,7 @@ class WorkerRow:
     """Since when it must pass a test encode before it gets a job."""
 
     @property
-    def has_to_be_tested(self) -> bool:
+    def needs_test(self) -> bool:
         may_work = self.enabled and not self.draining and self.quarantine_reason is None
         return may_work and self.suspected_at is not None
 
