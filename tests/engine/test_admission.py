@@ -161,7 +161,7 @@ class House:
         return video
 
     def status(self, job: int) -> JobStatus:
-        newest = self.db.read_now(lambda db: operations.look(db, job))
+        newest = self.db.read_now(lambda db: operations.job_facts(db, job))
         assert newest is not None
         return newest.status
 
