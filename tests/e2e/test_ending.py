@@ -55,7 +55,7 @@ def test_sigterm_stops_at_the_segment_and_counts_nothing(make_studio: MakeStudio
     before = {mark(path) for path in studio.stored_segments(video)}
     assert before
     told = (studio.home.logs / "worker-cpu-0.log").read_text()
-    assert 'event="stopped at the fragment"' in told
+    assert 'event="job stopped"' in told
     assert "of 6 segments" in told
     assert not studio.home.tmpdir("cpu-0").exists()
     studio.up()

@@ -199,7 +199,7 @@ def test_no_log_names_a_folder(story: Story, tmp_path: Path) -> None:
     assert "-i file:2026/may/mono.mp4 " in logs[0]
     assert "] $ ffmpeg -hide_banner " in logs[0]
     assert "from 'file:2026/may/mono.mp4'" in logs[0], "what ffmpeg says"
-    assert f"tqstudio job command {job['id']} prints the whole commands" in logs[0]
+    assert f"tqstudio job command {job['id']} prints the complete commands" in logs[0]
     assert "): bad.mp4\n" in logs[1]
     assert "failed: NO_MEDIA: bad.mp4" in logs[1]
     told = studio.home.supervisor_log.read_text()

@@ -17,7 +17,7 @@ import pytest
 from tqstudio.config import Settings
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.probing import prober as prober_module
-from tqstudio.engine.probing.prober import Looked, Prober
+from tqstudio.engine.probing.prober import Prober, ProbeResult
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import jobs
@@ -36,7 +36,7 @@ class Desk:
 
     def __init__(self, home: Home, db: Database, program: str) -> None:
         self.home, self.db, self.program = home, db, program
-        self.found: list[Looked] = []
+        self.found: list[ProbeResult] = []
         self.prober: Prober
 
     def add(self, path: Path, *, priority: int = 0) -> int:
@@ -53,7 +53,7 @@ class Desk:
             await self.prober.stop()
             await until(lambda: not self.processes())
 
-    def _on_found(self, looked: Sequence[Looked]) -> None:
+    def _on_found(self, looked: Sequence[ProbeResult]) -> None:
         self.found += looked
 
     @property
@@ -155,7 +155,7 @@ def test_what_kills_it_is_remembered_and_the_next_goes_on(desk: Desk, hostile: H
     assert desk.facts(first) is None
     problem = desk.problem("crash.mp4")
     assert problem["code"] == "SOURCE_UNREADABLE"
-    assert "did not survive it: it was killed by SIGABRT" in problem["message"]
+    assert ": it was killed by SIGABRT" in problem["message"]
 
 
 def test_what_hangs_is_given_up_and_the_next_goes_on(desk: Desk, hostile: Hostile, copy: Copy) -> None:

@@ -52,7 +52,7 @@ def test_a_talkative_run_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         log.follow([run])
         log.follow([replace(run, returncode=0)])
     assert path.stat().st_size < 4000
-    assert path.read_text().count("left out") == 1
+    assert path.read_text().count("output is omitted") == 1
 
 
 def test_a_log_that_cannot_be_written_fails_nothing(tmp_path: Path) -> None:

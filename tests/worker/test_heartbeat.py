@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from conftest import until
-from tqstudio.engine.worker.heartbeat import Pulse
+from tqstudio.engine.worker.heartbeat import HeartbeatThread
 from tqstudio.engine.worker.lease import Lease
 from tqstudio.engine.worker.outcome import Lost, Stopped
 from tqstudio.engine.worker.progress_report import Report
@@ -28,7 +28,7 @@ class Setup:
         )
         self.lease = Lease(7, 2, 60, clock=lambda: self.now)
         self.report = Report()
-        self.pulse = Pulse(self.line, "instance-1", 10, lambda: (12.5, 1000), self.refuse)
+        self.heartbeats = HeartbeatThread(self.line, "instance-1", 10, lambda: (12.5, 1000), self.refuse)
 
     def refuse(self) -> None:
         self.refused += 1
@@ -40,11 +40,11 @@ def setup() -> Setup:
 
 
 def test_a_beat_names_the_job_that_is_held(setup: Setup) -> None:
-    setup.pulse.beat()
-    setup.pulse.take_up(setup.lease, setup.report)
-    setup.pulse.beat()
-    setup.pulse.put_down()
-    setup.pulse.beat()
+    setup.heartbeats.beat()
+    setup.heartbeats.attach(setup.lease, setup.report)
+    setup.heartbeats.beat()
+    setup.heartbeats.detach()
+    setup.heartbeats.beat()
     beats = [HeartbeatRequest(**body) for _, body in setup.line.sent]
     assert [[(beat.job, beat.epoch) for beat in message.jobs] for message in beats] == [[], [(7, 2)], []]
     assert beats[0].cpu_percent == 12.5
@@ -55,17 +55,17 @@ def test_a_beat_brings_wishes_and_losses(setup: Setup) -> None:
         {"controls": {"7": "pause"}, "lost": [], "enabled": True},
         {"controls": {}, "lost": [7], "enabled": True},
     ]
-    setup.pulse.take_up(setup.lease, setup.report)
-    setup.pulse.beat()
+    setup.heartbeats.attach(setup.lease, setup.report)
+    setup.heartbeats.beat()
     assert setup.lease.ended == Stopped("pause")
-    setup.pulse.beat()
+    setup.heartbeats.beat()
     assert isinstance(setup.lease.ended, Lost)
 
 
 def test_progress_brings_wishes(setup: Setup) -> None:
     setup.line.answers["progress"] = [{"control": "cancel"}]
-    setup.pulse.take_up(setup.lease, setup.report)
-    setup.pulse.post()
+    setup.heartbeats.attach(setup.lease, setup.report)
+    setup.heartbeats.post()
     assert setup.lease.ended == Stopped("cancel")
     ProgressRequest(**setup.line.sent[0][1])
 
@@ -73,29 +73,29 @@ def test_progress_brings_wishes(setup: Setup) -> None:
 @pytest.mark.parametrize("code", [ErrorCode.LOST_LEASE, ErrorCode.NOT_FOUND])
 def test_an_answer_that_the_job_is_gone(setup: Setup, code: ErrorCode) -> None:
     setup.line.answers["progress"] = [TqError(code, "gone")]
-    setup.pulse.take_up(setup.lease, setup.report)
-    setup.pulse.post()
+    setup.heartbeats.attach(setup.lease, setup.report)
+    setup.heartbeats.post()
     assert setup.lease.ended == Lost("gone")
 
 
 def test_what_was_not_heard_is_told_again(setup: Setup) -> None:
     setup.line.answers["progress"] = [AWAY, {"control": "none"}]
-    setup.report.tell(content_id="abc")
-    setup.pulse.take_up(setup.lease, setup.report)
+    setup.report.add(content_id="abc")
+    setup.heartbeats.attach(setup.lease, setup.report)
     for _ in range(3):
-        setup.pulse.post()
+        setup.heartbeats.post()
     assert [body.get("content_id") for _, body in setup.line.sent] == ["abc", "abc", None]
 
 
 def test_only_answered_beats_renew_the_lease(setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tqstudio.engine.worker.heartbeat.since_boot", lambda: setup.now)
-    setup.pulse.take_up(setup.lease, setup.report)
+    setup.heartbeats.attach(setup.lease, setup.report)
     setup.now = 30
-    setup.pulse.beat()
+    setup.heartbeats.beat()
     setup.now = 50
-    setup.pulse.post()
+    setup.heartbeats.post()
     setup.line.answers["heartbeat"] = [AWAY]
-    setup.pulse.beat()
+    setup.heartbeats.beat()
     setup.now = 89
     assert setup.lease.ended is None
     setup.now = 90
@@ -107,23 +107,24 @@ def test_an_outage_is_logged_once_and_warned_of_once(
 ) -> None:
     setup.line.answers["heartbeat"] = [AWAY] * 9 + [{"controls": {}, "lost": [], "enabled": True}]
     for _ in range(12):
-        setup.pulse.beat()
+        setup.heartbeats.beat()
     said = capsys.readouterr().out
-    assert said.count("does not take reports") == said.count("still takes no reports") == 1
+    assert said.count("reporting to the supervisor failed") == 1
+    assert said.count("reporting to the supervisor still fails") == 1
     assert said.count("answers again") == 1
 
 
 def test_a_token_that_is_no_longer_good(setup: Setup) -> None:
     setup.line.answers["heartbeat"] = [TqError(ErrorCode.UNAUTHORIZED, "who are you?")]
-    setup.pulse.beat()
+    setup.heartbeats.beat()
     assert setup.refused == 1
 
 
 def test_the_last_report_is_sent_and_none_after_it(setup: Setup) -> None:
-    setup.pulse.take_up(setup.lease, setup.report)
+    setup.heartbeats.attach(setup.lease, setup.report)
     setup.report.advance(99)
-    setup.pulse.conclude()
-    setup.pulse.post()
+    setup.heartbeats.flush()
+    setup.heartbeats.post()
     assert [body["progress"] for verb, body in setup.line.sent if verb == "progress"] == [99]
 
 
@@ -144,29 +145,29 @@ def test_a_main_thread_that_waits_is_told_and_one_that_runs_is_not(setup: Setup)
         looking.join()
         assert max(told()[since:]) > 0
 
-    setup.pulse.take_up(setup.lease, setup.report)
-    setup.pulse.start()
+    setup.heartbeats.attach(setup.lease, setup.report)
+    setup.heartbeats.start()
     try:
         wait_for_one_that_was_quiet()
         since = len(told())
         until(lambda: 0 in told()[since:], "one that ran")
         wait_for_one_that_was_quiet()
     finally:
-        setup.pulse.stop()
+        setup.heartbeats.stop()
     # What comes at the end is no longer the work.
-    setup.pulse.conclude()
+    setup.heartbeats.flush()
     assert told()[-1] == 0
 
 
 def test_the_thread_posts_at_once_what_is_nudged(setup: Setup) -> None:
-    setup.pulse.start()
+    setup.heartbeats.start()
     try:
         with setup.line.changed:
             assert setup.line.changed.wait_for(lambda: setup.line.verbs() == ["heartbeat"], 5)
-        setup.pulse.take_up(setup.lease, setup.report)
+        setup.heartbeats.attach(setup.lease, setup.report)
         with setup.line.changed:
             assert setup.line.changed.wait_for(lambda: "progress" in setup.line.verbs(), 5)
         # The lease has run since the claim was sent.
         assert setup.line.verbs()[:2] == ["heartbeat", "heartbeat"]
     finally:
-        setup.pulse.stop()
+        setup.heartbeats.stop()

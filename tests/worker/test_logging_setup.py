@@ -35,7 +35,7 @@ def test_they_name_no_root_and_tell_what_the_worker_died_of(tmp_path: Path) -> N
     before, with_a_job, last = died.stderr.splitlines()
     assert before.endswith('level=info worker=cpu-0 event=before path=tmp source="/films/a b.mp4"')
     assert with_a_job.endswith('event="with a job" path=tmp source="a b.mp4"')
-    assert 'level=critical worker=cpu-0 event="the worker died" exception="Traceback' in last
+    assert 'level=critical worker=cpu-0 event="worker crashed" exception="Traceback' in last
     assert "'not there'" in last
     assert str(tmp_path) not in died.stderr
     assert str(Path(log_redaction.__file__).parents[1]) not in died.stderr

@@ -136,7 +136,7 @@ def test_an_attempt_says_at_which_fragment_of_the_first_segment_it_goes_on(
     assert (again.seen[-1].resumed_from, again.seen[-1].resumed_at_s) == (0, 1)
     log = Path(next_job["log"]).read_text()
     assert "found: 144p 0 of 2 segments, 90p 0 of 2 segments" in log
-    assert "[video] goes on at segment 0, at 1.0 s" in log
+    assert "[video] resumes at segment 0, at 1.0 s" in log
 
 
 def test_a_paused_job_goes_on_at_the_segment(
@@ -171,7 +171,7 @@ def test_a_paused_job_goes_on_at_the_segment(
     assert again.seen[-1].resumed_from == min(kept.values())
     log = Path(next_job["log"]).read_text()
     assert f"found: 144p {kept['144p']} of 30 segments" in log
-    assert f"[video] goes on at segment {min(kept.values())}" in log
+    assert f"[video] resumes at segment {min(kept.values())}" in log
     # Every quality is shown from what is kept, and none goes back.
     shown = [{r.name: r for r in state.renditions} for state in again.seen if state.renditions]
     for name, segments in kept.items():

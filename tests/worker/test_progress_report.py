@@ -15,7 +15,7 @@ def test_it_has_the_shape_that_the_supervisor_checks() -> None:
     report.end(Step.PROBE, 0.12345)
     report.advance(12.34567, speed=float("inf"), eta_s=3.21)
     report.show([{"name": "360p", "status": "in_progress", "progress": 50.0, "width": 640, "height": 360}])
-    report.tell(facts={"size": 1}, content_id="abc", argv=[["ffmpeg", "-y"]], resumed_from=0, encoder=None)
+    report.add(facts={"size": 1}, content_id="abc", argv=[["ffmpeg", "-y"]], resumed_from=0, encoder=None)
     message = ProgressRequest(instance="i" * 8, epoch=2, **report.request())
     assert (message.step, message.progress, message.speed) == (Step.TRANSCODE, 12.346, None)
     assert message.steps == {Step.PROBE: 0.123}
@@ -32,10 +32,10 @@ def test_progress_never_goes_back() -> None:
 
 def test_news_are_repeated_until_they_are_delivered() -> None:
     report = Report()
-    report.tell(argv=[["a"]], content_id="c")
+    report.add(argv=[["a"]], content_id="c")
     first = report.request()
     assert report.request()["argv"] == [["a"]]
-    report.tell(argv=[["a"], ["b"]])  # while the first was on its way
+    report.add(argv=[["a"], ["b"]])  # while the first was on its way
     report.delivered(first)
     second = report.request()
     assert second["argv"] == [["a"], ["b"]]

@@ -18,7 +18,7 @@ def test_a_source_that_cannot_be_read_on_is_not_waited_for(tmp_path: Path) -> No
     hung = HungMount(tmp_path / "hung")
     try:
         digest = SourceHash(os.fsencode(hung.folder / "source.mp4"))
-        with pytest.raises(TqError, match="nothing of the source could be read") as caught:
+        with pytest.raises(TqError, match="no data could be read from the source") as caught:
             digest.wait(Lease(1, 1, 60), Deadline(60), 0.2)
         assert caught.value.code is ErrorCode.STALLED
         digest.stop()

@@ -44,4 +44,4 @@ def test_a_worker_does_without_it(tmp_path: Path, capfd: pytest.CaptureFixture[s
     before = os.environ.get("TMPDIR")
     with own_tmpdir(blocked / "tmp"):
         assert os.environ.get("TMPDIR") == before
-    assert "no temporary directory" in capfd.readouterr().out
+    assert "temporary directory cannot be created" in capfd.readouterr().out

@@ -50,7 +50,7 @@ from tqstudio.engine.media.source.fingerprint import Digest
 from tqstudio.engine.outputs.publisher import Publisher
 from tqstudio.engine.outputs.retention import Retention
 from tqstudio.engine.outputs.workspace import Workspace
-from tqstudio.engine.probing.prober import Looked, Prober
+from tqstudio.engine.probing.prober import Prober, ProbeResult
 from tqstudio.engine.queue import shutdown_summary
 from tqstudio.engine.queue.bulk_operations import AllJobs
 from tqstudio.engine.queue.completion import Results
@@ -438,7 +438,7 @@ class _Supervisor:
             if video is not None:
                 self.studio.intake.look_again(video.source)
 
-    def _on_looked(self, looked: Sequence[Looked]) -> None:
+    def _on_looked(self, looked: Sequence[ProbeResult]) -> None:
         """Waiting files were looked at in the background."""
         if self.studio.broadcast.watched:
             jobs: list[JobSource] = [

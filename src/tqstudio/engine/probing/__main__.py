@@ -1,4 +1,4 @@
-"""`python -m tqstudio.engine.probing`: what the supervisor starts to look at files."""
+"""Entry point of the probe process, started by the supervisor."""
 
 from __future__ import annotations
 

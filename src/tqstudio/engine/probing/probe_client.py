@@ -1,4 +1,4 @@
-"""The probe process in the supervisor's hands: one question at a time, each with a time limit."""
+"""Starts a probe process and sends it one request at a time, each with a timeout."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from tqstudio.protocol.answers import ErrorView
 
 PROGRAM = "tqstudio.engine.probing"
 READY_S = 60.0
-"""Loading the media libraries takes a tenth of a second; a machine at its limit may take much longer."""
+"""Timeout of the start; loading the media libraries takes 0.1 s, on an overloaded machine much longer."""
 MAX_ANSWER = 1_000_000
-"""Bytes; a file with a thousand tracks needs a fifth of it."""
+"""Bytes; the answer for a file with a thousand tracks is a fifth of it."""
 END_S = 2.0
-"""A process that was told that there are no more questions has so long to end."""
+"""Timeout of a regular exit after stdin was closed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """What a file is, and which state of it that is true of."""
+    """The facts of a file, and the size and mtime for which they are valid."""
 
     size: int
     mtime_ns: int
@@ -36,52 +36,54 @@ class Probed:
 
 @dataclass(frozen=True, slots=True)
 class Unusable:
-    """The file cannot be transcoded, or not be looked at."""
+    """The file cannot be transcoded or probed."""
 
     error: ErrorView
 
 
 @dataclass(frozen=True, slots=True)
 class Died:
-    """The process ended, or talked nonsense and was ended, while it looked at the file."""
+    """The process exited, or was killed because of an invalid answer."""
 
     how: str
 
 
 @dataclass(frozen=True, slots=True)
 class TooSlow:
-    """No answer came in time; the process was killed."""
+    """The request timed out; the process was killed."""
 
 
 Answer = Probed | Unusable | Died | TooSlow
 
 
 class ProbeProcess:
-    """A running probe process; `start` makes one."""
+    """A running probe process; create it with `start`."""
 
     def __init__(self, child: Child, answers: asyncio.StreamReader, pipe: asyncio.ReadTransport) -> None:
         self._child, self._answers, self._pipe = child, answers, pipe
 
     @property
     def pid(self) -> int:
+        """The process id."""
         return self._child.pid
 
     @property
     def alive(self) -> bool:
+        """Whether it has not exited yet."""
         return not self._child.exited.is_set()
 
     @classmethod
     async def start(cls, home: Home, memory_bytes: int, program: str = PROGRAM) -> ProbeProcess:
-        """Start one and wait until it is ready; call from the event loop's thread.
+        """Start a process and wait until it is ready; call from the event loop's thread.
 
         Raises:
-            OSError: it cannot be started, or ended before it was ready.
+            OSError: it cannot be started, or exited before it was ready.
         """
         with home.probe_log.open("ab") as stderr:
             child = children.spawn(
                 program,
                 str(memory_bytes),
-                # Each arena of malloc reserves 64 MB of the address space that it may have.
+                # Each malloc arena reserves 64 MB of the limited address space.
                 environment={"TQSTUDIO_HOME": str(home.root), "MALLOC_ARENA_MAX": "1"},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -107,21 +109,21 @@ class ProbeProcess:
         return process
 
     async def ask(self, path: bytes, limit_s: float) -> Answer:
-        """Ask about a file. After `Died` and `TooSlow` the process is gone."""
-        self._tell({"path": base64.b64encode(path).decode()})
+        """Probe a file. After `Died` and `TooSlow` the process has exited."""
+        self._send({"path": base64.b64encode(path).decode()})
         try:
             async with asyncio.timeout(limit_s):
                 line = await self._answers.readline()
         except TimeoutError:
             self._child.signal(signal.SIGKILL)
-            # The supervisor itself may have stood still: an answer that came in time lies in the pipe.
-            line = await self._rest()
+            # If the supervisor itself was suspended, a timely answer may be in the pipe.
+            line = await self._remaining_answer()
             await self.kill()
             if not line.endswith(b"\n"):
                 return TooSlow()
         except ValueError:
             await self.kill()
-            return Died("its answer has no end")
+            return Died("its answer is too long")
         if not line.endswith(b"\n"):
             await self.kill()
             return Died(f"it {self._child.how}")
@@ -129,25 +131,25 @@ class ProbeProcess:
             return _read(line)
         except (ValueError, TypeError, KeyError, RecursionError):
             await self.kill()
-            return Died("its answer makes no sense")
+            return Died("its answer is invalid")
 
-    def _tell(self, question: dict[str, str]) -> None:
+    def _send(self, request: dict[str, str]) -> None:
         assert self._child.stdin is not None
         try:
-            # A path fits into an empty pipe, and it is empty: the answer before this question was read.
-            self._child.stdin.write(json.dumps(question).encode() + b"\n")
+            # This does not block: the pipe is empty after the previous answer, and a path fits into it.
+            self._child.stdin.write(json.dumps(request).encode() + b"\n")
             self._child.stdin.flush()
         except BrokenPipeError:
-            return  # it is dead, which the pipe it answers through will tell
+            return  # it has exited: reading the answer will show that
 
-    async def _rest(self) -> bytes:
+    async def _remaining_answer(self) -> bytes:
         try:
             return await self._answers.readline()
         except ValueError:
             return b""
 
     async def end(self) -> None:
-        """Let it go: there are no more questions."""
+        """Let it exit by closing its stdin; kill it after a timeout."""
         self._close_stdin()
         try:
             async with asyncio.timeout(END_S):
@@ -157,7 +159,7 @@ class ProbeProcess:
         await self.kill()
 
     async def kill(self) -> None:
-        """Kill it and wait until it is gone, however long the kernel keeps one that reads a dead share."""
+        """Kill it and wait until it has exited, which uninterruptible I/O may delay."""
         self._child.signal(signal.SIGKILL)
         self._close_stdin()
         await self._child.exited.wait()
@@ -168,16 +170,16 @@ class ProbeProcess:
         try:
             self._child.stdin.close()
         except BrokenPipeError:
-            return  # a question it did not live to read
+            return  # it exited before it read the last request
 
 
 def _read(line: bytes) -> Probed | Unusable:
-    """An answer, believed only as far as it makes sense: a hostile file may speak through it."""
-    said = json.loads(line)
-    if "error" in said:
-        error = said["error"]
+    """Parse and validate an answer: a hostile file may control the process."""
+    answer = json.loads(line)
+    if "error" in answer:
+        error = answer["error"]
         return Unusable(
             {"code": str(error["code"]), "message": str(error["message"]), "hint": str(error["hint"])}
         )
-    facts = SourceFacts.from_json(said["facts"]).to_json()
-    return Probed(int(said["size"]), int(said["mtime_ns"]), facts)
+    facts = SourceFacts.from_json(answer["facts"]).to_json()
+    return Probed(int(answer["size"]), int(answer["mtime_ns"]), facts)

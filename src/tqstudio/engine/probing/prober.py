@@ -1,4 +1,4 @@
-"""Works off the files of waiting jobs that nobody has looked at: one probe process, one file at a time."""
+"""Probes the sources of waiting jobs in the background: one probe process, one file at a time."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ from tqstudio.paths import display
 from tqstudio.protocol.answers import ErrorView
 
 LEAVE_TO_WORKERS_S = 1.0
-"""An idle worker has claimed a new job by then, and looks at its source itself."""
-LOOK_AGAIN_S = 60.0
-"""Hints say that there is work; this often it is looked for without one."""
+"""By then an idle worker has claimed a new job, and probes its source itself."""
+POLL_S = 60.0
+"""Interval of the check for work without a hint."""
 SAVE_S = 1.0
-"""What was found is stored at least this often: one commit for many files."""
-AFTER_TROUBLE_S = 60.0
+"""Results are stored at this interval, in one commit."""
+RETRY_S = 60.0
 STOP_S = 1.0
-"""A process that hangs in the kernel does not hold up the end of the supervisor."""
+"""Timeout of `stop`: a process in uninterruptible I/O must not delay the shutdown of the supervisor."""
 _BATCH = 32
 
 _WAITING = (JobStatus.PENDING, JobStatus.PAUSED)
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
-    """What came of the look at a waiting job's file: facts, or what is wrong with it."""
+class ProbeResult:
+    """The result of probing a waiting job's source: facts or an error."""
 
     at: Unprobed
     facts: dict[str, Any] | None = None
@@ -55,10 +55,10 @@ class Looked:
 
 
 class Prober:
-    """Keeps a probe process at work while the work list is not empty; `start` and `stop` tolerate any order.
+    """Runs a probe process while there are sources to probe.
 
     Args:
-        found: is told what was stored.
+        found: called with the results that were stored.
         program: the module that the process runs.
     """
 
@@ -67,7 +67,7 @@ class Prober:
         home: Home,
         settings: Settings,
         db: Database,
-        found: Callable[[Sequence[Looked]], None],
+        found: Callable[[Sequence[ProbeResult]], None],
         program: str = PROGRAM,
     ) -> None:
         self._home, self._settings, self._db = home, settings, db
@@ -78,21 +78,23 @@ class Prober:
         self._log = structlog.get_logger()
 
     def start(self) -> None:
+        """Start probing, unless it is started already."""
         if self._task is None:
             self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
-        """End the process at once; nothing that was stored is lost."""
+        """Stop probing and kill the process."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
             await asyncio.wait([task], timeout=STOP_S)
 
     def wake(self) -> None:
-        """There may be work."""
+        """Check for work now."""
         self._hinted.set()
 
     def hint(self, events: Sequence[EventRow]) -> None:
+        """Check for work if any of the events adds a waiting job."""
         if any(event.target in _WAITING for event in events):
             self.wake()
 
@@ -101,61 +103,61 @@ class Prober:
             while True:
                 await asyncio.sleep(LEAVE_TO_WORKERS_S)
                 try:
-                    await self._work_off()
-                    await self._rest()
+                    await self._probe_waiting()
+                    await self._wait_for_work()
                 except OSError as error:
-                    self._log.warning("waiting files cannot be looked at", error=str(error))
-                    await asyncio.sleep(AFTER_TROUBLE_S)
+                    self._log.warning("waiting files cannot be probed", error=str(error))
+                    await asyncio.sleep(RETRY_S)
                 except Exception:
-                    self._log.exception("looking at waiting files failed")
-                    await asyncio.sleep(AFTER_TROUBLE_S)
+                    self._log.exception("probing waiting files failed")
+                    await asyncio.sleep(RETRY_S)
         finally:
             await self._end_process(kill=True)
 
-    async def _work_off(self) -> None:
+    async def _probe_waiting(self) -> None:
         self._hinted.clear()
         while batch := await self._db.read(videos.unprobed, limit=_BATCH):
             clock = asyncio.get_running_loop().time
-            looked: list[Looked] = []
+            results: list[ProbeResult] = []
             due = clock() + SAVE_S
             for source in batch:
-                looked.append(await self._look_at(source))
+                results.append(await self._probe(source))
                 if clock() >= due:
-                    await self._save(looked)
-                    looked, due = [], clock() + SAVE_S
-            await self._save(looked)
+                    await self._save(results)
+                    results, due = [], clock() + SAVE_S
+            await self._save(results)
 
-    async def _rest(self) -> None:
-        """Wait for a hint; without one the process is let go after a while."""
+    async def _wait_for_work(self) -> None:
+        """Wait for a hint; if none comes for `probe_idle_s`, end the process."""
         if self._process is not None and not await self._is_hinted(self._settings.probe_idle_s):
             await self._end_process(kill=False)
         if self._process is None:
-            await self._is_hinted(LOOK_AGAIN_S)
+            await self._is_hinted(POLL_S)
 
     async def _is_hinted(self, within_s: float) -> bool:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._hinted.wait(), within_s)
         return self._hinted.is_set()
 
-    async def _look_at(self, source: Unprobed) -> Looked:
-        answer = await self._ask(source.path)
+    async def _probe(self, source: Unprobed) -> ProbeResult:
+        answer = await self._request(source.path)
         if isinstance(answer, Died):
-            # Something else may have killed it; a file that did so does it again.
+            # Retry once, because something else may have killed the process.
             self._log.warning("the probe process died", job=source.job, how=answer.how)
-            answer = await self._ask(source.path)
+            answer = await self._request(source.path)
         match answer:
             case Probed(size, mtime_ns, facts) if (size, mtime_ns) == (source.size, source.mtime_ns):
-                return Looked(source, facts=facts)
+                return ProbeResult(source, facts=facts)
             case Probed():
-                return Looked(source, problem=_view(_changed(source.path)))
+                return ProbeResult(source, problem=_view(_changed(source.path)))
             case Unusable(error):
-                return Looked(source, problem=error)
+                return ProbeResult(source, problem=error)
             case Died(how):
-                return Looked(source, problem=_view(_deadly(source.path, how)))
+                return ProbeResult(source, problem=_view(_crashed(source.path, how)))
             case TooSlow():
-                return Looked(source, problem=_view(_slow(source.path, self._settings.probe_s)))
+                return ProbeResult(source, problem=_view(_slow(source.path, self._settings.probe_s)))
 
-    async def _ask(self, path: bytes) -> Answer:
+    async def _request(self, path: bytes) -> Answer:
         if self._process is not None and not self._process.alive:
             await self._end_process(kill=True)
         if self._process is None:
@@ -170,14 +172,14 @@ class Prober:
         if process is not None:
             await (process.kill() if kill else process.end())
 
-    async def _save(self, looked: Sequence[Looked]) -> None:
-        if looked and (stored := await self._db.write(_save, looked)):
+    async def _save(self, results: Sequence[ProbeResult]) -> None:
+        if results and (stored := await self._db.write(_save, results)):
             self._found(stored)
 
 
-def _save(db: Connection, looked: Sequence[Looked]) -> list[Looked]:
-    """Store what was found, except of files that are known to be others by now."""
-    return [one for one in looked if videos.set_probed(db, one.at, facts=one.facts, error=one.problem)]
+def _save(db: Connection, results: Sequence[ProbeResult]) -> list[ProbeResult]:
+    """Store results, except those of files that have changed since; returns the stored ones."""
+    return [one for one in results if videos.set_probed(db, one.at, facts=one.facts, error=one.problem)]
 
 
 def _view(error: TqError) -> ErrorView:
@@ -188,21 +190,21 @@ def _changed(path: bytes) -> TqError:
     return TqError(
         ErrorCode.SOURCE_CHANGED,
         f"{display(path)} has changed since it was queued",
-        "nothing: it is looked at again when it has come to rest, or when its job runs",
+        "nothing to do: it is probed again once it no longer changes, or when its job runs",
     )
 
 
-def _deadly(path: bytes, how: str) -> TqError:
+def _crashed(path: bytes, how: str) -> TqError:
     return TqError(
         ErrorCode.SOURCE_UNREADABLE,
-        f"the process that looked at {display(path)} did not survive it: {how}",
-        "check that it plays elsewhere; its job tries again by itself",
+        f"the probe process crashed on {display(path)}: {how}",
+        "check that it plays elsewhere; its job tries again automatically",
     )
 
 
 def _slow(path: bytes, limit_s: float) -> TqError:
     return TqError(
         ErrorCode.TIMEOUT,
-        f"{display(path)} could not be looked at within {limit_s:g} s",
-        "check the disk or network share it lies on; its job tries again by itself",
+        f"{display(path)} could not be probed within {limit_s:g} s",
+        "check the disk or network share that contains it; its job tries again automatically",
     )

@@ -1,1 +1,1 @@
-"""The worker program: claims a job, makes its ladder, tells how it ended. Knows nothing but the API."""
+"""The worker program: claims jobs, encodes their ladders and reports the outcomes, through the API only."""

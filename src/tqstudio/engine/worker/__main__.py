@@ -1,4 +1,4 @@
-"""`python -m tqstudio.engine.worker`: what the supervisor's pool starts."""
+"""Entry point of worker processes, started by the supervisor's worker pool."""
 
 from __future__ import annotations
 

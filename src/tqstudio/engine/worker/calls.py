@@ -1,4 +1,4 @@
-"""The requests a worker makes of the supervisor, as values; bodies as `requests.py` checks them."""
+"""The API requests of workers; `protocol/requests.py` defines their bodies."""
 
 from __future__ import annotations
 
@@ -18,23 +18,27 @@ if TYPE_CHECKING:
 
 
 def register(body: dict[str, Any]) -> Call[RegisterAnswer]:
+    """Register the worker; the answer has its settings."""
     return Call("POST", "/v1/worker/register", body=body)
 
 
 def claim(instance: str, wait_s: float) -> Call[ClaimAnswer]:
+    """Claim a job, waiting up to `wait_s` seconds for one."""
     return Call("POST", "/v1/worker/claim", body={"instance": instance, "wait_s": wait_s})
 
 
 def tested(instance: str, problem: str) -> Call[TestedAnswer]:
-    """Args: `problem` says why the test encode failed; empty when it passed."""
+    """Report a test encode: the reason of its failure, or an empty string."""
     return Call("POST", "/v1/worker/tested", body={"instance": instance, "problem": problem})
 
 
 def heartbeat(
     instance: str, jobs: list[tuple[int, int]], cpu_percent: float, memory_bytes: int
 ) -> Call[HeartbeatAnswer]:
-    """Args:
-    jobs: (job, epoch) of every lease that is to be renewed.
+    """Renew leases.
+
+    Args:
+        jobs: (job, epoch) of each lease to renew.
     """
     return Call(
         "POST",
@@ -49,9 +53,10 @@ def heartbeat(
 
 
 def progress(job: int, body: dict[str, Any]) -> Call[ProgressAnswer]:
+    """Report the progress of a job."""
     return Call("POST", f"/v1/worker/jobs/{job}/progress", body=body)
 
 
 def end(job: int, verb: str, body: dict[str, Any]) -> Call[OutcomeAnswer]:
-    """`verb` is complete, fail or release."""
+    """Report the outcome of a job; `verb` is complete, fail or release."""
     return Call("POST", f"/v1/worker/jobs/{job}/{verb}", body=body)

@@ -1,4 +1,4 @@
-"""The thread that talks to the supervisor while the main thread works: beats and progress out, wishes in."""
+"""Sends heartbeats and progress from a thread of their own, and receives control requests in the answers."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _log = structlog.get_logger()
 T = TypeVar("T")
 
 LOST_CODES = frozenset({ErrorCode.LOST_LEASE, ErrorCode.NOT_FOUND})
-"""Answers that mean: this job is not yours."""
+"""Error codes that mean that the lease is lost."""
 
 
-class Line(Protocol):
-    """What is needed of `connection.Client`."""
+class ApiClient(Protocol):
+    """The part of `protocol.client.Client` that workers use."""
 
     def send(self, call: Call[T], *, timeout_s: float = 30.0) -> T: ...
 
@@ -40,73 +40,74 @@ class _Assignment:
     report: Report
     reports: bool = True
     quiet_s: float = 0.0
-    """For how long the main thread has not run, as far as this one could see: see `Pulse._watch`."""
+    """Seconds for which the main thread used no CPU, see `HeartbeatThread._check_main_thread`."""
 
 
-class Pulse:
-    """Beats every `heartbeat_s`, and posts the progress of the current job twice a second.
+class HeartbeatThread:
+    """Sends a heartbeat every `heartbeat_s`, and the progress of the current job twice a second.
 
-    Only beats renew the lease: progress shows that the work moves, not that it is still ours.
+    Only heartbeats renew the lease.
 
     Args:
-        measure: answers (CPU percent, bytes of memory) for a beat.
-        on_refused: called when the token is no longer good.
+        measure: returns (CPU percent, bytes of memory) for a heartbeat.
+        on_refused: called if the supervisor rejects the token.
     """
 
     def __init__(
         self,
-        line: Line,
+        client: ApiClient,
         instance: str,
         heartbeat_s: float,
         measure: Callable[[], tuple[float, int]],
         on_refused: Callable[[], None],
     ) -> None:
-        self._line = line
+        self._client = client
         self._instance = instance
         self._heartbeat_s = heartbeat_s
         self._measure = measure
         self._on_refused = on_refused
         self._current: _Assignment | None = None
-        # An older state must not arrive behind a newer one.
+        # An older state must not arrive after a newer one.
         self._posting = threading.Lock()
         self._wake = threading.Event()
         self._ended = False
         self._failures = 0
         self._retry_s = 0.0
-        self._next_beat = self._looked = since_boot()
+        self._next_beat = self._checked_at = since_boot()
         main = threading.main_thread().ident
         assert main is not None
         self._main_clock, self._main_ran = time.pthread_getcpuclockid(main), 0.0
-        self._thread = threading.Thread(target=self._run, name="pulse", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
     def start(self) -> None:
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """No more is sent; a request under way is not waited for."""
+        """Stop sending, without waiting for a pending request."""
         self._ended = True
         self._wake.set()
 
-    def nudge(self) -> None:
-        """Post at once: something a person waits for has changed."""
+    def wake(self) -> None:
+        """Send the progress immediately."""
         self._wake.set()
 
-    def take_up(self, lease: Lease, report: Report) -> None:
-        """From now on beats renew this lease, the first at once, and its progress is posted."""
+    def attach(self, lease: Lease, report: Report) -> None:
+        """Renew this lease and send its progress from now on; the first heartbeat is sent immediately."""
         self._current = _Assignment(lease, report)
         self._next_beat = since_boot()
         self._wake.set()
 
-    def conclude(self) -> None:
-        """Post the last progress: the outcome is about to be told. The lease is still renewed."""
+    def flush(self) -> None:
+        """Send the final progress, before the outcome is reported. The lease is still renewed."""
         if self._current is not None:
             self._current.quiet_s = 0.0
         self.post()
         if self._current is not None:
             self._current.reports = False
 
-    def put_down(self) -> None:
-        """The job has ended."""
+    def detach(self) -> None:
+        """Stop renewing the lease: the job has ended."""
         self._current = None
 
     def beat(self) -> None:
@@ -115,19 +116,19 @@ class Pulse:
         self._next_beat = sent_at + self._heartbeat_s
         jobs = [] if current is None else [(current.lease.job, current.lease.epoch)]
         try:
-            answer = self._line.send(
+            answer = self._client.send(
                 calls.heartbeat(self._instance, jobs, *self._measure()), timeout_s=self._timeout_s(current)
             )
         except TqError as error:
-            self._not_heard(error)
+            self._request_failed(error)
             self._next_beat = since_boot() + min(self._retry_s or self._heartbeat_s, self._heartbeat_s)
             return
-        self._heard()
+        self._request_succeeded()
         if current is None:
             return
         lease = current.lease
         if lease.job in answer["lost"]:
-            lease.lose("the supervisor gave the job to another worker")
+            lease.lose("the supervisor assigned the job to another worker")
             return
         lease.renew(sent_at)
         if (control := answer["controls"].get(str(lease.job))) is not None:
@@ -146,58 +147,62 @@ class Pulse:
         quiet_s = round(current.quiet_s, 3)
         body = {"instance": self._instance, "epoch": lease.epoch, "quiet_s": quiet_s, **request}
         try:
-            answer = self._line.send(calls.progress(lease.job, body), timeout_s=self._timeout_s(current))
+            answer = self._client.send(calls.progress(lease.job, body), timeout_s=self._timeout_s(current))
         except TqError as error:
             if error.code in LOST_CODES:
                 lease.lose(error.message)
                 return
-            self._not_heard(error)
+            self._request_failed(error)
             return
-        self._heard()
+        self._request_succeeded()
         lease.control(answer["control"])
         current.report.delivered(request)
 
     def _run(self) -> None:
         while not self._ended:
             try:
-                self._watch()
+                self._check_main_thread()
                 if since_boot() >= self._next_beat:
                     self.beat()
                 self.post()
-            except Exception:  # without its pulse a worker loses every job: it has to go on
-                _log.exception("pulse failed")
+            except Exception:  # without heartbeats the worker would lose all its jobs: continue
+                _log.exception("heartbeat failed")
             until_beat = max(0.0, self._next_beat - since_boot())
             until_post = max(PROGRESS_S, self._retry_s) if self._current is not None else until_beat
             self._wake.wait(min(until_post, until_beat))
             self._wake.clear()
 
-    def _watch(self) -> None:
-        """See whether the main thread has run at all. One that waits for a disk does not, and nobody else can
-        tell: the lease is renewed all the same."""
+    def _check_main_thread(self) -> None:
+        """Measure for how long the main thread has used no CPU, as when it is blocked by a disk.
+
+        The lease is renewed anyway, so the supervisor needs this to detect a blocked worker.
+        """
         now, ran = since_boot(), time.clock_gettime(self._main_clock)
         if (current := self._current) is not None:
-            # A process that was stopped was quiet for no longer than until it looked again.
-            quiet_s = current.quiet_s + min(now - self._looked, self._heartbeat_s)
+            # Limit the step: while the whole process was suspended, this thread did not run either.
+            quiet_s = current.quiet_s + min(now - self._checked_at, self._heartbeat_s)
             current.quiet_s = quiet_s if ran == self._main_ran else 0.0
-        self._looked, self._main_ran = now, ran
+        self._checked_at, self._main_ran = now, ran
 
     def _timeout_s(self, current: _Assignment | None) -> float:
-        # Several requests must fit into a lease, or one slow answer would look like the end of it.
+        # Several requests must fit into a lease, or one slow answer would let it expire.
         span_s = self._heartbeat_s if current is None else current.lease.lease_s / 4
         return max(_LEAST_TIMEOUT_S, span_s)
 
-    def _heard(self) -> None:
+    def _request_succeeded(self) -> None:
         if self._failures:
             _log.info("the supervisor answers again", failures=self._failures)
         self._failures, self._retry_s = 0, 0.0
 
-    def _not_heard(self, error: TqError) -> None:
+    def _request_failed(self, error: TqError) -> None:
         if error.code is ErrorCode.UNAUTHORIZED:
             self._on_refused()
             return
         self._failures += 1
         self._retry_s = retry_delay.after(self._retry_s) if self._retry_s else retry_delay.FIRST_S
         if self._failures == 1:
-            _log.info("the supervisor does not take reports", code=error.code.value, error=error.message)
+            _log.info("reporting to the supervisor failed", code=error.code.value, error=error.message)
         elif self._failures == _WARN_AFTER:
-            _log.warning("the supervisor still takes no reports", code=error.code.value, error=error.message)
+            _log.warning(
+                "reporting to the supervisor still fails", code=error.code.value, error=error.message
+            )

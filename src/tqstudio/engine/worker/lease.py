@@ -1,7 +1,7 @@
-"""The right to work on a job, as the worker knows it.
+"""Tracks the lease of a worker's job: its expiry, and requests to stop.
 
-Written by the thread that talks to the supervisor and by signal handlers, read by the one that works. It
-takes no lock: a signal handler runs in the middle of the main thread, which may be holding it.
+Written by the heartbeat thread and by signal handlers, read by the main thread. It uses no lock, because a
+signal handler runs in the main thread, which may hold it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from tqstudio.lifecycle import Control
 
 
 class StopWork(Exception):
-    """Unwinds the steps of a job whose lease has ended."""
+    """Unwinds the steps of a job after its lease has ended."""
 
     def __init__(self, outcome: Stopped | Lost) -> None:
         super().__init__(str(outcome))
@@ -29,15 +29,13 @@ _REASONS: dict[str, StopReason] = {
 
 
 class Lease:
-    """One job in this worker's hands.
+    """The lease of one job.
 
     Args:
-        lease_s: seconds it holds after the claim, and after every heartbeat that was answered. Then another
-            worker may have the job, so this one stops by itself, also when nobody can be reached who would
-            say so.
-        asked_at: when the claim was sent. It may have been answered long before this process could read
-            the answer.
-        clock: seconds, never going back, with those of a suspend.
+        lease_s: seconds until it expires after the claim or an answered heartbeat. Then another worker may
+            have the job, so this one stops even if the supervisor cannot be reached.
+        asked_at: clock time at which the claim was sent; its answer may have been delayed.
+        clock: monotonic seconds, including time in suspend.
     """
 
     def __init__(
@@ -58,24 +56,24 @@ class Lease:
         self._lost: str | None = None
 
     def renew(self, asked_at: float) -> None:
-        """The supervisor took a heartbeat that was sent at this time of the clock."""
+        """Renew after an answered heartbeat that was sent at this clock time."""
         self._until = max(self._until, asked_at + self.lease_s)
 
     def control(self, word: str) -> None:
-        """What a person wants of the job, as every answer carries it; `none` takes a wish back."""
+        """Set the control request from an answer; `none` withdraws it."""
         self._control = _REASONS.get(word)
 
     def shut_down(self) -> None:
-        """The worker was asked to end."""
+        """Request a stop because the worker shuts down."""
         self._shutdown = True
 
     def lose(self, why: str) -> None:
-        """The supervisor says that the job is no longer ours."""
+        """Mark the lease as lost."""
         self._lost = why
 
     @property
     def ended(self) -> Stopped | Lost | None:
-        """Why work must stop now; None to go on."""
+        """The reason to stop working; None to continue."""
         if self._lost is not None:
             return Lost(self._lost)
         if self._clock() >= self._until:

@@ -1,6 +1,6 @@
-"""A worker's own log lines: one per event, on stderr, which the supervisor sends to a file.
+"""Configures the log of a worker: one line per event to stderr, which the supervisor redirects to a file.
 
-They name no root.
+Paths are relative to the roots, so that logs contain no private folders.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _roots = Roots()
 
 
 def configure(worker: str) -> None:
-    """Let this process write lines that name the worker, a mistake that ends it among them."""
+    """Configure structlog for this process, including unhandled exceptions."""
 
     def named(_logger: object, _method: str, event: EventDict) -> EventDict:
         event["worker"] = worker
@@ -35,17 +35,17 @@ def configure(worker: str) -> None:
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
             structlog.processors.LogfmtRenderer(key_order=["timestamp", "level", "worker", "event"]),
-            relative,  # type: ignore[list-item]  # what the renderer made is text
+            relative,  # type: ignore[list-item]  # the renderer returns text
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),
     )
-    sys.excepthook = lambda *error: structlog.get_logger().critical("the worker died", exc_info=error)
+    sys.excepthook = lambda *error: structlog.get_logger().critical("worker crashed", exc_info=error)
     set_roots()
 
 
 def set_roots(*folders: Folder) -> Roots:
-    """The roots from now on: these folders, the home and the program's own; for the log of an attempt too."""
+    """Set the roots to these folders, the home and the program's own, and return them."""
     global _roots
     _roots = Roots(current_home().root, *folders) | log_redaction.of_program()
     return _roots

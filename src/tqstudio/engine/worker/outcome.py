@@ -1,4 +1,4 @@
-"""How work on a job ends. The pipeline returns one of these; only the session tells the supervisor."""
+"""The possible outcomes of work on a job. The pipeline returns one; the session reports it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ StopReason = Literal["pause", "cancel", "restart", "shutdown"]
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Everything is made and verified; the supervisor may publish it."""
+    """All renditions are encoded and verified; the supervisor may publish them."""
 
     manifest: dict[str, Any]
     """In the shape of `requests.Manifest`."""
@@ -21,24 +21,24 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """It cannot be made, now or ever: the code tells."""
+    """The job failed; the code determines whether it is retried."""
 
     code: ErrorCode
     text: str
-    """One sentence that names the file, at most `MAX_ERROR_TEXT` characters."""
+    """One sentence with the name of the file, at most `MAX_ERROR_TEXT` characters."""
     hint: str
 
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """A person or a shutdown asked for it. ffmpeg is dead; finished segments stay."""
+    """The job was stopped by a request or a shutdown. ffmpeg is dead; stored segments are kept."""
 
     reason: StopReason
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The lease is gone, and with it the right to say anything about the job."""
+    """The lease was lost; nothing may be reported about the job any more."""
 
     why: str
 

@@ -1,4 +1,4 @@
-"""Tells the supervisor how a job ended, until it is heard."""
+"""Reports the outcome of a job to the supervisor, and retries until it is answered."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import structlog
 
 from tqstudio import paths
 from tqstudio.engine.worker import calls, retry_delay
-from tqstudio.engine.worker.heartbeat import LOST_CODES, Line
+from tqstudio.engine.worker.heartbeat import LOST_CODES, ApiClient
 from tqstudio.engine.worker.job.failure import describe
 from tqstudio.engine.worker.lease import Lease
 from tqstudio.engine.worker.outcome import Done, Failed, Lost, Outcome, Stopped
@@ -27,29 +27,30 @@ _log = structlog.get_logger()
 
 
 class OutcomeReport:
-    """
+    """Sends outcomes.
+
     Args:
-        stopping: whether the worker is to end, so that it waits for nobody.
-        on_refused: called when the token is no longer good.
+        stopping: whether the worker is stopping, so that nothing is retried.
+        on_refused: called if the supervisor rejects the token.
     """
 
     def __init__(
-        self, line: Line, instance: str, stopping: Callable[[], bool], on_refused: Callable[[], None]
+        self, client: ApiClient, instance: str, stopping: Callable[[], bool], on_refused: Callable[[], None]
     ) -> None:
-        self._line = line
+        self._client = client
         self._instance = instance
         self._stopping = stopping
         self._on_refused = on_refused
 
-    def tell(self, job: ClaimedJob, lease: Lease, steps: dict[str, float], outcome: Outcome) -> str | None:
-        """The job's status after it was told; None when there is nobody who would hear it."""
+    def send(self, job: ClaimedJob, lease: Lease, steps: dict[str, float], outcome: Outcome) -> str | None:
+        """Report an outcome; returns the new status of the job, or None if it could not be delivered."""
         token = {"instance": self._instance, "epoch": lease.epoch, "steps": steps}
         match outcome:
             case Lost():
                 _log.warning("job lost", job=lease.job, why=outcome.why)
                 return None
             case Stopped():
-                return self._send_anyhow(lease, "release", {**token, "reason": outcome.reason})
+                return self._send_or_log(lease, "release", {**token, "reason": outcome.reason})
             case Failed():
                 return self._fail(lease, token, outcome)
             case Done():
@@ -57,41 +58,43 @@ class OutcomeReport:
                 try:
                     return self._send(lease, "complete", body, _COMPLETE_TIMEOUT_S)
                 except TqError as error:
-                    # It could not be published.
+                    # The supervisor could not publish it.
                     path = paths.decode(job["source"]["path_b64"])
                     return self._fail(lease, token, describe(error, path))
 
     def _fail(self, lease: Lease, token: dict[str, Any], failed: Failed) -> str | None:
         body = {**token, "code": failed.code.value, "text": failed.text, "hint": failed.hint}
-        return self._send_anyhow(lease, "fail", body)
+        return self._send_or_log(lease, "fail", body)
 
-    def _send_anyhow(self, lease: Lease, verb: str, body: dict[str, Any]) -> str | None:
+    def _send_or_log(self, lease: Lease, verb: str, body: dict[str, Any]) -> str | None:
         try:
             return self._send(lease, verb, body)
         except TqError as error:
-            _log.error("not accepted", job=lease.job, verb=verb, code=error.code.value, error=error.message)
+            _log.error(
+                "outcome rejected", job=lease.job, verb=verb, code=error.code.value, error=error.message
+            )
             return None
 
     def _send(
         self, lease: Lease, verb: str, body: dict[str, Any], timeout_s: float = _TIMEOUT_S
     ) -> str | None:
-        """Send it again and again: the supervisor answers a repeated one as it answered the first.
+        """Send until it is answered; the request is idempotent.
 
         Raises:
-            TqError: it was heard and not accepted.
+            TqError: the supervisor rejected it.
         """
         retry_s = retry_delay.FIRST_S
         while True:
             try:
-                return self._line.send(calls.end(lease.job, verb, body), timeout_s=timeout_s)["status"]
+                return self._client.send(calls.end(lease.job, verb, body), timeout_s=timeout_s)["status"]
             except TqError as error:
                 if error.code in LOST_CODES:
-                    _log.warning("the job was lost before it could be told", job=lease.job, verb=verb)
+                    _log.warning("job lost before its outcome was reported", job=lease.job, verb=verb)
                     return None
                 if error.code is ErrorCode.UNAUTHORIZED:
                     self._on_refused()
                     return None
-                # UNWRITTEN: the supervisor cannot write it down yet.
+                # UNWRITTEN: the supervisor cannot store it yet.
                 if error.code not in UNANSWERED | UNWRITTEN:
                     raise
             if self._stopping() or isinstance(lease.ended, Lost):

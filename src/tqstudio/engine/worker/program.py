@@ -1,4 +1,4 @@
-"""Starts a worker from its environment."""
+"""Configures and runs a worker from its environment variables."""
 
 from __future__ import annotations
 
@@ -19,8 +19,12 @@ _USAGE = 2
 
 
 def main() -> int:
-    """Run a worker until it is told to end. Returns the exit status: 0 ended in order, 1 refused by the
-    supervisor, 2 not started by one."""
+    """Run a worker until it is stopped.
+
+    Returns:
+        The exit status: 0 after a regular stop, 1 if the supervisor refused the worker or is gone, 2 if it
+            was not started by a supervisor.
+    """
     logging_setup.configure(os.environ.get("TQSTUDIO_WORKER_NAME", "?"))
     log = structlog.get_logger()
     if not die_with_parent(os.environ):
@@ -36,7 +40,7 @@ def main() -> int:
 
 
 def take_identity(environment: MutableMapping[str, str]) -> WorkerIdentity:
-    """Read who this worker is. The token is taken out, so that no ffmpeg inherits it.
+    """Read the identity of this worker. Removes the token, so that ffmpeg does not inherit it.
 
     Raises:
         KeyError or ValueError: the environment is not that of a worker.

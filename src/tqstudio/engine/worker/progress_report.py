@@ -1,4 +1,4 @@
-"""What a running job says of itself: written by the steps, read by the thread that posts it."""
+"""Collects the progress of a running job: written by its steps, read by the heartbeat thread."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _PACE_LEAST_S = 2.0
 
 
 class Report:
-    """The live state of one job, in the shape of `requests.ProgressRequest`. Safe to use from any thread.
+    """The live state of one job, as in `requests.ProgressRequest`. Thread-safe.
 
     Args:
-        on_step: called, without a lock held, whenever a step begins.
+        on_step: called without the lock whenever a step begins.
     """
 
     def __init__(self, on_step: Callable[[], None] = lambda: None) -> None:
@@ -31,7 +31,7 @@ class Report:
         self._eta_s: float | None = None
         self._steps: dict[str, float] = {}
         self._renditions: list[dict[str, Any]] | None = None
-        self._news: dict[str, Any] = {}
+        self._details: dict[str, Any] = {}
 
     @property
     def steps(self) -> dict[str, float]:
@@ -41,23 +41,27 @@ class Report:
 
     @property
     def progress(self) -> float:
-        """0 – 100, never going back."""
+        """0 – 100, never decreasing."""
         return self._progress
 
     def begin(self, step: Step) -> None:
+        """Set the current step."""
         with self._lock:
             self._step = step
         self._on_step()
 
     def end(self, step: Step, seconds: float) -> None:
+        """Record the duration of a step."""
         with self._lock:
             self._steps[step.value] = round(seconds, 3)
 
     def advance(self, progress: float, speed: float | None = None, eta_s: float | None = None) -> None:
-        """
+        """Update progress, speed and remaining time.
+
         Args:
-            progress: 0 – 100 of the whole job; less than before counts as before.
+            progress: 0 – 100 of the whole job; smaller values than before are ignored.
             speed: seconds of video per second.
+            eta_s: remaining seconds.
         """
         with self._lock:
             self._progress = min(100.0, max(self._progress, progress))
@@ -65,17 +69,18 @@ class Report:
             self._eta_s = eta_s
 
     def show(self, renditions: Sequence[dict[str, Any]]) -> None:
-        """Replace what is known of the qualities (`requests.RenditionReport`)."""
+        """Replace the states of the qualities (`requests.RenditionReport`)."""
         with self._lock:
             self._renditions = list(renditions)
 
-    def tell(self, **news: Any) -> None:
-        """Add what is said once: facts, content_id, argv, encoder, where it resumed. The newest counts."""
+    def add(self, **details: Any) -> None:
+        """Add values that are sent once: facts, content_id, argv, encoder, resume position. None is
+        ignored."""
         with self._lock:
-            self._news |= {key: value for key, value in news.items() if value is not None}
+            self._details |= {key: value for key, value in details.items() if value is not None}
 
     def request(self) -> dict[str, Any]:
-        """The state as a message, without the token. Its news are repeated until they are `delivered`."""
+        """The state as a request body, without instance and epoch. Details are repeated until `delivered`."""
         with self._lock:
             return {
                 "step": self._step.value,
@@ -84,21 +89,22 @@ class Report:
                 "eta_s": None if self._eta_s is None else round(self._eta_s, 1),
                 "renditions": self._renditions,
                 "steps": dict(self._steps),
-                **self._news,
+                **self._details,
             }
 
     def delivered(self, request: dict[str, Any]) -> None:
-        """The supervisor has this message; what it told need not be told again."""
+        """Remove the details of a delivered request, unless they have changed since."""
         with self._lock:
-            self._news = {key: value for key, value in self._news.items() if request.get(key) is not value}
+            details = self._details.items()
+            self._details = {key: value for key, value in details if request.get(key) is not value}
 
 
 class Pace:
-    """How long the rest takes, from the last half minute: a whole-job average lags behind a fallback or a
-    busy machine.
+    """Estimates the remaining time from the last 30 s, because an average over the whole job reacts too
+    slowly to a fallback or a busy machine.
 
     Args:
-        clock: seconds, never going back.
+        clock: monotonic seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -106,7 +112,7 @@ class Pace:
         self._seen: deque[tuple[float, float]] = deque()
 
     def eta_s(self, fraction: float) -> float | None:
-        """Note how far it is (0 … 1); the seconds left, or None while nothing can be said."""
+        """Record the progress (0 … 1) and return the remaining seconds; None while they are unknown."""
         now = self._clock()
         self._seen.append((now, fraction))
         while len(self._seen) > 2 and now - self._seen[0][0] > _PACE_WINDOW_S:

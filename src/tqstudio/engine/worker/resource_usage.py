@@ -1,4 +1,4 @@
-"""What the worker and its ffmpeg take of the machine."""
+"""Measures CPU and memory usage of the worker and its ffmpeg processes."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import psutil
 
 
 class Usage:
-    """Measures between one call and the next."""
+    """CPU and memory usage between two calls of `measure`."""
 
     def __init__(self) -> None:
         self._process = psutil.Process()
         self._seen = time.monotonic(), self._sums()[0]
 
     def measure(self) -> tuple[float, int]:
-        """(percent of one processor since the last call, bytes of memory now)."""
+        """Return (percent of one processor since the last call, bytes of memory now)."""
         now, (cpu_s, memory) = time.monotonic(), self._sums()
         then, cpu_then = self._seen
         self._seen = now, cpu_s
-        # The time of a child that was killed between two looks moves to its parent, so sums may dip a little.
+        # The CPU time of an exited child moves to its parent, so the sum may decrease a little.
         share = max(0.0, cpu_s - cpu_then) / max(0.001, now - then)
         return round(share * 100, 1), memory
 

@@ -1,4 +1,4 @@
-"""How long a worker waits before it asks an absent supervisor again; doubled from the first to the last."""
+"""Exponential backoff of a worker that cannot reach the supervisor."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ LAST_S = 3.0
 
 
 def after(seconds: float) -> float:
-    """The next wait."""
+    """The delay after one of `seconds`."""
     return min(LAST_S, seconds * 2)

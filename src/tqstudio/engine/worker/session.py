@@ -1,4 +1,4 @@
-"""A worker's life: register, then claim a job, work on it, tell how it ended, and again."""
+"""Runs the main loop of a worker: register, then claim a job, work on it, report its outcome, and repeat."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tqstudio.engine.media.ffmpeg.binary import FFmpeg, locate
 from tqstudio.engine.media.ffmpeg.hardware import cpu_capabilities, encoding_problem
 from tqstudio.engine.media.plan.file_names import CPU_ENCODER
 from tqstudio.engine.worker import calls, logging_setup, retry_delay
-from tqstudio.engine.worker.heartbeat import Line, Pulse
+from tqstudio.engine.worker.heartbeat import ApiClient, HeartbeatThread
 from tqstudio.engine.worker.job import pipeline
 from tqstudio.engine.worker.job.attempt_log import AttemptLog
 from tqstudio.engine.worker.job.failure import describe, printable
@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from tqstudio.protocol.answers import ClaimedJob, RegisterAnswer
 
 _CLAIM_SLACK_S = 10.0
-# A supervisor that refuses at once instead of waiting must not be asked thousands of times a second.
+# If the supervisor answers a long poll immediately, pause instead of repeating it thousands of times per
+# second.
 _QUICK_ANSWER_S = 0.2
 _QUICK_PAUSE_S = 0.5
 
@@ -48,7 +49,7 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class WorkerIdentity:
-    """Who this worker is, as the supervisor's pool named it."""
+    """The identity of this worker, assigned by the supervisor's pool."""
 
     name: str
     kind: WorkerKind
@@ -57,34 +58,37 @@ class WorkerIdentity:
     ffmpeg: str
     """Path of the ffmpeg that the supervisor found."""
     encoder: str | None = None
-    """Of a GPU worker."""
+    """Encoder of a GPU worker."""
     device: str | None = None
-    """Index of its GPU."""
+    """GPU index of a GPU worker."""
 
 
-def _connect(identity: WorkerIdentity) -> Line:
+def _connect(identity: WorkerIdentity) -> ApiClient:
     return Client(identity.socket, token=identity.token, keep_alive=True)
 
 
-class _Woken(Exception):
-    """A signal arrived while nothing but waiting was done."""
+class _Interrupted(Exception):
+    """A signal arrived while the worker was waiting."""
 
 
 class WorkerSession:
-    """
+    """A worker process from registration to exit.
+
     Args:
-        identity: with the token that opens the supervisor's door.
-        connect: opens a line to the supervisor; each thread has its own.
+        identity: includes the token for the supervisor's API.
+        connect: creates an API client; each thread has its own.
     """
 
     def __init__(
-        self, identity: WorkerIdentity, connect: Callable[[WorkerIdentity], Line] = _connect
+        self, identity: WorkerIdentity, connect: Callable[[WorkerIdentity], ApiClient] = _connect
     ) -> None:
         self._identity = identity
         self._instance = uuid.uuid4().hex
-        self._line = connect(identity)
-        self._pulse_line = connect(identity)
-        self._ending = OutcomeReport(self._line, self._instance, lambda: self._stopping, self._be_refused)
+        self._client = connect(identity)
+        self._heartbeat_client = connect(identity)
+        self._outcome_report = OutcomeReport(
+            self._client, self._instance, lambda: self._stopping, self._on_refused
+        )
         self._stopping = False
         self._refused = False
         self._waiting = False
@@ -92,44 +96,44 @@ class WorkerSession:
         self._ffmpeg: tuple[tuple[int, ...], FFmpeg] | None = None
 
     def stop(self, *_: object) -> None:
-        """End soon: at once while idle, with a job as soon as ffmpeg is dead. Also a signal handler."""
+        """Stop: immediately if idle, otherwise once ffmpeg is killed. Also a signal handler."""
         self._stopping = True
         if self._lease is not None:
             self._lease.shut_down()
         if self._waiting:
-            raise _Woken
+            raise _Interrupted
 
     def run(self) -> int:
-        """Work until a signal or the supervisor ends it. Returns the exit status."""
+        """Work until a signal or the supervisor stops it. Returns the exit status."""
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self.stop)
         terms = self._register()
         if terms is None:
             return self._exit_status()
         logging_setup.set_roots(os.path.dirname(self._identity.ffmpeg))
-        pulse = Pulse(
-            self._pulse_line, self._instance, terms["heartbeat_s"], Usage().measure, self._be_refused
+        heartbeats = HeartbeatThread(
+            self._heartbeat_client, self._instance, terms["heartbeat_s"], Usage().measure, self._on_refused
         )
-        pulse.start()
-        # The first look does not wait: who takes the place of a killed worker finds its job at once.
+        heartbeats.start()
+        # The first claim does not wait: the replacement of a killed worker usually finds its job.
         wait_s = 0.0
         try:
             while not self._stopping and not self._refused:
                 if (claimed := self._claim(wait_s)) is not None:
-                    self._work(*claimed, terms, pulse)
+                    self._work(*claimed, terms, heartbeats)
                 elif not (wait_s or self._stopping or self._refused):
-                    self._get_ready()
+                    self._warm_up()
                 wait_s = terms["long_poll_s"]
         finally:
-            pulse.stop()
-        _log.info("worker ends", refused=self._refused)
+            heartbeats.stop()
+        _log.info("worker exits", refused=self._refused)
         return self._exit_status()
 
     def _exit_status(self) -> int:
         return 1 if self._refused else 0
 
-    def _be_refused(self) -> None:
-        """The token is no longer good: nothing this process says will be heard."""
+    def _on_refused(self) -> None:
+        """Stop because the supervisor rejects the token: it accepts no more requests of this process."""
         self._refused = True
         if self._lease is not None:
             self._lease.lose("the supervisor no longer knows this worker")
@@ -138,25 +142,25 @@ class WorkerSession:
 
     @contextlib.contextmanager
     def _interruptible(self) -> Iterator[None]:
-        """In here a signal ends the waiting. Only for what may be broken off at any point.
+        """Within this context a signal aborts the block, which must be safe to abort at any point.
 
-        Begin with `_look_for_a_signal`: one that came just before is not raised in here.
+        Call `_raise_if_stopping` first: a signal that arrived before does not raise here.
         """
         try:
             self._waiting = True
             yield
-        except _Woken:
+        except _Interrupted:
             pass
         finally:
             self._waiting = False
 
-    def _look_for_a_signal(self) -> None:
+    def _raise_if_stopping(self) -> None:
         if self._stopping:
-            raise _Woken
+            raise _Interrupted
 
     def _pause(self, seconds: float) -> None:
         with self._interruptible():
-            self._look_for_a_signal()
+            self._raise_if_stopping()
             time.sleep(seconds)
 
     def _register(self) -> RegisterAnswer | None:
@@ -175,9 +179,9 @@ class WorkerSession:
         retry_s = retry_delay.FIRST_S
         while not self._stopping:
             with self._interruptible():
-                self._look_for_a_signal()
+                self._raise_if_stopping()
                 try:
-                    terms = self._line.send(calls.register(body))
+                    terms = self._client.send(calls.register(body))
                     _log.info("worker registered", encoder=body["encoder"])
                     return terms
                 except TqError as error:
@@ -189,28 +193,29 @@ class WorkerSession:
             retry_s = retry_delay.after(retry_s)
         return None
 
-    def _get_ready(self) -> None:
-        """Do while nothing waits for it what the first job would wait for: some 0.1 s."""
+    def _warm_up(self) -> None:
+        """Prepare for the first job while idle; takes about 0.1 s."""
         try:
             # PyAV, which the probe of a new source and the end of a job need.
             import tqstudio.engine.media.encode.finish  # noqa: F401 - loads PyAV
 
             self._locate()
-        except Exception as error:  # the job that needs it fails with it, and tells
-            _log.warning("a job will not find all it needs", error=str(error))
+        except Exception as error:  # the job fails with the same error, and reports it
+            _log.warning("preparing for the first job failed", error=str(error))
 
     def _claim(self, wait_s: float) -> tuple[ClaimedJob, float] | None:
-        """Wait for a job; answers it with the time at which it was asked for.
+        """Wait for a job.
 
-        None: there was none, or the waiting was broken off.
+        Returns:
+            The job and the clock time of the request; None if there was no job, or the wait was aborted.
         """
         retry_s = retry_delay.FIRST_S
         while not self._stopping and not self._refused:
             asked_at = since_boot()
             with self._interruptible():
-                self._look_for_a_signal()
+                self._raise_if_stopping()
                 try:
-                    answer = self._line.send(
+                    answer = self._client.send(
                         calls.claim(self._instance, wait_s), timeout_s=wait_s + _CLAIM_SLACK_S
                     )
                     job = answer["job"]
@@ -225,7 +230,7 @@ class WorkerSession:
                     return None
                 except TqError as error:
                     if error.code in (ErrorCode.UNAUTHORIZED, ErrorCode.LOST_LEASE):
-                        # LOST_LEASE: the supervisor has seen this instance end.
+                        # LOST_LEASE: the supervisor has recorded that this instance exited.
                         self._refused = True
                         return None
                     _log.warning("claim failed", code=error.code.value, error=error.message)
@@ -234,10 +239,10 @@ class WorkerSession:
         return None
 
     def _test(self) -> None:
-        """Encode something that is known to be good, and report how it went.
+        """Run a test encode and report the result.
 
         Raises:
-            TqError: it could not be reported.
+            TqError: the report failed.
         """
         try:
             encoder = self._identity.encoder or CPU_ENCODER
@@ -245,29 +250,31 @@ class WorkerSession:
         except TqError as error:
             problem = error.message
         _log.info("test encode", problem=problem)
-        self._line.send(calls.tested(self._instance, printable(problem)[:MAX_ERROR_TEXT]))
+        self._client.send(calls.tested(self._instance, printable(problem)[:MAX_ERROR_TEXT]))
 
     # Working
 
-    def _work(self, job: ClaimedJob, asked_at: float, terms: RegisterAnswer, pulse: Pulse) -> None:
+    def _work(
+        self, job: ClaimedJob, asked_at: float, terms: RegisterAnswer, heartbeats: HeartbeatThread
+    ) -> None:
         lease = Lease(job["job"], job["epoch"], job["lease_s"], asked_at)
-        report = Report(on_step=pulse.nudge)
+        report = Report(on_step=heartbeats.wake)
         began = time.monotonic()
-        _log.info("job begins", job=lease.job, epoch=lease.epoch, attempt=job["attempt"])
+        _log.info("job started", job=lease.job, epoch=lease.epoch, attempt=job["attempt"])
         self._lease = lease
         if self._stopping:
             lease.shut_down()
-        pulse.take_up(lease, report)
+        heartbeats.attach(lease, report)
         try:
             outcome = self._outcome(job, terms, lease, report)
             if not isinstance(outcome, Lost):
-                pulse.conclude()
-            status = self._ending.tell(job, lease, report.steps, outcome)
+                heartbeats.flush()
+            status = self._outcome_report.send(job, lease, report.steps, outcome)
         finally:
-            pulse.put_down()
+            heartbeats.detach()
             self._lease = None
         _log.info(
-            "job ends",
+            "job ended",
             job=lease.job,
             epoch=lease.epoch,
             outcome=type(outcome).__name__.lower(),
@@ -276,7 +283,7 @@ class WorkerSession:
             **({"code": outcome.code.value, "error": outcome.text} if isinstance(outcome, Failed) else {}),
         )
         if status is None and not isinstance(outcome, Lost):
-            # The claim would hand out the same lease again at once.
+            # The next claim would return the same lease immediately.
             self._pause(retry_delay.LAST_S)
 
     def _outcome(self, job: ClaimedJob, terms: RegisterAnswer, lease: Lease, report: Report) -> Outcome:
@@ -294,15 +301,14 @@ class WorkerSession:
                 disk_factor=terms["disk_factor"],
             )
             return pipeline.run(job, bench, lease, report)
-        except TqError as error:  # there is no ffmpeg
-            return self._not_begun(job, error)
-        except Exception as error:  # a claim that cannot even be read
-            _log.exception("job could not be begun", job=lease.job)
-            return self._not_begun(job, error)
+        except TqError as error:  # ffmpeg is missing
+            return self._not_started(job, error)
+        except Exception as error:  # the claim is malformed
+            _log.exception("job could not be started", job=lease.job)
+            return self._not_started(job, error)
 
     def _locate(self) -> FFmpeg:
-        """The ffmpeg, asked for its version again only when the file changed: an upgrade must not go unseen,
-        and asking takes 50 ms."""
+        """Locate ffmpeg. Its version is read again only if the file changed, because that takes 50 ms."""
         path = self._identity.ffmpeg
         try:
             found = os.stat(path)
@@ -313,12 +319,12 @@ class WorkerSession:
             self._ffmpeg = key, locate(path)
         return self._ffmpeg[1]
 
-    def _not_begun(self, job: ClaimedJob, error: Exception) -> Failed:
-        """The failure of a job that no step saw; its log, which people are pointed to, says so too."""
+    def _not_started(self, job: ClaimedJob, error: Exception) -> Failed:
+        """Describe the failure of a job before its first step, and write it to the log of the attempt."""
         failed = describe(error, f"job {job['job']}".encode())
         if path := job.get("log"):
             with AttemptLog(
                 Path(path), logging_setup.set_roots(os.path.dirname(self._identity.ffmpeg))
             ) as log:
-                log.line(f"could not be begun: {failed.code}: {failed.text} ({failed.hint})")
+                log.line(f"could not be started: {failed.code}: {failed.text} ({failed.hint})")
         return failed

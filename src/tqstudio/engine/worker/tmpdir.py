@@ -1,4 +1,4 @@
-"""A temporary directory of the worker's own, which its ffmpegs inherit."""
+"""Gives the worker and its ffmpeg processes a temporary directory of their own."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _log = structlog.get_logger()
 
 @contextlib.contextmanager
 def own_tmpdir(path: Path) -> Iterator[None]:
-    """Let TMPDIR be this directory: empty when it begins, gone when it ends.
+    """Set TMPDIR to this directory, emptied at the start and removed at the end.
 
-    A worker that is killed leaves it to the next one of its name, which begins by emptying it. Where it
-    cannot be made, the system's stays: no job needs much of it.
+    If a worker is killed, the next one of its name empties it. If the directory cannot be created, the
+    system's is used: jobs need little of it.
     """
     before = os.environ.get("TMPDIR")
     try:
         shutil.rmtree(path, ignore_errors=True)
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        _log.warning("no temporary directory of its own", path=str(path), error=error.strerror)
+        _log.warning("temporary directory cannot be created", path=str(path), error=error.strerror)
         yield
         return
     os.environ["TMPDIR"] = tempfile.tempdir = str(path)

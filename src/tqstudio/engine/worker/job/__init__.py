@@ -1,1 +1,1 @@
-"""One attempt at one job, from probing the source to the ladder handed over."""
+"""Runs one attempt at a job: probe, encode, verify, and build the manifest."""

@@ -1,7 +1,6 @@
-"""The log of one attempt: the worker's own lines and what every ffmpeg said, in one file, as it happens.
+"""Writes the log of one attempt: the worker's own lines and the output of all ffmpeg runs.
 
-Paths in it are relative to its roots: it is handed on with reports, and where its folders lie is nobody's
-business. A log that cannot be written never fails a job.
+Paths are relative to the roots, because logs are attached to bug reports. Write errors never fail a job.
 """
 
 from __future__ import annotations
@@ -21,15 +20,16 @@ from tqstudio.home import run_logs
 from tqstudio.log_redaction import Roots
 
 MAX_COPIED_BYTES = 8 * 1024 * 1024
-"""Of one ffmpeg run. A damaged source makes it complain about every frame."""
+"""Limit per ffmpeg run: with a damaged source, ffmpeg may log an error for every frame."""
 _CHUNK = 256 * 1024
 
 
 class AttemptLog:
-    """
+    """The log file of one attempt.
+
     Args:
-        path: of the file; made with its folder, appended to.
-        roots: folders that it does not name.
+        path: of the file; created with its folder, or appended to.
+        roots: folders that are removed from paths.
     """
 
     def __init__(self, path: Path, roots: Roots) -> None:
@@ -42,7 +42,7 @@ class AttemptLog:
     def __enter__(self) -> AttemptLog:
         with contextlib.suppress(OSError):
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            # A claim that is repeated after its answer was lost has the same epoch.
+            # Left by the same epoch, if the claim was repeated because its answer was lost.
             shutil.rmtree(self.run_dir, ignore_errors=True)
             self._file = self.path.open("a", encoding="utf-8", errors="backslashreplace")
         return self
@@ -55,16 +55,16 @@ class AttemptLog:
         shutil.rmtree(self.run_dir, ignore_errors=True)
 
     def line(self, text: str) -> None:
-        """One line of the worker's own."""
+        """Write a line with a timestamp."""
         now = datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
         self._write(f"{now} {self._roots.relative(text)}\n")
 
     def exception(self, error: BaseException) -> None:
-        """A traceback, for the report of a mistake of ours."""
+        """Write a traceback."""
         self._write(self._roots.relative("".join(traceback.format_exception(error))))
 
     def follow(self, runs: Sequence[RunRecord]) -> None:
-        """Copy what the runs have said since the last call. A new run shows its command first."""
+        """Copy the new output of the runs; for a new run, log its command first."""
         for run in runs:
             if run.log_path not in self._copied:
                 self._copied[run.log_path] = 0
@@ -73,28 +73,28 @@ class AttemptLog:
                 pass
 
     def _copy(self, run: RunRecord) -> bool:
-        """False when there is no more for now."""
+        """Copy one chunk; False if there is no more for now."""
         at = self._copied[run.log_path]
         if at >= MAX_COPIED_BYTES:
             return False
         try:
             with run.log_path.open("rb") as log:
                 log.seek(at)
-                said = log.read(_CHUNK)
+                output = log.read(_CHUNK)
         except OSError:
             return False
-        # Whole lines only, while more of the last one may follow: runs beside each other must not mix, and a
-        # path that is cut cannot be made relative.
-        if not said.endswith(b"\n") and (run.returncode is None or len(said) == _CHUNK):
-            said = said[: said.rfind(b"\n") + 1] or (b"" if run.returncode is None else said)
-        if not said:
+        # Complete lines only, unless the run has ended: parallel runs must not mix within a line, and a
+        # truncated path could not be made relative.
+        if not output.endswith(b"\n") and (run.returncode is None or len(output) == _CHUNK):
+            output = output[: output.rfind(b"\n") + 1] or (b"" if run.returncode is None else output)
+        if not output:
             return False
-        self._copied[run.log_path] = at + len(said)
-        # Before it is cut into lines: the name of a folder may hold what breaks them.
-        text = self._roots.relative(source_file.with_path(said).decode("utf-8", "backslashreplace"))
+        self._copied[run.log_path] = at + len(output)
+        # Make paths relative before splitting into lines: a folder name may contain line breaks.
+        text = self._roots.relative(source_file.with_path(output).decode("utf-8", "backslashreplace"))
         self._write("".join(f"[{run.label}] {line}\n" for line in text.splitlines() if line.strip()))
         if self._copied[run.log_path] >= MAX_COPIED_BYTES:
-            self.line(f"[{run.label}] … and more of it, which is left out here")
+            self.line(f"[{run.label}] … the rest of its output is omitted")
         return True
 
     def _write(self, text: str) -> None:

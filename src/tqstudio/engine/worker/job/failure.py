@@ -1,4 +1,4 @@
-"""Turns what went wrong into the code and sentence that a person reads."""
+"""Converts exceptions to the error code and message of a failed job."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MAX_NAME = 100
 
 
 def describe(error: Exception, path: bytes) -> Failed:
-    """The failure of a job over the source at `path`."""
+    """Describe the failure of a job on the source at `path`."""
     if isinstance(error, TqError):
         known = error
     elif isinstance(error, MemoryError):
@@ -25,18 +25,18 @@ def describe(error: Exception, path: bytes) -> Failed:
         known = source_file.unreadable(path, error)
     elif isinstance(error, OSError):
         at = f" at {paths.display(os.fsencode(error.filename))}" if error.filename else ""
-        known = from_os_error(error, f"the worker cannot go on{at}")
+        known = from_os_error(error, f"the worker cannot continue{at}")
     else:
-        known = TqError(ErrorCode.INTERNAL, f"the worker made a mistake ({type(error).__name__}: {error})")
+        known = TqError(ErrorCode.INTERNAL, f"internal error of the worker ({type(error).__name__}: {error})")
     code = known.code
     if class_of(code) is ErrorClass.REQUEST:
-        # Such codes answer clients; a job never fails with one.
+        # These codes are for API clients; a job must not fail with one.
         known, code = TqError(ErrorCode.INTERNAL, known.message), ErrorCode.INTERNAL
     return Failed(code, _naming(path, known.message), printable(known.hint)[:MAX_ERROR_TEXT])
 
 
 def short_name(path: bytes) -> str:
-    """The file name for a sentence: escaped, and cut in its middle when it would fill the sentence alone."""
+    """The file name for messages: escaped, and shortened in the middle if it is long."""
     name = paths.display(os.path.basename(path))
     if len(name) <= _MAX_NAME:
         return name
@@ -44,16 +44,16 @@ def short_name(path: bytes) -> str:
 
 
 def printable(text: str) -> str:
-    """Text that can be sent as JSON: bytes that are no UTF-8 are shown as escapes."""
+    """Make text encodable as UTF-8: undecodable bytes become escapes."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 def _naming(path: bytes, message: str) -> str:
-    """The message, beginning with the file's name unless it has it already."""
+    """Prefix the message with the file name, unless it contains it."""
     named = printable(message)
     whole = paths.display(path)
     if whole in named:
-        # A long folder would push the reason out of the sentence.
+        # A long folder path would push the reason out of the message.
         named = named if len(named) <= MAX_ERROR_TEXT else named.replace(whole, short_name(path))
     elif short_name(path) not in named:
         named = f"{short_name(path)}: {named}"

@@ -1,4 +1,4 @@
-"""How long an attempt may take, and how much memory an ffmpeg may have."""
+"""Computes the time limit of an attempt and the memory limit of ffmpeg."""
 
 from __future__ import annotations
 
@@ -11,31 +11,32 @@ from tqstudio.engine.media.plan.rungs import Rung
 from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.errors import ErrorCode, TqError
 
-# Work grows with the pixels of the largest quality; a 720p weighs one, and nothing less than half of that.
+# The time grows with the pixels of the largest quality: 720p has weight 1, smaller ones at least 0.5.
 _REFERENCE_PIXELS = 1280 * 720
 _LEAST_WEIGHT = 0.5
 _GPU_SHARE = 0.5
 
 # On 2 processors a 1080p ladder of four rungs allocates 1.6 GB, of which it uses half, and a 2160p one of six
-# 4.8 GB. The limit is above that: it ends what grows without bound before the system ends something else.
+# rungs 4.8 GB. The limit is higher: it only stops unbounded growth before the OOM killer hits another
+# process.
 _LEAST_BYTES = 6_000_000_000
 _SHARE_OF_MACHINE = 0.75
 
 
 @dataclass(frozen=True, slots=True)
 class TimeLimit:
-    """The settings of the time limit; seconds."""
+    """The settings of the time limit."""
 
     factor: float = 20
-    """Of the source's length, for a largest quality of 720p made by a processor."""
+    """Seconds per second of the source, for a largest quality of 720p encoded by the CPU."""
     least_s: float = 300
     most_s: float = 12 * 3600
 
     def of(self, facts: SourceFacts, rungs: Iterable[Rung], encoder: str) -> float:
-        """Seconds that the encode of an attempt may take.
+        """The time limit of an encode in seconds.
 
         Args:
-            rungs: what is to be made; the largest of them decides.
+            rungs: the rungs to encode; the largest one decides.
         """
         pixels = max((rung.pixels for rung in rungs), default=0)
         weight = max(_LEAST_WEIGHT, pixels / _REFERENCE_PIXELS) * (
@@ -47,11 +48,11 @@ class TimeLimit:
 
 
 class Deadline:
-    """When an attempt has taken too long.
+    """The deadline of an attempt.
 
     Args:
         limit_s: seconds from now.
-        clock: seconds, never going back.
+        clock: monotonic seconds.
     """
 
     def __init__(self, limit_s: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -68,11 +69,11 @@ class Deadline:
             raise TqError(
                 ErrorCode.TIMEOUT,
                 f"not finished after {self._limit_s:.0f} s, the limit for a video of this length and size",
-                "raise time_limit_factor or time_limit_max_s; a retry goes on where it stopped",
+                "raise time_limit_factor or time_limit_max_s; a retry resumes where it stopped",
             )
 
 
 def memory_limit(machine_bytes: int) -> int:
-    """Bytes that one ffmpeg may allocate on a machine with so much memory. What a source says of its size
-    does not count: anybody can write it there."""
+    """The memory limit of one ffmpeg process in bytes. It does not depend on the untrusted size of a
+    source."""
     return max(_LEAST_BYTES, int(machine_bytes * _SHARE_OF_MACHINE))

@@ -1,4 +1,4 @@
-"""What was made and verified, as the supervisor is told to publish it (`requests.Manifest`)."""
+"""Builds the manifest of a finished encode, from which the supervisor publishes (`requests.Manifest`)."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ def build(
     warnings: Sequence[JobWarning],
     check: Callable[[], None],
 ) -> dict[str, Any]:
-    """The manifest of a finished encode.
+    """Build the manifest of a finished encode.
 
     Args:
-        sink: to which its folders are relative.
-        states: of all that was to be made; what failed without being required is left out.
-        check: called before each file is read, for that may take minutes; what it raises ends the reading.
+        sink: its folder names are relative to this folder.
+        states: of all renditions of the encode; failed optional ones are left out.
+        check: called before each file is hashed; its exceptions abort.
 
     Raises:
-        TqError: OUTPUT_INVALID when the qualities differ in length, or one is not what its state says.
-        OSError: as of the file system.
+        TqError: OUTPUT_INVALID if the qualities differ in length, or one was not verified.
+        OSError: from the file system.
     """
-    made = [(state, _checked(state)) for state in states if state.status == "completed"]
-    _require_same_length({state.name: found for state, found in made if state.kind == "video"})
+    completed = [(state, _checked(state)) for state in states if state.status == "completed"]
+    _require_same_length({state.name: found for state, found in completed if state.kind == "video"})
     sounds = {sound.name: sound for sound in choice.audio}
-    keys = {state.name: state.settings_hash for state, _ in made} | dict(choice.keep)
+    keys = {state.name: state.settings_hash for state, _ in completed} | dict(choice.keep)
     return {
         "renditions": [
-            _rendition(sink, state, found, grid, sounds.get(state.name), check) for state, found in made
+            _rendition(sink, state, found, grid, sounds.get(state.name), check) for state, found in completed
         ],
         "keep": sorted(choice.keep),
         "poster": None if poster is None else str(poster.relative_to(sink)),
@@ -58,12 +58,12 @@ def build(
 
 
 def warning_views(warnings: Sequence[JobWarning]) -> list[WarningView]:
-    """Warnings as they are sent."""
+    """Convert warnings for the API."""
     return [{"code": each.code.value, "text": printable(each.text)[:MAX_ERROR_TEXT]} for each in warnings]
 
 
 def combined(keys: Mapping[str, str]) -> str:
-    """One key for a whole ladder: 32 hex digits over its renditions' names and keys."""
+    """Compute the settings hash of a whole ladder: 32 hex digits."""
     text = "".join(f"{name}={key}\n" for name, key in sorted(keys.items()))
     return blake3(text.encode()).hexdigest()[:32]
 
@@ -111,7 +111,7 @@ def _audio(sound: AudioRendition) -> dict[str, Any]:
         "language": sound.track.language,
         "title": printable(sound.track.title) or None,
         "channels": sound.channels,
-        "default": True,  # one audio rendition is published, so players start with it
+        "default": True,  # the only audio rendition
     }
 
 
@@ -122,7 +122,7 @@ def _checked(state: RenditionState) -> RenditionCheck:
 
 
 def _require_same_length(checks: Mapping[str, RenditionCheck]) -> None:
-    """Also across attempts: a rendition found in the store was verified by another one."""
+    """Check the lengths again, because stored renditions may be from different attempts."""
     if len({check.frames for check in checks.values()}) > 1:
         counts = ", ".join(f"{name} {check.frames}" for name, check in checks.items())
         raise TqError(ErrorCode.OUTPUT_INVALID, f"the qualities differ in length (frames: {counts})")

@@ -1,7 +1,7 @@
-"""One job, step by step. Reads the claim, returns an outcome; tells nobody but the report.
+"""Runs the steps of one attempt at a job, and returns its outcome.
 
-Writes into its own scratch directory and into the segment store, where equal keys mean equal content. So a
-worker whose lease has ended may leave everything as it is.
+It writes only to its scratch directory and to the segment store, where equal keys mean equal content, so a
+worker that lost its lease has nothing to clean up.
 """
 
 from __future__ import annotations
@@ -51,22 +51,22 @@ if TYPE_CHECKING:
     from tqstudio.protocol.answers import ClaimedJob
 
 _log = structlog.get_logger()
-_OF_THE_SOURCE = (
+_SOURCE_CODES = (
     ErrorCode.SOURCE_CHANGED,
     ErrorCode.SOURCE_MISSING,
     ErrorCode.SOURCE_AWAY,
     ErrorCode.IO_ERROR,
 )
-"""Codes of a look at the source that explain whatever else went wrong."""
+"""Errors of the source that replace the error of a step, because they are its cause."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """What the worker works with."""
+    """The resources and settings of a worker."""
 
     ffmpeg: FFmpeg
     encoder: str = CPU_ENCODER
-    """Used unless the profile wants the CPU."""
+    """Used unless the profile requires the CPU."""
     device: str | None = None
     nice: int = 10
     stall_s: float = 120
@@ -76,9 +76,9 @@ class Bench:
 
 
 def run(job: ClaimedJob, bench: Bench, lease: Lease, report: Report) -> Outcome:
-    """Work on a job until it is done, cannot be, or the lease ends. ffmpeg is dead when this returns.
+    """Work on a job until it is done, fails, or its lease ends. ffmpeg is dead when this returns.
 
-    Call it from the main thread: ffmpeg dies with the thread that starts it.
+    Call it from the main thread: ffmpeg is killed when the thread that started it ends.
     """
     path = paths.decode(job["source"]["path_b64"])
     sink = Path(os.fsdecode(paths.decode(job["sink"]["path_b64"])))
@@ -89,22 +89,22 @@ def run(job: ClaimedJob, bench: Bench, lease: Lease, report: Report) -> Outcome:
         log.line(f"job {job['job']}, attempt {job['attempt']} (epoch {job['epoch']}): {paths.display(path)}")
         log.line(
             "paths are relative to the folders of the source, the output, the home and the programs;"
-            f" tqstudio job command {job['job']} prints the whole commands"
+            f" tqstudio job command {job['job']} prints the complete commands"
         )
         work = _Work(job, bench, lease, report, log, path, sink)
-        with work.held:
+        with work.open_files:
             try:
                 outcome: Outcome = work.run()
             except StopWork as stop:
                 outcome = stop.outcome
-            except Exception as error:  # whatever it is, the job must not die without a word
+            except Exception as error:  # every error must be reported as the outcome
                 outcome = work.failed(error)
-            work.say_last_words(outcome)
+            work.log_outcome(outcome)
         return outcome
 
 
 class _Work:
-    """The steps and what they hand on to one another."""
+    """The steps of an attempt and their shared state."""
 
     def __init__(
         self,
@@ -124,15 +124,23 @@ class _Work:
         self._path = path
         self._output = _output(sink)
         self._sink = self._named_sink = sink
-        self.held = contextlib.ExitStack()
+        self.open_files = contextlib.ExitStack()
         """Keeps the source and the sink open."""
         self._source: ExaminedSource | None = None
         self._encode: LadderEncode | None = None
 
     def run(self) -> Done:
+        """Run all steps.
+
+        Raises:
+            StopWork: the lease ended.
+            Exception: the job failed, see `failed`.
+        """
         with self._step(Step.PROBE):
             dropped_in = self._job["drop_folder_b64"]
-            self.held.enter_context(hold_source(self._path, paths.decode(dropped_in) if dropped_in else None))
+            self.open_files.enter_context(
+                hold_source(self._path, paths.decode(dropped_in) if dropped_in else None)
+            )
             source = self._source = examine(self._job, self._path, self._lease.check)
             profile = _profile(self._job)
             choice = choose(
@@ -143,14 +151,14 @@ class _Work:
                 self._job["kept"],
                 dropped=self._job["dropped"],
             )
-            self._hold_sink()
+            self._open_sink()
             poster = self._poster_path(source, profile)
             spec = self._spec(source, profile, choice, poster)
             encode = self._encode = LadderEncode(spec)
             encode.look_up()
             encode.warnings += warnings.of_source(source.facts, profile)
             self._log.line(f"found: {inventory(encode.renditions)}")
-            self._report.tell(
+            self._report.add(
                 facts=source.facts.to_json(),
                 content_id=source.content_id,
                 warnings=manifest.warning_views(encode.warnings),
@@ -158,9 +166,11 @@ class _Work:
             self._report.show(rows(choice, {state.name: state for state in encode.renditions}))
         with self._scratch():
             with self._step(Step.THUMBNAIL):
-                # It is made beside the video: in front of it, the job would wait for one picture.
+                # It is extracted in parallel to the encode, so that the job does not wait for it.
                 self._log.line(
-                    "the poster is there already" if pictures.is_whole(poster) else "a poster will be made"
+                    "the poster exists already"
+                    if pictures.is_whole(poster)
+                    else "the poster will be extracted"
                 )
             deadline = Deadline(self._bench.time_limit.of(source.facts, choice.make, spec.encoder))
             full_hash = SourceHash(self._path)
@@ -168,7 +178,7 @@ class _Work:
                 with self._step(Step.TRANSCODE):
                     self._transcode(source, choice, spec, encode, poster, deadline)
                 with self._step(Step.MASTER_PLAYLIST):
-                    listed = self._list(source, spec, choice, encode, poster)
+                    listed = self._manifest(source, spec, choice, encode, poster)
                     self._report.advance(98)
                 with self._step(Step.FINALIZE):
                     digest = full_hash.wait(self._lease, deadline, self._bench.stall_s)
@@ -179,35 +189,35 @@ class _Work:
         return Done(listed, digest)
 
     def failed(self, error: Exception) -> Failed:
-        """What the supervisor is told of an error; the log has all of it."""
+        """Describe an error for the supervisor; the log gets the traceback."""
         if not isinstance(error, TqError):
             self._log.exception(error)
         if isinstance(error, OSError) and self._is_in_output(error):
             error = from_output_error(error, f"{self._shown_output()} cannot be used")
         failed = describe(error, self._path)
-        cause = None if class_of(failed.code) is ErrorClass.RESOURCE else self._trouble_with_source()
+        cause = None if class_of(failed.code) is ErrorClass.RESOURCE else self._source_error()
         if cause is not None and cause.code is not failed.code:
-            # Whatever went wrong, it went wrong with bytes that are no longer there.
+            # The change of the source is the likely cause of the error.
             self._log.line(f"{failed.code}: {failed.text}")
             failed = describe(cause, self._path)
         return failed
 
-    def say_last_words(self, outcome: Outcome) -> None:
-        """How it ended, and what is made of the ladder."""
-        self._log.line(_last_words(outcome))
-        made = inventory(self._encode.renditions) if self._encode is not None else "nothing"
+    def log_outcome(self, outcome: Outcome) -> None:
+        """Log the outcome and the progress of the ladder."""
+        self._log.line(_outcome_line(outcome))
+        encoded = inventory(self._encode.renditions) if self._encode is not None else "nothing"
         if not isinstance(outcome, Done):
-            self._log.line(f"made so far: {made}")
+            self._log.line(f"encoded so far: {encoded}")
         if isinstance(outcome, Stopped):
-            _log.info("stopped at the fragment", job=self._job["job"], reason=outcome.reason, made=made)
+            _log.info("job stopped", job=self._job["job"], reason=outcome.reason, encoded=encoded)
 
-    def _trouble_with_source(self) -> TqError | None:
-        """Whether the file was changed or taken away since work on it began."""
+    def _source_error(self) -> TqError | None:
+        """The error of a source that was changed or removed since the start of the attempt, or None."""
         try:
             if self._source is not None:
                 self._source.require_same()
         except TqError as error:
-            return error if error.code in _OF_THE_SOURCE else None
+            return error if error.code in _SOURCE_CODES else None
         return None
 
     def _is_in_output(self, error: OSError) -> bool:
@@ -219,24 +229,24 @@ class _Work:
     def _shown_output(self) -> str:
         return f"the output folder {paths.display(os.fsencode(self._output))}"
 
-    def _hold_sink(self) -> None:
-        """Make the work folder and hold it open, so that no other user can replace it meanwhile."""
+    def _open_sink(self) -> None:
+        """Create the work folder and keep it open, so that no other user can replace it."""
         try:
-            self._sink = self.held.enter_context(
+            self._sink = self.open_files.enter_context(
                 hold(self._output, *self._named_sink.relative_to(self._output).parts, make=True)
             )
         except OSError as error:
             raise _unwritable(error, self._shown_output()) from error
 
     def _require_sink(self) -> None:
-        """Notice an output that was moved or unmounted: its folder is held and would still take files.
+        """Check that the output was not moved or unmounted; files could still be written to the open folder.
 
         Raises:
-            TqError: as of `from_output_error`.
+            TqError: as `from_output_error`.
         """
         try:
             if not os.path.samestat(os.stat(self._named_sink), os.stat(self._sink)):
-                raise FileNotFoundError(errno.ENOENT, "another folder is in its place")
+                raise FileNotFoundError(errno.ENOENT, "it was replaced by another folder")
         except OSError as error:
             raise from_output_error(error, f"{self._shown_output()} cannot be used") from error
 
@@ -268,10 +278,10 @@ class _Work:
 
     @contextlib.contextmanager
     def _step(self, step: Step) -> Iterator[None]:
-        """Every step runs in here: it is announced, timed, and not begun when the lease has ended."""
+        """Run a step: check the lease, report its start and its duration."""
         self._lease.check()
         self._report.begin(step)
-        self._log.line(f"{step}: begins")
+        self._log.line(f"{step}: started")
         began = time.monotonic()
         how = "failed"
         try:
@@ -288,14 +298,14 @@ class _Work:
 
     @contextlib.contextmanager
     def _scratch(self) -> Iterator[None]:
-        """A new empty directory beside the segment store, removed in the end. Nobody else uses it."""
+        """Create an empty directory on the file system of the segment store, and remove it at the end."""
         root, scratch = self._scratch_dir.parent, self._scratch_dir
         job, epoch = self._job["job"], self._job["epoch"]
         try:
             self._video_store.mkdir(parents=True, exist_ok=True)
             root.mkdir(exist_ok=True)
             for old in root.glob(f"{job}-*"):
-                # What a killed worker left. Its lease is over, so nothing of it is needed.
+                # Left by a killed worker, whose lease has ended.
                 if old.name.rpartition("-")[2].isdigit() and int(old.name.rpartition("-")[2]) <= epoch:
                     shutil.rmtree(old, ignore_errors=True)
             scratch.mkdir()
@@ -307,7 +317,7 @@ class _Work:
             shutil.rmtree(scratch, ignore_errors=True)
 
     def _poster_path(self, source: ExaminedSource, profile: Profile) -> Path:
-        """Where the poster of this content is kept: what an earlier attempt made is used again."""
+        """The path at which the poster is stored for later attempts."""
         settings = f"{source.content_id}:{profile.poster_position}:{profile.poster_height}"
         return self._video_store / f"poster-{blake3(settings.encode()).hexdigest()[:12]}.jpg"
 
@@ -334,7 +344,7 @@ class _Work:
             is_ours=lambda: not isinstance(self._lease.ended, Lost),
         )
 
-    def _list(
+    def _manifest(
         self, source: ExaminedSource, spec: EncodeSpec, choice: Choice, encode: LadderEncode, poster: Path
     ) -> dict[str, Any]:
         listed = manifest.build(
@@ -346,19 +356,19 @@ class _Work:
             encode.warnings,
             self._lease.check,
         )
-        # The supervisor looks at the file once more before players see what was made of it.
+        # The supervisor compares it with the source once more before it publishes.
         return listed | {"source": source.identity._asdict()}
 
 
 def _output(sink: Path) -> Path:
-    """The output folder of a job that writes to this sink."""
+    """The output folder that contains this sink."""
     return sink.parent.parent
 
 
 def _unwritable(error: OSError, out: str) -> TqError:
-    """Why there is no scratch directory: trying again helps only if it is the disk's doing."""
+    """The error of an output folder that cannot be written: retryable only if the disk failed."""
     found = from_output_error(error, f"{out} cannot be written to")
-    # What is no folder stands in the way of one; nothing was there that may come back.
+    # ENOTDIR: a file has the name of a folder, which a retry does not change.
     if error.errno != errno.ENOTDIR and found.code not in (ErrorCode.INTERNAL, ErrorCode.PERMISSION):
         return found
     return TqError(
@@ -373,15 +383,15 @@ def _profile(job: ClaimedJob) -> Profile:
         raise TqError(
             ErrorCode.BAD_CONFIG,
             f"the profile recorded with the job cannot be read ({error})",
-            "add the file again: the job then gets the profile as it is now",
+            "add the file again: its job then gets the current profile",
         ) from error
 
 
-def _last_words(outcome: Outcome) -> str:
+def _outcome_line(outcome: Outcome) -> str:
     if isinstance(outcome, Done):
-        made = [rendition["name"] for rendition in outcome.manifest["renditions"]]
+        encoded = [rendition["name"] for rendition in outcome.manifest["renditions"]]
         kept = outcome.manifest["keep"]
-        return f"finished: made {', '.join(made) or 'nothing'}; kept {', '.join(kept) or 'nothing'}"
+        return f"finished: encoded {', '.join(encoded) or 'nothing'}; kept {', '.join(kept) or 'nothing'}"
     if isinstance(outcome, Failed):
         return f"failed: {outcome.code}: {outcome.text} ({outcome.hint})"
     return f"ended: {outcome}"

@@ -1,4 +1,4 @@
-"""Which renditions a job makes, which go on unchanged, and which there are not. Pure."""
+"""Chooses which renditions a job encodes, keeps, skips or drops."""
 
 from __future__ import annotations
 
@@ -19,18 +19,20 @@ KEPT = "kept"
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What becomes of every rendition."""
+    """The renditions to encode and to keep."""
 
     ladder: tuple[Rung, ...]
-    """All rungs, largest first, with those that are skipped."""
+    """All rungs including skipped ones, largest first."""
     make: tuple[Rung, ...]
+    """Video renditions to encode."""
     audio: tuple[AudioRendition, ...]
-    """To be made."""
+    """Audio renditions to encode."""
     keep: Mapping[str, str]
-    """Renditions of the current generation that go on: name → settings_hash."""
+    """Renditions kept from the current generation: name → settings_hash."""
 
     @property
     def nothing_to_make(self) -> bool:
+        """Whether no rendition has to be encoded."""
         return not self.make and not self.audio
 
 
@@ -43,16 +45,16 @@ def choose(
     *,
     dropped: Collection[str] = (),
 ) -> Choice:
-    """Compare what must exist with what the current generation has.
+    """Compare the ladder of the profile with the current generation.
 
     Args:
-        requested: the qualities asked for; None means all. With it, everything else of the current generation
-            goes on as it is, whatever its settings.
-        kept: what the current generation has and may be kept: name → settings_hash.
-        dropped: renditions that are neither made nor kept.
+        requested: names of the requested qualities; None means all. If given, all others are kept from the
+            current generation, whatever their settings.
+        kept: renditions of the current generation that may be kept: name → settings_hash.
+        dropped: names of renditions that are neither encoded nor kept.
 
     Raises:
-        TqError: BAD_CONFIG when none of the requested qualities exists for this source, or all are dropped.
+        TqError: BAD_CONFIG if none of the requested qualities exists for this source, or all are dropped.
     """
     ladder = tuple(
         replace(rung, skipped_reason=DROPPED) if rung.name in dropped and not rung.skipped else rung
@@ -71,17 +73,17 @@ def choose(
         keep = {name: key for name, key in kept.items() if name not in fresh}
     make = tuple(rung for rung in ladder if not rung.skipped and rung.name not in keep)
     if requested is not None and not make and not any(name in keep or name in sounds for name in requested):
-        there = ", ".join(rung.name for rung in build_ladder(facts, profile) if not rung.skipped)
+        available = ", ".join(rung.name for rung in build_ladder(facts, profile) if not rung.skipped)
         raise TqError(
             ErrorCode.BAD_CONFIG,
             f"the source gets none of the requested qualities ({', '.join(sorted(requested))})",
-            f"choose from: {there}",
+            f"choose from: {available}",
         )
     if dropped and not make and not (set(keep) - set(sounds)):
         raise TqError(
             ErrorCode.BAD_CONFIG,
             f"without {', '.join(sorted(dropped))} the source has no quality left",
-            "make it again and drop fewer",
+            "transcode it again and drop fewer",
         )
     return Choice(
         ladder=ladder,
@@ -92,18 +94,19 @@ def choose(
 
 
 def without_sound(facts: SourceFacts) -> SourceFacts:
-    """The facts for an encode whose audio is kept: it makes all that they name. No video depends on it."""
+    """Remove the audio from the facts, for an encode that keeps it: the encode uses all audio in the
+    facts."""
     return replace(facts, audio=())
 
 
 def rows(
     choice: Choice, states: Mapping[str, RenditionState], gpu: str | None = None
 ) -> list[dict[str, Any]]:
-    """Every quality as `requests.RenditionReport` has it; audio is not shown.
+    """Convert all qualities to `requests.RenditionReport`, without audio.
 
     Args:
-        states: of the renditions that are made, by name.
-        gpu: the GPU encoder that was to make them; what another made carries a remark.
+        states: of the renditions that are encoded, by name.
+        gpu: the intended GPU encoder; renditions encoded by another one get a reason.
     """
     return [_row(choice, rung, states.get(rung.name), gpu) for rung in choice.ladder]
 
@@ -129,7 +132,7 @@ def _row(choice: Choice, rung: Rung, state: RenditionState | None, gpu: str | No
         return row
     return row | {
         "status": state.status,
-        "reason": f"{gpu} did not make it, {state.encoder} did" if gpu and state.encoder != gpu else None,
+        "reason": f"encoded with {state.encoder} instead of {gpu}" if gpu and state.encoder != gpu else None,
         "encoder": state.encoder,
         "progress": round(min(100.0, state.fraction * 100), 2),
         "kept": round(min(100.0, state.kept * 100), 2),

@@ -1,4 +1,4 @@
-"""The source of a job: what it is, and whether it is still the same file."""
+"""Probes the source of a job, and detects whether it changed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ExaminedSource:
-    """A source as it was when work on it began."""
+    """A source in the state that it had at the start of an attempt."""
 
     path: bytes
     identity: FileId
@@ -26,25 +26,25 @@ class ExaminedSource:
     def require_same(self) -> None:
         """
         Raises:
-            TqError: SOURCE_CHANGED when the file is another one now, or why it cannot be looked at.
+            TqError: as `source_file.require_same`.
         """
         source_file.require_same(self.path, self.identity)
 
 
 def examine(job: ClaimedJob, path: bytes, check: Callable[[], None] = lambda: None) -> ExaminedSource:
-    """Look at the source; what is known of it already is used as long as the file is the one that was queued.
+    """Probe the source; recorded facts are reused if the file has not changed since it was queued.
 
     Args:
-        check: called often; whatever it raises ends the look.
+        check: called often; its exceptions abort the probe.
 
     Raises:
-        TqError: as of `probe` and `quick_hash`.
+        TqError: as `probe` and `quick_hash`.
     """
     found = source_file.check(path)
     unchanged = (found.st_size, found.st_mtime_ns) == (job["source_size"], job["source_mtime_ns"])
     facts = _known_facts(job, found.st_size) if unchanged else None
     if facts is None:
-        # Mostly the facts are known, and a worker that takes another's place starts sooner without PyAV.
+        # Imported late: the facts are usually known, and the import of PyAV is slow.
         from tqstudio.engine.media.source.probe import probe
 
         facts = probe(path, check)
@@ -54,8 +54,8 @@ def examine(job: ClaimedJob, path: bytes, check: Callable[[], None] = lambda: No
 
 
 def _content_id(job: ClaimedJob, path: bytes, check: Callable[[], None], *, unchanged: bool) -> str:
-    """Which content this is. With another time every byte counts: qualities may be kept that were made of
-    what the file held before."""
+    """The content id. If the modification time changed, all bytes are compared, because qualities encoded
+    from the earlier content may be kept."""
     known = job["content_id"]
     if known is None:
         return fingerprint.quick_hash(path)
@@ -77,5 +77,5 @@ def _known_facts(job: ClaimedJob, size: int) -> SourceFacts | None:
         facts = SourceFacts.from_json(job["facts"])
     except (KeyError, TypeError, ValueError):
         return None  # recorded by another version
-    # What the background probe found is what the head of the file declares.
+    # The background probe reads only the header; a job needs measured facts.
     return facts if facts.size == size and facts.measured else None

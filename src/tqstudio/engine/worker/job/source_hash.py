@@ -1,4 +1,4 @@
-"""The hash of every byte of a source, computed beside the encode."""
+"""Computes the full hash of a source in a background thread during the encode."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from tqstudio.engine.worker.lease import Lease
 from tqstudio.errors import ErrorCode, TqError
 
 _NICENESS = 10
-_LOOK_S = 0.1
+_POLL_S = 0.1
 
 
 class SourceHash:
-    """Starts at once, in a thread of low priority; `stop` it in every case.
+    """A hash that is computed in a thread of low priority, started immediately.
 
-    Raises nothing itself: what goes wrong comes out of `wait`.
+    The caller must call `stop` in all cases. `wait` raises the errors of the thread.
     """
 
     def __init__(self, path: bytes) -> None:
@@ -33,26 +33,26 @@ class SourceHash:
         self._thread.start()
 
     def wait(self, lease: Lease, deadline: Deadline, stall_s: float) -> str:
-        """The digest, 64 hex digits.
+        """Wait for the hash: 64 hex digits.
 
         Raises:
-            StopWork: the lease ended meanwhile.
-            TqError: as of `full_hash`; TIMEOUT; STALLED when nothing could be read for `stall_s`.
+            StopWork: the lease ended.
+            TqError: as `full_hash`; TIMEOUT; STALLED if nothing could be read for `stall_s`.
         """
         while self._thread.is_alive():
             lease.check()
             deadline.check()
             if time.monotonic() - self._moved_at > stall_s:
-                raise TqError(ErrorCode.STALLED, f"nothing of the source could be read for {stall_s:g} s")
-            self._thread.join(_LOOK_S)
+                raise TqError(ErrorCode.STALLED, f"no data could be read from the source for {stall_s:g} s")
+            self._thread.join(_POLL_S)
         if self._error is not None:
             raise self._error
         if self._digest is None:
-            raise RuntimeError("the hash was stopped before it was waited for")
+            raise RuntimeError("the hash was stopped before `wait`")
         return self._digest
 
     def stop(self) -> None:
-        """Give up. May be called again and after the end."""
+        """Cancel the hash. Idempotent."""
         self._stopping.set()
 
     def _must_stop(self) -> bool:
@@ -61,12 +61,12 @@ class SourceHash:
 
     def _compute(self) -> None:
         if sys.platform == "linux":
-            # On Linux the niceness of a thread is its own.
+            # On Linux the niceness is per thread.
             with contextlib.suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
         try:
             self._digest = fingerprint.full_hash(self._path, self._must_stop)
         except fingerprint.Stopped:
             return
-        except Exception as error:  # raised again where somebody waits for it
+        except Exception as error:  # raised by `wait`
             self._error = error

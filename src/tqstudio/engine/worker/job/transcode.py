@@ -1,4 +1,4 @@
-"""Runs the encode of a job and watches over it: progress, stalls, and the wish to stop."""
+"""Runs the encode of a job: reports its progress, and ends it on stalls, timeouts and stop requests."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from tqstudio.lifecycle import Step
 from tqstudio.units import size
 
 TRANSCODE_ENDS_AT = 97.0
-"""Percent of a job that its encode is; verifying, hashing and publishing are the rest."""
-_LOOK_S = 0.1
+"""Progress of a job in percent at the end of its encode; the rest is verifying, hashing and publishing."""
+_POLL_S = 0.1
 
 
 def require_space(
     output: Path, store: Path, source: ExaminedSource, encode: LadderEncode, reserve: int, factor: float
 ) -> None:
-    """Make sure that what is missing of the ladder fits, unless the store has all of it.
+    """Check that the missing part of the ladder fits on the disk.
 
     Args:
-        store: where the video's finished segments are, which take their part already.
+        store: folder of the video's stored segments, which already use their part of the space.
 
     Raises:
         TqError: DISK_LOW.
@@ -51,36 +51,36 @@ def require_space(
         raise TqError(
             ErrorCode.DISK_LOW,
             f"the disk of {where} has {size(free)} free, {size(needed)} are needed"
-            f" ({size(reserve)} of them stay free)",
+            f" (of which {size(reserve)} stay free)",
         )
 
 
 def transcode(
     encode: LadderEncode, poster: Path, lease: Lease, watch: Watch, stall_s: float, deadline: Deadline
 ) -> None:
-    """Make what is missing. ffmpeg is dead when this returns or raises. Call it from the main thread.
+    """Encode the missing parts. ffmpeg is dead when this returns or raises. Call it from the main thread.
 
     Args:
-        poster: where the poster goes as soon as it is made, for this attempt and later ones.
-        stall_s: seconds without any advance after which ffmpeg is ended.
+        poster: path to which the poster is moved once it is extracted, for this attempt and later ones.
+        stall_s: seconds without progress after which ffmpeg is killed.
 
     Raises:
         StopWork: the lease ended.
-        TqError: why the encode failed; STALLED when nothing moved for `stall_s`, TIMEOUT behind the deadline.
+        TqError: the error of the encode; STALLED without progress for `stall_s`, TIMEOUT after the deadline.
     """
     lost = False
     try:
         encode.start()
-        watch.look()
+        watch.update()
         while encode.state == "running":
             lease.check()
             deadline.check()
             encode.step()
             _keep_poster(encode, poster)
-            watch.look()
+            watch.update()
             _require_advance(encode, stall_s)
             if encode.state == "running":
-                time.sleep(_LOOK_S)
+                time.sleep(_POLL_S)
     except StopWork as stop:
         lost = isinstance(stop.outcome, Lost)
         raise
@@ -88,9 +88,9 @@ def transcode(
         lost = True
         raise StopWork(Lost(str(gone))) from None
     finally:
-        # Who lost the job touches nothing any more.
+        # Without the lease nothing may be stored any more.
         encode.kill(store=not lost)
-        watch.look()
+        watch.update()
     if encode.error is not None:
         raise encode.error
 
@@ -101,10 +101,10 @@ def _keep_poster(encode: LadderEncode, poster: Path) -> None:
 
 
 class Watch:
-    """Carries what an encode shows into the report and the log.
+    """Copies the state of an encode to the progress report and the log of the attempt.
 
     Args:
-        gpu: the GPU encoder that was to make it.
+        gpu: the intended GPU encoder, if any.
     """
 
     def __init__(
@@ -130,8 +130,8 @@ class Watch:
         self._damage = 0
         self._poster_s = 0.0
 
-    def look(self) -> None:
-        """Tell what is new."""
+    def update(self) -> None:
+        """Report and log all changes since the last call."""
         encode = self._encode
         states = encode.renditions
         speeds = [s.speed for s in states if s.kind == "video" and s.status == "in_progress" and s.speed]
@@ -148,38 +148,38 @@ class Watch:
             for warning in encode.warnings[self._warnings :]:
                 self._log.line(f"warning: {warning.code}: {warning.text}")
             self._warnings = len(encode.warnings)
-            self._report.tell(warnings=warning_views(encode.warnings))
+            self._report.add(warnings=warning_views(encode.warnings))
         if encode.mode == "linear" and not self._linear:
             self._linear = True
-            self._log.line("seeking in this source misses the frame: it is decoded from its start")
-            self._tell_facts()
+            self._log.line("seeking in this source is inaccurate: it is decoded from its start")
+            self._report_facts()
         if len(encode.damage) > self._damage:
             self._damage = len(encode.damage)
-            self._tell_facts()
+            self._report_facts()
         if len(encode.runs) > self._runs:
-            self._tell_runs()
+            self._report_runs()
         if encode.poster_s > self._poster_s:
             self._poster_s = encode.poster_s
             self._report.end(Step.THUMBNAIL, encode.poster_s)
-            self._log.line(f"{Step.THUMBNAIL}: took {encode.poster_s:.2f} s, beside the rest")
+            self._log.line(f"{Step.THUMBNAIL}: took {encode.poster_s:.2f} s, in parallel to the encode")
         self._log.follow(encode.runs)
 
-    def _tell_facts(self) -> None:
-        """Report what the encode has found out about the source, for every later attempt."""
+    def _report_facts(self) -> None:
+        """Report what the encode found out about the source, for later attempts."""
         facts = self._source.facts
         facts = replace(facts, linear=self._linear, damage=(*facts.damage, *self._encode.damage))
-        self._report.tell(facts=facts.to_json(), content_id=self._source.content_id)
+        self._report.add(facts=facts.to_json(), content_id=self._source.content_id)
 
-    def _tell_runs(self) -> None:
+    def _report_runs(self) -> None:
         runs = self._encode.runs
         for run in runs[self._runs :]:
             if run.starts_at_s:
                 where = f"segment {run.resumed_from}, at {run.starts_at_s:.1f} s"
                 how = ", decoding from the start of the source" if run.mode == "linear" else ""
-                self._log.line(f"[{run.label}] goes on at {where}{how}")
+                self._log.line(f"[{run.label}] resumes at {where}{how}")
         self._runs = len(runs)
         videos = [run for run in runs if run.label.startswith("video")]
-        self._report.tell(
+        self._report.add(
             argv=[[shell_quoting.transportable(word) for word in run.argv] for run in runs],
             resumed_from=videos[0].resumed_from if videos else None,
             resumed_at_s=round(videos[0].starts_at_s, 3) if videos else None,
@@ -188,18 +188,18 @@ class Watch:
 
 
 def inventory(states: Sequence[RenditionState]) -> str:
-    """What of a ladder is made: `720p 4 of 6 segments, 480p whole, audio-en not begun`."""
-    return ", ".join(f"{state.name} {_made(state)}" for state in states) or "nothing"
+    """Summarise the progress of a ladder: `720p 4 of 6 segments, 480p complete, audio-en not started`."""
+    return ", ".join(f"{state.name} {_summary(state)}" for state in states) or "nothing"
 
 
-def _made(state: RenditionState) -> str:
+def _summary(state: RenditionState) -> str:
     if state.status == "completed":
-        return "whole"
+        return "complete"
     if not state.segments_done and not state.prefix.fragments:
-        return "not begun"
+        return "not started"
     return f"{state.segments_done} of {state.segments_total} segments"
 
 
 def _require_advance(encode: LadderEncode, stall_s: float) -> None:
     if encode.state == "running" and time.monotonic() - encode.last_advance > stall_s:
-        raise TqError(ErrorCode.STALLED, f"ffmpeg made no progress for {stall_s:g} s and was ended")
+        raise TqError(ErrorCode.STALLED, f"ffmpeg made no progress for {stall_s:g} s and was killed")
