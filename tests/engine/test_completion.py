@@ -13,7 +13,7 @@ import pytest
 
 from conftest import Worker, until
 from tqstudio import paths
-from tqstudio.engine.media.plan.expected import wanted
+from tqstudio.engine.media.plan.expected import expected_hashes
 from tqstudio.engine.media.plan.file_names import segment_name
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.protocol import calls
@@ -177,7 +177,9 @@ def test_a_quality_that_was_left_out_can_be_asked_for(desk: Desk, quality: str) 
     job = worker.claim()
     report(worker, job, 1.0, facts=REAL_FACTS.to_json(), content_id=job["content_id"])
     bench = bench_of(job)
-    for name, key in wanted(job["content_id"], Profile.from_json(job["profile"]), REAL_FACTS).items():
+    for name, key in expected_hashes(
+        job["content_id"], Profile.from_json(job["profile"]), REAL_FACTS
+    ).items():
         if name != quality:
             bench.rendition(name, key)
     assert complete(worker, job, bench)[1]["status"] == "done"
@@ -257,7 +259,7 @@ def test_what_was_left_out_on_purpose_is_not_asked_for_again(desk: Desk) -> None
     assert job["job"] == added["job"]
     report(worker, job, 1.0, facts=REAL_FACTS.to_json(), content_id=job["content_id"])
     bench = bench_of(job)
-    keys = wanted(job["content_id"], Profile.from_json(job["profile"]), REAL_FACTS)
+    keys = expected_hashes(job["content_id"], Profile.from_json(job["profile"]), REAL_FACTS)
     for name, key in keys.items():
         if name != "360p":
             bench.rendition(name, key)

@@ -103,7 +103,7 @@ def test_fragments_are_kept_until_their_segment_is_whole(bench: Bench) -> None:
     assert bench.prefix() == Prefix(0, 2)
     assert run.writes(2) == [segment_name(0)]
     assert (bench.prefix(), bench.kept()) == (Prefix(1, 3), [])
-    assert run.output.whole_segments == 1
+    assert run.output.complete_segments == 1
     # A quick run has written several before anybody looked.
     assert run.writes(3, 4, 5, 6) == [segment_name(1)]
     assert (bench.prefix(), bench.kept()) == (Prefix(2, 7), [fragment_name(6)])
@@ -112,7 +112,7 @@ def test_fragments_are_kept_until_their_segment_is_whole(bench: Bench) -> None:
     assert bench.prefix() == Prefix(2, 7)
     assert run.writes(ended=True) == [segment_name(2)]
     assert (bench.prefix(), bench.kept()) == (Prefix(2, 6, ended=True), [])
-    assert run.output.whole_segments == 3
+    assert run.output.complete_segments == 3
     assert bench.packets() == GRID.total_frames
     assert not list(run.scratch.glob("*.m4s"))
 

@@ -8,7 +8,7 @@ import pytest
 
 from tqstudio.engine.media.encode.finish import finish
 from tqstudio.engine.media.encode.ladder_encode import LadderEncode
-from tqstudio.engine.media.encode.values import NotOursError
+from tqstudio.engine.media.encode.values import OwnershipLostError
 from tqstudio.engine.media.segments.store import SegmentStore
 
 from .conftest import MakeClip, MakeEncode, run_to_end
@@ -28,7 +28,7 @@ def _stored(encode: LadderEncode) -> dict[str, tuple[str, ...]]:
 def test_it_judges_nothing_of_what_its_successor_made(clip: MakeClip, encode: MakeEncode) -> None:
     source = clip("late.mp4", seconds=10)
     sleeps = False
-    late = encode(source, is_ours=lambda: not sleeps)
+    late = encode(source, is_owner=lambda: not sleeps)
     late.start()
     for task in late._tasks:  # its ffmpegs go on while it sleeps
         task.run.wait()
@@ -37,9 +37,9 @@ def test_it_judges_nothing_of_what_its_successor_made(clip: MakeClip, encode: Ma
     own = encode(source)
     run_to_end(own, lambda: min(map(len, _stored(own).values())) >= 2)
     before = _stored(own)
-    with pytest.raises(NotOursError):
+    with pytest.raises(OwnershipLostError):
         late.step()
-    with pytest.raises(NotOursError):
+    with pytest.raises(OwnershipLostError):
         finish(late._spec, [state for state in own.renditions if state.kind == "video"])
     late.kill(store=False)
     assert all(set(names) <= set(_stored(own)[quality]) for quality, names in before.items())

@@ -43,16 +43,16 @@ def stored(**fragments: int) -> dict[str, Stored]:
 def test_what_is_made(disk: dict[str, Stored], runs: list[tuple[int, int | None, str]]) -> None:
     todo = plan(GRID, WANTED, disk)
     assert todo.runs == tuple(VideoRun(a, b, tuple(names.split()), "seek") for a, b, names in runs)
-    assert todo.whole == ()
+    assert todo.complete == ()
 
 
 def test_what_ends_on_disk_is_not_made() -> None:
     disk = stored(_720=7, _480=7) | {"360p": Stored("key-360", 80, ended=True)}
     todo = plan(GRID, WANTED, disk)
-    assert (todo.whole, todo.runs) == (("360p",), (VideoRun(7, None, ("720p", "480p"), "seek"),))
+    assert (todo.complete, todo.runs) == (("360p",), (VideoRun(7, None, ("720p", "480p"), "seek"),))
     everything = {name: Stored(key, 80, ended=True) for name, key in WANTED.items()}
     assert plan(GRID, WANTED, everything).runs == ()
-    assert plan(GRID, WANTED, everything).whole == tuple(WANTED)
+    assert plan(GRID, WANTED, everything).complete == tuple(WANTED)
 
 
 def test_media_of_another_key_are_not_continued() -> None:
@@ -88,11 +88,11 @@ def test_linear_is_a_matter_of_how_not_of_what() -> None:
 def test_everything_is_made_once(made: dict[str, int], ended: frozenset[str]) -> None:
     disk = {name: Stored(WANTED[name], count, name in ended) for name, count in made.items()}
     todo = plan(GRID, WANTED, disk)
-    assert set(todo.whole) == {name for name in made if name in ended}
+    assert set(todo.complete) == {name for name in made if name in ended}
     assert all(earlier.stop == later.start for earlier, later in pairwise(todo.runs))
     for name in WANTED:
         runs = [run for run in todo.runs if name in run.names]
-        if name in todo.whole:
+        if name in todo.complete:
             assert not runs
             continue
         have = made.get(name, 0)

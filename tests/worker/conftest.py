@@ -18,7 +18,7 @@ from tqstudio.engine.media.ffmpeg.binary import FFmpeg, locate
 from tqstudio.engine.media.plan import profiles
 from tqstudio.engine.media.plan.profiles import Profile, RungSpec
 from tqstudio.engine.worker.job import pipeline
-from tqstudio.engine.worker.job.pipeline import Bench
+from tqstudio.engine.worker.job.pipeline import WorkerConfig
 from tqstudio.engine.worker.lease import Lease
 from tqstudio.engine.worker.outcome import Outcome
 from tqstudio.engine.worker.progress_report import Report
@@ -174,8 +174,8 @@ class RecordingReport(Report):
 
 
 @pytest.fixture
-def bench(ffmpeg: FFmpeg) -> Bench:
-    return Bench(ffmpeg=ffmpeg)
+def bench(ffmpeg: FFmpeg) -> WorkerConfig:
+    return WorkerConfig(ffmpeg=ffmpeg)
 
 
 @pytest.fixture
@@ -192,5 +192,5 @@ def lease_of(job: ClaimedJob) -> Lease:
     return Lease(job["job"], job["epoch"], job["lease_s"])
 
 
-def run(job: ClaimedJob, bench: Bench, report: RecordingReport, lease: Lease | None = None) -> Outcome:
+def run(job: ClaimedJob, bench: WorkerConfig, report: RecordingReport, lease: Lease | None = None) -> Outcome:
     return pipeline.run(job, bench, lease or lease_of(job), report)

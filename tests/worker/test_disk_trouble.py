@@ -13,7 +13,7 @@ import pytest
 from engine.hung import HungMount
 from powercut.volume import CannotCut, Volume
 from tqstudio import paths
-from tqstudio.engine.worker.job.pipeline import Bench
+from tqstudio.engine.worker.job.pipeline import WorkerConfig
 from tqstudio.engine.worker.outcome import Done, Failed, Outcome
 from tqstudio.errors import ErrorClass, ErrorCode, class_of
 
@@ -47,7 +47,7 @@ def _failed(outcome: Outcome) -> Failed:
     "The disk of a source fails", "`IO_ERROR`, retried; not reported as a broken video", area="resume"
 )
 def test_a_source_whose_disk_fails_is_no_broken_video(
-    long_clip: Path, make_job: MakeJob, bench: Bench, disk: Volume
+    long_clip: Path, make_job: MakeJob, bench: WorkerConfig, disk: Volume
 ) -> None:
     source = disk.root / "long.mp4"
     shutil.copy(long_clip, source)
@@ -63,7 +63,7 @@ def test_a_source_whose_disk_fails_is_no_broken_video(
 
 @pytest.mark.fault("The server of a source is gone", "`SOURCE_AWAY`, nothing is counted", area="resume")
 def test_a_source_whose_server_is_gone_is_away(
-    clip: Path, make_job: MakeJob, bench: Bench, tmp_path: Path
+    clip: Path, make_job: MakeJob, bench: WorkerConfig, tmp_path: Path
 ) -> None:
     folder = tmp_path / "share"
     folder.mkdir()
@@ -81,7 +81,7 @@ def test_a_source_whose_server_is_gone_is_away(
 
 
 def test_an_output_that_becomes_read_only_is_no_question_of_permission(
-    long_clip: Path, make_job: MakeJob, bench: Bench, disk: Volume
+    long_clip: Path, make_job: MakeJob, bench: WorkerConfig, disk: Volume
 ) -> None:
     sink = disk.root / "out" / ".tqstudio" / "store"
     job = make_job(long_clip, sink=_file(sink))
@@ -111,7 +111,7 @@ def test_an_output_that_becomes_read_only_is_no_question_of_permission(
     area="disks",
 )
 def test_an_output_whose_disk_fails_is_gone(
-    long_clip: Path, make_job: MakeJob, bench: Bench, disk: Volume
+    long_clip: Path, make_job: MakeJob, bench: WorkerConfig, disk: Volume
 ) -> None:
     job = make_job(long_clip, sink=_file(disk.root / "out" / ".tqstudio" / "store"))
     cut = []

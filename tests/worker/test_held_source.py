@@ -14,7 +14,7 @@ from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.media.ffmpeg.process import start
 from tqstudio.engine.media.source import fingerprint, source_file
 from tqstudio.engine.media.source.probe import probe
-from tqstudio.engine.worker.job.pipeline import Bench
+from tqstudio.engine.worker.job.pipeline import WorkerConfig
 from tqstudio.engine.worker.outcome import Done, Failed
 from tqstudio.errors import ErrorCode, TqError
 
@@ -52,7 +52,7 @@ def test_a_link_that_came_while_the_job_waited_is_not_followed(
     drop: Path,
     private: Path,
     make_job: MakeJob,
-    bench: Bench,
+    bench: WorkerConfig,
     sink: Path,
     swap: Callable[[Path, Path], None],
 ) -> None:
@@ -66,7 +66,7 @@ def test_a_link_that_came_while_the_job_waited_is_not_followed(
     assert not sink.exists()
 
 
-def test_a_dropped_file_is_transcoded(drop: Path, make_job: MakeJob, bench: Bench) -> None:
+def test_a_dropped_file_is_transcoded(drop: Path, make_job: MakeJob, bench: WorkerConfig) -> None:
     job = make_job(drop / "inner" / "film.mp4", drop_folder_b64=paths.encode(drop))
     assert isinstance(run(job, bench, RecordingReport()), Done)
     log = Path(job["log"]).read_text()
@@ -75,7 +75,7 @@ def test_a_dropped_file_is_transcoded(drop: Path, make_job: MakeJob, bench: Benc
 
 
 def test_a_link_that_a_person_named_is_followed(
-    tmp_path: Path, clip: Path, make_job: MakeJob, bench: Bench
+    tmp_path: Path, clip: Path, make_job: MakeJob, bench: WorkerConfig
 ) -> None:
     link = tmp_path / "link.mp4"
     link.symlink_to(clip)
@@ -94,7 +94,7 @@ def test_a_source_that_is_held_is_read_whatever_is_put_in_its_place(
     film = os.fsencode(drop / "inner" / "film.mp4")
     before, quick, full = probe(film), fingerprint.quick_hash(film), fingerprint.full_hash(film)
     identity = source_file.identity_of(os.stat(film))
-    with source_file.hold(film, os.fsencode(drop)):
+    with source_file.keep_open(film, os.fsencode(drop)):
         swap(drop, private)
         assert probe(film) == before
         assert (fingerprint.quick_hash(film), fingerprint.full_hash(film)) == (quick, full)
@@ -116,6 +116,6 @@ def test_a_pipe_or_a_file_that_is_gone_is_named(drop: Path) -> None:
     os.mkfifo(drop / "pipe.mp4")
     for name, code in (("pipe.mp4", ErrorCode.UNSUPPORTED), ("inner/gone.mp4", ErrorCode.SOURCE_MISSING)):
         path = os.fsencode(drop / name)
-        with pytest.raises(TqError) as caught, source_file.hold(path, below):
+        with pytest.raises(TqError) as caught, source_file.keep_open(path, below):
             source_file.check(path)
         assert caught.value.code is code

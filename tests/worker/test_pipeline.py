@@ -15,7 +15,7 @@ from tqstudio.engine.media.encode.ladder_encode import LadderEncode
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.source.facts import SourceFacts
-from tqstudio.engine.worker.job.pipeline import Bench
+from tqstudio.engine.worker.job.pipeline import WorkerConfig
 from tqstudio.engine.worker.outcome import Done, Lost, Stopped
 from tqstudio.lifecycle import Step
 from tqstudio.protocol.requests import CompleteRequest
@@ -28,7 +28,7 @@ FRAGMENTS = 2
 """In a segment of the test profile."""
 
 
-def test_a_job_from_end_to_end(clip: Path, make_job: MakeJob, bench: Bench, sink: Path) -> None:
+def test_a_job_from_end_to_end(clip: Path, make_job: MakeJob, bench: WorkerConfig, sink: Path) -> None:
     report = RecordingReport()
     outcome = run(make_job(clip), bench, report)
     assert isinstance(outcome, Done)
@@ -80,7 +80,9 @@ def test_a_job_from_end_to_end(clip: Path, make_job: MakeJob, bench: Bench, sink
     assert not list(Path(make_job(clip)["log"]).parent.glob("*.runs"))
 
 
-def test_what_one_attempt_finished_no_other_makes_again(clip: Path, make_job: MakeJob, bench: Bench) -> None:
+def test_what_one_attempt_finished_no_other_makes_again(
+    clip: Path, make_job: MakeJob, bench: WorkerConfig
+) -> None:
     # The first one stops behind its transcode, as a killed worker does.
     job = make_job(clip)
     lease = lease_of(job)
@@ -103,7 +105,7 @@ def test_what_one_attempt_finished_no_other_makes_again(clip: Path, make_job: Ma
 )
 @pytest.mark.parametrize("reason", ["pause", "cancel", "restart", "shutdown", "lost"])
 def test_ffmpeg_is_dead_once_the_pipeline_stops(
-    long_clip: Path, make_job: MakeJob, bench: Bench, slow: Profile, reason: str
+    long_clip: Path, make_job: MakeJob, bench: WorkerConfig, slow: Profile, reason: str
 ) -> None:
     job = make_job(long_clip, profile=slow.to_json())
     lease, asked = lease_of(job), False
@@ -123,7 +125,7 @@ def test_ffmpeg_is_dead_once_the_pipeline_stops(
 
 
 def test_an_attempt_says_at_which_fragment_of_the_first_segment_it_goes_on(
-    clip: Path, make_job: MakeJob, bench: Bench, sink: Path
+    clip: Path, make_job: MakeJob, bench: WorkerConfig, sink: Path
 ) -> None:
     first = RecordingReport()
     assert isinstance(run(make_job(clip), bench, first), Done)
@@ -140,7 +142,7 @@ def test_an_attempt_says_at_which_fragment_of_the_first_segment_it_goes_on(
 
 
 def test_a_paused_job_goes_on_at_the_segment(
-    long_clip: Path, make_job: MakeJob, bench: Bench, sink: Path
+    long_clip: Path, make_job: MakeJob, bench: WorkerConfig, sink: Path
 ) -> None:
     job = make_job(long_clip)
     lease = lease_of(job)
@@ -188,7 +190,7 @@ def test_a_paused_job_goes_on_at_the_segment(
     "A seek misses its frame", "The source is decoded from its start, also by later attempts", area="resume"
 )
 def test_a_seek_that_missed_is_known_to_the_next_attempt(
-    long_clip: Path, make_job: MakeJob, bench: Bench, ffmpeg: FFmpeg, tmp_path: Path
+    long_clip: Path, make_job: MakeJob, bench: WorkerConfig, ffmpeg: FFmpeg, tmp_path: Path
 ) -> None:
     job = make_job(long_clip)
     lease = lease_of(job)
@@ -223,7 +225,7 @@ exec "{ffmpeg.path}" "$@"
     assert "decoding from the start of the source" in Path(next_job["log"]).read_text()
 
 
-def test_kept_renditions_are_not_made(clip: Path, make_job: MakeJob, bench: Bench) -> None:
+def test_kept_renditions_are_not_made(clip: Path, make_job: MakeJob, bench: WorkerConfig) -> None:
     first = run(make_job(clip), bench, RecordingReport())
     assert isinstance(first, Done)
     kept = {r["name"]: r["settings_hash"] for r in first.manifest["renditions"]}
@@ -238,7 +240,7 @@ def test_kept_renditions_are_not_made(clip: Path, make_job: MakeJob, bench: Benc
     assert sorted(report.commands) == ["poster.jpg", "video"]
 
 
-def test_dropped_renditions_are_not_made(clip: Path, make_job: MakeJob, bench: Bench) -> None:
+def test_dropped_renditions_are_not_made(clip: Path, make_job: MakeJob, bench: WorkerConfig) -> None:
     report = RecordingReport()
     outcome = run(make_job(clip, dropped=["144p", "audio-und"]), bench, report)
     assert isinstance(outcome, Done)
@@ -247,7 +249,7 @@ def test_dropped_renditions_are_not_made(clip: Path, make_job: MakeJob, bench: B
 
 
 def test_known_facts_spare_the_probe(
-    clip: Path, make_job: MakeJob, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    clip: Path, make_job: MakeJob, bench: WorkerConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     report = RecordingReport()
     first = run(make_job(clip), bench, report)
@@ -259,7 +261,9 @@ def test_known_facts_spare_the_probe(
     assert second == first
 
 
-def test_facts_of_another_version_or_file_are_read_again(clip: Path, make_job: MakeJob, bench: Bench) -> None:
+def test_facts_of_another_version_or_file_are_read_again(
+    clip: Path, make_job: MakeJob, bench: WorkerConfig
+) -> None:
     for number, changes in enumerate(
         ({"facts": {"nonsense": 1}}, {"source_mtime_ns": 1, "content_id": "of the old content"})
     ):
@@ -269,7 +273,7 @@ def test_facts_of_another_version_or_file_are_read_again(clip: Path, make_job: M
 
 
 def test_nothing_is_kept_of_content_that_differs_between_the_samples(
-    clip: Path, make_job: MakeJob, bench: Bench, tmp_path: Path
+    clip: Path, make_job: MakeJob, bench: WorkerConfig, tmp_path: Path
 ) -> None:
     """The file changed after it was queued; a change behind it was made of what it held before."""
     path = Path(shutil.copyfile(clip, tmp_path / "padded.mp4"))
@@ -292,7 +296,7 @@ def test_nothing_is_kept_of_content_that_differs_between_the_samples(
     assert ([r["name"] for r in other.manifest["renditions"]], other.manifest["keep"]) == (list(kept), [])
 
 
-def test_no_thread_is_left(clip: Path, make_job: MakeJob, bench: Bench) -> None:
+def test_no_thread_is_left(clip: Path, make_job: MakeJob, bench: WorkerConfig) -> None:
     run(make_job(clip), bench, RecordingReport())
     assert [thread.name for thread in threading.enumerate() if thread.name == "source-hash"] == []
 
@@ -303,7 +307,7 @@ def test_no_thread_is_left(clip: Path, make_job: MakeJob, bench: Bench) -> None:
     area="resume",
 )
 def test_a_lease_that_ends_within_a_step_takes_nothing_away(
-    clip: Path, make_job: MakeJob, bench: Bench, sink: Path, monkeypatch: pytest.MonkeyPatch
+    clip: Path, make_job: MakeJob, bench: WorkerConfig, sink: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after a sleep in the middle of it: the lease was looked at just before."""
     job = make_job(clip)
@@ -323,7 +327,7 @@ def test_a_lease_that_ends_within_a_step_takes_nothing_away(
 @pytest.mark.fault("A poster is cut short", "Detected by its end; made again", area="power cuts")
 @pytest.mark.parametrize("torn", [b"", b"\xff\xd8\xff\xe0 half"])
 def test_a_poster_that_a_power_cut_tore_is_made_again(
-    clip: Path, make_job: MakeJob, bench: Bench, sink: Path, torn: bytes
+    clip: Path, make_job: MakeJob, bench: WorkerConfig, sink: Path, torn: bytes
 ) -> None:
     assert isinstance(run(make_job(clip), bench, RecordingReport()), Done)
     [poster] = sink.glob("segments/3/poster-*.jpg")
@@ -338,7 +342,7 @@ def test_a_poster_that_a_power_cut_tore_is_made_again(
 
 
 def test_damage_that_one_attempt_saw_is_known_to_the_next(
-    clip: Path, make_job: MakeJob, bench: Bench, tmp_path: Path
+    clip: Path, make_job: MakeJob, bench: WorkerConfig, tmp_path: Path
 ) -> None:
     """Also where that one makes nothing that is damaged, for it finds it made."""
     source = tmp_path / "errors.mp4"

@@ -15,7 +15,7 @@ import pytest
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.worker.job.limits import TimeLimit
-from tqstudio.engine.worker.job.pipeline import Bench
+from tqstudio.engine.worker.job.pipeline import WorkerConfig
 from tqstudio.engine.worker.outcome import Done, Failed
 from tqstudio.errors import ErrorCode
 
@@ -29,7 +29,9 @@ pytestmark = pytest.mark.usefixtures("nothing_is_left")
     "`SOURCE_CHANGED`, retried; old and new content are never joined",
     area="resume",
 )
-def test_a_source_that_changes_meanwhile(clip: Path, make_job: MakeJob, bench: Bench, tmp_path: Path) -> None:
+def test_a_source_that_changes_meanwhile(
+    clip: Path, make_job: MakeJob, bench: WorkerConfig, tmp_path: Path
+) -> None:
     source = tmp_path / "changing.mp4"
     shutil.copy(clip, source)
 
@@ -45,7 +47,7 @@ def test_a_source_that_changes_meanwhile(clip: Path, make_job: MakeJob, bench: B
 
 @pytest.mark.fault("The source grows while it is encoded", "`SOURCE_CHANGED`, retried", area="resume")
 def test_a_source_that_grows_meanwhile_is_made_anew(
-    long_clip: Path, make_job: MakeJob, bench: Bench, sink: Path, tmp_path: Path
+    long_clip: Path, make_job: MakeJob, bench: WorkerConfig, sink: Path, tmp_path: Path
 ) -> None:
     source = tmp_path / "growing.mkv"
     shutil.copy(long_clip, source)
@@ -85,7 +87,7 @@ def _segments_of_each(report: RecordingReport) -> int:
 
 
 def test_a_source_that_is_cut_meanwhile_is_not_called_broken(
-    long_clip: Path, make_job: MakeJob, bench: Bench, tmp_path: Path
+    long_clip: Path, make_job: MakeJob, bench: WorkerConfig, tmp_path: Path
 ) -> None:
     source = tmp_path / "cut.mp4"
     shutil.copy(long_clip, source)
@@ -113,7 +115,7 @@ def _text(path: Path) -> None:
     ],
 )
 def test_bad_sources(
-    make: Callable[[Path], None], code: ErrorCode, make_job: MakeJob, bench: Bench, tmp_path: Path
+    make: Callable[[Path], None], code: ErrorCode, make_job: MakeJob, bench: WorkerConfig, tmp_path: Path
 ) -> None:
     source = tmp_path / "odd [red]name\n.mp4"
     make(source)
@@ -129,7 +131,7 @@ def test_bad_sources(
     "name", [b"-y.mp4", b"a b'c\"d.mp4", "é\n.mp4".encode(), b"%03d.mp4", b"caf\xe9.mp4"]
 )
 def test_odd_names(
-    name: bytes, clip: Path, make_job: MakeJob, bench: Bench, tmp_path: Path, small: Profile
+    name: bytes, clip: Path, make_job: MakeJob, bench: WorkerConfig, tmp_path: Path, small: Profile
 ) -> None:
     source = os.path.join(os.fsencode(tmp_path), name)
     shutil.copy(clip, source)
@@ -141,7 +143,7 @@ def test_odd_names(
         state.model_dump_json()
 
 
-def test_a_disk_that_is_too_small(clip: Path, make_job: MakeJob, bench: Bench, sink: Path) -> None:
+def test_a_disk_that_is_too_small(clip: Path, make_job: MakeJob, bench: WorkerConfig, sink: Path) -> None:
     full = dataclasses.replace(bench, disk_reserve_bytes=1 << 60)
     outcome = run(make_job(clip), full, RecordingReport())
     assert isinstance(outcome, Failed)
@@ -153,7 +155,7 @@ def test_a_disk_that_is_too_small(clip: Path, make_job: MakeJob, bench: Bench, s
 
 
 @pytest.mark.fault("ffmpeg hangs", "Killed after `stall_s`: `STALLED`, retried", area="resume")
-def test_an_ffmpeg_that_hangs(clip: Path, make_job: MakeJob, bench: Bench, tmp_path: Path) -> None:
+def test_an_ffmpeg_that_hangs(clip: Path, make_job: MakeJob, bench: WorkerConfig, tmp_path: Path) -> None:
     hanging = tmp_path / "ffmpeg"
     hanging.write_text("#!/bin/sh\nexec cat /dev/zero >/dev/null\n")
     hanging.chmod(0o755)
@@ -163,7 +165,9 @@ def test_an_ffmpeg_that_hangs(clip: Path, make_job: MakeJob, bench: Bench, tmp_p
     assert outcome.code is ErrorCode.STALLED
 
 
-def test_a_stopped_ffmpeg_is_a_stall(long_clip: Path, make_job: MakeJob, bench: Bench, sink: Path) -> None:
+def test_a_stopped_ffmpeg_is_a_stall(
+    long_clip: Path, make_job: MakeJob, bench: WorkerConfig, sink: Path
+) -> None:
     """As one is that waits for a disk which never answers."""
     stopped: list[int] = []
 
@@ -188,7 +192,7 @@ def test_a_stopped_ffmpeg_is_a_stall(long_clip: Path, make_job: MakeJob, bench: 
 
 @pytest.mark.fault("An attempt exceeds its time limit", "`TIMEOUT`, retried from where it was", area="resume")
 def test_what_takes_too_long_is_ended(
-    long_clip: Path, make_job: MakeJob, bench: Bench, slow: Profile
+    long_clip: Path, make_job: MakeJob, bench: WorkerConfig, slow: Profile
 ) -> None:
     impatient = dataclasses.replace(bench, time_limit=TimeLimit(least_s=0, most_s=0))
     job = make_job(long_clip, profile=slow.to_json())
@@ -199,7 +203,7 @@ def test_what_takes_too_long_is_ended(
 
 
 def test_a_mistake_of_ours_is_told(
-    clip: Path, make_job: MakeJob, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    clip: Path, make_job: MakeJob, bench: WorkerConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tqstudio.engine.worker.job.manifest.combined", lambda _: {}["surprise"])
     outcome = run(make_job(clip), bench, RecordingReport())
@@ -208,7 +212,7 @@ def test_a_mistake_of_ours_is_told(
     assert "Traceback" in Path(make_job(clip)["log"]).read_text()
 
 
-def test_a_profile_of_another_version(clip: Path, make_job: MakeJob, bench: Bench) -> None:
+def test_a_profile_of_another_version(clip: Path, make_job: MakeJob, bench: WorkerConfig) -> None:
     outcome = run(make_job(clip, profile={"name": "web"}), bench, RecordingReport())
     assert isinstance(outcome, Failed)
     assert outcome.code is ErrorCode.BAD_CONFIG

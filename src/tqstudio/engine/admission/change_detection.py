@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from tqstudio.engine import outputs
-from tqstudio.engine.media.plan.expected import wanted
+from tqstudio.engine.media.plan.expected import expected_hashes
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.source import source_file as sources
 from tqstudio.engine.media.source.facts import SourceFacts
@@ -120,7 +120,7 @@ def is_current(video: VideoRow, generation: GenerationRow, look: SourceState, pr
     except (KeyError, TypeError, ValueError):
         return False
     published = {row.name: row.settings_hash for row in generation.renditions}
-    keys = wanted(video.quick_hash, profile, facts)
+    keys = expected_hashes(video.quick_hash, profile, facts)
     # What was left out on purpose is not made by itself: only other settings, or a person, ask for it again.
     return (
         published.keys() <= keys.keys()

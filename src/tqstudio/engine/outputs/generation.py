@@ -212,7 +212,7 @@ def _poster(sink: Path, building: Path, made: str | None, kept_from: Path | None
     if kept_from is not None:
         candidates.append(kept_from / POSTER_NAME)
     for candidate in candidates:
-        if pictures.is_whole(candidate):
+        if pictures.is_complete(candidate):
             durable.write(building / POSTER_NAME, durable.read(candidate))
             return
 

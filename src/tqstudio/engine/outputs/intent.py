@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tqstudio.engine.host.clock import MICROSECOND, now_us
-from tqstudio.engine.media.plan.expected import wanted
+from tqstudio.engine.media.plan.expected import expected_hashes
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.engine.outputs.generation import rows_of
@@ -168,4 +168,8 @@ def _omitted(db: Connection, publication: Publication) -> Mapping[str, str]:
     except (KeyError, TypeError, ValueError):
         return {}
     there = {published.name for published in publication.rows}
-    return {name: key for name, key in wanted(video.quick_hash, profile, facts).items() if name not in there}
+    return {
+        name: key
+        for name, key in expected_hashes(video.quick_hash, profile, facts).items()
+        if name not in there
+    }

@@ -288,7 +288,7 @@ class WorkerSession:
 
     def _outcome(self, job: ClaimedJob, terms: RegisterAnswer, lease: Lease, report: Report) -> Outcome:
         try:
-            bench = pipeline.Bench(
+            config = pipeline.WorkerConfig(
                 ffmpeg=self._locate(),
                 encoder=self._identity.encoder or CPU_ENCODER,
                 device=self._identity.device,
@@ -300,7 +300,7 @@ class WorkerSession:
                 disk_reserve_bytes=terms["disk_reserve_bytes"],
                 disk_factor=terms["disk_factor"],
             )
-            return pipeline.run(job, bench, lease, report)
+            return pipeline.run(job, config, lease, report)
         except TqError as error:  # ffmpeg is missing
             return self._not_started(job, error)
         except Exception as error:  # the claim is malformed

@@ -29,7 +29,7 @@ def finish(spec: EncodeSpec, states: Sequence[RenditionState]) -> Finish:
 
     Raises:
         TqError: a resource error such as DISK_LOW.
-        NotOursError: another worker may have the job.
+        OwnershipLostError: another worker may have the job.
     """
     failures: dict[str, TqError] = {}
     passed: dict[str, RenditionCheck] = {}
@@ -42,7 +42,7 @@ def finish(spec: EncodeSpec, states: Sequence[RenditionState]) -> Finish:
         except TqError as error:
             if class_of(error.code) is ErrorClass.RESOURCE:
                 raise  # the stream itself may be valid
-            spec.require_ours()
+            spec.require_ownership()
             # The next run must not continue an invalid stream.
             SegmentStore(state.directory).discard()
             passed.pop(state.name, None)
@@ -68,7 +68,7 @@ def _end_mismatch(
             check_end(spec.source, spec.facts, spec.grid, frames)
     except TqError as error:
         if error.code is ErrorCode.OUTPUT_INVALID:
-            spec.require_ours()
+            spec.require_ownership()
             # So that the next attempt encodes the end again.
             for state in video:
                 SegmentStore(state.directory).remove(checks[state.name].segments[-1].name)

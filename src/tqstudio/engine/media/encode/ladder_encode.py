@@ -18,7 +18,13 @@ from typing import Literal
 from tqstudio.engine.files import durable
 from tqstudio.engine.media.encode.rendition_states import Board
 from tqstudio.engine.media.encode.runs import Batch, Launcher, Task
-from tqstudio.engine.media.encode.values import EncodeSpec, NotOursError, RenditionState, RunRecord, State
+from tqstudio.engine.media.encode.values import (
+    EncodeSpec,
+    OwnershipLostError,
+    RenditionState,
+    RunRecord,
+    State,
+)
 from tqstudio.engine.media.ffmpeg.command import PosterPicture, is_indexed
 from tqstudio.engine.media.ffmpeg.errors import classify_exit, from_os_error, from_output_error
 from tqstudio.engine.media.plan.file_names import CPU_ENCODER, GPU_ENCODERS, POSTER_NAME
@@ -128,7 +134,7 @@ class LadderEncode:
             The segments stored by this call.
 
         Raises:
-            NotOursError: another worker may have the job; the caller must `kill` without storing.
+            OwnershipLostError: another worker may have the job; the caller must `kill` without storing.
         """
         new: list[NewSegment] = []
         for task in list(self._tasks):
@@ -163,7 +169,9 @@ class LadderEncode:
             task.run.kill()
             if store:
                 for output in task.outputs:
-                    with contextlib.suppress(TqError, OSError, InitDiffersError, SeamError, NotOursError):
+                    with contextlib.suppress(
+                        TqError, OSError, InitDiffersError, SeamError, OwnershipLostError
+                    ):
                         output.collect([])
                         self._show_progress(task, output)
             self._end_task(task)
@@ -197,9 +205,9 @@ class LadderEncode:
             self.mode,
             batch.latest,
         )
-        if todo.whole:
-            self._batches.extend(Batch((name,), batch.encoder) for name in self._finish(todo.whole))
-            batch = batch.without(todo.whole)
+        if todo.complete:
+            self._batches.extend(Batch((name,), batch.encoder) for name in self._finish(todo.complete))
+            batch = batch.without(todo.complete)
         if todo.runs and self.state == "running":
             stores = {state.name: SegmentStore(state.directory) for state in states}
             self._watch(self._launcher.video(todo.runs[0], stores, batch))
@@ -220,7 +228,7 @@ class LadderEncode:
         status = task.run.poll()
         if status is not None:
             task.run.wait()
-            self._spec.require_ours()
+            self._spec.require_ownership()
         self._track_progress(task)
         self._find_decode_errors(task)
         for output in task.outputs:
@@ -273,7 +281,7 @@ class LadderEncode:
             kept = output.next_piece * grid.gop / grid.total_frames
             elapsed = time.monotonic() - (task.idle_until or task.run.started)
             speed = frames / float(grid.fps) / elapsed if frames else None
-        self._board.advance(output.name, output.whole_segments, fraction, speed, kept=kept)
+        self._board.advance(output.name, output.complete_segments, fraction, speed, kept=kept)
 
     def _run_ended(self, task: Task) -> None:
         """Handle exit status 0: verify complete renditions, continue the others."""

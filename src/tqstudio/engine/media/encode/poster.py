@@ -10,7 +10,7 @@ from tqstudio.engine.files import durable
 _END_OF_JPEG = b"\xff\xd9"
 
 
-def keep(scratch: Path, target: Path) -> Path:
+def store(scratch: Path, target: Path) -> Path:
     """Move a poster durably to the place where later attempts find it.
 
     Raises:
@@ -22,7 +22,7 @@ def keep(scratch: Path, target: Path) -> Path:
     return kept
 
 
-def is_whole(path: Path) -> bool:
+def is_complete(path: Path) -> bool:
     """Whether the file exists and ends with the JPEG end marker."""
     try:
         with path.open("rb") as file:

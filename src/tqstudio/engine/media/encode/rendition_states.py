@@ -126,7 +126,7 @@ class Board:
             if count != longest
         }
         for name in errors:
-            self._spec.require_ours()
+            self._spec.require_ownership()
             SegmentStore(self._states[name].directory).discard()
         return errors
 

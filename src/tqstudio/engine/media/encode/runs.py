@@ -158,6 +158,6 @@ class Launcher:
 
     def _require_storable(self) -> None:
         """Check that this worker still has the job and neither output folder nor source have changed."""
-        self.spec.require_ours()
+        self.spec.require_ownership()
         self.spec.require_output()
         source_file.require_same(self.spec.source, self.spec.identity)

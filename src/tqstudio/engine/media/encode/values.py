@@ -26,7 +26,7 @@ State = Literal["idle", "running", "done", "failed", "killed"]
 RenditionStatus = Literal["pending", "in_progress", "completed", "failed"]
 
 
-class NotOursError(Exception):
+class OwnershipLostError(Exception):
     """Another worker may have the job: nothing may be stored, completed or removed any more."""
 
 
@@ -63,17 +63,17 @@ class EncodeSpec:
     require_output: Callable[[], None] = lambda: None
     """Raises TqError if the output folder is no longer at its path; called before a run is started and before
     anything is stored."""
-    is_ours: Callable[[], bool] = lambda: True
+    is_owner: Callable[[], bool] = lambda: True
     """Whether this worker still has the job; called before anything is stored, completed or removed. A
     process may be suspended at any line while another worker continues with the same store."""
 
-    def require_ours(self) -> None:
+    def require_ownership(self) -> None:
         """
         Raises:
-            NotOursError: `is_ours` returned False.
+            OwnershipLostError: `is_owner` returned False.
         """
-        if not self.is_ours():
-            raise NotOursError("another worker may have the job by now")
+        if not self.is_owner():
+            raise OwnershipLostError("another worker may have the job by now")
 
     @property
     def mode(self) -> Mode:

@@ -170,8 +170,8 @@ def start(
         progress: read `-progress` blocks from stdout; otherwise stdout is discarded.
         nice: added to the niceness. At 0, two encodes make every other command four times slower.
         memory_limit: bytes of private memory; beyond it allocations fail (OUT_OF_MEMORY).
-        reads: the source. While it is kept open (`source_file.hold`) ffmpeg gets its descriptor; `Run.argv`
-            has its path.
+        reads: the source. While it is kept open (`source_file.keep_open`) ffmpeg gets its descriptor;
+            `Run.argv` has its path.
 
     Raises:
         TqError: FFMPEG_MISSING; DISK_LOW, PERMISSION, OUT_OF_MEMORY or SYSTEM_LIMIT if the log cannot be

@@ -8,7 +8,7 @@ from tqstudio.engine.media.plan.rungs import audio_renditions, build_ladder
 from tqstudio.engine.media.source.facts import SourceFacts
 
 
-def wanted(content_id: str, profile: Profile, facts: SourceFacts) -> dict[str, str]:
+def expected_hashes(content_id: str, profile: Profile, facts: SourceFacts) -> dict[str, str]:
     """The settings hash of each rendition of the full ladder, by name."""
     return {
         rung.name: settings_hash(content_id, profile, rung, facts)

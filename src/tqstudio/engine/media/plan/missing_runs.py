@@ -45,7 +45,7 @@ class VideoRun:
 class EncodePlan:
     """Complete renditions, and the runs that complete the others."""
 
-    whole: tuple[str, ...]
+    complete: tuple[str, ...]
     """Complete renditions."""
     runs: tuple[VideoRun, ...]
     """In the order of execution. The last one has no `stop` and determines where the source ends."""
@@ -71,17 +71,17 @@ def plan(
     usable = {
         name: found for name, key in wanted.items() if (found := stored.get(name)) and found.stream_key == key
     }
-    whole = tuple(name for name in wanted if name in usable and usable[name].ended)
+    complete = tuple(name for name in wanted if name in usable and usable[name].ended)
     # A run must start where at least one frame is left: without one, ffmpeg writes nothing and the end of the
     # source remains unknown.
     bound = max(0, grid.fragment_count - 1) if latest is None else max(0, latest)
     starts = {
         name: min(usable[name].fragments, bound) if name in usable else 0
         for name in wanted
-        if name not in whole
+        if name not in complete
     }
     return EncodePlan(
-        whole=whole,
+        complete=complete,
         runs=_runs(starts, mode),
     )
 

@@ -84,7 +84,7 @@ class StreamOutput:
         self._to_the_end = to_the_end
         self._may_store = may_store
         self._pieces_per_segment = grid.fragments_per_segment if grid is not None else 1
-        self.whole_segments = start // self._pieces_per_segment
+        self.complete_segments = start // self._pieces_per_segment
         """All segments below this one are stored."""
         self._open_pieces: list[tuple[Path, Segment]] = []
         """The pieces of the incomplete segment, in the store or in the scratch directory."""
@@ -246,7 +246,7 @@ class StreamOutput:
                 new.append(NewSegment(self.name, k, segment_name(k), segment.size, segment.frames))
         self._drop_fragments(k)
         self._open_pieces = []
-        self.whole_segments = k + 1
+        self.complete_segments = k + 1
 
     def _joined(self, k: int) -> Segment | None:
         """Write the open segment to one file in the scratch directory; None if it is stored already."""

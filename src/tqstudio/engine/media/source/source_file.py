@@ -41,7 +41,7 @@ _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @contextlib.contextmanager
-def hold(path: bytes, below: bytes | None = None) -> Iterator[None]:
+def keep_open(path: bytes, below: bytes | None = None) -> Iterator[None]:
     """Keep a source open, so that all readers read this file even if another one replaces it.
 
     Messages and recorded commands still name its path; `to_open` returns what to open instead.

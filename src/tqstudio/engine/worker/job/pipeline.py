@@ -31,7 +31,7 @@ from tqstudio.engine.media.plan import warnings
 from tqstudio.engine.media.plan.file_names import CPU_ENCODER, GPU_ENCODERS
 from tqstudio.engine.media.plan.grid import make_grid
 from tqstudio.engine.media.plan.profiles import Profile
-from tqstudio.engine.media.source.source_file import hold as hold_source
+from tqstudio.engine.media.source.source_file import keep_open
 from tqstudio.engine.worker import logging_setup
 from tqstudio.engine.worker.job import manifest
 from tqstudio.engine.worker.job.attempt_log import AttemptLog
@@ -61,7 +61,7 @@ _SOURCE_CODES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Bench:
+class WorkerConfig:
     """The resources and settings of a worker."""
 
     ffmpeg: FFmpeg
@@ -75,7 +75,7 @@ class Bench:
     disk_factor: float = 1.5
 
 
-def run(job: ClaimedJob, bench: Bench, lease: Lease, report: Report) -> Outcome:
+def run(job: ClaimedJob, config: WorkerConfig, lease: Lease, report: Report) -> Outcome:
     """Work on a job until it is done, fails, or its lease ends. ffmpeg is dead when this returns.
 
     Call it from the main thread: ffmpeg is killed when the thread that started it ends.
@@ -83,7 +83,7 @@ def run(job: ClaimedJob, bench: Bench, lease: Lease, report: Report) -> Outcome:
     path = paths.decode(job["source"]["path_b64"])
     sink = Path(os.fsdecode(paths.decode(job["sink"]["path_b64"])))
     roots = logging_setup.set_roots(
-        paths.decode(job["source_root_b64"]), _output(sink), os.path.dirname(bench.ffmpeg.path)
+        paths.decode(job["source_root_b64"]), _output(sink), os.path.dirname(config.ffmpeg.path)
     )
     with AttemptLog(Path(job["log"]), roots) as log:
         log.line(f"job {job['job']}, attempt {job['attempt']} (epoch {job['epoch']}): {paths.display(path)}")
@@ -91,7 +91,7 @@ def run(job: ClaimedJob, bench: Bench, lease: Lease, report: Report) -> Outcome:
             "paths are relative to the folders of the source, the output, the home and the programs;"
             f" tqstudio job command {job['job']} prints the complete commands"
         )
-        work = _Work(job, bench, lease, report, log, path, sink)
+        work = _Work(job, config, lease, report, log, path, sink)
         with work.open_files:
             try:
                 outcome: Outcome = work.run()
@@ -109,7 +109,7 @@ class _Work:
     def __init__(
         self,
         job: ClaimedJob,
-        bench: Bench,
+        config: WorkerConfig,
         lease: Lease,
         report: Report,
         log: AttemptLog,
@@ -117,7 +117,7 @@ class _Work:
         sink: Path,
     ) -> None:
         self._job = job
-        self._bench = bench
+        self._config = config
         self._lease = lease
         self._report = report
         self._log = log
@@ -139,7 +139,7 @@ class _Work:
         with self._step(Step.PROBE):
             dropped_in = self._job["drop_folder_b64"]
             self.open_files.enter_context(
-                hold_source(self._path, paths.decode(dropped_in) if dropped_in else None)
+                keep_open(self._path, paths.decode(dropped_in) if dropped_in else None)
             )
             source = self._source = examine(self._job, self._path, self._lease.check)
             profile = _profile(self._job)
@@ -169,10 +169,10 @@ class _Work:
                 # It is extracted in parallel to the encode, so that the job does not wait for it.
                 self._log.line(
                     "the poster exists already"
-                    if pictures.is_whole(poster)
+                    if pictures.is_complete(poster)
                     else "the poster will be extracted"
                 )
-            deadline = Deadline(self._bench.time_limit.of(source.facts, choice.make, spec.encoder))
+            deadline = Deadline(self._config.time_limit.of(source.facts, choice.make, spec.encoder))
             full_hash = SourceHash(self._path)
             try:
                 with self._step(Step.TRANSCODE):
@@ -181,7 +181,7 @@ class _Work:
                     listed = self._manifest(source, spec, choice, encode, poster)
                     self._report.advance(98)
                 with self._step(Step.FINALIZE):
-                    digest = full_hash.wait(self._lease, deadline, self._bench.stall_s)
+                    digest = full_hash.wait(self._lease, deadline, self._config.stall_s)
                     source.require_same()
                     self._report.advance(99)
             finally:
@@ -267,13 +267,13 @@ class _Work:
         poster: Path,
         deadline: Deadline,
     ) -> None:
-        bench = self._bench
+        config = self._config
         require_space(
-            self._output, self._video_store, source, encode, bench.disk_reserve_bytes, bench.disk_factor
+            self._output, self._video_store, source, encode, config.disk_reserve_bytes, config.disk_factor
         )
         gpu = spec.encoder if spec.encoder in GPU_ENCODERS else None
         watch = Watch(encode, source, choice, self._report, self._log, gpu)
-        transcode(encode, poster, self._lease, watch, bench.stall_s, deadline)
+        transcode(encode, poster, self._lease, watch, config.stall_s, deadline)
         self._report.advance(TRANSCODE_ENDS_AT)
 
     @contextlib.contextmanager
@@ -322,9 +322,9 @@ class _Work:
         return self._video_store / f"poster-{blake3(settings.encode()).hexdigest()[:12]}.jpg"
 
     def _spec(self, source: ExaminedSource, profile: Profile, choice: Choice, poster: Path) -> EncodeSpec:
-        bench = self._bench
+        config = self._config
         return EncodeSpec(
-            ffmpeg=bench.ffmpeg,
+            ffmpeg=config.ffmpeg,
             source=self._path,
             identity=source.identity,
             facts=source.facts if choice.audio else without_sound(source.facts),
@@ -335,13 +335,13 @@ class _Work:
             store_root=self._video_store,
             scratch=self._scratch_dir,
             log_dir=self._log.run_dir,
-            encoder=CPU_ENCODER if profile.encoder == "cpu" else bench.encoder,
-            device=bench.device,
+            encoder=CPU_ENCODER if profile.encoder == "cpu" else config.encoder,
+            device=config.device,
             memory_limit=memory_limit(memory.total()),
-            nice=bench.nice,
-            poster=not choice.nothing_to_make and not pictures.is_whole(poster),
+            nice=config.nice,
+            poster=not choice.nothing_to_make and not pictures.is_complete(poster),
             require_output=self._require_sink,
-            is_ours=lambda: not isinstance(self._lease.ended, Lost),
+            is_owner=lambda: not isinstance(self._lease.ended, Lost),
         )
 
     def _manifest(
@@ -352,7 +352,7 @@ class _Work:
             choice,
             encode.renditions,
             spec.grid,
-            poster if pictures.is_whole(poster) else None,
+            poster if pictures.is_complete(poster) else None,
             encode.warnings,
             self._lease.check,
         )

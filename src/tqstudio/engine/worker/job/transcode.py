@@ -13,7 +13,7 @@ from tqstudio import paths, shell_quoting
 from tqstudio.engine.files.volumes import occupied_bytes, still_to_come
 from tqstudio.engine.media.encode import poster as pictures
 from tqstudio.engine.media.encode.ladder_encode import LadderEncode
-from tqstudio.engine.media.encode.values import NotOursError, RenditionState
+from tqstudio.engine.media.encode.values import OwnershipLostError, RenditionState
 from tqstudio.engine.worker.job.attempt_log import AttemptLog
 from tqstudio.engine.worker.job.limits import Deadline
 from tqstudio.engine.worker.job.manifest import warning_views
@@ -84,7 +84,7 @@ def transcode(
     except StopWork as stop:
         lost = isinstance(stop.outcome, Lost)
         raise
-    except NotOursError as gone:
+    except OwnershipLostError as gone:
         lost = True
         raise StopWork(Lost(str(gone))) from None
     finally:
@@ -97,7 +97,7 @@ def transcode(
 
 def _keep_poster(encode: LadderEncode, poster: Path) -> None:
     if encode.poster is not None and encode.poster != poster:
-        encode.poster = pictures.keep(encode.poster, poster)
+        encode.poster = pictures.store(encode.poster, poster)
 
 
 class Watch:
