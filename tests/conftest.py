@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from http.client import HTTPConnection
 from pathlib import Path
@@ -29,6 +28,7 @@ from tqstudio.home import Home
 from tqstudio.protocol import calls
 from tqstudio.protocol.calls import Call
 from tqstudio.protocol.client import Client
+from waiting import until
 
 # What a shell starts in the background ignores Ctrl-C, and so would everything the tests start: to some of it
 # they send that signal.
@@ -48,7 +48,6 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 30.0
-_POLL_S = 0.02
 
 QUICK = {
     "TQSTUDIO_SETTLE_S": "0.2",
@@ -57,16 +56,6 @@ QUICK = {
     "TQSTUDIO_GPU": "false",
 }
 """Settings of a supervisor under test; a test may say otherwise."""
-
-
-def until(condition: Callable[[], T], what: str, timeout_s: float = 30.0) -> T:
-    """Wait until a condition holds, and answer with it."""
-    deadline = time.monotonic() + timeout_s
-    while not (found := condition()):
-        if time.monotonic() > deadline:
-            raise AssertionError(f"after {timeout_s:.0f} s it is still not so: {what}")
-        time.sleep(_POLL_S)
-    return found
 
 
 def new_home(root: Path) -> Home:

@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
-from conftest import LiveSupervisor, MakeSupervisor, until
+from conftest import LiveSupervisor, MakeSupervisor
 from tqstudio import paths
 from tqstudio.cli.follow.follower import Follower, Video, last_seq
 from tqstudio.home import Home
 from tqstudio.protocol import calls
 from tqstudio.protocol.client import Client
+from waiting import until
 
 from .conftest import Shell
 

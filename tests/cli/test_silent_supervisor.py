@@ -15,12 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from conftest import LiveSupervisor, MakeSupervisor, UnixHTTP, until
+from conftest import LiveSupervisor, MakeSupervisor, UnixHTTP
 from tqstudio.engine.host import home_lock
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.protocol import calls, launch
 from tqstudio.protocol.client import AsyncClient, Client
+from waiting import until
 
 from .conftest import TIMEOUT_S, Shell
 

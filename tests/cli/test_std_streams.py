@@ -11,11 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from conftest import QUICK, new_home, until
+from conftest import QUICK, new_home
 from tqstudio.errors import TqError
 from tqstudio.home import Home
 from tqstudio.protocol import calls
 from tqstudio.protocol.client import Client
+from waiting import until
 
 from .conftest import TIMEOUT_S, Answer, Shell
 

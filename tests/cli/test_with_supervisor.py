@@ -11,8 +11,7 @@ import pty
 import re
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +20,7 @@ import pytest
 from tqstudio.home import Home
 from tqstudio.protocol import calls
 from tqstudio.protocol.client import Client
+from waiting import until
 
 from .conftest import TIMEOUT_S, Answer, Shell
 
@@ -33,15 +33,6 @@ QUICK = {
     "TQSTUDIO_PROFILE": "fast",
     "TQSTUDIO_DISK_RESERVE_BYTES": "0",
 }
-
-
-def until(condition: Callable[[], Any], wait_s: float = WAIT_S) -> Any:
-    """Wait for a condition and answer its value."""
-    deadline = time.monotonic() + wait_s
-    while not (value := condition()):
-        assert time.monotonic() < deadline, "the condition did not come true in time"
-        time.sleep(0.05)
-    return value
 
 
 def _lives(pid: int) -> bool:
@@ -727,7 +718,7 @@ def test_deleting_says_what_is_lost(fresh: Shell, tmp_path: Path) -> None:
 
     def work_and_stop() -> str:
         """Whole segments of all qualities, in words, once they are counted and the job is cancelled."""
-        until(lambda: _segments(fresh, job), TIMEOUT_S)
+        until(lambda: _segments(fresh, job), timeout_s=TIMEOUT_S)
         assert fresh("job", "cancel", str(job)).code == 0
         until(lambda: _status_of(fresh, job) == "cancelled")
         count = _segments(fresh, job)

@@ -12,8 +12,9 @@ import pytest
 
 from tqstudio.engine.media.ffmpeg.binary import locate
 from tqstudio.protocol import calls
+from waiting import until
 
-from .studio import Studio, until
+from .studio import Studio
 from .terminal import PROGRAM, Terminal
 
 MakeClip = Callable[..., Path]

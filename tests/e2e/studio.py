@@ -11,7 +11,6 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -27,11 +26,10 @@ from tqstudio.paths import encode
 from tqstudio.protocol import calls
 from tqstudio.protocol.calls import StreamEvent
 from tqstudio.protocol.client import Client
+from waiting import WAIT_S, until
 
 T = TypeVar("T")
-WAIT_S = 60.0
 """Generous: a condition that does not come true in this time never will."""
-_POLL_S = 0.04
 
 QUICK = {
     "PROFILE": "tiny",
@@ -78,16 +76,6 @@ if [ -n "$pace" ]; then
 fi
 exec "{ffmpeg}" "$@"
 """
-
-
-def until(condition: Callable[[], T], what: str, timeout_s: float = WAIT_S) -> T:
-    """Wait until a condition is true and answer its value."""
-    deadline = time.monotonic() + timeout_s
-    while not (value := condition()):
-        if time.monotonic() > deadline:
-            raise AssertionError(f"waited {timeout_s:g} s in vain: {what}")
-        time.sleep(_POLL_S)
-    return value
 
 
 def seconds_between(began: str, ended: str) -> float:

@@ -20,7 +20,7 @@ from typing import Any
 
 import pyte
 
-from .studio import WAIT_S, until
+from waiting import WAIT_S, until
 
 PROGRAM = (sys.executable, "-P", "-m", "tqstudio")
 

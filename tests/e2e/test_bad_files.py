@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from tqstudio.protocol import calls
+from waiting import until
 
 from .conftest import MakeClip, MakeStudio
-from .studio import until, write_script
+from .studio import write_script
 
 _BROKEN = """#!/bin/sh
 case "$*" in *libx264*) echo "Error: no encoder" >&2; exit 1;; esac

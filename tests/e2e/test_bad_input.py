@@ -16,10 +16,11 @@ import pytest
 from tqstudio.errors import MAX_ERROR_TEXT, ErrorCode, TqError
 from tqstudio.paths import encode
 from tqstudio.protocol import calls
+from waiting import until
 
 from .conftest import MakeClip, MakeStudio
 from .ladder import check_ladder
-from .studio import Studio, until
+from .studio import Studio
 
 _NO_OVERRIDE = "-dac_override,-dac_read_search"
 

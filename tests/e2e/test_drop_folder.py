@@ -14,9 +14,10 @@ import pytest
 
 from tqstudio.paths import encode
 from tqstudio.protocol import calls
+from waiting import until
 
 from .conftest import MakeClip, MakeStudio
-from .studio import Studio, until
+from .studio import Studio
 
 
 class Drop:

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from tqstudio.protocol import calls
+from waiting import until
 
 from .conftest import MakeClip, MakeStudio
-from .studio import Studio, gone, lives, mark, published_marks, until
+from .studio import Studio, gone, lives, mark, published_marks
 
 _TAKE_OVER = """
 import sys

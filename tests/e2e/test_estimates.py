@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from waiting import until
+
 from .conftest import MakeClip, MakeStudio
-from .studio import seconds_between, until
+from .studio import seconds_between
 
 LARGE = "1280x720"
 """A size of which a few seconds are enough work to be measured."""

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from tqstudio.lifecycle import TRANSITIONS, JobStatus
+from waiting import until
 
 from .conftest import MakeClip, MakeStudio
-from .studio import Studio, until
+from .studio import Studio
 
 _ALLOWED = {(t.source, t.target) for t in TRANSITIONS}
 

@@ -15,10 +15,11 @@ import pytest
 
 from tqstudio.errors import TqError
 from tqstudio.protocol import calls
+from waiting import until
 
 from .conftest import MakeClip, MakeStudio
 from .ladder import check_ladder
-from .studio import Studio, until
+from .studio import Studio
 
 _LIMIT = 4096
 """Shorter than the first frame of a write-ahead log, longer than the lines that are counted."""

@@ -14,10 +14,11 @@ import pytest
 from tqstudio.engine.gates.disk import DATABASE_ROOM_BYTES
 from tqstudio.errors import TqError
 from tqstudio.protocol import calls
+from waiting import until
 
 from .conftest import MakeClip
 from .ladder import check_ladder
-from .studio import Studio, until
+from .studio import Studio
 
 
 @pytest.fixture

@@ -6,10 +6,11 @@ from fractions import Fraction
 from pathlib import Path
 
 from tqstudio.protocol import calls
+from waiting import until
 
 from .conftest import MakeClip, MakeStudio
 from .ladder import check_ladder
-from .studio import WORDS, Studio, until, video_runs, write_script
+from .studio import WORDS, Studio, video_runs, write_script
 
 # Answers for h264_nvenc by encoding with libx264; options that only the GPU knows are left out. For one file
 # it fails, as a GPU does whose driver went away.

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from tqstudio.paths import encode
 from tqstudio.protocol import calls
+from waiting import until
 
 from .conftest import MakeClip, MakeStudio
-from .studio import Studio, until
+from .studio import Studio
 
 
 def _reasons(studio: Studio) -> dict[str, str]:

@@ -12,10 +12,11 @@ import pytest
 from engine.hung import HungMount
 from powercut.volume import CannotCut, Volume
 from tqstudio.paths import encode
+from waiting import until
 
 from .conftest import MakeClip, MakeStudio
 from .ladder import check_ladder
-from .studio import Studio, mark, published_marks, until
+from .studio import Studio, mark, published_marks
 
 
 @pytest.fixture

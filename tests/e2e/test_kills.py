@@ -17,10 +17,11 @@ import pytest
 from tqstudio.engine.host import memory
 from tqstudio.engine.worker.job.limits import memory_limit
 from tqstudio.protocol import calls
+from waiting import until
 
 from .conftest import MakeClip, MakeStudio
 from .ladder import check_ladder
-from .studio import PROFILE, Studio, audio_runs, gone, lives, mark, published_marks, until, video_runs
+from .studio import PROFILE, Studio, audio_runs, gone, lives, mark, published_marks, video_runs
 
 RUNGS = ("180p", "120p", "90p")
 

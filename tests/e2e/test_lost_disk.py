@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 from tqstudio.paths import encode
+from waiting import until
 
 from .conftest import MakeClip, MakeStudio
 from .ladder import check_ladder
-from .studio import Studio, mark, published_marks, until
+from .studio import Studio, mark, published_marks
 
 RUNGS = ("180p", "120p", "90p")
 

@@ -12,10 +12,11 @@ import pytest
 
 from tqstudio.paths import encode
 from tqstudio.protocol import calls
+from waiting import until
 
 from .conftest import MakeClip, MakeStudio
 from .ladder import check_ladder, frames_of
-from .studio import Studio, until
+from .studio import Studio
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,11 @@ from fractions import Fraction
 from pathlib import Path
 
 from tqstudio.protocol import calls
+from waiting import until
 
 from .conftest import MakeClip, MakeStudio
 from .ladder import check_ladder
-from .studio import Studio, until
+from .studio import Studio
 from .test_event_log import rebuilt
 
 

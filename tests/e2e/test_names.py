@@ -10,9 +10,10 @@ import pytest
 
 from tqstudio.paths import data, decode, display, encode
 from tqstudio.protocol import calls
+from waiting import until
 
 from .conftest import MakeClip
-from .studio import Studio, until
+from .studio import Studio
 
 NAMES = [
     b"-y.mp4",

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 
 from tqstudio.protocol import calls
+from waiting import until
 
 from .conftest import MakeClip
 from .ladder import check_ladder
-from .studio import Studio, gone, lives, mark, published_marks, seconds_between, until, video_runs
+from .studio import Studio, gone, lives, mark, published_marks, seconds_between, video_runs
 
 RUNGS = ("180p", "120p", "90p")
 

@@ -14,9 +14,9 @@ import pytest
 from engine.users import as_other_user, needs_root, receive
 from tqstudio.paths import encode
 from tqstudio.protocol import calls
+from waiting import until
 
 from .conftest import MakeClip, MakeStudio
-from .studio import until
 
 
 @pytest.fixture

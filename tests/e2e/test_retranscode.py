@@ -11,9 +11,11 @@ from pathlib import Path
 import m3u8
 import pytest
 
+from waiting import until
+
 from .conftest import MakeClip, MakeStudio
 from .ladder import check_ladder
-from .studio import Studio, audio_runs, published_marks, until, video_runs
+from .studio import Studio, audio_runs, published_marks, video_runs
 
 RUNGS = ("180p", "120p", "90p")
 

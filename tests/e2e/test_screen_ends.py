@@ -10,8 +10,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from waiting import until
+
 from .conftest import Held
-from .studio import Studio, until
+from .studio import Studio
 from .terminal import PROGRAM, Terminal
 
 NORMAL: set[int] = set()

@@ -6,9 +6,10 @@ import signal
 from pathlib import Path
 
 from tqstudio.protocol import calls
+from waiting import until
 
 from .conftest import Held, MakeClip
-from .studio import Studio, done_to, until
+from .studio import Studio, done_to
 from .terminal import Terminal
 
 

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from waiting import until
+
 from .conftest import Held, MakeStudio
-from .studio import Studio, until
+from .studio import Studio
 from .terminal import PROGRAM, Terminal
 
 

@@ -16,10 +16,11 @@ import pytest
 from tqstudio.errors import TqError
 from tqstudio.paths import encode
 from tqstudio.protocol import calls
+from waiting import until
 
 from .conftest import MakeClip, MakeStudio
 from .ladder import check_ladder
-from .studio import PROFILE, WORDS, Studio, gone, mark, published_marks, until, video_runs, write_script
+from .studio import PROFILE, WORDS, Studio, gone, mark, published_marks, video_runs, write_script
 
 RUNGS = ("180p", "120p", "90p")
 

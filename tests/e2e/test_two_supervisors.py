@@ -7,9 +7,10 @@ import shutil
 import pytest
 
 from tqstudio.paths import encode
+from waiting import until
 
 from .conftest import MakeClip, MakeStudio
-from .studio import Studio, until
+from .studio import Studio
 
 
 @pytest.fixture

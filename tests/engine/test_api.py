@@ -21,7 +21,7 @@ import psutil
 import pytest
 from sqlalchemy import inspect
 
-from conftest import LiveSupervisor, MakeSupervisor, UnixHTTP, until
+from conftest import LiveSupervisor, MakeSupervisor, UnixHTTP
 from tqstudio import paths as sources
 from tqstudio.engine.store.db import tables
 from tqstudio.errors import ErrorCode, TqError
@@ -35,6 +35,7 @@ from tqstudio.protocol.answers import (
     RenditionView,
     VideoView,
 )
+from waiting import until
 
 from .conftest import Desk
 

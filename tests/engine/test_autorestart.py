@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from conftest import until
 from tqstudio import paths
 from tqstudio.errors import TqError
 from tqstudio.protocol import calls
+from waiting import until
 
 from .conftest import Desk
 

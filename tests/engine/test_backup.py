@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
-from conftest import LiveSupervisor, MakeSupervisor, until
+from conftest import LiveSupervisor, MakeSupervisor
 from tqstudio import paths
 from tqstudio.protocol import calls
+from waiting import until
 
 from .test_completion import bench_of, complete
 

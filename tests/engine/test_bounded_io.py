@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from conftest import MakeSupervisor, until
+from conftest import MakeSupervisor
 from tqstudio import paths
 from tqstudio.engine.files import bounded_io
 from tqstudio.engine.files.bounded_io import BoundedIO, NoAnswer
 from tqstudio.protocol import calls
+from waiting import until
 
 from .hung import HungMount
 from .test_completion import bench_of, complete

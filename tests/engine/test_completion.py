@@ -11,12 +11,13 @@ from typing import Any
 import m3u8
 import pytest
 
-from conftest import Worker, until
+from conftest import Worker
 from tqstudio import paths
 from tqstudio.engine.media.plan.expected import expected_hashes
 from tqstudio.engine.media.plan.file_names import segment_name
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.protocol import calls
+from waiting import until
 
 from .conftest import Desk
 from .ladders import Bench

@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
-from conftest import LiveSupervisor, MakeSupervisor, Worker, until
+from conftest import LiveSupervisor, MakeSupervisor, Worker
 from tqstudio import paths
 from tqstudio.config import Settings
 from tqstudio.engine.doctor import examine
 from tqstudio.engine.gates.disk import DATABASE_ROOM_BYTES, FILES_ROOM
 from tqstudio.protocol import calls
+from waiting import until
 
 from .test_completion import bench_of, complete
 from .test_publish_trouble import fill, mount

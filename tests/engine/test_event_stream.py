@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from conftest import LiveSupervisor, MakeSupervisor, UnixHTTP, until
+from conftest import LiveSupervisor, MakeSupervisor, UnixHTTP
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.live.event_stream import BACKLOG, PAGE, RECENT, Broadcast, message, page, stream
 from tqstudio.engine.store import events
@@ -21,6 +21,7 @@ from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls
 from tqstudio.protocol.client import Client
+from waiting import until
 
 from .conftest import Desk
 from .test_api import report

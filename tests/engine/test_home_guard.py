@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from conftest import LiveSupervisor, MakeSupervisor, until
+from conftest import LiveSupervisor, MakeSupervisor
 from tqstudio.config import Settings
 from tqstudio.engine.doctor import examine
 from tqstudio.engine.host import home_lock
@@ -19,6 +19,7 @@ from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.protocol import calls, launch
 from tqstudio.protocol.answers import CheckView
+from waiting import until
 
 _TAKE = """
 import sys

@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from conftest import LiveSupervisor, MakeSupervisor, Worker, until
+from conftest import LiveSupervisor, MakeSupervisor, Worker
 from store.conftest import SECOND, Queue, token
 from tqstudio.config import Settings
 from tqstudio.engine.host.clock import now_us, since_boot
@@ -33,6 +33,7 @@ from tqstudio.home import Home
 from tqstudio.lifecycle import JobStatus
 from tqstudio.protocol import calls
 from tqstudio.protocol.requests import HeartbeatRequest
+from waiting import until
 
 from .conftest import Desk
 from .test_api import error_of, report

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import MakeSupervisor, until
+from conftest import MakeSupervisor
 from tqstudio.config import Settings
 from tqstudio.engine.gates import machine
 from tqstudio.engine.gates.machine import PressureGate, Reading
@@ -17,6 +17,7 @@ from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.machine import gates
 from tqstudio.lifecycle import GateKind
 from tqstudio.protocol import calls
+from waiting import until
 
 from .conftest import Desk
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from conftest import until
 from tqstudio.engine.host import orphan_processes
 from tqstudio.engine.host.orphan_processes import MARK, Root
+from waiting import until
 
 STORE = "11111111-2222-3333-4444-555555555555"
 HOME = Path("/a home: with a colon")

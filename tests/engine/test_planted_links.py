@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from conftest import LiveSupervisor, MakeSupervisor, Worker, until
+from conftest import LiveSupervisor, MakeSupervisor, Worker
 from tqstudio import paths
 from tqstudio.engine.files import dir_fd
 from tqstudio.engine.files.bounded_io import BoundedIO
@@ -21,6 +21,7 @@ from tqstudio.engine.outputs.workspace import FOLDER, Workspace
 from tqstudio.engine.store.db.database import Database
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls
+from waiting import until
 
 from .test_completion import bench_of, complete
 from .users import as_other_user, needs_root, receive

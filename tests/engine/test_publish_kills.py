@@ -18,10 +18,11 @@ from pathlib import Path
 import m3u8
 import pytest
 
-from conftest import STOP_TIMEOUT_S, MakeSupervisor, until
+from conftest import STOP_TIMEOUT_S, MakeSupervisor
 from tqstudio import paths
 from tqstudio.engine.host.failpoints import VARIABLE
 from tqstudio.protocol import calls
+from waiting import until
 
 from .test_completion import bench_of, complete
 

@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
-from conftest import STOP_TIMEOUT_S, LiveSupervisor, MakeSupervisor, Worker, until
+from conftest import STOP_TIMEOUT_S, LiveSupervisor, MakeSupervisor, Worker
 from tqstudio import paths
 from tqstudio.engine.host.failpoints import VARIABLE
 from tqstudio.protocol import calls
+from waiting import until
 
 from .ladders import Bench
 from .test_completion import bench_of, complete

@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +22,7 @@ from tqstudio.engine.media.source.fingerprint import Digest
 from tqstudio.engine.store.library.folders import FolderRow
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import NO_AUTORESTART
+from waiting import until_true
 
 NEVER_S = 600.0
 """An interval that does not pass within a test: what happens then has another cause."""
@@ -30,13 +31,6 @@ NEVER_S = 600.0
 def stamp(path: Path | bytes) -> tuple[int, int]:
     found = os.stat(path)
     return (found.st_size, found.st_mtime_ns)
-
-
-async def until(condition: Callable[[], object], *, timeout_s: float = 15) -> None:
-    """Wait for a condition of the running intake."""
-    async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110 - the conditions are states of the disk and of other threads
-            await asyncio.sleep(0.005)
 
 
 class World:
@@ -86,7 +80,7 @@ class World:
         return {name: code for name, (code, _, _) in self.state.skipped}
 
     async def offered(self, *names: bytes) -> None:
-        await until(lambda: set(names) <= set(self.names))
+        await until_true(lambda: set(names) <= set(self.names))
 
     async def catch_up(self, name: str = "sentinel.mp4") -> None:
         """Return when everything that happened before this call has been looked at.
@@ -168,7 +162,7 @@ async def watching(
     )
     await world.intake.set_folders([world.row, *beside])
     await world.intake.start()
-    await until(lambda: world.looks)
+    await until_true(lambda: world.looks)
     try:
         yield world
     finally:

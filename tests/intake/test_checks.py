@@ -11,8 +11,9 @@ import pytest
 
 from tqstudio.engine.media.source import fingerprint
 from tqstudio.engine.media.source.fingerprint import NotHashed
+from waiting import until_true
 
-from .conftest import World, until, watching
+from .conftest import World, watching
 
 
 class Gate:
@@ -45,17 +46,17 @@ def test_a_file_in_doubt_is_read_whole_and_offered_with_its_digest(world: World,
     async def run() -> None:
         async with watching(world, rescan_s=0.2):
             (world.root / "old.mp4").write_bytes(b"video")
-            await until(lambda: world.state.checking)
+            await until_true(lambda: world.state.checking)
             # Looks through the folder come and go meanwhile, and new files are not held up.
             looks = world.looks
             await world.catch_up()
-            await until(lambda: world.looks >= looks + 2)
+            await until_true(lambda: world.looks >= looks + 2)
             assert world.names.count(b"old.mp4") == 1
             assert (world.state.checking, world.state.settling) == (1, 0)
             del world.raises[b"old.mp4"]
             gate.opened.set()
-            await until(lambda: world.names.count(b"old.mp4") == 2)
-            await until(lambda: not world.state.checking)
+            await until_true(lambda: world.names.count(b"old.mp4") == 2)
+            await until_true(lambda: not world.state.checking)
 
     asyncio.run(run())
     found = fingerprint.digest(os.fsencode(world.root / "old.mp4"))
@@ -70,13 +71,13 @@ def test_a_file_that_changes_while_it_is_read_is_read_again(world: World, gate: 
     async def run() -> None:
         async with watching(world):
             path.write_bytes(b"video")
-            await until(lambda: gate.begun)
+            await until_true(lambda: gate.begun)
             path.write_bytes(b"another video")
-            await until(lambda: world.names.count(b"old.mp4") == 2)
+            await until_true(lambda: world.names.count(b"old.mp4") == 2)
             assert world.state.checking == 1
             gate.opened.set()
-            await until(lambda: world.digests[-1] == fingerprint.digest(os.fsencode(path)))
-            await until(lambda: not world.state.checking)
+            await until_true(lambda: world.digests[-1] == fingerprint.digest(os.fsencode(path)))
+            await until_true(lambda: not world.state.checking)
 
     asyncio.run(run())
 
@@ -88,14 +89,14 @@ def test_a_file_that_goes_while_it_is_read_is_dropped(world: World, gate: Gate) 
     async def run() -> None:
         async with watching(world, rescan_s=0.2):
             path.write_bytes(b"video")
-            await until(lambda: gate.begun)
+            await until_true(lambda: gate.begun)
             path.unlink()
             gate.opened.set()
-            await until(lambda: not world.state.checking)
-            await until(lambda: not world.skipped)
+            await until_true(lambda: not world.state.checking)
+            await until_true(lambda: not world.skipped)
             await world.catch_up()
             path.write_bytes(b"another video")
-            await until(lambda: world.names.count(b"old.mp4") == 2)
+            await until_true(lambda: world.names.count(b"old.mp4") == 2)
 
     asyncio.run(run())
     assert world.names[:2] == [b"old.mp4", b"sentinel.mp4"]
@@ -107,7 +108,7 @@ def test_the_end_waits_for_no_file_that_is_read(world: World, gate: Gate) -> Non
     async def run() -> None:
         async with watching(world):
             (world.root / "old.mp4").write_bytes(b"video")
-            await until(lambda: gate.begun)
+            await until_true(lambda: gate.begun)
 
     asyncio.run(run())
     assert not gate.opened.is_set()

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from tqstudio.engine.intake import settling
+from waiting import until_true
 
-from .conftest import NEVER_S, World, until, watching, writing
+from .conftest import NEVER_S, World, watching, writing
 
 
 def test_a_file_that_a_process_writes_is_not_offered_until_closed(world: World) -> None:
@@ -39,7 +40,7 @@ def test_closing_a_file_that_has_long_settled_offers_it_at_once(
 
     async def run() -> None:
         async with writing(world.root / "held.mp4", "update") as writer, watching(world, settle_s=0.1):
-            await until(lambda: world.state.settling == 1)
+            await until_true(lambda: world.state.settling == 1)
             (world.root / "later.mp4").write_bytes(b"video")
             await world.offered(b"later.mp4")
             assert b"held.mp4" not in world.names
@@ -61,7 +62,7 @@ def test_a_rename_into_place_counts_at_once(world: World, tmp_path: Path, outsid
             # Onto a file that was offered before.
             source.write_bytes(b"another video")
             os.rename(source, world.root / "x.mp4")
-            await until(lambda: world.names == [b"x.mp4", b"x.mp4"])
+            await until_true(lambda: world.names == [b"x.mp4", b"x.mp4"])
 
     asyncio.run(run())
 
@@ -84,7 +85,7 @@ def test_renaming_a_file_that_is_waited_for_says_nothing(world: World) -> None:
     async def run() -> None:
         async with watching(world, settle_s=NEVER_S):
             (world.root / "a.mp4").write_bytes(b"vid")
-            await until(lambda: world.state.settling == 1)
+            await until_true(lambda: world.state.settling == 1)
             os.rename(world.root / "a.mp4", world.root / "b.mp4")
             await world.catch_up()
             assert world.names == [b"sentinel.mp4"]
@@ -116,7 +117,7 @@ def test_an_empty_file_waits_until_it_fills(world: World) -> None:
     async def run() -> None:
         async with watching(world):
             (world.root / "a.mp4").touch()
-            await until(lambda: world.skipped.get("a.mp4", "").startswith("empty"))
+            await until_true(lambda: world.skipped.get("a.mp4", "").startswith("empty"))
             assert world.state.settling == 0
             (world.root / "a.mp4").write_bytes(b"video")
             await world.offered(b"a.mp4")
@@ -130,9 +131,9 @@ def test_a_file_that_goes_away_while_it_is_waited_for_is_forgotten(world: World,
     async def run() -> None:
         async with watching(world, settle_s=NEVER_S, watch=watch, rescan_s=0.2):
             (world.root / "a.mp4").write_bytes(b"video")
-            await until(lambda: world.state.settling == 1)
+            await until_true(lambda: world.state.settling == 1)
             (world.root / "a.mp4").unlink()
-            await until(lambda: world.state.settling == 0)
+            await until_true(lambda: world.state.settling == 0)
 
     asyncio.run(run())
     assert world.offers == []

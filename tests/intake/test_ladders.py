@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import World, scanner_of, stamp, until, watching
+from waiting import until_true
+
+from .conftest import World, scanner_of, stamp, watching
 
 
 def _publish(folder: Path) -> Path:
@@ -42,7 +44,7 @@ def test_ladders_of_an_output_that_was_given_up_stay_ladders(
             (world.root / "own/init.mp4").write_bytes(b"video")
             await world.offered(b"own/init.mp4")
             world.intake.rescan_soon()
-            await until(lambda: world.looks >= looks + 2)
+            await until_true(lambda: world.looks >= looks + 2)
             await world.catch_up()
             assert world.skipped == {}
 
@@ -63,7 +65,7 @@ def test_a_ladder_that_is_moved_or_copied_in_is_passed_over(world: World, tmp_pa
             (world.root / "copied/late.mp4").write_bytes(b"x")
             (world.root / "settles.mp4").write_bytes(b"video")
             await world.offered(b"settles.mp4")
-            await until(lambda: world.state.settling == 0)
+            await until_true(lambda: world.state.settling == 0)
             assert world.skipped == {}
 
     asyncio.run(run())

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from tqstudio.errors import ErrorCode, TqError
+from waiting import until_true
 
-from .conftest import World, make_row, put, stamp, until, watching
+from .conftest import World, make_row, put, stamp, watching
 
 
 def test_files_that_were_there_before_are_offered_in_name_order(world: World) -> None:
@@ -68,7 +69,7 @@ def test_files_in_new_sub_folders(world: World, watch: str, tmp_path: Path) -> N
             os.rename(world.root / "x", world.root / "z")
             await world.offered(b"z/y/first.mp4")
             # So that the next file is found by its hint, not by the look that the rename asks for.
-            await until(lambda: world.looks >= 2)
+            await until_true(lambda: world.looks >= 2)
             (world.root / "z/y/second.mp4").write_bytes(b"video")
             await world.offered(b"z/y/second.mp4")
 
@@ -105,7 +106,7 @@ def test_names_are_bytes(world: World) -> None:
                 put(world.root, name)
             os.rename(os.path.join(root, names[0]), os.path.join(root, b"\xff.mp4"))
             world.raises[b"\xff.mp4"] = TqError(ErrorCode.NO_MEDIA, "no")
-            await until(lambda: len(world.skipped) == 4)
+            await until_true(lambda: len(world.skipped) == 4)
             assert "\\xff.mp4" in world.skipped
 
     asyncio.run(run())
@@ -137,11 +138,11 @@ def test_the_database_is_not_asked_when_nothing_is_new(world: World) -> None:
     async def run() -> None:
         async with watching(world):
             await world.offered(b"a.mp4")
-            await until(lambda: "empty.mp4" in world.skipped)
+            await until_true(lambda: "empty.mp4" in world.skipped)
             assert world.codes["empty.mp4"] == "SOURCE_EMPTY"
             for turn in (2, 3, 4):
                 world.intake.rescan_soon()
-                await until(lambda turn=turn: world.looks == turn)  # type: ignore[misc]
+                await until_true(lambda turn=turn: world.looks == turn)  # type: ignore[misc]
             assert world.asked == 1
 
     asyncio.run(run())
@@ -154,7 +155,7 @@ def test_a_file_that_changes_after_it_was_queued_is_offered_again(world: World, 
             (world.root / "a.mp4").write_bytes(b"video")
             await world.offered(b"a.mp4")
             (world.root / "a.mp4").write_bytes(b"another video")
-            await until(lambda: world.names.count(b"a.mp4") == 2)
+            await until_true(lambda: world.names.count(b"a.mp4") == 2)
 
     asyncio.run(run())
 
@@ -179,7 +180,7 @@ def test_what_is_no_file_is_left_out_with_the_reason(world: World) -> None:
             await world.offered(b"real.mp4")
             put_oddities("2")
             await world.catch_up()
-            await until(lambda: len(world.skipped) == 10)
+            await until_true(lambda: len(world.skipped) == 10)
             for suffix in ("", "2"):
                 assert "symbolic link" in world.skipped[f"link{suffix}.mp4"]
                 assert "symbolic link" in world.skipped[f"everything{suffix}"]
@@ -264,7 +265,7 @@ def test_a_refused_file_is_left_out_until_it_changes(world: World) -> None:
 
     async def run() -> None:
         async with watching(world):
-            await until(lambda: world.skipped == {"bad.mp4": "bad.mp4 is an album"})
+            await until_true(lambda: world.skipped == {"bad.mp4": "bad.mp4 is an album"})
             assert world.codes == {"bad.mp4": "UNSUPPORTED"}
             world.intake.rescan_soon()
             await world.catch_up()
@@ -272,8 +273,8 @@ def test_a_refused_file_is_left_out_until_it_changes(world: World) -> None:
             assert world.state.settling == 0
             world.raises.clear()
             (world.root / "bad.mp4").write_bytes(b"a video")
-            await until(lambda: world.names.count(b"bad.mp4") == 2)
-            await until(lambda: world.skipped == {})
+            await until_true(lambda: world.names.count(b"bad.mp4") == 2)
+            await until_true(lambda: world.skipped == {})
 
     asyncio.run(run())
 
@@ -296,10 +297,10 @@ def test_a_file_that_could_not_be_queued_is_tried_again_at_the_next_look(
     async def run() -> None:
         async with watching(world):
             (world.root / "a.mp4").write_bytes(b"video")
-            await until(lambda: reason in world.skipped.get("a.mp4", ""))
+            await until_true(lambda: reason in world.skipped.get("a.mp4", ""))
             world.raises.clear()
             world.intake.rescan_soon(world.row.id)
-            await until(lambda: world.names == [b"a.mp4", b"a.mp4"])
-            await until(lambda: world.skipped == {})
+            await until_true(lambda: world.names == [b"a.mp4", b"a.mp4"])
+            await until_true(lambda: world.skipped == {})
 
     asyncio.run(run())

@@ -18,8 +18,9 @@ from watchdog.observers.inotify_c import InotifyConstants, InotifyEvent, Inotify
 from tqstudio.engine.intake import Intake, problems, rescan_schedule
 from tqstudio.engine.intake.inotify import TreeWatch
 from tqstudio.engine.intake.scan import Scanner
+from waiting import until_true
 
-from .conftest import World, make_row, scanner_of, until, watching
+from .conftest import World, make_row, scanner_of, watching
 
 
 def _code(world: World) -> str | None:
@@ -33,10 +34,10 @@ def test_a_folder_that_goes_away_is_a_problem_until_it_is_back(world: World) -> 
         async with watching(world, rescan_s=0.3):
             await world.catch_up()
             shutil.rmtree(world.root)
-            await until(lambda: _code(world) == "SOURCE_MISSING")
+            await until_true(lambda: _code(world) == "SOURCE_MISSING")
             assert "is gone" in world.state.problem[1]  # type: ignore[index]
             world.root.mkdir()
-            await until(lambda: world.state.problem is None)
+            await until_true(lambda: world.state.problem is None)
             # The new folder is watched: the file is renamed into place, and settles by no other way so soon.
             await world.catch_up("after.mp4")
 
@@ -47,7 +48,7 @@ def test_a_folder_that_is_renamed_away_is_missed_at_once(world: World, tmp_path:
     async def run() -> None:
         async with watching(world):
             os.rename(world.root, tmp_path / "renamed")
-            await until(lambda: _code(world) == "SOURCE_MISSING")
+            await until_true(lambda: _code(world) == "SOURCE_MISSING")
 
     asyncio.run(run())
 
@@ -62,7 +63,7 @@ def test_what_hints_cannot_tell_is_looked_for_more_often(
             (world.root / "a.mp4").write_bytes(b"video")
             await world.offered(b"a.mp4")
             shutil.rmtree(world.root)
-            await until(lambda: _code(world) == "SOURCE_MISSING")
+            await until_true(lambda: _code(world) == "SOURCE_MISSING")
 
     asyncio.run(run())
 
@@ -72,9 +73,9 @@ def test_a_folder_that_is_there_only_later(world: World) -> None:
 
     async def run() -> None:
         async with watching(world, rescan_s=0.2):
-            await until(lambda: _code(world) == "SOURCE_MISSING")
+            await until_true(lambda: _code(world) == "SOURCE_MISSING")
             world.root.write_bytes(b"a file")
-            await until(lambda: "not a folder" in str(world.state.problem))
+            await until_true(lambda: "not a folder" in str(world.state.problem))
             world.root.unlink()
             world.root.mkdir()
             (world.root / "a.mp4").write_bytes(b"video")
@@ -129,14 +130,14 @@ def test_when_the_limit_of_watches_is_reached_the_folder_is_polled(
 
     async def run() -> None:
         async with watching(world, rescan_s=0.2):
-            await until(lambda: world.state.problem is not None)
+            await until_true(lambda: world.state.problem is not None)
             assert world.state.watch == "polling"
             assert "fs.inotify.max_user_watches" in world.state.problem[2]  # type: ignore[index]
             (world.root / "sub/a.mp4").write_bytes(b"video")
             await world.offered(b"sub/a.mp4")
             monkeypatch.undo()
-            await until(lambda: world.state.problem is None)
-            await until(lambda: world.state.watch == "inotify")
+            await until_true(lambda: world.state.problem is None)
+            await until_true(lambda: world.state.watch == "inotify")
 
     asyncio.run(run())
 
@@ -151,11 +152,11 @@ def test_when_there_is_no_inotify_descriptor_the_folder_is_polled(
 
     async def run() -> None:
         async with watching(world, rescan_s=0.2):
-            await until(lambda: "fs.inotify.max_user_instances" in str(world.state.problem))
+            await until_true(lambda: "fs.inotify.max_user_instances" in str(world.state.problem))
             (world.root / "a.mp4").write_bytes(b"video")
             await world.offered(b"a.mp4")
             monkeypatch.undo()
-            await until(lambda: world.state.problem is None)
+            await until_true(lambda: world.state.problem is None)
             await world.catch_up()
 
     asyncio.run(run())
@@ -194,7 +195,7 @@ def test_a_burst_of_hints_loses_no_file(world: World) -> None:
             for number in range(300):
                 (world.root / f"d{number % 7}").mkdir(exist_ok=True)
                 (world.root / f"d{number % 7}" / f"{number}.mp4").write_bytes(b"video")
-            await until(lambda: len(world.offers) >= 300)
+            await until_true(lambda: len(world.offers) >= 300)
             await world.catch_up()
 
     asyncio.run(run())
@@ -242,7 +243,7 @@ def test_a_folder_that_does_not_answer_holds_up_no_other(
         async with watching(world):
             await world.intake.set_folders([dead, world.row])
             await world.catch_up()
-            await until(lambda: "takes more than" in str(world.intake.states()[2].problem))
+            await until_true(lambda: "takes more than" in str(world.intake.states()[2].problem))
 
     try:
         asyncio.run(run())

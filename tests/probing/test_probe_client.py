@@ -14,11 +14,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from conftest import until
 from tqstudio.engine.media.ffmpeg.binary import locate
 from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.engine.probing.probe_client import Answer, Died, Probed, ProbeProcess, TooSlow, Unusable
 from tqstudio.home import Home
+from waiting import until
 
 from .conftest import Hostile
 

@@ -25,6 +25,7 @@ from tqstudio.engine.store.jobs.jobs import NewJob
 from tqstudio.engine.store.library import videos
 from tqstudio.engine.store.library.videos import NewVideo
 from tqstudio.home import Home
+from waiting import until_true
 
 from .conftest import Hostile
 
@@ -51,7 +52,7 @@ class Desk:
             yield self.prober
         finally:
             await self.prober.stop()
-            await until(lambda: not self.processes())
+            await until_true(lambda: not self.processes())
 
     def _on_found(self, looked: Sequence[ProbeResult]) -> None:
         self.found += looked
@@ -65,7 +66,7 @@ class Desk:
         """Wait until all that waits now has been looked at, and told."""
         before = len(self.found)
         waiting = {one.job for one in self.db.read_now(videos.unprobed, limit=1000)}
-        await until(lambda: waiting <= {one.at.job for one in self.found[before:]})
+        await until_true(lambda: waiting <= {one.at.job for one in self.found[before:]})
         assert self.db.read_now(videos.unprobed, limit=1) == []
 
     def facts(self, video: int) -> Any:
@@ -102,12 +103,6 @@ def _add(db: Connection, path: Path, priority: int) -> int:
     return video
 
 
-async def until(condition: Callable[[], object], *, timeout_s: float = 60) -> None:
-    async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110 - the conditions are states of other processes
-            await asyncio.sleep(0.01)
-
-
 @pytest.fixture
 def desk(home: Home, opened: Database, hostile: Hostile, monkeypatch: pytest.MonkeyPatch) -> Desk:
     monkeypatch.setattr(prober_module, "LEAVE_TO_WORKERS_S", 0.01)
@@ -138,7 +133,7 @@ def test_what_kills_it_is_remembered_and_the_next_goes_on(desk: Desk, hostile: H
         for _ in range(2):
             async with desk.at_work():
                 await desk.work_off()
-                await until(lambda: desk.facts(last))
+                await until_true(lambda: desk.facts(last))
         # Touched: it is another file now, for all that is known.
         desk.db.write_now(
             lambda db: videos.set_fingerprint(
@@ -177,7 +172,7 @@ def test_a_process_that_somebody_killed_costs_no_file(desk: Desk, hostile: Hosti
 
     async def run() -> None:
         async with desk.at_work():
-            await until(lambda: hostile.asked)
+            await until_true(lambda: hostile.asked)
             hostile.go()
             os.kill(hostile.asked[0][0], signal.SIGKILL)
             await desk.work_off()
@@ -193,11 +188,11 @@ def test_an_idle_one_is_let_go_and_comes_back_for_work(desk: Desk, hostile: Host
 
     async def run() -> None:
         async with desk.at_work(probe_idle_s=0.05) as prober:
-            await until(lambda: desk.facts(first))
-            await until(lambda: not desk.processes())
+            await until_true(lambda: desk.facts(first))
+            await until_true(lambda: not desk.processes())
             second = desk.add(copy("two.mp4"))
             prober.wake()
-            await until(lambda: desk.facts(second))
+            await until_true(lambda: desk.facts(second))
 
     asyncio.run(run())
     assert len({pid for pid, _ in hostile.asked}) == 2
@@ -208,7 +203,7 @@ def test_nothing_is_started_for_nothing(desk: Desk, hostile: Hostile) -> None:
         async with desk.at_work() as prober:
             for _ in range(3):
                 prober.wake()
-                await until(lambda: not prober._hinted.is_set())
+                await until_true(lambda: not prober._hinted.is_set())
                 assert not desk.processes()
 
     asyncio.run(run())
@@ -239,7 +234,7 @@ def test_a_file_that_changed_meanwhile_is_looked_at_again(desk: Desk, hostile: H
 
     async def run() -> None:
         async with desk.at_work():
-            await until(lambda: hostile.asked)
+            await until_true(lambda: hostile.asked)
             await desk.db.write(change)
             hostile.go()
             await desk.work_off()
@@ -256,8 +251,8 @@ def test_a_program_that_does_not_start_blames_no_file(desk: Desk, copy: Copy) ->
 
     async def run() -> None:
         async with desk.at_work():
-            await until(lambda: desk.home.probe_log.exists() and desk.home.probe_log.read_text())
-            await until(lambda: not desk.processes())
+            await until_true(lambda: desk.home.probe_log.exists() and desk.home.probe_log.read_text())
+            await until_true(lambda: not desk.processes())
 
     asyncio.run(run())
     assert len(desk.db.read_now(videos.unprobed, limit=9)) == 1
@@ -269,7 +264,7 @@ def test_it_ends_in_the_middle_of_a_file(desk: Desk, hostile: Hostile, copy: Cop
 
     async def run() -> None:
         async with desk.at_work():
-            await until(lambda: hostile.asked)
+            await until_true(lambda: hostile.asked)
             assert len(desk.processes()) == 1
 
     asyncio.run(run())

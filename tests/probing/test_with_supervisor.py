@@ -12,9 +12,10 @@ from typing import Any
 import psutil
 import pytest
 
-from conftest import LiveSupervisor, MakeSupervisor, UnixHTTP, until
+from conftest import LiveSupervisor, MakeSupervisor, UnixHTTP
 from tqstudio import paths as sources
 from tqstudio.protocol import calls
+from waiting import until
 
 Copy = Callable[[str], Path]
 

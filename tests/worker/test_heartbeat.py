@@ -6,13 +6,13 @@ import threading
 
 import pytest
 
-from conftest import until
 from tqstudio.engine.worker.heartbeat import HeartbeatThread
 from tqstudio.engine.worker.lease import Lease
 from tqstudio.engine.worker.outcome import Lost, Stopped
 from tqstudio.engine.worker.progress_report import Report
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol.requests import HeartbeatRequest, ProgressRequest
+from waiting import until
 
 from .conftest import RecordingLine
 

@@ -1,0 +1,31 @@
+"""Waits for conditions: the tests never sleep for a fixed time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+
+WAIT_S = 60.0
+"""Long enough for a machine that does much else; a condition that holds earlier is noticed at once."""
+_POLL_S = 0.02
+
+
+def until(condition: Callable[[], T], what: str = "the condition", timeout_s: float = WAIT_S) -> T:
+    """Wait until a condition holds, and answer its value."""
+    deadline = time.monotonic() + timeout_s
+    while not (value := condition()):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not true within {timeout_s:g} s: {what}")
+        time.sleep(_POLL_S)
+    return value
+
+
+async def until_true(condition: Callable[[], object], timeout_s: float = WAIT_S) -> None:
+    """Wait on the event loop until a condition of other threads or processes holds."""
+    async with asyncio.timeout(timeout_s):
+        while not condition():  # noqa: ASYNC110 - states of the disk and of other threads
+            await asyncio.sleep(_POLL_S / 4)
