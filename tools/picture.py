@@ -14,7 +14,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from tqstudio.cli.sample_clips import Clip, make
+from tqstudio.cli.sample_clips import Clip, create
 from tqstudio.engine.media.ffmpeg.binary import locate
 from tqstudio.home import Home
 from tqstudio.paths import encode
@@ -58,7 +58,7 @@ def main() -> None:
     try:
         launch.wait_until_up(home, process)
         supervisor = Client(home.socket)
-        paths = [make(clip, folder / "clips", locate().path) for clip in CLIPS]
+        paths = [create(clip, folder / "clips", locate().path) for clip in CLIPS]
         notes = folder / "clips" / "notes.mp4"
         notes.write_text("This is no video.\n")
         answer = supervisor.send(calls.add([encode(path) for path in [notes, *paths]]))

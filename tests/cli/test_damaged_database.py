@@ -100,7 +100,7 @@ def test_jobs_that_are_lost_are_given_up_by_a_person_alone(home: Home, shell: Sh
         assert refused.err.startswith("error: DATABASE_DAMAGED: ")
         assert "backup" in refused.err
     repaired = shell("doctor", "--repair", "--json")
-    assert "were rebuilt" in repaired.err
+    assert "rebuilt the indexes" in repaired.err
     assert all(check["ok"] for check in repaired.json()["checks"] if check["name"] in ("database", "records"))
     assert shell("up", "--detach").code == 0
     assert _listed(shell) == [1, 3]

@@ -14,15 +14,15 @@ from tqstudio.ui.screens.folders import _waiting
     ("count", "said"),
     [
         (0, ""),
-        (1, "folder 3: checking a file that has a new time, byte by byte, for changes\n"),
-        (2, "folder 3: checking 2 files that have a new time, byte by byte, for changes\n"),
+        (1, "folder 3: comparing a file with a new modification time byte by byte\n"),
+        (2, "folder 3: comparing 2 files with a new modification time byte by byte\n"),
     ],
 )
 def test_files_that_are_read_whole_are_told(
     count: int, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder: Any = {"id": 3, "problem": None, "skipped": [], "checking": count}
-    folders._print_troubles(folder)
+    folders._print_problems(folder)
     assert capsys.readouterr().err == said
 
 

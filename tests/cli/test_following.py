@@ -70,7 +70,7 @@ def test_one_action_on_thousands_is_followed_whole(live: LiveSupervisor, tmp_pat
         live.stop()
         assert process.wait(WAIT_S) == 0
         assert process.stderr is not None
-        assert b"the supervisor has ended" in process.stderr.read()
+        assert b"the supervisor has stopped" in process.stderr.read()
 
 
 class Cutting:
@@ -171,9 +171,9 @@ def test_a_forgotten_history_does_not_hide_an_end(live: LiveSupervisor, tmp_path
     number, at, told = job(live, tmp_path), Client(live.home.socket), Told()
     video = Video("clip.mp4", "/clip.mp4", "", "pending", number)
     follower = Follower(at, [video], told, after=last_seq(at))
-    follower.look()
+    follower.poll()
     live.send(calls.act("cancel", [number]))
     live.send(calls.clear_queue(history=True))
-    follower.look()
+    follower.poll()
     assert not video.waited_for
     assert told.over == [number]

@@ -32,7 +32,7 @@ def shown(
 ) -> list[str]:
     """The lines of `job show`, up to its first table."""
     job = job_detail(job_row(7, "a.mp4", status, **more))
-    monkeypatch.setattr(show, "door", lambda: Door(job))
+    monkeypatch.setattr(show, "client", lambda: Door(job))
     assert show.show([7]) == 0
     return capsys.readouterr().out.partition("\n\n")[0].splitlines()
 
@@ -72,7 +72,7 @@ def test_a_quality_says_how_long_it_took(
 ) -> None:
     made = [rendition("720p", 120, status="completed"), rendition("360p", 3, status="in_progress")]
     job = job_detail(job_row(7, "a.mp4", "in_progress", renditions=made))
-    monkeypatch.setattr(show, "door", lambda: Door(job))
+    monkeypatch.setattr(show, "client", lambda: Door(job))
     assert show.show([7]) == 0
     head, whole, part = capsys.readouterr().out.split("\n\n")[1].splitlines()
     column = slice(head.index("SEGMENTS") + len("SEGMENTS"), head.index("TOOK") + len("TOOK"))

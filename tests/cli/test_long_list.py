@@ -59,13 +59,13 @@ def test_a_search_goes_on_to_the_end(up: Shell, sort: str, ids: tuple[int, ...])
 def test_a_search_stops_at_the_limit(up: Shell) -> None:
     answer = up("job", "list", "--text", "zq", "--limit", "2")
     assert answer.out.count("Zq.mp4") == 2
-    assert answer.err.strip() == "the first 2 are shown; more with --limit"
+    assert answer.err.strip() == "the first 2 jobs shown; use --limit for more"
 
 
 def test_a_search_in_vain_says_so(up: Shell) -> None:
-    assert up("job", "list", "--text", "zq no").out.strip() == "no such jobs"
+    assert up("job", "list", "--text", "zq no").out.strip() == "no matching jobs"
 
 
 def test_a_list_says_how_many_there_are(up: Shell) -> None:
     answer = up("job", "list", "--limit", "1")
-    assert answer.err.strip() == f"1 of {JOBS} shown; more with --limit"
+    assert answer.err.strip() == f"1 of {JOBS} jobs shown; use --limit for more"

@@ -6,7 +6,7 @@ import pytest
 
 from tqstudio.cli import printing
 from tqstudio.cli.commands.studio.events import parse_since
-from tqstudio.cli.commands.studio.up_down import what_is_left
+from tqstudio.cli.commands.studio.up_down import remaining_summary
 from tqstudio.engine.queue.shutdown_summary import Remainder
 from tqstudio.errors import ErrorCode, TqError
 
@@ -103,18 +103,18 @@ def test_a_text_takes_the_cells_that_a_terminal_gives_it(text: str, cells: int) 
     [
         (0, 0, 0, "no job is left"),
         (0, 0, 1, "no job is left; 1 is paused"),
-        (1, 0, 0, "1 job is left; go on with: tqstudio up"),
-        (1, 1, 0, "1 job is left, begun: what is finished of it is kept; go on with: tqstudio up"),
+        (1, 0, 0, "1 job is left; continue with: tqstudio up"),
+        (1, 1, 0, "1 job is left, started: finished parts are kept; continue with: tqstudio up"),
         (
             3,
             1,
             0,
-            "3 jobs are left, 1 of them begun: what is finished of it is kept; go on with: tqstudio up",
+            "3 jobs are left, 1 of them started: finished parts are kept; continue with: tqstudio up",
         ),
         (
             *(3, 2, 4),
-            "3 jobs are left, 2 of them begun: what is finished of them is kept; 4 are paused;"
-            " go on with: tqstudio up",
+            "3 jobs are left, 2 of them started: finished parts are kept; 4 are paused;"
+            " continue with: tqstudio up",
         ),
     ],
 )
@@ -122,4 +122,4 @@ def test_what_a_supervisor_leaves(
     left: int, begun: int, paused: int, told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("TQSTUDIO_HOME", raising=False)
-    assert what_is_left(Remainder(left, begun, paused)) == f"the supervisor ended; {told}"
+    assert remaining_summary(Remainder(left, begun, paused)) == f"the supervisor has stopped; {told}"

@@ -75,7 +75,7 @@ def test_an_answer_that_cannot_be_written(arguments: str, unbuffered: str, tqstu
     answer = _shell(tqstudio, arguments, f">{FULL}", PYTHONUNBUFFERED=unbuffered)
     assert answer.code == 4
     first, hint = answer.err.splitlines()
-    assert first == f"error: DISK_LOW: the answer cannot be written: {os.strerror(errno.ENOSPC)}"
+    assert first == f"error: DISK_LOW: the output cannot be written: {os.strerror(errno.ENOSPC)}"
     assert hint.lstrip()
 
 
@@ -97,7 +97,7 @@ def test_remarks_that_cannot_be_written_do_not_end_a_command(tqstudio: Shell) ->
 def test_a_descriptor_that_is_only_read_from(tqstudio: Shell) -> None:
     answer = _shell(tqstudio, "profile list", "1</dev/null")
     assert answer.code == 2
-    assert answer.err.startswith("error: PERMISSION: the answer cannot be written: ")
+    assert answer.err.startswith("error: PERMISSION: the output cannot be written: ")
 
 
 @pytest.mark.parametrize("arguments", ["up", "up --detach"])

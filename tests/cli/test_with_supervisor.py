@@ -143,8 +143,8 @@ def test_up_twice_and_down(fresh: Shell) -> None:
 def test_options_for_a_start_have_no_effect_when_one_runs_and_that_is_said(up: Shell, tmp_path: Path) -> None:
     one = up("up", "--workers", "3")
     assert one.code == 0, "a script may start it again and again"
-    assert one.out.startswith("a supervisor runs already (pid ")
-    assert one.err.startswith("--workers has no effect on it; to start it anew: tqstudio ")
+    assert one.out.startswith("a supervisor is already running (pid ")
+    assert one.err.startswith("--workers has no effect on it; to restart it: tqstudio ")
     options = ("--workers", "3", "--no-gpu", "--profile", "web", "--output", str(tmp_path))
     several = up("up", "--detach", *options, "--json")
     assert several.code == 0
@@ -298,7 +298,7 @@ def test_process_says_what_it_waits_for(up: Shell, clips: Path, tmp_path: Path) 
     until(lambda: _status_of(up, job) == "in_progress")
     with up.start("process", "-i", f"{tmp_path}/short.mp4", "-o", str(tmp_path / "out")) as process:
         assert process.stdout is not None
-        assert b"other jobs are running; these wait for their turn" in process.stdout.readline()
+        assert b"waiting for other running jobs" in process.stdout.readline()
         _only(up("job", "cancel", str(job), "--json"))
         out, _ = process.communicate(timeout=WAIT_S)
     assert process.returncode == 0
@@ -345,8 +345,8 @@ def test_a_run_whose_supervisor_is_stopped_sums_up(
         assert fresh("down").code == 0
         out, err = process.communicate(timeout=WAIT_S)
     assert process.returncode == 3
-    assert b"the supervisor was stopped meanwhile" in err
-    assert b"1 of 1 video left in the queue; run it again to go on" in err
+    assert b"the supervisor was stopped during the run" in err
+    assert b"1 of 1 video left in the queue; run it again to continue" in err
     assert b"1 video: 1 left" in out
 
 
@@ -380,7 +380,7 @@ def test_a_run_leaves_the_supervisor_it_started_to_jobs_of_others(
         (long,) = _wait_for_jobs(fresh, "in_progress", 1)
         assert fresh("add", f"{clips}/short.mp4", "-o", out).code == 0
         said = _is_left(process, how)
-    assert b") goes on, other jobs wait or run; stop it with: tqstudio --home " in said
+    assert b") keeps running: other jobs are open; stop it with: tqstudio --home " in said
     assert fresh("job", "cancel", str(long)).code == 0
     _wait_for_jobs(fresh, "done", 1)
     assert fresh("down").code == 0
@@ -415,7 +415,7 @@ def test_a_run_leaves_the_supervisor_it_started_to_another_run(
             assert second.stderr is not None
             until(lambda: b"long.mp4" in second.stderr.readline())
             said = _is_left(first, "ctrl-c")
-            assert b") goes on, another command uses it; " in said
+            assert b") keeps running: another command uses it; " in said
             assert fresh("job", "cancel", str(long)).code == 0
             answer, _ = second.communicate(timeout=WAIT_S)
     assert second.returncode == 1
@@ -517,7 +517,7 @@ def test_retranscode_with_another_profile(up: Shell, held: int) -> None:
     assert up("queue", "pause").code == 0
     made = up("job", "retranscode", str(held), "--profile", "web", "--priority", "7")
     assert made.code == 0, made.err
-    assert f"makes the ladder of job {held} again, with the profile web" in made.out
+    assert f"encodes the ladder of job {held} again, with profile web" in made.out
     new = int(made.out.split()[1])
     job = _shown(up, new)
     assert (job["kind"], job["profile"], job["priority"]) == ("retranscode", "web", 7)
@@ -611,7 +611,7 @@ def test_pausing_the_queue_changes_no_job(up: Shell) -> None:
     assert up("queue", "pause", "--reason", "maintenance").code == 0
     gates = up("queue", "status", "--json").json()["gates"]
     assert [gate["kind"] for gate in gates] == ["user"]
-    assert "held up" in up("status").out
+    assert "blocked" in up("status").out
     assert up("queue", "resume").code == 0
     assert up("queue", "status", "--json").json()["gates"] == []
 
@@ -634,7 +634,7 @@ def test_queue_retry(up: Shell, tmp_path: Path) -> None:
 
     one = up("queue", "retry", "--batch", answers[1]["batch"])
     assert one.code == 0, one.err
-    assert one.out == "1 failed job goes again\n"
+    assert one.out == "1 failed job requeued\n"
     assert [retries(job) for job in [*ids[0], *ids[1]]] == [0, 0, 1]
     until(lambda: _status_of(up, ids[1][0]) == "failed")
 
@@ -675,7 +675,7 @@ def test_queue_clear(fresh: Shell, clips: Path, tmp_path: Path) -> None:
 
     unasked = fresh("queue", "clear")
     assert unasked.code == 2
-    assert "take 2 ended jobs off the list, and nobody can be asked" in unasked.err
+    assert "remove 2 ended jobs from the list, which needs a confirmation" in unasked.err
     assert "--yes" in unasked.err
     code, said = _asked(fresh, "n", "queue", "clear")
     assert code == 4
@@ -684,7 +684,7 @@ def test_queue_clear(fresh: Shell, clips: Path, tmp_path: Path) -> None:
 
     code, said = _asked(fresh, "y", "queue", "clear")
     assert code == 0
-    assert "2 jobs off the list, the ladders stay" in said
+    assert "2 jobs removed from the list, the ladders stay" in said
     assert [job["id"] for job in fresh("job", "list", "--json").json()["jobs"]] == [held]
     deleted = fresh("job", "list", "--deleted", "--json").json()["jobs"]
     assert sorted(job["id"] for job in deleted) == [done, failed]
@@ -726,8 +726,8 @@ def test_deleting_says_what_is_lost(fresh: Shell, tmp_path: Path) -> None:
 
     made = work_and_stop()
     told = fresh("job", "delete", str(job))
-    back = f"tqstudio job undelete {job} brings back the job alone"
-    assert told.out == f"job {job} is deleted, and {made} with it; {back}\n"
+    back = f"tqstudio job undelete {job} restores only the job"
+    assert told.out == f"job {job} deleted with {made}; {back}\n"
     assert up_again(fresh, job) == "cancelled"
     shown = _shown(fresh, job)
     assert (shown["progress"], _segments(fresh, job)) == (0, 0)
@@ -741,9 +741,10 @@ def test_deleting_says_what_is_lost(fresh: Shell, tmp_path: Path) -> None:
     made = work_and_stop()
     unasked = fresh("queue", "clear")
     assert (
-        f"take 1 ended job off the list, and lose {made} of failed and cancelled ones for good" in unasked.err
+        f"remove 1 ended job from the list, and permanently delete {made} of failed and cancelled jobs"
+        in unasked.err
     )
-    assert f"{made} of failed and cancelled ones removed for good" in fresh("queue", "clear", "--yes").out
+    assert f"{made} of failed and cancelled jobs deleted permanently" in fresh("queue", "clear", "--yes").out
 
 
 def test_queue_process_works_until_nothing_is_left(fresh: Shell, clips: Path, tmp_path: Path) -> None:
@@ -757,7 +758,7 @@ def test_queue_process_works_until_nothing_is_left(fresh: Shell, clips: Path, tm
     assert "2 videos: 2 done, in " in done.out
     assert "started one for this run" in done.err
     assert fresh("status").code == 3
-    assert fresh("queue", "process", "--workers", "2").out == "there is nothing to do\n"
+    assert fresh("queue", "process", "--workers", "2").out == "nothing to do\n"
 
 
 def test_queue_process_stops_after_so_many_jobs(fresh: Shell, clips: Path, tmp_path: Path) -> None:
@@ -837,8 +838,8 @@ def test_a_drop_folder(up: Shell, clips: Path, tmp_path: Path) -> None:
     assert up("folder", "remove", str(folder["id"])).code == 0
     assert str(drop) not in up("folder", "list").out
     told = up("folder", "add", str(drop), "-o", str(tmp_path / "out")).out
-    assert f"{drop} is watched" in told
-    assert f"its ladders go to {tmp_path / 'out'}" in told
+    assert f"watching {drop}" in told
+    assert f"output: {tmp_path / 'out'}" in told
     assert up("folder", "remove", str(drop)).code == 0
 
 
@@ -889,7 +890,7 @@ def test_a_worker_at_work_ends_its_job_first(up: Shell, clips: Path, tmp_path: P
 def test_a_deleted_job_says_so(up: Shell, held: int) -> None:
     assert up("job", "delete", str(held)).code == 0
     said = up("job", "show", str(held)).out
-    assert re.search(rf"^  deleted    .*; put it back .*: tqstudio job undelete {held}$", said, re.MULTILINE)
+    assert re.search(rf"^  deleted    .*; restore it with: tqstudio job undelete {held}$", said, re.MULTILINE)
     assert up("job", "undelete", str(held)).code == 0
     assert "deleted  " not in up("job", "show", str(held)).out.partition("EVENT")[0]
 
@@ -905,7 +906,7 @@ def test_a_supervisor_that_drains_says_that_what_is_added_waits(
         added = fresh("add", f"{clips}/short.mp4", "-o", out)
         assert added.code == 0
         assert "queued as job" in added.out
-        assert "is draining: it ends with its running jobs" in added.err
+        assert "is draining: it exits after its running jobs" in added.err
         assert fresh("job", "cancel", str(job)).code == 0
         assert down.wait(WAIT_S) == 0
 

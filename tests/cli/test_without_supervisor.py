@@ -103,7 +103,7 @@ def test_a_queue_without_such_jobs_starts_no_supervisor(
 
 def test_down_has_nothing_to_stop(here: Here, capsys: pytest.CaptureFixture[str]) -> None:
     assert here("down") == 0
-    assert "no supervisor runs" in capsys.readouterr().out
+    assert "no supervisor is running" in capsys.readouterr().out
     assert here("down", "--json") == 0
     assert json.loads(capsys.readouterr().out)["stopped"] is False
 
@@ -288,7 +288,7 @@ def test_doctor_reads_every_profile(here: Here, tmp_path: Path, capsys: pytest.C
     assert set(wrong) == {"profiles", "profile bad", "profile lost", "profile caf\\xe9"}
     assert f"{folder}/bad.toml: video.crf: 99" in wrong["profile bad"]["detail"]
     assert "there is no profile 'nothing'" in wrong["profile lost"]["detail"]
-    assert "'gone' is none of them" in wrong["profiles"]["detail"]
+    assert "'gone' is not among them" in wrong["profiles"]["detail"]
     assert all(check["hint"] for check in wrong.values())
     assert here("doctor") == 1
     said = capsys.readouterr().out

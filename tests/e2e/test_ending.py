@@ -49,8 +49,8 @@ def test_sigterm_stops_at_the_segment_and_counts_nothing(make_studio: MakeStudio
     until(lambda: not studio.pids(), "no process is left")
     assert studio.stored_status(job) == "pending"
     assert studio.last_words() == (
-        "the supervisor ended; 1 job is left, begun: what is finished of it is kept;"
-        f" go on with: tqstudio --home {studio.home.root} up"
+        "the supervisor has stopped; 1 job is left, started: finished parts are kept;"
+        f" continue with: tqstudio --home {studio.home.root} up"
     )
     assert 'event="supervisor ended" left=1 begun=1 paused=0' in studio.home.supervisor_log.read_text()
     before = {mark(path) for path in studio.stored_segments(video)}
@@ -77,7 +77,7 @@ def test_sigterm_lets_a_job_end_that_is_nearly_done(make_studio: MakeStudio, cli
     until(lambda: not studio.pids(), "no process is left")
     assert studio.stored_status(job) == "done"
     assert studio.stored_status(waiting) == "pending", "no job is begun any more"
-    assert studio.last_words().startswith("the supervisor ended; 1 job is left; go on with: ")
+    assert studio.last_words().startswith("the supervisor has stopped; 1 job is left; continue with: ")
     assert (studio.out / "nearly" / "master.m3u8").is_file()
 
 
@@ -109,8 +109,8 @@ def test_ctrl_c_bounds_a_drain_without_a_limit(
         assert studio.terminate_supervisor(signal.SIGINT) == 0
     assert studio.stored_status(job) == "pending"
     assert studio.last_words().startswith(
-        "the supervisor ended; 2 jobs are left, 1 of them begun: what is finished of it is kept;"
-        " 1 is paused; go on with: "
+        "the supervisor has stopped; 2 jobs are left, 1 of them started: finished parts are kept;"
+        " 1 is paused; continue with: "
     )
 
 
@@ -122,7 +122,7 @@ def test_heartbeats_go_on_while_it_drains(make_studio: MakeStudio, clip: MakeCli
         studio.running(job)
         assert studio.terminate_supervisor() == 0
     assert studio.stored_status(job) == "done"
-    assert studio.last_words() == "the supervisor ended; no job is left"
+    assert studio.last_words() == "the supervisor has stopped; no job is left"
     studio.up()
     (attempt,) = studio.job(job)["attempts_log"]
     assert attempt["outcome"] == "done"

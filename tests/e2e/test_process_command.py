@@ -130,7 +130,7 @@ def test_flags_choose_the_files_and_only_queue_them(batch: Batch) -> None:
     wanted = ("--ext", "mov,.mkv", "--order", "size", "--no-process")
     flat = batch(*wanted)
     assert flat.code == 2
-    assert "holds no videos (sub-folders are looked into with -r)" in flat.err
+    assert "contains no videos (-r includes sub-folders)" in flat.err
 
     queued = batch(*wanted, "-r", "--limit", "2", "--priority", "3")
     assert queued.code == 0, queued.err

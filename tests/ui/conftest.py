@@ -63,7 +63,7 @@ def make_app(door: FakeDoor, tmp_path: Path) -> MakeApp:
     def make(**more: Any) -> StudioApp:
         options = {"home": Home(tmp_path), "now": lambda: NOW, "glyphs": UNICODE, "theme": "ink"}
         options |= {"start_timeout_s": 0.0} | more
-        return StudioApp(options.pop("door_factory", lambda: door), **options)
+        return StudioApp(options.pop("client_factory", lambda: door), **options)
 
     return make
 

@@ -63,7 +63,7 @@ async def test_it_paints_before_the_supervisor_answers(make_app: MakeApp) -> Non
     def no_door() -> FakeDoor:
         raise AssertionError("asked before the first picture")
 
-    app = make_app(door_factory=no_door)
+    app = make_app(client_factory=no_door)
     app._begin = lambda: None  # type: ignore[method-assign]
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "connecting" in app.screen.query_one("#header").render_line(0).text)

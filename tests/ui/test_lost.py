@@ -124,7 +124,7 @@ async def test_a_start_is_waited_for_before_silence_is_told(make_app: MakeApp, d
         opened.append(door)
         return door
 
-    async with make_app(door_factory=open_door, start_timeout_s=60.0).run_test(size=(80, 24)) as pilot:
+    async with make_app(client_factory=open_door, start_timeout_s=60.0).run_test(size=(80, 24)) as pilot:
         app = pilot.app
         assert isinstance(app, StudioApp)
         await until(pilot, lambda: len(opened) > 2, "it is looked for again and again")
@@ -139,7 +139,7 @@ async def test_a_start_is_waited_for_before_silence_is_told(make_app: MakeApp, d
 async def test_a_key_starts_a_supervisor(make_app: MakeApp, tmp_path: Path) -> None:
     """A real one, in a home of its own."""
     home = Home(tmp_path / "h")
-    app = make_app(home=home, door_factory=lambda: AsyncClient(home.socket), backoff_s=(0.1,))
+    app = make_app(home=home, client_factory=lambda: AsyncClient(home.socket), backoff_s=(0.1,))
     before = set(psutil.Process().children())
     async with app.run_test(size=(80, 24)) as pilot:
         await until(pilot, lambda: "S starts one" in notice_of(app))

@@ -118,7 +118,7 @@ async def test_a_long_list_stays_with_what_runs_when_a_job_ends(make_app: MakeAp
     door = FakeDoor(many_jobs(5_000))
     for row in door.jobs[:2]:
         row |= {"status": "in_progress", "word": "running"}
-    async with make_app(door_factory=lambda: door).run_test(size=(80, 24)) as pilot:
+    async with make_app(client_factory=lambda: door).run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         ends(door, 1)
         await until(pilot, lambda: app.studio.model.jobs.rows[0]["id"] == 2, "the list was read again")
@@ -275,7 +275,7 @@ async def test_marks_stay_with_their_jobs_and_act_together(make_app: MakeApp, do
 
 async def test_a_hundred_thousand_jobs(make_app: MakeApp) -> None:
     door = FakeDoor(many_jobs(100_000))
-    async with make_app(door_factory=lambda: door).run_test(size=(120, 40)) as pilot:
+    async with make_app(client_factory=lambda: door).run_test(size=(120, 40)) as pilot:
         app = await loaded(pilot)
         window = app.studio.model.jobs
         await pilot.press("G")
@@ -307,7 +307,7 @@ def searched() -> FakeDoor:
 
 async def test_a_long_search_shows_what_it_finds_and_goes_on(make_app: MakeApp) -> None:
     door = searched()
-    async with make_app(door_factory=lambda: door).run_test(size=(80, 24)) as pilot:
+    async with make_app(client_factory=lambda: door).run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         ids = lambda: [row["id"] for row in app.studio.model.jobs.rows]  # noqa: E731
         # One page from the top and one around the job under the cursor, which is not among the matches.
@@ -325,7 +325,7 @@ async def test_a_long_search_shows_what_it_finds_and_goes_on(make_app: MakeApp) 
 
 async def test_a_search_that_finds_nothing_says_so_at_its_end(make_app: MakeApp) -> None:
     door = searched()
-    async with make_app(door_factory=lambda: door).run_test(size=(80, 24)) as pilot:
+    async with make_app(client_factory=lambda: door).run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         door.pages = asyncio.Semaphore(3)
         await pilot.press("slash", *"zebra", "enter")
@@ -337,7 +337,7 @@ async def test_a_search_that_finds_nothing_says_so_at_its_end(make_app: MakeApp)
 
 async def test_the_last_match_is_found_from_the_end(make_app: MakeApp) -> None:
     door = searched()
-    async with make_app(door_factory=lambda: door).run_test(size=(80, 24)) as pilot:
+    async with make_app(client_factory=lambda: door).run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         window = app.studio.model.jobs
         await pilot.press("slash", *"kingfisher 1", "enter")
@@ -353,7 +353,7 @@ async def test_the_last_match_is_found_from_the_end(make_app: MakeApp) -> None:
 
 async def test_a_refresh_takes_no_row_away_that_a_search_has_found(make_app: MakeApp) -> None:
     door = searched()
-    async with make_app(door_factory=lambda: door).run_test(size=(80, 24)) as pilot:
+    async with make_app(client_factory=lambda: door).run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         window = app.studio.model.jobs
         await pilot.press("slash", *"kingfisher", "enter")
@@ -375,7 +375,7 @@ async def test_a_refresh_takes_no_row_away_that_a_search_has_found(make_app: Mak
 
 async def test_another_filter_ends_a_search(make_app: MakeApp) -> None:
     door = searched()
-    async with make_app(door_factory=lambda: door).run_test(size=(80, 24)) as pilot:
+    async with make_app(client_factory=lambda: door).run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         window = app.studio.model.jobs
         door.pages = asyncio.Semaphore(3)
@@ -402,7 +402,7 @@ async def test_only_visible_rows_are_drawn(make_app: MakeApp) -> None:
 
     original, module.JobList = module.JobList, Counting  # type: ignore[misc]
     try:
-        async with make_app(door_factory=lambda: door).run_test(size=(80, 24)) as pilot:
+        async with make_app(client_factory=lambda: door).run_test(size=(80, 24)) as pilot:
             await loaded(pilot)
             drawn.clear()
             await pilot.press("j")
@@ -480,7 +480,7 @@ async def test_marks_are_dropped_when_nobody_knows_what_became_of_their_jobs(
 )
 async def test_names_keep_their_room(make_app: MakeApp, width: int, least: int) -> None:
     name = "".join(chr(ord("a") + at % 26) for at in range(80))
-    async with make_app(door_factory=lambda: FakeDoor([job_row(1, f"{name}.mp4", "in_progress")])).run_test(
+    async with make_app(client_factory=lambda: FakeDoor([job_row(1, f"{name}.mp4", "in_progress")])).run_test(
         size=(width, 24)
     ) as pilot:
         app = await loaded(pilot)

@@ -1,4 +1,4 @@
-"""The command line. Every verb is a function in a module of its own noun, imported when it is called."""
+"""The command line. Each command is a function in a module that is imported when it is called."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import sys
 from collections.abc import Sequence
 
 INTERRUPTED = 130
-"""What shells answer for a program that Ctrl-C ended."""
+"""Exit code after Ctrl-C, as shells report it (128 + SIGINT)."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; answers its exit code.
+    """Run one command and return its exit code.
 
-    0 all well, 1 some job failed, 2 wrong usage, 3 no supervisor, 4 refused.
+    0 success, 1 some job failed, 2 wrong usage, 3 no supervisor, 4 refused.
     """
     from tqstudio.cli import std_streams
 
-    # Before anything is opened that could get the number of a closed one.
-    std_streams.make_sound()
+    # First of all, as any file opened before could get the descriptor of a closed standard stream.
+    std_streams.repair_streams()
     from tqstudio import gc_tuning
 
     gc_tuning.look_seldom()
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(given)
     except BrokenPipeError:
-        return printing.reader_left()
+        return printing.broken_pipe()
 
 
 def _run(given: list[str]) -> int:
@@ -47,7 +47,7 @@ def _run(given: list[str]) -> int:
     except typer.TyperException as error:
         return printing.report(usage_message(error))
     except (KeyboardInterrupt, typer.Abort):
-        printing.say("interrupted")
+        printing.err("interrupted")
         return INTERRUPTED
     except PermissionError as error:
         if not isinstance(error.filename, str | bytes):

@@ -1,4 +1,4 @@
-"""Which verbs there are and where each lives; a verb's module is imported when the verb is needed."""
+"""The tree of commands; a command's module is imported when the command is needed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typer.core import TyperGroup
 
 from tqstudio.errors import ErrorCode, TqError
 
-# Name → "module:function" below `commands`, or a group: (what it is about, the same table for its verbs).
+# Name → "module:function" below `commands`, or a group: (its help text, the same table for its commands).
 Verbs = Mapping[str, "str | tuple[str, Mapping[str, str]]"]
 
 VERBS: Verbs = {
@@ -23,7 +23,7 @@ VERBS: Verbs = {
     "add": "jobs.add:add",
     "process": "jobs.process:process",
     "queue": (
-        "The whole queue: look at it, work it empty, retry, clear, pause.",
+        "Act on the whole queue: status, process, retry, clear, pause.",
         {
             "status": "jobs.queue:status",
             "process": "jobs.queue:process",
@@ -34,7 +34,7 @@ VERBS: Verbs = {
         },
     ),
     "job": (
-        "Look at and steer single jobs.",
+        "List, show and control single jobs.",
         {
             "list": "jobs.show:list_jobs",
             "show": "jobs.show:show",
@@ -53,7 +53,7 @@ VERBS: Verbs = {
     ),
     "events": "studio.events:events",
     "folder": (
-        "Drop folders: what is put into them is transcoded.",
+        "Manage drop folders, whose videos are transcoded automatically.",
         {
             "add": "studio.folders:add",
             "list": "studio.folders:list_folders",
@@ -62,7 +62,7 @@ VERBS: Verbs = {
         },
     ),
     "worker": (
-        "Look at workers, switch them off and on.",
+        "List workers, enable and disable them.",
         {
             "list": "studio.workers:list_workers",
             "enable": "studio.workers:enable",
@@ -71,7 +71,7 @@ VERBS: Verbs = {
             "run": "studio.workers:run",
         },
     ),
-    "profile": ("What ladders may look like.", {"list": "studio.profiles:list_profiles"}),
+    "profile": ("List encoding profiles.", {"list": "studio.profiles:list_profiles"}),
     "verify": "jobs.verify:verify",
     "backup": "studio.backup:backup",
     "doctor": "studio.doctor:doctor",
@@ -79,12 +79,12 @@ VERBS: Verbs = {
 }
 
 HIDDEN = frozenset({"studio.workers:run"})
-# Verbs whose arguments may begin with a dash: `job priority 7 -5`.
+# Commands whose arguments may begin with a dash: `job priority 7 -5`.
 DASHED_ARGUMENTS = frozenset({"jobs.change:priority"})
 
 
 class _Loaded(MutableMapping[str, Any]):
-    """The commands of a group; each is built when it is first asked for."""
+    """The commands of a group, each built on first access."""
 
     def __init__(self, verbs: Verbs) -> None:
         self._verbs = verbs
@@ -153,7 +153,7 @@ def _print_version(wanted: bool) -> None:
 def _root(
     ctx: typer.Context,
     home: str = typer.Option(
-        "", metavar="PATH", help="Where the supervisor keeps its things; the same as TQSTUDIO_HOME."
+        "", metavar="PATH", help="Folder of the supervisor's files; overrides TQSTUDIO_HOME."
     ),
     version: bool = typer.Option(
         False, "--version", is_eager=True, callback=_print_version, help="Print the version."
@@ -161,7 +161,7 @@ def _root(
 ) -> int:
     del version
     if home:
-        # One way to say it: this process, its supervisor and the workers all read the variable.
+        # In the environment, so that the supervisor and its workers use the same home.
         os.environ["TQSTUDIO_HOME"] = os.path.abspath(os.path.expanduser(home))
     if ctx.invoked_subcommand is not None:
         return 0
@@ -171,19 +171,19 @@ def _root(
 
 
 def verbs() -> TyperGroup:
-    """The whole command."""
+    """Build the root command."""
     about = (
         "Turn videos into adaptive HLS ladders.\n\nWithout a command the terminal UI opens."
-        " Exit codes: 0 all well, 1 some job failed, 2 wrong usage, 3 no supervisor, 4 refused."
+        " Exit codes: 0 success, 1 some job failed, 2 wrong usage, 3 no supervisor, 4 refused."
     )
     return _group("tqstudio", about, VERBS, _root, add_completion=True)
 
 
 def usage_message(error: typer.TyperException) -> TqError:
-    """What typer says about wrong arguments, as one of our errors."""
+    """Convert typer's message about wrong arguments into a `TqError`."""
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "tqstudio"
     message = error.format_message().strip().rstrip(".")
-    # What the shell made of a file's name is no option.
+    # A file name that begins with a dash looks like an option.
     dashed = "; a name that begins with a dash is written as ./-name" if hasattr(error, "option_name") else ""
     return TqError(ErrorCode.BAD_REQUEST, message[:1].lower() + message[1:], f"see: {path} --help{dashed}")

@@ -1,4 +1,4 @@
-"""Options that several verbs share, and how their values are read."""
+"""Options that several commands share, and the parsing of their values."""
 
 from __future__ import annotations
 
@@ -10,66 +10,77 @@ import typer
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import readable
 
-JsonFlag = Annotated[bool, typer.Option("--json", help="Print the answer as JSON.")]
-JobIds = Annotated[list[int], typer.Argument(metavar="ID...", help="Numbers of jobs.", show_default=False)]
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+JobIds = Annotated[list[int], typer.Argument(metavar="ID...", help="Job numbers.", show_default=False)]
 OutputDir = Annotated[
     str | None,
-    typer.Option("--output", "-o", metavar="DIR", help="Where the ladders go; the home's folder otherwise."),
+    typer.Option("--output", "-o", metavar="DIR", help="Output folder; default: the home's output folder."),
 ]
 ProfileName = Annotated[
-    str | None, typer.Option("--profile", metavar="NAME", help="How to encode; see: tqstudio profile list")
+    str | None, typer.Option("--profile", metavar="NAME", help="Encoding profile; see: tqstudio profile list")
 ]
 Priority = Annotated[
     int | None,
-    typer.Option("--priority", min=-1000, max=1000, metavar="N", help="Higher goes first; 0 is usual."),
+    typer.Option("--priority", min=-1000, max=1000, metavar="N", help="Higher runs first; default 0."),
 ]
 Workers = Annotated[
     int | None,
     typer.Option(
-        "--workers", "-w", min=1, max=256, metavar="N", help="CPU workers of the supervisor it starts."
+        "--workers",
+        "-w",
+        min=1,
+        max=256,
+        metavar="N",
+        help="Number of CPU workers, if it starts a supervisor.",
     ),
 ]
-Recursive = Annotated[bool, typer.Option("--recursive", "-r", help="Look into sub-folders too.")]
+Recursive = Annotated[bool, typer.Option("--recursive", "-r", help="Include sub-folders.")]
 Extensions = Annotated[
     list[str] | None,
-    typer.Option("--ext", metavar="mp4,mkv", help="Take only these files from folders."),
+    typer.Option("--ext", metavar="mp4,mkv", help="Only files with these extensions."),
 ]
-Limit = Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="Take at most N files.")]
+Limit = Annotated[int | None, typer.Option("--limit", min=1, metavar="N", help="At most N files.")]
 VerifyFull = Annotated[
     bool,
-    typer.Option("--verify-full", help="Read every byte, of files and ladders, to see what has changed."),
+    typer.Option("--verify-full", help="Detect changes by reading every byte of sources and ladders."),
 ]
 Autorestart = Annotated[
     int | None,
     typer.Option(
-        "--autorestart", min=0, max=100, metavar="N", help="Let a failed job go again by itself, N times."
+        "--autorestart",
+        min=0,
+        max=100,
+        metavar="N",
+        help="Restart a failed job automatically, up to N times.",
     ),
 ]
 NoAutorestart = Annotated[
     bool,
-    typer.Option("--no-autorestart", help="Leave a failed job to a person; the same as --autorestart 0."),
+    typer.Option(
+        "--no-autorestart", help="Never restart a failed job automatically; same as --autorestart 0."
+    ),
 ]
 Delay = Annotated[
     float | None,
-    typer.Option("--delay", min=0, metavar="SECONDS", help="How long after it failed; 60 is usual."),
+    typer.Option("--delay", min=0, metavar="SECONDS", help="Delay before an automatic restart; default 60."),
 ]
-Order = Annotated[str, typer.Option("--order", metavar="name|size|mtime", help="Which files go first.")]
+Order = Annotated[str, typer.Option("--order", metavar="name|size|mtime", help="Order of the files.")]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change a key of the profile, such as video.crf=20."),
+    typer.Option("--set", metavar="KEY=VALUE", help="Override a profile key, such as video.crf=20."),
 ]
 
 Metadata = Annotated[
     list[str] | None,
-    typer.Option("--meta", metavar="KEY=VALUE", help="Note something with the job, such as client=acme."),
+    typer.Option("--meta", metavar="KEY=VALUE", help="Store metadata with the job, such as client=acme."),
 ]
 
 
 def output_b64(output: str | None) -> str | None:
-    """The output folder for a message.
+    """The output folder as a request field.
 
     Raises:
-        TqError: BAD_REQUEST when there is something else of that name.
+        TqError: BAD_REQUEST if the path exists and is not a folder.
     """
     if output is None:
         return None
@@ -80,23 +91,23 @@ def output_b64(output: str | None) -> str | None:
         raise TqError(
             ErrorCode.BAD_REQUEST,
             f"the output {display(os.fsencode(path))} is not a folder",
-            "name a folder, or one that does not exist yet",
+            "name a folder, or a path that does not exist yet",
         )
     return encode(path)
 
 
 def overrides(settings: list[str] | None) -> dict[str, str] | None:
-    """The keys of the profile that are set; None when none are."""
+    """The overridden profile keys; None if there are none."""
     return _pairs("--set", settings, "video.crf=20")
 
 
 def metadata(notes: list[str] | None) -> dict[str, str] | None:
-    """What is to be noted with a job; None when nothing is."""
+    """The metadata of a job; None if there is none."""
     return _pairs("--meta", notes, "client=acme")
 
 
 def _pairs(option: str, given: list[str] | None, example: str) -> dict[str, str] | None:
-    """`KEY=VALUE` pairs as a dict; None when none are given.
+    """Parse `KEY=VALUE` pairs; None if none are given.
 
     Raises:
         TqError: BAD_REQUEST for one without a key or an equals sign.
@@ -118,10 +129,10 @@ def _pairs(option: str, given: list[str] | None, example: str) -> dict[str, str]
 
 
 def autorestart_limit(times: int | None, off: bool) -> int | None:
-    """What `--autorestart N` and `--no-autorestart` say together; None where neither is given.
+    """Combine `--autorestart N` and `--no-autorestart`; None if neither is given.
 
     Raises:
-        TqError: BAD_REQUEST when they contradict each other.
+        TqError: BAD_REQUEST if they contradict each other.
     """
     if off and times:
         raise TqError(
@@ -133,5 +144,5 @@ def autorestart_limit(times: int | None, off: bool) -> int | None:
 
 
 def listed(values: list[str] | None) -> list[str]:
-    """`--ext mp4,mkv --ext mov` as one list."""
+    """Split `--ext mp4,mkv --ext mov` into one list."""
     return [part.strip() for value in values or [] for part in value.split(",") if part.strip()]

@@ -1,6 +1,6 @@
-"""What commands print: results on stdout, remarks and errors on stderr, tables, words, times.
+"""Output of commands: results on stdout, remarks and errors on stderr, tables, words, times.
 
-No rich here: it costs 60 ms, and only progress bars need it.
+Does not use rich, whose import takes 60 ms.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ _EXIT_CODES: Mapping[ErrorCode, int] = {
     ErrorCode.PERMISSION: 2,
     ErrorCode.UNSUPPORTED: 2,
 }
-READER_LEFT = 141
-"""What shells answer for a program whose output nobody reads any more (128 + SIGPIPE)."""
+BROKEN_PIPE = 141
+"""Exit code after a broken pipe, as shells report it (128 + SIGPIPE)."""
 
-# A word and its glyph always stand together; colour only repeats them.
+# A glyph is always printed with its word; colour is only additional.
 GLYPHS: Mapping[str, str] = {
     "pending": "·",
     "in_progress": "▸",
@@ -75,13 +75,13 @@ _COLOURS: Mapping[str, str] = {
 _WORDS: Mapping[str, str] = {"in_progress": "running"}
 
 _ZERO_WIDTH = ("Mn", "Me", "Cf")
-"""Marks that stand on the letter before them, and joiners."""
+"""Unicode categories without a width: combining marks and joiners."""
 
 _json_wanted = False
 
 
 def prepare(arguments: Sequence[str]) -> None:
-    """Remember whether errors are wanted as JSON too."""
+    """Remember whether errors must be printed as JSON too."""
     global _json_wanted
     options = list(arguments)
     if "--" in options:
@@ -90,22 +90,22 @@ def prepare(arguments: Sequence[str]) -> None:
 
 
 def out(text: str = "") -> None:
-    """A line of the answer."""
+    """Print a line of the result."""
     print(text, flush=True)
 
 
-def say(text: str) -> None:
-    """A remark that is no part of the answer."""
+def err(text: str) -> None:
+    """Print a remark to stderr."""
     print(text, file=sys.stderr, flush=True)
 
 
 def out_json(value: Any, *, indent: int | None = 2) -> None:
-    """The answer as JSON, ASCII only, so that every encoding carries it."""
+    """Print the result as JSON, in ASCII, which every encoding can represent."""
     print(json.dumps(value, indent=indent), flush=True)
 
 
 def exit_code(code: ErrorCode | str) -> int:
-    """The exit code of a command that ends with this error."""
+    """The exit code of a command that fails with this error."""
     try:
         return _EXIT_CODES.get(ErrorCode(code), 1)
     except ValueError:
@@ -113,23 +113,23 @@ def exit_code(code: ErrorCode | str) -> int:
 
 
 def report(error: TqError) -> int:
-    """Print an error as a sentence and, where it was asked for, as JSON; answers the exit code."""
-    # An answer that cannot be written either is not worth a second error.
+    """Print an error as text and, with `--json`, as JSON; returns the exit code."""
+    # A failure to write the result must not hide this error.
     with contextlib.suppress(TqError):
         sys.stdout.flush()
-    say(error_lines(error.code, error.message, error.hint))
+    err(error_lines(error.code, error.message, error.hint))
     if _json_wanted:
-        told = {"code": str(error.code), "message": error.message, "hint": error.hint}
+        view = {"code": str(error.code), "message": error.message, "hint": error.hint}
         with contextlib.suppress(TqError):
-            out_json({"error": told}, indent=None)
+            out_json({"error": view}, indent=None)
     return exit_code(error.code)
 
 
-def reader_left() -> int:
-    """Nobody reads our output any more: end without a word."""
+def broken_pipe() -> int:
+    """Discard remaining output after a broken pipe; returns the exit code."""
     std_streams.silence(sys.stdout)
     std_streams.silence(sys.stderr)
-    return READER_LEFT
+    return BROKEN_PIPE
 
 
 def error_lines(code: str, message: str, hint: str) -> str:
@@ -143,13 +143,13 @@ def warning_lines(code: str, message: str, hint: str = "") -> str:
 
 
 def warning_sign(warnings: Sequence[WarningView]) -> str:
-    """`▲ 2 warnings`, or nothing."""
+    """`▲ 2 warnings`, or an empty string."""
     sign = "▲" if _can_print("▲") else "!"
     return f"{sign} {counted(len(warnings), 'warning')}" if warnings else ""
 
 
 def gate_reason(gate: GateView) -> str:
-    """What holds the queue up, after the code of the trouble where it is one."""
+    """What blocks the queue, with the error code if there is one."""
     return in_one_line(gate["code"], gate["reason"])
 
 
@@ -158,19 +158,19 @@ def arrow() -> str:
 
 
 def glyph(status: str) -> str:
-    """The sign of a job's status, or nothing where the terminal has no such letter."""
+    """The symbol of a job's status; empty if the output encoding lacks it."""
     sign = GLYPHS.get(status, "")
     return f"{sign} " if sign and _can_print(sign) else ""
 
 
 def job_glyph(row: JobRow) -> str:
-    """The sign that fits the word of a job: one that is tried again or on hold has its own."""
+    """The symbol for the word of a job: retry and on hold have their own."""
     word = row["word"]
     return glyph("changing" if word.endswith("…") else word if word in GLYPHS else row["status"])
 
 
 def word(status: str) -> str:
-    """A status as people read it; JSON keeps the value."""
+    """The displayed word for a status; JSON keeps the value."""
     return _WORDS.get(status, status)
 
 
@@ -188,7 +188,7 @@ def _can_print(text: str) -> bool:
 
 
 def colourful(stream: Any = None) -> bool:
-    """Whether colours and redrawing are welcome: a terminal, and NO_COLOR is unset."""
+    """Whether to use colours: on a terminal, unless NO_COLOR is set."""
     return terminal(stream) and not os.environ.get("NO_COLOR")
 
 
@@ -198,7 +198,7 @@ def terminal(stream: Any = None) -> bool:
 
 
 def painted(text: str, status: str) -> str:
-    """`text` in the colour of a status, on a terminal."""
+    """`text` in the colour of a status, if colours are used."""
     colour = _COLOURS.get(status)
     return f"\x1b[{colour}m{text}\x1b[0m" if colour and colourful() else text
 
@@ -218,9 +218,9 @@ def table(
     """Print aligned columns.
 
     Args:
-        right: columns whose text stands at the right.
-        elastic: columns that are cut, one after the other, when a terminal is too narrow. Those without any
-            text are left out first. Into a pipe nothing is cut.
+        right: right-aligned columns.
+        elastic: columns that are cut, in this order, if the terminal is too narrow. Empty columns are left
+            out first. Without a terminal nothing is cut.
         statuses: one status per row, for its colour.
     """
     lines = [list(row) for row in rows]
@@ -245,7 +245,7 @@ def table(
 
 
 def width(text: str) -> int:
-    """Terminal cells that a text takes."""
+    """Terminal cells that a text occupies."""
     if text.isascii():
         return len(text)
     return sum(
@@ -264,7 +264,7 @@ def _fit(text: str, cells: int, *, left: bool) -> str:
 
 
 def span(seconds: float | None) -> str:
-    """A duration for people: `41 s`, `3:40`, `2:05:00`, `3 d 4 h`; nothing for None."""
+    """Formats a duration: `41 s`, `3:40`, `2:05:00`, `3 d 4 h`; empty for None."""
     if seconds is None:
         return ""
     whole = max(0, round(seconds))
@@ -278,17 +278,17 @@ def span(seconds: float | None) -> str:
 
 
 def percent(value: float) -> str:
-    """Progress of the API: `62 %`."""
+    """Formats progress: `62 %`."""
     return f"{units.whole_percent(value)} %"
 
 
 def speed(factor: float | None) -> str:
-    """Multiple of real time: `2.1×`."""
+    """Formats a multiple of real time: `2.1×`."""
     return "" if factor is None else f"{factor:.1f}{'×' if _can_print('×') else 'x'}"
 
 
 def age(at: str | None) -> str:
-    """How long ago a time of the API was: `12 s`, `3:40`."""
+    """Time since an API timestamp: `12 s`, `3:40`."""
     if at is None:
         return ""
     from datetime import UTC, datetime
@@ -297,7 +297,7 @@ def age(at: str | None) -> str:
 
 
 def clock(at: str | None) -> str:
-    """A time of the API in the local zone: `2026-11-20 14:03:07`."""
+    """An API timestamp in the local zone: `2026-11-20 14:03:07`."""
     if at is None:
         return ""
     from datetime import datetime
@@ -306,7 +306,7 @@ def clock(at: str | None) -> str:
 
 
 def counts_line(counts: Mapping[str, int]) -> str:
-    """`2 running · 14 pending · 318 done`, in the order of the queue, without zeros."""
+    """`2 running   14 pending   318 done`, in the order of the queue, without zeros."""
     order = ("in_progress", "pending", "paused", "failed", "cancelled", "done")
     given = [status for status in order if counts.get(status)]
     parts = [painted(f"{glyph(status)}{counts[status]} {word(status)}", status) for status in given]

@@ -1,4 +1,4 @@
-"""The sample clips of `demo`, made by ffmpeg's own test sources."""
+"""Creates the sample clips of `demo` with ffmpeg's test sources."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ MAKE_TIMEOUT_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Clip:
-    """One clip: a picture and a tone."""
+    """A clip: a picture and a tone."""
 
     name: str
     picture: str
-    """A lavfi source with its size and rate."""
+    """A lavfi source with size and rate."""
     tone_hz: int
     seconds: int
 
@@ -31,11 +31,11 @@ CLIPS = (
 )
 
 
-def make(clip: Clip, folder: Path, ffmpeg: str) -> Path:
-    """Make a clip in `folder` unless it is there; answers its path.
+def create(clip: Clip, folder: Path, ffmpeg: str) -> Path:
+    """Create a clip in `folder` unless it exists; returns its path.
 
     Raises:
-        TqError: ENCODER_EXIT when ffmpeg cannot.
+        TqError: ENCODER_EXIT if ffmpeg fails.
     """
     target = folder / clip.name
     if path_checks.is_file(target):
@@ -51,8 +51,8 @@ def make(clip: Clip, folder: Path, ffmpeg: str) -> Path:
     try:
         subprocess.run(argv, check=True, capture_output=True, timeout=MAKE_TIMEOUT_S)
     except subprocess.CalledProcessError as error:
-        said = error.stderr.decode(errors="replace").strip().splitlines()
-        raise _cannot(clip, said[-1] if said else f"exit status {error.returncode}") from None
+        lines = error.stderr.decode(errors="replace").strip().splitlines()
+        raise _cannot(clip, lines[-1] if lines else f"exit status {error.returncode}") from None
     except subprocess.TimeoutExpired:
         raise _cannot(clip, f"it took more than {MAKE_TIMEOUT_S:.0f} s") from None
     unfinished.rename(target)
@@ -62,13 +62,13 @@ def make(clip: Clip, folder: Path, ffmpeg: str) -> Path:
 def _cannot(clip: Clip, why: str) -> TqError:
     return TqError(
         ErrorCode.ENCODER_EXIT,
-        f"ffmpeg could not make the sample clip {clip.name!r}: {why}",
-        "look at: tqstudio doctor",
+        f"ffmpeg could not create the sample clip {clip.name!r}: {why}",
+        "run: tqstudio doctor",
     )
 
 
 def drop(clip: Path, folder: Path) -> Path:
-    """Put a copy into a drop folder as an upload should: under a temporary name, then renamed."""
+    """Copy a clip into a drop folder as an upload should: under a temporary name, then renamed."""
     import shutil
 
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Which files the paths of a command line mean."""
+"""Selects the files that the paths of a command line refer to."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ ORDERS = ("name", "size", "mtime")
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How folders are looked through. A file that is named itself is always taken."""
+    """How folders are searched. A file that is named explicitly is always selected."""
 
     recursive: bool = False
     extensions: frozenset[bytes] = VIDEO_EXTENSIONS
     limit: int | None = None
     order: str = "name"
     exclude: Sequence[bytes] = ()
-    """Folders whose files are results, not sources."""
+    """Output folders, whose files are never sources."""
 
 
 def rules(
@@ -35,10 +35,10 @@ def rules(
     order: str,
     exclude: Sequence[str] = (),
 ) -> Rules:
-    """Rules from options.
+    """Build rules from command-line options.
 
     Raises:
-        TqError: BAD_REQUEST for an order that does not exist.
+        TqError: BAD_REQUEST for an unknown order.
     """
     if order not in ORDERS:
         raise TqError(
@@ -49,23 +49,23 @@ def rules(
 
 
 Skip = Callable[[bytes, str], object]
-"""Is called with a file that is not taken, and why."""
+"""Called with a skipped file, and the reason."""
 
 
-def say_skipped(path: bytes, why: str) -> None:
-    """Report a file that is not taken."""
-    printing.say(f"skipped {display(path)}: {why}")
+def report_skipped(path: bytes, why: str) -> None:
+    """Report a skipped file."""
+    printing.err(f"skipped {display(path)}: {why}")
 
 
 def select(paths: Sequence[str], by: Rules, skip: Skip = lambda _path, _why: None) -> list[bytes]:
-    """The absolute paths of the files to take, each once, in order.
+    """The absolute paths of the selected files, each once, in order.
 
     Args:
-        skip: called for each file in a folder that may be meant and is not taken.
+        skip: called for each file in a folder that might be meant but is skipped.
 
     Raises:
         TqError: BAD_REQUEST, SOURCE_MISSING, PERMISSION, UNSUPPORTED or NO_MEDIA for a path that yields
-            nothing; all paths are looked at before anything is done with one.
+            nothing; all paths are checked before any is processed.
     """
     found: dict[bytes, None] = {}
     for path in paths:
@@ -83,7 +83,7 @@ def _expand(path: bytes, by: Rules, skip: Skip) -> list[bytes]:
             ErrorCode.SOURCE_MISSING, f"there is no file or folder {shown}", "check the path, and quote it"
         ) from None
     except OSError as error:
-        raise TqError(ErrorCode.PERMISSION, f"{shown} cannot be looked at: {error.strerror}") from None
+        raise TqError(ErrorCode.PERMISSION, f"{shown} cannot be accessed: {error.strerror}") from None
     if stat.S_ISREG(mode):
         return [path]
     if not stat.S_ISDIR(mode):
@@ -94,16 +94,16 @@ def _expand(path: bytes, by: Rules, skip: Skip) -> list[bytes]:
         )
     if not os.access(path, os.R_OK | os.X_OK):
         raise TqError(
-            ErrorCode.PERMISSION, f"the folder {shown} may not be read", "make it readable, then retry"
+            ErrorCode.PERMISSION, f"no permission to read the folder {shown}", "make it readable, then retry"
         )
     _refuse_results(path, by.exclude)
     files = [file for file in _videos(path, by, skip) if not any(_lies_in(file, out) for out in by.exclude)]
     if not files:
-        where = "" if by.recursive else " (sub-folders are looked into with -r)"
+        where = "" if by.recursive else " (-r includes sub-folders)"
         raise TqError(
             ErrorCode.NO_MEDIA,
-            f"the folder {shown} holds no videos{where}",
-            "looked for " + " ".join(sorted(e.decode("utf-8", "replace") for e in by.extensions)),
+            f"the folder {shown} contains no videos{where}",
+            "searched for " + " ".join(sorted(e.decode("utf-8", "replace") for e in by.extensions)),
         )
     return files
 
@@ -113,26 +113,26 @@ def _videos(folder: bytes, by: Rules, skip: Skip) -> Iterator[bytes]:
         if any(_lies_in(path, out) for out in by.exclude):
             return
         if os.path.islink(path):
-            skip(path, "symbolic links in a folder are not followed; name it to take it")
+            skip(path, "symbolic links in a folder are not followed; name the link to include it")
         elif not os.path.isfile(path):
-            skip(path, "it is no regular file")
+            skip(path, "not a regular file")
         elif by.extensions is VIDEO_EXTENSIONS:
-            # With --ext, a person has said what is meant.
-            skip(path, "its name is not that of a video; name it, or use --ext, to take it")
+            # With --ext the user has chosen the extensions.
+            skip(path, "not a video extension; name the file, or use --ext, to include it")
 
     return walk(folder, recursive=by.recursive, extensions=by.extensions, skipped=skipped)
 
 
 def _refuse_results(folder: bytes, exclude: Sequence[bytes]) -> None:
-    """Refuse a folder that is an output or lies in one: of what is there nothing is a source."""
+    """Refuse a folder that is an output folder or inside one: it contains no sources."""
     real = os.path.realpath(folder)
     for output in map(os.path.realpath, exclude):
         if real == output or _lies_in(real, output):
-            where = "is the output folder" if real == output else f"lies in the output {display(output)}"
+            where = "is the output folder" if real == output else f"is inside the output {display(output)}"
             raise TqError(
                 ErrorCode.BAD_REQUEST,
                 f"{display(folder)} cannot be both input and output: it {where}",
-                "let the ladders go elsewhere with -o, or name the videos themselves",
+                "choose another output with -o, or name the videos themselves",
             )
 
 

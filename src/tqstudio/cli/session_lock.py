@@ -1,7 +1,7 @@
-"""Which commands need the supervisor of a home just now: each holds a shared lock until its process ends.
+"""Counts the commands that use the supervisor: each holds a shared lock until its process exits.
 
-Following asks now and then and is silent between, so the supervisor cannot tell who still counts on it. The
-kernel can, and it forgets a command at any death.
+Polling commands have no open connection, so the supervisor cannot count them. The kernel releases the lock
+however a command dies.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _held: int | None = None
 
 
 def enter(home: Home) -> None:
-    """Be counted from now on; waits for a command that is stopping the supervisor at this moment."""
+    """Register this process; waits while another command is stopping the supervisor."""
     global _held
-    # Where no file can be made there is no supervisor to count on either, or it is another user's.
+    # Where no file can be created there is no supervisor to use either, or it is another user's.
     with contextlib.suppress(OSError):
         home.create()
         if _held is None:
@@ -29,7 +29,7 @@ def enter(home: Home) -> None:
 
 
 def alone() -> bool:
-    """Whether no other command is counted. If so none is until `leave`: those that begin wait for it."""
+    """Whether no other command is registered. If so, new ones wait until `leave`."""
     if _held is None:
         return True
     try:
@@ -40,7 +40,7 @@ def alone() -> bool:
 
 
 def leave() -> None:
-    """Be counted no longer."""
+    """Unregister this process."""
     global _held
     if _held is not None:
         os.close(_held)

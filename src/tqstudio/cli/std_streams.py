@@ -1,4 +1,4 @@
-"""The standard streams of a command: always three, whatever the one who started it left closed."""
+"""Makes the standard streams of a command usable, even if the parent process closed some."""
 
 from __future__ import annotations
 
@@ -13,23 +13,22 @@ from tqstudio.errors import ErrorCode, TqError
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def make_sound() -> None:
-    """Give closed streams a place to go, and failing ones a sentence.
+def repair_streams() -> None:
+    """Open closed streams on /dev/null, and report write errors of the others.
 
-    Descriptors 0 to 2 are opened on /dev/null where they are closed: the next file or socket would get the
-    number otherwise, and be written to by whoever writes to a standard stream. Supervisors and workers
-    inherit them.
+    Otherwise the next file or socket would get a descriptor from 0 to 2, and be written to as a standard
+    stream. Supervisors and workers inherit the descriptors.
     """
     for number in range(3):
         _open(number)
-    # Python has no stream where it found the descriptor closed.
+    # Python has no stream object for a descriptor that was closed.
     sys.stdin = sys.stdin or os.fdopen(0, closefd=False)
     sys.stdout = _sound(sys.stdout, 1, _Answer)
     sys.stderr = _sound(sys.stderr, 2, _Remarks)
 
 
 def silence(stream: TextIO) -> None:
-    """Send what is still to be written to /dev/null: Python flushes at exit once more, and would complain."""
+    """Redirect buffered output to /dev/null, as Python flushes again at exit and would report an error."""
     nowhere = os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC)
     os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
@@ -39,16 +38,16 @@ def _open(number: int) -> None:
     try:
         os.fstat(number)
     except OSError:
-        # The lowest free number is the one that is missing, for those below it are open.
+        # The lowest free number is the missing one, as those below it are open.
         os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
 
 
 class _Answer(io.TextIOWrapper):
-    """stdout: an answer that cannot be written ends the command, which says so."""
+    """stdout: a write error ends the command with a `TqError`."""
 
     def write(self, text: str, /) -> int:
         if text == "":
-            # So typer finds out what a stream takes, and swallows what goes wrong then.
+            # typer writes an empty string to test the stream, and ignores errors of that.
             return 0
         try:
             return super().write(text)
@@ -66,12 +65,12 @@ class _Answer(io.TextIOWrapper):
             return error
         silence(self)
         code = ErrorCode.DISK_LOW if error.errno in _FULL else ErrorCode.PERMISSION
-        message = f"the answer cannot be written: {error.strerror or error}"
-        return TqError(code, message, "look at where the output goes, then run it again")
+        message = f"the output cannot be written: {error.strerror or error}"
+        return TqError(code, message, "check where the output goes, then run it again")
 
 
 class _Remarks(io.TextIOWrapper):
-    """stderr: remarks that cannot be written are no reason to end; nobody could be told why either."""
+    """stderr: write errors are ignored, as they could not be reported anyway."""
 
     def write(self, text: str, /) -> int:
         try:
@@ -91,16 +90,16 @@ class _Remarks(io.TextIOWrapper):
 
 
 def _sound(stream: TextIO | None, number: int, kind: type[io.TextIOWrapper]) -> TextIO:
-    """The same stream as `kind`; one that somebody else put in its place, such as a test, stays theirs."""
+    """Rebuild a stream as `kind`; a stream that was replaced, as by a test, is kept."""
     if stream is None:
         return kind(os.fdopen(number, "wb", closefd=False), errors="backslashreplace")
     if type(stream) is not io.TextIOWrapper:
         return stream
-    # Not detached: the old one stays usable as sys.__stdout__, which answers how wide the terminal is.
+    # Not detached: the old stream stays usable as sys.__stdout__, which is asked for the terminal's width.
     return kind(
         stream.buffer,
         encoding=stream.encoding,
-        # A name that the terminal's encoding lacks is printed as escapes instead of ending the command.
+        # A character that the encoding lacks is printed as an escape instead of raising an error.
         errors="backslashreplace",
         newline="\n",
         line_buffering=stream.line_buffering,

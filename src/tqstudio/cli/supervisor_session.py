@@ -1,4 +1,4 @@
-"""Reaching, starting and stopping the supervisor, as commands need it."""
+"""Connects to, starts and stops the supervisor for commands."""
 
 from __future__ import annotations
 
@@ -33,25 +33,24 @@ _POLL_S = 0.05
 class SupervisorSession:
     """A supervisor that answers.
 
-    As a context it lasts as long as the command works, and SIGTERM counts as Ctrl-C. At the end a supervisor
-    that the command started is stopped, unless somebody else needs it: another command that uses it, or an
-    open job that this command has not asked for.
+    As a context manager it turns SIGTERM into Ctrl-C, and at the end stops a supervisor that the command
+    started, unless it is needed: by another command, or by an open job that is not this command's.
     """
 
-    door: Client
+    client: Client
     process: subprocess.Popen[bytes] | None = None
-    """Set when this command started it."""
+    """Set if this command started it."""
     jobs: set[int] = field(default_factory=set)
-    """What this command works on; no reason to leave the supervisor running."""
+    """Jobs of this command; they do not keep the supervisor running."""
     batch: str = ""
-    """The same for every job of this batch."""
+    """All jobs of this batch count as this command's."""
     own_home: bool = False
-    """The same for every job there is: the home was made for this command."""
+    """All jobs count as this command's: the home was created for it."""
     stopped: bool = False
 
     @property
     def started(self) -> bool:
-        """Whether this command started it, and so stops it when nobody else needs it."""
+        """Whether this command started it, and therefore stops it unless it is needed."""
         return self.process is not None
 
     def __enter__(self) -> SupervisorSession:
@@ -67,29 +66,30 @@ class SupervisorSession:
 
     def _stop_unless_needed(self, process: subprocess.Popen[bytes]) -> None:
         try:
-            if reason := self._who_needs_it():
-                printing.say(
-                    f"the supervisor (pid {process.pid}) goes on, {reason}; stop it with: {here('down')}"
+            if reason := self._why_needed():
+                printing.err(
+                    f"the supervisor (pid {process.pid}) keeps running: {reason};"
+                    f" stop it with: {home_command('down')}"
                 )
                 return
-            stop(self.door)
+            stop(self.client)
         except TqError as error:
             if error.code not in UNANSWERED:
                 raise
             if error.code is ErrorCode.SUPERVISOR_SILENT:
-                # What the command has to answer stands: its own work has been summed up.
-                printing.say(printing.error_lines(error.code, error.message, error.hint))
+                # The result of the command is not affected; it was already printed.
+                printing.err(printing.error_lines(error.code, error.message, error.hint))
                 return
         process.wait()
         self.stopped = True
 
-    def _who_needs_it(self) -> str:
-        """Why it has to go on; empty when nobody else needs it."""
+    def _why_needed(self) -> str:
+        """Why it must keep running; empty if it is not needed."""
         if not session_lock.alone():
             return "another command uses it"
-        if self.own_home or all(map(self._is_own, every_job(self.door, ("in_progress", "pending")))):
+        if self.own_home or all(map(self._is_own, every_job(self.client, ("in_progress", "pending")))):
             return ""
-        return "other jobs wait or run"
+        return "other jobs are open"
 
     def _is_own(self, row: JobRow) -> bool:
         return row["id"] in self.jobs or (self.batch != "" and row["batch"] == self.batch)
@@ -100,14 +100,14 @@ def _as_interrupt(signum: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def here(verb: str) -> str:
-    """A command for the supervisor of this home, for whoever reads it in another shell."""
+def home_command(verb: str) -> str:
+    """The command line that runs a command on this home, from any shell."""
     home = ["--home", str(current_home().root)] if os.environ.get("TQSTUDIO_HOME") else []
     return shlex.join(["tqstudio", *home, verb])
 
 
 def every_job(at: Client, statuses: Sequence[str]) -> Iterator[JobRow]:
-    """All jobs with these statuses, page by page."""
+    """Iterate over all jobs with these statuses, page by page."""
     after = None
     while True:
         page = at.send(calls.jobs(statuses=statuses, limit=PAGE, after=after))
@@ -117,8 +117,8 @@ def every_job(at: Client, statuses: Sequence[str]) -> Iterator[JobRow]:
             return
 
 
-def door() -> Client:
-    """The door of the current home, whether anybody answers or not."""
+def client() -> Client:
+    """A client of the current home's supervisor, whether or not one is running."""
     return Client(current_home().socket)
 
 
@@ -132,35 +132,35 @@ def listening() -> bool:
 def session(
     flags: Sequence[str] = (), *, for_this_run: bool = False, quiet: bool = False
 ) -> SupervisorSession:
-    """The running supervisor; one is started in the background when none runs, and that is said.
+    """Connect to the supervisor; starts and reports one in the background if none is running.
 
-    Until this command ends no other one stops it, unless by `tqstudio down`.
+    Until this command ends, other commands do not stop it, except `tqstudio down`.
 
     Args:
-        flags: options of `tqstudio up` for one that has to be started.
-        for_this_run: the caller uses the session as a context, so it is stopped at the end if it can be.
-        quiet: the caller says itself what happened.
+        flags: options of `tqstudio up`, if one is started.
+        for_this_run: the caller uses the session as a context manager, which stops the supervisor.
+        quiet: the caller reports the start itself.
     """
     from tqstudio.protocol import launch
 
-    at, home = door(), current_home()
+    at, home = client(), current_home()
     session_lock.enter(home)
     if (running := launch.settled(home)) is not None:
         if running["draining"]:
-            printing.say(
-                f"the supervisor (pid {running['pid']}) is draining: it ends with its running jobs,"
-                f" and what waits goes on after the next start: {here('up')}"
+            printing.err(
+                f"the supervisor (pid {running['pid']}) is draining: it exits after its running jobs,"
+                f" and pending jobs continue after the next start: {home_command('up')}"
             )
         return SupervisorSession(at)
     process = launch.start(home, flags)
     view = launch.wait_until_up(home, process)
     if view["pid"] != process.pid:
-        # Another command was faster; its supervisor is not ours to stop.
+        # Another command was faster; its supervisor must not be stopped here.
         return SupervisorSession(at)
     if for_this_run:
-        printing.say(f"no supervisor was running: started one for this run (pid {view['pid']})")
+        printing.err(f"no supervisor was running: started one for this run (pid {view['pid']})")
     elif not quiet:
-        printing.say(
+        printing.err(
             f"no supervisor was running: started one in the background (pid {view['pid']});"
             " stop it with: tqstudio down"
         )
@@ -168,11 +168,11 @@ def session(
 
 
 def session_for(known: Callable[[Connection], bool], error: TqError) -> SupervisorSession:
-    """The supervisor for a command on what exists; none is started only to answer that it does not.
+    """Connect to the supervisor for an existing object; none is started just to report it missing.
 
     Args:
-        known: looks for it in the database where no supervisor runs.
-        error: the refusal when it is not there.
+        known: searches the database, if no supervisor is running.
+        error: raised if the object does not exist.
     """
     if not runs_or_has(known):
         raise error
@@ -180,7 +180,7 @@ def session_for(known: Callable[[Connection], bool], error: TqError) -> Supervis
 
 
 def runs_or_has(known: Callable[[Connection], bool]) -> bool:
-    """Whether a supervisor runs, or the database that it would open has what is looked for."""
+    """Whether a supervisor is running, or else the database contains the object."""
     import sqlite3
     from contextlib import closing
 
@@ -196,33 +196,33 @@ def runs_or_has(known: Callable[[Connection], bool]) -> bool:
         with closing(connect(home.database, read_only=True)) as db:
             return known(db)
     except sqlite3.Error:
-        return True  # an earlier schema, or damage: the start says which
+        return True  # an earlier schema, or damage: the start reports which
 
 
-def too_late(options: Sequence[str]) -> TqError:
-    """The refusal of options that only a start can follow, where a supervisor runs already.
+def only_at_start(options: Sequence[str]) -> TqError:
+    """The error for start options if a supervisor is already running.
 
     Args:
-        options: those that were given, such as `--workers`.
+        options: the given options, such as `--workers`.
     """
     them = options[0] if len(options) == 1 else "them"
     return TqError(
         ErrorCode.REFUSED,
-        f"{', '.join(options)} cannot be set: a supervisor runs already",
+        f"{', '.join(options)} cannot be set: a supervisor is already running",
         f"leave {them} out, or stop it first with: tqstudio down",
     )
 
 
 def stop(at: Client, *, drain: bool = False, timeout_s: float | None = STOP_TIMEOUT_S) -> int:
-    """Ask the supervisor to stop and wait until its process is gone; answers its pid.
+    """Shut the supervisor down and wait until its process is gone; returns its pid.
 
     Args:
-        drain: running jobs end first.
-        timeout_s: None waits for ever.
+        drain: finish running jobs first.
+        timeout_s: None waits without limit.
 
     Raises:
-        TqError: NO_SUPERVISOR when none runs, SUPERVISOR_SILENT when it does not answer, TIMEOUT when its
-            process stays.
+        TqError: NO_SUPERVISOR if none is running, SUPERVISOR_SILENT if it does not answer, TIMEOUT if its
+            process does not exit.
     """
     from tqstudio.protocol import launch
     from tqstudio.protocol.client import no_supervisor
@@ -238,8 +238,8 @@ def stop(at: Client, *, drain: bool = False, timeout_s: float | None = STOP_TIME
         if not gone.wait(timeout_s):
             raise TqError(
                 ErrorCode.TIMEOUT,
-                f"the supervisor (pid {pid}) was asked to stop but still runs after {timeout_s:.0f} s",
-                f"look at {current_home().supervisor_log}; as a last resort: kill -9 {pid}",
+                f"the supervisor (pid {pid}) was asked to stop but is still running after {timeout_s:.0f} s",
+                f"see {current_home().supervisor_log}; as a last resort: kill -9 {pid}",
             )
     finally:
         gone.close()
@@ -247,13 +247,13 @@ def stop(at: Client, *, drain: bool = False, timeout_s: float | None = STOP_TIME
 
 
 class _Ending:
-    """Waits for the end of one process; made while it lives, so a reused pid cannot mislead."""
+    """Waits for a process to exit; created while it lives, so that a reused pid cannot mislead."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._fd: int | None = None
         try:
-            # A supervisor in another pid namespace (a container) has no process here to watch.
+            # The process of a supervisor in another pid namespace (a container) is not visible here.
             self._fd = os.pidfd_open(pid)
         except (OSError, AttributeError):
             self._fd = None

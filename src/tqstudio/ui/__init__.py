@@ -23,7 +23,7 @@ EXIT_MESSAGE = "the supervisor keeps running; tqstudio down stops it"
 
 
 def run(
-    door_factory: Callable[[], ApiClient],
+    client_factory: Callable[[], ApiClient],
     *,
     home: Home,
     notice: str = "",
@@ -34,7 +34,7 @@ def run(
     """Run the UI until the user quits; returns the exit code.
 
     Args:
-        door_factory: creates the connection to the supervisor; called again after a lost connection.
+        client_factory: creates the connection to the supervisor; called again after a lost connection.
         notice: a sentence shown first, such as that a supervisor is being started.
         started: the supervisor that was just started.
         view: queue, workers, folders or history.
@@ -56,7 +56,7 @@ def run(
     from tqstudio.ui.app import StudioApp
 
     app = StudioApp(
-        door_factory, home=home, notice=notice, view=view, started=started, painted=_collect_garbage
+        client_factory, home=home, notice=notice, view=view, started=started, painted=_collect_garbage
     )
     with app.signals:
         app.run()

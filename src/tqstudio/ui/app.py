@@ -87,7 +87,7 @@ class StudioApp(App[None]):
 
     def __init__(
         self,
-        door_factory: Callable[[], ApiClient],
+        client_factory: Callable[[], ApiClient],
         *,
         home: Home,
         notice: str = "",
@@ -118,7 +118,7 @@ class StudioApp(App[None]):
         self._painted = painted
         feed = Feed(
             model,
-            door_factory,
+            client_factory,
             changed=self.paint_soon,
             anchor=self._anchor,
             listening=self._listening,

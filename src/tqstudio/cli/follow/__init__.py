@@ -1,1 +1,1 @@
-"""Following jobs until they end: progress on a terminal or in lines, Ctrl-C, the summary."""
+"""Following jobs until they end: progress on a terminal or as lines, Ctrl-C, summary."""

@@ -1,4 +1,4 @@
-"""Following jobs until they end, and what is reported of each."""
+"""Follows jobs until they end, and collects the result of each."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 POLL_S = 0.4
 ROWS_S = 1.0
-"""Between two looks at the running jobs' rows; what began or ended is seen with the next poll."""
-TROUBLE_S = 3.0
-"""Between two looks for a reason why nothing moves."""
+"""Interval of reading the running jobs' rows; starts and ends are seen with every poll."""
+BLOCKED_S = 3.0
+"""Interval of checking why no job is running."""
 _PAGE = 200
 _SETTLED = ("done", "failed", "cancelled")
 
 
 @dataclass(slots=True)
 class Video:
-    """One source of a run and how far it is."""
+    """One source of a run, and its state."""
 
     name: str
     source: str
-    """Its path as the API gives it; `name` and what is printed are readable."""
+    """Its path as in the API; `name` is made safe to print."""
     source_b64: str
     status: str
     """A job's status, or `cached` or `rejected`."""
@@ -41,7 +41,7 @@ class Video:
     error: ErrorView | None = None
     warnings: list[WarningView] = field(default_factory=list)
     held: bool = False
-    """It was paused before the run began, so the run does not wait for it."""
+    """Paused before the run started, so the run does not wait for it."""
 
     @property
     def waited_for(self) -> bool:
@@ -49,16 +49,16 @@ class Video:
 
     @property
     def settled(self) -> bool:
-        """Its job has ended."""
+        """Whether its job has ended."""
         return self.status in _SETTLED
 
     @property
     def log(self) -> str:
-        """Path of the log of the attempt that failed; empty where nothing was attempted."""
+        """Path of the failed attempt's log; empty if there is none."""
         return str(self.error.get("log") or "") if self.error is not None else ""
 
     def take(self, detail: JobDetail) -> None:
-        """Fill in what its job says."""
+        """Copy the results from its job."""
         view = detail["video_view"]
         generation = view["generation"]
         self.slug = view["slug"]
@@ -77,7 +77,7 @@ class Video:
 
 
 class Display(Protocol):
-    """Where the progress of a run is shown."""
+    """Shows the progress of a run."""
 
     def began(self, video: Video, row: JobRow) -> None: ...
 
@@ -91,7 +91,7 @@ class Display(Protocol):
 
 
 def last_seq(at: Client) -> int:
-    """Where the event log ends now; follow from here to miss nothing that comes after."""
+    """The newest event number; following from here misses no later event."""
     return at.send(calls.events(limit=1))["last_seq"]
 
 
@@ -106,29 +106,29 @@ class Follower:
         self._by_job = {video.job: video for video in videos if video.job is not None}
         self._began: set[int] = set()
         self._rows_at = 0.0
-        self._trouble_at = time.monotonic() + TROUBLE_S
-        self._said: set[str] = set()
+        self._blocked_at = time.monotonic() + BLOCKED_S
+        self._reported: set[str] = set()
 
     def until_all_ended(self, interrupt: Interrupt, at_most: int | None = None) -> bool:
-        """Return when no job is left that would still be worked on, or at an interrupt: answers True then.
+        """Wait until no job is open, or until an interrupt, in which case it returns True.
 
-        Either way the videos are as their jobs stood then.
+        Either way the videos have the current status of their jobs.
 
         Args:
-            at_most: so many that have ended are enough.
+            at_most: stop after this number of ended jobs.
         """
         while True:
-            # Asked first: what happened up to the interrupt is seen by the look that comes after it.
-            interrupted = interrupt.asked
-            self.look()
+            # Read before the poll, which then sees everything up to the interrupt.
+            interrupted = interrupt.requested
+            self.poll()
             if interrupted or not any(video.waited_for for video in self._videos):
                 return interrupted
             if at_most is not None and sum(video.settled for video in self._videos) >= at_most:
                 return False
             time.sleep(POLL_S)
 
-    def look(self) -> None:
-        """One look: what ended, what began, how far the running ones are."""
+    def poll(self) -> None:
+        """Poll once: ended jobs, started jobs, and progress of the running ones."""
         if not self._read_events() and time.monotonic() < self._rows_at:
             return
         self._rows_at = time.monotonic() + ROWS_S
@@ -144,19 +144,19 @@ class Follower:
                 self._began.add(row["id"])
                 self._display.began(video, row)
         self._display.moving(self._videos, running)
-        if not running and time.monotonic() > self._trouble_at:
-            self._trouble_at = time.monotonic() + TROUBLE_S
-            self._say_what_holds_it_up()
+        if not running and time.monotonic() > self._blocked_at:
+            self._blocked_at = time.monotonic() + BLOCKED_S
+            self._report_blocked()
 
     def _read_events(self) -> bool:
-        """Take in what happened; whether any of it concerns these jobs."""
+        """Process new events; returns whether any concerns these jobs."""
         concerned = False
         while True:
             page = self._at.send(calls.events(after=self._seq, limit=_PAGE))["events"]
             for event in page:
                 self._seq = max(self._seq, event["seq"])
                 if event["trigger"] == "pruned":
-                    self._read_anew(event)
+                    self._reread(event)
                     concerned = True
                 video = self._by_job.get(event["job"] or 0)
                 if video is None:
@@ -169,8 +169,8 @@ class Follower:
             if len(page) < _PAGE:
                 return concerned
 
-    def _read_anew(self, pruned: EventView) -> None:
-        """The history was forgotten: what happened before may never be read there."""
+    def _reread(self, pruned: EventView) -> None:
+        """Reread all open jobs, as their events may have been pruned before they were read."""
         for video in self._videos:
             if video.job is None or not video.waited_for:
                 continue
@@ -186,34 +186,34 @@ class Follower:
             video.take(self._at.send(calls.job(job)))
             self._display.ended(video)
         elif status == "paused":
-            self._display.note(f"{video.name}: paused; it goes on with: tqstudio job resume {job}")
+            self._display.note(f"{video.name}: paused; resume it with: tqstudio job resume {job}")
         elif status == "pending" and event["source"] == "in_progress":
-            # It will begin again, and that is worth a line of its own.
+            # Its next start gets a line of its own.
             self._began.discard(job)
             parts = (event["code"], event["detail"]) if event["job"] == job else ()
             why = ": ".join(part for part in parts if part)
-            self._display.note(f"{video.name}: goes back into the queue{f' ({why})' if why else ''}")
+            self._display.note(f"{video.name}: requeued{f' ({why})' if why else ''}")
 
-    def _say_what_holds_it_up(self) -> None:
+    def _report_blocked(self) -> None:
         if not any(video.status == "pending" for video in self._videos):
             return
         status = self._at.send(calls.status())
         reasons = [
-            f"the queue is held up: {printing.gate_reason(gate)}; {gate['hint']}" for gate in status["gates"]
+            f"the queue is blocked: {printing.gate_reason(gate)}; {gate['hint']}" for gate in status["gates"]
         ]
         if not any(worker["enabled"] for worker in status["workers"]):
-            reasons.append("no worker is switched on; see: tqstudio worker list")
+            reasons.append("no worker is enabled; see: tqstudio worker list")
         if status["jobs"]["in_progress"]:
-            reasons.append("other jobs are running; these wait for their turn, see: tqstudio job list")
+            reasons.append("waiting for other running jobs; see: tqstudio job list")
         for reason in reasons:
-            if reason not in self._said:
-                self._said.add(reason)
+            if reason not in self._reported:
+                self._reported.add(reason)
                 self._display.note(reason)
 
 
 def _status_by(event: EventView, video: Video) -> str | None:
-    """What a video becomes by an event of its job; None when the event changes nothing about it."""
+    """The new status of a video after an event of its job; None if it is unchanged."""
     if event["trigger"] != "deleted":
         return event["target"]
-    # What has ended is taken off a list; what has not will never be made.
+    # Deleting an ended job changes nothing; an open one will not be encoded.
     return None if video.settled or video.status == "cached" else "cancelled"

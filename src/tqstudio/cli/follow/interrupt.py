@@ -1,4 +1,4 @@
-"""Ctrl-C for commands that have something to say at the end."""
+"""Deferred handling of Ctrl-C, for commands that print a summary at the end."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupt:
-    """Takes Ctrl-C and SIGTERM as a wish that is looked at between two steps; a second one ends the command.
+    """Records Ctrl-C and SIGTERM, to be checked between two steps; a second one ends the command.
 
-    An exception in the middle of a step would leave what the step was about unsaid.
+    An exception in the middle of a step would lose that step's result.
     """
 
     def __init__(self) -> None:
-        self.asked = False
+        self.requested = False
         self._before: dict[signal.Signals, Any] = {}
 
     def __enter__(self) -> Interrupt:
@@ -29,6 +29,6 @@ class Interrupt:
 
     def _note(self, signum: int, frame: FrameType | None) -> None:
         del signum, frame
-        if self.asked:
+        if self.requested:
             raise KeyboardInterrupt
-        self.asked = True
+        self.requested = True

@@ -1,4 +1,4 @@
-"""Progress of a run as bars on a terminal: one per running job, a small one per quality."""
+"""Shows a run as progress bars on a terminal: one per running job, a small one per quality."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.text import Text
 
 from tqstudio.cli import printing
 from tqstudio.cli.follow.follower import Video
-from tqstudio.cli.follow.progress_lines import ending_text, is_made
+from tqstudio.cli.follow.progress_lines import ending_text, is_encoded
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -26,11 +26,11 @@ _STYLES = {"done": "green", "failed": "red", "cancelled": "yellow", "cached": "d
 
 
 class ProgressBars:
-    """Redraws below the lines of what has ended."""
+    """Redraws the bars below the lines of ended jobs."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        # Streams stay as they are: rich's stand-ins do not know their encoding.
+        # Streams are not redirected: rich's replacements do not have their encoding.
         self._live = Live(
             Text(""),
             console=console,
@@ -42,13 +42,13 @@ class ProgressBars:
         self._live.start()
 
     def began(self, video: Video, row: JobRow) -> None:
-        """Its bar appears with the next look."""
+        """Nothing to do: its bar appears with the next poll."""
 
     def moving(self, videos: list[Video], running: list[JobRow]) -> None:
         self._live.update(Group(*self._rows(running), _totals(videos)))
 
     def ended(self, video: Video) -> None:
-        # Text, never a plain string: a name may look like markup.
+        # As `Text`, since rich would parse markup in a plain string.
         self._print(Text(ending_text(video), style=_STYLES.get(video.status, "")))
 
     def note(self, text: str) -> None:
@@ -79,7 +79,7 @@ class ProgressBars:
             yield grid
             qualities = Text("   ", no_wrap=True, overflow="ellipsis")
             for rendition in row["renditions"]:
-                if is_made(rendition):
+                if is_encoded(rendition):
                     qualities.append_text(_quality(rendition))
             yield qualities
         if len(running) > MAX_JOBS:

@@ -1,4 +1,4 @@
-"""Progress of a run as plain lines: for pipes, logs and dumb terminals."""
+"""Prints the progress of a run as plain lines: for pipes, logs and dumb terminals."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
     from tqstudio.protocol.answers import JobRow, RenditionView
 
 EVERY_S = 10.0
-"""A running job gets a line at least this often,"""
+"""Maximal interval between the lines of a running job."""
 EVERY_PERCENT = 25.0
-"""and when it has come this much further."""
+"""Progress after which it gets a line earlier."""
 
 
 class ProgressLines:
-    """One line for what begins, moves on and ends."""
+    """Prints a line for every start, end and some progress."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -46,7 +46,7 @@ class ProgressLines:
         self._line(text)
 
     def close(self) -> None:
-        """Nothing is left on the screen to take away."""
+        """Nothing to do."""
 
     def _line(self, text: str) -> None:
         print(text, file=self._stream, flush=True)
@@ -54,7 +54,10 @@ class ProgressLines:
 
 def moving_text(row: JobRow) -> str:
     """`62 %  720p 3/8  480p 3/8  2.1×  3:40 left`."""
-    parts = [printing.percent(row["progress"]), *(quality_text(r) for r in row["renditions"] if is_made(r))]
+    parts = [
+        printing.percent(row["progress"]),
+        *(quality_text(r) for r in row["renditions"] if is_encoded(r)),
+    ]
     if row["speed"]:
         parts.append(printing.speed(row["speed"]))
     if row["eta_s"] is not None:
@@ -62,8 +65,8 @@ def moving_text(row: JobRow) -> str:
     return "  ".join(parts)
 
 
-def is_made(rendition: RenditionView) -> bool:
-    """Whether a quality is part of the work at all."""
+def is_encoded(rendition: RenditionView) -> bool:
+    """Whether a quality is encoded."""
     return rendition["status"] != "skipped"
 
 
@@ -74,7 +77,7 @@ def quality_text(rendition: RenditionView) -> str:
 
 
 def ending_text(video: Video) -> str:
-    """What became of a video, in one line; below it its warnings, or a failure with next step and log."""
+    """The result of a video in one line; below it warnings, or the error with hint and log."""
     if video.error is not None and video.status != "done":
         error = printing.error_lines(video.error["code"], video.error["message"], video.error["hint"])
         log = f"\n  log: {video.log}" if video.log else ""

@@ -68,7 +68,7 @@ class Model:
         self.notes: list[str] = []
         self._dismissed: set[tuple[int, str]] = set()
         self.generations: dict[int, GenerationView | None] = {}
-        """The published generation of each video that was asked for."""
+        """The published generation of each video that was requested."""
         self.heard_at: datetime | None = None
         """When the supervisor was last heard from."""
 

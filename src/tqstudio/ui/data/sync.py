@@ -58,7 +58,7 @@ class Feed:
     def __init__(
         self,
         model: Model,
-        door_factory: Callable[[], ApiClient],
+        client_factory: Callable[[], ApiClient],
         *,
         changed: Callable[[], None],
         anchor: Callable[[], tuple[int | None, bool]],
@@ -68,8 +68,8 @@ class Feed:
     ) -> None:
         self.model = model
         self.pager = Pager(model.jobs, self.send, model.now)
-        self._door_factory = door_factory
-        self._door: ApiClient | None = None
+        self._client_factory = client_factory
+        self._client: ApiClient | None = None
         self._changed = changed
         self._anchor = anchor
         self._listening = listening
@@ -88,9 +88,9 @@ class Feed:
         Raises:
             TqError: the supervisor's error, NO_SUPERVISOR or SUPERVISOR_SILENT.
         """
-        if self._door is None:
-            self._door = self._door_factory()
-        return await self._door.send(call)
+        if self._client is None:
+            self._client = self._client_factory()
+        return await self._client.send(call)
 
     async def run(self) -> None:
         """Load, follow, and reconnect after a loss; runs until it is cancelled."""
@@ -157,10 +157,10 @@ class Feed:
             await asyncio.wait_for(self._try_now.wait(), delay_s)
 
     async def _close(self) -> None:
-        door, self._door = self._door, None
-        if door is not None:
+        client, self._client = self._client, None
+        if client is not None:
             with suppress(Exception):
-                await door.close()
+                await client.close()
 
     async def _load(self) -> None:
         """Load what a new view needs; the stream then continues from the last event read here."""
@@ -200,9 +200,9 @@ class Feed:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _stream(self) -> None:
-        if self._door is None:
+        if self._client is None:
             return
-        stream = self._door.stream(self.model.last_seq)
+        stream = self._client.stream(self.model.last_seq)
         try:
             async for message in stream:
                 self._take(message)

@@ -117,9 +117,9 @@ def choose_glyphs(environ: Mapping[str, str] = os.environ, encoding: str | None 
     Python writes UTF-8 in the C locale too, so the locale is checked besides the stream's encoding. Where no
     locale is set, as in many containers, the encoding decides.
     """
-    asked = environ.get("TQSTUDIO_ASCII", "")
-    if asked:
-        return UNICODE if asked in ("0", "no", "false") else ASCII
+    requested = environ.get("TQSTUDIO_ASCII", "")
+    if requested:
+        return UNICODE if requested in ("0", "no", "false") else ASCII
     encoding = encoding or getattr(sys.stdout, "encoding", None) or "ascii"
     if environ.get("TERM") in ("linux", "dumb") or "utf" not in encoding.lower():
         return ASCII

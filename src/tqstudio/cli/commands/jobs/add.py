@@ -1,4 +1,4 @@
-"""`add`: put files into the queue and return; also how every command offers files to the supervisor."""
+"""`add`: queues files and returns; also the function by which other commands queue files."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from tqstudio.protocol.client import Client
 
 AT_ONCE = 500
-"""Files per request: each is looked at while the request waits."""
+"""Files per request, each of which is checked while the request waits."""
 BYTES_AT_ONCE = 20_000_000_000
-"""The same in bytes: a file in doubt is read to its end."""
+"""Bytes per request, as a file that may have changed is read completely."""
 ADD_TIMEOUT_S = 300.0
 SLOW_DISK_BPS = 10_000_000
 
@@ -36,8 +36,8 @@ def add(
     output: options.OutputDir = None,
     profile: options.ProfileName = None,
     priority: options.Priority = None,
-    hold: Annotated[bool, typer.Option("--hold", help="Queue them paused.")] = False,
-    force: Annotated[bool, typer.Option("--force", "-f", help="Make finished ladders again.")] = False,
+    hold: Annotated[bool, typer.Option("--hold", help="Queue the jobs as paused.")] = False,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Encode complete ladders again.")] = False,
     recursive: options.Recursive = False,
     ext: options.Extensions = None,
     verify_full: options.VerifyFull = False,
@@ -50,21 +50,21 @@ def add(
     delay: options.Delay = None,
     as_json: options.JsonFlag = False,
 ) -> int:
-    """Put videos into the queue."""
+    """Add videos to the queue."""
     restarts = options.autorestart_limit(autorestart, no_autorestart)
     if delay is not None and not restarts:
         raise TqError(
-            ErrorCode.BAD_REQUEST, "--delay means nothing without --autorestart", "give both, or neither"
+            ErrorCode.BAD_REQUEST, "--delay has no effect without --autorestart", "give both, or neither"
         )
-    from tqstudio.cli.selection import rules, say_skipped, select
+    from tqstudio.cli.selection import report_skipped, rules, select
     from tqstudio.home import current_home
 
     results_of = [absolute(output)] if output else [str(current_home().output)]
     by = rules(
         recursive=recursive, extensions=options.listed(ext), limit=limit, order=order, exclude=results_of
     )
-    files = select(paths, by, say_skipped)
-    wishes = {
+    files = select(paths, by, report_skipped)
+    fields = {
         "output_b64": options.output_b64(output),
         "profile": profile,
         "priority": priority,
@@ -76,7 +76,7 @@ def add(
         "autorestart": restarts,
         "autorestart_delay_s": delay,
     }
-    batch, results = offer(session().door, files, None, **wishes)
+    batch, results = offer(session().client, files, None, **fields)
     if as_json:
         printing.out_json({"batch": batch, "results": results})
     for result in results:
@@ -85,30 +85,30 @@ def add(
 
 
 def offer(
-    at: Client, files: Sequence[bytes], interrupt: Interrupt | None, **wishes: Any
+    at: Client, files: Sequence[bytes], interrupt: Interrupt | None, **fields: Any
 ) -> tuple[str, list[AddResult]]:
-    """Offer files to the supervisor; answers the batch and what became of each file.
+    """Send files to the supervisor; returns the batch and the result for each file.
 
     Args:
-        interrupt: once it is asked for no more files are offered.
+        interrupt: once it is set, no more files are sent.
     """
     from tqstudio.paths import encode
 
     results: list[AddResult] = []
-    batch = wishes.pop("batch", None)
+    batch = fields.pop("batch", None)
     for portion, size in _portions(files):
-        if interrupt is not None and interrupt.asked:
+        if interrupt is not None and interrupt.requested:
             break
         paths = [encode(file) for file in portion]
         timeout_s = ADD_TIMEOUT_S + size / SLOW_DISK_BPS
-        answer = at.send(calls.add(paths, batch=batch, **wishes), timeout_s=timeout_s)
+        answer = at.send(calls.add(paths, batch=batch, **fields), timeout_s=timeout_s)
         batch = answer["batch"]
         results += answer["results"]
     return batch or "", results
 
 
 def _portions(files: Sequence[bytes]) -> Iterator[tuple[list[bytes], int]]:
-    """The files of each request, and their bytes."""
+    """Split the files into requests, each with its total size."""
     portion: list[bytes] = []
     total = 0
     for file in files:
@@ -126,13 +126,13 @@ def _portions(files: Sequence[bytes]) -> Iterator[tuple[list[bytes], int]]:
 
 
 def describe(result: AddResult, *, quiet: bool = False) -> None:
-    """Say what became of a file; problems go to stderr.
+    """Print the result for a file; errors go to stderr.
 
     Args:
-        quiet: say problems only.
+        quiet: print only errors.
     """
     if error := result["error"]:
-        printing.say(printing.error_lines(error["code"], error["message"], error["hint"]))
+        printing.err(printing.error_lines(error["code"], error["message"], error["hint"]))
     elif not quiet:
         printing.out(f"{readable(result['path'])}: {sentence(result, COMMANDS)}")
 

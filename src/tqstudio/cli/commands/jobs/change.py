@@ -1,4 +1,4 @@
-"""What can be done to jobs; every verb takes several."""
+"""Operations on jobs; every command accepts several."""
 
 from __future__ import annotations
 
@@ -20,51 +20,51 @@ if TYPE_CHECKING:
 
 MAX_IDS = 10_000
 
-# What is said of a job that is as it was asked for; `{word}` is how it stands now.
-_SAID = {
+# The result for a job; `{word}` is its state.
+_RESULTS = {
     "pause": "job {job}: {word}",
     "resume": "job {job}: {word}",
     "cancel": "job {job}: {word}",
-    "retry": "job {job} goes again: {word}",
-    "restart": "job {job} starts over: {word}",
+    "retry": "job {job} requeued: {word}",
+    "restart": "job {job} restarted: {word}",
     "priority": "job {job}: priority{how}",
-    "delete": "job {job} is deleted; undo with: tqstudio job undelete {job}",
-    "undelete": "job {job} is back: {word}",
+    "delete": "job {job} deleted; undo with: tqstudio job undelete {job}",
+    "undelete": "job {job} restored: {word}",
 }
 
 
 def pause(ids: JobIds, as_json: JsonFlag = False) -> int:
-    """Set jobs aside; a running one stops within 2 s, and its finished segments stay."""
+    """Pause jobs; a running one stops within 2 s, and its finished segments are kept."""
     return _do("pause", ids, as_json)
 
 
 def resume(ids: JobIds, as_json: JsonFlag = False) -> int:
-    """Let paused jobs go on."""
+    """Resume paused jobs."""
     return _do("resume", ids, as_json)
 
 
 def cancel(ids: JobIds, as_json: JsonFlag = False) -> int:
-    """End jobs; finished segments stay for a later retry."""
+    """Cancel jobs; finished segments are kept for a later retry."""
     return _do("cancel", ids, as_json)
 
 
 def retry(ids: JobIds, as_json: JsonFlag = False) -> int:
-    """Let failed or cancelled jobs go again, with all their attempts."""
+    """Retry failed or cancelled jobs, with the full number of attempts."""
     return _do("retry", ids, as_json)
 
 
 def restart(ids: JobIds, as_json: JsonFlag = False) -> int:
-    """Start jobs over, running ones too."""
+    """Restart jobs from the beginning, running ones too."""
     return _do("restart", ids, as_json)
 
 
 def delete(ids: JobIds, as_json: JsonFlag = False) -> int:
-    """Take jobs off the list. Their ladders stay; what failed or cancelled ones had begun is removed."""
+    """Remove jobs from the list. Ladders stay; partial work of failed or cancelled jobs is removed."""
     return _do("delete", ids, as_json)
 
 
 def undelete(ids: JobIds, as_json: JsonFlag = False) -> int:
-    """Put deleted jobs back on the list; work that was removed with them stays removed."""
+    """Restore deleted jobs; work that was removed with them is not restored."""
     return _do("undelete", ids, as_json)
 
 
@@ -72,35 +72,35 @@ def retranscode(
     ids: JobIds,
     quality: Annotated[
         list[str] | None,
-        typer.Option("--quality", "-q", metavar="720p", help="Only these qualities; all otherwise."),
+        typer.Option("--quality", "-q", metavar="720p", help="Only these qualities; default: all."),
     ] = None,
     drop: Annotated[
         list[str] | None,
-        typer.Option("--drop", metavar="NAME", help="A quality that the new ladder shall not have."),
+        typer.Option("--drop", metavar="NAME", help="Leave this quality out of the new ladder."),
     ] = None,
     profile: ProfileName = None,
     priority: Priority = None,
     as_json: JsonFlag = False,
 ) -> int:
-    """Make finished ladders again, as new jobs; the old ones stay playable meanwhile."""
-    wishes = {
+    """Encode finished ladders again, as new jobs; the old ones stay playable meanwhile."""
+    fields = {
         "renditions": listed(quality) or None,
         "drop": listed(drop),
         "profile": profile,
         "priority": priority,
     }
-    results = act(_session(ids), "retranscode", ids, **wishes)
-    return report(results, "retranscode", as_json, how=f", with the profile {profile}" if profile else "")
+    results = act(_session(ids), "retranscode", ids, **fields)
+    return report(results, "retranscode", as_json, how=f", with profile {profile}" if profile else "")
 
 
 def priority(
     arguments: Annotated[
         list[str],
-        typer.Argument(metavar="ID... N|+N|-N", help="Jobs, then the priority or the change of it."),
+        typer.Argument(metavar="ID... N|+N|-N", help="Jobs, then the new priority or a change."),
     ],
     as_json: JsonFlag = False,
 ) -> int:
-    """Set or change the priority of jobs; higher goes first. `=-5` sets a negative one."""
+    """Set or change the priority of jobs; higher runs first. `=-5` sets a negative one."""
     *ids, wanted = arguments
     try:
         numbers = [int(job_id) for job_id in ids]
@@ -123,7 +123,7 @@ def _do(operation: str, ids: Sequence[int], as_json: bool, **more: Any) -> int:
 
 
 def _session(ids: Sequence[int]) -> SupervisorSession:
-    """The supervisor for an operation on jobs, of which one exists at least."""
+    """The supervisor for an operation on jobs, at least one of which exists."""
 
     def known(db: Connection) -> bool:
         from tqstudio.engine.store.lists import records
@@ -135,33 +135,31 @@ def _session(ids: Sequence[int]) -> SupervisorSession:
 
 
 def act(at: SupervisorSession, operation: str, ids: Sequence[int], **more: Any) -> list[ActionResult]:
-    """Do `operation` to any number of jobs."""
+    """Apply `operation` to any number of jobs."""
     results: list[ActionResult] = []
     for start in range(0, len(ids), MAX_IDS):
-        results += at.door.send(calls.act(operation, ids[start : start + MAX_IDS], **more))["results"]
+        results += at.client.send(calls.act(operation, ids[start : start + MAX_IDS], **more))["results"]
     return results
 
 
 def report(results: list[ActionResult], operation: str, as_json: bool, *, how: str = "") -> int:
-    """Print what became of each job; answers 4 when any was refused.
+    """Print the result for each job; returns 4 if any was refused.
 
     Args:
-        how: more to say of new jobs, and the priority that was asked for.
+        how: an addition for new jobs, or the requested priority.
     """
     if as_json:
         printing.out_json({"results": results})
     for result in results:
         if error := result["error"]:
-            printing.say(printing.error_lines(error["code"], error["message"], error["hint"]))
+            printing.err(printing.error_lines(error["code"], error["message"], error["hint"]))
         elif not as_json and result["new_job"] is not None:
-            printing.out(f"job {result['new_job']} makes the ladder of job {result['job']} again{how}")
+            printing.out(f"job {result['new_job']} encodes the ladder of job {result['job']} again{how}")
         elif not as_json and result["removed_segments"]:
             segments = printing.counted(result["removed_segments"], "finished segment")
             undo = f"tqstudio job undelete {result['job']}"
-            printing.out(
-                f"job {result['job']} is deleted, and {segments} with it; {undo} brings back the job alone"
-            )
+            printing.out(f"job {result['job']} deleted with {segments}; {undo} restores only the job")
         elif not as_json:
             word = result["word"] or result["status"]
-            printing.out(_SAID[operation].format(job=result["job"], word=word, how=how))
+            printing.out(_RESULTS[operation].format(job=result["job"], word=word, how=how))
     return 0 if all(result["ok"] for result in results) else 4

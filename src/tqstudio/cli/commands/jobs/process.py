@@ -1,4 +1,4 @@
-"""`process`: make the ladders of files and folders now, wait for them, sum up."""
+"""`process`: encodes files and folders, waits for them, and prints a summary."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tqstudio.cli import options, printing
 from tqstudio.cli.commands.jobs.add import describe, offer
 from tqstudio.cli.follow.follower import Display, Follower, Video, last_seq
 from tqstudio.cli.follow.interrupt import Interrupt
-from tqstudio.cli.supervisor_session import SupervisorSession, session, too_late
+from tqstudio.cli.supervisor_session import SupervisorSession, only_at_start, session
 from tqstudio.errors import UNANSWERED, ErrorCode, TqError
 from tqstudio.home import current_home
 from tqstudio.paths import absolute, readable
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tqstudio.protocol.client import Client
 
 INTERRUPTED = 130
-# What a decision about a file means before its job moves.
+# The initial status of a video by the decision about its file.
 _STATUS_OF = {
     "queued": "pending",
     "changed": "pending",
@@ -38,17 +38,17 @@ _STATUS_OF = {
 
 def process(
     paths: Annotated[
-        list[str] | None, typer.Argument(metavar="[PATH]...", help="The same as --input.", show_default=False)
+        list[str] | None, typer.Argument(metavar="[PATH]...", help="Same as --input.", show_default=False)
     ] = None,
     inputs: Annotated[
         list[str] | None,
-        typer.Option("--input", "-i", metavar="PATH", help="A video or a folder of videos; may repeat."),
+        typer.Option("--input", "-i", metavar="PATH", help="A video or a folder of videos; repeatable."),
     ] = None,
     output: options.OutputDir = None,
     profile: options.ProfileName = None,
     workers: options.Workers = None,
-    force: Annotated[bool, typer.Option("--force", "-f", help="Make finished ladders again.")] = False,
-    no_process: Annotated[bool, typer.Option("--no-process", help="Only put them into the queue.")] = False,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Encode complete ladders again.")] = False,
+    no_process: Annotated[bool, typer.Option("--no-process", help="Only add them to the queue.")] = False,
     recursive: options.Recursive = False,
     ext: options.Extensions = None,
     verify_full: options.VerifyFull = False,
@@ -60,24 +60,24 @@ def process(
     resume: Annotated[
         bool,
         typer.Option(
-            "--resume", help="Accepted for scripts: it always goes on where it stopped.", show_default=False
+            "--resume", help="Accepted for scripts; interrupted work is always resumed.", show_default=False
         ),
     ] = True,
     as_json: options.JsonFlag = False,
 ) -> int:
-    """Make the ladders of files or folders, wait for them and sum up.
+    """Encode files or folders, wait for them and print a summary.
 
-    What is complete and unchanged is left alone. Starts a supervisor when none runs, and stops it at the end
-    unless somebody else needs it; run it again after any interruption and it goes on.
+    Complete and unchanged ladders are skipped. Starts a supervisor if none is running, and stops it at the
+    end unless it is needed by others. After an interruption, run it again to continue.
     """
     del resume
-    from tqstudio.cli.selection import rules, say_skipped, select
+    from tqstudio.cli.selection import report_skipped, rules, select
 
     wanted = [*(inputs or []), *(paths or [])]
     if not wanted:
         raise TqError(
             ErrorCode.BAD_REQUEST,
-            "no input was given",
+            "no input given",
             "name one: tqstudio process --input PATH --output DIR",
         )
     at_home = current_home()
@@ -88,9 +88,9 @@ def process(
         order=order,
         exclude=[absolute(output) if output else str(at_home.output)],
     )
-    files = select(wanted, by, say_skipped)
+    files = select(wanted, by, report_skipped)
     batch = f"process-{uuid.uuid4().hex[:12]}"
-    wishes = {
+    fields = {
         "output_b64": options.output_b64(output),
         "profile": profile,
         "force": force,
@@ -103,15 +103,15 @@ def process(
     with working_session(workers) as at:
         at.batch = batch
         if no_process:
-            return _only_queue(at.door, files, wishes, as_json)
-        return _work(at, files, wishes, as_json)
+            return _only_queue(at.client, files, fields, as_json)
+        return _work(at, files, fields, as_json)
 
 
 def working_session(workers: int | None) -> SupervisorSession:
     """The supervisor for a run that waits for jobs.
 
     Raises:
-        TqError: REFUSED when workers were asked for and one runs already.
+        TqError: REFUSED if workers are given and a supervisor is already running.
     """
     if workers is None:
         return session(for_this_run=True)
@@ -121,13 +121,13 @@ def working_session(workers: int | None) -> SupervisorSession:
     if launch.running(current_home()) is None:
         at = session(["--workers", str(workers)], for_this_run=True)
     if at is None or not at.started:
-        raise too_late(["--workers"])
+        raise only_at_start(["--workers"])
     return at
 
 
-def _only_queue(at: Client, files: list[bytes], wishes: dict[str, Any], as_json: bool) -> int:
+def _only_queue(at: Client, files: list[bytes], fields: dict[str, Any], as_json: bool) -> int:
     started = time.monotonic()
-    _, results = offer(at, files, None, **wishes)
+    _, results = offer(at, files, None, **fields)
     for result in results:
         describe(result, quiet=as_json)
     videos = [video_of(at, result) for result in results]
@@ -136,54 +136,54 @@ def _only_queue(at: Client, files: list[bytes], wishes: dict[str, Any], as_json:
     return exit_code(videos)
 
 
-def _work(at: SupervisorSession, files: list[bytes], wishes: dict[str, Any], as_json: bool) -> int:
+def _work(at: SupervisorSession, files: list[bytes], fields: dict[str, Any], as_json: bool) -> int:
     started = time.monotonic()
     with Interrupt() as interrupt:
-        after = last_seq(at.door)
-        _, results = offer(at.door, files, interrupt, **wishes)
+        after = last_seq(at.client)
+        _, results = offer(at.client, files, interrupt, **fields)
         for result in results:
             if result["applied"]:
-                printing.say(f"{readable(result['path'])}: {sentence(result, COMMANDS)}")
-        videos = [video_of(at.door, result) for result in results]
+                printing.err(f"{readable(result['path'])}: {sentence(result, COMMANDS)}")
+        videos = [video_of(at.client, result) for result in results]
         at.jobs |= {video.job for video in videos if video.job is not None}
         try:
             interrupted = follow(at, videos, interrupt, after=after, to_stderr=as_json)
         except TqError as error:
             return report_without_supervisor(error, videos, started, as_json=as_json)
         if interrupted:
-            _say_what_is_left(videos, len(files))
+            _report_remaining(videos, len(files))
         return report(videos, started, interrupted=interrupted, as_json=as_json)
 
 
-def _say_what_is_left(videos: list[Video], files: int) -> None:
+def _report_remaining(videos: list[Video], files: int) -> None:
     left = sum(video.waited_for for video in videos)
-    unasked = f", {files - len(videos)} not queued yet" if len(videos) < files else ""
+    unqueued = f", {files - len(videos)} not queued yet" if len(videos) < files else ""
     of = printing.counted(files, "video")
-    printing.say(f"stopped: {left} of {of} left in the queue{unasked}; run it again to go on")
+    printing.err(f"stopped: {left} of {of} left in the queue{unqueued}; run it again to continue")
 
 
 def report_without_supervisor(error: TqError, videos: list[Video], started: float, *, as_json: bool) -> int:
-    """Sum up a run whose supervisor was stopped by somebody else, or is silent; what is left is done later.
+    """Summarise a run whose supervisor was stopped or is silent; open jobs continue with the next supervisor.
 
     Raises:
-        TqError: the error itself when it is another one.
+        TqError: the given error, if it is a different one.
     """
     if error.code not in UNANSWERED:
         raise error
     if error.code is ErrorCode.NO_SUPERVISOR:
-        printing.say("the supervisor was stopped meanwhile")
+        printing.err("the supervisor was stopped during the run")
     else:
-        printing.say(printing.error_lines(error.code, error.message, error.hint))
-    _say_what_is_left(videos, len(videos))
+        printing.err(printing.error_lines(error.code, error.message, error.hint))
+    _report_remaining(videos, len(videos))
     report(videos, started, interrupted=True, as_json=as_json)
     return printing.exit_code(error.code)
 
 
 def report(videos: list[Video], started: float, *, interrupted: bool, as_json: bool) -> int:
-    """Sum a run up; answers its exit code.
+    """Print the summary of a run; returns its exit code.
 
     Args:
-        started: when it began, on the monotonic clock.
+        started: start time on the monotonic clock.
     """
     answer = summary(videos, time.monotonic() - started)
     if as_json:
@@ -202,10 +202,10 @@ def follow(
     to_stderr: bool,
     at_most: int | None = None,
 ) -> bool:
-    """Show the videos' progress until all have ended; answers whether an interrupt came first.
+    """Show the videos' progress until all have ended; returns whether it was interrupted.
 
     Args:
-        at_most: so many that have ended are enough.
+        at_most: stop after this number of ended jobs.
     """
     shown = display(to_stderr=to_stderr)
     try:
@@ -213,14 +213,14 @@ def follow(
             if not video.waited_for:
                 shown.ended(video)
             if video.held:
-                shown.note(f"{video.name}: is paused; let it go on with: tqstudio job resume {video.job}")
-        return Follower(at.door, videos, shown, after=after).until_all_ended(interrupt, at_most)
+                shown.note(f"{video.name}: paused; resume it with: tqstudio job resume {video.job}")
+        return Follower(at.client, videos, shown, after=after).until_all_ended(interrupt, at_most)
     finally:
         shown.close()
 
 
 def display(*, to_stderr: bool) -> Display:
-    """Bars on a terminal, lines elsewhere."""
+    """Bars on a terminal, lines otherwise."""
     stream = sys.stderr if to_stderr else sys.stdout
     if printing.terminal(stream):
         from rich.console import Console
@@ -234,14 +234,14 @@ def display(*, to_stderr: bool) -> Display:
 
 
 def video_of(at: Client, result: AddResult) -> Video:
-    """A file of this run as it stands after it was offered."""
+    """The state of a file after it was sent to the supervisor."""
     decision = result["decision"]
     video = Video(
         name=readable(result["path"].rpartition("/")[2]),
         source=result["path"],
         source_b64=result["path_b64"],
         status=_STATUS_OF.get(decision, "pending"),
-        # The job of a rejected file makes something else; this run does not follow it.
+        # A rejected file may belong to a job for another output, which this run does not follow.
         job=None if decision == "rejected" else result["job"],
         slug=result["slug"],
         master=result["master"],
@@ -283,7 +283,7 @@ def summary(videos: list[Video], seconds: float) -> dict[str, Any]:
 
 def print_summary(counts: dict[str, Any]) -> None:
     if not counts["total"]:
-        printing.out("there is nothing to do")
+        printing.out("nothing to do")
         return
     words = [f"{counts[key]} {key}" for key in ("done", "cached", "failed", "cancelled") if counts[key]]
     left = counts["total"] - sum(counts[key] for key in ("done", "cached", "failed", "cancelled"))
@@ -297,7 +297,7 @@ def print_summary(counts: dict[str, Any]) -> None:
 
 
 def exit_code(videos: list[Video]) -> int:
-    """0 when every ladder is there; 2 and the like when no file could even be queued; else 1."""
+    """0 if every ladder is complete or queued, the error's code if every file was rejected, else 1."""
     rejected = [video for video in videos if video.status == "rejected"]
     if rejected and len(rejected) == len(videos):
         error = rejected[0].error

@@ -10,7 +10,7 @@ import typer
 
 from tqstudio.cli import printing
 from tqstudio.cli.options import JsonFlag, Workers
-from tqstudio.cli.supervisor_session import door, every_job, listening, runs_or_has, session
+from tqstudio.cli.supervisor_session import client, every_job, listening, runs_or_has, session
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls
 
@@ -24,8 +24,8 @@ ENDED = ("done", "failed", "cancelled")
 
 
 def status(as_json: JsonFlag = False) -> int:
-    """Count the jobs by status, and say what holds them up."""
-    view = door().send(calls.status())
+    """Count the jobs by status, and show what blocks the queue."""
+    view = client().send(calls.status())
     if as_json:
         total = sum(view["jobs"].values())
         printing.out_json(
@@ -39,32 +39,32 @@ def status(as_json: JsonFlag = False) -> int:
     if view["eta_s"] is not None:
         printing.out(f"about {printing.span(view['eta_s'])} left")
     for gate in view["gates"]:
-        printing.out(f"held up: {printing.gate_reason(gate)} {printing.arrow()} {gate['hint']}")
+        printing.out(f"blocked: {printing.gate_reason(gate)} {printing.arrow()} {gate['hint']}")
     return 0
 
 
 def pause(
     reason: Annotated[
-        str, typer.Option("--reason", metavar="TEXT", help="Shown to everybody who looks.")
+        str, typer.Option("--reason", metavar="TEXT", help="Shown wherever the queue's status is shown.")
     ] = "",
     as_json: JsonFlag = False,
 ) -> int:
-    """Hand out no more jobs; running ones go on to their end."""
-    gate = session().door.send(calls.pause_queue(reason))
+    """Start no more jobs; running ones finish."""
+    gate = session().client.send(calls.pause_queue(reason))
     if as_json:
         printing.out_json(gate)
     else:
-        printing.out("the queue is paused; running jobs go on. Resume with: tqstudio queue resume")
+        printing.out("the queue is paused; running jobs finish. Resume with: tqstudio queue resume")
     return 0
 
 
 def resume(as_json: JsonFlag = False) -> int:
-    """Hand out jobs again."""
-    answer = session().door.send(calls.resume_queue())
+    """Start jobs again."""
+    answer = session().client.send(calls.resume_queue())
     if as_json:
         printing.out_json(answer)
     else:
-        printing.out("the queue goes on")
+        printing.out("the queue is resumed")
     return 0
 
 
@@ -74,45 +74,44 @@ def retry(
     ] = None,
     as_json: JsonFlag = False,
 ) -> int:
-    """Let every failed job go again, with all its attempts."""
+    """Retry every failed job, with the full number of attempts."""
     answer: RetryAnswer = {"retried": 0, "refused": []}
     if _any("failed"):
-        answer = session().door.send(calls.retry_failed(batch), timeout_s=ALL_TIMEOUT_S)
+        answer = session().client.send(calls.retry_failed(batch), timeout_s=ALL_TIMEOUT_S)
     if as_json:
         printing.out_json(answer)
     elif answer["retried"]:
-        goes = "goes" if answer["retried"] == 1 else "go"
-        printing.out(f"{printing.counted(answer['retried'], 'failed job')} {goes} again")
+        printing.out(f"{printing.counted(answer['retried'], 'failed job')} requeued")
     elif not answer["refused"]:
-        printing.out("no job has failed; nothing to retry")
+        printing.out("no failed jobs; nothing to retry")
     for result in answer["refused"]:
         if error := result["error"]:
-            printing.say(printing.error_lines(error["code"], error["message"], error["hint"]))
+            printing.err(printing.error_lines(error["code"], error["message"], error["hint"]))
     return 4 if answer["refused"] else 0
 
 
 def clear(
     history: Annotated[
-        bool, typer.Option("--history", "--manifest", help="Forget what happened too; this cannot be undone.")
+        bool, typer.Option("--history", "--manifest", help="Delete the event history too; cannot be undone.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")] = False,
     as_json: JsonFlag = False,
 ) -> int:
-    """Take every ended job off the list. Ladders stay; what failed or cancelled jobs had begun is removed."""
+    """Remove ended jobs from the list. Ladders stay; partial work of failed or cancelled ones is removed."""
     if not history and not _any(*ENDED):
         return _nothing_to_clear(as_json)
-    at = session().door
+    at = session().client
     view = at.send(calls.status())
     counts = view["jobs"]
     ended = sum(counts[status] for status in ENDED)
     if not ended and not history:
         return _nothing_to_clear(as_json)
-    question = f"take {printing.counted(ended, 'ended job')} off the list"
+    question = f"remove {printing.counted(ended, 'ended job')} from the list"
     if not yes and view["supervisor"]["cleanup_partial"] and (lost := _finished_segments(at)):
         segments = printing.counted(lost, "finished segment")
-        question += f", and lose {segments} of failed and cancelled ones for good"
+        question += f", and permanently delete {segments} of failed and cancelled jobs"
     if history:
-        question += ", and forget the whole history for good"
+        question += ", and permanently delete the event history"
     if not yes and not _agreed(question, as_json):
         printing.out("nothing was changed")
         return printing.exit_code(ErrorCode.REFUSED)
@@ -121,14 +120,14 @@ def clear(
         printing.out_json(answer)
         return 0
     printing.out(
-        f"{printing.counted(answer['deleted'], 'job')} off the list, the ladders stay;"
-        " see them with: tqstudio job list --deleted"
+        f"{printing.counted(answer['deleted'], 'job')} removed from the list, the ladders stay;"
+        " list them with: tqstudio job list --deleted"
     )
     if answer["removed_segments"]:
         segments = printing.counted(answer["removed_segments"], "finished segment")
-        printing.out(f"{segments} of failed and cancelled ones removed for good")
+        printing.out(f"{segments} of failed and cancelled jobs deleted permanently")
     if history:
-        printing.out(f"{printing.counted(answer['pruned'], 'event')} forgotten")
+        printing.out(f"{printing.counted(answer['pruned'], 'event')} deleted")
     return 0
 
 
@@ -136,12 +135,12 @@ def _nothing_to_clear(as_json: bool) -> int:
     if as_json:
         printing.out_json({"deleted": 0, "removed_segments": 0, "pruned": 0})
     else:
-        printing.out("no job has ended; nothing to clear")
+        printing.out("no ended jobs; nothing to clear")
     return 0
 
 
 def _any(*statuses: str) -> bool:
-    """Whether a supervisor runs, or there are jobs with these statuses for which one is worth starting."""
+    """Whether a supervisor is running, or else the database contains jobs with these statuses."""
 
     def known(db: Connection) -> bool:
         from tqstudio.engine.store.lists import pages
@@ -153,34 +152,34 @@ def _any(*statuses: str) -> bool:
 
 
 def _finished_segments(at: Client) -> int:
-    """What the failed and cancelled jobs on the list have made of their ladders."""
+    """The number of finished segments of the failed and cancelled jobs on the list."""
     rows = every_job(at, ("failed", "cancelled"))
     return sum(rendition["segments_done"] for row in rows for rendition in row["renditions"])
 
 
 def _agreed(question: str, as_json: bool) -> bool:
-    """Ask on a terminal.
+    """Ask for confirmation on a terminal.
 
     Raises:
-        TqError: BAD_REQUEST where there is none.
+        TqError: BAD_REQUEST without a terminal.
     """
     if as_json or not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise TqError(
-            ErrorCode.BAD_REQUEST, f"this would {question}, and nobody can be asked", "say so with --yes"
+            ErrorCode.BAD_REQUEST, f"this would {question}, which needs a confirmation", "confirm with --yes"
         )
     return typer.confirm(f"{question[:1].upper()}{question[1:]}?")
 
 
 def process(
     max_jobs: Annotated[
-        int | None, typer.Option("--max-jobs", min=1, metavar="N", help="Stop when N jobs have ended.")
+        int | None, typer.Option("--max-jobs", min=1, metavar="N", help="Stop after N jobs have ended.")
     ] = None,
     workers: Workers = None,
     as_json: JsonFlag = False,
 ) -> int:
-    """Work until no job waits or runs.
+    """Process the queue until no job is pending or running.
 
-    Starts a supervisor when none runs, and stops it then unless somebody else needs it.
+    Starts a supervisor if none is running, and stops it at the end unless it is needed by others.
     """
     from tqstudio.cli.commands.jobs.process import follow, report, report_without_supervisor, working_session
     from tqstudio.cli.follow.follower import Video, last_seq
@@ -188,16 +187,16 @@ def process(
 
     started = time.monotonic()
     if max_jobs == 1 and workers is None and not listening():
-        # Any other worker would only begin what is then broken off.
+        # Further workers would only start jobs that are then aborted.
         workers = 1
     videos: dict[int, Video] = {}
     interrupted = False
     with working_session(workers) as at, Interrupt() as interrupt:
         while not interrupted:
-            after = last_seq(at.door)
+            after = last_seq(at.client)
             more = [
                 Video(row["name"], row["path"], row["path_b64"], row["status"], row["id"])
-                for row in every_job(at.door, ("in_progress", "pending"))
+                for row in every_job(at.client, ("in_progress", "pending"))
                 if row["id"] not in videos
             ]
             left = None if max_jobs is None else max_jobs - sum(v.settled for v in videos.values())

@@ -13,7 +13,7 @@ import typer
 from tqstudio import units
 from tqstudio.cli import printing
 from tqstudio.cli.options import JobIds, JsonFlag, listed
-from tqstudio.cli.supervisor_session import door
+from tqstudio.cli.supervisor_session import client
 from tqstudio.errors import ErrorCode, TqError, in_one_line
 from tqstudio.paths import readable
 from tqstudio.protocol import calls
@@ -24,19 +24,20 @@ if TYPE_CHECKING:
 PAGE = 200
 FOLLOW_S = 0.5
 
-JobId = Annotated[int, typer.Argument(metavar="ID", help="Number of the job.", show_default=False)]
+JobId = Annotated[int, typer.Argument(metavar="ID", help="Job number.", show_default=False)]
 AttemptNumber = Annotated[
-    int | None, typer.Option("--attempt", min=1, metavar="N", help="The newest attempt otherwise.")
+    int | None,
+    typer.Option("--attempt", min=1, metavar="N", help="Number of the attempt; default: the newest."),
 ]
 
 
 def list_jobs(
     status: Annotated[
         list[str] | None,
-        typer.Option("--status", "-s", metavar="STATUS", help="Only these, such as pending,failed."),
+        typer.Option("--status", "-s", metavar="STATUS", help="Only these statuses, such as pending,failed."),
     ] = None,
     text: Annotated[
-        str, typer.Option("--text", metavar="TEXT", help="Only names with these words in them.")
+        str, typer.Option("--text", metavar="TEXT", help="Only names that contain these words.")
     ] = "",
     batch: Annotated[
         str | None, typer.Option("--batch", metavar="ID", help="Only jobs of this batch.")
@@ -44,15 +45,13 @@ def list_jobs(
     folder: Annotated[
         int | None, typer.Option("--folder", metavar="ID", help="Only jobs of this drop folder.")
     ] = None,
-    sort: Annotated[
-        str, typer.Option("--sort", metavar="order|newest|oldest", help="In which order.")
-    ] = "order",
-    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="At most so many.")] = 50,
+    sort: Annotated[str, typer.Option("--sort", metavar="order|newest|oldest", help="Sort order.")] = "order",
+    limit: Annotated[int, typer.Option("--limit", min=1, metavar="N", help="Maximal number of jobs.")] = 50,
     deleted: Annotated[bool, typer.Option("--deleted", help="Show deleted jobs instead.")] = False,
     as_json: JsonFlag = False,
 ) -> int:
     """List jobs, running ones first."""
-    at = door()
+    at = client()
     rows: list[JobRow] = []
     after: str | None = None
     total: int | None = None
@@ -79,7 +78,7 @@ def list_jobs(
         return 0
     if not rows:
         narrowed = status or text or batch or deleted or folder is not None
-        printing.out("no such jobs" if narrowed else "the queue is empty")
+        printing.out("no matching jobs" if narrowed else "the queue is empty")
         return 0
     printing.table(
         ("ID", "STATE", "DONE", "QUALITIES", "LEFT", "WORKER", "VIDEO"),
@@ -89,15 +88,15 @@ def list_jobs(
         statuses=[row["status"] for row in rows],
     )
     if after is not None:
-        shown = f"the first {len(rows)} are" if total is None else f"{len(rows)} of {total}"
-        printing.say(f"{shown} shown; more with --limit")
+        shown = f"the first {len(rows)} jobs" if total is None else f"{len(rows)} of {total} jobs"
+        printing.err(f"{shown} shown; use --limit for more")
     return 0
 
 
 def _line(row: JobRow) -> tuple[str, ...]:
     left = row["retry_in_s"] if row["retry_in_s"] is not None else row["eta_s"]
     remark = printing.warning_sign(row["warnings"])
-    if row["error"] and _is_told(row):
+    if row["error"] and _shows_error(row):
         remark = row["error"]["code"]
     return (
         str(row["id"]),
@@ -111,30 +110,30 @@ def _line(row: JobRow) -> tuple[str, ...]:
 
 
 def _quality(rendition: RenditionView) -> str:
-    """Its name; one that failed, which an optional one of a done job may have, is marked."""
+    """Its name, marked if it failed, as optional qualities of a done job can."""
     failed = rendition["status"] == "failed"
     return f"{printing.glyph('failed').strip() or '!'}{rendition['name']}" if failed else rendition["name"]
 
 
 def _progress(row: JobRow) -> str:
-    """How far it is, also while it waits or after it failed; nothing where none is begun, or all is done."""
+    """Progress, also of a waiting or failed job; empty if nothing is done, or everything."""
     begun = row["status"] == "in_progress" or (row["progress"] > 0 and row["status"] != "done")
     return printing.percent(row["progress"]) if begun else ""
 
 
-def _is_told(row: JobRow) -> bool:
-    """Whether the error of a job is what keeps it; what it has got over is history."""
+def _shows_error(row: JobRow) -> bool:
+    """Whether the job's error is current; that of an earlier attempt is only history."""
     return row["status"] == "failed" or row["word"] == "retry"
 
 
 def _word(row: JobRow) -> str:
-    """How a job stands; one that runs and does not move says for how long."""
+    """The word for a job's state; a running job without progress shows for how long."""
     return row["word"] if row["idle_s"] is None else f"idle {printing.span(row['idle_s'])}"
 
 
 def show(ids: JobIds, as_json: JsonFlag = False) -> int:
-    """Show everything about jobs."""
-    at = door()
+    """Show all details of jobs."""
+    at = client()
     details = [at.send(calls.job(job_id)) for job_id in ids]
     if as_json:
         printing.out_json(details[0] if len(details) == 1 else {"jobs": details})
@@ -177,7 +176,7 @@ def _print(job: JobDetail) -> None:
         if value:
             printing.out(_field(name, value))
     if error := job["error"]:
-        name, look = ("error", "failed") if _is_told(job) else ("last error", "")
+        name, look = ("error", "failed") if _shows_error(job) else ("last error", "")
         printing.out(printing.painted(_field(name, f"{error['code']}: {error['message']}"), look))
         printing.out(_field("", f"{printing.arrow()} {error['hint']}"))
         if error["log"]:
@@ -189,7 +188,7 @@ def _print(job: JobDetail) -> None:
     _print_attempts(job["attempts_log"])
     if job["attempts_log"]:
         printing.out(
-            f"{printing.arrow()} tqstudio job log {job['id']} prints its log, --attempt N an older one"
+            f"{printing.arrow()} tqstudio job log {job['id']} prints the log, --attempt N an earlier one"
         )
     if job["events"]:
         printing.out()
@@ -209,7 +208,7 @@ def _print(job: JobDetail) -> None:
 
 def _deleted(job: JobDetail) -> str:
     at = printing.clock(job["deleted_at"])
-    return f"{at}; put it back on the list with: tqstudio job undelete {job['id']}" if at else ""
+    return f"{at}; restore it with: tqstudio job undelete {job['id']}" if at else ""
 
 
 def _field(name: str, value: str) -> str:
@@ -217,7 +216,7 @@ def _field(name: str, value: str) -> str:
 
 
 def _metadata(job: JobDetail) -> str:
-    """What is noted with it, as `--meta` has it; what is no text as JSON."""
+    """The job's metadata in the form of `--meta`; values that are not text as JSON."""
     noted = job["metadata"].items()
     return ", ".join(
         readable(f"{key}={value if isinstance(value, str) else json.dumps(value)}") for key, value in noted
@@ -225,14 +224,14 @@ def _metadata(job: JobDetail) -> str:
 
 
 def _failures(job: JobDetail) -> str:
-    """How many attempts are used up; what no retry can help uses up none."""
+    """How many attempts failed; permanent errors count none."""
     if job["status"] == "failed" and not job["attempts"] and not job["crashes"]:
         return "failed for good"
     return f"{job['attempts']} of {job['max_attempts']}"
 
 
 def _took(job: JobDetail) -> str:
-    """How long workers had it, all runs together, and how long that was estimated to be."""
+    """Total working time of all attempts, and the estimate."""
     if job["actual_s"] is None:
         return ""
     estimate = f"; estimated {printing.span(job['predicted_s'])}" if job["predicted_s"] is not None else ""
@@ -240,7 +239,7 @@ def _took(job: JobDetail) -> str:
 
 
 def _autorestart(job: JobDetail) -> str:
-    """How a failed job goes again by itself; nothing for one that does not."""
+    """The state of automatic restarts; empty if they are off."""
     rule = job["autorestart"]
     if not rule["limit"]:
         return ""
@@ -300,7 +299,7 @@ def _print_attempts(attempts: list[AttemptView]) -> None:
                 a["worker"],
                 printing.clock(a["started_at"]),
                 _lasted(a["started_at"], _last_seen(a)),
-                _went_on_from(a),
+                _resumed_from(a),
                 a["outcome"],
                 a["error_code"] or "",
             )
@@ -311,7 +310,7 @@ def _print_attempts(attempts: list[AttemptView]) -> None:
 
 
 def _last_seen(attempt: AttemptView) -> str | None:
-    """When an attempt ended; of one that was lost, when it was last seen to move. None while it runs."""
+    """When an attempt ended; for a lost one, its last progress. None while it runs."""
     return attempt["last_progress_at"] if attempt["outcome"] == "lost" else attempt["ended_at"]
 
 
@@ -321,8 +320,8 @@ def _lasted(began: str | None, ended: str | None) -> str:
     return printing.span((datetime.fromisoformat(ended) - datetime.fromisoformat(began)).total_seconds())
 
 
-def _went_on_from(attempt: AttemptView) -> str:
-    """How much of the video was made before the attempt; empty before that is known."""
+def _resumed_from(attempt: AttemptView) -> str:
+    """The position from which the attempt resumed; empty until it is known."""
     at_s = attempt["resumed_at_s"]
     return "" if at_s is None else printing.span(at_s) if at_s else "the start"
 
@@ -331,12 +330,12 @@ def command(job_id: JobId, attempt: AttemptNumber = None, as_json: JsonFlag = Fa
     """Print the ffmpeg commands of a job, one per line, ready for a shell."""
     from tqstudio import shell_quoting
 
-    detail = door().send(calls.job(job_id))
+    detail = client().send(calls.job(job_id))
     wanted = [a for a in detail["attempts_log"] if attempt in (None, a["number"])]
     if not wanted:
         which = "has no attempt yet" if attempt is None else f"has no attempt {attempt}"
         raise TqError(
-            ErrorCode.NOT_FOUND, f"job {job_id} {which}", f"see what it did: tqstudio job show {job_id}"
+            ErrorCode.NOT_FOUND, f"job {job_id} {which}", f"see its attempts with: tqstudio job show {job_id}"
         )
     argv = max(wanted, key=lambda a: a["number"])["argv"]
     if as_json:
@@ -344,7 +343,7 @@ def command(job_id: JobId, attempt: AttemptNumber = None, as_json: JsonFlag = Fa
     for command_line in [] if as_json else shell_quoting.script(argv):
         printing.out(command_line)
     if not argv:
-        printing.say(f"that attempt of job {job_id} ran no ffmpeg")
+        printing.err(f"this attempt of job {job_id} ran no ffmpeg")
     return 0
 
 
@@ -352,12 +351,12 @@ def log(
     job_id: JobId,
     attempt: AttemptNumber = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Print what is added, until the job no longer runs.")
+        bool, typer.Option("--follow", "-f", help="Print new lines until the job has ended.")
     ] = False,
     as_json: JsonFlag = False,
 ) -> int:
     """Print the log of an attempt."""
-    at = door()
+    at = client()
     answer = at.send(calls.job_log(job_id, attempt))
     if as_json:
         printing.out_json(answer)
@@ -366,7 +365,7 @@ def log(
     sys.stdout.flush()
     if not follow or not answer["path"]:
         return 0
-    # The log is a local file; reading on there costs nothing and loses nothing.
+    # The log is a local file, which can be read directly.
     with open(answer["path"], "rb") as file:
         file.seek(0, 2)
         while True:

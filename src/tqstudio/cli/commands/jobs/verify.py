@@ -1,4 +1,4 @@
-"""`verify`: whether published ladders are whole. A local check that needs no supervisor."""
+"""`verify`: checks published ladders. Works locally, without a supervisor."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def verify(
     ],
     full: Annotated[
         bool,
-        typer.Option("--full", help="Read every byte too, and compare it with what was published."),
+        typer.Option("--full", help="Also compare every byte with the published digests."),
     ] = False,
     as_json: options.JsonFlag = False,
 ) -> int:
     """Check published ladders: their playlists, and every segment of every quality.
 
-    Nothing is decoded. Ends with 1 when something is broken.
+    Nothing is decoded. Exits with 1 if anything is damaged.
     """
     masters = list(dict.fromkeys(master for path in paths for master in _masters(path)))
     from tqstudio.engine.media.check.ladder import verify_ladder
@@ -51,7 +51,7 @@ def verify(
         printing.out_json({"ok": well, "ladders": [_view(report) for report in reports]})
     elif len(reports) > 1:
         broken = sum(not report.ok for report in reports)
-        printing.out(f"{printing.counted(len(reports), 'ladder')}: {broken or 'none'} broken")
+        printing.out(f"{printing.counted(len(reports), 'ladder')}: {broken or 'none'} damaged")
     return 0 if well else 1
 
 
@@ -63,14 +63,14 @@ def _masters(path: str) -> Iterator[Path]:
     if path_checks.is_there(given / MASTER_NAME):
         yield given / MASTER_NAME
         return
-    # A pattern passes over a folder that may not be read.
+    # A glob silently skips an unreadable folder, so raise the error here.
     os.scandir(given).close()
     found = sorted(master for master in given.glob(f"*/{MASTER_NAME}") if master.parent.name[0] != ".")
     if not found:
         raise TqError(
             ErrorCode.SOURCE_MISSING,
             f"there is no ladder in {display(os.fsencode(given))}",
-            f"name a folder that holds a {MASTER_NAME}, or whose folders do",
+            f"name a folder that contains a {MASTER_NAME}, or a folder of such folders",
         )
     yield from found
 
@@ -89,7 +89,7 @@ def _print(report: LadderReport, full: bool) -> None:
 def _compared(finding: Finding) -> str:
     if finding.compared:
         return ", every byte as published"
-    return ", published before digests were kept: bytes not compared"
+    return ", published before digests were stored: bytes not compared"
 
 
 def _verdict(ok: bool) -> str:
@@ -106,7 +106,7 @@ def _about(finding: Finding) -> str:
     assert check is not None
     size = sum(segment.size for segment in check.segments)
     parts = [
-        f"{check.width}×{check.height}" if finding.kind == "video" else "sound",
+        f"{check.width}×{check.height}" if finding.kind == "video" else "audio",
         printing.counted(len(check.segments), "segment"),
         printing.span(check.duration_s),
         units.size(size),

@@ -1,4 +1,4 @@
-"""`backup`: a copy of the database, while the supervisor works or without one."""
+"""`backup`: copies the database, with or without a running supervisor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typer
 from tqstudio import path_checks, units
 from tqstudio.cli import printing
 from tqstudio.cli.options import JsonFlag
-from tqstudio.cli.supervisor_session import door
+from tqstudio.cli.supervisor_session import client
 from tqstudio.home import Home, current_home
 from tqstudio.paths import absolute, data, display, encode
 from tqstudio.protocol import calls
@@ -24,21 +24,21 @@ def backup(
     path: Annotated[
         str | None,
         typer.Argument(
-            metavar="PATH", help="A new file, or a folder to put it in; the home's backups/ otherwise."
+            metavar="PATH", help="A new file, or an existing folder; default: the home's backups/."
         ),
     ] = None,
     as_json: JsonFlag = False,
 ) -> int:
     """Copy the database to a new file, and check the copy.
 
-    Works with and without a supervisor. To restore one see docs/backup.md.
+    Works with and without a supervisor. To restore a copy see docs/backup.md.
     """
     from tqstudio.protocol import launch
 
     home = current_home()
     target = _target(home, path)
     if launch.running(home) is not None:
-        size = door().send(calls.backup(encode(target)), timeout_s=TIMEOUT_S)["size"]
+        size = client().send(calls.backup(encode(target)), timeout_s=TIMEOUT_S)["size"]
     else:
         from tqstudio.engine.store.db import backup as store
 

@@ -1,4 +1,4 @@
-"""`doctor`: whether everything tqstudio needs is there, with or without a supervisor."""
+"""`doctor`: checks the installation, with or without a supervisor."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import typer
 from tqstudio import path_checks, units
 from tqstudio.cli import printing
 from tqstudio.cli.options import JsonFlag
-from tqstudio.cli.supervisor_session import door
+from tqstudio.cli.supervisor_session import client
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import current_home
 from tqstudio.protocol import calls
@@ -25,29 +25,29 @@ if TYPE_CHECKING:
     from tqstudio.protocol.answers import CheckLevel, CheckView
 
 OLDEST_SQLITE = (3, 35, 0)
-"""UPDATE … RETURNING, which a claim is made of, came with it."""
+"""The first version with UPDATE … RETURNING, which claims use."""
 CLOCK_TOLERANCE_S = 2.0
 _WORDS = {"ok": ("ok  ", "done"), "warn": ("warn", "paused"), "fail": ("FAIL", "failed")}
-"""Of a level: what is printed, and the status whose colour it has."""
+"""Printed word, and the status whose colour it has, for each level."""
 
 
 def doctor(
     repair: Annotated[
         bool,
         typer.Option(
-            "--repair", help="First rebuild the indexes and counts of the database; no supervisor may run."
+            "--repair", help="First rebuild the database's indexes and counts; needs a stopped supervisor."
         ),
     ] = False,
     as_json: JsonFlag = False,
 ) -> int:
-    """Check that everything needed is there, and that nothing is damaged or left over.
+    """Check the installation for missing, damaged and orphaned parts.
 
-    Looks at the home and its database, ffmpeg and its encoders, disks, limits and the clock.
+    Checks the home and its database, ffmpeg and its encoders, disks, limits and the clock.
     """
     if repair:
         _repair(current_home())
     checks = {check["name"]: check for check in _local(current_home())}
-    # What the supervisor says counts more: it is the one that works.
+    # The supervisor's results take precedence: its environment is what counts.
     checks |= {check["name"]: check for check in _of_supervisor(current_home())}
     well = all(check["ok"] for check in checks.values())
     if as_json:
@@ -67,16 +67,14 @@ def _repair(home: Home) -> None:
     from tqstudio.engine.store.db import opening
 
     if not path_checks.is_there(home.database):
-        raise TqError(
-            ErrorCode.NOT_FOUND, f"there is no database {home.database}", "nothing has to be repaired"
-        )
+        raise TqError(ErrorCode.NOT_FOUND, f"there is no database {home.database}", "nothing to repair")
     held = home_lock.HomeLock(home)
     held.acquire()
     try:
         opening.repair(home.database, recount=True)
     finally:
         held.release()
-    printing.say(f"the indexes and counts of {home.database} were rebuilt from its tables")
+    printing.err(f"rebuilt the indexes and counts of {home.database} from its tables")
 
 
 def _of_supervisor(home: Home) -> list[CheckView]:
@@ -84,10 +82,10 @@ def _of_supervisor(home: Home) -> list[CheckView]:
 
     try:
         if launch.settled(home) is not None:
-            return door().send(calls.doctor())["checks"]
+            return client().send(calls.doctor())["checks"]
     except TqError as error:
         return [_failed("supervisor", error)]
-    return [_check("supervisor", True, "none runs; start one with: tqstudio up")]
+    return [_check("supervisor", True, "not running; start one with: tqstudio up")]
 
 
 def _check(name: str, ok: bool, detail: str, hint: str = "") -> CheckView:
@@ -113,7 +111,7 @@ def _local(home: Home) -> Iterator[CheckView]:
         if error.code is ErrorCode.PERMISSION:
             yield _permissions(home)
         return
-    yield _check("settings", True, str(home.config) if home.config.is_file() else "all as shipped")
+    yield _check("settings", True, str(home.config) if home.config.is_file() else "all defaults")
     yield from _profiles(home, settings)
     yield from _ffmpeg(settings)
     yield _disk(home, settings)
@@ -135,7 +133,7 @@ def _permissions(home: Home) -> CheckView:
 
 
 def _home_is_writable(home: Home) -> CheckView:
-    hint = "make it writable, or choose another with --home or TQSTUDIO_HOME"
+    hint = "make it writable, or choose another home with --home or TQSTUDIO_HOME"
     try:
         is_there = path_checks.is_there(home.root)
     except TqError as error:
@@ -143,7 +141,7 @@ def _home_is_writable(home: Home) -> CheckView:
     if not is_there:
         above = _existing(str(home.root))
         detail = f"{home.root} does not exist yet"
-        return _check("home", os.access(above, os.W_OK | os.X_OK), f"{detail}; {above} is there", hint)
+        return _check("home", os.access(above, os.W_OK | os.X_OK), f"{detail}; {above} exists", hint)
     try:
         with tempfile.NamedTemporaryFile(dir=home.root):
             pass
@@ -153,7 +151,7 @@ def _home_is_writable(home: Home) -> CheckView:
 
 
 def _existing(path: str) -> str:
-    """The nearest folder above that exists."""
+    """The nearest existing parent folder."""
     while not os.path.isdir(path):
         path = os.path.dirname(path)
     return path
@@ -173,7 +171,7 @@ def _profiles(home: Home, settings: Settings) -> Iterator[CheckView]:
     hint = (
         f"set profile to one of these in {home.config}, or put {settings.profile}.toml into {home.profiles}"
     )
-    missing = "" if default else f"; the default profile {settings.profile!r} is none of them"
+    missing = "" if default else f"; the default profile {settings.profile!r} is not among them"
     yield _check("profiles", default, ", ".join(names) + missing, hint)
     for profile in found:
         if error := profile["error"]:
@@ -203,10 +201,10 @@ def _disk(home: Home, settings: Settings) -> CheckView:
     folder = settings.output or str(home.output)
     usage = shutil.disk_usage(_existing(os.path.abspath(folder)))
     reserve = settings.disk_reserve_bytes
-    detail = f"{units.size(usage.free)} free at {folder}, of which {units.size(reserve)} stay free"
+    detail = f"{units.size(usage.free)} free at {folder}, of which {units.size(reserve)} are reserved"
     hint = "free some space, choose another --output, or lower disk_reserve_bytes"
     if usage.total < reserve:
-        hint = f"the disk has {units.size(usage.total)} in all: lower disk_reserve_bytes, or take another one"
+        hint = f"the disk has only {units.size(usage.total)}: lower disk_reserve_bytes, or use another disk"
     fits = usage.free > reserve
     return _check("disk", fits, detail if fits else f"{ErrorCode.DISK_LOW}: {detail}", hint)
 
@@ -220,11 +218,11 @@ def _sqlite() -> CheckView:
 
 
 def _clock(home: Home) -> CheckView:
-    """Whether the home's file system keeps the same time: leases and settling compare the two."""
+    """Compare the clock with the file system's time: leases and settling use both."""
     try:
         with tempfile.NamedTemporaryFile(dir=_existing(str(home.root))) as probe:
             apart = abs(os.fstat(probe.fileno()).st_mtime - time.time())
     except OSError:
         return _check("clock", True, "not compared: nothing can be written there")
-    detail = f"{apart:.1f} s apart from the file system's"
-    return _check("clock", apart <= CLOCK_TOLERANCE_S, detail, "set both clocks by NTP")
+    detail = f"differs by {apart:.1f} s from the file system's time"
+    return _check("clock", apart <= CLOCK_TOLERANCE_S, detail, "synchronise both clocks by NTP")

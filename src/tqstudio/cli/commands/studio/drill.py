@@ -1,4 +1,4 @@
-"""`drill`: break a sandboxed studio at random and say what was lost."""
+"""`drill`: injects random faults into a sandboxed studio and reports losses."""
 
 from __future__ import annotations
 
@@ -17,23 +17,21 @@ if TYPE_CHECKING:
 
 
 def drill(
-    kills: Annotated[
-        int, typer.Option("--kills", "-n", min=1, metavar="N", help="How often something is broken.")
-    ] = 20,
+    kills: Annotated[int, typer.Option("--kills", "-n", min=1, metavar="N", help="Number of faults.")] = 20,
     seed: Annotated[
         int | None,
-        typer.Option("--seed", metavar="S", help="Choose the same faults again; random otherwise."),
+        typer.Option("--seed", metavar="S", help="Repeat the faults of this seed; default: random."),
     ] = None,
     workers: Annotated[
         int, typer.Option("--workers", "-w", min=1, max=16, metavar="N", help="CPU workers.")
     ] = 1,
-    keep: Annotated[bool, typer.Option("--keep", help="Keep the sandbox to look at.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Keep the sandbox for inspection.")] = False,
     as_json: JsonFlag = False,
 ) -> int:
-    """Kill a sandboxed studio at random while it works, and report what was lost.
+    """Kill a sandboxed studio at random while it works, and report losses.
 
-    Workers, ffmpeg and the supervisor are killed, stopped and restarted at any moment; nothing of your own
-    home is touched. Exits with 1 when anything was lost.
+    Workers, ffmpeg and the supervisor are killed, stopped and restarted at random times; your own home is not
+    touched. Exits with 1 if anything was lost.
     """
     from tqstudio.cli.follow.interrupt import Interrupt
     from tqstudio.drill.run import drill as run
@@ -43,7 +41,7 @@ def drill(
     seed = seed if seed is not None else random.SystemRandom().randrange(1_000_000)
     ffmpeg = locate(None).path
     root = Path(tempfile.mkdtemp(prefix="tqdrill-"))
-    printing.say(f"the drill has its sandbox in {root}, seed {seed}; Ctrl-C ends it after the round")
+    printing.err(f"drill sandbox: {root}, seed {seed}; Ctrl-C stops after the current round")
     try:
         with Interrupt() as interrupt:
             account = run(
@@ -51,8 +49,8 @@ def drill(
                 ffmpeg,
                 kills=kills,
                 seed=seed,
-                say=printing.say,
-                asked_to_stop=lambda: interrupt.asked,
+                say=printing.err,
+                asked_to_stop=lambda: interrupt.requested,
             )
     finally:
         if not keep:
@@ -87,9 +85,9 @@ def _print(account: Account, seed: int) -> None:
     printing.out(f"jobs done            {account.jobs_done}")
     printing.out(f"ladders decoded      {account.ladders_checked}, every frame of every quality")
     printing.out(f"segments finished    {account.segments_finished}")
-    printing.out(f"segments made again  {len(account.made_again)}")
+    printing.out(f"segments re-encoded  {len(account.made_again)}")
     each = account.in_flight_s / total if total else 0.0
-    printing.out(f"media in flight      {account.in_flight_s:.1f} s in all, {each:.2f} s a fault")
+    printing.out(f"media in flight      {account.in_flight_s:.1f} s in total, {each:.2f} s per fault")
     printing.out(f"orphaned processes   {account.orphans}")
     for line in account.lost:
         printing.out(printing.painted(f"LOST: {line}", "failed"))

@@ -1,4 +1,4 @@
-"""`events`: the history, and what is added to it."""
+"""`events`: prints the event history, and follows it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tqstudio.cli import printing, session_lock
-from tqstudio.cli.supervisor_session import door
+from tqstudio.cli.supervisor_session import client
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import current_home
 from tqstudio.protocol import calls
@@ -27,24 +27,24 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
 def events(
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what happens from now.")] = False,
-    job: Annotated[int | None, typer.Option("--job", metavar="ID", help="Only this job.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue with new events.")] = False,
+    job: Annotated[int | None, typer.Option("--job", metavar="ID", help="Only events of this job.")] = None,
     since: Annotated[
-        str | None, typer.Option("--since", metavar="10m|2h|3d|TIME", help="Everything from then on.")
+        str | None, typer.Option("--since", metavar="10m|2h|3d|TIME", help="All events since then.")
     ] = None,
     limit: Annotated[
-        int, typer.Option("--limit", min=1, metavar="N", help="How many of the newest, without --since.")
+        int, typer.Option("--limit", min=1, metavar="N", help="Number of newest events, without --since.")
     ] = 50,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object per line.")] = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="Comma-separated, with a head.")] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="CSV with a header line.")] = False,
 ) -> int:
-    """Print what happened: every change of every job, by whom and why."""
+    """Print the event history: every change of every job, with actor and reason."""
     if as_json and as_csv:
-        raise TqError(ErrorCode.BAD_REQUEST, "--json and --csv are two formats", "choose one of them")
-    at = door()
+        raise TqError(ErrorCode.BAD_REQUEST, "--json and --csv exclude each other", "choose one of them")
+    at = client()
     from_then = None if since is None else parse_since(since)
     emit = _json_line if as_json else _csv_writer() if as_csv else _line
-    # Asked first: what happens while the stored ones are read is among them, or follows.
+    # Read first, so that events of the time in between are either printed below or followed.
     seen = at.send(calls.events(limit=1))["last_seq"] if follow else 0
     for event in _stored(at, job, from_then, limit):
         emit(event)
@@ -69,28 +69,28 @@ def _stored(at: Client, job: int | None, since: str | None, limit: int) -> Itera
 
 
 def _newest(at: Client, job: int | None, limit: int) -> Iterator[EventView]:
-    """So many of the last events, oldest first; the pages are read from the end on."""
+    """The newest events, oldest first; pages are read backwards from the end."""
     pages: list[list[EventView]] = []
     left, before = limit, None
     while left:
-        asked = min(left, PAGE)
-        page = at.send(calls.events(before=before, job_id=job, limit=asked))["events"]
+        size = min(left, PAGE)
+        page = at.send(calls.events(before=before, job_id=job, limit=size))["events"]
         pages.append(page)
-        if len(page) < asked:
+        if len(page) < size:
             break
-        left -= asked
+        left -= size
         before = page[0]["seq"]
     for page in reversed(pages):
         yield from page
 
 
 def _follow(at: Client, after: int, job: int | None, emit: Callable[[Any], None]) -> None:
-    """Emit what happens after that event until the supervisor has ended; a stream that is cut is taken up."""
+    """Emit later events until the supervisor has ended; reconnects if the stream is cut."""
     while True:
         try:
             for message in at.stream(after):
                 if message.name == "reset":
-                    printing.say("older events are pruned; going on with those that are left")
+                    printing.err("older events were pruned; continuing with the remaining ones")
                     after = min(after, message.data["last"])
                 elif message.name == "event":
                     after = message.data["seq"]
@@ -99,14 +99,14 @@ def _follow(at: Client, after: int, job: int | None, emit: Callable[[Any], None]
         except TqError as error:
             if error.code is not ErrorCode.NO_SUPERVISOR:
                 raise
-            printing.say("the supervisor has ended")
+            printing.err("the supervisor has stopped")
             return
-        # It has cut a reader that was too slow, or is about to end.
+        # The supervisor disconnected a reader that was too slow, or is shutting down.
         time.sleep(ATTACH_AGAIN_S)
 
 
 def parse_since(text: str) -> str:
-    """`10m` or a time as ISO 8601 in UTC.
+    """Convert `10m` or a date to ISO 8601 in UTC.
 
     Raises:
         TqError: BAD_REQUEST for anything else.
@@ -121,10 +121,10 @@ def parse_since(text: str) -> str:
     except ValueError:
         raise TqError(
             ErrorCode.BAD_REQUEST,
-            f"--since {text} is no time",
+            f"--since {text} is not a time",
             "write it as 10m, 2h, 3d, 2026-11-20 or 2026-11-20T14:00",
         ) from None
-    # A time without a zone is meant as the clock on the wall shows it.
+    # A time without a zone is local time.
     return given.astimezone(UTC).isoformat()
 
 

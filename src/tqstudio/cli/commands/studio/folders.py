@@ -9,7 +9,7 @@ import typer
 
 from tqstudio import path_checks
 from tqstudio.cli import options, printing
-from tqstudio.cli.supervisor_session import SupervisorSession, door, session, session_for
+from tqstudio.cli.supervisor_session import SupervisorSession, client, session, session_for
 from tqstudio.errors import ErrorCode, TqError, in_one_line
 from tqstudio.paths import absolute, display, encode, readable
 from tqstudio.protocol import calls
@@ -19,24 +19,26 @@ if TYPE_CHECKING:
     from tqstudio.protocol.answers import FolderView
     from tqstudio.protocol.client import Client
 
-FolderId = Annotated[str, typer.Argument(metavar="ID|PATH", help="Number or path of the folder.")]
-Sub = Annotated[bool | None, typer.Option("--recursive/--no-recursive", help="Sub-folders too.")]
+FolderId = Annotated[str, typer.Argument(metavar="ID|PATH", help="Number or path of the drop folder.")]
+Sub = Annotated[bool | None, typer.Option("--recursive/--no-recursive", help="Include sub-folders.")]
 Patterns = Annotated[
     list[str] | None,
-    typer.Option("--pattern", metavar="GLOB", help="Take only names like this, such as '*.mov'; may repeat."),
+    typer.Option("--pattern", metavar="GLOB", help="Only file names like this, such as '*.mov'; repeatable."),
 ]
 Settle = Annotated[
     float | None,
-    typer.Option("--settle", min=0, metavar="SECONDS", help="How long a file must stay unchanged."),
+    typer.Option("--settle", min=0, metavar="SECONDS", help="Time without change until a file is complete."),
 ]
 FolderPriority = Annotated[
     int | None,
-    typer.Option("--priority", min=-1000, max=1000, metavar="N", help="Of its jobs; higher goes first."),
+    typer.Option(
+        "--priority", min=-1000, max=1000, metavar="N", help="Priority of its jobs; higher runs first."
+    ),
 ]
 Watch = Annotated[
     str | None,
     typer.Option(
-        "--watch", metavar="auto|inotify|polling", help="How changes are noticed; polling for NFS, SMB."
+        "--watch", metavar="auto|inotify|polling", help="How changes are detected; polling for NFS and SMB."
     ),
 ]
 
@@ -55,13 +57,13 @@ def add(
     delay: options.Delay = None,
     as_json: options.JsonFlag = False,
 ) -> int:
-    """Watch a folder: every video in it, and every one that is put there, is transcoded."""
+    """Add a drop folder: all videos in it, and those added later, are transcoded."""
     folder_path = absolute(path)
     if not path_checks.is_folder(folder_path):
         shown = display(os.fsencode(folder_path))
         what = "is not a folder" if os.path.lexists(folder_path) else "does not exist"
-        raise TqError(ErrorCode.SOURCE_MISSING, f"{shown} {what}", "name a folder that exists")
-    folder = session().door.send(
+        raise TqError(ErrorCode.SOURCE_MISSING, f"{shown} {what}", "name an existing folder")
+    folder = session().client.send(
         calls.add_folder(
             encode(folder_path),
             output_b64=options.output_b64(output),
@@ -75,13 +77,13 @@ def add(
             autorestart_delay_s=delay,
         )
     )
-    watched = f"folder {folder['id']}: {readable(folder['path'])} is watched ({folder['watch']})"
-    return _answer(folder, as_json, f"{watched}, its ladders go to {readable(folder['output_root'])}")
+    watched = f"folder {folder['id']}: watching {readable(folder['path'])} ({folder['watch']})"
+    return _answer(folder, as_json, f"{watched}, output: {readable(folder['output_root'])}")
 
 
 def list_folders(as_json: options.JsonFlag = False) -> int:
     """List the drop folders."""
-    folders = door().send(calls.folders())["folders"]
+    folders = client().send(calls.folders())["folders"]
     if as_json:
         printing.out_json({"folders": folders})
         return 0
@@ -107,19 +109,19 @@ def list_folders(as_json: options.JsonFlag = False) -> int:
         elastic=(7, 6),
     )
     for folder in folders:
-        _print_troubles(folder)
+        _print_problems(folder)
     return 0
 
 
-def _print_troubles(folder: FolderView) -> None:
+def _print_problems(folder: FolderView) -> None:
     if problem := folder["problem"]:
-        printing.say(printing.warning_lines(problem["code"], problem["message"], problem["hint"]))
+        printing.err(printing.warning_lines(problem["code"], problem["message"], problem["hint"]))
     if count := folder["checking"]:
-        files = "a file that has" if count == 1 else f"{count} files that have"
-        printing.say(f"folder {folder['id']}: checking {files} a new time, byte by byte, for changes")
+        files = "a file" if count == 1 else f"{count} files"
+        printing.err(f"folder {folder['id']}: comparing {files} with a new modification time byte by byte")
     for skipped in folder["skipped"]:
         why = in_one_line(skipped["code"], skipped["reason"], skipped["hint"])
-        printing.say(f"folder {folder['id']}: skipped {skipped['name']}: {why}")
+        printing.err(f"folder {folder['id']}: skipped {skipped['name']}: {why}")
 
 
 def edit(
@@ -135,11 +137,11 @@ def edit(
     no_autorestart: options.NoAutorestart = False,
     delay: options.Delay = None,
     enable: Annotated[
-        bool | None, typer.Option("--enable/--disable", help="Watch it, or not for now.")
+        bool | None, typer.Option("--enable/--disable", help="Start or stop watching it.")
     ] = None,
     as_json: options.JsonFlag = False,
 ) -> int:
-    """Change the rules of a drop folder, at once; what was queued by the old ones stays as it is."""
+    """Change the rules of a drop folder; existing jobs keep the old ones."""
     changes: dict[str, Any] = {
         "output_b64": options.output_b64(output),
         "profile": profile,
@@ -154,24 +156,22 @@ def edit(
     }
     given = {key: value for key, value in changes.items() if value is not None}
     if not given:
-        raise TqError(
-            ErrorCode.BAD_REQUEST, "nothing was given to change", "see: tqstudio folder edit --help"
-        )
-    at = _session(folder).door
+        raise TqError(ErrorCode.BAD_REQUEST, "no change was given", "see: tqstudio folder edit --help")
+    at = _session(folder).client
     changed = at.send(calls.edit_folder(_id_of(at, folder), **given))
-    return _answer(changed, as_json, f"folder {changed['id']}: {readable(changed['path'])} has its new rules")
+    return _answer(changed, as_json, f"folder {changed['id']}: rules of {readable(changed['path'])} changed")
 
 
 def remove(folder: FolderId, as_json: options.JsonFlag = False) -> int:
-    """Stop watching a folder; its files, jobs and ladders stay."""
-    at = _session(folder).door
+    """Remove a drop folder; its files, jobs and ladders stay."""
+    at = _session(folder).client
     number = _id_of(at, folder)
     answer = at.send(calls.remove_folder(number))
-    return _answer(answer, as_json, f"folder {number} is no longer watched; its files and ladders stay")
+    return _answer(answer, as_json, f"folder {number} removed; its files and ladders stay")
 
 
 def _session(given: str) -> SupervisorSession:
-    """The supervisor for a change of a drop folder that exists."""
+    """The supervisor for a change of an existing drop folder."""
 
     def known(db: Connection) -> bool:
         from tqstudio.engine.store.library import folders
@@ -194,12 +194,12 @@ def _id_of(at: Client, given: str) -> int:
 
 
 def _unknown(given: str) -> TqError:
-    said = (
+    message = (
         f"there is no drop folder {given}"
         if given.isdigit()
-        else f"{display(os.fsencode(given))} is no drop folder"
+        else f"{display(os.fsencode(given))} is not a drop folder"
     )
-    return TqError(ErrorCode.NOT_FOUND, said, "list them with: tqstudio folder list")
+    return TqError(ErrorCode.NOT_FOUND, message, "list them with: tqstudio folder list")
 
 
 def _answer(value: object, as_json: bool, sentence: str) -> int:

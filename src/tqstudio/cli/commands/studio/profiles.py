@@ -1,4 +1,4 @@
-"""`profile list`: what ladders may look like."""
+"""`profile list`: lists the encoding profiles."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tqstudio.cli import printing
 from tqstudio.cli.options import JsonFlag
-from tqstudio.cli.supervisor_session import door
+from tqstudio.cli.supervisor_session import client
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import current_home
 from tqstudio.protocol import calls
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 def list_profiles(as_json: JsonFlag = False) -> int:
-    """List the profiles, shipped ones and those in the home, and what is wrong with them."""
+    """List the profiles, shipped ones and those in the home, with their errors."""
     try:
-        profiles = door().send(calls.profiles())["profiles"]
+        profiles = client().send(calls.profiles())["profiles"]
     except TqError as error:
         if error.code is not ErrorCode.NO_SUPERVISOR:
             raise
-        # Profiles are files; nobody has to run for them to be read.
+        # Profiles are files, which can be read without a supervisor.
         profiles = _read(current_home())
     if as_json:
         printing.out_json({"profiles": profiles})
@@ -36,7 +36,7 @@ def list_profiles(as_json: JsonFlag = False) -> int:
         )
     broken = [profile["error"] for profile in profiles if profile["error"]]
     for why in broken:
-        printing.say(printing.error_lines(why["code"], why["message"], why["hint"]))
+        printing.err(printing.error_lines(why["code"], why["message"], why["hint"]))
     return printing.exit_code(broken[0]["code"]) if broken else 0
 
 

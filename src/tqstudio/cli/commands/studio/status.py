@@ -1,4 +1,4 @@
-"""`status`: how everything stands, once or again and again."""
+"""`status`: shows supervisor, queue, workers and disks, once or repeatedly."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 from tqstudio import units
 from tqstudio.cli import printing
 from tqstudio.cli.options import JsonFlag
-from tqstudio.cli.supervisor_session import door
+from tqstudio.cli.supervisor_session import client
 from tqstudio.paths import readable
 from tqstudio.protocol import calls
 
@@ -24,10 +24,10 @@ _CLEAR = "\x1b[H\x1b[2J"
 def status(
     as_json: JsonFlag = False,
     plain: Annotated[bool, typer.Option("--plain", help="One `key value` per line, for scripts.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Print it again every second.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Refresh every second.")] = False,
 ) -> int:
     """Show the supervisor, the queue, the workers and the disks."""
-    at = door()
+    at = client()
     view = at.send(calls.status())
     while True:
         if as_json:
@@ -64,14 +64,14 @@ def _print(view: StatusView) -> None:
         printing.out(f"estimates   off by {error['median']:.0%}, {of_jobs}")
     for gate in view["gates"]:
         since = printing.age(gate["since"])
-        printing.out(printing.painted(f"held up     {printing.gate_reason(gate)} (since {since})", "paused"))
+        printing.out(printing.painted(f"blocked     {printing.gate_reason(gate)} (since {since})", "paused"))
         if "path" in gate:
             needed = f", {units.size(gate['needed'])} needed" if gate["needed"] else ""
             printing.out(f"            {readable(gate['path'])}: {units.size(gate['free'])} free{needed}")
         printing.out(f"            {printing.arrow()} {gate['hint']}")
     for disk in view["disk"]:
         free, total, reserve = (units.size(disk[key]) for key in ("free", "total", "reserve"))
-        printing.out(f"disk        {free} free of {total} at {readable(disk['path'])} ({reserve} stay free)")
+        printing.out(f"disk        {free} free of {total} at {readable(disk['path'])} ({reserve} reserved)")
     printing.out()
     workers = view["workers"]
     printing.table(

@@ -1,4 +1,4 @@
-"""`tqstudio` alone: the terminal UI."""
+"""`tqstudio` without a command: the terminal UI."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 
 
 def has_terminal() -> bool:
-    """Whether there is a terminal to draw on and to read keys from."""
+    """Whether stdin and stdout are terminals."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def open_screen() -> int:
-    """Show the UI; a supervisor is started beside it when none runs.
+    """Run the UI; starts a supervisor in the background if none is running.
 
     Raises:
-        TqError: BAD_REQUEST without a terminal; nothing has been started then. Why no supervisor could be
-            started, where the person left because of that.
+        TqError: BAD_REQUEST without a terminal, before anything is started; or the reason why no supervisor
+            could be started, if the user quit because of it.
     """
     if not has_terminal():
         raise TqError(
             ErrorCode.BAD_REQUEST,
-            "the terminal UI needs a terminal, and this is none",
+            "the terminal UI needs a terminal, which stdin or stdout is not",
             "use the commands instead, such as tqstudio status; see: tqstudio --help",
         )
     from tqstudio.cli import session_lock
@@ -38,23 +38,23 @@ def open_screen() -> int:
     home = current_home()
     session_lock.enter(home)
     started = None if launch.listening(home) else launch.start(home)
-    return show(home, "no supervisor was running: one is being started" if started else "", started=started)
+    return show(home, "no supervisor was running: starting one" if started else "", started=started)
 
 
 def show(home: Home, notice: str = "", *, started: Popen[bytes] | None = None, stops: bool = False) -> int:
-    """Run the UI until it is left. It connects by itself, so it need not be waited for.
+    """Run the UI until the user quits. It connects by itself, so no supervisor needs to be ready.
 
     Args:
-        started: the supervisor that has just been started; why it could not is shown.
+        started: the supervisor that was just started; the UI shows why if it fails.
         stops: the caller stops the supervisor afterwards.
     """
     from tqstudio import ui
 
-    def door() -> AsyncClient:
+    def client() -> AsyncClient:
         from tqstudio.protocol.client import AsyncClient
 
         return AsyncClient(home.socket)
 
     return ui.run(
-        door, home=home, notice=notice, started=started, exit_message="" if stops else ui.EXIT_MESSAGE
+        client, home=home, notice=notice, started=started, exit_message="" if stops else ui.EXIT_MESSAGE
     )

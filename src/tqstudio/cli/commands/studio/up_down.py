@@ -8,7 +8,7 @@ import typer
 
 from tqstudio.cli import printing
 from tqstudio.cli.options import JsonFlag
-from tqstudio.cli.supervisor_session import door, here, session, stop
+from tqstudio.cli.supervisor_session import client, home_command, session, stop
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import current_home
 from tqstudio.paths import absolute
@@ -31,29 +31,26 @@ def up(
             min=1,
             max=256,
             metavar="N",
-            help="CPU workers; chosen by the machine otherwise.",
+            help="Number of CPU workers; default: chosen by the number of cores.",
         ),
     ] = None,
-    gpu: Annotated[bool | None, typer.Option(help="Use GPU encoders where they work.")] = None,
-    profile: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Profile of files that name none.")
-    ] = None,
+    gpu: Annotated[bool | None, typer.Option(help="Use GPU encoders that work.")] = None,
+    profile: Annotated[str | None, typer.Option(metavar="NAME", help="Default profile.")] = None,
     output: Annotated[
-        str | None, typer.Option("--output", "-o", metavar="DIR", help="Where ladders go by default.")
+        str | None, typer.Option("--output", "-o", metavar="DIR", help="Default output folder.")
     ] = None,
     as_json: JsonFlag = False,
 ) -> int:
-    """Start the supervisor, here or in the background.
+    """Start the supervisor, in the foreground or in the background.
 
-    Beside one that runs already there is nothing to do; options for a start have no effect then, and that
-    is said.
+    If one is already running, nothing is started, and options without effect are reported.
     """
     from tqstudio.protocol import launch
 
     home = current_home()
     flags = _flags(workers, gpu, profile, output)
     if view := launch.running(home):
-        _say_it_runs(view["pid"], flags, as_json=as_json)
+        _report_running(view["pid"], flags, as_json=as_json)
         return 0
     if detach:
         started = session([word for words in flags.values() for word in words], quiet=True)
@@ -61,13 +58,13 @@ def up(
         pid = up_now["pid"] if up_now else 0
         if not started.started:
             # Another command was faster.
-            _say_it_runs(pid, flags, as_json=as_json)
+            _report_running(pid, flags, as_json=as_json)
         elif as_json:
             printing.out_json({"started": True, "pid": pid, "home": str(home.root), "without_effect": []})
         else:
-            printing.out(f"the supervisor runs in the background (pid {pid}, home {home.root})")
+            printing.out(f"the supervisor is running in the background (pid {pid}, home {home.root})")
         return 0
-    # The engine is imported by the process that becomes the supervisor, and by no other command.
+    # The engine is imported only by the process that becomes the supervisor.
     from tqstudio.config import load_settings
     from tqstudio.engine import supervisor
 
@@ -77,50 +74,51 @@ def up(
     read = not launch.in_background(home)
     if read:
         drain = printing.span(settings.drain_s)
-        printing.say(
-            f"the supervisor starts in {home.root};"
-            f" Ctrl-C gives running jobs {drain}, a second one stops at once"
+        printing.err(
+            f"starting the supervisor in {home.root};"
+            f" Ctrl-C gives running jobs {drain} to finish, a second one stops at once"
         )
     left = supervisor.run(home, settings)
     if read:
-        printing.say(what_is_left(left))
+        printing.err(remaining_summary(left))
     return 0
 
 
-def _say_it_runs(pid: int, flags: Iterable[str], *, as_json: bool) -> None:
-    """Args: `flags`: options of this command that only a start can follow."""
+def _report_running(pid: int, flags: Iterable[str], *, as_json: bool) -> None:
+    """Report a running supervisor. Args: `flags` are given options that only apply at a start."""
     home, idle = str(current_home().root), [*flags]
     if as_json:
         printing.out_json({"started": False, "pid": pid, "home": home, "without_effect": idle})
         return
-    printing.out(f"a supervisor runs already (pid {pid}, home {home})")
+    printing.out(f"a supervisor is already running (pid {pid}, home {home})")
     if idle:
         have = "has" if len(idle) == 1 else "have"
-        printing.say(
-            f"{', '.join(idle)} {have} no effect on it; to start it anew: {here('down')}, then this again"
+        printing.err(
+            f"{', '.join(idle)} {have} no effect on it;"
+            f" to restart it: {home_command('down')}, then run this again"
         )
 
 
-def what_is_left(of: Remainder) -> str:
-    """How a supervisor ended, what it leaves, and how to go on with it."""
-    parts = ["the supervisor ended", "no job is left"]
+def remaining_summary(of: Remainder) -> str:
+    """Summarise the jobs that a stopped supervisor leaves, and how to continue."""
+    parts = ["the supervisor has stopped", "no job is left"]
     if of.left:
-        told = f"{printing.counted(of.left, 'job')} {'is' if of.left == 1 else 'are'} left"
+        text = f"{printing.counted(of.left, 'job')} {'is' if of.left == 1 else 'are'} left"
         if of.begun:
-            which = "begun" if of.left == 1 else f"{of.begun} of them begun"
-            told += f", {which}: what is finished of {'it' if of.begun == 1 else 'them'} is kept"
-        parts[1] = told
+            which = "started" if of.left == 1 else f"{of.begun} of them started"
+            text += f", {which}: finished parts are kept"
+        parts[1] = text
     if of.paused:
         parts.append(f"{of.paused} {'is' if of.paused == 1 else 'are'} paused")
     if of.left:
-        parts.append(f"go on with: {here('up')}")
+        parts.append(f"continue with: {home_command('up')}")
     return "; ".join(parts)
 
 
 def _flags(
     workers: int | None, gpu: bool | None, profile: str | None, output: str | None
 ) -> dict[str, list[str]]:
-    """The options for the start that were given, by name, as the words of a command line."""
+    """The given start options by name, each as its words on a command line."""
     flags = {}
     if workers is not None:
         flags["--workers"] = ["--workers", str(workers)]
@@ -135,16 +133,16 @@ def _flags(
 
 
 def down(
-    drain: Annotated[bool, typer.Option("--drain", help="Let running jobs end first.")] = False,
+    drain: Annotated[bool, typer.Option("--drain", help="Finish running jobs first.")] = False,
     as_json: JsonFlag = False,
 ) -> int:
     """Stop the supervisor.
 
-    Running jobs stop at once and go on where they were at the next start.
+    Running jobs are interrupted and resume at the next start.
     """
-    at = door()
+    at = client()
     if drain:
-        printing.say("waiting until the running jobs are done; Ctrl-C stops waiting, not draining")
+        printing.err("waiting for the running jobs; Ctrl-C stops waiting, not draining")
     try:
         pid = stop(at, drain=drain, timeout_s=None) if drain else stop(at)
     except TqError as error:
@@ -153,7 +151,7 @@ def down(
         if as_json:
             printing.out_json({"stopped": False, "home": str(current_home().root)})
         else:
-            printing.out(f"no supervisor runs in {current_home().root}; nothing to stop")
+            printing.out(f"no supervisor is running in {current_home().root}; nothing to stop")
         return 0
     if as_json:
         printing.out_json({"stopped": True, "pid": pid, "home": str(current_home().root)})

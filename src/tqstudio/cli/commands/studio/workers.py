@@ -1,4 +1,4 @@
-"""`worker list|enable|disable|drain`, and the program that a worker is."""
+"""`worker list|enable|disable|drain`, and the worker process itself."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 from tqstudio import units
 from tqstudio.cli import printing
 from tqstudio.cli.options import JsonFlag
-from tqstudio.cli.supervisor_session import door, session_for
+from tqstudio.cli.supervisor_session import client, session_for
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from tqstudio.engine.store.db.connection import Connection
 
 Names = Annotated[
-    list[str], typer.Argument(metavar="NAME...", help="Workers, such as cpu-0.", show_default=False)
+    list[str], typer.Argument(metavar="NAME...", help="Worker names, such as cpu-0.", show_default=False)
 ]
 
 
 def list_workers(as_json: JsonFlag = False) -> int:
     """List the workers."""
-    workers = door().send(calls.workers())["workers"]
+    workers = client().send(calls.workers())["workers"]
     if as_json:
         printing.out_json({"workers": workers})
         return 0
@@ -53,17 +53,17 @@ def list_workers(as_json: JsonFlag = False) -> int:
 
 
 def enable(names: Names, as_json: JsonFlag = False) -> int:
-    """Let workers take jobs again."""
+    """Enable workers."""
     return _do("enable", names, as_json)
 
 
 def disable(names: Names, as_json: JsonFlag = False) -> int:
-    """Switch workers off; a running job is finished first."""
+    """Disable workers; a running job is finished first."""
     return _do("disable", names, as_json)
 
 
 def drain(names: Names, as_json: JsonFlag = False) -> int:
-    """Let workers finish their job and take no other."""
+    """Let workers finish their job and take no more."""
     return _do("drain", names, as_json)
 
 
@@ -76,7 +76,7 @@ def _do(verb: str, names: list[str], as_json: bool) -> int:
     error = TqError(
         ErrorCode.NOT_FOUND, f"there is no worker {names[0]}", "list them with: tqstudio worker list"
     )
-    at = session_for(known, error).door
+    at = session_for(known, error).client
     views = [at.send(calls.worker_action(name, verb)) for name in names]
     if as_json:
         printing.out_json({"workers": views})
@@ -92,7 +92,7 @@ def _do(verb: str, names: list[str], as_json: bool) -> int:
 
 
 def run() -> int:
-    """Be a worker; the supervisor starts these."""
+    """Run a worker process; started by the supervisor."""
     from tqstudio.engine.worker import program
 
     return int(program.main() or 0)

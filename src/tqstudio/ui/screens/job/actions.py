@@ -249,9 +249,9 @@ class JobActions(StudioScreen):
             text = in_one_line(error_view["code"], error_view["message"], error_view["hint"])
             self.toast(count + text, problem=True)
         done = len(results) - len(refused)
-        made = [result["new_job"] for result in results if result["new_job"] is not None]
-        if made:
-            self.toast(f"new job {', '.join(map(str, made[:5]))}{' …' if len(made) > 5 else ''}")
+        new_jobs = [result["new_job"] for result in results if result["new_job"] is not None]
+        if new_jobs:
+            self.toast(f"new job {', '.join(map(str, new_jobs[:5]))}{' …' if len(new_jobs) > 5 else ''}")
         elif operation is Operation.DELETE and done:
             ids = [result["job"] for result in results if result["ok"]]
             self.studio.model.deleted.append({job: self._video_name(job) for job in ids})

@@ -130,9 +130,9 @@ class JobScreen(JobActions):
         self.paint()
 
     async def do_copy(self, _: str) -> None:
-        made = self.detail["video_view"]["generation"] if self.detail else None
-        if self.detail and self.detail["status"] == "done" and made is not None:
-            self.copy(copied(made["master_b64"]), "path of the playlist")
+        generation = self.detail["video_view"]["generation"] if self.detail else None
+        if self.detail and self.detail["status"] == "done" and generation is not None:
+            self.copy(copied(generation["master_b64"]), "path of the playlist")
             return
         attempt = parts.newest_attempt(self.detail) if self.detail else None
         if attempt is None or not attempt["argv"]:

@@ -315,16 +315,16 @@ def _streams(facts: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def generation(doc: Document, job: JobDetail, width: int) -> list[Strip]:
-    made = job["video_view"]["generation"]
+    published = job["video_view"]["generation"]
     palette = doc.studio.palette
-    if made is None:
+    if published is None:
         return []
-    when = fmt.moment(made["published_at"], doc.studio.model.now())
+    when = fmt.moment(published["published_at"], doc.studio.model.now())
     copies = "y copies it, " if job["status"] == "done" else ""
-    lines = [doc.heading("Playable", width, f"{copies}v{made['number']}, {when}")]
-    lines += doc.fact("playlist", readable(made["master"]), width)
-    lines += doc.fact("play it", shell_quoting.line(["mpv", fmt.copied(made["master_b64"])]), width)
-    for rendition in made["renditions"]:
+    lines = [doc.heading("Playable", width, f"{copies}v{published['number']}, {when}")]
+    lines += doc.fact("playlist", readable(published["master"]), width)
+    lines += doc.fact("play it", shell_quoting.line(["mpv", fmt.copied(published["master_b64"])]), width)
+    for rendition in published["renditions"]:
         line = doc.start(width).cell(rendition["name"], 14, palette.strong, right=True).gap(2)
         pixels = f"{rendition['width']}×{rendition['height']}" if rendition["width"] else rendition["kind"]
         line.cell(pixels, 11, palette.text)

@@ -66,9 +66,9 @@ class QueueActions(StudioScreen):
         if row is None:
             self.toast("no job is selected")
             return
-        made = self.studio.model.generations.get(row["video"]) if row["status"] == "done" else None
-        self.app.copy_to_clipboard(copied(made["master_b64"] if made else row["path_b64"]))
-        self.toast(f"path of the {'playlist' if made else 'source'} of job {row['id']} copied")
+        generation = self.studio.model.generations.get(row["video"]) if row["status"] == "done" else None
+        self.app.copy_to_clipboard(copied(generation["master_b64"] if generation else row["path_b64"]))
+        self.toast(f"path of the {'playlist' if generation else 'source'} of job {row['id']} copied")
 
     async def do_add(self, _: str) -> None:
         from tqstudio.ui.screens.dialogs.ask_path import AskPath
