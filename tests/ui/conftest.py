@@ -85,6 +85,6 @@ async def loaded(pilot: Pilot[None]) -> StudioApp:
     app = pilot.app
     assert isinstance(app, StudioApp)
     await until(pilot, lambda: app.studio.model.up and app.studio.model.jobs.loaded, "the queue is loaded")
-    app._paint_now()
+    app.painter.now()
     await pilot.pause()
     return app

@@ -77,14 +77,14 @@ async def test_it_comes_back_and_goes_on_from_the_last_event(make_app: MakeApp, 
         door.down = True
         door.drop()
         await until(pilot, lambda: app.studio.model.connection.link is Link.LOST)
-        app._paint_now()
+        app.painter.now()
         await until(pilot, lambda: "S starts one" in notice_of(app))
         assert any("holiday" in line for line in text_of(app))
         door.happened("resume", 319)
         door.down = False
         await until(pilot, lambda: app.studio.model.up and app.studio.model.last_seq == 908)
         assert door.asked_after == [906, 907]
-        app._paint_now()
+        app.painter.now()
         await until(pilot, lambda: not notice_of(app))
 
 
@@ -117,13 +117,13 @@ async def test_every_view_and_back(make_app: MakeApp) -> None:
                 pilot,
                 lambda word=word: any(
                     word in line.text
-                    for view in app._full_screens()[0].line_views()
+                    for view in app.painter.full_screens()[0].line_views()
                     for line in view._shown.values()
                 ),
                 f"{word} is shown",
             )
         await pilot.press("escape")
-        assert app._full_screens()[0].VIEW == "queue"
+        assert app.painter.full_screens()[0].VIEW == "queue"
 
 
 async def test_the_job_and_its_texts(make_app: MakeApp) -> None:
@@ -170,7 +170,7 @@ async def test_a_job_says_how_long_each_quality_took(make_app: MakeApp, door: Fa
             lambda: app.screen.detail["renditions"] is not qualities,
             "the stream, which has no times, was heard",
         )
-        app._paint_now()
+        app.painter.now()
         await pilot.pause()
         assert "in 31:20" in shown()
 
@@ -272,7 +272,7 @@ async def test_a_job_with_warnings_says_so(make_app: MakeApp, door: FakeDoor, wi
         )
         await pilot.press("enter")
         await until(pilot, lambda: isinstance(app.screen, JobScreen) and app.screen.detail)
-        app._paint_now()
+        app.painter.now()
         page = app.screen.query_one("#document", Document)
         shown = [page.render_line(y).text for y in range(page.size.height)]
         assert any("▲ CHAPTERS_LEFT_OUT: 5 chapters are left out" in line for line in shown)
@@ -302,5 +302,5 @@ async def test_a_view_that_opens_may_be_painted_before_it_is_there(make_app: Mak
         app = await loaded(pilot)
         for view in ("workers", "folders", "history"):
             app._show(view)
-            app._paint_now()
+            app.painter.now()
             await until(pilot, lambda: app.screen.is_mounted)

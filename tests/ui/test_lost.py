@@ -48,11 +48,11 @@ async def test_ages_tick_and_nothing_else_is_drawn(
         jobs = app.screen.query_one("#jobs")
         drawn: list[object] = []
         monkeypatch.setattr(jobs, "refresh", lambda *regions, **_: drawn.extend(regions))
-        app._tick()
+        app.painter.soon()
         await pilot.pause(0.3)
         assert not drawn
         clock.move(7)
-        app._tick()
+        app.painter.soon()
         await until(pilot, lambda: drawn, "the countdown is drawn")
         (region,) = drawn
         assert (region.width, region.height) == (2, 1)  # type: ignore[attr-defined]
@@ -70,7 +70,7 @@ async def test_what_may_be_true_no_more_does_not_look_live(make_app: MakeApp, do
         door.drop()
         await until(pilot, lambda: app.studio.model.connection.link is Link.LOST)
         clock.move(42)
-        app._paint_now()
+        app.painter.now()
         await pilot.pause()
         assert app.studio.palette is not app.studio.vivid
         assert "no answer, last seen 42s ago" in line_of(app, "header")
@@ -81,7 +81,7 @@ async def test_what_may_be_true_no_more_does_not_look_live(make_app: MakeApp, do
         assert "03:40" not in holiday
         door.down = False
         await until(pilot, lambda: app.studio.model.up)
-        app._paint_now()
+        app.painter.now()
         await pilot.pause()
         assert app.studio.palette is app.studio.vivid
         assert any("▸ running" in line for line in text_of(app))
@@ -128,7 +128,7 @@ async def test_a_start_is_waited_for_before_silence_is_told(make_app: MakeApp, d
         app = pilot.app
         assert isinstance(app, StudioApp)
         await until(pilot, lambda: len(opened) > 2, "it is looked for again and again")
-        app._paint_now()
+        app.painter.now()
         await pilot.pause()
         assert "connecting" in line_of(app, "header")
         assert not notice_of(app)

@@ -121,5 +121,5 @@ async def _once_lost(pilot: Pilot[None]) -> None:
     app = pilot.app
     assert isinstance(app, StudioApp)
     await until(pilot, lambda: app.studio.model.connection.link is Link.LOST)
-    app._paint_now()
+    app.painter.now()
     await pilot.pause()

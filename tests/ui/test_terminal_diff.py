@@ -220,6 +220,6 @@ async def test_a_step_of_progress_takes_few_bytes(
         assert ours < 1000
         written.clear()
         for _ in range(3):
-            app._paint_now()
+            app.painter.now()
             await pilot.pause()
         assert not written, "nothing has changed"

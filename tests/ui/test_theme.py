@@ -236,7 +236,7 @@ async def test_all_text_on_the_screen_has_contrast(
             door.down = True
             door.drop()
             await until(pilot, lambda: app.studio.model.connection.link is Link.LOST)
-        app._paint_now()
+        app.painter.now()
         await until(pilot, lambda: list(drawn(app)), "it is drawn")
         texts = list(drawn(app))
         for system in (ColorSystem.TRUECOLOR, ColorSystem.EIGHT_BIT):

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable, Coroutine, Iterable
-from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from time import monotonic
@@ -27,7 +25,7 @@ from tqstudio.ui.data.model import Model
 from tqstudio.ui.data.query import Query
 from tqstudio.ui.data.sync import BACKOFF_S, START_TIMEOUT_S, Feed
 from tqstudio.ui.look.terminal_diff import Wire
-from tqstudio.ui.look.theme import Colours, in_sixteen_colours, load_themes, shipped_folder
+from tqstudio.ui.painter import Painter
 from tqstudio.ui.screens.base import StudioScreen, too_small
 from tqstudio.ui.screens.queue.screen import QueueScreen
 from tqstudio.ui.screens.registry import LATER, LATER_S, VIEWS, load, view_class
@@ -44,8 +42,6 @@ if TYPE_CHECKING:
     from tqstudio.protocol.calls import ApiClient
     from tqstudio.ui.text.symbols import Glyphs
 
-PAINT_S = 0.25
-"""Changes within this time are painted together."""
 START_POLL_S = 0.1
 """Interval of checks on a supervisor that is starting."""
 TYPING_S = 0.6
@@ -102,15 +98,9 @@ class StudioApp(App[None]):
     ) -> None:
         """Args: `started` is a supervisor that was just started; `painted` is called after first painting."""
         super().__init__()
-        themes = load_themes([shipped_folder(), home.themes])
-        few = self.console.color_system == "standard"
-        self._themes = in_sixteen_colours(themes.by_name) if few else themes.by_name
-        for each in self._themes.values():
-            self.register_theme(each)
-        wanted = theme or self._remembered(home)
-        self.theme = wanted if wanted in self._themes else next(iter(self._themes))
+        self.painter = Painter(self, home, theme)
         model = Model(now)
-        model.notes = list(themes.problems)
+        model.notes = list(self.painter.problems)
         self._notice = notice
         self._started = started
         self.problem: TqError | None = None
@@ -119,18 +109,17 @@ class StudioApp(App[None]):
         feed = Feed(
             model,
             client_factory,
-            changed=self.paint_soon,
+            changed=self.painter.soon,
             anchor=self._anchor,
             listening=self._listening,
             backoff_s=backoff_s,
             start_timeout_s=start_timeout_s,
         )
-        vivid = Colours(self._themes[self.theme])
+        vivid = self.painter.colours()
         self.studio = Context(model, feed, glyphs or choose_glyphs(), vivid, vivid, home)
+        self.painter.studio = self.studio
         self._view = view if view in VIEWS else "queue"
         self._views: dict[str, StudioScreen] = {}
-        self._painted_at = 0.0
-        self._paint_asked = False
         self._key_at = 0.0
         self._toasts = Toasts(self)
         self._wire = Wire()
@@ -146,7 +135,7 @@ class StudioApp(App[None]):
         if not self.is_headless:
             self.signals.catch_stops()
         self._show(self._view)
-        self.set_interval(CLOCK_S, self._tick)
+        self.set_interval(CLOCK_S, self.painter.soon)
         if self._notice:
             self.toast(self._notice)
         # The first picture is drawn before the supervisor is contacted.
@@ -194,57 +183,11 @@ class StudioApp(App[None]):
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
 
-    # Painting.
-
     def _display(self, screen: Screen[Any], renderable: Any) -> None:
         """Textual's output method, with minimal updates."""
         if isinstance(renderable, ChopsUpdate | LayoutUpdate):
             renderable = self._wire.minimal(renderable, self.size)
         super()._display(screen, renderable)
-
-    def paint_soon(self) -> None:
-        """Repaint now, or after PAINT_S together with later changes."""
-        if self._paint_asked or not self.is_running:
-            return
-        wait = self._painted_at + PAINT_S - monotonic()
-        if wait <= 0:
-            self._paint_now()
-        else:
-            self._paint_asked = True
-            self.set_timer(wait, self._paint_now)
-
-    def _paint_now(self) -> None:
-        self._paint_asked = False
-        self._painted_at = monotonic()
-        self._fade()
-        for screen in self._full_screens():
-            if screen.is_mounted:
-                screen.paint()
-
-    def _fade(self) -> None:
-        """Draw possibly outdated data without colours."""
-        studio = self.studio
-        if studio.model.stale == (studio.palette is not studio.vivid):
-            return
-        studio.palette = Colours(self._themes[self.theme], faded=True) if studio.model.stale else studio.vivid
-        self._redraw()
-
-    def _redraw(self) -> None:
-        for screen in self.screen_stack:
-            if isinstance(screen, StudioScreen):
-                screen.redraw()
-
-    def _full_screens(self) -> list[StudioScreen]:
-        """The top screen, or the one that is visible below a dialog."""
-        shown: list[StudioScreen] = []
-        for screen in reversed(self.screen_stack):
-            if isinstance(screen, StudioScreen):
-                shown.append(screen)
-                break
-        return shown
-
-    def _tick(self) -> None:
-        self.paint_soon()
 
     def _anchor(self) -> tuple[int | None, bool]:
         """The job under the queue's cursor, and whether rows must keep their order."""
@@ -271,7 +214,7 @@ class StudioApp(App[None]):
         if too_small(self.size) and name not in ("leave", "suspend"):
             return
         self._key_at = monotonic()
-        for owner in (*self._full_screens(), self):
+        for owner in (*self.painter.full_screens(), self):
             method = getattr(owner, f"do_{name}", None)
             if method is not None:
                 try:
@@ -304,7 +247,7 @@ class StudioApp(App[None]):
     async def do_help(self, _: str) -> None:
         from tqstudio.ui.screens.help import HelpScreen
 
-        screen = self._full_screens()[0]
+        screen = self.painter.full_screens()[0]
         self.push_screen(HelpScreen(screen.VIEW))
 
     async def do_palette(self, _: str) -> None:
@@ -317,7 +260,7 @@ class StudioApp(App[None]):
 
     async def do_back(self, _: str) -> None:
         if self.studio.model.dismiss_notices():
-            self._paint_now()
+            self.painter.now()
         elif self._view != "queue":
             self._show("queue")
 
@@ -409,7 +352,7 @@ class StudioApp(App[None]):
             self.switch_screen(view)
 
     async def _list(self, act: str, *arguments: int) -> None:
-        for screen in self._full_screens():
+        for screen in self.painter.full_screens():
             for rows in screen.query(RowList):
                 getattr(rows, act)(*arguments)
 
@@ -434,30 +377,16 @@ class StudioApp(App[None]):
     # Themes.
 
     async def do_theme(self, _: str) -> None:
-        names = list(self._themes)
+        names = self.theme_names
         self.use_theme(names[(names.index(self.theme) + 1) % len(names)])
         self.toast(f"theme {self.theme}")
 
     @property
     def theme_names(self) -> list[str]:
-        return list(self._themes)
+        return list(self.painter.themes)
 
     def use_theme(self, name: str) -> None:
-        self.theme = name
-        self.studio.palette = self.studio.vivid = Colours(self._themes[name])
-        self._fade()
-        self._redraw()
-        path = self.studio.home.root / "ui.json"
-        # Failing to write costs only the remembered theme.
-        with suppress(OSError):
-            path.write_text(json.dumps({"theme": name}) + "\n")
-
-    @staticmethod
-    def _remembered(home: Home) -> str | None:
-        with suppress(OSError, ValueError, AttributeError):
-            name = json.loads((home.root / "ui.json").read_text()).get("theme")
-            return name if isinstance(name, str) else None
-        return None
+        self.painter.use_theme(name)
 
     def refresh_css(self, animate: bool = True) -> None:
         """Parse the style again only if colours changed; Textual also calls this after the first parse."""

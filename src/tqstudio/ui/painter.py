@@ -1,0 +1,109 @@
+"""Applies themes, and repaints the visible screens after changes of the model."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from time import monotonic
+from typing import TYPE_CHECKING, Any
+
+from tqstudio.ui.look.theme import Colours, in_sixteen_colours, load_themes, shipped_folder
+from tqstudio.ui.screens.base import StudioScreen
+
+if TYPE_CHECKING:
+    from textual.app import App
+
+    from tqstudio.home import Home
+    from tqstudio.ui.context import Context
+
+PAINT_S = 0.25
+"""Changes within this time are painted together."""
+
+
+class Painter:
+    """Loads the themes and gives the app the requested one, else the remembered one, else the first.
+
+    Args:
+        theme: the requested theme.
+    """
+
+    studio: Context
+    """Set by the app once it has created it."""
+
+    def __init__(self, app: App[Any], home: Home, theme: str | None) -> None:
+        loaded = load_themes([shipped_folder(), home.themes])
+        few = app.console.color_system == "standard"
+        self.themes = in_sixteen_colours(loaded.by_name) if few else loaded.by_name
+        self.problems = loaded.problems
+        """Errors of the theme files."""
+        for each in self.themes.values():
+            app.register_theme(each)
+        wanted = theme or _remembered(home)
+        app.theme = wanted if wanted in self.themes else next(iter(self.themes))
+        self._app = app
+        self._painted_at = 0.0
+        self._due = False
+
+    def colours(self, *, faded: bool = False) -> Colours:
+        """The styles of the app's theme."""
+        return Colours(self.themes[self._app.theme], faded=faded)
+
+    def use_theme(self, name: str) -> None:
+        """Switch to a theme, redraw everything, and remember it for the next start."""
+        self._app.theme = name
+        self.studio.palette = self.studio.vivid = self.colours()
+        self._fade()
+        self._redraw()
+        path = self.studio.home.root / "ui.json"
+        # Failing to write costs only the remembered theme.
+        with suppress(OSError):
+            path.write_text(json.dumps({"theme": name}) + "\n")
+
+    def soon(self) -> None:
+        """Repaint now, or after PAINT_S together with later changes."""
+        if self._due or not self._app.is_running:
+            return
+        wait = self._painted_at + PAINT_S - monotonic()
+        if wait <= 0:
+            self.now()
+        else:
+            self._due = True
+            self._app.set_timer(wait, self.now)
+
+    def now(self) -> None:
+        """Repaint the changed lines of the visible screens."""
+        self._due = False
+        self._painted_at = monotonic()
+        self._fade()
+        for screen in self.full_screens():
+            if screen.is_mounted:
+                screen.paint()
+
+    def full_screens(self) -> list[StudioScreen]:
+        """The top screen, or the one that is visible below a dialog."""
+        shown: list[StudioScreen] = []
+        for screen in reversed(self._app.screen_stack):
+            if isinstance(screen, StudioScreen):
+                shown.append(screen)
+                break
+        return shown
+
+    def _fade(self) -> None:
+        """Draw possibly outdated data without colours."""
+        studio = self.studio
+        if studio.model.stale == (studio.palette is not studio.vivid):
+            return
+        studio.palette = self.colours(faded=True) if studio.model.stale else studio.vivid
+        self._redraw()
+
+    def _redraw(self) -> None:
+        for screen in self._app.screen_stack:
+            if isinstance(screen, StudioScreen):
+                screen.redraw()
+
+
+def _remembered(home: Home) -> str | None:
+    with suppress(OSError, ValueError, AttributeError):
+        name = json.loads((home.root / "ui.json").read_text()).get("theme")
+        return name if isinstance(name, str) else None
+    return None
