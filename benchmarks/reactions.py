@@ -40,7 +40,7 @@ def measure(options: Options, root: Path) -> Section:
             for what, seconds in _Round(running, clip, drop).run().items():
                 taken.setdefault(what, []).append(seconds)
         shutil.rmtree(work)
-    floors = {_SETTLED: 0.5, _CANCELLED: 2, _PAUSED: 2, _KILLED: 2, _DOWN: 3, _CALLERS: 1}
+    floors = {_SETTLED: 1.5, _CANCELLED: 2, _PAUSED: 2, _KILLED: 2, _DOWN: 3, _CALLERS: 1}
     for what, values in taken.items():
         section.add(what, values, "s", at_most(floors[what]) if what in floors else None)
     return section
