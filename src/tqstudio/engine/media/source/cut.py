@@ -17,7 +17,7 @@ _FILE_PROPERTIES = UUID("8cabdca1-a947-11cf-8ee4-00c00c205365").bytes_le
 
 
 def is_cut(path: bytes, container: str) -> bool:
-    """Whether a file ends within a packet (MPEG-TS), or before the size that its head declares (AVI, ASF)."""
+    """Whether a file ends within a packet (MPEG-TS) or before the size declared in its header (AVI, ASF)."""
     match container:
         case "mpegts":
             return _ends_within_a_packet(path)

@@ -13,7 +13,7 @@ from av.stream import Stream
 from tqstudio.engine.media.source.facts import Damage, SourceFacts
 
 _REORDERED_WITHIN = 64
-# A seek cannot be trusted across a gap of more than this (or of a few frames, if those are longer).
+# A larger gap (or one of more than a few frames, if those are longer) makes seeking unreliable.
 _JUMP_S = 1
 _JUMP_FRAMES = 3
 # When it decodes from the start, ffmpeg treats longer gaps as a change of the clock, not as a pause.
