@@ -23,8 +23,8 @@ def repair_streams() -> None:
         _open(number)
     # Python has no stream object for a descriptor that was closed.
     sys.stdin = sys.stdin or os.fdopen(0, closefd=False)
-    sys.stdout = _sound(sys.stdout, 1, _Answer)
-    sys.stderr = _sound(sys.stderr, 2, _Remarks)
+    sys.stdout = _rebuild(sys.stdout, 1, _Answer)
+    sys.stderr = _rebuild(sys.stderr, 2, _Remarks)
 
 
 def silence(stream: TextIO) -> None:
@@ -89,7 +89,7 @@ class _Remarks(io.TextIOWrapper):
             pass
 
 
-def _sound(stream: TextIO | None, number: int, kind: type[io.TextIOWrapper]) -> TextIO:
+def _rebuild(stream: TextIO | None, number: int, kind: type[io.TextIOWrapper]) -> TextIO:
     """Rebuild a stream as `kind`; a stream that was replaced, as by a test, is kept."""
     if stream is None:
         return kind(os.fdopen(number, "wb", closefd=False), errors="backslashreplace")

@@ -32,8 +32,8 @@ class Painter:
 
     def __init__(self, app: App[Any], home: Home, theme: str | None) -> None:
         loaded = load_themes([shipped_folder(), home.themes])
-        few = app.console.color_system == "standard"
-        self.themes = in_sixteen_colours(loaded.by_name) if few else loaded.by_name
+        sixteen = app.console.color_system == "standard"
+        self.themes = in_sixteen_colours(loaded.by_name) if sixteen else loaded.by_name
         self.problems = loaded.problems
         """Errors of the theme files."""
         for each in self.themes.values():

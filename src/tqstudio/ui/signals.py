@@ -18,7 +18,7 @@ from textual.app import App
 ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT)
 STOPPING = (signal.SIGTSTP, signal.SIGCONT)
 END_S = 3.0
-"""Time limit of an orderly exit, which a terminal that accepts no output can block for ever."""
+"""Time limit of an orderly exit, which a terminal that accepts no output can block forever."""
 
 
 class Signals:

@@ -111,13 +111,13 @@ def status_word(status: str) -> str:
 
 def attempt_words(row: JobRow) -> str:
     """Which attempt this is, or how many failed; worker crashes are counted separately."""
-    most = row["max_attempts"]
+    limit = row["max_attempts"]
     if row["crashes"] and row["status"] in ("in_progress", "pending", "paused"):
         return failure_words(row)
     if row["status"] in ("failed", "cancelled", "done"):
-        words = [f"{row['attempts']} of {most} attempts failed"] if row["attempts"] else []
+        words = [f"{row['attempts']} of {limit} attempts failed"] if row["attempts"] else []
     else:
-        words = [f"attempt {min(row['attempts'] + 1, most)} of {most}"]
+        words = [f"attempt {min(row['attempts'] + 1, limit)} of {limit}"]
     if row["crashes"]:
         words.append(f"{row['crashes']} of {row['max_crashes']} crashed")
     return ", ".join(words)
@@ -202,19 +202,19 @@ def gate_words(gate: GateView) -> str:
 
 def autorestart_words(rule: AutorestartView, now: datetime) -> str:
     """Whether and when a failed job restarts automatically; empty where that is off."""
-    most, used = rule["limit"], rule["restarts"]
+    limit, used = rule["limit"], rule["restarts"]
     last = f", last {moment(rule['last_at'], now)}" if rule["last_at"] else ""
     next_at = until(rule["next_at"], now)
     if next_at is not None:
-        return f"restarts automatically in {short_duration(next_at)}, restart {used + 1} of {most}{last}"
+        return f"restarts automatically in {short_duration(next_at)}, restart {used + 1} of {limit}{last}"
     match rule["state"]:
         case "enabled":
             after = short_duration(rule["delay_s"])
-            return f"restarts automatically {after} after a failure, {counted(most, 'time')} at most"
+            return f"restarts automatically {after} after a failure, {counted(limit, 'time')} at most"
         case "in_progress":
-            return f"automatic restart {used} of {most}{last}"
+            return f"automatic restart {used} of {limit}{last}"
         case "failed":
-            return f"restarted automatically {used} of {most} times{last}: no restart left"
+            return f"restarted automatically {used} of {limit} times{last}: no restart left"
         case "denied":
             return "not restarted automatically: retrying cannot fix this error"
     return ""

@@ -80,7 +80,7 @@ class JobList(RowList):
         self._version = -1
         self._below: list[int] = []
         """The jobs below the cursor at the last painting."""
-        self.slipped_at = 0.0
+        self.replaced_at = 0.0
         """`time.monotonic()` of the last time another job moved under the cursor by itself."""
         self.id_width = 4
         self.name_cells = NAME_CELLS
@@ -114,7 +114,7 @@ class JobList(RowList):
         before = self.cursor_key
         moved = super().settle()
         if moved and before is not None and before not in self._just_deleted():
-            self.slipped_at = monotonic()
+            self.replaced_at = monotonic()
         return moved
 
     def _just_deleted(self) -> Container[Hashable]:
@@ -191,7 +191,7 @@ class JobList(RowList):
         focused = selected and (self.has_focus or not self.screen.is_current)
         clock = self._clock(row)
         thumb = self._thumb(at)
-        look = (
+        drawn_for = (
             width,
             self.id_width,
             self.name_cells,
@@ -203,7 +203,7 @@ class JobList(RowList):
             self.studio.palette,
         )
         cached = self._drawn.get(job)
-        if cached is not None and cached[0] is row and cached[1] == look:
+        if cached is not None and cached[0] is row and cached[1] == drawn_for:
             self._drawn.move_to_end(job)
             return cached[2]
         base = self.studio.palette.base
@@ -211,7 +211,7 @@ class JobList(RowList):
             base = self.studio.palette.cursor if focused else self.studio.palette.cursor_blur
         marked = job in self.marks
         strip = self._draw(row, width, base, selected=selected, marked=marked, clock=clock, thumb=thumb)
-        self._drawn[job] = (row, look, strip)
+        self._drawn[job] = (row, drawn_for, strip)
         if len(self._drawn) > CACHED:
             self._drawn.popitem(last=False)
         return strip

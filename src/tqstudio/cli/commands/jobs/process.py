@@ -302,5 +302,5 @@ def exit_code(videos: list[Video]) -> int:
     if rejected and len(rejected) == len(videos):
         error = rejected[0].error
         return printing.exit_code(error["code"]) if error else 2
-    well = ("done", "cached", "pending", "in_progress")
-    return 0 if all(video.status in well for video in videos) else 1
+    successful = ("done", "cached", "pending", "in_progress")
+    return 0 if all(video.status in successful for video in videos) else 1

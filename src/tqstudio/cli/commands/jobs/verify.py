@@ -46,13 +46,13 @@ def verify(
         reports.append(verify_ladder(master, every_byte=full))
         if not as_json:
             _print(reports[-1], full)
-    well = all(report.ok for report in reports)
+    ok = all(report.ok for report in reports)
     if as_json:
-        printing.out_json({"ok": well, "ladders": [_view(report) for report in reports]})
+        printing.out_json({"ok": ok, "ladders": [_view(report) for report in reports]})
     elif len(reports) > 1:
         broken = sum(not report.ok for report in reports)
         printing.out(f"{printing.counted(len(reports), 'ladder')}: {broken or 'none'} damaged")
-    return 0 if well else 1
+    return 0 if ok else 1
 
 
 def _masters(path: str) -> Iterator[Path]:

@@ -49,17 +49,17 @@ def doctor(
     checks = {check["name"]: check for check in _local(current_home())}
     # The supervisor's results take precedence: its environment is what counts.
     checks |= {check["name"]: check for check in _of_supervisor(current_home())}
-    well = all(check["ok"] for check in checks.values())
+    ok = all(check["ok"] for check in checks.values())
     if as_json:
-        printing.out_json({"ok": well, "checks": list(checks.values())})
-        return 0 if well else 1
+        printing.out_json({"ok": ok, "checks": list(checks.values())})
+        return 0 if ok else 1
     width = max(map(len, checks))
     for check in checks.values():
         word, status = _WORDS[check["level"]]
         printing.out(f"{printing.painted(word, status)}  {check['name']:{width}}  {check['detail']}")
         if check["hint"]:
             printing.out(f"      {printing.arrow()} {check['hint']}")
-    return 0 if well else 1
+    return 0 if ok else 1
 
 
 def _repair(home: Home) -> None:

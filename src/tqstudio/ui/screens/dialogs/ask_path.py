@@ -96,10 +96,10 @@ class AskPath(Dialog[None]):
             found = (await self._studio.feed.send(calls.profiles()))["profiles"]
         except TqError:
             return
-        sound = [each["name"] for each in found if not each["error"]]
+        valid = [each["name"] for each in found if not each["error"]]
         field = self.query_one("#profile", Input)
-        field.placeholder = f"the default; available: {', '.join(sound)}"
-        field.suggester = SuggestFromList(sound)
+        field.placeholder = f"the default; available: {', '.join(valid)}"
+        field.suggester = SuggestFromList(valid)
         self.query_one(Caution).set_text(_left_out(found))
 
     def action_submit(self) -> None:

@@ -301,7 +301,7 @@ def _streams(facts: dict[str, Any]) -> list[tuple[str, str]]:
         fmt.bitrate(video.get("bitrate")),
     ]
     picture += ["interlaced" if video.get("interlaced") else "", "variable rate" if video.get("vfr") else ""]
-    sound = [
+    audio = [
         " ".join(filter(None, (a.get("codec"), channels_word(a.get("channels")), language_word(a, ""))))
         for a in facts.get("audio") or []
     ]
@@ -309,7 +309,7 @@ def _streams(facts: dict[str, Any]) -> list[tuple[str, str]]:
     return [
         ("container", str(facts.get("container") or "")),
         ("video", ", ".join(str(part) for part in picture if part)),
-        ("audio", ", ".join(sound)),
+        ("audio", ", ".join(audio)),
         ("subtitles", ", ".join(subtitles)),
     ]
 

@@ -68,8 +68,8 @@ class QueueScreen(QueueActions, JobActions):
                     self.list.marks[job] = Target.of(row)
             return list(self.list.marks.values())
         row = self.current()
-        slipped = monotonic() - self.list.slipped_at < IGNORE_KEYS_S
-        if row is not None and (slipped or row["id"] != self.list.shown_key):
+        replaced = monotonic() - self.list.replaced_at < IGNORE_KEYS_S
+        if row is not None and (replaced or row["id"] != self.list.shown_key):
             # Another job has moved under the cursor since the last painting: it must not be affected.
             self.toast("the list has just changed; check it and press again")
             self.paint()
@@ -216,7 +216,7 @@ class QueueScreen(QueueActions, JobActions):
             self.show_error(error)
         self.paint()
         # The user requested the change and keys waited for it, so they mean the job now under the cursor.
-        self.list.slipped_at = 0.0
+        self.list.replaced_at = 0.0
 
     async def do_sort(self, _: str) -> None:
         query = self.studio.model.jobs.query
