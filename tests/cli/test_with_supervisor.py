@@ -434,7 +434,7 @@ def test_adding_again_changes_a_waiting_job(up: Shell, held: int, tmp_path: Path
     source, out = str(tmp_path / "held.mp4"), str(tmp_path / "out")
     plain = up("add", source, "-o", out)
     assert plain.code == 0
-    assert f"is paused as job {held}; let it go on with: tqstudio job resume {held}" in plain.out
+    assert f"is paused as job {held}; resume it with: tqstudio job resume {held}" in plain.out
     assert "now with" not in plain.out
 
     changed = up("add", source, "-o", out, "--profile", "web", "--priority", "-5")
@@ -446,7 +446,7 @@ def test_adding_again_changes_a_waiting_job(up: Shell, held: int, tmp_path: Path
     assert _only(up("add", source, "-o", out, "--profile", "web", "--json"))["applied"] == {}
 
     other = up("add", source, "-o", str(tmp_path / "other"), "--hold")
-    assert f"(job {held} makes the same file for another output)" in other.out
+    assert f"(job {held} encodes the same file for another output)" in other.out
     (row,) = up("job", "list", "--text", "held.mp4", "--limit", "1", "--sort", "newest", "--json").json()[
         "jobs"
     ]
@@ -468,7 +468,7 @@ def test_adding_again_holds_a_job_that_waits(up: Shell, held: int, tmp_path: Pat
     assert up("queue", "pause").code == 0
     assert up("job", "resume", str(held)).code == 0
     answer = up("add", str(tmp_path / "held.mp4"), "-o", str(tmp_path / "out"), "--hold")
-    assert "held now" in answer.out
+    assert "; held" in answer.out
     assert _status_of(up, held) == "paused"
     assert up("queue", "resume").code == 0
 
@@ -479,7 +479,7 @@ def test_adding_again_cannot_change_a_running_job(up: Shell, clips: Path, tmp_pa
     arguments = ("add", str(source), "-o", str(tmp_path / "out"))
     job = _only(up(*arguments, "--json"))["job"]
     until(lambda: _status_of(up, job) == "in_progress")
-    assert f"is being made by job {job}" in up(*arguments, "--profile", "fast", "--priority", "9").out
+    assert f"job {job} is already encoding it" in up(*arguments, "--profile", "fast", "--priority", "9").out
     for more, way_out in (
         (("--profile", "web"), f"tqstudio job retranscode {job} --profile web"),
         (("--set", "video.crf=30"), "add it again when"),

@@ -611,7 +611,7 @@ def test_a_damaged_ladder_is_made_again(house: House, harm: str) -> None:
     (place.generation(1) / "360p" / segment_name(0) if harm == "segment" else place.master).unlink()
     result = house.offer(path)
     assert (result["decision"], result["reason"]) == ("changed", "ladder")
-    assert "its ladder is not whole any more" in sentence(result, COMMANDS)
+    assert "its ladder is incomplete" in sentence(result, COMMANDS)
     assert summary([result]) == "1 queued for what is missing"
 
 

@@ -70,11 +70,11 @@ async def test_typing_replaces_the_prefill_and_an_error_keeps_the_dialog(
         ),
         (
             {"decision": "waiting", "job": 7, "status": "paused"},
-            "new.mp4: is paused as job 7; p on job 7 lets it go on",
+            "new.mp4: is paused as job 7; p on job 7 resumes it",
         ),
         (
             {"decision": "waiting", "job": 7, "status": "in_progress", "other_job": 9},
-            "new.mp4: is being made by job 7 already (job 9 makes the same file for another output)",
+            "new.mp4: job 7 is already encoding it (job 9 encodes the same file for another output)",
         ),
         (
             {
@@ -83,12 +83,12 @@ async def test_typing_replaces_the_prefill_and_an_error_keeps_the_dialog(
                 "status": "pending",
                 "applied": {"profile": "fast", "hold": True},
             },
-            "new.mp4: waits in the queue as job 7; held now; now with profile fast",
+            "new.mp4: waits in the queue as job 7; held; now with profile fast",
         ),
-        ({"decision": "retried", "job": 7}, "new.mp4: job 7 goes again"),
+        ({"decision": "retried", "job": 7}, "new.mp4: job 7 requeued"),
         (
             {"decision": "changed", "reason": "ladder", "job": 7},
-            "new.mp4: its ladder is not whole any more; queued as job 7 to make what is missing",
+            "new.mp4: its ladder is incomplete; queued as job 7 to encode what is missing",
         ),
     ],
     ids=["cached", "paused", "running", "changed", "retried", "damaged"],
@@ -124,8 +124,8 @@ async def test_what_became_of_a_folder_is_summed_up(
         await until(pilot, lambda: isinstance(app.screen, AskPath))
         app.screen.query_one("#path", Input).value = str(tmp_path)
         await pilot.press("enter")
-        summed = "4 files: 1 queued, 1 complete already, 1 in the queue already, 1 refused"
-        why = "1 now with priority 3; first: REFUSED: d.mp4 is being made – wait for it"
+        summed = "4 files: 1 queued, 1 already complete, 1 already in the queue, 1 refused"
+        why = "1 now with priority 3; first error: REFUSED: d.mp4 is being made – wait for it"
         await until(pilot, lambda: f"{summed}; {why}" in messages(app))
 
 

@@ -1,1 +1,1 @@
-"""The HTTP API as its clients see it: requests, answers, the client and how a supervisor is started."""
+"""The client side of the HTTP API: requests, answers, the client, and starting a supervisor."""

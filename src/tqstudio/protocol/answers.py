@@ -1,12 +1,12 @@
-"""The messages of the supervisor's HTTP API.
+"""Defines the answers of the supervisor's HTTP API.
 
-Answers are `TypedDict`s: a client reads them as plain dicts, so the command line pays for no validation
-library; import them under `TYPE_CHECKING` there. What comes in is checked by the pydantic models of
-`requests.py`. Times are ISO 8601 in UTC, durations seconds, sizes bytes, progress 0–100.
+They are `TypedDict`s: clients read plain dicts, so the command line imports no validation library (import
+them under `TYPE_CHECKING` there). Requests are the pydantic models of `requests.py`. Times are ISO 8601 in
+UTC, durations seconds, sizes bytes, progress 0–100.
 
-A path of a person's file is given twice: `path` as text, and `path_b64`, its bytes. The text is the path
-itself, control characters and all, so whoever shows it makes it `sources.readable`; only of a path that is
-no UTF-8 it is a description, with escapes. Names, reasons and messages are readable already.
+Paths of files are given twice: `path` as text, and `path_b64`, the base64 of its bytes. The text may contain
+control characters, so pass it through `paths.readable` before printing it; a path that is not UTF-8 is given
+with escapes. Names, reasons and messages are printable already.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tqstudio.errors import TqError
 
 
 class ErrorView(TypedDict):
-    """Why something failed: code, one sentence, and what to do now."""
+    """An error: its code, a message and what to do now."""
 
     code: str
     message: str
@@ -27,20 +27,20 @@ class ErrorView(TypedDict):
 
 
 class ErrorAnswer(TypedDict):
-    """What every call that is refused is answered with."""
+    """The answer to every call that fails."""
 
     error: ErrorView
 
 
 class JobError(ErrorView):
     exhausted: bool
-    """Attempts or crashes are used up."""
+    """All attempts or crashes are used up."""
     log: str | None
-    """Absolute path of the log of the attempt that failed."""
+    """Absolute path of the failed attempt's log."""
 
 
 class WarningView(TypedDict):
-    """What a job's result lacks, or is known to be damaged: code (`errors.WarningCode`) and sentence."""
+    """Something missing or damaged in a job's result: code (`errors.WarningCode`) and message."""
 
     code: str
     text: str
@@ -52,14 +52,14 @@ class RenditionLive(TypedDict):
     name: str
     status: str
     reason: str | None
-    """Why it is skipped, or a remark such as a fallback to the CPU."""
+    """Why it is skipped, or a note such as a fallback to the CPU."""
     required: bool
     width: int | None
-    """None where the source is too small for it."""
+    """None if the source is too small for it."""
     height: int | None
     encoder: str | None
     progress: float
-    """While it runs, with what is in the making; else what is kept of it, to the fragment of two seconds."""
+    """While it runs, of everything encoded so far; otherwise of the finished two-second fragments."""
     segments_done: int
     segments_total: int | None
     speed: float | None
@@ -71,15 +71,15 @@ class RenditionLive(TypedDict):
 
 
 class RenditionView(RenditionLive):
-    """One quality of a job. A quality that was kept or skipped has no times."""
+    """One quality of a job, with times unless it was kept or skipped."""
 
     started_at: str | None
-    """When it was first worked on; an attempt that goes on with it leaves that as it is."""
+    """When its first attempt began."""
     completed_at: str | None
 
 
 class SourceSummary(TypedDict):
-    """What a list shows of a source; None until it has been probed."""
+    """A source as lists show it; None until it has been probed."""
 
     width: int | None
     height: int | None
@@ -87,11 +87,11 @@ class SourceSummary(TypedDict):
     duration_s: float | None
     size: int
     problem: ErrorView | None
-    """Of a waiting job: what a first look at its file found wrong. The job decides when it runs."""
+    """Of a waiting job: the error found by the background probe. The job itself may still succeed."""
 
 
 class EtaView(TypedDict):
-    """Seconds until the end, and between which it lies in four of five cases."""
+    """Estimated seconds until the end, with the range that holds in four of five cases."""
 
     eta_s: float
     low_s: float
@@ -99,7 +99,7 @@ class EtaView(TypedDict):
 
 
 class EtaError(TypedDict):
-    """How far estimates were off: the median of |foretold − taken| ÷ taken of the last 50 finished jobs."""
+    """The median error of predictions: |predicted − actual| ÷ actual over the last 50 finished jobs."""
 
     median: float | None
     jobs: int
@@ -112,13 +112,13 @@ class JobRow(TypedDict):
     video: int
     batch: str | None
     name: str
-    """File name, for people."""
+    """File name, printable."""
     path: str
     path_b64: str
     kind: str
     status: str
     word: str
-    """The status with what was asked for and is not true yet: “pausing…”."""
+    """The status for display, with a pending request: “pausing…”."""
     claim: str
     """unclaimed, claimed, expired, retrying, completed or failed."""
     control: str
@@ -126,17 +126,17 @@ class JobRow(TypedDict):
     profile: str
     priority: int
     progress: float
-    """Of the whole job, its qualities weighted by their pixels. It goes back only where finished segments are
-    gone."""
+    """Of the whole job, its qualities weighted by their pixels. It decreases only if finished segments are
+    lost."""
     speed: float | None
     eta_s: float | None
-    """Until it is done; of a job that waits, how long it will take once it runs."""
+    """Estimated seconds until it is done; of a waiting job, how long it will run."""
     eta: EtaView | None
     """The same with its range."""
     predicted_s: float | None
-    """Seconds foretold of the whole job when its first run began."""
+    """Seconds predicted for the whole job when its first run began."""
     actual_s: float | None
-    """Of a job that is done, the seconds that workers had it, all runs together."""
+    """Of a job that is done, the seconds that workers spent on it in all runs."""
     attempts: int
     max_attempts: int
     crashes: int
@@ -144,10 +144,10 @@ class JobRow(TypedDict):
     retry_in_s: float | None
     worker: str | None
     idle_s: float | None
-    """Seconds for which it has stood still, though it runs; None while it moves."""
+    """Seconds that a running job has made no progress; None while it makes some."""
     error: JobError | None
     warnings: list[WarningView]
-    """Of the newest attempt; reported as soon as they are known."""
+    """Of the newest attempt, as soon as they are known."""
     source: SourceSummary
     renditions: list[RenditionView]
     created_at: str
@@ -163,17 +163,17 @@ class AttemptView(TypedDict):
     worker: str
     encoder: str | None
     argv: list[list[str]]
-    """Every command this attempt ran, each as one argument list."""
+    """Every command that this attempt ran, as argument lists."""
     resumed_from: int | None
-    """First segment that this attempt had to make; None before that is known."""
+    """First segment that this attempt had to encode; None until it is known."""
     resumed_at_s: float | None
-    """Seconds of video, to the fragment, that it found made and went on behind; 0 is the start."""
+    """Seconds of video that were already encoded, after which it resumed; 0 is the start."""
     steps: dict[str, float]
-    """Seconds spent in each step. `thumbnail` is the poster's own run, beside `transcode`; `finalize` has the
-    supervisor's publish in it."""
+    """Seconds spent in each step. `thumbnail` runs in parallel to `transcode`; `finalize` includes publishing
+    by the supervisor."""
     started_at: str
     ended_at: str | None
-    """Of one that was lost: when that was found."""
+    """Of a lost attempt: when the loss was detected."""
     last_progress_at: str | None
     outcome: str
     error_code: str | None
@@ -182,7 +182,7 @@ class AttemptView(TypedDict):
 
 
 class EventView(TypedDict):
-    """One line of the history; `trigger` says what caused it."""
+    """One event of the history; `trigger` is its cause."""
 
     seq: int
     at: str
@@ -205,7 +205,7 @@ class GenerationView(TypedDict):
     """Of the whole ladder."""
     published_at: str
     retired_at: str | None
-    """Since when another one plays."""
+    """When another generation replaced it."""
     master: str
     """Absolute path of the master playlist that serves this generation."""
     master_b64: str
@@ -239,9 +239,9 @@ class VideoView(TypedDict):
     size: int
     mtime_ns: int
     quick_hash: str | None
-    """Of samples of its bytes."""
+    """Hash of samples of its bytes."""
     full_hash: str | None
-    """Of all of them; known once it was transcoded."""
+    """Hash of all of its bytes; known once it was transcoded."""
     status: str
     facts: dict[str, Any] | None
     generation: GenerationView | None
@@ -252,7 +252,7 @@ class VideoView(TypedDict):
 
 
 class AutorestartView(TypedDict):
-    """Whether and when a failed job starts again by itself."""
+    """Whether and when a failed job restarts automatically."""
 
     state: str
     """disabled, enabled, in_progress, failed or denied."""
@@ -268,17 +268,17 @@ class JobDetail(JobRow):
 
     video_view: VideoView
     requested: list[str] | None
-    """Qualities asked for; None means all of the profile."""
+    """Requested qualities; None means all of the profile."""
     dropped: list[str]
-    """Renditions of the ladder before it that it shall not have."""
+    """Renditions of the previous ladder to leave out."""
     not_before: str | None
-    """When it may be claimed again, while it waits out a backoff."""
+    """End of its backoff; it is not claimed before."""
     processed_by: str | None
     """The worker that claimed it last."""
     processed_by_id: int | None
     metadata: dict[str, Any]
     idempotency_key: str | None
-    """Of the request that made it."""
+    """Of the request that created it."""
     claimed_at: str | None
     lease_expires_at: str | None
     lease_epoch: int
@@ -305,12 +305,12 @@ class WorkerView(TypedDict):
     step: str | None
     speed: float | None
     cpu_percent: float | None
-    """Of one processor, worker and its ffmpeg together."""
+    """Of one processor core, worker and its ffmpeg together."""
     memory_bytes: int | None
     note: str | None
     """Why it is off, or what is wrong with it."""
     quarantine: str | None
-    """Why it takes no jobs although nobody has switched it off: it failed too many. Enabling it ends that."""
+    """Why it was quarantined after too many failures and gets no jobs. Enabling it lifts the quarantine."""
     capabilities: dict[str, Any]
     metadata: dict[str, Any]
 
@@ -330,12 +330,12 @@ class FolderView(TypedDict):
     settle_s: float
     priority: int
     autorestart: int
-    """How often a failed job of this folder starts again by itself; 0 is never."""
+    """How often a failed job of this folder restarts automatically; 0 is never."""
     autorestart_delay_s: float
     settling: int
-    """Files seen that are not complete yet."""
+    """Files found that are not complete yet."""
     checking: int
-    """Files whose time is new and of which every byte is compared with what was transcoded."""
+    """Files with a new modification time whose content is being compared with what was transcoded."""
     skipped: list[SkippedFile]
     done_today: int
     failed_today: int
@@ -343,22 +343,22 @@ class FolderView(TypedDict):
 
 
 class SkippedFile(TypedDict):
-    """A file in a drop folder that is not taken."""
+    """A file in a drop folder that is not queued."""
 
     name: str
-    """Within the folder."""
+    """Relative to the folder."""
     code: str
     reason: str
     hint: str
 
 
 class GateView(TypedDict):
-    """What holds the queue up. Where room is short it says where, and bytes free and needed there now; where
-    inodes are, the reason has them."""
+    """A reason why the queue is held. If disk space is short: the path, and the bytes free and needed there;
+    if inodes are, their numbers are in the reason."""
 
     kind: str
     code: str | None
-    """Of a trouble; None where it is a wish, the machine's load, or that no worker is switched on."""
+    """Error code; None if a person paused the queue, the load is too high, or no worker is enabled."""
     reason: str
     since: str
     hint: str
@@ -383,7 +383,7 @@ class SupervisorView(TypedDict):
     home: str
     draining: bool
     cleanup_partial: bool
-    """Whether deleting a failed or cancelled job removes what it had made."""
+    """Whether deleting a failed or cancelled job removes its partial output."""
     ffmpeg: str
     ffmpeg_version: str
 
@@ -391,31 +391,31 @@ class SupervisorView(TypedDict):
 class StatusView(TypedDict):
     supervisor: SupervisorView
     jobs: dict[str, int]
-    """Count by status; deleted jobs are not counted."""
+    """Count by status, without deleted jobs."""
     workers: list[WorkerView]
     gates: list[GateView]
     disk: list[DiskView]
     speed: float | None
     """Sum of the running jobs' speeds, multiple of real time."""
     eta_s: float | None
-    """Until everything that waits and runs is done."""
+    """Estimated seconds until all waiting and running jobs are done."""
     eta: EtaView | None
     """The same with its range."""
     eta_error: EtaError
 
 
 class JobPage(TypedDict):
-    """Some jobs of a list. A search may answer few or none and still have a cursor: it goes on from there."""
+    """A page of jobs. A search may return few or none with a cursor; use it to continue the search."""
 
     jobs: list[JobRow]
     total: int | None
-    """Jobs on all pages together; None where counting them would take a walk."""
+    """Jobs on all pages; None if counting them would take a scan."""
     searching: bool
-    """The time for a search was up before the page was full."""
+    """The time limit of the search was reached before the page was full."""
     before: str | None
-    """Cursor for the page above; None at the top."""
+    """Cursor of the previous page; None at the top."""
     after: str | None
-    """Cursor for the page below; None at the end."""
+    """Cursor of the next page; None at the end."""
 
 
 class EventPage(TypedDict):
@@ -427,7 +427,7 @@ class VideoPage(TypedDict):
     videos: list[VideoView]
     before: int | None
     after: int | None
-    """Ids from which to ask for the pages before and after this one; None where there is none."""
+    """Cursors of the previous and next page; None if there is none."""
 
 
 class ActionResult(TypedDict):
@@ -437,7 +437,7 @@ class ActionResult(TypedDict):
     word: str | None
     new_job: int | None
     removed_segments: int
-    """Finished segments that went with a job that was deleted; undeleting it does not bring them back."""
+    """Finished segments removed with a deleted job; undeleting it does not restore them."""
     error: ErrorView | None
 
 
@@ -448,19 +448,19 @@ class RetryAnswer(TypedDict):
 
 class ClearAnswer(TypedDict):
     deleted: int
-    """Jobs taken off the list."""
+    """Jobs deleted."""
     removed_segments: int
-    """Finished segments of failed and cancelled ones among them, which are gone for good."""
+    """Finished segments of failed and cancelled jobs among them; they cannot be restored."""
     pruned: int
-    """Events forgotten."""
+    """Events deleted."""
 
 
 class AddResult(TypedDict):
-    """What became of one file that was offered.
+    """The result of adding one file.
 
     `decision`: queued (a new job), changed (a new job for what differs), cached (its ladder is complete
-    and unchanged), retried (its failed job goes again), waiting (it has an open job), failed (its job
-    failed and attempts are used up), rejected (see `error`).
+    and unchanged), retried (its failed job is requeued), waiting (it has an open job), failed (its job
+    failed and all attempts are used up), rejected (see `error`).
     """
 
     path: str
@@ -468,19 +468,19 @@ class AddResult(TypedDict):
     decision: str
     video: int | None
     job: int | None
-    """Of `cached`, the one that made the ladder; it may be off the list."""
+    """Of `cached`, the job that created the ladder; it may be deleted."""
     slug: str | None
     master: str | None
     master_b64: str | None
     reason: str | None
-    """Of `changed`, what for: source or settings (they differ), ladder (a published file is damaged or gone),
-    asked (a person wants it made again)."""
+    """Why it is `changed`: source or settings (they differ), ladder (a published file is damaged or missing),
+    asked (encoding it again was requested)."""
     status: str | None
-    """Of its open job, now."""
+    """Of its open job."""
     applied: dict[str, Any]
-    """What a job that was there already took over, of profile, priority, metadata and such: name → value."""
+    """Changes applied to an existing job, such as profile, priority or metadata: name → value."""
     other_job: int | None
-    """An open job that makes the same file for another output."""
+    """An open job that encodes the same file for another output."""
     error: ErrorView | None
 
 
@@ -490,16 +490,16 @@ class AddAnswer(TypedDict):
 
 
 class BatchView(TypedDict):
-    """How the jobs that were asked for together stand; deleted ones are not counted."""
+    """Counts of the jobs that were added together, without deleted ones."""
 
     batch: str
     counts: dict[str, int]
-    """Count by status; a status that none has is left out."""
+    """Count by status, without zeros."""
     total: int
 
 
 class JobLive(TypedDict):
-    """The moving part of a running job, as the event stream's `progress` carries it."""
+    """The changing part of a running job, sent as `progress` on the event stream."""
 
     id: int
     status: str
@@ -513,13 +513,13 @@ class JobLive(TypedDict):
     worker: str | None
     idle_s: float | None
     renditions: NotRequired[list[RenditionLive]]
-    """Left out before its worker has said anything of them: what is known stays true."""
+    """Absent until its worker has reported them: earlier values stay valid."""
     warnings: NotRequired[list[WarningView]]
-    """Left out before its worker has reported any."""
+    """Absent until its worker has reported any."""
 
 
 class JobSource(TypedDict):
-    """What became known of a waiting job's source, as the event stream's `sources` carries it."""
+    """New facts about a waiting job's source, sent as `sources` on the event stream."""
 
     id: int
     source: SourceSummary
@@ -531,17 +531,17 @@ class ProfileView(TypedDict):
     origin: str
     """shipped, or the path of the user's file."""
     rungs: list[str]
-    """Largest first; none where it is broken."""
+    """Largest first; empty if the profile is invalid."""
     codec: str
-    """How it encodes, for people: `h264 medium crf 22, aac`."""
+    """A summary for display: `h264 medium crf 22, aac`."""
     default: bool
-    """Taken where no profile is named."""
+    """Used if no profile is named."""
     error: ErrorView | None
     """Why it cannot be used."""
 
 
 class BackupView(TypedDict):
-    """A copy of the database; `size` in bytes."""
+    """A backup of the database; `size` in bytes."""
 
     path: str
     path_b64: str
@@ -552,7 +552,7 @@ CheckLevel = Literal["ok", "warn", "fail"]
 
 
 class CheckView(TypedDict):
-    """One line of `doctor`; `ok` is whether it did not fail."""
+    """One check of `doctor`; `ok` unless it failed."""
 
     name: str
     ok: bool
@@ -561,7 +561,7 @@ class CheckView(TypedDict):
     hint: str
 
 
-# What workers are answered.
+# Answers to workers.
 
 
 class FileDescriptor(TypedDict):
@@ -572,7 +572,7 @@ class FileDescriptor(TypedDict):
 
 
 class ClaimedJob(TypedDict):
-    """All a worker needs to know about the job it now owns."""
+    """A claimed job, with all that its worker needs to know."""
 
     job: int
     epoch: int
@@ -581,23 +581,23 @@ class ClaimedJob(TypedDict):
     kind: str
     source: FileDescriptor
     source_root_b64: str
-    """Its drop folder, else the folder it lies in: what paths in the attempt's log are relative to."""
+    """Its drop folder, or else its parent folder; paths in the attempt's log are relative to it."""
     drop_folder_b64: str | None
-    """Where it was found; no link is followed from there on. None for a file that a person named."""
+    """The drop folder it was found in; links below it are not followed. None for a file that was added."""
     source_size: int
     source_mtime_ns: int
     sink: FileDescriptor
-    """The store's folder on the output's file system: `OUT/.tqstudio/<uuid>`: all that a worker writes."""
+    """The store's folder on the output's file system, `OUT/.tqstudio/<uuid>`; workers write nowhere else."""
     profile: dict[str, Any]
     requested: list[str] | None
     dropped: list[str]
-    """Renditions that the ladder shall not have, whatever is requested."""
+    """Renditions to leave out, whatever is requested."""
     kept: dict[str, str]
-    """Renditions of the current generation: name → settings_hash; what is equal need not be made."""
+    """Renditions of the current generation: name → settings_hash; equal ones need not be encoded."""
     facts: dict[str, Any] | None
     content_id: str | None
     full_hash: str | None
-    """Of the whole source, as it was when a ladder was made of it."""
+    """Hash of the whole source when its ladder was encoded."""
     log: str
     lease_s: float
 
@@ -605,12 +605,12 @@ class ClaimedJob(TypedDict):
 class ClaimAnswer(TypedDict):
     job: ClaimedJob | None
     test: bool
-    """It failed several jobs in a row and has to report a test encode (`tested`) before it gets another."""
+    """It failed several jobs in a row and must report a test encode (`tested`) before it gets another."""
 
 
 class TestedAnswer(TypedDict):
     heard: bool
-    """Whether a test encode was asked for."""
+    """Whether a test encode was requested."""
 
 
 class RegisterAnswer(TypedDict):
@@ -633,18 +633,18 @@ class ProgressAnswer(TypedDict):
 
 class HeartbeatAnswer(TypedDict):
     controls: dict[str, str]
-    """Job id → control, for every job that the beat named and the worker still owns."""
+    """Job id → control, for every job in the heartbeat that the worker still owns."""
     lost: list[int]
     enabled: bool
 
 
 class OutcomeAnswer(TypedDict):
-    """How the job stands after complete, fail or release; a repeated call is answered alike."""
+    """The job's status after complete, fail or release; a repeated call gets the same answer."""
 
     job: int
     status: str
 
 
 def error_view(error: TqError) -> ErrorView:
-    """Describe an error as answers carry it."""
+    """Convert an error to its form in answers."""
     return {"code": error.code.value, "message": error.message, "hint": error.hint}

@@ -1,7 +1,6 @@
-"""The client side of the supervisor's API: every call a function that makes a value.
+"""Builds the requests of the supervisor's API: one function per call.
 
-A `Call[T]` is a request; `connection.Client` (blocking) and `connection.AsyncClient` send it and answer a
-`T`. Commands, workers, the terminal UI and tests use nothing else.
+Each returns a `Call[T]`; `client.Client` (blocking) and `client.AsyncClient` send it and return a `T`.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
-    """One request; the type parameter is what its answer decodes to."""
+    """One request; the type parameter is the type of its decoded answer."""
 
     method: str
     path: str
@@ -51,7 +50,7 @@ class StreamEvent:
 
     `name` is `event` (stored, `seq` set), `progress` ({"jobs": [JobLive]}), `worker`
     ({"workers": [WorkerView]}), `sources` ({"jobs": [JobSource]}) or `reset` (events before
-    `data["oldest"]` are pruned: read everything anew, or go on with those that are left and follow).
+    `data["oldest"]` are pruned: reload everything, or continue with the remaining events, which follow).
     """
 
     name: str
@@ -89,8 +88,8 @@ def jobs(
 ) -> Call[JobPage]:
     """A page of jobs. `sort` is order (queue order), newest or oldest.
 
-    `text` is words that must be in the name. `after` and `before` take the cursors of an earlier page, which
-    may have been short, or empty, and yet have one; `before="end"` is the last page.
+    `text` is words that the name must contain. `after` and `before` take the cursors of another page; even a
+    short or empty page may have one. `before="end"` is the last page.
     """
     params: dict[str, Any] = {"sort": sort, "limit": limit}
     optional = {
@@ -119,7 +118,7 @@ def job_log(job_id: int, attempt: int | None = None) -> Call[dict[str, Any]]:
 
 
 def act(operation: str, ids: Sequence[int], **more: Any) -> Call[dict[str, list[ActionResult]]]:
-    """Do `operation` to jobs; `more` are the other fields of `ActionRequest`. Answers {"results": […]}."""
+    """Apply `operation` to jobs, answering {"results": […]}; `more`: other fields of `ActionRequest`."""
     body = {"operation": operation, "ids": list(ids)} | {k: v for k, v in more.items() if v is not None}
     return Call("POST", "/v1/jobs/actions", body=body)
 
@@ -140,12 +139,12 @@ def video(video_id: int) -> Call[VideoView]:
 
 
 def batch(batch_id: str) -> Call[BatchView]:
-    """How the jobs that were asked for together stand; `jobs(batch=…)` lists them."""
+    """Counts of a batch's jobs by status; `jobs(batch=…)` lists them."""
     return Call("GET", f"/v1/batches/{_part(batch_id)}")
 
 
 def _part(name: str) -> str:
-    """A name as one part of an address, whatever it holds."""
+    """Quote a name as one segment of a URL path."""
     return quote(name, safe="", errors="surrogateescape")
 
 
@@ -189,12 +188,12 @@ def resume_queue() -> Call[dict[str, Any]]:
 
 
 def retry_failed(batch: str | None = None) -> Call[RetryAnswer]:
-    """Let every failed job go again, of a batch or of all."""
+    """Retry every failed job, of one batch or of all."""
     return Call("POST", "/v1/queue/retry", body={} if batch is None else {"batch": batch})
 
 
 def clear_queue(*, history: bool = False) -> Call[ClearAnswer]:
-    """Take every ended job off the list, and forget the history too."""
+    """Delete every ended job, with `history` also all events."""
     return Call("POST", "/v1/queue/clear", body={"history": history})
 
 
@@ -206,8 +205,10 @@ def events(
     limit: int = 200,
     since: str | None = None,
 ) -> Call[EventPage]:
-    """Stored events after a seq, oldest first; without `after` and `since` the newest `limit`, or the newest
-    of those `before` a seq."""
+    """Stored events after a seq, oldest first.
+
+    Without `after` and `since`, the newest `limit` events, or the newest of those `before` a seq.
+    """
     given = {"after": after, "before": before, "job": job_id, "since": since}
     return Call("GET", "/v1/events", {"limit": limit} | {k: v for k, v in given.items() if v is not None})
 
@@ -221,7 +222,7 @@ def doctor() -> Call[dict[str, list[CheckView]]]:
 
 
 def backup(path_b64: str) -> Call[BackupView]:
-    """Copy the database to a new file; takes as long as that does."""
+    """Copy the database to a new file; answers when the copy is complete."""
     return Call("POST", "/v1/backup", body={"path_b64": path_b64})
 
 

@@ -1,7 +1,7 @@
-"""How calls reach the supervisor: over its unix socket, blocking or with asyncio.
+"""Sends calls to the supervisor over its unix socket, blocking or with asyncio.
 
-The blocking client is built on http.client: httpx takes 190 ms to import, more than a whole command may
-cost. The terminal UI, which streams and must never block, has httpx loaded after its first paint.
+The blocking client uses http.client, because importing httpx takes 190 ms, more than a whole command may. The
+terminal UI, which must never block, loads httpx after its first paint.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ CONNECT_TIMEOUT_S = 5.0
 
 
 class Client:
-    """Blocking calls over a unix socket.
+    """Sends blocking calls over a unix socket.
 
     Args:
         socket_path: the supervisor's socket.
         token: a worker's token.
         keep_alive: use one connection for many calls. A call whose connection broke is sent again on a new
-            one, so it is for workers, whose every call may be repeated.
+            one, so this is only for workers, whose calls are all idempotent.
 
     Raises:
-        TqError: NO_SUPERVISOR when nobody listens, SUPERVISOR_SILENT when somebody does and no answer comes
-            in time or at all, PERMISSION when the socket is another user's or another user listens on it;
-            else what the supervisor says.
+        TqError: NO_SUPERVISOR when no process listens, SUPERVISOR_SILENT when one listens but does not answer
+            in time, PERMISSION when the socket or the listening process belongs to another user; otherwise
+            the error that the supervisor answers.
     """
 
     def __init__(self, socket_path: Path, *, token: str | None = None, keep_alive: bool = False) -> None:
@@ -76,7 +76,7 @@ class Client:
             connection.close()
 
     def stream(self, after: int | None = None) -> Iterator[StreamEvent]:
-        """The event stream, until the supervisor ends it; blocks between events."""
+        """Yield events until the supervisor ends the stream; blocks between events."""
         headers = {} if after is None else {"Last-Event-ID": str(after)}
         connection = _UnixConnection(self._path)
         connection.set_timeout(DEFAULT_TIMEOUT_S)
@@ -118,7 +118,7 @@ class Client:
 
 
 def _not_text(error: UnicodeEncodeError) -> TqError:
-    """The refusal of an argument whose bytes are no text."""
+    """The error for an argument that is not UTF-8."""
     found = re.search(r'[^"\s]*[\udc80-\udcff][^"\s]*', error.object)
     shown = display(found[0].encode("utf-8", "surrogateescape")) if found else "an argument"
     return TqError(ErrorCode.BAD_REQUEST, f"{shown} is not UTF-8", "write it in UTF-8")
@@ -129,7 +129,7 @@ class _UnixConnection(HTTPConnection):
         super().__init__("tqstudio")
         self._path = path
         self.peer = 0
-        """Process that listens; 0 where the system does not tell."""
+        """Pid of the listening process; 0 where the system does not report it."""
 
     def set_timeout(self, seconds: float | None) -> None:
         self.timeout = seconds
@@ -149,7 +149,7 @@ class _UnixConnection(HTTPConnection):
                 "run the command as that user, or choose a home of your own with --home",
             ) from None
         except BlockingIOError:
-            # As many wait already as may: somebody listens and takes none of them.
+            # The listen queue is full: a supervisor listens but accepts no connections.
             sock.close()
             raise silent() from None
         except OSError:
@@ -165,7 +165,7 @@ class _UnixConnection(HTTPConnection):
 
 
 class AsyncClient:
-    """The same for asyncio: a `client.ApiClient`."""
+    """Sends calls with asyncio: a `calls.ApiClient`."""
 
     def __init__(self, socket_path: Path, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
         self._path = socket_path
@@ -174,7 +174,7 @@ class AsyncClient:
         self._hooks = {"trace": self._on_progress}
 
     async def _on_progress(self, stage: str, info: dict[str, Any]) -> None:
-        """Look who listens before anything is sent. A hook of httpcore's `trace` extension."""
+        """Check the peer before anything is sent. A hook of httpcore's `trace` extension."""
         if stage == "connection.connect_unix_socket.complete":
             stream = info["return_value"]
             try:
@@ -212,10 +212,10 @@ class AsyncClient:
         return decoded
 
     async def stream(self, after: int | None = None) -> AsyncIterator[StreamEvent]:
-        """The event stream, until the supervisor ends it.
+        """Yield events until the supervisor ends the stream.
 
         Raises:
-            TqError: NO_SUPERVISOR when it cannot be opened; what the supervisor says when it refuses.
+            TqError: NO_SUPERVISOR when it cannot be opened; the supervisor's error when it refuses.
         """
         http = self._open()
         import httpx
@@ -243,7 +243,7 @@ class AsyncClient:
 
 
 class StreamParser:
-    """Server-sent events, line by line."""
+    """Parses server-sent events line by line."""
 
     def __init__(self) -> None:
         self._name = "message"
@@ -273,38 +273,38 @@ def no_supervisor(path: Path) -> TqError:
 
 
 def silent(pid: int = 0) -> TqError:
-    """A supervisor lives and gives no answer.
+    """The error for a supervisor that runs but does not answer.
 
     Args:
-        pid: its process; 0 when that is not known.
+        pid: its process; 0 when unknown.
     """
-    who = f"the supervisor (pid {pid})" if pid else "the supervisor"
-    by_force = f"; as a last resort: kill -9 {pid}, which loses nothing that is finished" if pid else ""
+    name = f"the supervisor (pid {pid})" if pid else "the supervisor"
+    last_resort = f"; as a last resort: kill -9 {pid}, which loses no finished work" if pid else ""
     return TqError(
         ErrorCode.SUPERVISOR_SILENT,
-        f"{who} runs but does not answer",
-        f"wait a moment, then look at logs/supervisor.log in its home{by_force}",
+        f"{name} runs but does not answer",
+        f"wait a moment, then see logs/supervisor.log in its home{last_resort}",
     )
 
 
 def _hung_up(path: Path) -> TqError:
-    """Why a connection ended without an answer: who still listens lives, and may have no descriptor left."""
-    again = _UnixConnection(path)
-    again.set_timeout(CONNECT_TIMEOUT_S)
+    """Find out why a connection ended without an answer, by connecting again.
+
+    A supervisor that still listens is alive, but may have run out of file descriptors.
+    """
+    retry = _UnixConnection(path)
+    retry.set_timeout(CONNECT_TIMEOUT_S)
     try:
-        again.connect()
+        retry.connect()
     except TqError as error:
         return error
     finally:
-        again.close()
-    return silent(again.peer)
+        retry.close()
+    return silent(retry.peer)
 
 
 def peer_of(sock: Any) -> tuple[int, int] | None:
-    """Process and user at the other end of a unix socket; None where the system does not say.
-
-    A connection counts as that of the process that began to listen, or that connected.
-    """
+    """Return (pid, uid) of the peer that listens or connected; None where the system does not report it."""
     try:
         pid, uid, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     except (OSError, AttributeError):
@@ -313,13 +313,16 @@ def peer_of(sock: Any) -> tuple[int, int] | None:
 
 
 def require_trusted(path: Path, sock: Any) -> int:
-    """The process that listens, if it is this user's or root's; 0 where the system does not say.
+    """Check that the listening process is this user's or root's.
 
     Root also trusts the owner of the socket's folder, so that `docker exec` as root reaches the supervisor of
     the container's user.
 
+    Returns:
+        The pid of the listening process; 0 where the system does not report it.
+
     Raises:
-        TqError: PERMISSION.
+        TqError: PERMISSION when another user listens.
     """
     peer = peer_of(sock)
     if peer is None:

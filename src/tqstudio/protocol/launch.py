@@ -1,6 +1,6 @@
 """Starts a supervisor in the background and waits until it answers.
 
-It is an ordinary `tqstudio up` in a session of its own, so neither Ctrl-C nor a closed terminal reaches it.
+It runs `tqstudio up` in a new session, so neither Ctrl-C nor closing the terminal stops it.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 START_TIMEOUT_S = 30.0
 ANSWER_TIMEOUT_S = 10.0
-"""As long as the terminal UI waits; one that is busy answers in a second."""
+"""A busy supervisor answers within a second."""
 _POLL_S = 0.03
-# Settings that name files; the supervisor does not run in the directory they are relative to.
+# Settings that name files. They are made absolute, because the supervisor runs in another directory.
 _PATH_VARIABLES = ("TQSTUDIO_FFMPEG", "TQSTUDIO_OUTPUT")
 
 
 def running(home: Home, timeout_s: float = ANSWER_TIMEOUT_S) -> SupervisorView | None:
-    """The supervisor that answers in this home; None when nobody listens there.
+    """Return the supervisor that answers in this home; None when no process listens there.
 
     Raises:
-        TqError: SUPERVISOR_SILENT when one listens and does not answer, PERMISSION.
+        TqError: SUPERVISOR_SILENT when one listens and does not answer; PERMISSION.
     """
     from tqstudio.protocol import calls
     from tqstudio.protocol.client import Client
@@ -47,10 +47,10 @@ def running(home: Home, timeout_s: float = ANSWER_TIMEOUT_S) -> SupervisorView |
 
 
 def settled(home: Home, timeout_s: float = START_TIMEOUT_S) -> SupervisorView | None:
-    """The same, once a supervisor that starts or ends just now has done so.
+    """Like `running`, but wait for a supervisor that is starting up or shutting down.
 
     Raises:
-        TqError: SUPERVISOR_SILENT also when one holds the home for `timeout_s` without listening.
+        TqError: SUPERVISOR_SILENT also when one locks the home for `timeout_s` without listening.
     """
     from tqstudio.protocol.client import silent
 
@@ -63,21 +63,20 @@ def settled(home: Home, timeout_s: float = START_TIMEOUT_S) -> SupervisorView | 
 
 
 def holder(home: Home) -> int | None:
-    """The process that is the home's supervisor, whether it listens or not; 0 when its pid is not known.
+    """Return the pid of the home's supervisor, listening or not; 0 if its pid is unknown, None without one.
 
-    The kernel answers, so neither a dead supervisor nor another process with its pid misleads.
+    Checks the kernel's lock rather than the pid, so a stale pid or a reused one is no problem.
     """
     if not (_is_locked(home.root) or _is_locked(home.lock)):
         return None
     try:
         pid = home.lock.read_text(errors="replace").strip()
     except OSError:
-        return 0  # somebody removed it; the supervisor makes it anew in a moment
+        return 0  # the file was removed; the supervisor creates it again shortly
     return int(pid) if pid.isdigit() else 0
 
 
 def _is_locked(path: Path) -> bool:
-    """Whether a process holds the lock on a file or folder."""
     import fcntl
 
     try:
@@ -89,14 +88,14 @@ def _is_locked(path: Path) -> bool:
     except BlockingIOError:
         return True
     except OSError:
-        return False  # a file system that locks no folders
+        return False  # the file system does not lock folders
     finally:
         os.close(descriptor)
     return False
 
 
 def listening(home: Home) -> bool:
-    """Whether a supervisor accepts connections; answers at once, even when it is busy."""
+    """Whether a supervisor listens; returns at once, even when it is busy."""
     import socket
 
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
@@ -104,7 +103,7 @@ def listening(home: Home) -> bool:
         try:
             probe.connect(str(home.socket))
         except BlockingIOError:
-            # As many wait already as may.
+            # The listen queue is full.
             return True
         except OSError:
             return False
@@ -112,16 +111,14 @@ def listening(home: Home) -> bool:
 
 
 def start(home: Home, flags: Sequence[str] = ()) -> subprocess.Popen[bytes]:
-    """Start a supervisor without waiting for it.
-
-    Where one runs already the new one ends by itself, so starting is never wrong.
+    """Start a supervisor without waiting for it. If one runs already, the new one exits.
 
     Args:
         flags: options of `tqstudio up`.
     """
     try:
         home.create()
-        # -P: a file named json.py in the home must not become the supervisor's json.
+        # -P: a file named json.py in the home must not be imported by the supervisor.
         with start_log(home).open("wb") as log:
             return subprocess.Popen(
                 [sys.executable, "-P", "-m", "tqstudio", "up", *flags],
@@ -143,11 +140,11 @@ def start(home: Home, flags: Sequence[str] = ()) -> subprocess.Popen[bytes]:
 def wait_until_up(
     home: Home, process: subprocess.Popen[bytes], timeout_s: float = START_TIMEOUT_S
 ) -> SupervisorView:
-    """Wait for a started supervisor to answer; the answer may come from another that was faster.
+    """Wait for a started supervisor to answer; another one that started first may answer instead.
 
     Raises:
-        TqError: what the supervisor said before it ended; after `timeout_s` SUPERVISOR_SILENT when another
-            one holds the home, else NO_SUPERVISOR.
+        TqError: the error that the supervisor printed before it exited; after `timeout_s` SUPERVISOR_SILENT
+            when another one locks the home, else NO_SUPERVISOR.
     """
     from tqstudio.protocol.client import silent
 
@@ -157,7 +154,7 @@ def wait_until_up(
         if view := running(home, timeout_s):
             return view
         if ended:
-            error = why_it_ended(home, process.returncode)
+            error = exit_error(home, process.returncode)
             if error.code is not ErrorCode.ALREADY_RUNNING:
                 raise error
         if time.monotonic() > deadline:
@@ -165,19 +162,19 @@ def wait_until_up(
                 raise silent(pid)
             raise TqError(
                 ErrorCode.NO_SUPERVISOR,
-                f"the supervisor was started but does not answer after {timeout_s:.0f} s",
-                f"look at {start_log(home)} and {home.supervisor_log}",
+                f"the supervisor was started but did not answer within {timeout_s:.0f} s",
+                f"see {start_log(home)} and {home.supervisor_log}",
             )
         time.sleep(_POLL_S)
 
 
 def start_log(home: Home) -> Path:
-    """What the last supervisor that was started in the background printed."""
+    """The file with the output of the last supervisor that was started in the background."""
     return home.logs / "start.log"
 
 
 def in_background(home: Home) -> bool:
-    """Whether `start` started this process: nobody reads what it says, unless it fails."""
+    """Whether this process was started by `start`, so its output goes to `start_log`."""
     try:
         return os.path.samestat(os.fstat(2), start_log(home).stat())
     except OSError:
@@ -193,15 +190,15 @@ def _environment(home: Home) -> dict[str, str]:
     return environment
 
 
-def why_it_ended(home: Home, returncode: int) -> TqError:
-    """What a supervisor that was started here said before it ended."""
-    said = start_log(home).read_text(errors="replace")
-    # An error as commands print it: `error: CODE: sentence`, and the next step below.
-    if match := re.search(r"^error: ([A-Z_]+): (.*)(?:\n  \S+ (.*))?$", said, re.MULTILINE):
+def exit_error(home: Home, returncode: int) -> TqError:
+    """Read from the start log why a supervisor exited."""
+    output = start_log(home).read_text(errors="replace")
+    # An error as commands print it: `error: CODE: message`, and the hint on the next line.
+    if match := re.search(r"^error: ([A-Z_]+): (.*)(?:\n  \S+ (.*))?$", output, re.MULTILINE):
         return TqError(match[1], match[2], match[3] or "")
     how = f"by signal {-returncode}" if returncode < 0 else f"with code {returncode}"
     return TqError(
         ErrorCode.NO_SUPERVISOR,
-        f"the supervisor ended {how} before it answered",
-        f"look at {start_log(home)} and {home.supervisor_log}",
+        f"the supervisor exited {how} before it answered",
+        f"see {start_log(home)} and {home.supervisor_log}",
     )

@@ -1,6 +1,6 @@
-"""What clients and workers may send to the supervisor, checked field by field.
+"""Defines and validates the requests of clients and workers.
 
-Only the supervisor loads these; clients send plain dicts of the same shape.
+Only the supervisor imports these pydantic models; clients send plain dicts of the same shape.
 """
 
 from __future__ import annotations
@@ -33,24 +33,24 @@ PathB64 = Annotated[
 ]
 Name = Annotated[str, StringConstraints(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9._-]+$")]
 ProfileName = Annotated[str, StringConstraints(min_length=1, max_length=100)]
-"""Only looked up among the files there are, so it may be any name."""
+"""Any name: it is only compared with those of existing profiles."""
 AutorestartLimit = Annotated[int, Field(ge=0, le=100)]
 AutorestartDelay = Annotated[float, Field(ge=0, le=30 * 86_400)]
 Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
-"""What the database holds. One report with a larger number would spoil the transaction that it shares."""
+"""The integers that SQLite stores. A larger one would fail the whole transaction that a report shares."""
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 Amount = Annotated[float, Field(ge=0, le=1e12)]
-"""Seconds, or a multiple of real time: sums of them stay finite."""
+"""Seconds, or a multiple of real time; bounded so that sums stay finite."""
 Settle = Annotated[float, Field(ge=0, le=30 * 86_400)]
 MAX_METADATA_BYTES = 10_000
-"""Of a job's or a worker's metadata, and of its capabilities, as JSON."""
+"""Limit for a job's or worker's metadata and a worker's capabilities, as JSON."""
 MAX_METADATA_LEVELS = 20
 MAX_BITS = 13_000
-"""Of a whole number in metadata: Python refuses to write one of more than 4 300 digits."""
+"""Limit for integers in metadata: Python refuses to print more than 4 300 digits."""
 
 
 def _answerable(value: Any, levels: int = MAX_METADATA_LEVELS) -> Any:
-    """Refuse what is kept with a job and could not be answered again as it came."""
+    """Reject stored JSON that could not be serialised again unchanged."""
     match value:
         case dict() | list() if not levels:
             raise PydanticCustomError("too_deep", f"nested more than {MAX_METADATA_LEVELS} levels deep")
@@ -88,20 +88,20 @@ class AddRequest(Message):
     output_b64: PathB64 | None = None
     profile: ProfileName | None = None
     priority: int | None = Field(None, ge=-1000, le=1000)
-    """0 for new jobs where none is given; a waiting job keeps its own then."""
+    """Default: 0 for new jobs; a waiting job keeps its own."""
     hold: bool = False
     force: bool = False
-    """Make a finished ladder again even when nothing changed."""
+    """Encode a finished ladder again even when nothing changed."""
     verify_full: bool = False
-    """Read every byte to see whether a file has changed, even where its time has not."""
+    """Read every byte to check whether a file has changed, even if its modification time has not."""
     retry_failed: bool = True
     batch: Annotated[str, StringConstraints(max_length=64)] | None = None
     metadata: AnyJson = Field(default_factory=dict)
-    """What the caller wants to find again with the jobs; a job that is there takes it over, key by key."""
+    """Data of the caller, stored with the jobs; merged by key into that of an existing job."""
     overrides: dict[ShortText, ShortText] = Field(default_factory=dict)
-    """Profile keys set for these files alone (`--set KEY=VALUE`)."""
+    """Profile keys set for these files only (`--set KEY=VALUE`)."""
     autorestart: AutorestartLimit | None = None
-    """How often a failed job starts again by itself."""
+    """How often a failed job restarts automatically."""
     autorestart_delay_s: AutorestartDelay | None = None
     idempotency_key: Annotated[str, StringConstraints(max_length=100)] | None = None
 
@@ -114,9 +114,9 @@ class ActionRequest(Message):
     """Added to each job's priority instead of setting it."""
     renditions: list[ShortText] | None = None
     profile: ProfileName | None = None
-    """Of a retranscode; the job's own otherwise."""
+    """For a retranscode; default: the job's own."""
     drop: list[ShortText] = Field(default_factory=list)
-    """Of a retranscode: renditions of the current ladder that the new one shall not have."""
+    """For a retranscode: renditions of the current ladder to leave out."""
     idempotency_key: Annotated[str, StringConstraints(max_length=100)] | None = None
 
 
@@ -157,12 +157,12 @@ class QueueRetry(Message):
 
 class QueueClear(Message):
     history: bool = False
-    """Also forget every event."""
+    """Also delete all events."""
 
 
 class BackupRequest(Message):
     path_b64: PathB64
-    """A new file."""
+    """The file to create; it must not exist."""
 
 
 class ShutdownRequest(Message):
@@ -170,7 +170,7 @@ class ShutdownRequest(Message):
 
 
 class NewWorker(Message):
-    """Asks for a token for a worker that is not spawned by the pool."""
+    """Creates a token for a worker that the pool does not spawn."""
 
     name: Name
     kind: WorkerKind = WorkerKind.CPU
@@ -181,13 +181,13 @@ class NewWorker(Message):
 
 class WorkerMessage(Message):
     instance: Annotated[str, StringConstraints(min_length=8, max_length=64)]
-    """One life of the worker's process."""
+    """Identifies one run of the worker's process."""
 
 
 class RegisterRequest(WorkerMessage):
     pid: Count
     pid_started: float
-    """Start time of the process, seconds since the epoch; with the pid it names one process for ever."""
+    """Start time of the process in seconds since the epoch; with the pid it identifies the process."""
     encoder: ShortText | None = None
     capabilities: AnyJson = Field(default_factory=dict)
     metadata: AnyJson = Field(default_factory=dict)
@@ -198,7 +198,7 @@ class ClaimRequest(WorkerMessage):
 
 
 class TestedRequest(WorkerMessage):
-    """How the test encode ended that a claim asked for."""
+    """The result of the test encode that a claim requested."""
 
     problem: ShortText = ""
     """Why it failed; empty when it passed."""
@@ -224,9 +224,9 @@ class RenditionReport(Message):
     height: Count | None = None
     encoder: ShortText | None = None
     progress: float = Field(0, ge=0, le=100)
-    """With what is in the making."""
+    """Of everything encoded so far."""
     kept: float = Field(0, ge=0, le=100)
-    """What is finished, to the fragment: where the next attempt goes on."""
+    """Of the finished fragments, from which the next attempt resumes."""
     segments_done: Count = 0
     segments_total: Count | None = None
     speed: Amount | None = None
@@ -236,14 +236,14 @@ class RenditionReport(Message):
 
 
 class WarningReport(Message):
-    """See `schemas.WarningView`."""
+    """See `answers.WarningView`."""
 
     code: Annotated[str, StringConstraints(max_length=40)]
     text: ShortText
 
 
 class Token(WorkerMessage):
-    """What a worker shows with every write: (job in the path), epoch and instance."""
+    """The lease token of every write: epoch and instance, with the job in the path."""
 
     epoch: Whole
 
@@ -255,7 +255,7 @@ class ProgressRequest(Token):
     eta_s: Amount | None = None
     renditions: list[RenditionReport] | None = None
     warnings: list[WarningReport] | None = None
-    """All that are known so far; None when nothing has changed."""
+    """All that are known so far; None if unchanged."""
     steps: dict[Step, Amount] = Field(default_factory=dict)
     argv: list[list[str]] | None = None
     resumed_from: Count | None = None
@@ -264,7 +264,7 @@ class ProgressRequest(Token):
     facts: AnyJson | None = None
     content_id: ShortText | None = None
     quiet_s: Amount = 0
-    """For how long the worker's main thread has not run: it may wait for a disk."""
+    """Seconds that the worker's main thread has not run; it may be blocked on a disk."""
 
 
 class ManifestFile(Message):
@@ -275,7 +275,7 @@ class ManifestFile(Message):
 
 
 class ManifestRendition(Message):
-    """A finished rendition, as it lies in the segment store."""
+    """A finished rendition in the segment store."""
 
     name: Annotated[str, StringConstraints(max_length=40, pattern=r"^[A-Za-z0-9_-]+$")]
     kind: Literal["video", "audio"]
@@ -299,7 +299,7 @@ class ManifestRendition(Message):
 
 
 class SourceIdentity(Message):
-    """What tells the file that was transcoded from any other that may bear its name."""
+    """Identifies the file that was transcoded, as opposed to another one of the same name."""
 
     size: int
     mtime_ns: int
@@ -308,21 +308,21 @@ class SourceIdentity(Message):
 
 
 class Manifest(Message):
-    """What a worker made and verified, for the supervisor to publish."""
+    """What a worker encoded and verified, for the supervisor to publish."""
 
     renditions: list[ManifestRendition]
     keep: list[ShortText] = Field(default_factory=list)
-    """Renditions of the current generation that go on unchanged."""
+    """Renditions of the current generation to keep unchanged."""
     poster: Annotated[str, StringConstraints(max_length=400)] | None = None
     """Relative to the sink."""
     settings_hash: ShortText
     source: SourceIdentity | None = None
-    """The source as it was when work on it began; another file there now stops the publish."""
+    """The source when work on it began; if another file is there now, nothing is published."""
     warnings: list[WarningReport] = Field(default_factory=list)
 
 
 class Outcome(Token):
-    """How a lease ends, with the seconds spent in each step."""
+    """Ends a lease; carries the seconds spent in each step."""
 
     steps: dict[Step, Amount] = Field(default_factory=dict)
 

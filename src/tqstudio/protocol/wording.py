@@ -1,4 +1,4 @@
-"""What became of a file that was offered to the queue, in a sentence: in commands and in the terminal UI."""
+"""Describes the result of adding a file in a sentence, for commands and the terminal UI."""
 
 from __future__ import annotations
 
@@ -16,41 +16,41 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Ways:
-    """How a person lets a job go again, and lets one go on; `{job}` stands for its number."""
+    """How a job is retried and resumed; `{job}` is replaced by its number."""
 
     retry: str
     resume: str
 
 
 COMMANDS = Ways(
-    "let it go again with: tqstudio job retry {job}", "let it go on with: tqstudio job resume {job}"
+    retry="retry it with: tqstudio job retry {job}", resume="resume it with: tqstudio job resume {job}"
 )
-KEYS = Ways("r on job {job} tries it again", "p on job {job} lets it go on")
+KEYS = Ways(retry="r on job {job} retries it", resume="p on job {job} resumes it")
 
 _SENTENCES = {
     "queued": "queued as job {job}",
     "cached": "its ladder is complete: {master}",
-    "retried": "job {job} goes again",
-    "failed": "has failed as job {job}; {retry}",
+    "retried": "job {job} requeued",
+    "failed": "job {job} failed; {retry}",
 }
 _CHANGED = {
-    "source": "has changed; queued as job {job} to make what differs, its ladder plays on meanwhile",
-    "settings": "has other settings; queued as job {job} to make what differs, its ladder plays on meanwhile",
-    "ladder": "its ladder is not whole any more; queued as job {job} to make what is missing",
-    "asked": "queued as job {job} to be made again, its ladder plays on meanwhile",
+    "source": "the file changed; queued as job {job}, its present ladder stays playable",
+    "settings": "the settings changed; queued as job {job}, its present ladder stays playable",
+    "ladder": "its ladder is incomplete; queued as job {job} to encode what is missing",
+    "asked": "queued as job {job} to be encoded again, its present ladder stays playable",
 }
-"""A file that has a ladder, by what the new job is for."""
+"""A file that has a ladder, by the reason of the new job."""
 _OPEN = {
     "pending": "waits in the queue as job {job}",
-    "in_progress": "is being made by job {job} already",
+    "in_progress": "job {job} is already encoding it",
     "paused": "is paused as job {job}; {resume}",
 }
-"""A file that has an open job, by how that stands."""
+"""A file that has an open job, by its status."""
 
 _COUNTED = {
     "queued": "queued",
-    "retried": "tried again",
-    "cached": "complete already",
+    "retried": "requeued",
+    "cached": "already complete",
     "failed": "failed before",
     "rejected": "refused",
 }
@@ -58,41 +58,40 @@ _COUNTED_CHANGED = {
     "source": "queued for what changed",
     "settings": "queued for what changed",
     "ladder": "queued for what is missing",
-    "asked": "queued to be made again",
+    "asked": "queued to be encoded again",
 }
-_COUNTED_OPEN = {"pending": "in the queue already", "in_progress": "being made already", "paused": "paused"}
+_COUNTED_OPEN = {"pending": "already in the queue", "in_progress": "already encoding", "paused": "paused"}
 
 
 def sentence(result: AddResult, ways: Ways) -> str:
-    """What became of a file that was not rejected."""
-    said = _said(result)
+    """Describe the result for a file that was not rejected."""
     job = result["job"]
-    said = said.format(
+    text = _template(result).format(
         job=job,
         master=readable(result["master"] or ""),
         retry=ways.retry.format(job=job),
         resume=ways.resume.format(job=job),
     )
-    said += "".join(f"; {how}" for how in _taken_over(result))
+    text += "".join(f"; {change}" for change in _applied_changes(result))
     if result["other_job"] is not None:
-        said += f" (job {result['other_job']} makes the same file for another output)"
-    return said
+        text += f" (job {result['other_job']} encodes the same file for another output)"
+    return text
 
 
 def summary(results: Sequence[AddResult]) -> str:
-    """How many of several files became what, and the first reason of those that were refused."""
+    """Count the results by kind, and quote the first error."""
     counts = Counter(_counted(result) for result in results)
-    said = ", ".join(f"{count} {what}" for what, count in counts.items())
-    taken_over = Counter(how for result in results for how in _taken_over(result))
-    said += "".join(f"; {count} {how}" for how, count in taken_over.items())
+    text = ", ".join(f"{count} {what}" for what, count in counts.items())
+    applied = Counter(change for result in results for change in _applied_changes(result))
+    text += "".join(f"; {count} {change}" for change, count in applied.items())
     if others := sum(result["other_job"] is not None for result in results):
-        said += f"; {others} made for another output too"
+        text += f"; {others} also encoded for another output"
     if error := next((result["error"] for result in results if result["error"]), None):
-        said += f"; first: {in_one_line(error['code'], error['message'], error['hint'])}"
-    return said
+        text += f"; first error: {in_one_line(error['code'], error['message'], error['hint'])}"
+    return text
 
 
-def _said(result: AddResult) -> str:
+def _template(result: AddResult) -> str:
     decision = result["decision"]
     if decision == "waiting":
         return _OPEN[_status(result)]
@@ -112,8 +111,8 @@ def _counted(result: AddResult) -> str:
     return _COUNTED_OPEN[_status(result)] if decision == "waiting" else _COUNTED.get(decision, decision)
 
 
-def _taken_over(result: AddResult) -> list[str]:
-    """What a job that was there already took over."""
+def _applied_changes(result: AddResult) -> list[str]:
+    """The changes applied to a job that existed already."""
     applied = result["applied"]
     changes = [f"{name} {applied[name]}" for name in ("profile", "priority") if name in applied]
     if "autorestart" in applied:
@@ -121,6 +120,6 @@ def _taken_over(result: AddResult) -> list[str]:
     if "metadata" in applied:
         changes.append(f"metadata {', '.join(readable(name) for name in applied['metadata'])}")
     if applied.get("force"):
-        changes.append("everything made again")
-    held = ["held now"] if applied.get("hold") else []
+        changes.append("everything encoded again")
+    held = ["held"] if applied.get("hold") else []
     return [*held, *([f"now with {' and '.join(changes)}"] if changes else [])]

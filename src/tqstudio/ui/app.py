@@ -305,7 +305,7 @@ class StudioApp(App[None]):
             elif await asyncio.to_thread(self._listening):
                 return
             else:
-                problem = launch.why_it_ended(self.studio.home, process.returncode)
+                problem = launch.exit_error(self.studio.home, process.returncode)
         self.problem = problem
         self.studio.feed.start_failed()
         if not isinstance(self.screen, StudioScreen) or isinstance(self.focused, Input):
