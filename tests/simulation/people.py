@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tqstudio import paths
 from tqstudio.engine.api import folders as folder_api
-from tqstudio.engine.api import queue
+from tqstudio.engine.api import jobs as job_api
 from tqstudio.engine.api import videos as video_api
 from tqstudio.engine.api import workers as worker_api
 from tqstudio.engine.store.library import folders
@@ -237,9 +237,9 @@ class People:
 
     async def _set_gate(self, life: Life, *, shut: bool) -> None:
         if shut:
-            await queue.pause(life.studio, QueuePause())
+            await job_api.pause(life.studio, QueuePause())
         else:
-            await queue.resume(life.studio)
+            await job_api.resume(life.studio)
 
     def _steer_worker(self, life: Life) -> None:
         rng = self.world.rng
@@ -252,10 +252,10 @@ class People:
         """Somebody lets every failed job go again, or clears the list."""
         if self.world.rng.random() < 0.5:
             self.world.step("user", "retries all that failed")
-            self._ask(life, queue.retry(life.studio, QueueRetry()))
+            self._ask(life, job_api.retry(life.studio, QueueRetry()))
         else:
             self.world.step("user", "clears the list")
-            self._ask(life, queue.clear(life.studio, QueueClear()))
+            self._ask(life, job_api.clear(life.studio, QueueClear()))
 
     def _remote_worker(self, life: Life) -> None:
         """Start a worker that the supervisor does not spawn; a GPU one among them."""

@@ -10,7 +10,7 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 from starlette.types import ASGIApp
 
 from tqstudio import __version__
-from tqstudio.engine.api import events, folders, jobs, openapi, queue, system, videos, worker_api, workers
+from tqstudio.engine.api import events, folders, jobs, openapi, system, videos, worker_api, workers
 from tqstudio.engine.api.dependencies import refuse_unknown_query
 from tqstudio.engine.api.errors import answer_http_error, answer_refusal
 from tqstudio.engine.api.system import Shared
@@ -29,7 +29,7 @@ def make_app(studio: Services) -> ASGIApp:
     )
     app.state.studio = studio
     app.state.status = Shared(partial(system.status_json, studio))
-    for module in (worker_api, workers, jobs, queue, videos, folders, events, system):
+    for module in (worker_api, workers, jobs, videos, folders, events, system):
         app.include_router(module.router, prefix="/v1")
     openapi.describe(app)
     for mistake in (TqError, RequestValidationError, OverflowError, Exception):

@@ -13,7 +13,7 @@ from fastapi import APIRouter
 
 from tqstudio import path_checks
 from tqstudio.engine.api.dependencies import TheStudio
-from tqstudio.engine.api.views import folder_view
+from tqstudio.engine.api.views_system import folder_view
 from tqstudio.engine.files.mounts import shows_the_system
 from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.outputs import output_check

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Query
 
 from tqstudio.engine.api.dependencies import TheStudio
 from tqstudio.engine.api.views import attempt_view, autorestart_view, event_view, iso, job_row, video_view
+from tqstudio.engine.api.views_system import gate_view
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.services import Services
 from tqstudio.engine.store import events
@@ -21,10 +22,21 @@ from tqstudio.engine.store.library import generations, videos
 from tqstudio.engine.store.lists import pages
 from tqstudio.engine.store.lists import records as listed
 from tqstudio.engine.store.lists.orders import PageQuery
+from tqstudio.engine.store.machine import gates
+from tqstudio.engine.store.machine.gates import GateRow
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.lifecycle import Control, JobStatus, Operation, job_word
-from tqstudio.protocol.answers import ActionResult, BatchView, JobDetail, JobPage, JobRow
-from tqstudio.protocol.requests import ActionRequest
+from tqstudio.lifecycle import PAUSED_WITHOUT_REASON, Control, GateKind, JobStatus, Operation, job_word
+from tqstudio.protocol.answers import (
+    ActionResult,
+    BatchView,
+    ClearAnswer,
+    GateView,
+    JobDetail,
+    JobPage,
+    JobRow,
+    RetryAnswer,
+)
+from tqstudio.protocol.requests import ActionRequest, QueueClear, QueuePause, QueueRetry
 
 router = APIRouter()
 
@@ -223,6 +235,39 @@ async def batch_status(studio: TheStudio, batch: str) -> BatchView:
             "files that were complete already got none; list all jobs with: tqstudio job list",
         )
     return {"batch": batch, "counts": counts, "total": sum(counts.values())}
+
+
+@router.post("/queue/pause")
+async def pause(studio: TheStudio, request: QueuePause) -> GateView:
+    """Hand out no more jobs; running ones go on and no job changes."""
+    reason = request.reason or PAUSED_WITHOUT_REASON
+    return gate_view(await studio.db.write(_shut_for_user, reason))
+
+
+def _shut_for_user(db: Connection, reason: str) -> GateRow:
+    gates.shut(db, GateKind.USER, reason, now=now_us(), actor="user")
+    # In the same transaction: a resume may follow at once.
+    return next(gate for gate in gates.listing(db) if gate.kind is GateKind.USER)
+
+
+@router.post("/queue/resume")
+async def resume(studio: TheStudio) -> dict[str, bool]:
+    opened = await studio.db.write(lambda db: gates.reopen(db, GateKind.USER, now=now_us(), actor="user"))
+    return {"resumed": opened}
+
+
+@router.post("/queue/retry")
+async def retry(studio: TheStudio, request: QueueRetry) -> RetryAnswer:
+    """Let every failed job go again, of a batch or of all."""
+    return await studio.all_jobs.retry_failed(request.batch)
+
+
+@router.post("/queue/clear")
+async def clear(studio: TheStudio, request: QueueClear) -> ClearAnswer:
+    """Take every ended job off the list, and on request forget the history."""
+    deleted, removed = await studio.all_jobs.clear_ended()
+    pruned = await studio.all_jobs.forget_history() if request.history else 0
+    return {"deleted": deleted, "removed_segments": removed, "pruned": pruned}
 
 
 def no_such_job(job: int) -> TqError:

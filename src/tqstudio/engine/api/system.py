@@ -16,7 +16,8 @@ from pydantic_core import to_json
 
 from tqstudio import __version__
 from tqstudio.engine.api.dependencies import TheStudio
-from tqstudio.engine.api.views import gate_view, iso
+from tqstudio.engine.api.views import iso
+from tqstudio.engine.api.views_system import gate_view
 from tqstudio.engine.api.workers import worker_views
 from tqstudio.engine.doctor import line
 from tqstudio.engine.media.plan.profile_catalogue import catalogue

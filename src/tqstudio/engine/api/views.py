@@ -6,31 +6,25 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tqstudio.engine.gates.disk import Shortage
 from tqstudio.engine.host.clock import MICROSECOND
 from tqstudio.engine.live.forecasts import Forecasts
-from tqstudio.engine.live.running_jobs import Heartbeat, LiveJob
+from tqstudio.engine.live.running_jobs import LiveJob
 from tqstudio.engine.outputs.place import place_of
 from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.jobs.progress import AttemptRow, RenditionRow
-from tqstudio.engine.store.library.folders import FolderRow
 from tqstudio.engine.store.library.generations import GenerationRow, PublishedRow
 from tqstudio.engine.store.library.videos import VideoRow
 from tqstudio.engine.store.lists.records import JobRecord
-from tqstudio.engine.store.machine.gates import GateRow
-from tqstudio.engine.store.machine.workers import WorkerRow
-from tqstudio.errors import MEANINGS, ErrorCode, code_of
+from tqstudio.errors import MEANINGS, code_of
 from tqstudio.home import Home
 from tqstudio.lifecycle import (
     Autorestart,
     Control,
-    GateKind,
     JobStatus,
     RenditionStatus,
     claim_word,
     job_word,
     video_status,
-    worker_status,
 )
 from tqstudio.paths import data, encode
 from tqstudio.protocol.answers import (
@@ -38,8 +32,6 @@ from tqstudio.protocol.answers import (
     AutorestartView,
     ErrorView,
     EventView,
-    FolderView,
-    GateView,
     GenerationView,
     JobError,
     JobLive,
@@ -47,10 +39,8 @@ from tqstudio.protocol.answers import (
     PublishedView,
     RenditionLive,
     RenditionView,
-    SkippedFile,
     SourceSummary,
     VideoView,
-    WorkerView,
 )
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -58,10 +48,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 def iso(at: int | None) -> str | None:
     """A stored time as ISO 8601 in UTC."""
-    return None if at is None else _iso(at)
+    return None if at is None else iso_time(at)
 
 
-def _iso(at: int) -> str:
+def iso_time(at: int) -> str:
     # Whole numbers all the way: a float would lose the last millisecond now and then.
     return (_EPOCH + timedelta(microseconds=at)).isoformat(timespec="milliseconds")
 
@@ -205,7 +195,7 @@ def job_row(
         "warnings": list(live.warnings if live and live.warnings is not None else record.warnings),
         "source": summary,
         "renditions": _renditions(renditions, record.renditions, eta["eta_s"] if live and eta else None),
-        "created_at": _iso(record.created_at),
+        "created_at": iso_time(record.created_at),
         "started_at": iso(record.started_at),
         "completed_at": iso(record.completed_at),
         "last_progress_at": iso(
@@ -260,7 +250,7 @@ def attempt_view(row: AttemptRow, *, job: int, home: Home) -> AttemptView:
         "resumed_from": row.resumed_from,
         "resumed_at_s": row.resumed_at_s,
         "steps": dict(row.steps),
-        "started_at": _iso(row.started_at),
+        "started_at": iso_time(row.started_at),
         "ended_at": iso(row.ended_at),
         "last_progress_at": iso(row.last_progress_at),
         "outcome": row.outcome,
@@ -289,7 +279,7 @@ def autorestart_view(record: JobRecord) -> AutorestartView:
 def event_view(row: EventRow) -> EventView:
     return {
         "seq": row.seq,
-        "at": _iso(row.at),
+        "at": iso_time(row.at),
         "trigger": str(row.trigger),
         "job": row.job,
         "video": row.video,
@@ -325,7 +315,7 @@ def generation_view(video: VideoRow, row: GenerationRow | None) -> GenerationVie
     return {
         "number": row.number,
         "settings_hash": row.settings_hash,
-        "published_at": _iso(row.published_at),
+        "published_at": iso_time(row.published_at),
         "retired_at": iso(row.retired_at),
         "master": data(place.master),
         "master_b64": encode(place.master),
@@ -360,134 +350,4 @@ def video_view(
         "job": job[0] if job else None,
         "error": error,
         "deleted_at": iso(video.deleted_at),
-    }
-
-
-def worker_view(
-    row: WorkerRow,
-    beat: Heartbeat | None,
-    live: LiveJob | None,
-    *,
-    now: int,
-    offline_s: float,
-    note: str | None,
-) -> WorkerView:
-    heard = max(row.last_heartbeat_at or 0, beat.at if beat else 0) or None
-    since = heard or row.registered_at
-    age_s = None if since is None else (now - since) / MICROSECOND
-    alive = row.instance is not None or row.registered_at is None
-    sound = row.quarantine_reason is None
-    shown = note
-    if not sound and note is None:
-        look = f"look at their logs, then: tqstudio worker enable {row.name}"
-        shown = f"in quarantine: {row.quarantine_reason}; {look}"
-    status = worker_status(
-        enabled=row.enabled and sound,
-        draining=row.draining,
-        beat_age_s=(0.0 if row.registered_at is None else age_s) if alive and note is None else None,
-        offline_s=offline_s,
-        registered=row.registered_at is not None,
-        busy=live is not None,
-    )
-    return {
-        "id": row.id,
-        "name": row.name,
-        "kind": row.kind,
-        "type": row.type,
-        "status": status.value,
-        "enabled": row.enabled and sound and (live is not None or not row.draining),
-        "draining": row.draining and live is not None,
-        "encoder": row.encoder,
-        "device": row.device,
-        "pid": row.pid,
-        "registered_at": iso(row.registered_at),
-        "last_heartbeat_at": iso(heard),
-        "job": live.token.job if live else None,
-        "step": live.step if live else None,
-        "speed": live.speed if live else None,
-        "cpu_percent": beat.cpu_percent if beat else None,
-        "memory_bytes": beat.memory_bytes if beat else None,
-        "note": shown,
-        "quarantine": row.quarantine_reason,
-        "capabilities": dict(row.capabilities),
-        "metadata": dict(row.metadata),
-    }
-
-
-_GATE_HINTS: Mapping[GateKind, str] = {
-    GateKind.USER: "resume the queue with: tqstudio queue resume",
-    GateKind.DISK: "see to that disk; the queue goes on by itself",
-    GateKind.BACKPRESSURE: "nothing: the queue goes on when the machine has room",
-}
-
-
-def _gate_code(row: GateRow, short: Shortage | None, *, of_home: bool) -> str | None:
-    if row.kind is not GateKind.DISK:
-        return None
-    if short is None and row.path is not None:
-        # Room is not what it waits for.
-        return (ErrorCode.DATABASE_UNWRITABLE if of_home else ErrorCode.OUTPUT_GONE).value
-    return (ErrorCode.DISK_LOW if short is None else short.code).value
-
-
-def gate_view(row: GateRow, short: Shortage | None = None, *, of_home: bool = False) -> GateView:
-    """Args: `of_home`: the home is short of room, which is no single job's need."""
-    view: GateView = {
-        "kind": row.kind.value,
-        "code": _gate_code(row, short, of_home=of_home),
-        "reason": row.reason,
-        "since": _iso(row.since),
-        "hint": _GATE_HINTS[row.kind],
-    }
-    if short is not None and short.of_files:
-        view["reason"] = short.reason
-        view["hint"] = "remove files there: it may hold no more of them; the queue goes on by itself"
-    elif short is not None and short.hint:
-        view["hint"] = short.hint
-    elif short is not None:
-        view["path"], view["path_b64"] = data(short.path), encode(short.path)
-        view["free"], view["needed"] = short.free, short.needed
-        aside = "" if of_home else ", or pause the job that waits for it"
-        view["hint"] = f"free some space there{aside}; the queue goes on by itself"
-        if short.too_small:
-            ways = "" if of_home else f"lower disk_reserve_bytes{aside}, or "
-            view["hint"] = f"the disk has only {short.too_small} in all: {ways}choose a larger one"
-    return view
-
-
-def folder_view(
-    row: FolderRow,
-    *,
-    default_settle_s: float,
-    watch: str,
-    settling: int,
-    checking: int,
-    skipped: tuple[tuple[str, tuple[str, str, str]], ...],
-    problem: ErrorView | None,
-    ended: tuple[int, int],
-) -> FolderView:
-    listed: list[SkippedFile] = [
-        {"name": name, "code": code, "reason": reason, "hint": hint} for name, (code, reason, hint) in skipped
-    ]
-    return {
-        "id": row.id,
-        "path": data(row.path),
-        "path_b64": encode(row.path),
-        "output_root": data(row.output_root),
-        "output_root_b64": encode(row.output_root),
-        "profile": row.profile,
-        "watch": watch,
-        "enabled": row.enabled,
-        "recursive": row.recursive,
-        "patterns": list(row.patterns),
-        "settle_s": default_settle_s if row.settle_s is None else row.settle_s,
-        "priority": row.priority,
-        "autorestart": row.autorestart.limit,
-        "autorestart_delay_s": row.autorestart.delay_s,
-        "settling": settling,
-        "checking": checking,
-        "skipped": listed,
-        "done_today": ended[0],
-        "failed_today": ended[1],
-        "problem": problem,
     }

@@ -6,6 +6,7 @@ from fastapi import APIRouter
 
 from tqstudio.engine.api.dependencies import TheStudio
 from tqstudio.engine.api.views import worker_view
+from tqstudio.engine.api.views_system import worker_view
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.services import Services
 from tqstudio.engine.store.machine import workers

@@ -1,0 +1,149 @@
+"""Converts rows of workers, gates and drop folders to the messages of the API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tqstudio.engine.api.views import iso, iso_time
+from tqstudio.engine.gates.disk import Shortage
+from tqstudio.engine.host.clock import (
+    MICROSECOND,
+)
+from tqstudio.engine.live.running_jobs import Heartbeat, LiveJob
+from tqstudio.engine.store.library.folders import FolderRow
+from tqstudio.engine.store.machine.gates import GateRow
+from tqstudio.engine.store.machine.workers import WorkerRow
+from tqstudio.errors import ErrorCode
+from tqstudio.lifecycle import GateKind, worker_status
+from tqstudio.paths import data, encode
+from tqstudio.protocol.answers import ErrorView, FolderView, GateView, SkippedFile, WorkerView
+
+
+def worker_view(
+    row: WorkerRow,
+    beat: Heartbeat | None,
+    live: LiveJob | None,
+    *,
+    now: int,
+    offline_s: float,
+    note: str | None,
+) -> WorkerView:
+    heard = max(row.last_heartbeat_at or 0, beat.at if beat else 0) or None
+    since = heard or row.registered_at
+    age_s = None if since is None else (now - since) / MICROSECOND
+    alive = row.instance is not None or row.registered_at is None
+    sound = row.quarantine_reason is None
+    shown = note
+    if not sound and note is None:
+        look = f"look at their logs, then: tqstudio worker enable {row.name}"
+        shown = f"in quarantine: {row.quarantine_reason}; {look}"
+    status = worker_status(
+        enabled=row.enabled and sound,
+        draining=row.draining,
+        beat_age_s=(0.0 if row.registered_at is None else age_s) if alive and note is None else None,
+        offline_s=offline_s,
+        registered=row.registered_at is not None,
+        busy=live is not None,
+    )
+    return {
+        "id": row.id,
+        "name": row.name,
+        "kind": row.kind,
+        "type": row.type,
+        "status": status.value,
+        "enabled": row.enabled and sound and (live is not None or not row.draining),
+        "draining": row.draining and live is not None,
+        "encoder": row.encoder,
+        "device": row.device,
+        "pid": row.pid,
+        "registered_at": iso(row.registered_at),
+        "last_heartbeat_at": iso(heard),
+        "job": live.token.job if live else None,
+        "step": live.step if live else None,
+        "speed": live.speed if live else None,
+        "cpu_percent": beat.cpu_percent if beat else None,
+        "memory_bytes": beat.memory_bytes if beat else None,
+        "note": shown,
+        "quarantine": row.quarantine_reason,
+        "capabilities": dict(row.capabilities),
+        "metadata": dict(row.metadata),
+    }
+
+
+_GATE_HINTS: Mapping[GateKind, str] = {
+    GateKind.USER: "resume the queue with: tqstudio queue resume",
+    GateKind.DISK: "see to that disk; the queue goes on by itself",
+    GateKind.BACKPRESSURE: "nothing: the queue goes on when the machine has room",
+}
+
+
+def _gate_code(row: GateRow, short: Shortage | None, *, of_home: bool) -> str | None:
+    if row.kind is not GateKind.DISK:
+        return None
+    if short is None and row.path is not None:
+        # Room is not what it waits for.
+        return (ErrorCode.DATABASE_UNWRITABLE if of_home else ErrorCode.OUTPUT_GONE).value
+    return (ErrorCode.DISK_LOW if short is None else short.code).value
+
+
+def gate_view(row: GateRow, short: Shortage | None = None, *, of_home: bool = False) -> GateView:
+    """Args: `of_home`: the home is short of room, which is no single job's need."""
+    view: GateView = {
+        "kind": row.kind.value,
+        "code": _gate_code(row, short, of_home=of_home),
+        "reason": row.reason,
+        "since": iso_time(row.since),
+        "hint": _GATE_HINTS[row.kind],
+    }
+    if short is not None and short.of_files:
+        view["reason"] = short.reason
+        view["hint"] = "remove files there: it may hold no more of them; the queue goes on by itself"
+    elif short is not None and short.hint:
+        view["hint"] = short.hint
+    elif short is not None:
+        view["path"], view["path_b64"] = data(short.path), encode(short.path)
+        view["free"], view["needed"] = short.free, short.needed
+        aside = "" if of_home else ", or pause the job that waits for it"
+        view["hint"] = f"free some space there{aside}; the queue goes on by itself"
+        if short.too_small:
+            ways = "" if of_home else f"lower disk_reserve_bytes{aside}, or "
+            view["hint"] = f"the disk has only {short.too_small} in all: {ways}choose a larger one"
+    return view
+
+
+def folder_view(
+    row: FolderRow,
+    *,
+    default_settle_s: float,
+    watch: str,
+    settling: int,
+    checking: int,
+    skipped: tuple[tuple[str, tuple[str, str, str]], ...],
+    problem: ErrorView | None,
+    ended: tuple[int, int],
+) -> FolderView:
+    listed: list[SkippedFile] = [
+        {"name": name, "code": code, "reason": reason, "hint": hint} for name, (code, reason, hint) in skipped
+    ]
+    return {
+        "id": row.id,
+        "path": data(row.path),
+        "path_b64": encode(row.path),
+        "output_root": data(row.output_root),
+        "output_root_b64": encode(row.output_root),
+        "profile": row.profile,
+        "watch": watch,
+        "enabled": row.enabled,
+        "recursive": row.recursive,
+        "patterns": list(row.patterns),
+        "settle_s": default_settle_s if row.settle_s is None else row.settle_s,
+        "priority": row.priority,
+        "autorestart": row.autorestart.limit,
+        "autorestart_delay_s": row.autorestart.delay_s,
+        "settling": settling,
+        "checking": checking,
+        "skipped": listed,
+        "done_today": ended[0],
+        "failed_today": ended[1],
+        "problem": problem,
+    }
