@@ -69,7 +69,7 @@ def test_changes_are_refused_and_the_job_is_done_in_its_first_attempt(
         # It is told what is wrong, and what runs goes on.
         [gate] = studio.status()["gates"]
         assert (gate["kind"], gate["reason"]) == ("disk", refused.message)
-        assert "see to that disk" in gate["hint"]
+        assert "check that disk" in gate["hint"]
         said = studio("add", copy(clip(), "other.mp4"))
         assert said.code != 0
         assert "DATABASE_UNWRITABLE" in said.err

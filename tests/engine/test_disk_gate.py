@@ -98,7 +98,7 @@ def test_a_job_that_does_not_fit_is_not_begun(desk: Desk) -> None:
     assert "large.mp4" in gate["reason"]
     assert str(desk.out) in gate["reason"]
     assert "pause the job that waits for it" in gate["hint"]
-    assert re.search(r"^the disk has only 8\.\d MB in all: ", gate["hint"])
+    assert re.search(r"^the disk has only 8\.\d MB in total: ", gate["hint"])
     assert str(desk.out) in [disk["path"] for disk in desk.live.send(calls.status())["disk"]]
     assert [desk.show(job)["status"] for job in (large, small)] == ["pending", "pending"]
     assert desk.show(large)["attempts_log"] == [], "it was never begun"
@@ -128,7 +128,7 @@ def test_a_volume_without_inodes_says_so_and_not_that_its_bytes_are_used_up(
     assert gate["reason"].startswith(
         f"the file system of {out} has {free} files (inodes) free, {FILES_ROOM} are needed"
     )
-    assert gate["hint"] == "remove files there: it may hold no more of them; the queue goes on by itself"
+    assert gate["hint"] == "remove files there, because no inodes are left; the queue resumes automatically"
     assert not {"free", "needed"} & set(gate), "bytes there are enough"
     checks = {check["name"]: check for check in examine(desk.live.home, Settings(disk_reserve_bytes=0))}
     assert checks[f"inodes of {out}"]["level"] == "fail"

@@ -500,7 +500,7 @@ def test_a_worker_that_fails_one_job_after_another_is_quarantined(
         events = live.send(calls.events(after=0, limit=500))["events"]
         [quarantined] = [each for each in events if each["trigger"] == "worker_quarantined"]
         assert gate["since"] == quarantined["at"], "not since the supervisor runs"
-        assert gate["hint"] == f"switch one on with: tqstudio worker enable {worker.name}"
+        assert gate["hint"] == f"enable one with: tqstudio worker enable {worker.name}"
         assert "worker_quarantined" in triggers(live)
         # Somebody has looked.
         shown = live.send(calls.worker_action(worker.name, "enable"))

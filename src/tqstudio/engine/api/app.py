@@ -19,7 +19,7 @@ from tqstudio.errors import TqError
 
 
 def make_app(studio: Services) -> ASGIApp:
-    """The API of a supervisor. Its schema is at `/openapi.json`; nothing is fetched from elsewhere."""
+    """Create the API of a supervisor; its schema is at `/openapi.json`."""
     app = FastAPI(
         title="tqstudio",
         version=__version__,
@@ -32,7 +32,7 @@ def make_app(studio: Services) -> ASGIApp:
     for module in (worker_api, workers, jobs, videos, folders, events, system):
         app.include_router(module.router, prefix="/v1")
     openapi.describe(app)
-    for mistake in (TqError, RequestValidationError, OverflowError, Exception):
-        app.add_exception_handler(mistake, answer_refusal)
+    for error in (TqError, RequestValidationError, OverflowError, Exception):
+        app.add_exception_handler(error, answer_refusal)
     app.add_exception_handler(StarletteHTTPException, answer_http_error)
     return app

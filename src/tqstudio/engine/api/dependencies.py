@@ -1,4 +1,4 @@
-"""How an endpoint gets at the studio, and what it must not be asked."""
+"""Dependencies of endpoints: access to the services, and a check for unknown query parameters."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ TheStudio = Annotated[Services, Depends(_studio)]
 
 
 async def refuse_unknown_query(request: Request) -> None:
-    """Refuse query keys that the endpoint would ignore: the answer would be to another question.
+    """Refuse query parameters that the endpoint does not know, instead of ignoring them.
 
     Raises:
-        TqError: BAD_REQUEST with the keys that it knows.
+        TqError: BAD_REQUEST with the parameters that it knows.
     """
     route = request.scope["route"]
     if not request.query_params or not isinstance(route, APIRoute):
@@ -33,6 +33,6 @@ async def refuse_unknown_query(request: Request) -> None:
     if unknown:
         raise TqError(
             ErrorCode.BAD_REQUEST,
-            f"{request.url.path} does not know {unknown[0]!r}",
-            f"it takes {', '.join(known)}" if known else "it takes no query: leave it out",
+            f"{request.url.path} has no parameter {unknown[0]!r}",
+            f"it takes {', '.join(known)}" if known else "it takes no parameters: leave it out",
         )

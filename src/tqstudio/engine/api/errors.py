@@ -1,4 +1,4 @@
-"""Errors as one shape for every client: `{"error": {"code", "message", "hint"}}` under a fitting status."""
+"""Converts errors to answers: an HTTP status and `{"error": {"code", "message", "hint"}}`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ STATUS_OF: dict[ErrorCode, int] = {
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What is answered instead of a result."""
+    """An error answer."""
 
     status: int
     code: str
@@ -43,14 +43,14 @@ class Refusal:
 
 
 def refusal(error: Exception) -> Refusal:
-    """The answer to a request that ended in this exception."""
+    """Convert an exception to its error answer."""
     match error:
         case TqError():
             return Refusal(STATUS_OF.get(error.code, 400), error.code.value, error.message, error.hint)
         case RequestValidationError() | ValidationError():
             return _bad_request(error.errors())
         case OverflowError():
-            # Ids and cursors are 64-bit integers in the database; JSON knows no bounds.
+            # Ids and cursors are 64-bit integers in the database; JSON numbers are unbounded.
             return Refusal(
                 400, ErrorCode.BAD_REQUEST, "a number in the request is too large", "correct the request"
             )
@@ -58,7 +58,7 @@ def refusal(error: Exception) -> Refusal:
             return Refusal(
                 500,
                 ErrorCode.INTERNAL,
-                f"the supervisor made a mistake: {type(error).__name__}",
+                f"internal error of the supervisor: {type(error).__name__}",
                 "please report it with the supervisor's log",
             )
 
@@ -75,14 +75,14 @@ def _bad_request(errors: Sequence[Any]) -> Refusal:
 
 
 def no_such_path(path: str) -> Refusal:
-    return Refusal(404, ErrorCode.NOT_FOUND, f"there is no {path}", _SEE_SCHEMA)
+    return Refusal(404, ErrorCode.NOT_FOUND, f"there is no endpoint {path}", _SEE_SCHEMA)
 
 
 def wrong_method(path: str, method: str) -> Refusal:
-    return Refusal(405, ErrorCode.BAD_REQUEST, f"{path} does not answer {method}", _SEE_SCHEMA)
+    return Refusal(405, ErrorCode.BAD_REQUEST, f"{path} does not support {method}", _SEE_SCHEMA)
 
 
-_SEE_SCHEMA = "see /openapi.json for what there is"
+_SEE_SCHEMA = "see /openapi.json for all endpoints"
 
 
 async def answer_refusal(_: Request, error: Exception) -> JSONResponse:
@@ -91,7 +91,7 @@ async def answer_refusal(_: Request, error: Exception) -> JSONResponse:
 
 
 async def answer_http_error(request: Request, error: Exception) -> JSONResponse:
-    """What the framework refuses by itself: addresses, methods, unreadable bodies."""
+    """Convert the framework's own errors: unknown paths, wrong methods, unreadable bodies."""
     assert isinstance(error, StarletteHTTPException)
     path = request.url.path
     match error.status_code:

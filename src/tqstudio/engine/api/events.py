@@ -1,4 +1,4 @@
-"""The history: as pages, and as a stream of server-sent events."""
+"""Endpoints of the event history: pages, and a stream of server-sent events."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ router = APIRouter()
 
 _SEQ = re.compile(r"[0-9]+")
 _SEQ_DIGITS = 19
-"""Of the largest number that the database can hold."""
+"""Of the largest integer that the database can store."""
 
 _OF_DESCRIPTORS = 2
-"""Event streams may take this part of the file descriptors: commands and workers need some as well."""
+"""Event streams may use 1/N of the file descriptors: commands and workers need some as well."""
 
 
 @router.get("/events")
@@ -39,12 +39,10 @@ async def page(
     since: str | None = None,
     limit: Annotated[int, Query(ge=1, le=10_000)] = 200,
 ) -> EventPage:
-    """Events after a sequence number or a time, oldest first; without either the newest ones, or those just
-    before a sequence number."""
+    """Events after a sequence number or a time, oldest first; without either the newest ones, or those
+    directly before a sequence number."""
     if before is not None and (after is not None or since is not None):
-        raise TqError(
-            ErrorCode.BAD_REQUEST, "before goes back from an event, after and since go on", "give one of them"
-        )
+        raise TqError(ErrorCode.BAD_REQUEST, "before excludes after and since", "give one of them")
     try:
         start = None if since is None else parse_time(since)
     except ValueError:
@@ -53,7 +51,7 @@ async def page(
         ) from None
 
     def read(db: Connection) -> tuple[list[EventRow], int]:
-        # What is known of a job may have been pruned from the history; one that never was is a mistake.
+        # A job's events may have been pruned; a job that does not exist is an error.
         if job is not None and job_facts(db, job) is None:
             raise no_such_job(job)
         if after is None and start is None:
@@ -74,23 +72,24 @@ class EventStream(StreamingResponse):
 async def follow(
     studio: TheStudio, last_event_id: Annotated[str | None, Header()] = None
 ) -> StreamingResponse:
-    """Everything from now on; with Last-Event-ID also what was missed, or `reset` and what is left of it."""
-    most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _OF_DESCRIPTORS
-    if studio.broadcast.watchers >= most:
+    """Stream events from now on; with Last-Event-ID also the missed ones, or `reset` and the remaining
+    ones."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _OF_DESCRIPTORS
+    if studio.broadcast.watchers >= limit:
         raise TqError(
             ErrorCode.REFUSED,
-            f"{most} event streams are open, and no more may be",
-            "end some that watch, or allow the supervisor more open files (ulimit -n)",
+            f"all {limit} event streams are in use",
+            "close some clients, or allow the supervisor more open files (ulimit -n)",
         )
     oldest, last = await studio.db.read(events.bounds)
-    # The store is empty for a moment while the history is forgotten.
+    # The store is empty for a moment while the history is being deleted.
     last = max(last, studio.broadcast.last)
     greeting = f"retry: {int(studio.settings.sse_reconnect_s * 1000)}\n\n".encode()
     seen = last
     if last_event_id is not None and _SEQ.fullmatch(last_event_id):
         seen = int(last_event_id) if len(last_event_id) <= _SEQ_DIGITS else last + 1
         if seen > last:
-            # It has read the history of another database.
+            # The id is from the history of another database.
             greeting, seen = greeting + event_stream.reset(oldest, last), last
     return EventStream(
         event_stream.stream(

@@ -1,4 +1,4 @@
-"""Drop folders."""
+"""Endpoints of drop folders."""
 
 from __future__ import annotations
 
@@ -85,7 +85,9 @@ async def add(studio: TheStudio, request: FolderRequest) -> FolderView:
     row = await studio.db.write(lambda db: folders.add(db, values, now=now_us()))
     if row is None:
         raise TqError(
-            ErrorCode.REFUSED, f"{display(path)} is a drop folder already", "change it: tqstudio folder edit"
+            ErrorCode.REFUSED,
+            f"{display(path)} is already a drop folder",
+            "change it with: tqstudio folder edit",
         )
     await _reload(studio)
     return _view(studio, row)
@@ -117,7 +119,7 @@ async def change(studio: TheStudio, folder: int, request: FolderChange) -> Folde
 
 @router.delete("/folders/{folder}")
 async def remove(studio: TheStudio, folder: int) -> dict[str, Any]:
-    """Stop watching; files, videos and jobs stay."""
+    """Stop watching a folder; files, videos and jobs stay."""
     if not await studio.db.write(lambda db: folders.remove(db, folder, now=now_us())):
         raise _unknown(folder)
     await _reload(studio)
@@ -125,21 +127,22 @@ async def remove(studio: TheStudio, folder: int) -> dict[str, Any]:
 
 
 async def _require_new(studio: Services, path: bytes) -> None:
-    """
+    """Check that a folder is not watched yet.
+
     Raises:
-        TqError: REFUSED for a folder that is watched, also under another name, such as a link to it.
+        TqError: REFUSED if it is, also under another path such as a link.
     """
     for row in await studio.db.read(folders.listing):
         is_same = False
-        # One that is gone, or does not answer, cannot be compared.
+        # A folder that is missing or does not answer cannot be compared.
         with contextlib.suppress(OSError):
             is_same = await studio.bounded_io.run(row.path, partial(os.path.samefile, row.path, path))
         if is_same:
             name = "" if row.path == path else f", as {display(row.path)}"
             raise TqError(
                 ErrorCode.REFUSED,
-                f"{display(path)} is drop folder {row.id} already{name}",
-                f"change it: tqstudio folder edit {row.id}",
+                f"{display(path)} is already drop folder {row.id}{name}",
+                f"change it with: tqstudio folder edit {row.id}",
             )
 
 
@@ -158,12 +161,12 @@ def _check(path: bytes, output: bytes) -> None:
     shown = display(path)
     if not path_checks.is_folder(path):
         code = ErrorCode.UNSUPPORTED if path_checks.is_there(path) else ErrorCode.SOURCE_MISSING
-        raise TqError(code, f"{shown} is not a folder", "make it first, or check the path")
+        raise TqError(code, f"{shown} is not a folder", "create it, or check the path")
     if shows_the_system(path):
         raise TqError(
             ErrorCode.UNSUPPORTED,
-            f"{shown} shows the state of the system; no files are kept there",
-            "name a folder on a disk",
+            f"{shown} is on a virtual file system of the kernel, which stores no files",
+            "choose a folder on a disk",
         )
     if not os.access(path, os.R_OK | os.X_OK):
         raise TqError(ErrorCode.PERMISSION, f"{shown} may not be read")
@@ -171,11 +174,11 @@ def _check(path: bytes, output: bytes) -> None:
         raise TqError(
             ErrorCode.REFUSED,
             f"{shown} cannot be both drop folder and output",
-            "choose another --output: ladders would be taken for sources",
+            "choose another --output, or ladders would be queued as sources",
         )
 
 
 def _unknown(folder: int) -> TqError:
     return TqError(
-        ErrorCode.NOT_FOUND, f"there is no drop folder {folder}", "list them with: tqstudio folder list"
+        ErrorCode.NOT_FOUND, f"there is no drop folder {folder}", "list folders with: tqstudio folder list"
     )

@@ -1,4 +1,4 @@
-"""Jobs for people: lists by key, everything about one, its log, and what can be done to it."""
+"""Endpoints of jobs and the queue: lists, details, logs, operations on jobs and on the whole queue."""
 
 from __future__ import annotations
 
@@ -74,10 +74,9 @@ async def page(
     deleted: bool = False,
     folder: int | None = None,
 ) -> JobPage:
-    """A page of jobs. Cursors come from an earlier page; `start` and `end` name the two ends.
+    """A page of jobs. Cursors come from another page, or are `start` or `end`.
 
-    A text that many names might hold is searched for a moment only: such a page may be short and yet have a
-    cursor to go on from.
+    The time of a text search is limited: such a page may be short and still have a cursor to continue from.
     """
     if sort not in pages.SORTS:
         raise TqError(
@@ -93,7 +92,7 @@ async def page(
         found, records = await studio.db.read(read)
     except ValueError:
         raise TqError(
-            ErrorCode.BAD_REQUEST, "the cursor does not belong to this list", "begin without one"
+            ErrorCode.BAD_REQUEST, "the cursor does not belong to this list", "start without a cursor"
         ) from None
     return {
         "jobs": rows_of(studio, records),
@@ -105,7 +104,7 @@ async def page(
 
 
 _STATUS_OF = {job_word(status, Control.NONE): status for status in JobStatus}
-"""By the word that screens say: “running” is in_progress."""
+"""Status by the word that screens show: “running” is in_progress."""
 
 
 def _statuses(given: str) -> tuple[JobStatus, ...]:
@@ -113,22 +112,20 @@ def _statuses(given: str) -> tuple[JobStatus, ...]:
     found = {**_STATUS_OF, JobStatus.IN_PROGRESS.value: JobStatus.IN_PROGRESS}
     unknown = [name for name in names if name not in found]
     if unknown:
-        raise TqError(
-            ErrorCode.BAD_REQUEST, f"there is no status {unknown[0]!r}", f"use {', '.join(_STATUS_OF)}"
-        )
+        raise TqError(ErrorCode.BAD_REQUEST, f"unknown status {unknown[0]!r}", f"use {', '.join(_STATUS_OF)}")
     return tuple(found[name] for name in names)
 
 
 @router.post("/jobs/actions")
 async def act(studio: TheStudio, request: ActionRequest) -> dict[str, list[ActionResult]]:
-    """Do an operation to jobs; a refused one changes nothing and stops no other."""
+    """Apply an operation to jobs. A job that refuses it is unchanged and does not stop the others."""
     if request.profile is None:
         return {"results": await studio.actions.apply(request)}
     if request.operation is not Operation.RETRANSCODE:
         raise TqError(
             ErrorCode.BAD_REQUEST,
-            f"{request.operation} goes on with the job's own profile",
-            "leave the profile out; a retranscode takes one",
+            f"{request.operation} uses the job's own profile",
+            "leave the profile out; only a retranscode takes one",
         )
     profile = studio.admission.profile(request.profile)
     return {"results": await studio.actions.apply(request, profile=profile)}
@@ -166,7 +163,7 @@ async def detail(studio: TheStudio, job: int) -> JobDetail:
     attempt_views = [attempt_view(attempt, job=job, home=studio.home) for attempt in attempts]
     live = studio.board.jobs.get(job)
     if live is not None and attempt_views and attempt_views[-1]["epoch"] == live.token.epoch:
-        # What the database has is a few seconds old.
+        # The stored attempt is a few seconds old.
         attempt_views[-1] = attempt_views[-1] | {
             "steps": dict(live.steps),
             "argv": [list(command) for command in live.argv or ()],
@@ -202,7 +199,7 @@ async def detail(studio: TheStudio, job: int) -> JobDetail:
 
 @router.get("/jobs/{job}/log")
 async def log(studio: TheStudio, job: int, attempt: int | None = None) -> dict[str, object]:
-    """The log of an attempt, the newest by default; the last 256 kB of it."""
+    """The last 256 kB of an attempt's log, by default of the newest attempt."""
     attempts = await studio.db.read(progress.attempts, job)
     if not attempts and await studio.db.read(listed.one, job) is None:
         raise no_such_job(job)
@@ -226,27 +223,27 @@ def _tail(path: Path) -> str:
 
 @router.get("/batches/{batch}")
 async def batch_status(studio: TheStudio, batch: str) -> BatchView:
-    """How the jobs that were asked for together stand; they are listed by `GET /v1/jobs?batch=…`."""
+    """Counts of a batch's jobs by status; `GET /v1/jobs?batch=…` lists them."""
     counts = await studio.db.read(listed.batch_counts, batch)
     if counts is None:
         raise TqError(
             ErrorCode.NOT_FOUND,
-            f"no job belongs to a batch {batch}",
-            "files that were complete already got none; list all jobs with: tqstudio job list",
+            f"batch {batch} has no jobs",
+            "files whose ladders were complete got none; list all jobs with: tqstudio job list",
         )
     return {"batch": batch, "counts": counts, "total": sum(counts.values())}
 
 
 @router.post("/queue/pause")
 async def pause(studio: TheStudio, request: QueuePause) -> GateView:
-    """Hand out no more jobs; running ones go on and no job changes."""
+    """Pause the queue: no more jobs start; running ones continue and no job changes."""
     reason = request.reason or PAUSED_WITHOUT_REASON
     return gate_view(await studio.db.write(_shut_for_user, reason))
 
 
 def _shut_for_user(db: Connection, reason: str) -> GateRow:
     gates.shut(db, GateKind.USER, reason, now=now_us(), actor="user")
-    # In the same transaction: a resume may follow at once.
+    # Read in the same transaction: a resume may follow at once.
     return next(gate for gate in gates.listing(db) if gate.kind is GateKind.USER)
 
 
@@ -258,17 +255,17 @@ async def resume(studio: TheStudio) -> dict[str, bool]:
 
 @router.post("/queue/retry")
 async def retry(studio: TheStudio, request: QueueRetry) -> RetryAnswer:
-    """Let every failed job go again, of a batch or of all."""
+    """Retry every failed job, of one batch or of all."""
     return await studio.all_jobs.retry_failed(request.batch)
 
 
 @router.post("/queue/clear")
 async def clear(studio: TheStudio, request: QueueClear) -> ClearAnswer:
-    """Take every ended job off the list, and on request forget the history."""
+    """Delete every ended job, and on request the history."""
     deleted, removed = await studio.all_jobs.clear_ended()
     pruned = await studio.all_jobs.forget_history() if request.history else 0
     return {"deleted": deleted, "removed_segments": removed, "pruned": pruned}
 
 
 def no_such_job(job: int) -> TqError:
-    return TqError(ErrorCode.NOT_FOUND, f"there is no job {job}", "list them with: tqstudio job list")
+    return TqError(ErrorCode.NOT_FOUND, f"there is no job {job}", "list jobs with: tqstudio job list")

@@ -1,4 +1,4 @@
-"""What `/openapi.json` says of the answers: those that are sent, and no others."""
+"""Corrects the answers documented in `/openapi.json` to those that are really sent."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from fastapi import FastAPI
 from tqstudio.protocol.answers import ErrorAnswer
 
 _ANY = {400, 408, 413, 431, 500, 503}
-"""Statuses of errors that any call may be answered with; see `refusals` and `serving`."""
-_LOOKS = {404}
-_CHANGES = {403, 404, 409, 507}
+"""Error statuses that any call may get; see `errors` and `server`."""
+_OF_READS = {404}
+_OF_CHANGES = {403, 404, 409, 507}
 _OF_WORKERS = {401}
 _ERROR = "ErrorAnswer"
 
 
 def describe(app: FastAPI) -> None:
-    """Have the schema of an application name the errors that its calls are answered with."""
-    made = app.openapi
+    """Document in the schema of an application the errors that its calls answer."""
+    generate = app.openapi
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            _correct(made())
+            _correct(generate())
         assert app.openapi_schema is not None
         return app.openapi_schema
 
@@ -34,9 +34,9 @@ def _correct(schema: dict[str, Any]) -> None:
     for path, methods in schema["paths"].items():
         for method, operation in methods.items():
             answers = operation["responses"]
-            # FastAPI's own, for requests that do not fit their schema: those are answered 400.
+            # FastAPI's default for invalid requests, which get 400 here.
             answers.pop("422", None)
-            statuses = _ANY | (_LOOKS if method == "get" else _CHANGES)
+            statuses = _ANY | (_OF_READS if method == "get" else _OF_CHANGES)
             if path.startswith("/v1/worker/"):
                 statuses = statuses | _OF_WORKERS
                 operation["security"] = [{"token": []}]
@@ -57,15 +57,15 @@ def _error_schemas() -> dict[str, Any]:
 
 
 _MEANING = {
-    400: "The request is wrong, or asks for what cannot be",
-    401: "The token is not that of a worker",
-    403: "The system does not let the supervisor do it",
-    404: "There is no such thing",
-    408: "No whole request came in time",
-    409: "The state of what is asked for does not allow it",
+    400: "The request is invalid or cannot be fulfilled",
+    401: "The token is not a worker's",
+    403: "The supervisor lacks a permission",
+    404: "Not found",
+    408: "The request did not arrive in time",
+    409: "The present state does not allow it",
     413: "The body is too large",
-    431: "The head of the request is too large",
-    500: "The supervisor made a mistake, or its database is damaged",
+    431: "The headers are too large",
+    500: "Internal error of the supervisor, or a damaged database",
     503: "The database is busy",
-    507: "A disk is full or takes no writes",
+    507: "A disk is full or cannot be written to",
 }

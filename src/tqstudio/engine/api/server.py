@@ -1,4 +1,4 @@
-"""Serving the API on the supervisor's socket: uvicorn, without what it does on signals and for proxies."""
+"""Serves the API on the supervisor's socket, with uvicorn but without its handling of signals."""
 
 from __future__ import annotations
 
@@ -19,22 +19,21 @@ from tqstudio.errors import ErrorCode
 from tqstudio.protocol.client import peer_of
 
 MAX_HEAD_BYTES = 64 * 1024
-"""Of a request's first line and headers."""
+"""Limit for a request's first line and headers."""
 MAX_BODY_BYTES = 32_000_000
-"""The result of a video of 50 hours in seven qualities fits in, and so do 10 000 paths of ordinary length."""
+"""Enough for the result of a video of 50 hours in seven qualities, and for 10 000 ordinary paths."""
 REQUEST_S = 30.0
-"""How long a whole request may take to arrive, from the first byte on, and how long a client may be connected
-without one."""
+"""Timeout for a request to arrive completely, and for a new connection to send its first one."""
 IDLE_S = 75
 """How long a connection is kept after an answer."""
 _LINGER_S = 5.0
-"""How long a client that is refused in mid-request may take to send the rest, before it reads the answer."""
+"""How long a client that is refused in mid-request may send the rest, before it reads the answer."""
 _CLOSE_STREAMS_S = 2
-"""How long open answers may take to end once the server is told to."""
+"""How long open answers may take to end at shutdown."""
 
 
 class Server(uvicorn.Server):
-    """uvicorn without its signal handling: its own closes the listener at once and hangs on open streams."""
+    """uvicorn without its signal handling, which closes the listener at once and hangs on open streams."""
 
     def __init__(self, listener: socket.socket, app: ASGIApp) -> None:
         super().__init__(
@@ -52,20 +51,20 @@ class Server(uvicorn.Server):
                 timeout_keep_alive=IDLE_S,
             )
         )
-        self._told_to_end = asyncio.Event()
+        self._end_requested = asyncio.Event()
 
     def end(self) -> None:
-        """Have `serve` close the listener, end what is open, and return."""
+        """Have `serve` close the listener, end open answers, and return."""
         self.should_exit = True
-        self._told_to_end.set()
+        self._end_requested.set()
 
     async def main_loop(self) -> None:
-        """Wait for `end`; uvicorn looks ten times a second, a third of what an idle supervisor did."""
+        """Wait for `end`. uvicorn polls ten times a second, a third of an idle supervisor's CPU time."""
         await self.on_tick(0)
-        await self._told_to_end.wait()
+        await self._end_requested.wait()
 
     async def listen_on(self, listener: socket.socket) -> None:
-        """Take connections from this listener instead of the one before; those that are open stay."""
+        """Accept connections from this listener instead of the previous one; open ones stay."""
         before = self.servers
         await self.startup(sockets=[listener])
         for server in before:
@@ -83,7 +82,7 @@ class _Protocol(HttpToolsProtocol):
         super().__init__(**given)
         self._refused = False
         self._awaited = True
-        """A request has begun and is not whole, or the first one has not come."""
+        """A request is incomplete, or the first one has not begun."""
         self._since = self.loop.time()
         self._timer: asyncio.TimerHandle | None = None
         self._in_head = True
@@ -102,7 +101,7 @@ class _Protocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        # The socket's mode keeps others out; here a mode that was changed, or is not kept, does no harm.
+        # The socket's mode keeps other users out too, but it may be changed or not be enforced.
         peer = peer_of(transport.get_extra_info("socket"))
         self._refused = peer is not None and peer[1] not in (os.geteuid(), 0)
         if self._refused:
@@ -116,7 +115,7 @@ class _Protocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def _begin(self) -> None:
-        """Expect a whole request from now on. One timer serves many requests: setting one takes time."""
+        """Start the timeout of a request. One timer serves many requests, because setting one takes time."""
         self._awaited, self._since = True, self.loop.time()
         self._in_head, self._head_bytes, self._body_bytes = True, 0, 0
         if self._timer is None:
@@ -131,7 +130,7 @@ class _Protocol(HttpToolsProtocol):
         elif self.cycle is None and not self._head_bytes:
             self.transport.close()
         else:
-            self._refuse(408, f"no whole request came within {REQUEST_S:g} s")
+            self._refuse(408, f"the request did not arrive completely within {REQUEST_S:g} s")
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -168,7 +167,7 @@ class _Protocol(HttpToolsProtocol):
         )
 
     def _refuse(self, status: int, message: str, hint: str = "correct the request") -> None:
-        """Answer at once, read no further, and close once the client has had time to read that."""
+        """Answer at once, stop reading, and close once the client has had time to read the answer."""
         if self._refused:
             return
         self._refused = True

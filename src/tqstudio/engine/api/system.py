@@ -1,4 +1,4 @@
-"""The whole: status, the queue's gate, profiles, checks, and the end."""
+"""Endpoints of the whole system: status, profiles, doctor, backup and shutdown."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _WORKING = (WorkerStatus.IDLE, WorkerStatus.BUSY)
 
 @router.get("/status", response_model=StatusView)
 async def status(request: Request) -> Response:
-    """The whole at a glance. Whoever asks while it is made gets the next one, which all of them share."""
+    """The state of the whole system. Requests that arrive while it is computed share the next answer."""
     shared: Shared[bytes] = request.app.state.status
     return Response(await shared.get(), media_type="application/json")
 
@@ -95,7 +95,7 @@ async def _shut_gates(studio: Services) -> list[GateView]:
     rows = await studio.db.read(gates.listing)
     of_database = studio.disk.of_database()
     if of_database is not None:
-        # It cannot be written down, and what it says is true before anything else.
+        # This gate cannot be stored, and takes precedence over a stored one.
         rows = [of_database, *(row for row in rows if row.kind is not GateKind.DISK)]
     disk = GateKind.DISK
     home = os.fsencode(studio.home.root)
@@ -106,7 +106,7 @@ async def _shut_gates(studio: Services) -> list[GateView]:
 
 
 async def _no_worker(studio: Services, views: list[WorkerView], counts: dict[str, int]) -> list[GateView]:
-    """Jobs wait and nobody is switched on: it holds the queue up like a gate, and is told like one."""
+    """Report "no enabled worker" as a gate when jobs are pending."""
     if not counts[JobStatus.PENDING.value] or any(w["enabled"] and not w["draining"] for w in views):
         return []
     quarantined = [w["name"] for w in views if w["quarantine"]]
@@ -116,11 +116,11 @@ async def _no_worker(studio: Services, views: list[WorkerView], counts: dict[str
         {
             "kind": "workers",
             "code": None,
-            "reason": f"no worker takes jobs; in quarantine: {', '.join(quarantined)}"
+            "reason": f"no worker is enabled; in quarantine: {', '.join(quarantined)}"
             if quarantined
-            else "no worker is switched on",
+            else "no worker is enabled",
             "since": iso(studio.started_at if off is None else off) or "",
-            "hint": f"switch one on with: tqstudio worker enable {next(iter(quarantined or names), 'NAME')}",
+            "hint": f"enable one with: tqstudio worker enable {next(iter(quarantined or names), 'NAME')}",
         }
     ]
 
@@ -133,7 +133,7 @@ async def _outputs(studio: Services) -> list[Path]:
 
 
 async def _disks(studio: Services) -> list[DiskView]:
-    """The file systems of the outputs in use, each once; without those that do not answer."""
+    """The file systems of the outputs in use, each once, without those that do not answer."""
     found: dict[int, DiskView] = {}
     for path in await _outputs(studio):
         with contextlib.suppress(OSError):
@@ -155,7 +155,7 @@ async def _disks(studio: Services) -> list[DiskView]:
 
 
 def _disk(path: Path) -> tuple[int, int, int] | None:
-    """Device, and bytes in all and free, of where a path is or will be."""
+    """Device, total and free bytes of the file system where a path is or will be."""
     existing = next((p for p in (path, *path.parents) if p.exists()), None)
     if existing is None:
         return None
@@ -171,7 +171,7 @@ async def profile_list(studio: TheStudio) -> dict[str, list[ProfileView]]:
 
 @router.get("/doctor")
 async def doctor(studio: TheStudio) -> dict[str, list[CheckView]]:
-    """Checks that only the supervisor can make."""
+    """Checks that only the supervisor can do."""
     checks: list[CheckView] = []
     for worker in await worker_views(studio):
         name = worker["name"]
@@ -181,7 +181,7 @@ async def doctor(studio: TheStudio) -> dict[str, list[CheckView]]:
         if worker["status"] == "offline":
             level = "fail"
             if studio.pool.announced(name):
-                level, hint = "warn", "start its program again; the next start of the supervisor forgets it"
+                level, hint = "warn", "start its program again, or restart the supervisor to remove it"
         checks.append(line(f"worker {name}", level, detail, hint))
     for gate in await _shut_gates(studio):
         checks.append(line(f"gate {gate['kind']}", "fail", gate["reason"], gate["hint"]))
@@ -190,7 +190,7 @@ async def doctor(studio: TheStudio) -> dict[str, list[CheckView]]:
 
 @router.post("/backup")
 async def make_backup(studio: TheStudio, request: BackupRequest) -> BackupView:
-    """Copy the database to a new file while everything goes on."""
+    """Copy the database to a new file, without interrupting anything."""
     target = decode(request.path_b64)
     if not target.startswith(b"/"):
         raise TqError(ErrorCode.BAD_REQUEST, f"{display(target)} is not an absolute path")
@@ -200,7 +200,7 @@ async def make_backup(studio: TheStudio, request: BackupRequest) -> BackupView:
 
 @router.post("/shutdown")
 async def shutdown(studio: TheStudio, request: ShutdownRequest) -> dict[str, object]:
-    """End the supervisor: at the fragment at once, or, draining, when the running jobs have ended."""
+    """Shut down at once, keeping finished fragments; with `drain`, when the running jobs have ended."""
     studio.request_stop(request.drain)
     return {"stopping": True, "drain": request.drain}
 
@@ -209,10 +209,10 @@ T = TypeVar("T")
 
 
 class Shared(Generic[T]):
-    """Makes one answer for all who ask before it is begun: a thousand callers cost two answers.
+    """Shares one computation among all callers that arrive before it begins: a thousand callers cost two.
 
     Args:
-        make: makes an answer; nobody gets one that was begun before he asked.
+        make: computes an answer; no caller gets one that was begun before its call.
     """
 
     def __init__(self, make: Callable[[], Awaitable[T]]) -> None:
@@ -223,12 +223,12 @@ class Shared(Generic[T]):
     async def get(self) -> T:
         if self._next is None:
             self._next = asyncio.create_task(self._after(self._current))
-            self._next.add_done_callback(lambda made: made.cancelled() or made.exception())
-        # Who hangs up takes nobody's answer away.
+            self._next.add_done_callback(lambda task: task.cancelled() or task.exception())
+        # A caller that is cancelled must not cancel the answer of the others.
         return await asyncio.shield(self._next)
 
-    async def _after(self, before: asyncio.Task[T] | None) -> T:
-        if before is not None:
-            await asyncio.wait([before])
+    async def _after(self, previous: asyncio.Task[T] | None) -> T:
+        if previous is not None:
+            await asyncio.wait([previous])
         self._current, self._next = self._next, None
         return await self._make()

@@ -1,4 +1,4 @@
-"""Videos: offering files, and what is known of them."""
+"""Endpoints of videos: adding files, and listing them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ router = APIRouter()
 
 @router.post("/videos")
 async def add(studio: TheStudio, request: AddRequest) -> AddAnswer:
-    """Offer files: each is queued, retried, found unchanged, or rejected with a reason of its own."""
+    """Add files: each is queued, retried, found unchanged, or rejected with a reason."""
     if request.idempotency_key is None:
         return await _add(studio, request)
     return await studio.admission.once(request.idempotency_key, lambda: _add(studio, request))
@@ -71,7 +71,7 @@ def _named(request: AddRequest) -> frozenset[str]:
 
 def _autorestart(request: AddRequest) -> AutorestartRule:
     if request.autorestart is None and request.autorestart_delay_s is not None:
-        raise TqError(ErrorCode.BAD_REQUEST, "a delay of autorestart means nothing without autorestart")
+        raise TqError(ErrorCode.BAD_REQUEST, "autorestart_delay_s is given without autorestart")
     rule = AutorestartRule(request.autorestart or 0)
     delay_s = request.autorestart_delay_s
     return rule if delay_s is None else AutorestartRule(rule.limit, delay_s)
@@ -99,9 +99,11 @@ async def page(
     around: int | None = None,
     limit: Annotated[int, Query(ge=1, le=500)] = 50,
 ) -> VideoPage:
-    """A page of videos by id, oldest first: after or before a video, or around one; else the first one."""
+    """A page of videos by id, oldest first: after, before or around a video; by default the first page."""
     if sum(each is not None for each in (after, before, around)) > 1:
-        raise TqError(ErrorCode.BAD_REQUEST, "a page is after, before or around a video", "name one of them")
+        raise TqError(
+            ErrorCode.BAD_REQUEST, "after, before and around exclude each other", "give one of them"
+        )
 
     def read(db: Connection) -> VideoPage:
         rows: list[videos.VideoRow] = []

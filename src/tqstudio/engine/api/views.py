@@ -1,4 +1,4 @@
-"""Turns stored rows and live reports into the messages of the API."""
+"""Converts stored rows and live reports of jobs and videos to the messages of the API."""
 
 from __future__ import annotations
 
@@ -47,20 +47,20 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def iso(at: int | None) -> str | None:
-    """A stored time as ISO 8601 in UTC."""
+    """Format a stored time as ISO 8601 in UTC."""
     return None if at is None else iso_time(at)
 
 
 def iso_time(at: int) -> str:
-    # Whole numbers all the way: a float would lose the last millisecond now and then.
+    # Integers only: a float would sometimes lose the last millisecond.
     return (_EPOCH + timedelta(microseconds=at)).isoformat(timespec="milliseconds")
 
 
 def parse_time(text: str) -> int:
-    """µs since 1970 of an ISO 8601 time; without a zone it is taken for UTC.
+    """Parse an ISO 8601 time to µs since 1970; without a zone it is UTC.
 
     Raises:
-        ValueError: it is no such time.
+        ValueError: the text is not a valid time.
     """
     moment = datetime.fromisoformat(text)
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
@@ -68,7 +68,7 @@ def parse_time(text: str) -> int:
 
 
 def rendition_live(row: RenditionRow, eta_s: float | None) -> RenditionLive:
-    """A quality. While nothing works on it, what is kept counts: what was in the making is made again."""
+    """A quality; unless it is running, its progress counts only what is kept for the next attempt."""
     return {
         "name": row.name,
         "status": row.status,
@@ -89,28 +89,28 @@ def rendition_live(row: RenditionRow, eta_s: float | None) -> RenditionLive:
 
 
 def _live_renditions(rows: Iterable[RenditionRow], eta_s: float | None) -> list[RenditionLive]:
-    """The qualities of a job; those that run end together, when the job says so."""
+    """The qualities of a job; the running ones share the job's ETA."""
     return [rendition_live(row, eta_s if row.status == "in_progress" else None) for row in rows]
 
 
 def _renditions(
     rows: Sequence[RenditionRow], stored: Iterable[RenditionRow], eta_s: float | None
 ) -> list[RenditionView]:
-    """The same with their times, which no report has whole: earlier attempts are part of them.
+    """The qualities with their times, which include earlier attempts.
 
     Args:
-        stored: what the database has of them.
+        stored: the rows of the database; live reports lack the times of earlier attempts.
     """
     known = {row.name: row for row in stored}
     views: list[RenditionView] = []
     for row, live in zip(rows, _live_renditions(rows, eta_s), strict=True):
-        before = known.get(row.name, row)
-        whole = row.status == RenditionStatus.COMPLETED
+        previous = known.get(row.name, row)
+        completed = row.status == RenditionStatus.COMPLETED
         views.append(
             {
                 **live,
-                "started_at": iso(before.started_at or row.started_at),
-                "completed_at": iso(row.completed_at or before.completed_at) if whole else None,
+                "started_at": iso(previous.started_at or row.started_at),
+                "completed_at": iso(row.completed_at or previous.completed_at) if completed else None,
             }
         )
     return views
@@ -144,7 +144,7 @@ def job_row(
     forecasts: Forecasts,
     idle_s: float | None = None,
 ) -> JobRow:
-    """A job for lists; what is live overlays what is stored."""
+    """A job for lists; live values override stored ones."""
     control = Control(record.control)
     status = JobStatus(record.status)
     running = status is JobStatus.IN_PROGRESS

@@ -35,8 +35,8 @@ def worker_view(
     sound = row.quarantine_reason is None
     shown = note
     if not sound and note is None:
-        look = f"look at their logs, then: tqstudio worker enable {row.name}"
-        shown = f"in quarantine: {row.quarantine_reason}; {look}"
+        advice = f"check their logs, then: tqstudio worker enable {row.name}"
+        shown = f"in quarantine: {row.quarantine_reason}; {advice}"
     status = worker_status(
         enabled=row.enabled and sound,
         draining=row.draining,
@@ -72,8 +72,8 @@ def worker_view(
 
 _GATE_HINTS: Mapping[GateKind, str] = {
     GateKind.USER: "resume the queue with: tqstudio queue resume",
-    GateKind.DISK: "see to that disk; the queue goes on by itself",
-    GateKind.BACKPRESSURE: "nothing: the queue goes on when the machine has room",
+    GateKind.DISK: "check that disk; the queue resumes automatically",
+    GateKind.BACKPRESSURE: "nothing to do: the queue resumes when the load is lower",
 }
 
 
@@ -81,13 +81,18 @@ def _gate_code(row: GateRow, short: Shortage | None, *, of_home: bool) -> str | 
     if row.kind is not GateKind.DISK:
         return None
     if short is None and row.path is not None:
-        # Room is not what it waits for.
+        # The gate has another reason than a lack of space.
         return (ErrorCode.DATABASE_UNWRITABLE if of_home else ErrorCode.OUTPUT_GONE).value
     return (ErrorCode.DISK_LOW if short is None else short.code).value
 
 
 def gate_view(row: GateRow, short: Shortage | None = None, *, of_home: bool = False) -> GateView:
-    """Args: `of_home`: the home is short of room, which is no single job's need."""
+    """Convert a gate.
+
+    Args:
+        short: the shortage of space, if that is its reason.
+        of_home: space is short in the home, not for a single job.
+    """
     view: GateView = {
         "kind": row.kind.value,
         "code": _gate_code(row, short, of_home=of_home),
@@ -97,17 +102,17 @@ def gate_view(row: GateRow, short: Shortage | None = None, *, of_home: bool = Fa
     }
     if short is not None and short.of_files:
         view["reason"] = short.reason
-        view["hint"] = "remove files there: it may hold no more of them; the queue goes on by itself"
+        view["hint"] = "remove files there, because no inodes are left; the queue resumes automatically"
     elif short is not None and short.hint:
         view["hint"] = short.hint
     elif short is not None:
         view["path"], view["path_b64"] = data(short.path), encode(short.path)
         view["free"], view["needed"] = short.free, short.needed
-        aside = "" if of_home else ", or pause the job that waits for it"
-        view["hint"] = f"free some space there{aside}; the queue goes on by itself"
+        or_pause = "" if of_home else ", or pause the job that waits for it"
+        view["hint"] = f"free some space there{or_pause}; the queue resumes automatically"
         if short.too_small:
-            ways = "" if of_home else f"lower disk_reserve_bytes{aside}, or "
-            view["hint"] = f"the disk has only {short.too_small} in all: {ways}choose a larger one"
+            ways = "" if of_home else f"lower disk_reserve_bytes{or_pause}, or "
+            view["hint"] = f"the disk has only {short.too_small} in total: {ways}choose a larger one"
     return view
 
 

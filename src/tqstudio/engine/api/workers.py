@@ -1,11 +1,10 @@
-"""Workers as people see and steer them; their own calls are in `worker_door`."""
+"""Endpoints for people to list and control workers; those that workers call are in `worker_api`."""
 
 from __future__ import annotations
 
 from fastapi import APIRouter
 
 from tqstudio.engine.api.dependencies import TheStudio
-from tqstudio.engine.api.views import worker_view
 from tqstudio.engine.api.views_system import worker_view
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.services import Services
@@ -18,7 +17,7 @@ router = APIRouter()
 
 
 async def worker_views(studio: Services) -> list[WorkerView]:
-    """The workers that there are or should be."""
+    """All workers, except those left over from an earlier number of workers."""
     rows = await studio.db.read(workers.listing)
     return [view_of(studio, row) for row in rows if not studio.pool.is_obsolete(row.name)]
 
@@ -45,7 +44,8 @@ async def listing(studio: TheStudio) -> dict[str, list[WorkerView]]:
 
 @router.post("/workers")
 async def new_worker(studio: TheStudio, request: NewWorker) -> dict[str, object]:
-    """A token for a worker that the pool does not spawn; it is shown once and ends with the supervisor."""
+    """Create a token for a worker that the pool does not spawn. It is shown once and expires with the
+    supervisor."""
     if studio.pool.has(request.name):
         raise TqError(ErrorCode.REFUSED, f"the pool runs {request.name} itself", "choose another name")
     row = await studio.db.write(workers.ensure, request.name, request.kind.value, device=None, now=now_us())
@@ -55,17 +55,17 @@ async def new_worker(studio: TheStudio, request: NewWorker) -> dict[str, object]
 
 @router.post("/workers/{name}/{verb}")
 async def intent(studio: TheStudio, name: str, verb: str) -> WorkerView:
-    """Enable or disable a worker, or let it end its job and take no more."""
-    wishes: dict[str, dict[str, bool]] = {
+    """Enable, disable or drain a worker; one that drains finishes its job and gets no more."""
+    changes: dict[str, dict[str, bool]] = {
         "enable": {"enabled": True, "draining": False},
         "disable": {"enabled": False},
         "drain": {"draining": True},
     }
-    if verb not in wishes:
+    if verb not in changes:
         raise TqError(ErrorCode.NOT_FOUND, f"a worker cannot {verb}", "use enable, disable or drain")
-    row = await studio.db.write(lambda db: workers.set_intent(db, name, now=now_us(), **wishes[verb]))
+    row = await studio.db.write(lambda db: workers.set_intent(db, name, now=now_us(), **changes[verb]))
     if row is None:
         raise TqError(
-            ErrorCode.NOT_FOUND, f"there is no worker {name}", "list them with: tqstudio worker list"
+            ErrorCode.NOT_FOUND, f"there is no worker {name}", "list workers with: tqstudio worker list"
         )
     return view_of(studio, row)
