@@ -116,7 +116,7 @@ def test_event_streams_leave_descriptors_to_commands(make_supervisor: MakeSuperv
             assert watcher.getresponse().status == 200
         assert _answers(live)
         for follow in (_follow, _follow_async):
-            with pytest.raises(TqError, match=f"{most} event streams are open") as caught:
+            with pytest.raises(TqError, match=f"all {most} event streams are in use") as caught:
                 follow(live)
             assert caught.value.code is ErrorCode.REFUSED
     until(lambda: _is_followed(live), "another stream is opened")

@@ -487,7 +487,7 @@ def test_adding_again_cannot_change_a_running_job(up: Shell, clips: Path, tmp_pa
     ):
         refused = up(*arguments, *more)
         assert refused.code == 4, refused.out
-        assert refused.err.startswith("error: REFUSED: long.mp4 is being made by job ")
+        assert refused.err.startswith(f"error: REFUSED: job {job} is encoding long.mp4")
         assert way_out in refused.err
     run = up("process", "-i", str(source), "-o", str(tmp_path / "out"), "--profile", "web", "--json")
     assert run.code == 4, run.err

@@ -260,7 +260,7 @@ def test_what_a_paused_job_had_made_of_the_old_profile_is_forgotten(house: House
     ("more", "said"),
     [
         ({"named": frozenset({"profile"})}, "the profile web"),
-        ({"hold": True, "named": frozenset({"hold"})}, "only what waits can be held"),
+        ({"hold": True, "named": frozenset({"hold"})}, "only a waiting job can be held"),
     ],
 )
 def test_a_running_job_refuses_what_it_cannot_be(house: House, more: Any, said: str) -> None:

@@ -134,8 +134,8 @@ def scanner_of(root: Path) -> Scanner:
         Rules(()),
         recursive=True,
         trust_inotify=True,
-        apart=(),
-        accounted=lambda *_: False,
+        excluded=(),
+        is_done=lambda *_: False,
         halt=threading.Event(),
     )
 

@@ -6,7 +6,7 @@ import pytest
 
 from tqstudio.engine.intake.rules import Choice, Rules
 
-TAKE, IGNORE, TELL = Choice.TAKE, Choice.IGNORE, Choice.TELL
+TAKE, IGNORE, SKIP = Choice.TAKE, Choice.IGNORE, Choice.SKIP
 
 
 @pytest.mark.parametrize(
@@ -20,8 +20,8 @@ TAKE, IGNORE, TELL = Choice.TAKE, Choice.IGNORE, Choice.TELL
         (b"a.mp4~", IGNORE),
         (b"a.srt", IGNORE),
         (b"cover.JPG", IGNORE),
-        (b"a.iso", TELL),
-        (b"README", TELL),
+        (b"a.iso", SKIP),
+        (b"README", SKIP),
     ],
 )
 def test_without_patterns_the_extension_decides(relative: bytes, choice: Choice) -> None:
@@ -53,9 +53,9 @@ def test_without_patterns_the_extension_decides(relative: bytes, choice: Choice)
         ("caf\u00e9.mp4", "caf\u00e9.mp4".encode(), TAKE),
         # A pattern that says where does not make a subtitle a video; one that says what does take it.
         ("cam1/**", b"cam1/a.srt", IGNORE),
-        ("cam1/**", b"cam1/a.iso", TELL),
+        ("cam1/**", b"cam1/a.iso", SKIP),
         ("*.iso", b"cam1/a.iso", TAKE),
-        ("*", b"a.iso", TELL),
+        ("*", b"a.iso", SKIP),
         # Nothing takes what is still being written.
         ("*.part", b"a.part", IGNORE),
         ("**", b"sub/.a.mp4", IGNORE),

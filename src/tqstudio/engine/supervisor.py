@@ -1,7 +1,7 @@
-"""The supervisor: boots the parts, serves the API, and ends them in order.
+"""Runs the supervisor: starts its parts, serves the API, and shuts them down in order.
 
-Lock first, then the database, then the socket; workers last, because they need all of it. Signal handlers
-only set events.
+Starts the lock first, then the database, the socket, and workers last, because they need all of it. Signal
+handlers only set events.
 """
 
 from __future__ import annotations
@@ -79,40 +79,40 @@ from tqstudio.protocol.answers import JobSource
 
 _PR_SET_CHILD_SUBREAPER = 36
 _WORKER_SNAPSHOT_TICKS = 8
-"""Worker snapshots go out with every eighth progress tick: beats change slowly."""
+"""Worker snapshots are sent with every eighth progress tick: heartbeats change slowly."""
 
 
 _IDLE_PART_OF_STALL = 4
-"""A job is shown as standing still long before its ffmpeg is ended for that."""
+"""A job is shown as stalled after 1/N of the time after which its ffmpeg is killed."""
 
 
 class ShutdownMode(Enum):
-    """How a supervisor was asked to end; a later wish may only be more urgent."""
+    """How a supervisor was asked to shut down; a later request can only be more urgent."""
 
     WHEN_IDLE = 1
     """When the running jobs have ended (`down --drain`)."""
     DRAIN = 2
     """When the running jobs have ended, at most `drain_s` from now (SIGTERM)."""
     NOW = 3
-    """At the segment, at once (`down`, a second signal)."""
+    """At once, keeping finished segments (`down`, a second signal)."""
 
 
 def run(home: Home, settings: Settings) -> Remainder:
-    """Run the supervisor of a home until it is told to end; answers what it leaves to the next one.
+    """Run the supervisor of a home until it is asked to shut down; return a summary of the remaining jobs.
 
     Raises:
         TqError: ALREADY_RUNNING, FFMPEG_MISSING, PERMISSION, NEWER_DATABASE, DATABASE_DAMAGED, DATABASE_BUSY,
-            OUTPUT_IN_USE or DISK_LOW; nothing was started. NOT_FOUND when the home was lost while it ran; it
-            has ended.
+            OUTPUT_IN_USE or DISK_LOW before anything was started; NOT_FOUND when the home was lost while it
+            ran.
     """
     failpoints.arm()
-    # What is made from here on, by the workers too, is nobody else's to change.
+    # Files created from here on, by workers too, are not writable for other users.
     os.umask(os.umask(0o022) | 0o022)
     try:
         home.create()
     except OSError as error:
         raise TqError(
-            ErrorCode.PERMISSION, f"the home {home.root} cannot be made: {error.strerror or error}"
+            ErrorCode.PERMISSION, f"the home {home.root} cannot be created: {error.strerror or error}"
         ) from None
     _require_private(home)
     held = home_lock.HomeLock(home)
@@ -126,7 +126,7 @@ def run(home: Home, settings: Settings) -> Remainder:
         _migrate_apart(home)
         db = Database(home.database)
         db.open()
-        # What was imported stays; to look for garbage in it again and again holds up every request.
+        # Imported modules stay for good; scanning them for garbage would delay requests.
         gc.freeze()
         try:
             with asyncio.Runner(loop_factory=_loop_factory()) as runner:
@@ -134,18 +134,18 @@ def run(home: Home, settings: Settings) -> Remainder:
                 try:
                     return runner.run(supervisor.main())
                 finally:
-                    # As with the home: who starts next finds them free.
+                    # As with the home, the next supervisor must find them unlocked.
                     supervisor.unlock_outputs()
         finally:
             db.close()
     finally:
-        # Before another supervisor may write to the same file.
+        # Before the lock is released and another supervisor may write to the same file.
         log.stop()
         held.release()
 
 
 def _require_private(home: Home) -> None:
-    """Refuse to work in a home whose settings, profiles or database another user may change.
+    """Check that no other user may change the settings, profiles or database of a home.
 
     Raises:
         TqError: PERMISSION.
@@ -154,7 +154,7 @@ def _require_private(home: Home) -> None:
         try:
             found = path.stat()
         except OSError:
-            continue  # there is none, or whoever reads it finds out why it cannot be read
+            continue  # it does not exist, or reading it later reports the error
         if not others_may_write(found):
             continue
         if found.st_uid not in (os.geteuid(), 0):
@@ -166,15 +166,15 @@ def _require_private(home: Home) -> None:
         raise TqError(
             ErrorCode.PERMISSION,
             f"other users may change {path} (mode {stat.S_IMODE(found.st_mode):04o})",
-            f"take that permission away: chmod go-w {shlex.quote(str(path))}",
+            f"remove that permission: chmod go-w {shlex.quote(str(path))}",
         )
 
 
 def _migrate_apart(home: Home) -> None:
-    """Bring an old schema up to date in a process that ends: alembic would stay in memory, 20 MB."""
+    """Upgrade an old schema in a separate process: alembic would keep 20 MB of memory."""
     if not schema.is_old(home.database):
         return
-    # What goes wrong there goes wrong again when the database is opened, and is told then.
+    # An error there happens again, and is reported, when the database is opened.
     argv = [sys.executable, "-P", "-m", "tqstudio.engine.store.db.schema", str(home.database)]
     subprocess.run(argv, stderr=subprocess.DEVNULL, check=False)
 
@@ -196,7 +196,7 @@ class _Supervisor:
         self._bounded_io = bounded_io = BoundedIO()
         self._home_guard = HomeGuard(home, held, bounded_io)
         self._lost_home = ""
-        """Why the home is not this supervisor's any more; empty while it is."""
+        """Why the home was lost; empty while it is not."""
         self._workspace = workspace = Workspace(
             db, uuid, bounded_io, allow_shared=settings.allow_shared_output
         )
@@ -220,7 +220,7 @@ class _Supervisor:
         self._ending: ShutdownMode | None = None
         self._ending_changed = asyncio.Event()
         self._worked_on: set[int] = set()
-        """Jobs that were in the hands of a worker when the end began."""
+        """Jobs that workers had when the shutdown began."""
         self.studio = Services(
             home=home,
             settings=settings,
@@ -249,8 +249,8 @@ class _Supervisor:
             request_stop=lambda drain: self.end(ShutdownMode.WHEN_IDLE if drain else ShutdownMode.NOW),
         )
         self.studio.admission.on_left = self.studio.intake.look_again
-        self._looks: set[asyncio.Task[None]] = set()
-        """Underway, of `_look_for_sources`."""
+        self._source_checks: set[asyncio.Task[None]] = set()
+        """Running tasks of `_look_for_sources`."""
         self._prober = Prober(home, settings, db, self._on_looked)
         stuck_workers = StuckWorkers(settings, db, board, workspace, bounded_io, results, self.studio.pool)
         self._maintenance = Maintenance(
@@ -278,34 +278,34 @@ class _Supervisor:
         await self._lock_outputs()
         await self._recovery.begin()
         await asyncio.gather(
-            # Whether a disk is still full, or silent, is for the first job to find out.
+            # The first job finds out whether a disk is still full or does not answer.
             self._db.write(lambda db: gates.reopen(db, GateKind.DISK, now=now_us(), actor="supervisor")),
             self._db.write(claims.resume_deferred, now=now_us(), code=ErrorCode.DISK_SILENT),
-            # Who asks first sees every worker; their processes begin behind the answer.
+            # The first status must show every worker, although their processes start later.
             self.studio.pool.prepare(self._cpu_slots()),
         )
         logging_setup.know(*await self._db.read(videos.output_roots))
         await self._publisher.undo_leftovers()
         await self.studio.forecasts.load()
-        # Before the pool starts: none of its own is among them.
+        # Before the pool starts any worker of this supervisor.
         if ended := await asyncio.to_thread(orphan_processes.end_orphans, self._uuid):
             self._log.warning("ended processes of an earlier supervisor", pids=ended)
         listener = self._home_guard.open_socket()
         server = Server(listener, make_app(self.studio))
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         snapshots = asyncio.create_task(self._snapshots())
-        holding = asyncio.create_task(self._hold_home(server))
+        guarding = asyncio.create_task(self._guard_home(server))
         starting = asyncio.create_task(self._start_parts())
         starting.add_done_callback(self._report_failed_start)
         self._log.info("supervisor started", pid=os.getpid())
         try:
             waiting = asyncio.create_task(self._until_ended())
-            # A server that ends by itself (a socket that fails) ends the supervisor too.
+            # A server that ends because its socket failed ends the supervisor too.
             await asyncio.wait([waiting, serving], return_when=asyncio.FIRST_COMPLETED)
             waiting.cancel()
         finally:
             await self._end_parts(starting, snapshots)
-            holding.cancel()
+            guarding.cancel()
             server.end()
             await serving
             self._home_guard.close_socket()
@@ -314,13 +314,13 @@ class _Supervisor:
         if self._lost_home:
             raise TqError(
                 ErrorCode.NOT_FOUND,
-                f"the supervisor lost its home and has ended: {self._lost_home}",
-                "start one in the home that is there now with: tqstudio up",
+                f"the supervisor lost its home and shut down: {self._lost_home}",
+                "start a new one with: tqstudio up",
             )
         return left
 
     async def _lock_outputs(self) -> None:
-        """Make sure, before anything is done to an output, that no supervisor of the same store works there.
+        """Lock all outputs, so that no other supervisor of the same store writes there.
 
         Raises:
             TqError: OUTPUT_IN_USE.
@@ -335,10 +335,10 @@ class _Supervisor:
     def unlock_outputs(self) -> None:
         self._workspace.unlock()
 
-    async def _hold_home(self, server: Server) -> None:
-        """End in order once the home is lost: what a supervisor without one does, nobody ever sees."""
+    async def _guard_home(self, server: Server) -> None:
+        """Shut down once the home is lost: clients can no longer reach the supervisor."""
         self._lost_home = await self._home_guard.watch(server.listen_on)
-        self._log.error("the home is lost: the supervisor ends", why=self._lost_home)
+        self._log.error("home lost, shutting down", why=self._lost_home)
         self.end(ShutdownMode.NOW)
 
     async def _start_parts(self) -> None:
@@ -364,8 +364,8 @@ class _Supervisor:
         return [Slot(f"cpu-{index}", "cpu") for index in range(count)]
 
     async def _end_parts(self, starting: asyncio.Task[None], snapshots: asyncio.Task[None]) -> None:
-        """End in the order of need: intake, workers (which still report), the streams."""
-        # A claim may have been under way when the end began.
+        """Shut down the parts: intake, then workers, which still report, then the streams."""
+        # A claim may have been in progress when the shutdown began.
         self._worked_on |= set(self.studio.board.jobs)
         self.studio.dispatch.closed = True
         self.studio.dispatch.wake()
@@ -383,7 +383,7 @@ class _Supervisor:
         self.studio.broadcast.stop()
 
     def end(self, how: ShutdownMode) -> None:
-        """Ask for the end; the more urgent of two wishes counts."""
+        """Request the shutdown; the more urgent of two requests counts."""
         if self._ending is None or how.value > self._ending.value:
             self._ending = how
             self._ending_changed.set()
@@ -393,7 +393,7 @@ class _Supervisor:
         self.end(ShutdownMode.NOW if again else ShutdownMode.DRAIN)
 
     async def _until_ended(self) -> None:
-        """Return when it is time to end; heartbeats, claims' answers and the API go on until then."""
+        """Return when it is time to shut down; heartbeats, claims and the API are served until then."""
         await self._ending_changed.wait()
         self.studio.draining = True
         self.studio.dispatch.closed = True
@@ -405,7 +405,7 @@ class _Supervisor:
         deadline = None
         while board.jobs and self._ending is not ShutdownMode.NOW:
             if self._ending is ShutdownMode.DRAIN:
-                # From the signal: it may find a supervisor that drains without a limit already.
+                # Counts from the signal: the supervisor may have been draining without a limit before.
                 deadline = deadline or loop.time() + self._settings.drain_s
                 if (left := deadline - loop.time()) <= 0:
                     return
@@ -428,18 +428,18 @@ class _Supervisor:
         ]
         if missed:
             task = asyncio.get_running_loop().create_task(self._look_for_sources(missed))
-            self._looks.add(task)
-            task.add_done_callback(self._looks.discard)
+            self._source_checks.add(task)
+            task.add_done_callback(self._source_checks.discard)
 
     async def _look_for_sources(self, missed: Sequence[int]) -> None:
-        """Have the drop folders look for files that were not there when their jobs began."""
+        """Have the drop folders check for files that were missing when their jobs began."""
         for number in missed:
             video = await self._db.read(videos.get, number)
             if video is not None:
                 self.studio.intake.look_again(video.source)
 
     def _on_looked(self, looked: Sequence[ProbeResult]) -> None:
-        """Waiting files were looked at in the background."""
+        """Send what the background probe found about waiting files."""
         if self.studio.broadcast.watched:
             jobs: list[JobSource] = [
                 {"id": one.at.job, "source": source_summary(one.at.size, one.facts, one.problem)}
@@ -448,7 +448,7 @@ class _Supervisor:
             self.studio.broadcast.snapshot("sources", {"jobs": jobs})
 
     async def _snapshots(self) -> None:
-        """Push what moves to the watchers, at most four times a second."""
+        """Send changes of running jobs and workers to the event streams, at most four times a second."""
         board, broadcast, forecasts = self.studio.board, self.studio.broadcast, self.studio.forecasts
         for tick in itertools.count(1):
             await broadcast.until_watched()
@@ -464,7 +464,7 @@ class _Supervisor:
                 broadcast.snapshot("worker", {"workers": await worker_views(self.studio)})
 
     async def _offer(self, folder: FolderRow, path: bytes, digest: Digest | None) -> None:
-        """A file has settled in a drop folder."""
+        """Queue a file that is complete in a drop folder."""
         admission = self.studio.admission
         how = Offer(
             profile=admission.profile(folder.profile),
@@ -472,14 +472,14 @@ class _Supervisor:
             priority=folder.priority,
             folder=folder.id,
             autorestart=folder.autorestart,
-            # A file that failed is not tried again by the mere passing of time.
+            # A drop folder does not retry a failed file by itself.
             retry_failed=False,
             digest=digest,
             may_read=False,
             actor="intake",
         )
         result = await admission.offer(path, how)
-        # A file that changed while it waits makes no event.
+        # A file that changes while it waits causes no event.
         self._prober.wake()
         self._log.info(
             "file settled",
@@ -495,8 +495,8 @@ class _Supervisor:
             raise TqError(error["code"], error["message"], error["hint"])
 
     async def _failed_before(self, job: int) -> TqError:
-        """What is told of a file that was put into its folder again and is not tried again by itself."""
-        retry = f"let it go again with: tqstudio job retry {job}"
+        """The error for a file that was put into its folder again but is not retried automatically."""
+        retry = f"retry it with: tqstudio job retry {job}"
         record = await self._db.read(records.one, job)
         error = job_error(record, self._home) if record is not None else None
         if error is None:
@@ -518,6 +518,6 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 
 
 def _become_subreaper() -> None:
-    """Adopt the ffmpeg of a worker that died, so that a container without an init keeps no zombies."""
+    """Adopt the ffmpeg of a dead worker, so that no zombies remain in a container without an init."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

@@ -1,15 +1,15 @@
-"""Decides what to do with a file that is offered: a new job, a job for what changed, or nothing.
+"""Decides what to do with an added file: a new job, a job for what changed, or nothing.
 
 | what is known of the file | decision |
 |---|---|
 | nothing | queued |
-| nothing, but the file is that of a job which waits, and was renamed | waiting: the job follows it |
+| nothing, but it is the renamed file of a waiting job | waiting: the job follows it |
 | a complete ladder, same content and settings | cached |
-| a complete ladder, other content or settings | changed: a new job, the old ladder plays on |
-| a ladder that is no longer what was published | changed: the same, and what is sound of it goes on |
-| a failed or cancelled job | retried, if that is allowed; always where it only missed its file |
-| a job that waits | waiting: it takes over the profile, priority and hold that were asked for by name |
-| a job that runs | waiting: it takes over metadata alone; rejected where it cannot be what was asked for |
+| a complete ladder, other content or settings | changed: a new job, the old ladder stays playable |
+| a published ladder that is damaged | changed: a new job, which keeps what is intact |
+| a failed or cancelled job | retried, if allowed; always if it only missed its file |
+| a waiting job | waiting: explicitly given profile, priority and hold are applied to it |
+| a running job | waiting: only metadata is applied; rejected if it would have to change otherwise |
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ from typing import Any
 
 from tqstudio.config import Settings
 from tqstudio.engine import outputs
-from tqstudio.engine.admission import existing_job as wishes
-from tqstudio.engine.admission import full_check
+from tqstudio.engine.admission import existing_job, full_check
 from tqstudio.engine.admission.change_detection import (
     Certainty,
     SourceState,
@@ -38,7 +37,7 @@ from tqstudio.engine.admission.change_detection import (
     is_same_place,
     look_at,
 )
-from tqstudio.engine.admission.existing_job import Wishes
+from tqstudio.engine.admission.existing_job import JobChanges
 from tqstudio.engine.host import logging_setup
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.media.plan import profiles
@@ -59,12 +58,12 @@ from tqstudio.protocol.answers import AddAnswer, AddResult, error_view
 
 MAX_SLUG = 80
 _OF_FOLDER = frozenset(("profile", "priority", "autorestart"))
-"""What a drop folder says of its jobs."""
+"""The options that a drop folder sets for its jobs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """How the jobs of the offered files are to be made."""
+    """The options for the jobs of added files."""
 
     profile: Profile
     output_root: bytes
@@ -79,21 +78,20 @@ class Offer:
     idempotency_key: str | None = None
     actor: str = "user"
     named: frozenset[str] = frozenset()
-    """Which of profile, priority, hold and autorestart were asked for by name: a job that waits takes those
-    over."""
+    """Which of profile, priority, hold and autorestart were given explicitly; they apply to a waiting job."""
     certainty: Certainty = Certainty.SETTLED
     digest: Digest | None = None
-    """Of the file, from who offers it."""
+    """The file's digest, if the caller has computed it."""
     may_read: bool = True
-    """Compute a full hash of the file where it is needed, which may take minutes; else raise `NotHashed`."""
+    """Compute a full hash of the file if needed, which may take minutes; otherwise raise `NotHashed`."""
 
-    def wishes(self, *, follow_profile: bool) -> Wishes:
-        """What is asked of a job that the file has already.
+    def changes(self, *, follow_profile: bool) -> JobChanges:
+        """The changes to an existing job of the file.
 
         Args:
-            follow_profile: the job takes the profile even when nobody named one.
+            follow_profile: change the profile even if it was not given explicitly.
         """
-        return Wishes(
+        return JobChanges(
             profile=self.profile if follow_profile or "profile" in self.named else None,
             priority=self.priority if "priority" in self.named else None,
             hold="hold" in self.named,
@@ -104,41 +102,41 @@ class Offer:
 
 
 class Admission:
-    """Takes offers from the API and from drop folders."""
+    """Admits files from the API and from drop folders."""
 
     def __init__(self, home: Home, settings: Settings, db: Database) -> None:
         self._home, self._settings, self._db = home, settings, db
         self._answering: dict[str, asyncio.Task[AddAnswer]] = {}
         self._ending = threading.Event()
         self.on_left: Callable[[bytes], None] = lambda _path: None
-        """Told the path that the source of a waiting job had before it was renamed."""
+        """Called with the previous path of a waiting job's source that was renamed."""
 
     def end(self) -> None:
-        """Give up what is being read: the supervisor ends."""
+        """Stop reading files, at shutdown."""
         self._ending.set()
 
     async def once(self, key: str, make: Callable[[], Awaitable[AddAnswer]]) -> AddAnswer:
-        """Make an answer; with the same key it is given again, also to who asks while it is being made."""
+        """Make an answer, or return the one made earlier, or being made, for the same idempotency key."""
         task = self._answering.get(key)
         if task is None:
             task = asyncio.create_task(self._answer(f"add:{key}", make))
             self._answering[key] = task
             task.add_done_callback(lambda _: self._answering.pop(key, None))
-        # Shielded: a client that hangs up will ask again with its key.
+        # Shielded: a client that disconnects will ask again with its key.
         return await asyncio.shield(task)
 
     async def _answer(self, key: str, make: Callable[[], Awaitable[AddAnswer]]) -> AddAnswer:
         remembered = await self._db.read(supervisors.stored_answer, key)
         if remembered is not None:
-            again: AddAnswer = json.loads(remembered)
-            return again
+            previous: AddAnswer = json.loads(remembered)
+            return previous
         answer = await make()
         text = json.dumps(answer)
         await self._db.write(lambda db: supervisors.store_answer(db, key, text, now=now_us()))
         return answer
 
     def profile(self, name: str | None, overrides: Mapping[str, str] | None = None) -> Profile:
-        """A profile by name, with some keys set otherwise.
+        """Load a profile by name, with some keys overridden.
 
         Raises:
             TqError: BAD_CONFIG for an unknown profile or key, or a wrong value.
@@ -147,7 +145,7 @@ class Admission:
         return profiles.override(profile, overrides) if overrides else profile
 
     def output_root(self, given: bytes | None) -> bytes:
-        """The output for files that name none; absolute.
+        """The absolute path of an output folder, by default that of the settings or the home.
 
         Raises:
             TqError: BAD_REQUEST for a relative path.
@@ -163,7 +161,7 @@ class Admission:
         return root
 
     async def offer(self, path: bytes, how: Offer) -> AddResult:
-        """Decide on one file. Never raises for the file's sake: the answer carries the error.
+        """Decide on one file. Errors about the file are in the answer.
 
         Raises:
             NotHashed: as of `look_at`.
@@ -178,7 +176,7 @@ class Admission:
     async def _offer(self, path: bytes, how: Offer) -> AddResult:
         if not path.startswith(b"/"):
             raise TqError(ErrorCode.BAD_REQUEST, f"{display(path)} is not an absolute path")
-        # One file is one video; dots stay, for behind a link they may lead elsewhere.
+        # One file is one video. `..` is kept: after a link it may lead elsewhere.
         path = re.sub(rb"//+", b"/", path)
         known = await self._db.read(videos.find, path, how.output_root)
         try:
@@ -194,7 +192,7 @@ class Admission:
         except Stopped:
             raise TqError(
                 ErrorCode.REFUSED,
-                f"the supervisor ended before it had read {display(path)}",
+                f"the supervisor shut down before it had read {display(path)}",
                 "add the file again",
             ) from None
         generation = await self._db.read(generations.current, known.id) if known else None
@@ -229,7 +227,7 @@ class Admission:
         return answer
 
     async def _named_otherwise(self, found: SourceState, output_root: bytes) -> list[videos.VideoRow]:
-        """The videos whose source was this file when it was looked at last."""
+        """The videos whose source was this file when it was last checked."""
         at = {"inode": found.inode, "size": found.size, "mtime_ns": found.mtime_ns}
         return await self._db.read(videos.with_inode, output_root, **at)
 
@@ -244,11 +242,13 @@ class Admission:
         broken: frozenset[str],
         left: videos.VideoRow | None,
     ) -> AddResult:
-        """
+        """Decide on one file, in one transaction.
+
         Args:
+            current: the published ladder fits the file and the profile.
+            whole: nothing published is damaged; only checked where it matters.
+            broken: damaged renditions of a current ladder, found by reading every byte.
             left: the video whose source this file was before it was renamed.
-            whole: nothing of what is published is damaged, as far as that decides anything.
-            broken: renditions of a current ladder that turned out so when every byte was read.
         """
         now = now_us()
         if how.folder is not None and not folders.exists(db, how.folder):
@@ -259,7 +259,7 @@ class Admission:
             found = replace(found, content_id=None)
             newest = jobs.newest_job_of(db, left.id)
             if how.folder not in (None, left.folder) and newest and newest[1] is not JobStatus.IN_PROGRESS:
-                # Who moves a file to another drop folder wants what that one makes of it.
+                # A file that was moved to another drop folder gets that folder's options.
                 how = replace(how, named=how.named | _OF_FOLDER)
         if known is None:
             video = videos.create(
@@ -289,13 +289,13 @@ class Admission:
                 _refresh(db, known.id, found, changed=changed)
             return _open_already(db, path, how, known, *newest, now)
         if newest is not None and not (changed and generation) and jobs.failed_source_missing(db, newest[0]):
-            # It failed because the file was not there, and that it is.
+            # It failed because the file was missing, which it no longer is.
             _refresh(db, known.id, found, changed=changed)
             return _retry(db, path, how, known, newest[0], now)
         if current and broken:
             _refresh(db, known.id, found, changed=False)
-            kind, again = JobKind.RETRANSCODE, tuple(sorted(broken))
-            answer = self._new_job(db, path, how, known.id, kind, "changed", now, requested=again)
+            kind, damaged = JobKind.RETRANSCODE, tuple(sorted(broken))
+            answer = self._new_job(db, path, how, known.id, kind, "changed", now, requested=damaged)
             return {**answer, "reason": "ladder"}
         if current and generation is not None:
             _refresh(db, known.id, found, changed=False)
@@ -311,7 +311,7 @@ class Admission:
                 answer = self._new_job(db, path, how, known.id, kind, "changed", now)
                 return {**answer, "reason": reason}
         if newest is not None and newest[1] in (JobStatus.FAILED, JobStatus.CANCELLED) and not changed:
-            # What may have changed between the samples is not what failed.
+            # If the file may have changed between the samples, it is not the one that failed.
             if not how.retry_failed and found.is_certain:
                 return _answer(path, "failed", video=known.id, job=newest[0], slug=known.slug)
             return _retry(db, path, how, known, newest[0], now)
@@ -364,7 +364,7 @@ class Admission:
 def _follow(
     db: Connection, left: videos.VideoRow, path: bytes, found: SourceState, how: Offer, now: int
 ) -> bool:
-    """Let a job that is not done follow its file to another name; False where there is no such job."""
+    """Point an unfinished job to the new name of its file; False if there is no such job."""
     newest = jobs.newest_job_of(db, left.id)
     if newest is None or not (newest[1] in OPEN or jobs.failed_source_missing(db, newest[0])):
         return False
@@ -374,7 +374,7 @@ def _follow(
     if not videos.rename(db, left, path, name=name, title=title, job=newest[0], now=now, actor=how.actor):
         return False
     slug = _slug(path)
-    # Who works on it, or plays it, knows the folder by the slug it has.
+    # Workers and players use the folder by its present slug.
     if slug != _slug(left.source) and left.generation is None and newest[1] is not JobStatus.IN_PROGRESS:
         videos.want_slug(db, left.id, left.output_root, slug)
     return True
@@ -384,9 +384,9 @@ def _retry(db: Connection, path: bytes, how: Offer, known: videos.VideoRow, job:
     operations.operate(db, job, Operation.RETRY, now=now, actor=how.actor)
     if how.batch is not None:
         jobs.join_batch(db, job, how.batch)
-    # A drop folder takes nothing away from a job that was added by hand.
-    wanted = how.wishes(follow_profile=how.folder is None)
-    applied = wishes.grant(db, job, wanted, now=now, actor=how.actor)
+    # A drop folder does not override the profile of a job that was added by hand.
+    changes = how.changes(follow_profile=how.folder is None)
+    applied = existing_job.apply(db, job, changes, now=now, actor=how.actor)
     answer = _answer(path, "retried", video=known.id, job=job, slug=known.slug)
     return {**answer, "status": _status(db, job), "applied": applied}
 
@@ -394,15 +394,16 @@ def _retry(db: Connection, path: bytes, how: Offer, known: videos.VideoRow, job:
 def _open_already(
     db: Connection, path: bytes, how: Offer, known: videos.VideoRow, job: int, status: JobStatus, now: int
 ) -> AddResult:
-    """The file has an open job: one that waits takes over what was asked for by name."""
+    """Apply explicitly given options to the file's open job."""
     answer = _answer(path, "waiting", video=known.id, job=job, slug=known.slug)
-    wanted = how.wishes(follow_profile=False)
+    changes = how.changes(follow_profile=False)
     if status is JobStatus.IN_PROGRESS:
-        error = wishes.refusal(db, job, known.name, wanted)
+        error = existing_job.refusal(db, job, known.name, changes)
         if error is not None:
             return {**answer, "decision": "rejected", "error": error_view(error), "status": status.value}
-        return {**answer, "status": status.value, "applied": wishes.note(db, job, wanted)}
-    applied = wishes.grant(db, job, wanted, now=now, actor=how.actor)
+        applied = existing_job.merge_metadata(db, job, changes)
+        return {**answer, "status": status.value, "applied": applied}
+    applied = existing_job.apply(db, job, changes, now=now, actor=how.actor)
     return {**answer, "status": _status(db, job), "applied": applied}
 
 
@@ -412,7 +413,7 @@ def _status(db: Connection, job: int | None) -> str | None:
 
 
 def new_batch() -> str:
-    """A name for the jobs that are asked for together."""
+    """Create an id for jobs that are added together."""
     return uuid.uuid4().hex[:12]
 
 
@@ -459,10 +460,10 @@ def _title(path: bytes) -> str:
 
 
 def _slug(path: bytes) -> str:
-    """A folder name from a file name: letters of any script, digits and dashes; may be empty."""
+    """Derive a folder name from a file name: letters of any script, digits and dashes; may be empty."""
     text = unicodedata.normalize("NFKC", _stem(path).replace("�", "")).lower()
     slug = re.sub(r"[^\w]+", "-", text, flags=re.UNICODE).strip("-_")
-    # Bytes bound a file name, not characters.
+    # The limit of a file name is in bytes.
     while len(slug.encode()) > MAX_SLUG:
         slug = slug[:-1]
     return slug.strip("-_")

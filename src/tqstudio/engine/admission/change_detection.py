@@ -1,6 +1,6 @@
-"""Whether a file is still what is known of it: by its time, by samples of it, by every byte.
+"""Detects whether a source changed: by its modification time, samples of its content, or every byte.
 
-Its *content id* (`fingerprint.Content.id`) stands in the settings hash of every rendition.
+Its *content id* (`fingerprint.Content.id`) is part of the settings hash of every rendition.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ class Certainty(Enum):
     """How much of a file is read before it counts as unchanged."""
 
     SETTLED = 1
-    """Nothing where size and time are the same; every byte where the time is another one but five samples of
-    1 MiB are the same."""
+    """Nothing if size and time are equal; every byte if the time differs but five samples of 1 MiB are
+    equal."""
     WHOLE = 2
-    """Every byte in any case, of the ladder too (`--verify-full`)."""
+    """Always every byte, of the ladder too (`--verify-full`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceState:
-    """What the file system says of a source now."""
+    """The present state of a source file."""
 
     size: int
     mtime_ns: int
     inode: int
     """As `inode_of`."""
     content_id: str | None
-    """None where it is trusted to be what it was."""
+    """None if it is assumed to be unchanged."""
     full_hash: str | None = None
-    """Where every byte was read."""
+    """Set if every byte was read."""
     is_certain: bool = True
-    """False where it may have changed between the samples and nothing tells."""
+    """False if it may have changed between the samples."""
 
     def shows_change(self, known: VideoRow) -> bool:
         return self.content_id is not None and self.content_id != known.quick_hash
@@ -59,15 +59,15 @@ def look_at(
     may_read: bool = True,
     stop: Callable[[], bool] | None = None,
 ) -> SourceState:
-    """Look at a source; reads it as far as `certainty` asks.
+    """Determine the state of a source, reading as much of it as `certainty` requires.
 
     Args:
-        digest: counts in place of a full hash while the file is in the state that it is of.
-        may_read: compute a full hash where there is no such digest.
-        stop: asked while every byte is read; True gives up.
+        digest: used instead of a full hash if the file still has its size and time.
+        may_read: compute a full hash if there is no such digest.
+        stop: polled while every byte is read; True aborts.
 
     Raises:
-        TqError: as of `source.check`.
+        TqError: as `source_file.check` does.
         NotHashed: a full hash is needed, and `may_read` is False.
         Stopped: when `stop` returned True.
     """
@@ -77,7 +77,7 @@ def look_at(
         return SourceState(size, mtime_ns, inode, quick_hash(path))
     same_time = (known.size, known.mtime_ns) == (size, mtime_ns)
     if same_time and certainty is not Certainty.WHOLE:
-        # Hashing 5 MB of each of a million files is not free.
+        # Hashing 5 MB of each of a million files takes too long.
         return SourceState(size, mtime_ns, inode, None)
 
     def read() -> str:
@@ -92,17 +92,17 @@ def look_at(
 
 
 def inode_of(found: os.stat_result) -> int:
-    """The inode of a file, in 63 bits: those of some network file systems have one more than SQLite takes."""
+    """The inode of a file in 63 bits: some network file systems use 64, which SQLite cannot store."""
     return found.st_ino & (1 << 63) - 1
 
 
 def is_same_place(path: bytes, other: bytes) -> bool:
-    """Whether two paths lead to one place, one of them through a link to a folder."""
+    """Whether two paths lead to the same file, with all links resolved."""
     return os.path.realpath(path) == os.path.realpath(other)
 
 
 def has_left(path: bytes, inode: int) -> bool:
-    """Whether this file is no longer at a path: it was renamed, not linked under another name too."""
+    """Whether a file is no longer at this path: it was renamed, rather than linked to another name."""
     try:
         return inode_of(os.lstat(path)) != inode
     except (FileNotFoundError, NotADirectoryError):
@@ -112,7 +112,7 @@ def has_left(path: bytes, inode: int) -> bool:
 
 
 def is_current(video: VideoRow, generation: GenerationRow, look: SourceState, profile: Profile) -> bool:
-    """Whether the published ladder is what this profile makes of this content, and as it was published."""
+    """Whether the published ladder is intact and fits this content and profile."""
     if look.shows_change(video) or video.facts is None or video.quick_hash is None:
         return False
     try:
@@ -121,7 +121,7 @@ def is_current(video: VideoRow, generation: GenerationRow, look: SourceState, pr
         return False
     published = {row.name: row.settings_hash for row in generation.renditions}
     keys = expected_hashes(video.quick_hash, profile, facts)
-    # What was left out on purpose is not made by itself: only other settings, or a person, ask for it again.
+    # Renditions that were left out on purpose are only encoded on request or with other settings.
     return (
         published.keys() <= keys.keys()
         and all(key in (published.get(name), generation.omitted.get(name)) for name, key in keys.items())

@@ -1,6 +1,6 @@
-"""What a file that is offered again asks of the job it has already: another profile, priority, or to be held.
+"""Applies a repeated `add` to the file's existing job: another profile, priority, hold and so on.
 
-Only what was asked for by name counts: the defaults of a command take nothing away from a job.
+Only explicitly given options count; the defaults of a command do not change a job.
 """
 
 from __future__ import annotations
@@ -19,85 +19,85 @@ from tqstudio.lifecycle import AutorestartRule, Effect, Operation
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
-    """None and False are no wish."""
+class JobChanges:
+    """Requested changes of a job; None and False change nothing."""
 
     profile: Profile | None = None
     priority: int | None = None
     hold: bool = False
     force: bool = False
-    """Make everything, not only what differs."""
+    """Encode everything, not only what differs."""
     autorestart: AutorestartRule | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)
 
 
-def grant(db: Connection, job: int, wishes: Wishes, *, now: int, actor: str) -> dict[str, Any]:
-    """Let a job that waits take over the wishes; answers those that changed it, by name."""
+def apply(db: Connection, job: int, changes: JobChanges, *, now: int, actor: str) -> dict[str, Any]:
+    """Change a waiting job; return the values that were different before, by name."""
     applied: dict[str, Any] = {}
     spec = jobs.spec_of(db, job)
-    if wishes.profile is not None and not is_same(wishes.profile, spec.profile_json):
-        set_profile(db, job, wishes.profile, now=now, actor=actor)
-        applied["profile"] = wishes.profile.name
-    if wishes.priority is not None and wishes.priority != spec.priority:
-        operations.set_priority(db, job, value=wishes.priority, delta=None, now=now, actor=actor)
-        applied["priority"] = wishes.priority
-    if wishes.force and jobs.encode_all(db, job, now=now, actor=actor):
+    if changes.profile is not None and not is_same(changes.profile, spec.profile_json):
+        set_profile(db, job, changes.profile, now=now, actor=actor)
+        applied["profile"] = changes.profile.name
+    if changes.priority is not None and changes.priority != spec.priority:
+        operations.set_priority(db, job, value=changes.priority, delta=None, now=now, actor=actor)
+        applied["priority"] = changes.priority
+    if changes.force and jobs.encode_all(db, job, now=now, actor=actor):
         applied["force"] = True
-    if wishes.autorestart is not None and autorestart.set_rule(db, job, wishes.autorestart):
-        applied["autorestart"] = wishes.autorestart.limit
-    applied |= note(db, job, wishes)
-    if wishes.hold:
+    if changes.autorestart is not None and autorestart.set_rule(db, job, changes.autorestart):
+        applied["autorestart"] = changes.autorestart.limit
+    applied |= merge_metadata(db, job, changes)
+    if changes.hold:
         held = operations.operate(db, job, Operation.PAUSE, now=now, actor=actor)
         if held is not None and held.decision.effect is Effect.NOW:
             applied["hold"] = True
     return applied
 
 
-def note(db: Connection, job: int, wishes: Wishes) -> dict[str, Any]:
-    """Keep what is to be noted with a job, which may run: nothing that it makes depends on it.
+def merge_metadata(db: Connection, job: int, changes: JobChanges) -> dict[str, Any]:
+    """Merge metadata into that of a job, which may be running.
 
     Raises:
-        TqError: BAD_REQUEST when that is too much, together with what is noted already.
+        TqError: BAD_REQUEST when the merged metadata is too large.
     """
-    if not wishes.metadata:
+    if not changes.metadata:
         return {}
     before = jobs.metadata_of(db, job)
-    if before | dict(wishes.metadata) == before:
+    if before | dict(changes.metadata) == before:
         return {}
-    require_small("metadata", before | dict(wishes.metadata))
-    jobs.set_metadata(db, job, before | dict(wishes.metadata))
-    return {"metadata": dict(wishes.metadata)}
+    require_small("metadata", before | dict(changes.metadata))
+    jobs.set_metadata(db, job, before | dict(changes.metadata))
+    return {"metadata": dict(changes.metadata)}
 
 
-def refusal(db: Connection, job: int, name: str, wishes: Wishes) -> TqError | None:
-    """Why a job that runs cannot follow the wishes, and what to do; None when it need not change for them.
+def refusal(db: Connection, job: int, name: str, changes: JobChanges) -> TqError | None:
+    """Why a running job cannot be changed, and what to do; None if it need not change.
 
-    Its priority no longer matters: nothing that waits goes before it.
+    A new priority is ignored, because it has no effect on a running job.
 
     Args:
-        name: of the file.
+        name: the name of the file.
     """
     spec = jobs.spec_of(db, job)
-    if wishes.profile is not None and not is_same(wishes.profile, spec.profile_json):
-        if wishes.profile.name == spec.profile:
+    if changes.profile is not None and not is_same(changes.profile, spec.profile_json):
+        if changes.profile.name == spec.profile:
             running, again = f"other settings of {spec.profile}", f"add it again when job {job} is done"
         else:
             running = f"the profile {spec.profile}"
             again = (
-                f"when it is done: tqstudio job retranscode {job} --profile {wishes.profile.name};"
+                f"when it is done: tqstudio job retranscode {job} --profile {changes.profile.name};"
                 f" or end it now with: tqstudio job cancel {job}, and add it again"
             )
-        return TqError(ErrorCode.REFUSED, f"{name} is being made by job {job} with {running}", again)
-    if wishes.force and not spec.encodes_all:
+        return TqError(ErrorCode.REFUSED, f"job {job} is encoding {name} with {running}", again)
+    if changes.force and not spec.encodes_all:
         return TqError(
             ErrorCode.REFUSED,
-            f"{name} is being made by job {job}, which makes only a part",
+            f"job {job} is encoding only a part of {name}",
             f"when it is done: tqstudio job retranscode {job}",
         )
-    if wishes.hold:
+    if changes.hold:
         return TqError(
             ErrorCode.REFUSED,
-            f"{name} is being made by job {job}; only what waits can be held",
+            f"job {job} is encoding {name}; only a waiting job can be held",
             f"pause it with: tqstudio job pause {job}",
         )
     return None
@@ -116,7 +116,7 @@ def set_profile(db: Connection, job: int, profile: Profile, *, now: int, actor: 
 
 
 def is_same(profile: Profile, profile_json: str) -> bool:
-    """Whether a job's recorded profile makes the same; its description makes nothing."""
+    """Whether a job's recorded profile equals this one, apart from the description."""
     recorded: Mapping[str, Any] = json.loads(profile_json)
     mine = json.loads(json.dumps(profile.to_json()))
     return {**recorded, "description": ""} == {**mine, "description": ""}

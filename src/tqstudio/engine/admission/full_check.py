@@ -1,7 +1,7 @@
-"""Reads a published ladder to its last byte, as `--verify-full` wants it.
+"""Checks every byte of a published ladder, for `--verify-full`.
 
-That is `tqstudio verify --full`, in a process of its own: the supervisor parses no media, and what is damaged
-may crash whoever does.
+Runs `tqstudio verify --full` in a separate process: the supervisor parses no media, because damaged files may
+crash the parser.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from tqstudio.paths import display
 
 
 async def broken(master: Path) -> frozenset[str]:
-    """Names of the renditions of a ladder that are not whole; call from the event loop's thread.
+    """Return the names of the damaged renditions of a ladder, or all if they do not fit each other.
 
-    Where they do not fit each other, all of them.
+    Call it in the event loop's thread.
 
     Raises:
-        TqError: OUTPUT_INVALID when the check came to no end.
+        TqError: OUTPUT_INVALID when the check did not finish.
     """
     child = _verify(master)
     answer = asyncio.StreamReader()
@@ -33,23 +33,23 @@ async def broken(master: Path) -> frozenset[str]:
         lambda: asyncio.StreamReaderProtocol(answer), child.stdout
     )
     try:
-        said = await answer.read()
+        output = await answer.read()
         await child.exited.wait()
     finally:
         child.signal(signal.SIGKILL)
         await child.exited.wait()
         pipe.close()
     try:
-        (ladder,) = json.loads(said)["ladders"]
+        (ladder,) = json.loads(output)["ladders"]
         found = {rendition["name"]: bool(rendition["ok"]) for rendition in ladder["renditions"]}
-        apart = ladder["error"] is not None
+        mismatch = ladder["error"] is not None
     except (ValueError, KeyError, TypeError):
         raise TqError(
             ErrorCode.OUTPUT_INVALID,
             f"{display(os.fsencode(master))} could not be checked: the check {child.how}",
-            "see: tqstudio verify --full; make it again with --force",
+            "see: tqstudio verify --full; encode it again with --force",
         ) from None
-    return frozenset(name for name, whole in found.items() if apart or not whole)
+    return frozenset(name for name, whole in found.items() if mismatch or not whole)
 
 
 def _verify(master: Path) -> Child:

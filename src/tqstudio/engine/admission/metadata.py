@@ -1,4 +1,4 @@
-"""What people and workers note of themselves as JSON, and how much of it is kept."""
+"""Limits the size of the JSON metadata of jobs and workers."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from tqstudio.protocol.requests import MAX_METADATA_BYTES
 
 
 def require_small(name: str, value: Mapping[str, Any]) -> None:
-    """
+    """Check the size of metadata.
+
     Args:
-        name: what the value is called in the request.
+        name: the name of the field in the request.
 
     Raises:
-        TqError: BAD_REQUEST.
+        TqError: BAD_REQUEST if it is too large.
     """
     if (size := len(json.dumps(dict(value)))) > MAX_METADATA_BYTES:
         raise TqError(
             ErrorCode.BAD_REQUEST,
             f"{name} has {size} bytes as JSON, more than {MAX_METADATA_BYTES}",
-            "send less, such as the name or address of what is kept elsewhere",
+            "send less, such as an id or address of data that is stored elsewhere",
         )

@@ -1,9 +1,8 @@
-"""Drop folders: finding the videos in them, and waiting until each is complete.
+"""Watches drop folders: finds the videos in them and waits until each is complete.
 
-`Intake` holds the folders, one `FolderIntake` each. `watch` brings hints from inotify, `scan` reads the
-disk, `rules` judges names, `settling` and `writers` tell complete files from growing ones, `mounts` tells
-where inotify is blind and where no files are kept, `pace` when everything is looked through, `account` what
-became of each file.
+`Intake` has one `FolderIntake` per folder. `inotify` delivers hints, `scan` reads the disk, `rules` filters
+names, `settling` and `open_files` detect complete files, `rescan_schedule` times full scans, and
+`file_states` remembers the result for each file.
 """
 
 from __future__ import annotations

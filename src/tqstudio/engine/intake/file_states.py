@@ -1,4 +1,4 @@
-"""What became of each file of a folder: in the database, offered, refused, or left out."""
+"""Remembers the state of each file of a folder: stored, offered, refused or skipped."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tqstudio.errors import Problem
 from tqstudio.paths import display
 
 MAX_SKIPPED = 100
-"""Left-out files that are named; more would help nobody."""
+"""Skipped files that are listed."""
 
 
-class Account:
-    """The files that need nothing more, and why some are left out."""
+class FileStates:
+    """The files that are done, and why others are skipped."""
 
     def __init__(self, root: bytes) -> None:
         self._prefix = len(os.path.join(root, b""))
@@ -26,26 +26,26 @@ class Account:
         self._odd: dict[bytes, Problem] = {}
 
     def is_done(self, path: bytes, stamp: Stamp) -> bool:
-        """Whether this state of the file is in the database, or was offered since."""
+        """Whether this state of the file is in the database or was offered since."""
         return self._stored.get(path) == stamp or self._offered.get(path) == stamp
 
     def is_refused(self, path: bytes, look: FileStat) -> bool:
-        """Whether the file was refused and is still what it was then; otherwise it gets another chance."""
+        """Whether the file was refused and is unchanged since; a changed file is offered again."""
         refused = self._refused.get(path)
         if refused is None or refused[0] == look:
             return refused is not None
         del self._refused[path]
         return False
 
-    def is_noted(self, path: bytes) -> bool:
-        """Whether something is remembered against the file."""
+    def is_skipped(self, path: bytes) -> bool:
+        """Whether the file is listed as skipped."""
         return path in self._refused or path in self._failed or path in self._odd
 
     def store(self, known: Mapping[bytes, Stamp]) -> None:
         self._stored = dict(known)
 
     def reopen(self, path: bytes) -> None:
-        """Forget that the file was taken: what is at its path, now or later, is to be offered."""
+        """Forget that the file was queued, so that it is offered again."""
         self._stored.pop(path, None)
         self._offered.pop(path, None)
 
@@ -53,22 +53,22 @@ class Account:
         self._offered[path] = stamp
 
     def refused(self, path: bytes, look: FileStat, why: Problem) -> None:
-        """Leave this state of the file out for good."""
+        """Skip this state of the file for good."""
         self._refused[path] = (look, why)
 
     def failed(self, path: bytes, why: Problem) -> None:
-        """Leave the file out until the next look through the folder."""
+        """Skip the file until the next scan of the folder."""
         self._failed[path] = why
 
-    def leave_out(self, looked_at: Iterable[bytes], odd: Mapping[bytes, Problem]) -> None:
-        """Of the paths looked at, those in `odd` are left out by their kind, and the others no more."""
-        for path in looked_at:
+    def update_odd(self, checked: Iterable[bytes], odd: Mapping[bytes, Problem]) -> None:
+        """Of the checked paths, skip those in `odd` because of their kind, and no others."""
+        for path in checked:
             self._odd.pop(path, None)
         self._odd.update(odd)
 
-    def begin_anew(self, there: set[bytes], odd: dict[bytes, Problem]) -> None:
-        """After a look through everything: only what is there counts, and what failed is tried again."""
-        self._refused = {path: why for path, why in self._refused.items() if path in there}
+    def after_scan(self, found: set[bytes], odd: dict[bytes, Problem]) -> None:
+        """After a full scan, forget files that are gone, and failures, so that they are retried."""
+        self._refused = {path: why for path, why in self._refused.items() if path in found}
         self._failed = {}
         self._odd = odd
 
@@ -79,7 +79,7 @@ class Account:
             self._odd.pop(path, None)
 
     def skipped(self) -> tuple[tuple[str, Problem], ...]:
-        """Name within the folder and why; refusals are named before what is left out by its kind."""
+        """Relative name and reason; refusals come before files skipped because of their kind."""
         refused = ((path, why) for path, (_, why) in self._refused.items())
         every = chain(refused, self._failed.items(), self._odd.items())
         return tuple((display(path[self._prefix :]), why) for path, why in islice(every, MAX_SKIPPED))

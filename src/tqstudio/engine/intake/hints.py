@@ -1,4 +1,7 @@
-"""What a watch tells: which paths deserve a look. Hints may be late, doubled or missing; the disk is true."""
+"""Collects hints from inotify about which paths to check.
+
+Hints may be late, duplicated or missing; only the state of the disk counts.
+"""
 
 from __future__ import annotations
 
@@ -13,40 +16,40 @@ class HintKind(Enum):
     LOOK = "look"
     """Something happened to this file."""
     ARRIVED = "arrived"
-    """This file was renamed to here."""
+    """This file was renamed to this path."""
     DIRECTORY = "directory"
-    """This directory is new here, with whatever is in it already."""
+    """This directory is new and may contain files."""
     RESCAN = "rescan"
-    """Hints were lost, or directories have gone."""
+    """Hints were lost, or directories were removed."""
 
 
 class Hint(NamedTuple):
     kind: HintKind
     path: bytes = b""
     origin: bytes | None = None
-    """Where a renamed file was before; None when that was outside the tree."""
+    """Previous path of a renamed file; None if it was outside the tree."""
 
 
 @dataclass(slots=True)
 class Inbox:
-    """The hints that wait for the next round."""
+    """The hints for the next round."""
 
     files: set[bytes] = field(default_factory=set)
     arrived: set[bytes] = field(default_factory=set)
-    """Those files that were renamed into place, which programs do with what they have finished."""
+    """Files that were renamed to their path, as programs do with finished files."""
     directories: set[bytes] = field(default_factory=set)
     lost: bool = False
-    """Only a look through everything will tell what happened."""
+    """Hints were lost, so a full scan is needed."""
 
     def add(
         self, hints: Iterable[Hint], *, matters: Callable[[bytes], bool], awaited: Callable[[bytes], bool]
     ) -> None:
-        """Take in hints.
+        """Add hints.
 
         Args:
-            matters: whether a file of this path is worth a look.
-            awaited: whether a file of this path is being waited for. When such a file is renamed, its new
-                name says nothing about its being complete.
+            matters: whether a path needs to be checked.
+            awaited: whether the file at a path is known to be incomplete. If such a file is renamed, that
+                does not mean that it is complete.
         """
         for kind, path, origin in hints:
             if kind is HintKind.RESCAN:
@@ -62,7 +65,7 @@ class Inbox:
                     self.arrived.add(path)
 
     def take(self) -> Inbox:
-        """The paths so far, which are no longer in this inbox; that hints were lost stays noted here."""
+        """Remove and return the paths so far; `lost` stays set here."""
         taken = Inbox(self.files, self.arrived, self.directories)
         self.files, self.arrived, self.directories = set(), set(), set()
         return taken

@@ -1,10 +1,9 @@
-"""Hints from inotify that something happened in a folder's tree.
+"""Watches the trees of drop folders with inotify and delivers hints about changes.
 
-This uses watchdog's descriptor (`InotifyFD`) rather than its observer, because the directories to watch
-are chosen by our own walk: ladders written below a drop folder stay unwatched, a reached limit is reported
-for every directory instead of the first alone, an overflow is told, and a rename is not held back for the
-half second in which the observer waits for its other half. One thread serves all folders; it only hands
-hints over to the event loop.
+Uses watchdog's descriptor (`InotifyFD`) rather than its observer: our own walk chooses the directories, so
+ladders below a drop folder stay unwatched; a reached limit is reported for every directory, not only the
+first; an overflow is reported; and a rename is not delayed by the half second in which the observer waits for
+its second event. One thread serves all folders and passes the hints to the event loop.
 """
 
 from __future__ import annotations
@@ -25,30 +24,30 @@ if TYPE_CHECKING:
     from watchdog.observers.inotify_c import InotifyEvent, InotifyFD, WatchDescriptor
 
 LIMITS = frozenset((errno.ENOSPC, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSYS))
-"""Errors that say inotify has no room left here, not that one directory is in a bad way."""
+"""Errors that mean that inotify can watch no more directories, as opposed to errors of one directory."""
 
 _FLOOD = 5_000
-"""Waiting hints past which one look through everything costs less."""
+"""Number of pending hints above which a full scan is cheaper."""
 
 _DEPARTURES = 32
-"""Renames whose second half may still come; the kernel puts the halves next to each other."""
+"""Renames whose second event is awaited; the kernel sends both directly after each other."""
 
 
 Deliver = Callable[[list[Hint]], None]
 
 
 class Notifier:
-    """The one inotify descriptor of all folders, opened with the first."""
+    """Owns the inotify descriptor of all folders, which is opened with the first watch."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._fd: InotifyFD | None = None
 
     def tree(self, deliver: Deliver) -> TreeWatch:
-        """A watch of a tree that delivers on the event loop's thread.
+        """Create a watch of a tree that delivers hints in the event loop's thread.
 
         Raises:
-            OSError: no inotify descriptor can be had, for instance EMFILE.
+            OSError: no inotify descriptor is available, for instance EMFILE.
         """
         if not sys.platform.startswith("linux"):
             raise OSError(errno.ENOSYS, "no inotify on this system")
@@ -68,7 +67,7 @@ class Notifier:
 
 
 class TreeWatch:
-    """The watched directories of one folder; the thread that walks its tree calls `add` and `keep`."""
+    """The watched directories of one folder; the thread that scans the folder calls `add` and `keep`."""
 
     def __init__(self, fd: InotifyFD, loop: asyncio.AbstractEventLoop, deliver: Deliver) -> None:
         from watchdog.observers.inotify_c import CallbackId, Mask
@@ -78,10 +77,10 @@ class TreeWatch:
         self._loop = loop
         self._deliver = deliver
         self._id = CallbackId(id(self))
-        # No IN_MODIFY: a copy of 50 GB would send a hundred thousand; the close at its end says enough.
-        happenings = In.IN_CREATE | In.IN_CLOSE_WRITE | In.IN_MOVED_FROM | In.IN_MOVED_TO | In.IN_DELETE
-        self_too = In.IN_DELETE_SELF | In.IN_MOVE_SELF
-        self._mask = Mask(happenings | self_too | In.IN_ONLYDIR | In.IN_EXCL_UNLINK)
+        # No IN_MODIFY: copying 50 GB would send a hundred thousand; IN_CLOSE_WRITE suffices.
+        of_files = In.IN_CREATE | In.IN_CLOSE_WRITE | In.IN_MOVED_FROM | In.IN_MOVED_TO | In.IN_DELETE
+        of_itself = In.IN_DELETE_SELF | In.IN_MOVE_SELF
+        self._mask = Mask(of_files | of_itself | In.IN_ONLYDIR | In.IN_EXCL_UNLINK)
         self._lock = threading.Lock()
         self._closed = False
         self._paths: dict[WatchDescriptor, bytes] = {}
@@ -90,12 +89,12 @@ class TreeWatch:
         self._outbox: list[Hint] = []
 
     def add(self, path: bytes, identity: FileKey) -> None:
-        """Watch a directory; one that is watched already has its path brought up to date.
+        """Watch a directory; if it is watched already, update its path.
 
         Raises:
-            OSError: it cannot be watched; `LIMITS` says for which errors no other can be either.
+            OSError: it cannot be watched; errors in `LIMITS` apply to all further directories too.
         """
-        # The lock is held so that a first event waits until its directory is known.
+        # The lock makes a first event wait until its directory is known.
         with self._lock:
             if self._closed:
                 return
@@ -105,7 +104,7 @@ class TreeWatch:
                 return
             watch = self._fd.add_callback(path, self._mask, self, self._id)
             if watch == -1:
-                # watchdog lets EACCES pass and hands out the kernel's -1 as if it were a watch.
+                # watchdog ignores EACCES and returns the kernel's -1 as if it were a watch.
                 self._fd.remove_callbacks([(watch, self._id)])
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
             self._watches[identity] = watch
@@ -129,7 +128,7 @@ class TreeWatch:
         with contextlib.suppress(OSError):
             self._fd.remove_callbacks([(watch, self._id) for watch in watches])
 
-    # What follows runs on the descriptor's thread.
+    # The following methods run in the descriptor's thread.
 
     def on_event(self, event: InotifyEvent) -> None:
         with self._lock:
@@ -150,7 +149,7 @@ class TreeWatch:
     def _hint(self, event: InotifyEvent, directory: bytes) -> Hint | None:
         path = os.path.join(directory, event.name)
         if not event.name:
-            # The directory itself is gone, moved or unmounted.
+            # The directory itself was removed, moved or unmounted.
             return _RESCAN
         if event.is_directory:
             return Hint(HintKind.DIRECTORY, path) if event.is_create or event.is_moved_to else _RESCAN
@@ -163,7 +162,7 @@ class TreeWatch:
         return Hint(HintKind.LOOK, path)
 
     def _post(self, hint: Hint) -> None:
-        """Put a hint where the loop finds it, waking the loop once for all that come meanwhile."""
+        """Queue a hint for the event loop, which is woken once for all queued hints."""
         with self._lock:
             if self._closed:
                 return
@@ -174,7 +173,7 @@ class TreeWatch:
             if len(self._outbox) > 1:
                 return
         with contextlib.suppress(RuntimeError):
-            # The loop may be closed already, on the way out.
+            # At shutdown the loop may be closed already.
             self._loop.call_soon_threadsafe(self._hand_over)
 
     def _hand_over(self) -> None:

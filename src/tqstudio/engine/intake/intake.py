@@ -1,4 +1,4 @@
-"""All drop folders together: which are watched, and how each stands."""
+"""Manages all drop folders: which are watched, and the state of each."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from tqstudio.engine.store.library.folders import FolderRow
 class Intake:
     """Offers every video in the drop folders once it is complete.
 
-    A file is offered again when its size or modification time differ from what was offered and from what
-    `known` tells. `offer` may raise a `TqError`, which leaves the file out until it changes; after any other
-    exception it is offered again following the next look through the folder.
+    A file is offered again when its size or modification time differ from those offered and from those of
+    `known`. If `offer` raises a `TqError`, the file is skipped until it changes; after any other exception
+    it is offered again after the next scan of the folder.
 
     Args:
-        default_settle_s: for folders that name none.
-        rescan_s: between two looks through a folder whose changes inotify tells.
-        offer: awaited with a folder and a complete file. Where it raises `NotHashed`, the file is read whole
+        default_settle_s: for folders without a value of their own.
+        rescan_s: time between two scans of a folder that inotify watches.
+        offer: awaited with a folder and a complete file. If it raises `NotHashed`, the whole file is hashed
             and offered again with its digest.
         known: the files of a folder that are in the database: path → (size, mtime_ns).
-        exclude: directories that are part of no folder, wherever they lie; the home, for one.
+        exclude: directories that are part of no drop folder, such as the home.
     """
 
     def __init__(
@@ -49,14 +49,14 @@ class Intake:
         self._changing = asyncio.Lock()
 
     async def start(self) -> None:
-        """Begin with the folders set so far; a second start changes nothing."""
+        """Start watching the folders set so far; a second call does nothing."""
         async with self._changing:
             if self._notifier is None:
                 self._notifier = Notifier(asyncio.get_running_loop())
                 await self._watch(self._notifier)
 
     async def set_folders(self, folders: Sequence[FolderRow]) -> None:
-        """Watch exactly these from now on. New and changed ones are looked through at once."""
+        """Watch exactly these folders from now on; new and changed ones are scanned at once."""
         async with self._changing:
             self._rows = tuple(folders)
             logging_setup.know(*(path for row in folders for path in (row.path, row.output_root)))
@@ -64,27 +64,27 @@ class Intake:
                 await self._watch(self._notifier)
 
     def rescan_soon(self, folder_id: int | None = None) -> None:
-        """Look through this folder, or all, without waiting for the next turn."""
+        """Scan one folder, or all, without waiting for the next scheduled scan."""
         for number, watched in self._watched.items():
             if folder_id in (None, number):
                 watched.rescan_soon()
 
     def look_again(self, path: bytes) -> None:
-        """Offer a file that was taken before once more: its job missed it, or follows it to another name."""
+        """Offer a file again: its job missed it, or follows it to another name."""
         for watched in self._watched.values():
             if mounts.is_within(path, watched.row.path):
                 watched.look_again(path)
 
     def states(self) -> Mapping[int, FolderState]:
-        """How each folder stands, by id; one that is switched off is simply quiet."""
-        quiet = {
+        """The state of each folder by id; that of a disabled one is empty."""
+        idle = {
             row.id: FolderState(0, 0, (), "polling" if row.watch == "polling" else "inotify", None)
             for row in self._rows
         }
-        return quiet | {number: watched.state() for number, watched in self._watched.items()}
+        return idle | {number: watched.state() for number, watched in self._watched.items()}
 
     async def stop(self) -> None:
-        """End all watches; files that were waited for are found again at the next start."""
+        """Stop all watches; incomplete files are found again at the next start."""
         async with self._changing:
             notifier, self._notifier = self._notifier, None
             watched, self._watched = self._watched, {}
@@ -98,27 +98,26 @@ class Intake:
         await asyncio.gather(*(self._watched.pop(number).stop() for number in ended))
         for number, row in wanted.items():
             if number in self._watched:
-                self._watched[number].keep_apart(self._apart(row))
+                self._watched[number].set_excluded(self._excluded(row))
                 continue
             self._watched[number] = FolderIntake(
                 row,
                 notifier,
                 settle_s=self._default_settle_s if row.settle_s is None else row.settle_s,
                 rescan_s=self._rescan_s,
-                apart=self._apart(row),
+                excluded=self._excluded(row),
                 offer=self._offer,
                 known=self._known,
             )
             self._watched[number].start()
 
-    def _apart(self, row: FolderRow) -> tuple[bytes, ...]:
-        """What may lie below a folder and is not part of it.
+    def _excluded(self, row: FolderRow) -> tuple[bytes, ...]:
+        """Directories that may be below a folder but are not part of it: outputs and other drop folders.
 
-        A drop folder within another keeps its files to itself, switched off or not: else one file would
-        make two jobs. Nobody's outputs are sources.
+        A nested drop folder counts even if it is disabled, because otherwise a file would get two jobs.
         """
         others = {other.path for other in self._rows if other.id != row.id}
         outputs = {other.output_root for other in self._rows}
         own = os.path.normpath(row.path)
-        apart = others | outputs | set(self._exclude)
-        return tuple(sorted(path for path in apart if os.path.normpath(path) != own))
+        excluded = others | outputs | set(self._exclude)
+        return tuple(sorted(path for path in excluded if os.path.normpath(path) != own))

@@ -1,4 +1,4 @@
-"""Which files some process has open for writing, as /proc shows it."""
+"""Finds files that a process has open for writing, from /proc."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from tqstudio.engine.intake.settling import FileKey
 
 
 def open_for_writing(wanted: Mapping[FileKey, bytes]) -> set[FileKey]:
-    """Those of the wanted files, each with its path, that a process can still write to.
+    """Return those of the given files that a process has open for writing.
 
-    One pass over all descriptors serves all files. Processes of other users cannot be seen without the
-    right to; nor can those in other containers or on other machines.
+    One pass over all file descriptors serves all files. Processes of other users, in other containers or on
+    other machines may be invisible.
     """
     names = {os.path.basename(path) for path in wanted.values()}
     inodes = {inode for _, inode in wanted}
@@ -30,15 +30,15 @@ def _listing(directory: str) -> list[str]:
     try:
         return os.listdir(directory)
     except OSError:
-        # The process ended, or belongs to somebody else.
+        # The process ended, or belongs to another user.
         return []
 
 
 def _writes_to(process: str, descriptor: str, names: set[bytes], inodes: set[int]) -> FileKey | None:
-    """The file behind a descriptor open for writing, if it may be one of those; None otherwise.
+    """The file of a descriptor that is open for writing, if it may be one of the wanted; else None.
 
-    The file itself is asked last, and only when name or inode number fit: a stat of a file on a dead
-    network mount never returns.
+    The file itself is checked last, and only if name or inode number fit: a stat of a file on a dead network
+    mount never returns.
     """
     link = f"/proc/{process}/fd/{descriptor}"
     try:

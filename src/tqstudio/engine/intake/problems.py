@@ -10,13 +10,13 @@ from tqstudio.errors import ErrorCode, Problem
 from tqstudio.paths import display
 
 SLOW_S = 60.0
-"""How long one look through a folder may take before it is called a problem."""
+"""How long a scan of a folder may take before it is reported as a problem."""
 
 _IN_ITS_PLACE = "remove it, or put a video in its place"
 ODD_KINDS: Mapping[int, Problem] = {
     stat.S_IFLNK: Problem(
         ErrorCode.UNSUPPORTED.value,
-        "a symbolic link; only files themselves are taken",
+        "a symbolic link; only regular files are queued",
         "move or hard-link the file into the folder",
     ),
     stat.S_IFIFO: Problem(ErrorCode.UNSUPPORTED.value, "a FIFO, not a file", _IN_ITS_PLACE),
@@ -24,11 +24,11 @@ ODD_KINDS: Mapping[int, Problem] = {
     stat.S_IFCHR: Problem(ErrorCode.UNSUPPORTED.value, "a device, not a file", _IN_ITS_PLACE),
     stat.S_IFBLK: Problem(ErrorCode.UNSUPPORTED.value, "a device, not a file", _IN_ITS_PLACE),
 }
-"""By the kind of file, as `stat.S_IFMT` has it."""
+"""By the type of file, as from `stat.S_IFMT`."""
 CLOSED_DIRECTORY: Problem = Problem(
     ErrorCode.PERMISSION.value,
-    "this sub-folder may not be read by the user that runs the supervisor",
-    "give that user access to it; it is then taken up by itself",
+    "the user that runs the supervisor may not read this sub-folder",
+    "give that user access to it; it is then scanned automatically",
 )
 NOT_A_VIDEO: Problem = Problem(
     ErrorCode.NO_MEDIA.value,
@@ -38,25 +38,25 @@ NOT_A_VIDEO: Problem = Problem(
 EMPTY: Problem = Problem(
     ErrorCode.SOURCE_EMPTY.value,
     "empty",
-    "copy it again; it is taken as soon as something is in it",
+    "copy it again; it is queued as soon as it has content",
 )
 NOT_QUEUED: Problem = Problem(
     ErrorCode.INTERNAL.value,
-    "could not be queued, which is tried again soon",
-    "look at logs/supervisor.log if it stays",
+    "could not be queued; retried soon",
+    "see logs/supervisor.log if this persists",
 )
 
 
 def no_answer(folder: bytes) -> Problem:
     return Problem(
         str(ErrorCode.SOURCE_UNREADABLE),
-        f"looking through {display(folder)} takes more than {SLOW_S:.0f} s",
-        "check that its file system answers; the other folders go on",
+        f"scanning {display(folder)} takes more than {SLOW_S:.0f} s",
+        "check that its file system answers; other folders are not affected",
     )
 
 
 def no_room(code: int, folder: bytes) -> Problem:
-    """inotify cannot watch the folder, for the reason that this errno gives."""
+    """Describe the errno for which inotify cannot watch a folder."""
     shown = display(folder)
     if code in (errno.EMFILE, errno.ENFILE):
         what, setting = "inotify instances", "fs.inotify.max_user_instances=1024"
@@ -65,11 +65,11 @@ def no_room(code: int, folder: bytes) -> Problem:
     else:
         return Problem(
             str(ErrorCode.UNSUPPORTED),
-            f"inotify is not to be had here; {shown} is looked through every few seconds instead",
-            "nothing, or set the folder's watch mode to polling",
+            f"inotify is not available; {shown} is scanned every few seconds instead",
+            "nothing to do, or set the folder's watch mode to polling",
         )
     return Problem(
         str(ErrorCode.BAD_CONFIG),
-        f"the system's limit of {what} is reached; {shown} is looked through every few seconds instead",
+        f"the system's limit of {what} is reached; {shown} is scanned every few seconds instead",
         f"raise it: sudo sysctl {setting}; or set the folder's watch mode to polling",
     )

@@ -1,4 +1,4 @@
-"""Which names in a drop folder are taken, passed over in silence, or named to the person as left out."""
+"""Decides by name which files in a drop folder are queued, ignored, or reported as skipped."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tqstudio.source_files import is_companion, is_temporary, is_video_name
 class Choice(Enum):
     TAKE = "take"
     IGNORE = "ignore"
-    TELL = "tell"
+    SKIP = "skip"
 
 
 class Rules:
@@ -36,12 +36,12 @@ class Rules:
             matching = [pattern for pattern in self._patterns if pattern.matches(relative)]
             if not matching:
                 return Choice.IGNORE
-            # `cam1/**` says where, not what: a subtitle there is still no video. `*.vro` says what.
+            # `cam1/**` gives a place, not a type: a subtitle there is no video. `*.vro` gives a type.
             if any(pattern.names_a_kind for pattern in matching):
                 return Choice.TAKE
         if video:
             return Choice.TAKE
-        return Choice.IGNORE if is_companion(name) else Choice.TELL
+        return Choice.IGNORE if is_companion(name) else Choice.SKIP
 
 
 class _Pattern:
@@ -52,13 +52,13 @@ class _Pattern:
         elif len(parts) == 1 and not pattern.startswith("/"):
             parts.insert(0, "**")
         if parts[-1] == "**":
-            # What lies below, not the directory itself.
+            # Files below the directory, not the directory itself.
             parts.append("*")
         self._parts = parts
         self.names_a_kind = "." in parts[-1] and not set(parts[-1]) <= set("*?.")
 
     def matches(self, relative: bytes) -> bool:
-        """Walk the path, keeping every position the pattern may be at: linear for any number of `**`."""
+        """Match by tracking all possible positions in the pattern: linear for any number of `**`."""
         at = self._reach({0})
         for component in os.fsdecode(relative).lower().split("/"):
             step = set()
@@ -73,7 +73,7 @@ class _Pattern:
         return len(self._parts) in at
 
     def _reach(self, positions: set[int]) -> set[int]:
-        """The positions with those behind each `**`, which may stand for nothing."""
+        """Add the positions after each `**`, which may match nothing."""
         reached = set(positions)
         for position in positions:
             at = position

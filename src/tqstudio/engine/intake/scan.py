@@ -1,4 +1,4 @@
-"""Reading the disk for one folder, on the folder's thread: walking its tree, looking at single files."""
+"""Scans the disk for one folder, in the folder's thread: its whole tree, or single files."""
 
 from __future__ import annotations
 
@@ -20,46 +20,46 @@ from tqstudio.ladder_files import is_head_at, is_ladder_at
 from tqstudio.paths import display
 from tqstudio.source_files import worth_a_look
 
-_MOST_ODD = 1_000
-"""Left-out paths that are remembered: a folder of a million logs fills no memory."""
+_MAX_ODD = 1_000
+"""Limit for remembered skipped paths: a folder of a million logs must not fill the memory."""
 
 
 class Seen(NamedTuple):
     look: FileStat
     at: float
-    """`time.monotonic()` of the look."""
+    """`time.monotonic()` of the check."""
 
 
 @dataclass(slots=True)
 class Findings:
-    """What the disk shows."""
+    """The result of a scan."""
 
     files: dict[bytes, Seen] = field(default_factory=dict)
-    """Files that the rules take and that are not accounted for, in name order within a directory."""
+    """Files that the rules accept and that are not done, in name order within a directory."""
     odd: dict[bytes, Problem] = field(default_factory=dict)
-    """Paths left out, with what a person should read."""
+    """Skipped paths, and why."""
     directories: set[FileKey] = field(default_factory=set)
     cpu_s: float = 0.0
-    """Processor time that the look took."""
+    """Processor time that the scan took."""
     problem: Problem | None = None
     """Why the folder as a whole cannot be read."""
     blind: bool = False
-    """inotify would not see everything here."""
+    """inotify does not report all changes here."""
     limit: int | None = None
-    """The errno that says inotify has no room for more directories."""
+    """The errno with which inotify refused to watch more directories."""
 
     def leave_out(self, path: bytes, why: Problem) -> None:
-        if len(self.odd) < _MOST_ODD:
+        if len(self.odd) < _MAX_ODD:
             self.odd[path] = why
 
 
 class Scanner:
-    """Looks at one folder.
+    """Scans one folder.
 
     Args:
-        trust_inotify: watch also where inotify is known to be blind.
-        apart: folders below this one that are not part of it: outputs, other drop folders.
-        accounted: whether this state of this file needs nothing more.
+        trust_inotify: watch even where inotify is known to miss changes.
+        excluded: folders below this one that are not part of it: outputs, other drop folders.
+        is_done: whether this state of a file needs no further processing.
     """
 
     def __init__(
@@ -69,8 +69,8 @@ class Scanner:
         *,
         recursive: bool,
         trust_inotify: bool,
-        apart: Collection[bytes],
-        accounted: Callable[[bytes, Stamp], bool],
+        excluded: Collection[bytes],
+        is_done: Callable[[bytes, Stamp], bool],
         halt: threading.Event,
     ) -> None:
         self._root = root
@@ -78,13 +78,13 @@ class Scanner:
         self._rules = rules
         self._recursive = recursive
         self._trust_inotify = trust_inotify
-        self._accounted = accounted
+        self._is_done = is_done
         self._halt = halt
         self._system: frozenset[int] = frozenset()
-        self.apart = apart
+        self.excluded = excluded
 
     def everything(self, watch: TreeWatch | None) -> Findings:
-        """One look through the whole folder, keeping exactly its directories watched."""
+        """Scan the whole folder, and watch exactly its directories."""
         findings = Findings()
         began = time.thread_time()
         self._system = system_devices()
@@ -93,8 +93,8 @@ class Scanner:
         except OSError as error:
             findings.problem = Problem(
                 str(ErrorCode.SOURCE_MISSING),
-                f"the folder {display(self._root)} is gone ({(error.strerror or str(error)).lower()})",
-                "mount or create it again; it is then taken up by itself",
+                f"the folder {display(self._root)} is missing ({(error.strerror or str(error)).lower()})",
+                "mount or create it again; it is then scanned automatically",
             )
         else:
             findings.problem = self._unfit(root)
@@ -107,37 +107,37 @@ class Scanner:
         return findings
 
     def _unfit(self, root: os.stat_result) -> Problem | None:
-        """Why what is there cannot be looked through."""
+        """Why the folder cannot be scanned."""
         shown = display(self._root)
         if not stat.S_ISDIR(root.st_mode):
             return Problem(
                 str(ErrorCode.SOURCE_MISSING),
-                f"{shown} is not a folder any more",
+                f"{shown} is no longer a folder",
                 "put the folder back, or remove it from the drop folders",
             )
         if root.st_dev in self._system:
             return Problem(
                 str(ErrorCode.UNSUPPORTED),
-                f"{shown} shows the state of the system; no files are kept there",
+                f"{shown} is on a virtual file system of the kernel, which stores no files",
                 "remove it from the drop folders",
             )
         if not os.access(self._root, os.R_OK | os.X_OK):
             return Problem(
                 str(ErrorCode.PERMISSION),
                 f"the folder {shown} may not be read",
-                "give the user that runs the supervisor access to it; it is then taken up by itself",
+                "give the user that runs the supervisor access to it; it is then scanned automatically",
             )
         return None
 
     def part(self, paths: Iterable[bytes], directories: Iterable[bytes], watch: TreeWatch | None) -> Findings:
-        """A look at these files, and through these directories below the folder."""
+        """Check these files, and scan these directories below the folder."""
         findings = Findings()
         ladders: dict[bytes, bool] = {}
         for path in paths:
             try:
                 there = os.lstat(path)
                 if not self._in_ladder(os.path.dirname(path), ladders) and not is_head_at(path):
-                    self._meet(path, there, findings)
+                    self._classify(path, there, findings)
             except OSError:
                 continue
         for path in directories:
@@ -147,41 +147,41 @@ class Scanner:
                 continue
             if stat.S_ISDIR(there.st_mode) and self._recursive:
                 identity = (there.st_dev, there.st_ino)
-                if identity not in self._apart_identities() and not self._in_ladder(path, ladders):
+                if identity not in self._excluded_identities() and not self._in_ladder(path, ladders):
                     self._walk([(path, identity)], findings, watch)
         return findings
 
-    def _in_ladder(self, directory: bytes, judged: dict[bytes, bool]) -> bool:
-        """Whether a directory below the folder is a published ladder or lies in one.
+    def _in_ladder(self, directory: bytes, cache: dict[bytes, bool]) -> bool:
+        """Whether a directory below the folder is, or is part of, a published ladder.
 
         Args:
-            judged: what is known of directories during one look, so that each is asked about once.
+            cache: results during one scan, so that each directory is checked once.
         """
-        way = []
-        while len(directory) > len(self._root) and directory not in judged:
-            way.append(directory)
+        chain = []
+        while len(directory) > len(self._root) and directory not in cache:
+            chain.append(directory)
             directory = os.path.dirname(directory)
-        found = judged.get(directory, False)
-        for below in reversed(way):
-            found = judged[below] = found or is_ladder_at(below)
+        found = cache.get(directory, False)
+        for below in reversed(chain):
+            found = cache[below] = found or is_ladder_at(below)
         return found
 
     def _walk(
         self, pending: list[tuple[bytes, FileKey]], findings: Findings, watch: TreeWatch | None
     ) -> None:
-        apart = self._apart_identities()
+        excluded = self._excluded_identities()
         while pending and not self._halt.is_set():
             directory, identity = pending.pop()
             findings.directories.add(identity)
-            # Watched before it is listed, so that a file that comes in between is in one or the other.
+            # Watched before it is listed, so that no new file is missed in between.
             self._watch(directory, identity, findings, watch)
             below = []
             for path, there in self._entries(directory, findings):
                 if not stat.S_ISDIR(there.st_mode):
-                    self._meet(path, there, findings)
+                    self._classify(path, there, findings)
                 elif self._recursive and there.st_dev not in self._system:
                     identity = (there.st_dev, there.st_ino)
-                    if identity not in apart:
+                    if identity not in excluded:
                         below.append((path, identity))
             pending.extend(reversed(below))
 
@@ -200,10 +200,10 @@ class Scanner:
             except OSError:
                 continue
 
-    def _meet(self, path: bytes, there: os.stat_result, findings: Findings) -> None:
-        """Sort one entry that is no directory into the findings."""
+    def _classify(self, path: bytes, there: os.stat_result, findings: Findings) -> None:
+        """Add an entry that is not a directory to the findings."""
         regular = stat.S_ISREG(there.st_mode)
-        if regular and self._accounted(path, (there.st_size, there.st_mtime_ns)):
+        if regular and self._is_done(path, (there.st_size, there.st_mtime_ns)):
             return
         choice = self._rules.choose(path[len(self._prefix) :])
         if choice is Choice.IGNORE:
@@ -227,9 +227,9 @@ class Scanner:
             if error.errno in LIMITS:
                 findings.limit = error.errno
 
-    def _apart_identities(self) -> set[FileKey]:
+    def _excluded_identities(self) -> set[FileKey]:
         found = set()
-        for path in self.apart:
+        for path in self.excluded:
             try:
                 there = os.stat(path)
             except OSError:

@@ -1,4 +1,4 @@
-"""When a file is complete, as far as looks can tell: one stat tuple at two looks, far enough apart."""
+"""Decides when a file is complete: when its stat is unchanged for the settling time."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 BUSY_RETRY_S = 1.0
-"""Between two looks at a file that a process holds open, at least; inotify tells its closing at once."""
+"""Minimum between two checks of a file that a process has open; inotify reports its closing at once."""
 
 FileKey = tuple[int, int]
-"""(device, inode): what a file or directory is, whatever it is called."""
+"""(device, inode): identifies a file or directory independently of its name."""
 
 Stamp = tuple[int, int]
-"""(size, mtime_ns): which state of a file the database knows."""
+"""(size, mtime_ns): the state of a file as the database stores it."""
 
 
 class FileStat(NamedTuple):
-    """What one look at a file shows. Programs cannot set ctime, so a copy that keeps an old mtime shows."""
+    """The state of a file. ctime, which programs cannot set, detects copies that preserve the mtime."""
 
     device: int
     inode: int
@@ -41,14 +41,14 @@ class FileStat(NamedTuple):
 @dataclass(slots=True)
 class _Wait:
     look: FileStat
-    ripe: float
-    """From then on, one more look like this one shows that the file has settled."""
-    again: float
-    """When to look again if nothing happens before."""
+    settled_at: float
+    """The file is complete if it is found unchanged from this time on."""
+    check_at: float
+    """When to check it again if no hint comes before."""
 
 
 class Settling:
-    """The files of one folder that are being waited for. Times are seconds of any one monotonic clock."""
+    """The files of one folder that are not complete yet. Times are seconds of a monotonic clock."""
 
     def __init__(self, settle_s: float) -> None:
         self._settle_s = settle_s
@@ -61,24 +61,24 @@ class Settling:
         return path in self._waits
 
     def see(self, path: bytes, look: FileStat, at: float, *, complete: bool = False) -> bool:
-        """Take in a look; whether the file has settled.
+        """Record the state of a file; return whether it has settled.
 
         Args:
-            complete: the file was renamed into place, which programs do with what they have finished.
+            complete: the file was renamed to its path, as programs do with finished files.
         """
         wait = self._waits.get(path)
         if wait is None or wait.look != look:
-            ripe = at if complete else at + self._settle_s
-            wait = self._waits[path] = _Wait(look, ripe, ripe)
+            settled_at = at if complete else at + self._settle_s
+            wait = self._waits[path] = _Wait(look, settled_at, settled_at)
         elif complete:
-            wait.ripe = min(wait.ripe, at)
-        return at >= wait.ripe
+            wait.settled_at = min(wait.settled_at, at)
+        return at >= wait.settled_at
 
     def hold(self, path: bytes, at: float) -> None:
-        """Wait on: the file looks settled, but a process has it open for writing."""
+        """Postpone a settled file that a process has open for writing."""
         wait = self._waits.get(path)
         if wait is not None:
-            wait.again = at + max(self._settle_s, BUSY_RETRY_S)
+            wait.check_at = at + max(self._settle_s, BUSY_RETRY_S)
 
     def forget(self, path: bytes) -> None:
         self._waits.pop(path, None)
@@ -89,9 +89,9 @@ class Settling:
             del self._waits[path]
 
     def due(self, at: float) -> list[bytes]:
-        """The files to look at again now."""
-        return [path for path, wait in self._waits.items() if at >= wait.again]
+        """The files to check again now."""
+        return [path for path, wait in self._waits.items() if at >= wait.check_at]
 
     def next_due(self) -> float | None:
-        """When the next file is to be looked at; None when none is waited for."""
-        return min((wait.again for wait in self._waits.values()), default=None)
+        """When the next file is to be checked; None if there is none."""
+        return min((wait.check_at for wait in self._waits.values()), default=None)
