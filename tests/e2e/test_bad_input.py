@@ -244,7 +244,7 @@ def test_a_file_that_may_not_be_read(make_studio: MakeStudio, clip: MakeClip, co
     # An output that cannot be written to is refused; one that is closed later is found out by its job.
     walled = studio.root / "walled"
     walled.mkdir(mode=0o500)
-    with pytest.raises(TqError, match=r"nothing may be written in .*walled") as caught:
+    with pytest.raises(TqError, match=r"the folder .*walled.* is not writable") as caught:
         studio.add(good, output_b64=encode(walled))
     assert caught.value.code is ErrorCode.PERMISSION
     walled.chmod(0o700)

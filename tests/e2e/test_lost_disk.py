@@ -246,7 +246,7 @@ def test_a_drop_folder_that_is_mounted_late_is_waited_for(
         assert studio("queue", "resume").code == 0
         _missed(studio, job)
         listed = _folders(studio)
-        assert "is empty, as where a disk is not mounted" in listed
+        assert "is empty; its disk may not be mounted" in listed
     assert studio.done(job)["attempts"] == 0
 
 

@@ -40,7 +40,7 @@ def test_a_file_system_that_keeps_no_files() -> None:
     error = refused(Path("/proc/x/y"))
     assert (error.code, error.message) == (
         ErrorCode.BAD_REQUEST,
-        "the file system of /proc/x/y keeps no files",
+        "the file system of /proc/x/y cannot store files",
     )
     assert "another output" in error.hint
 
@@ -51,13 +51,13 @@ def test_a_file_in_the_way(tmp_path: Path) -> None:
     for path in (file, file / "below", file / "further" / "below"):
         error = refused(path)
         assert error.code is ErrorCode.BAD_REQUEST
-        assert error.message == f"{path} cannot be: {file} is no folder"
+        assert error.message == f"{file} is not a folder"
 
 
 def test_a_link_to_nothing(tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(tmp_path / "gone")
-    assert refused(link / "below").message == f"{link} is a link to nothing"
+    assert refused(link / "below").message == f"{link} is a broken link"
     link.unlink()
     link.symlink_to(link)
     assert refused(link).code is ErrorCode.BAD_REQUEST
@@ -72,7 +72,7 @@ def test_a_folder_that_may_not_be_written(tmp_path: Path) -> None:
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o500)
     error = refused(closed / "below")
-    assert (error.code, error.message) == (ErrorCode.PERMISSION, f"nothing may be written in {closed}")
+    assert (error.code, error.message) == (ErrorCode.PERMISSION, f"the folder {closed} is not writable")
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o1777, 0o757])
@@ -84,7 +84,7 @@ def test_a_folder_that_other_users_may_write_to(shared: Path, mode: int) -> None
     error = refused(out)
     assert (error.code, error.message) == (
         ErrorCode.OUTPUT_SHARED,
-        f"the output {out} is not for your user alone: everybody may write to it (mode {mode:04o})",
+        f"other users may write to the output {out}: everybody may write to it (mode {mode:04o})",
     )
     assert f"chmod go-w {out}" in error.hint
     assert "allow_shared_output" in error.hint

@@ -35,7 +35,7 @@ def test_a_folder_that_goes_away_is_a_problem_until_it_is_back(world: World) -> 
             await world.catch_up()
             shutil.rmtree(world.root)
             await until_true(lambda: _code(world) == "SOURCE_MISSING")
-            assert "is gone" in world.state.problem[1]  # type: ignore[index]
+            assert "is missing" in world.state.problem[1]  # type: ignore[index]
             world.root.mkdir()
             await until_true(lambda: world.state.problem is None)
             # The new folder is watched: the file is renamed into place, and settles by no other way so soon.
@@ -75,7 +75,7 @@ def test_a_folder_that_is_there_only_later(world: World) -> None:
         async with watching(world, rescan_s=0.2):
             await until_true(lambda: _code(world) == "SOURCE_MISSING")
             world.root.write_bytes(b"a file")
-            await until_true(lambda: "not a folder" in str(world.state.problem))
+            await until_true(lambda: "no longer a folder" in str(world.state.problem))
             world.root.unlink()
             world.root.mkdir()
             (world.root / "a.mp4").write_bytes(b"video")
@@ -217,7 +217,7 @@ def test_a_sub_folder_that_may_not_be_read_is_named(world: World, monkeypatch: p
     async def run() -> None:
         async with watching(world):
             await world.offered(b"open.mp4")
-            assert "may not be read" in world.skipped["closed"]
+            assert "may not read this sub-folder" in world.skipped["closed"]
             assert world.codes["closed"] == "PERMISSION"
 
     asyncio.run(run())

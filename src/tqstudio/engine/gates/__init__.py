@@ -1,1 +1,1 @@
-"""What may keep a job from starting: full or silent volumes, a busy machine."""
+"""Gates that hold the queue: full or unavailable disks, and a high load."""

@@ -1,14 +1,13 @@
-"""The disk gate: no job begins that does not fit, and a queue held up by a full disk goes on by itself.
+"""The disk gate: holds the queue while the next job does not fit on its disk, and reopens automatically.
 
-A job fits when its volume has free what its ladder will take, what the running jobs on the same volume will
-still take, and the reserve. What a ladder takes is estimated as `disk_factor` × its source, less what the
-segment store has of it. The database's volume must have some room too, and both must have inodes left.
-Whether there is room on a volume that does not answer nobody knows: its jobs wait until it does. So do those
-whose output is not the disk that was written to before, or takes no files.
+A job fits when its volume has free space for its ladder, for the rest of the running jobs on the same volume,
+and for the reserve. A ladder is estimated as `disk_factor` × its source, minus its segments in the store. The
+database's volume needs some space too, and both need free inodes. Jobs wait while their volume does not
+answer, while their output is not the disk that was used before, and while it is read-only.
 
-The gate holds up the whole queue when the job that is next does not fit, also where a later one would: one
-that overtook would take the very room that the first waits for, and large files would never have their turn.
-The reason names the job, so a person can pause it or move it down; then the next one counts.
+The gate holds the whole queue even if a later job would fit: that job would take the space that the first one
+waits for, and large files would never start. The reason names the job, so that a person can pause it or lower
+its priority; then the next job counts.
 """
 
 from __future__ import annotations
@@ -45,62 +44,62 @@ from tqstudio.units import size
 
 TICK_S = 3.0
 DATABASE_ROOM_BYTES = 16_000_000
-"""What the volume of the home has to have free: the write-ahead log, the logs, and a copy of some pages."""
+"""Space needed on the volume of the home: for the write-ahead log, the logs and some database pages."""
 FILES_ROOM = 500
-"""Files (inodes) that a volume has to have free, where it counts them: some ten minutes of a ladder."""
+"""Inodes needed on a volume with a limited number of them: some ten minutes of a ladder."""
 _FRESH_S = 1.0
-"""How long a look at a volume counts: claims may come by the thousand, and what runs is accounted for."""
-_HINTS_APART_S = 0.2
-"""Jobs may end by the thousand too; then a look counts at least so long."""
+"""How long a measurement of a volume is reused: there may be thousands of claims."""
+_HINT_INTERVAL_S = 0.2
+"""Minimum between two measurements caused by ended jobs, which may be thousands."""
 _MARGIN = 0.05
-"""Of what is needed, on top, before a shut gate opens: it must not flap around one figure."""
+"""Hysteresis: the share of additional space needed before a shut gate opens."""
 _FIRST_WAIT_S = 10.0
 _MAX_WAIT_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """A volume with too little room: its path, bytes free and bytes needed, and the sentence for people."""
+    """A volume with too little space: its path, bytes free and needed, and the reason to display."""
 
     path: bytes
     free: int
     needed: int
     reason: str
     hint: str = ""
-    """What to do where room is not what is short."""
+    """What to do if space is not the problem."""
     code: ErrorCode = ErrorCode.DISK_LOW
     of_files: bool = False
-    """It lacks files (inodes), and `free` and `needed` count those."""
+    """Inodes are short; `free` and `needed` count those."""
     too_small: str = ""
-    """The size of a volume that would have too little room even if it were empty."""
+    """The size of a volume that would have too little space even if it were empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoRoom:
-    """Why a job is not handed out. Without a shortage or a silence the volumes have to be looked at first."""
+    """Why a job cannot start. Without a shortage or a silence, the volumes must be measured first."""
 
     needs: tuple[Need, ...]
-    """The job's own first, then those of the jobs that run."""
+    """The job's own first, then those of the running jobs."""
     shortage: Shortage | None = None
     silence: str = ""
-    """Which disk does not answer. This job waits for it, and no other."""
+    """Message about a disk that does not answer. Only this job waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Look:
-    """What was found at an output root or a folder of sources, and what segment stores held there then."""
+class _Measurement:
+    """The volume of an output root or a folder of sources, and the sizes of segment stores there."""
 
     at: float
     volume: Volume | None
     made: Mapping[int, int] = field(default_factory=dict)
     silence: str = ""
-    """What is said of a place that does not answer."""
+    """Message about a path that does not answer."""
     trouble: Problem | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class _Try:
-    """How often a volume was found full, when it is tried again anyhow, and how much was free then."""
+class _Retry:
+    """How often a volume was found full, when it is retried in any case, and how much was free then."""
 
     tries: int
     due: float
@@ -108,9 +107,9 @@ class _Try:
 
 
 class DiskGate:
-    """Judges the next job before it is claimed, shuts the gate and opens it.
+    """Checks whether the next job fits before it is claimed, and shuts and opens the gate.
 
-    `judge` runs on the database's threads and reads one mapping that is replaced as a whole.
+    `judge` runs in the database's threads and reads a mapping that is only replaced as a whole.
     """
 
     def __init__(
@@ -127,40 +126,40 @@ class DiskGate:
         self._settings, self._db, self._workspace, self._retention = settings, db, workspace, retention
         self._bounded_io = bounded_io
         self._home = os.fsencode(home.root)
-        self._looks: Mapping[bytes, _Look] = {}
-        self._hinted = -_HINTS_APART_S
-        self._tries: dict[bytes, _Try] = {}
-        self._waits: _Try | None = None
-        """Of the gate that is shut now, if its volume was really full."""
-        self._alone = asyncio.Lock()
+        self._measurements: Mapping[bytes, _Measurement] = {}
+        self._hinted = -_HINT_INTERVAL_S
+        self._tries: dict[bytes, _Retry] = {}
+        self._waits: _Retry | None = None
+        """For the gate that is shut now, if its volume was really full."""
+        self._lock = asyncio.Lock()
         self._shortage: Shortage | None = None
-        self._said: dict[bytes, Problem] = {}
-        """Outputs that failed in the middle of work, and what to do."""
-        self._foreseen = ""
+        self._failures: dict[bytes, Problem] = {}
+        """Outputs that failed during a job, and what to do."""
+        self._predicted = ""
         """Reason of a gate that was shut before anything was written."""
         self._log = structlog.get_logger()
 
     def hint(self, events: Iterable[EventRow]) -> None:
-        """Something happened; a job that ended early may have taken more than was kept for it."""
+        """Measure again after a job ended early: it may have used more space than estimated."""
         now = time.monotonic()
-        if now - self._hinted < _HINTS_APART_S:
+        if now - self._hinted < _HINT_INTERVAL_S:
             return
         if any(e.source == JobStatus.IN_PROGRESS and e.target != JobStatus.DONE for e in events):
-            self._hinted, self._looks = now, {}
+            self._hinted, self._measurements = now, {}
 
-    # Judging
+    # Checking
 
     def judge(self, db: Connection, job: int, margin: float = 0.0) -> NoRoom | None:
-        """Whether this job fits now; None when it does.
+        """Why this job does not fit now; None if it does.
 
         Args:
-            margin: this much more than is needed has to be there, as a fraction.
+            margin: additional space required, as a fraction.
         """
         need, running = gates.needs_with_running(db, job)
         if need is None:
             return None
         needs = (need, *running)
-        looks = self._looks
+        looks = self._measurements
         if not self._all_fresh(looks, needs):
             return NoRoom(needs)
         if silence := next((looks[place].silence for place in _places(need) if looks[place].silence), ""):
@@ -168,13 +167,13 @@ class DiskGate:
         shortage = self._at_home(looks, margin) or self._at_output(looks, needs, margin)
         return None if shortage is None else NoRoom(needs, shortage)
 
-    def _all_fresh(self, looks: Mapping[bytes, _Look], needs: Sequence[Need]) -> bool:
-        """Whether every volume that these needs are about was looked at a moment ago."""
+    def _all_fresh(self, looks: Mapping[bytes, _Measurement], needs: Sequence[Need]) -> bool:
+        """Whether every volume that these needs concern was measured within `_FRESH_S`."""
         now = time.monotonic()
         roots = {self._home, *_places(needs[0]), *(need.output_root for need in needs)}
         return all(root in looks and now - looks[root].at <= _FRESH_S for root in roots)
 
-    def _at_home(self, looks: Mapping[bytes, _Look], margin: float) -> Shortage | None:
+    def _at_home(self, looks: Mapping[bytes, _Measurement], margin: float) -> Shortage | None:
         volume = looks[self._home].volume
         if volume is None:
             return None
@@ -191,7 +190,7 @@ class DiskGate:
         )
 
     def _at_output(
-        self, looks: Mapping[bytes, _Look], needs: tuple[Need, ...], margin: float
+        self, looks: Mapping[bytes, _Measurement], needs: tuple[Need, ...], margin: float
     ) -> Shortage | None:
         need, *running = needs
         root, volume = need.output_root, looks[need.output_root].volume
@@ -205,7 +204,7 @@ class DiskGate:
                 ErrorCode(trouble.code),
             )
         if volume is None:
-            return None  # nothing of the path can be looked at: the job finds out why
+            return None  # the path cannot be checked: the job finds out why
         if lacks_files(volume, margin):
             return _of_files(root, volume, f" before {need.name} can begin")
         beside = sum(
@@ -224,7 +223,7 @@ class DiskGate:
             f" before {need.name} can begin ({size(reserve)} of them stay free{running_too})",
         )
 
-    def _to_come(self, looks: Mapping[bytes, _Look], need: Need) -> int:
+    def _to_come(self, looks: Mapping[bytes, _Measurement], need: Need) -> int:
         made = looks[need.output_root].made.get(need.video, 0)
         return still_to_come(need.size, self._settings.disk_factor, made)
 
@@ -232,38 +231,38 @@ class DiskGate:
         by_root: dict[bytes, set[int]] = {place: set() for place in (self._home, *_places(needs[0]))}
         for need in needs:
             by_root.setdefault(need.output_root, set()).add(need.video)
-        looks = await asyncio.gather(*(self._look_at(root, videos) for root, videos in by_root.items()))
+        looks = await asyncio.gather(*(self._measure_one(root, videos) for root, videos in by_root.items()))
         now = time.monotonic()
-        fresh = {root: look for root, look in self._looks.items() if now - look.at < _FRESH_S}
-        self._looks = fresh | dict(zip(by_root, looks, strict=True))
+        fresh = {root: look for root, look in self._measurements.items() if now - look.at < _FRESH_S}
+        self._measurements = fresh | dict(zip(by_root, looks, strict=True))
 
-    async def _look_at(self, root: bytes, of_videos: set[int]) -> _Look:
-        def look() -> _Look:
+    async def _measure_one(self, root: bytes, of_videos: set[int]) -> _Measurement:
+        def measure() -> _Measurement:
             store = self._workspace.sink(root) / "segments"
             made = {video: occupied_bytes(store / str(video)) for video in of_videos}
-            return _Look(time.monotonic(), volume_of(Path(os.fsdecode(root))), made)
+            return _Measurement(time.monotonic(), volume_of(Path(os.fsdecode(root))), made)
 
         try:
-            # The folders of a dead mount may be many; asked one by one each of them would cost a thread.
+            # A dead mount may have many folders, each of which would block a thread: check its root first.
             await self._bounded_io.run(
                 point := mount_point(root), partial(volume_of, Path(os.fsdecode(point)))
             )
-            # Only at an output something was made that has to be there.
+            # Only outputs contain earlier work that must be there.
             trouble = await self._outputs.trouble(root) if of_videos else None
-            found = await self._bounded_io.run(root, look)
+            found = await self._bounded_io.run(root, measure)
         except NoAnswer as silent:
-            return _Look(time.monotonic(), None, silence=silent.strerror)
+            return _Measurement(time.monotonic(), None, silence=silent.strerror)
         return replace(found, trouble=trouble)
 
     async def _volume(self, root: bytes) -> Volume | None:
-        """None also when it does not answer."""
+        """The volume of a path; None also if it does not answer."""
         try:
             return await self._bounded_io.run(root, lambda: volume_of(Path(os.fsdecode(root))))
         except NoAnswer:
             return None
 
     async def _trouble(self, root: bytes) -> Problem | None:
-        """None also where it does not answer: that is found out elsewhere."""
+        """What is wrong with an output; None also if it does not answer, which is handled elsewhere."""
         if root == self._home:
             return None
         try:
@@ -274,17 +273,17 @@ class DiskGate:
     # Shutting
 
     def failed(self, root: bytes, error: TqError) -> None:
-        """The gate is about to be shut over this output: it failed amid work, and not for want of room."""
-        self._said[root] = Problem(error.code, error.message, error.hint)
+        """Record why the gate is about to be shut: this output failed during a job, not for lack of space."""
+        self._failures[root] = Problem(error.code, error.message, error.hint)
 
     async def settle(self, refused: NoRoom) -> None:
-        """Do what a refusal asks for: look at the volumes, make room, or shut the gate."""
+        """Handle a refusal: measure the volumes, free space, or shut the gate."""
         if refused.silence:
-            return  # that job was put off; the next may be claimed
+            return  # that job was postponed; the next one may be claimed
         job = refused.needs[0].job
-        async with self._alone:
-            if refused.shortage is None and self._all_fresh(self._looks, refused.needs):
-                return  # another claim has looked while this one waited
+        async with self._lock:
+            if refused.shortage is None and self._all_fresh(self._measurements, refused.needs):
+                return  # another claim has measured while this one waited
             await self._measure(refused.needs)
             if refused.shortage is None:
                 return
@@ -296,21 +295,21 @@ class DiskGate:
             await self._measure(again.needs)
             still = await self._db.read(self.judge, job)
             if still is not None and still.shortage is not None:
-                self._shortage, self._foreseen = still.shortage, still.shortage.reason
+                self._shortage, self._predicted = still.shortage, still.shortage.reason
                 await self._db.write(_shut, still.shortage)
 
     async def _make_room(self, path: bytes) -> None:
-        """Unfinished work that no job needs goes first."""
+        """Remove unfinished work that no job needs."""
         if path != self._home:
             await self._retention.make_room(path)
 
     # Opening
 
     async def tick(self) -> None:
-        """Open the gate once the next job fits, with a margin; while it is shut, make room.
+        """Open the gate once the next job fits, with a margin; free space while it is shut.
 
-        After a disk that was really full it opens when space was freed, and else every further try waits
-        twice as long: an estimate that is too low would let the same job in again and again.
+        After a disk was really full, it opens when space was freed, or after an exponential backoff: if the
+        estimate is too low, the same job would otherwise fail again and again.
         """
         if self._db.refusal is not None:
             await self._try_database()
@@ -322,25 +321,25 @@ class DiskGate:
         if gate is None or gate.path is None:
             self._waits = None
             return
-        async with self._alone:
-            if gate.path not in self._said and await self._trouble(gate.path) is None:
+        async with self._lock:
+            if gate.path not in self._failures and await self._trouble(gate.path) is None:
                 await self._make_room(gate.path)
             if not await self._is_short(gate.path) and await self._is_time(gate, now):
                 self._waits = None
-                self._said.pop(gate.path, None)
+                self._failures.pop(gate.path, None)
                 await self._db.write(_open)
 
     async def _is_time(self, gate: GateRow, now: float) -> bool:
-        """Whether a gate may open whose volume has what is needed: at once, if it was shut for that."""
+        """Whether a gate whose volume has enough space may open: at once, if it was shut by prediction."""
         assert gate.path is not None
-        if gate.reason == self._foreseen:
+        if gate.reason == self._predicted:
             return True
         volume = await self._volume(gate.path)
         free = volume.free if volume is not None else 0
         if self._waits is None:
             tries = self._tries[gate.path].tries + 1 if gate.path in self._tries else 0
             wait_s = min(_MAX_WAIT_S, _FIRST_WAIT_S * 2.0 ** min(tries, 20))
-            self._waits = self._tries[gate.path] = _Try(tries, now + wait_s, free)
+            self._waits = self._tries[gate.path] = _Retry(tries, now + wait_s, free)
         freed = self._settings.disk_reserve_bytes * _MARGIN
         return now >= self._waits.due or free > self._waits.free + freed
 
@@ -349,8 +348,8 @@ class DiskGate:
         return next((gate for gate in shut if gate.kind is GateKind.DISK), None)
 
     async def _is_short(self, path: bytes) -> bool:
-        """Whether there is too little room for the job that is next, or, without one, for the reserve."""
-        self._looks = {}
+        """Whether there is too little space for the next job, or, without one, for the reserve."""
+        self._measurements = {}
         self._shortage = None
         job = await self._db.read(claims.head)
         refused = None if job is None else await self._db.read(self.judge, job, _MARGIN)
@@ -366,7 +365,7 @@ class DiskGate:
         return volume is not None and (volume.free < needed * (1 + _MARGIN) or lacks_files(volume, _MARGIN))
 
     async def _try_database(self) -> None:
-        """Find out by writing whether the database can be written again."""
+        """Try whether the database can be written to again."""
         volume = await self._volume(self._home)
         if volume is not None and volume.free < DATABASE_ROOM_BYTES * (1 + _MARGIN):
             return
@@ -384,18 +383,18 @@ class DiskGate:
     # Showing
 
     def of_database(self) -> GateRow | None:
-        """The gate of a database that cannot be written, and so cannot hold it."""
+        """The gate of a database that cannot be written to, and so cannot store it."""
         refusal = self._db.refusal
         if refusal is None:
             return None
         return GateRow(GateKind.DISK, refusal.error.message, self._home, refusal.since)
 
     async def figures(self, gate: GateRow) -> Shortage | None:
-        """A shut disk gate with what is free and needed as it is now; None where more room is of no help."""
+        """The present shortage of a shut disk gate; None if more space would not help."""
         refusal = self._db.refusal
         if gate.path is None or (refusal is not None and refusal.error.code is not ErrorCode.DISK_LOW):
             return None
-        trouble = await self._trouble(gate.path) or self._said.get(gate.path)
+        trouble = await self._trouble(gate.path) or self._failures.get(gate.path)
         if trouble is not None:
             return Shortage(gate.path, 0, 0, gate.reason, trouble.hint, ErrorCode(trouble.code))
         short = self._shortage
@@ -412,7 +411,7 @@ class DiskGate:
 
 
 def lacks_files(volume: Volume, margin: float = 0.0) -> bool:
-    """Whether a volume has too few files (inodes) left, however many bytes are free."""
+    """Whether a volume has too few inodes left, however many bytes are free."""
     return volume.files is not None and volume.files < FILES_ROOM * (1 + margin)
 
 
@@ -425,11 +424,11 @@ def _of_files(path: bytes, volume: Volume, before: str) -> Shortage:
 
 
 def _places(need: Need) -> tuple[bytes, bytes]:
-    """Where a job reads and writes."""
+    """The folders where a job reads and writes."""
     return os.path.dirname(need.source), need.output_root
 
 
-def _on(look: _Look, volume: Volume) -> bool:
+def _on(look: _Measurement, volume: Volume) -> bool:
     return look.volume is not None and look.volume.device == volume.device
 
 
@@ -442,7 +441,7 @@ def _open(db: Connection) -> None:
 
 
 def _recorded(db: Connection, gate: GateRow, lease_us: int) -> None:
-    """Tell what could not be told while it was so, and renew the leases that could not be renewed."""
+    """Record the gate that could not be written while the disk was full, and renew all leases."""
     if gates.shut(db, gate.kind, gate.reason, now=gate.since, actor="supervisor", path=gate.path):
         gates.reopen(db, gate.kind, now=now_us(), actor="supervisor")
     claims.renew_live(db, now=now_us(), before=gate.since, lease_us=lease_us)

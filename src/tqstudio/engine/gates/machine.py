@@ -1,4 +1,4 @@
-"""Whether the machine has room for one more job: memory that is left, and how busy it is."""
+"""The load gate: holds the queue while memory is short or the load is too high."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from tqstudio.lifecycle import GateKind
 from tqstudio.units import size
 
 HYSTERESIS = 0.2
-"""A shut gate opens only so far beyond its limit: it must not open and shut with every breath."""
+"""A shut gate opens only at this fraction beyond its limit, so that it does not flap."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a machine says of itself."""
+    """The load of the machine."""
 
     load: float
-    """Processes that run or wait, of the last minute, per processor."""
+    """Load average of the last minute, per processor core."""
     memory_bytes: int
-    """What can be had without swapping."""
+    """Memory available without swapping."""
 
 
 def measure() -> Reading:
@@ -34,16 +34,16 @@ def measure() -> Reading:
 
 
 class PressureGate:
-    """Shuts while the machine has no room for one more job. Running jobs go on: their end makes room.
+    """Holds the queue while the machine is overloaded. Running jobs continue.
 
     Args:
-        measure: reads the machine.
+        measure: reads the load.
     """
 
     def __init__(self, settings: Settings, db: Database, measure: Callable[[], Reading] = measure) -> None:
         self._settings, self._db, self._measure = settings, db, measure
         self._shut: bool | None = None
-        """Unknown at first: an earlier supervisor may have left it shut."""
+        """None at first: an earlier supervisor may have left it shut."""
 
     async def tick(self) -> None:
         if self._shut is None:
@@ -64,15 +64,15 @@ def _shut_or_open(db: Connection, reason: str | None) -> None:
 
 
 def pressed(settings: Settings, reading: Reading, *, shut: bool) -> str | None:
-    """Why no further job should begin; None when there is room.
+    """Why no further job should start; None if one may.
 
     Args:
         shut: the gate is shut already.
     """
-    least = settings.min_memory_bytes * (1 + HYSTERESIS if shut else 1)
-    if reading.memory_bytes < least:
-        return f"{size(reading.memory_bytes)} of memory are left, {size(least)} are needed to begin a job"
-    most = settings.max_load * (1 - HYSTERESIS if shut else 1)
-    if settings.max_load and reading.load > most:
-        return f"the load is {reading.load:.1f} per processor, at most {most:.1f} is allowed to begin a job"
+    minimum = settings.min_memory_bytes * (1 + HYSTERESIS if shut else 1)
+    if reading.memory_bytes < minimum:
+        return f"{size(reading.memory_bytes)} of memory are left, {size(minimum)} are needed to start a job"
+    limit = settings.max_load * (1 - HYSTERESIS if shut else 1)
+    if settings.max_load and reading.load > limit:
+        return f"the load is {reading.load:.1f} per processor, at most {limit:.1f} is allowed to start a job"
     return None

@@ -1,7 +1,7 @@
-"""Whether an output lies on the disk that was written to before, and whether that disk takes files now.
+"""Checks whether an output is on the disk that was used before, and whether that disk is writable.
 
-A mount point whose disk is away looks like an empty folder: work that began there would make everything from
-the start, beneath the mount point, and a ladder would be split over two disks.
+The mount point of an unmounted disk looks like an empty folder: a job would encode everything again below the
+mount point, and the ladder would be split over two disks.
 """
 
 from __future__ import annotations
@@ -21,22 +21,21 @@ from tqstudio.engine.store.machine import gates
 from tqstudio.errors import ErrorCode, Problem, TqError
 from tqstudio.paths import display
 
-_GOES_ON = "the queue goes on by itself"
-_UNTOUCHED_S = 10.0
-"""To ask at every claim whether anything was made at an output costs a look at each of its jobs; who begins
-there makes the work folder first."""
+_RESUMES = "the queue resumes automatically"
+_UNUSED_S = 10.0
+"""How long "nothing was written to this output" is cached; the query reads all of its jobs."""
 
 
 class OutputDisks:
-    """Looks at outputs, and asks the database what has to be there."""
+    """Compares outputs with what the database knows to be there."""
 
     def __init__(self, db: Database, workspace: Workspace, bounded_io: BoundedIO) -> None:
         self._db, self._workspace, self._bounded_io = db, workspace, bounded_io
-        self._untouched: dict[bytes, float] = {}
-        """Outputs without a work folder where nothing was made yet, and until when that counts."""
+        self._unused: dict[bytes, float] = {}
+        """Outputs that were not used yet, and until when that is cached."""
 
     async def trouble(self, output_root: bytes) -> Problem | None:
-        """What is wrong with this output; None where nothing is.
+        """What is wrong with this output; None if nothing is.
 
         Raises:
             NoAnswer: its disk does not answer.
@@ -51,27 +50,27 @@ class OutputDisks:
             return Problem(
                 ErrorCode.OUTPUT_GONE,
                 f"the disk of {display(output_root)} cannot be used ({error.strerror})",
-                f"check the disk, its cable and its mount (dmesg tells more); {_GOES_ON}",
+                f"check the disk, its cable and its mount (see dmesg); {_RESUMES}",
             )
         if is_there:
-            self._untouched.pop(output_root, None)
-        elif time.monotonic() >= self._untouched.get(output_root, 0) and await self._is_missed(output_root):
+            self._unused.pop(output_root, None)
+        elif time.monotonic() >= self._unused.get(output_root, 0) and await self._is_missed(output_root):
             work = shlex.quote(display(os.fsencode(self._workspace.sink(output_root))))
             return Problem(
                 ErrorCode.OUTPUT_GONE,
-                f"the disk of {display(output_root)} is not mounted: what was made there cannot be seen",
-                f"mount it, {_GOES_ON}; or, if you emptied that folder yourself: mkdir -p {work}",
+                f"the disk of {display(output_root)} is not mounted: earlier work is missing",
+                f"mount it, {_RESUMES}; or, if you emptied that folder yourself: mkdir -p {work}",
             )
         if is_read_only:
             return Problem(
                 ErrorCode.OUTPUT_GONE,
                 f"the disk of {display(output_root)} is read-only",
-                f"check the disk (dmesg tells why), and mount it for writing again; {_GOES_ON}",
+                f"check the disk (see dmesg), and mount it for writing again; {_RESUMES}",
             )
         return None
 
     async def keep_locks(self) -> None:
-        """Keep the outputs locked that are worked on, and no others for long."""
+        """Renew the locks of outputs in use, and unlock unused ones after a while."""
         at_work = await self._db.read(gates.outputs_in_use)
 
         async def keep(root: bytes) -> None:
@@ -82,7 +81,7 @@ class OutputDisks:
         await asyncio.gather(*map(keep, at_work | self._workspace.locked()))
 
     def _look(self, output_root: bytes) -> tuple[bool, bool]:
-        """Whether the work folder is there, and whether the file system it belongs on is read-only.
+        """Whether the work folder exists, and whether its file system is read-only.
 
         Raises:
             TqError: OUTPUT_SHARED, OUTPUT_IN_USE.
@@ -99,10 +98,10 @@ class OutputDisks:
         return False, False
 
     async def _is_missed(self, output_root: bytes) -> bool:
-        """Whether something was made at this output, and nothing of it is there."""
+        """Whether this output was used before, but none of its ladders are there."""
         begun, ladders = await self._db.read(gates.work_at, output_root)
         if not begun and not ladders:
-            self._untouched[output_root] = time.monotonic() + _UNTOUCHED_S
+            self._unused[output_root] = time.monotonic() + _UNUSED_S
             return False
         folders = [Path(os.fsdecode(output_root)) / slug for slug in ladders]
         return not await self._bounded_io.run(output_root, lambda: any(f.is_dir() for f in folders))

@@ -1,9 +1,9 @@
-"""Whether a source that is not there was removed, or its disk is away: then its job waits until it is back.
+"""Decides whether a missing source was removed, or its disk is unmounted, so that its job should wait.
 
-What is mounted where is read from the kernel's table, which answers also where a disk does not. A mount point
-that was there in this supervisor's life, or that /etc/fstab names, and is not now takes all sources below it
-along. A supervisor that began before the disk was mounted knows nothing of it: for files that were added
-before, a folder that is gone or empty counts as a mount point without its disk.
+Reads the kernel's mount table, which is available even if a disk does not answer. Sources are unavailable if
+their mount point is not mounted now, but was earlier in this supervisor's life or is in /etc/fstab. A
+supervisor that started before the disk was mounted does not know of it: for files added earlier, a missing or
+empty folder counts as an unmounted disk.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from tqstudio.errors import MEANINGS, ErrorCode, Problem, TqError
 from tqstudio.paths import display
 
 _REMEMBERED = 1000
-"""Mount points that are gone; containers make and remove them by the thousand."""
+"""Limit for unmounted mount points; containers create and remove thousands."""
 
 
 class SourceDisks:
-    """Remembers mount points, and judges sources that are missed.
+    """Remembers mount points, and decides about missing sources.
 
     Args:
-        started_at: of this supervisor, µs since 1970 in UTC.
+        started_at: start of this supervisor, µs since 1970 in UTC.
     """
 
     def __init__(self, db: Database, bounded_io: BoundedIO, *, started_at: int) -> None:
@@ -40,47 +40,46 @@ class SourceDisks:
         self._mounted = mounts.points()
         self._gone = dict.fromkeys(mounts.expected() - self._mounted)
         self._away: dict[bytes, tuple[float, str]] = {}
-        """Folders whose files are missed: when that was found, and why."""
+        """Folders with unavailable files: when that was found, and why."""
 
     def note(self) -> None:
-        """Take in what is mounted now. Looks at the table alone."""
+        """Update the known mount points from the kernel's table."""
         now = mounts.points()
         gone = self._gone | dict.fromkeys(self._mounted - now)
         self._gone = dict.fromkeys([point for point in gone if point not in now][-_REMEMBERED:])
         self._mounted = now
 
     async def away(self, job: int) -> TqError | None:
-        """SOURCE_AWAY when the source of a job is missed because its disk is away, or was for a moment only;
-        None when it is gone."""
+        """SOURCE_AWAY if the source of a job is unavailable, or was for a moment; None if it was removed."""
         absentee = await self._db.read(absent_sources.of_job, job)
         if absentee is None:
             return None
         self.note()
         reason = await self._reason(_place(absentee), absentee)
         if reason is not None:
-            return TqError(ErrorCode.SOURCE_AWAY, f"{display(absentee.source)} is not there: {reason}")
+            return TqError(ErrorCode.SOURCE_AWAY, f"{display(absentee.source)} is missing: {reason}")
         with contextlib.suppress(OSError):
             if await self._bounded_io.run(absentee.source, partial(os.path.exists, absentee.source)):
                 return TqError(
                     ErrorCode.SOURCE_AWAY,
-                    f"the file was taken away for a moment; it is at {display(absentee.source)}",
-                    "nothing: the job goes on by itself",
+                    f"the file was missing for a moment; it is at {display(absentee.source)} again",
+                    "nothing to do: the job resumes automatically",
                 )
         return None
 
     def problem(self, folder: bytes) -> Problem | None:
-        """Why the files of a drop folder are missed, for people."""
+        """Why the files of a drop folder are unavailable, for display."""
         reason = self._unmounted(folder)
         if reason is None and folder in self._away:
             found_at, why = self._away[folder]
-            # Nobody looks again when no job waits any more.
+            # The check is not repeated once no job waits for this folder.
             reason = why if time.monotonic() - found_at < 2 * RESOURCE_WAIT_S else None
         if reason is None:
             return None
         return Problem(ErrorCode.SOURCE_AWAY, reason, MEANINGS[ErrorCode.SOURCE_AWAY].hint)
 
     async def look_again(self) -> None:
-        """Of the jobs that wait for their source let those go on that can; the others wait on."""
+        """Release the jobs whose source is available again; the others continue to wait."""
         self.note()
         away: dict[tuple[bytes, bool], str | None] = {}
         while waiting := await self._db.read(absent_sources.due, now=now_us()):
@@ -103,11 +102,11 @@ class SourceDisks:
         await self._db.write(settle)
 
     def _is_older(self, absentee: AbsentSource) -> bool:
-        """Whether it was added before this supervisor began: it may never have seen the disk."""
+        """Whether it was added before this supervisor started, which may never have seen the disk."""
         return absentee.added_at < self._started_at
 
     async def _reason(self, place: bytes, absentee: AbsentSource) -> str | None:
-        """Why a source at this place is away; None where it can only have been removed."""
+        """Why a source at this path is unavailable; None if it was removed."""
         reason = await self._judge(place, absentee)
         if reason is None:
             self._away.pop(place, None)
@@ -123,15 +122,15 @@ class SourceDisks:
         except NoAnswer as error:
             return str(error.strerror)
         except OSError as error:
-            return f"{display(place)} cannot be looked at ({error.strerror})"
+            return f"{display(place)} cannot be read ({error.strerror})"
         real, entries = found
         if (reason := self._unmounted(real)) is not None:
             return reason
         is_older = self._is_older(absentee)
         if entries is None and (is_older or absentee.folder is not None):
-            return f"the folder {display(place)} is gone"
+            return f"the folder {display(place)} is missing"
         if entries == 0 and is_older:
-            return f"the folder {display(place)} is empty, as where a disk is not mounted"
+            return f"the folder {display(place)} is empty; its disk may not be mounted"
         return None
 
     def _unmounted(self, path: bytes) -> str | None:
@@ -142,12 +141,12 @@ class SourceDisks:
 
 
 def _place(absentee: AbsentSource) -> bytes:
-    """The folder whose disk counts."""
+    """The folder whose disk is checked."""
     return absentee.folder or os.path.dirname(absentee.source)
 
 
 def _look(place: bytes) -> tuple[bytes, int | None]:
-    """Where a folder really is, and whether it holds anything: 1 or 0; None where it is no folder."""
+    """Resolve a folder, and return whether it has any entries: 1 or 0; None if it is no folder."""
     real = os.path.realpath(place)
     try:
         with os.scandir(place) as entries:

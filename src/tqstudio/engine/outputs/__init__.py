@@ -1,11 +1,11 @@
-"""Puts a finished ladder in its place: a whole generation first, then one atomic change of the master.
+"""Publishes finished ladders: builds a complete generation, then replaces the master playlist atomically.
 
-    OUT/<slug>/master.m3u8                  names the generation that plays
-    OUT/<slug>/v<N>/<rung>/index.m3u8 …     never changed once it is there
-    OUT/<slug>/.v<N>-building               a generation that has no name yet
+    OUT/<slug>/master.m3u8                  names the current generation
+    OUT/<slug>/v<N>/<rung>/index.m3u8 …     never changed once published
+    OUT/<slug>/.v<N>-building               a generation that is being built
     OUT/<slug>/.v<N>-trash                  one that is being removed
 
-Here are files alone; `publisher` leads them and the database through a publish together.
+`publisher` updates files and database together; most other modules only handle files.
 """
 
 from tqstudio.engine.outputs.generation import build, first_free, is_whole, name_it, remove, rows_of, sweep

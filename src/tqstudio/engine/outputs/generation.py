@@ -1,8 +1,8 @@
-"""One generation's folder: built and verified under a temporary name, named, and removed in the end.
+"""Builds, verifies, names and removes the folder of a generation.
 
-Segments are linked out of the segment store; playlists and `init.mp4` are written, because ffmpeg truncates
-`init.mp4` in place and must never do so where a link lives. Media is not read here: a worker has verified it
-just now, and its manifest says what there is.
+Segments are hard-linked from the segment store; playlists and `init.mp4` are written, because ffmpeg
+truncates `init.mp4` in place, which would change a linked file. Media is not read here: the worker has just
+verified it and lists it in its manifest.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _UNNAMED = re.compile(rf"\.v\d+-building|\.{re.escape(MASTER_NAME)}-next")
 
 
 def rows_of(manifest: Manifest, kept: Sequence[PublishedRow]) -> tuple[PublishedRow, ...]:
-    """What a generation holds: what was made, and of what is kept the rest."""
+    """The renditions of a generation: new ones, and those kept from the previous one."""
     made = [_row(rendition) for rendition in manifest.renditions]
     names = {row.name for row in made}
     return (*made, *(row for row in kept if row.name not in names))
 
 
 def first_free(place: Place, number: int) -> int:
-    """This number, or the next one no folder bears: what is not ours to judge is not written over."""
+    """Return this number, or the next without a folder, because existing folders are never overwritten."""
     while place.generation(number).exists():
         number += 1
     return number
@@ -49,16 +49,16 @@ def build(
     rows: Sequence[PublishedRow],
     kept_from: Path | None,
 ) -> None:
-    """Make a whole generation under its temporary name: every file in it and every folder is synced.
+    """Build a generation under its temporary name, with all files and folders synced.
 
     Args:
         sink: `OUT/.tqstudio/<uuid>`, to which the manifest's folders are relative.
-        rows: as of `rows_of`; what the manifest does not have is taken from `kept_from`.
-        kept_from: folder of the generation that plays, if there is one.
+        rows: from `rows_of`; renditions that are not in the manifest are taken from `kept_from`.
+        kept_from: folder of the current generation, if there is one.
 
     Raises:
-        TqError: OUTPUT_INVALID when a file that is listed is missing or has another size.
-        OSError: as of the file system.
+        TqError: OUTPUT_INVALID when a listed file is missing or has another size.
+        OSError: of the file system.
     """
     building = place.building(number)
     building.mkdir()
@@ -75,26 +75,26 @@ def build(
 
 
 def name_it(place: Place, number: int) -> None:
-    """Give a built generation its name. A folder that has it already, with anything in it, is an error.
+    """Rename a built generation to its final name, which must be free or an empty folder.
 
     Raises:
-        OSError: as of the file system.
+        OSError: of the file system.
     """
     place.building(number).rename(place.generation(number))
     durable.sync_folder(place.folder)
 
 
 def is_whole(generation: Path, row: PublishedRow) -> bool:
-    """Whether every file of a rendition is there and has its size.
+    """Whether every file of a rendition exists and has the right size.
 
-    That is enough for what was written or linked just now; `condition` judges what has lain there since.
+    This is enough for files that were just written or linked; `integrity` checks older ones.
     """
     folder = generation / row.name
     try:
         return bool(
             (folder / PLAYLIST_NAME).stat().st_size
             and (folder / INIT_NAME).stat().st_size
-            # Not what a link leads to: what is not in the folder itself is not published.
+            # lstat, because links are not published.
             and all(_is_file(folder / file.name, file.size) for file in row.files)
         )
     except OSError:
@@ -107,12 +107,12 @@ def _is_file(path: Path, size: int) -> bool:
 
 
 def remove(place: Place, number: int) -> None:
-    """Remove a generation: it loses its name first, so that under a name there is never a part of one.
+    """Remove a generation, renaming it first, so that no partial generation has a final name.
 
-    Repeating it goes on where an earlier removal was ended.
+    A repeated call continues an interrupted removal.
 
     Raises:
-        OSError: something of it stays.
+        OSError: something could not be removed.
     """
     trash = place.trash(number)
     durable.discard(trash)
@@ -124,10 +124,10 @@ def remove(place: Place, number: int) -> None:
 
 
 def sweep(place: Place) -> None:
-    """Remove what publishes left that were ended before their generation had a name.
+    """Remove the remains of publishes that were interrupted before their generation was named.
 
     Raises:
-        OSError: something of it stays.
+        OSError: something could not be removed.
     """
     for entry in [*place.folder.iterdir()]:
         if _UNNAMED.fullmatch(entry.name):
@@ -160,19 +160,19 @@ def _row(rendition: ManifestRendition) -> PublishedRow:
 
 
 def _in_store(sink: Path, rendition: ManifestRendition) -> Path:
-    """The folder of a rendition that was made, with every file of it looked at."""
+    """The folder of a new rendition in the segment store, after checking its files."""
     source = (sink / rendition.folder).resolve()
     if not source.is_relative_to(sink.resolve()):
-        raise TqError(ErrorCode.OUTPUT_INVALID, f"{rendition.name} does not lie in the segment store")
+        raise TqError(ErrorCode.OUTPUT_INVALID, f"{rendition.name} is not in the segment store")
     segments = [(segment.name, segment.size) for segment in rendition.segments]
     _require(rendition.name, source, [(INIT_NAME, rendition.init_size), *segments])
     return source
 
 
 def _in_generation(kept_from: Path | None, row: PublishedRow) -> Path:
-    """The folder of a rendition that goes on as it is."""
+    """The folder of a kept rendition in the current generation, after checking its files."""
     if kept_from is None:
-        raise TqError(ErrorCode.OUTPUT_INVALID, f"{row.name} is to be kept, and nothing is published")
+        raise TqError(ErrorCode.OUTPUT_INVALID, f"{row.name} cannot be kept: nothing is published yet")
     source = kept_from / row.name
     _require(row.name, source, [(file.name, file.size) for file in row.files])
     return source
@@ -201,13 +201,13 @@ def _fill(source: Path, target: Path, row: PublishedRow) -> None:
 
 
 def playlist(row: PublishedRow) -> bytes:
-    """The playlist of a rendition, as it is published."""
+    """The playlist of a rendition as it is published."""
     durations = [file.duration_s for file in row.files]
     return media_playlist(durations, names=[file.name for file in row.files]).encode()
 
 
 def _poster(sink: Path, building: Path, made: str | None, kept_from: Path | None) -> None:
-    # Only what lies in the store itself: a name that leads elsewhere would publish somebody's file.
+    # Only from the store itself: a path that leads elsewhere would publish another file.
     candidates = [sink / made] if made and (sink / made).resolve().is_relative_to(sink.resolve()) else []
     if kept_from is not None:
         candidates.append(kept_from / POSTER_NAME)
@@ -218,7 +218,7 @@ def _poster(sink: Path, building: Path, made: str | None, kept_from: Path | None
 
 
 def _sums(building: Path, rows: Sequence[PublishedRow]) -> dict[str, str]:
-    """Digests of all files of a generation: those of its segments as the worker told them."""
+    """Digests of all files of a generation; those of its segments are reported by the worker."""
     sums: dict[str, str] = {}
     for row in rows:
         folder = building / row.name
@@ -231,7 +231,7 @@ def _sums(building: Path, rows: Sequence[PublishedRow]) -> dict[str, str]:
 
 
 def _verify(folder: Path, rows: Sequence[PublishedRow]) -> None:
-    """Read back what was written: a generation gets its name only when it is what its rows say."""
+    """Read a built generation back and compare it with its rows."""
     for row in rows:
         if not is_whole(folder, row) or (folder / row.name / PLAYLIST_NAME).read_bytes() != playlist(row):
-            raise TqError(ErrorCode.PUBLISH_FAILED, f"{row.name} is not what was written")
+            raise TqError(ErrorCode.PUBLISH_FAILED, f"{row.name} differs from what was written")

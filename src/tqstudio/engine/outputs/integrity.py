@@ -1,8 +1,7 @@
-"""Whether a ladder that was published is still what was published: read back before it counts as complete.
+"""Checks whether a published ladder is intact, before it counts as complete.
 
-A size proves little: a hole that a crash left, or a playlist that somebody has edited, leaves all sizes as
-they were. Of media only the heads of its boxes are read, a few kB of each segment whatever its length;
-`tqstudio verify --full` reads all of it.
+Sizes alone prove little: a hole left by a crash or an edited playlist may not change them. Of media only the
+box headers are read, a few kB of each segment whatever its length; `tqstudio verify --full` reads everything.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from tqstudio.engine.store.library.generations import PublishedRow
 
 
 def intact(place: Place, number: int, rows: Sequence[PublishedRow]) -> bool:
-    """Whether a generation plays as it was published: its playlists to the byte, its media by their boxes."""
+    """Whether a generation is as published: its playlists byte by byte, its media by their boxes."""
     folder = place.generation(number)
     try:
         return (
@@ -35,12 +34,12 @@ def intact(place: Place, number: int, rows: Sequence[PublishedRow]) -> bool:
 
 
 def is_sound(folder: Path, row: PublishedRow) -> bool:
-    """Whether the media of a published rendition may go on in another generation, whose playlists are new.
+    """Whether the media of a published rendition may be linked into another generation.
 
-    Some 0.03 s for an hour in segments of 6 s.
+    Takes some 0.03 s for an hour in segments of 6 s.
 
     Args:
-        folder: of the generation.
+        folder: the folder of the generation.
     """
     try:
         return _is_sound(folder / row.name, row)
@@ -62,7 +61,7 @@ def _is_sound(folder: Path, row: PublishedRow) -> bool:
         if isinstance(found, Torn) or found.size != file.size or (at is not None and found.begins[0] != at):
             return False
         at = found.begins[0] + round(file.duration_s * init.timescale)
-        # Its fragments lie one after the other, and none behind its end.
+        # Its fragments follow each other, and none begins after its end.
         if any(not early < late for early, late in zip(found.begins, (*found.begins[1:], at), strict=True)):
             return False
     return True

@@ -1,4 +1,4 @@
-"""A publish as the database has it: what it is of, its intent, and its record."""
+"""Stores publishes in the database: the intent before one, and the record after it."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ _LEASE_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """A generation of a video that is being put in place."""
+    """A generation of a video that is being published."""
 
     row: PublicationRow
     video: VideoRow
     current: GenerationRow | None
-    """The generation that is to play until this one does."""
+    """The published generation that this one replaces."""
     manifest: Manifest
     begun: float = field(default_factory=time.monotonic)
-    """When this process took it up, on the monotonic clock."""
+    """When this process began to handle it, on the monotonic clock."""
 
     @property
     def token(self) -> Token:
@@ -54,20 +54,20 @@ class Publication:
 
     @property
     def before(self) -> GenerationRow | None:
-        """The generation that this master named before; another folder has another master."""
+        """The generation that this master named before; None if the ladder moves to another folder."""
         return self.current if self.row.slug == self.video.slug else None
 
     @property
     def rows(self) -> tuple[PublishedRow, ...]:
-        """What the generation is to hold."""
+        """The renditions of the new generation."""
         kept = self.current.renditions if self.current else ()
         return rows_of(self.manifest, [row for row in kept if row.name in self.manifest.keep])
 
     def kept_from(self, place: Place) -> Path | None:
-        """The folder that plays now.
+        """The folder of the current generation.
 
         Args:
-            place: this one's, held.
+            place: the place of this publication, with its folder open.
         """
         if self.current is None:
             return None
@@ -77,7 +77,7 @@ class Publication:
 
 
 def video_of(db: Connection, job: int) -> tuple[VideoRow, GenerationRow | None, int]:
-    """A job's video, the generation that plays, and the number of the next one.
+    """A job's video, its current generation, and the number of the next one.
 
     Raises:
         TqError: NOT_FOUND.
@@ -90,13 +90,13 @@ def video_of(db: Connection, job: int) -> tuple[VideoRow, GenerationRow | None, 
 
 
 def load(db: Connection, row: PublicationRow) -> Publication:
-    """A publication that an earlier step, or an earlier supervisor, has recorded."""
+    """Load a recorded publication."""
     video, current, _ = video_of(db, row.job)
     return Publication(row, video, current, Manifest.model_validate_json(row.manifest))
 
 
 def intend(db: Connection, publication: Publication) -> bool:
-    """Record what is about to be done; False when the lease is lost."""
+    """Record the intent to publish; False when the lease is lost."""
     now = now_us()
     if not claims.extend(db, [publication.token], now=now, lease_us=int(_LEASE_S * MICROSECOND)):
         return False
@@ -105,10 +105,10 @@ def intend(db: Connection, publication: Publication) -> bool:
 
 
 def record(db: Connection, publication: Publication, *, poster: str | None, settled: bool = False) -> bool:
-    """Record what players see already, all as one; False when the lease is lost.
+    """Record the published generation in one transaction; False when the lease is lost.
 
     Args:
-        settled: an earlier supervisor may have begun it, nobody knows how long ago.
+        settled: an earlier supervisor may have begun it, an unknown time ago.
     """
     now, row, manifest = now_us(), publication.row, publication.manifest
     warnings: list[WarningView] = [{"code": each.code, "text": each.text} for each in manifest.warnings]
@@ -144,7 +144,7 @@ def record(db: Connection, publication: Publication, *, poster: str | None, sett
 
 
 def forget(db: Connection, publication: Publication, why: str | None) -> None:
-    """Nothing of it is left; `why` goes into the history when no failure of the job says it."""
+    """Delete an undone publication; `why` is recorded as an event unless the job's failure states it."""
     row = publication.row
     publications.end(db, row.job)
     if why is not None:
@@ -154,9 +154,9 @@ def forget(db: Connection, publication: Publication, why: str | None) -> None:
 
 
 def _omitted(db: Connection, publication: Publication) -> Mapping[str, str]:
-    """What belongs to the ladder and is not in it: dropped, not asked for, or optional and failed.
+    """Renditions missing from the ladder: dropped, not requested, or optional and failed.
 
-    A required rendition is never among them: without one no worker reports a job as finished.
+    Required renditions are never missing, because workers complete no job without them.
     """
     row = publication.row
     video = videos.get(db, row.video)

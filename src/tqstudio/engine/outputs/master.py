@@ -1,4 +1,4 @@
-"""The master playlist: the one file whose replacement lets players see another generation."""
+"""Reads and replaces the master playlist, which switches players to another generation."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAMED = re.compile(r'^(?:#EXT-X-MEDIA:.*URI=")?v(\d+)/', re.MULTILINE)
 
 
 def named(place: Place) -> int | None:
-    """The generation that plays; None when no master names one."""
+    """The generation that the master names; None if there is none."""
     try:
         found = _NAMED.search(place.master.read_text(encoding="utf-8", errors="replace"))
     except OSError:
@@ -25,36 +25,36 @@ def named(place: Place) -> int | None:
 
 
 def write_next(place: Place, number: int, rows: Sequence[PublishedRow]) -> None:
-    """Write the master of a generation beside the one that plays.
+    """Write the master of a generation under a temporary name.
 
     Raises:
-        OSError: as of the file system.
+        OSError: of the file system.
     """
     durable.write(place.next_master, text(number, rows))
 
 
 def replace(place: Place) -> None:
-    """Let the master that was written beside take its place: players see the old one or the new one.
+    """Replace the master atomically by the one that `write_next` wrote.
 
     Raises:
-        OSError: as of the file system.
+        OSError: of the file system.
     """
     place.next_master.replace(place.master)
     durable.sync_folder(place.folder)
 
 
 def point(place: Place, number: int, rows: Sequence[PublishedRow]) -> None:
-    """Let the master name a generation, whatever it named before.
+    """Make the master name a generation.
 
     Raises:
-        OSError: as of the file system.
+        OSError: of the file system.
     """
     write_next(place, number, rows)
     replace(place)
 
 
 def text(number: int, rows: Sequence[PublishedRow]) -> bytes:
-    """The master playlist of a generation, as it is published."""
+    """The master playlist of a generation as it is published."""
     return master_playlist(
         [
             Variant(

@@ -1,4 +1,4 @@
-"""Where a video's ladder goes, and whose folder that is."""
+"""Determines the folder of a video's ladder and makes sure that it belongs to this video."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class Place:
 
     @contextlib.contextmanager
     def hold(self) -> Iterator[Place]:
-        """The same place with its folder held open: whoever writes to it gets it here, as of `held`.
+        """The same place with its folder opened for writing, see `dir_fd.hold`.
 
         Raises:
-            OSError: as of `held.hold`.
+            OSError: as `dir_fd.hold` does.
         """
         with dir_fd.hold(self.output_root, self.slug) as folder:
             yield replace(self, _held=folder)
@@ -49,32 +49,32 @@ class Place:
 
     @property
     def next_master(self) -> Path:
-        """The master playlist before it takes the place of the one that plays."""
+        """The next master playlist before it replaces the current one."""
         return self.folder / f".{MASTER_NAME}-next"
 
     def generation(self, number: int) -> Path:
         return self.folder / f"v{number}"
 
     def building(self, number: int) -> Path:
-        """A generation before it gets its name; only one publish at a time runs for a video."""
+        """A generation that is being built; there is at most one publish of a video at a time."""
         return self.folder / f".v{number}-building"
 
     def trash(self, number: int) -> Path:
-        """A generation that has lost its name and is being removed."""
+        """A generation that is being removed."""
         return self.folder / f".v{number}-trash"
 
 
 def own(place: Place, owner: str, current: int | None) -> Place:
-    """The place itself when its folder is free or this owner's, else one with a number behind its slug.
+    """Return the place itself if its folder is free or belongs to this owner, else one with a numbered slug.
 
-    A folder that somebody else filled, a person or the supervisor of another home, is never written to.
+    Folders of a person or of the supervisor of another home are never written to.
 
     Args:
         owner: names the store and the video.
-        current: the video's current generation, which proves the folder its own if the note was lost.
+        current: the video's current generation, which proves the ownership if the owner file was lost.
 
     Raises:
-        OSError: the folder cannot be made.
+        OSError: the folder cannot be created.
     """
     slug, tries = place.slug, 1
     while True:
@@ -91,31 +91,31 @@ def own(place: Place, owner: str, current: int | None) -> Place:
 
 
 def _take(place: Place, owner: str, current: int | None, *, is_first: bool) -> bool:
-    """Whether a folder that is held is this owner's, or was free and is now."""
-    note = place.folder / OWNER_NAME
+    """Whether an open folder belongs to this owner, or was free and now does."""
+    owner_file = place.folder / OWNER_NAME
     try:
-        said = _said_by(note)
+        found = _read_owner(owner_file)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EINVAL, errno.ENXIO):
-            return False  # somebody put a link or a pipe there
+            return False  # it was replaced by a link or a pipe
         raise
-    # A ladder that plays and is not known was made in a time that a restored database forgot.
+    # A ladder that the database does not know was published after the backup that was restored.
     forgotten = current is None and place.master.exists()
-    if said == owner.encode() and not forgotten:
+    if found == owner.encode() and not forgotten:
         return True
     ours = is_first and current is not None and place.generation(current).is_dir()
-    if said or not (ours or _is_empty(place.folder)):
+    if found or not (ours or _is_empty(place.folder)):
         return False
-    durable.write(note, owner.encode())
+    durable.write(owner_file, owner.encode())
     durable.sync_folder(place.folder)
     durable.sync_folder(place.output_root)
     return True
 
 
-def _said_by(note: Path) -> bytes:
-    """What the note says; nothing where there is none, or a power cut took what was in it."""
+def _read_owner(owner_file: Path) -> bytes:
+    """Read the owner file; empty if it does not exist, or lost its content in a power cut."""
     try:
-        return durable.read(note)
+        return durable.read(owner_file)
     except FileNotFoundError:
         return b""
 
@@ -125,9 +125,9 @@ def _is_empty(folder: Path) -> bool:
 
 
 def unwritable(place: Place, error: OSError) -> TqError:
-    """What a failed write below the output means."""
+    """Convert a failed write below the output to an error."""
     found = from_output_error(error, f"cannot write to {display(os.fsencode(place.folder))}")
-    # A single file that is not there says nothing of the disk.
+    # A single missing file does not mean that the disk fails.
     is_disk = class_of(found.code) is ErrorClass.RESOURCE and not isinstance(error, FileNotFoundError)
     return found if is_disk else TqError(ErrorCode.PUBLISH_FAILED, found.message)
 

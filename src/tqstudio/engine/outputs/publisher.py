@@ -1,15 +1,15 @@
-"""Leads files and database through a publish, in steps of which any may be the last this process does.
+"""Publishes ladders in steps that keep files and database consistent if the process is killed after any.
 
-| step | what a kill behind it leaves | what becomes of that |
+| step | state after a kill | recovery |
 |---|---|---|
-| the intent is recorded, the lease being live | nothing | undone |
-| the generation is built, synced and verified | a folder without a name | undone |
-| it gets its name | a folder that no master names | finished |
-| the master playlist is replaced | a generation that plays and is not recorded | finished |
+| the intent is recorded under a live lease | nothing | rolled back |
+| the generation is built, synced and verified | a folder with a temporary name | rolled back |
+| it gets its final name | a folder that no master names | finished |
+| the master playlist is replaced | a published generation that is not recorded | finished |
 | the segment store is set aside | the same | finished |
-| job and generation are recorded, the intent ends | nothing | |
+| job and generation are recorded, the intent is deleted | nothing | |
 
-Undone means: the video's folder is as it was, its segments are in the store, and its job goes again.
+Rolled back means: the video's folder is as before, its segments are in the store, and its job is requeued.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _INTERRUPTED = "the publish was interrupted"
 
 
 class Publisher:
-    """The only one who writes where players read."""
+    """Publishes ladders; the only writer of published folders."""
 
     def __init__(self, db: Database, board: LiveBoard, workspace: Workspace, bounded_io: BoundedIO) -> None:
         self._db, self._board, self._workspace, self._bounded_io = db, board, workspace, bounded_io
@@ -57,17 +57,17 @@ class Publisher:
     async def publish(
         self, token: Token, worker: str, request: CompleteRequest, before: Callable[[Connection], None]
     ) -> None:
-        """Put what a worker made in its place and mark its job done.
+        """Publish the result of a worker and mark its job as done.
 
         Args:
-            before: goes into the transaction of the intent.
+            before: runs in the transaction that records the intent.
 
         Raises:
-            TqError: LOST_LEASE or NOT_FOUND; else why it cannot be published, and then nothing has changed.
+            TqError: LOST_LEASE or NOT_FOUND; otherwise why it cannot be published, with nothing changed.
         """
         begun = time.monotonic()
         video, _, _ = await self._db.read(video_of, token.job)
-        async with self._alone(video.id):
+        async with self._lock_of(video.id):
             await self._publish(await self._begin(token, worker, request, before, begun))
 
     async def _publish(self, publication: Publication) -> None:
@@ -88,15 +88,15 @@ class Publisher:
             raise leases.lost(publication.token.job)
 
     async def settle(self, token: Token) -> bool:
-        """Finish or undo what stands of a publish under this lease; whether the job is done with that.
+        """Finish or roll back an interrupted publish under this lease; return whether the job is done.
 
-        Whoever is about to end a lease asks this first. There is mostly nothing to settle.
+        Called before a lease is ended. Usually there is nothing to do.
         """
         row = await self._db.read(publications.of_job, token.job)
         if row is None:
             return False
-        async with self._alone(row.video):
-            # Somebody else may have settled it while this waited.
+        async with self._lock_of(row.video):
+            # It may have been settled while this call waited for the lock.
             row = await self._db.read(publications.of_job, token.job)
             if row is None or not row.is_under(token):
                 return False
@@ -116,14 +116,14 @@ class Publisher:
         return False
 
     async def undo_leftovers(self) -> None:
-        """Undo publishes whose job went on without them, because their output could not be reached."""
+        """Roll back publishes that could not be earlier, because their output was unavailable."""
         for row in await self._db.read(publications.abandoned):
-            async with self._alone(row.video):
+            async with self._lock_of(row.video):
                 if row == await self._db.read(publications.of_job, row.job):
                     await self._undo(await self._db.read(load, row), _INTERRUPTED)
 
-    def _alone(self, video: int) -> asyncio.Lock:
-        """Held by whoever works in a video's folder."""
+    def _lock_of(self, video: int) -> asyncio.Lock:
+        """The lock for changes to a video's folder."""
         lock = self._locks.get(video)
         if lock is None:
             lock = self._locks[video] = asyncio.Lock()
@@ -142,7 +142,7 @@ class Publisher:
             if not await self._undo(await self._db.read(load, stale), _INTERRUPTED):
                 raise TqError(
                     ErrorCode.PUBLISH_FAILED,
-                    f"what an earlier publish left in {_shown(_place_of(video))} cannot be removed",
+                    f"the remains of an earlier publish in {_shown(_place_of(video))} cannot be removed",
                 )
         try:
             place, number = await asyncio.to_thread(self._find_room, video, current, number)
@@ -173,8 +173,8 @@ class Publisher:
 
     def _find_room(self, video: VideoRow, current: GenerationRow | None, number: int) -> tuple[Place, int]:
         if not self._workspace.is_there(video.output_root):
-            # What is to be published was made there: its disk is away, and nothing belongs beneath it.
-            raise TqError(ErrorCode.OUTPUT_GONE, f"cannot write to {_shown(_place_of(video))}: it is away")
+            # The segments were written there, so its disk must be unmounted now.
+            raise TqError(ErrorCode.OUTPUT_GONE, f"cannot write to {_shown(_place_of(video))}: it is missing")
         self._workspace.require_unshared(video.output_root)
         owner = f"{self._workspace.uuid} {video.id}"
         place = outputs.own(_place_of(video), owner, current.number if current else None)
@@ -201,14 +201,13 @@ class Publisher:
         failpoints.reach("publish.pointed")
 
     async def _finish(self, publication: Publication, phase: str) -> bool:
-        """Record what plays already; False when that cannot be, because the lease is lost after all."""
+        """Record the published generation; False when the lease is lost."""
         video, row = publication.video, publication.row
         try:
-            # Before the job is done for anybody to see: the next job of this video finds an empty store and
-            # fills it, and nothing of that goes.
+            # Before the job is recorded as done: the next job of this video must find an empty store.
             await asyncio.to_thread(self._workspace.set_aside, video.output_root, video.id)
         except OSError as error:
-            self._log.warning("a segment store stays", video=video.id, error=str(error))
+            self._log.warning("segment store could not be set aside", video=video.id, error=str(error))
         failpoints.reach(f"{phase}.set_aside")
         poster = publication.place.generation(row.number) / POSTER_NAME
         name = POSTER_NAME if await asyncio.to_thread(poster.is_file) else None
@@ -219,7 +218,7 @@ class Publisher:
             return recorded
 
         if not await self._db.write(write):
-            await self._undo(publication, "its job was taken back")
+            await self._undo(publication, "its job lost its lease")
             return False
         failpoints.reach(f"{phase}.recorded")
         held = self._board.jobs.get(row.job)
@@ -229,7 +228,7 @@ class Publisher:
         return True
 
     async def _undo(self, publication: Publication, why: str | None = None) -> bool:
-        """Leave no trace. What cannot be undone now stands in the database until it can be: False."""
+        """Roll back a publish. If that is not possible now, it stays in the database: False."""
         row = publication.row
         if not await self._db.read(generations.exists, row.video, row.number):
             try:
@@ -245,8 +244,8 @@ class Publisher:
     def _undo_files(self, publication: Publication) -> None:
         place = publication.place
         if not place.folder.is_dir() and not self._workspace.is_there(publication.video.output_root):
-            # Perhaps a disk that is not mounted: then what was made is still on it.
-            raise FileNotFoundError(f"{_shown(place)} is not there")
+            # The disk may be unmounted, with the files still on it.
+            raise FileNotFoundError(f"{_shown(place)} is missing")
         if not _is_overtaken(publication):
             outputs.undo(place, publication.row.number, publication.rows, publication.before)
 
@@ -260,7 +259,7 @@ def _shown(place: Place) -> str:
 
 
 def _point_if_whole(publication: Publication) -> bool:
-    """Let the master name a generation that has its name and all its files; whether it plays now."""
+    """Make the master name a generation that is complete; return whether it is published now."""
     number, rows = publication.row.number, publication.rows
     if _is_overtaken(publication):
         return False
@@ -276,8 +275,8 @@ def _point_if_whole(publication: Publication) -> bool:
 
 
 def _is_overtaken(publication: Publication) -> bool:
-    """Whether a generation plays that this database knows nothing of: it is an old one that was restored, and
-    what it was about to do was done, or undone, long ago."""
+    """Whether the master names a generation unknown to this database, which was restored from a backup: the
+    publish was finished or rolled back long ago."""
     before = publication.before
     known = {None, publication.row.number, before.number if before else None}
     return outputs.named(publication.place) not in known
@@ -287,15 +286,15 @@ def _require_something(publication: Publication) -> None:
     there = {row.name for row in publication.rows}
     missing = sorted(set(publication.manifest.keep) - there)
     if missing:
-        raise TqError(ErrorCode.OUTPUT_INVALID, f"{missing[0]} is to be kept, and nothing has it")
+        raise TqError(ErrorCode.OUTPUT_INVALID, f"{missing[0]} cannot be kept: it is not published")
     if not any(row.kind == "video" for row in publication.rows):
         raise TqError(ErrorCode.OUTPUT_INVALID, "there is no video to publish")
 
 
 def _require_same_source(publication: Publication) -> None:
-    """What was made of a file that is another one now must not take the place of what plays.
+    """Check that the source was not replaced since it was encoded.
 
-    A file that is gone, or cannot be looked at, is no other one: the ladder is still the newest there is.
+    A source that is missing or unreadable passes: the ladder is still the newest.
 
     Raises:
         TqError: SOURCE_CHANGED.

@@ -1,4 +1,4 @@
-"""Removes what nobody needs any more: replaced generations, and unfinished work that nobody goes on with."""
+"""Deletes replaced generations and abandoned partial work."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ from tqstudio.errors import TqError
 from tqstudio.lifecycle import JobStatus
 
 _SCRATCH_IDLE_S = 3600.0
-"""Nothing that runs leaves its scratch directory alone for so long."""
-_FULL_LOOK_S = 60.0
+"""A scratch directory of a running job is always newer than this."""
+_MIN_INTERVAL_S = 60.0
 _PAGE = 50
 
 
 class Retention:
-    """Decides by the database, removes on disk, and says so in the history.
+    """Deletes files that the database no longer needs, and records events.
 
-    What lies on a disk that does not answer stays until it does.
+    Files on a disk that does not answer stay until it does.
     """
 
     def __init__(self, settings: Settings, db: Database, workspace: Workspace, bounded_io: BoundedIO) -> None:
@@ -43,13 +43,13 @@ class Retention:
         self._keep_old_us = int(settings.keep_old_s * MICROSECOND)
         self._keep_failed_us = int(settings.keep_failed_work_s * MICROSECOND)
         self._cleanup_partial = settings.cleanup_partial
-        self._next_look: dict[bytes, float] = {}
+        self._next_check: dict[bytes, float] = {}
         self._log = structlog.get_logger()
 
     # Replaced generations
 
     async def remove_retired(self) -> None:
-        """Remove generations whose players have had their time; never the one that plays."""
+        """Remove replaced generations after `keep_old_s`; never the current one."""
         before, after = now_us() - self._keep_old_us, 0
         while page := await self._db.read(generations.retired_before, before, after=after, limit=_PAGE):
             for retired in page:
@@ -62,51 +62,53 @@ class Retention:
             after = page[-1].id
 
     def _remove(self, retired: Retired) -> bool:
-        """Whether nothing of it is left."""
+        """Remove a generation; return whether nothing is left of it."""
         place = Place.below(retired.output_root, retired.slug)
         if not place.folder.is_dir():
-            return self._workspace.is_there(retired.output_root)  # else perhaps a disk that is not mounted
+            return self._workspace.is_there(retired.output_root)  # otherwise its disk may be unmounted
         if outputs.named(place) == retired.number:
-            self._log.warning("a retired generation still plays", folder=str(place.folder))
+            self._log.warning("retired generation is still published", folder=str(place.folder))
             return False
         try:
             with place.hold() as held:
                 outputs.remove(held, retired.number)
         except OSError as error:
-            self._log.warning("a generation stays", folder=str(place.folder), error=str(error))
+            self._log.warning("generation not removed", folder=str(place.folder), error=str(error))
             return False
         return True
 
     # Unfinished work
 
     async def expire_work(self) -> None:
-        """Remove the unfinished work of jobs that ended, or were deleted, long ago."""
+        """Remove the partial work of jobs that ended or were deleted `keep_failed_work_s` ago."""
         for root in await self._db.read(videos.output_roots):
             await self._expire(root, now_us() - self._keep_failed_us)
 
     async def sweep_scratch(self) -> None:
-        """Remove every scratch directory that is nobody's: for a start, when nothing runs."""
+        """Remove all unused scratch directories, at start, when no job runs."""
         for root in await self._db.read(videos.output_roots):
             await self._sweep_scratch(root, idle_s=0)
 
     async def make_room(self, output_root: bytes) -> None:
-        """The disk of this output is full: remove at once, also from its other outputs, what no job that can
-        still run will need. Looks again after a minute at the earliest."""
+        """Remove partial work that no job needs from all outputs on the full disk of this one.
+
+        Does nothing if called again within a minute.
+        """
         now = time.monotonic()
-        if now < self._next_look.get(output_root, now):
+        if now < self._next_check.get(output_root, now):
             return
-        self._next_look[output_root] = now + _FULL_LOOK_S
+        self._next_check[output_root] = now + _MIN_INTERVAL_S
         roots = [root for root in await self._db.read(videos.output_roots) if await self._answers(root)]
         if not await self._answers(output_root):
             return
-        for root in await asyncio.to_thread(_on_the_disk_of, output_root, roots):
+        for root in await asyncio.to_thread(_on_same_disk, output_root, roots):
             await self._expire(root, now_us())
 
     async def jobs_deleted(self, deleted: Iterable[int]) -> dict[int, int]:
-        """Remove the unfinished work of failed and cancelled jobs that were taken off the list.
+        """Remove the partial work of failed and cancelled jobs that were deleted.
 
-        That of a waiting one stays its time, so that taking it back costs nothing; what another job of the
-        same video may go on with stays too. Answers how many finished segments went, by job.
+        Work of a waiting job is kept for a while in case it is undeleted, and so is work that another job of
+        the video can use. Returns the number of removed segments by job.
         """
         lost: dict[int, int] = {}
         for job in deleted:
@@ -141,7 +143,7 @@ class Retention:
                 await asyncio.to_thread(self._workspace.remove_scratch, output_root, name)
 
     async def _answers(self, output_root: bytes) -> bool:
-        """Whether an output answers, and no other supervisor of this store works in it."""
+        """Whether an output answers, and no other supervisor of this store has locked it."""
         try:
             await self._bounded_io.run(output_root, partial(self._workspace.require_lock, output_root))
         except (NoAnswer, TqError):
@@ -149,23 +151,23 @@ class Retention:
         return True
 
     async def _discard(self, output_root: bytes, video: int, before: int) -> dict[int, int]:
-        """Empty a video's store if no job will go on with it and the last one ended before that time.
+        """Empty a video's store if no job will use it and the last one ended before that time.
 
-        Answers how many finished segments each of its jobs lost.
+        Returns the number of finished segments that each of its jobs lost.
         """
-        # Read anew for each: a job may have come since the folder was listed.
+        # Read for each video: a job may have been added since the folder was listed.
         ended_at = await self._db.read(jobs.work_ended_at, video)
         if ended_at is None or ended_at >= before:
             return {}
         try:
             set_aside = await asyncio.to_thread(self._workspace.set_aside, output_root, video)
         except OSError as error:
-            self._log.warning("unfinished work stays", video=video, error=str(error))
+            self._log.warning("partial work not removed", video=video, error=str(error))
             return {}
         return await self._db.write(_forget, video) if set_aside else {}
 
 
-def _on_the_disk_of(path: bytes, roots: Iterable[bytes]) -> list[bytes]:
+def _on_same_disk(path: bytes, roots: Iterable[bytes]) -> list[bytes]:
     def device(root: bytes) -> int | None:
         try:
             return os.stat(root).st_dev
@@ -181,10 +183,10 @@ def _runs(db: Connection, job: int, epoch: int) -> bool:
 
 
 def _forget(db: Connection, video: int) -> dict[int, int]:
-    """Say that the work of a video's jobs is removed; from then on they tell of none."""
+    """Record that the partial work of a video's jobs was removed."""
     lost = progress.forget_work(db, video)
     had_segments = {job: segments for job, segments in lost.items() if segments}
-    # What lay there may have been less than a segment, or the work of a job that no database remembers.
+    # There may have been less than a segment, or work of a job that is not in the database.
     for job, segments in had_segments.items() or [(max(lost, default=None), 0)]:
         detail = f"{segments} finished segment{'' if segments == 1 else 's'}" if segments else None
         events.append(

@@ -1,4 +1,4 @@
-"""Takes back a publish that was not recorded."""
+"""Rolls back a publish that was not recorded."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from tqstudio.engine.store.library.generations import GenerationRow, PublishedRo
 
 
 def undo(place: Place, number: int, rows: Sequence[PublishedRow], recorded: GenerationRow | None) -> None:
-    """Leave a video's folder as it was before generation `number` was begun. Idempotent.
+    """Restore a video's folder to its state before generation `number`. Idempotent.
 
     Args:
-        rows: what the generation was to hold.
-        recorded: the generation that is to play; None when the video has none.
+        rows: the renditions of the generation.
+        recorded: the generation to be published instead; None if the video has none.
 
     Raises:
-        OSError: something of it stays.
+        OSError: something could not be removed.
     """
     with contextlib.ExitStack() as stack:
         try:
             place = stack.enter_context(place.hold())
         except (FileNotFoundError, NotOurs):
-            return  # the folder is gone, and what may be in its place is somebody else's
+            return  # the folder is missing, or another one is in its place
         _undo(place, number, rows, recorded)
 
 
@@ -34,15 +34,15 @@ def _undo(place: Place, number: int, rows: Sequence[PublishedRow], recorded: Gen
     if master.named(place) == number:
         if recorded is None:
             durable.discard(place.master)
-            # Before the generation goes that it named.
+            # Before the generation that it named is removed.
             durable.sync_folder(place.folder)
         else:
             master.point(place, recorded.number, recorded.renditions)
-    # While it has its temporary name, a folder under the final one is somebody else's; and so is one that
-    # does not hold what this publish made.
-    made = place.generation(number)
+    # A folder under the final name is not from this publish if the one with the temporary name exists, or if
+    # its files differ.
+    final = place.generation(number)
     named = not place.building(number).exists()
-    if named and rows and all(generation.is_whole(made, row) for row in rows):
+    if named and rows and all(generation.is_whole(final, row) for row in rows):
         generation.remove(place, number)
     durable.discard(place.trash(number))
     generation.sweep(place)

@@ -1,12 +1,12 @@
-"""Where unfinished work lies: on the output's file system, apart from what is published.
+"""Manages the folders of unfinished work on the output's file system.
 
     OUT/.tqstudio/<store uuid>/segments/<video>/<rendition>/<stream_key>/
     OUT/.tqstudio/<store uuid>/scratch/<job>-<epoch>/
     OUT/.tqstudio/<store uuid>/trash/
 
-Two homes may share an output: the uuid keeps their work apart. Two with one store, a restored backup beside
-the database that it was made of, may not: the file `lock` in the work folder tells the second. What is not
-needed any more loses its name in one step, by a rename into the trash, and its space when there is time.
+Two homes may share an output, because the uuid separates their work. Two copies of one database, such as a
+restored backup, may not: the file `lock` in the work folder prevents that. Removed work is first renamed into
+the trash, in one step, and deleted later.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from pathlib import Path
 
 import structlog
 
-from tqstudio.engine.files import dir_fd as held
+from tqstudio.engine.files import dir_fd
 from tqstudio.engine.files.bounded_io import BoundedIO, NoAnswer
 from tqstudio.engine.files.mounts import is_blind
 from tqstudio.engine.host import home_lock
@@ -43,17 +43,17 @@ from tqstudio.paths import display
 FOLDER = ".tqstudio"
 _LOCK = "lock"
 _UNUSED_S = 10.0
-"""An output that is not worked on is unlocked after this time: a claim locks it first."""
+"""An unused output is unlocked after this time; a claim locks it again."""
 
 
 @dataclass(slots=True)
-class _Held:
-    """The locked file of an output."""
+class _OutputLock:
+    """The lock of an output."""
 
     identity: home_lock.LockOwner
     descriptor: int
-    asked_at: float
-    """When somebody wanted it locked last; seconds of `time.monotonic`."""
+    requested_at: float
+    """When it was last requested; seconds of `time.monotonic`."""
 
 
 class Workspace:
@@ -67,7 +67,7 @@ class Workspace:
         self._sinks: dict[bytes, Path] = {}
         self._starting_over: dict[int, asyncio.Task[None]] = {}
         self._locking = threading.Lock()
-        self._locks: dict[bytes, _Held] = {}
+        self._locks: dict[bytes, _OutputLock] = {}
         self._log = structlog.get_logger()
 
     @property
@@ -76,41 +76,41 @@ class Workspace:
 
     def sink(self, output_root: bytes) -> Path:
         """The folder below an output that workers write to."""
-        # Every claim asks; outputs are few.
+        # Cached, because every claim needs it.
         sink = self._sinks.get(output_root)
         if sink is None:
             sink = self._sinks[output_root] = Path(os.fsdecode(output_root)) / FOLDER / self._uuid
         return sink
 
     def hold(self, output_root: bytes, *names: str) -> AbstractContextManager[Path]:
-        """The same, or a folder in it, held open as of `held`: for whoever writes or removes there."""
-        return held.hold(Path(os.fsdecode(output_root)), FOLDER, self._uuid, *names)
+        """Open that folder, or one in it, for writing; see `dir_fd.hold`."""
+        return dir_fd.hold(Path(os.fsdecode(output_root)), FOLDER, self._uuid, *names)
 
     def require_unshared(self, output_root: bytes) -> None:
-        """
+        """Refuse an output that other users may write to, unless a setting allows it.
+
         Raises:
-            TqError: OUTPUT_SHARED when other users may write to an output, unless a setting allows that.
-            OSError: it cannot be looked at.
+            TqError: OUTPUT_SHARED.
+            OSError: it cannot be checked.
         """
         if not self._allow_shared:
             require_unshared(output_root)
 
     def is_there(self, output_root: bytes) -> bool:
-        """Whether the output can be looked at: a disk that is not mounted has no work folder."""
+        """Whether the work folder exists, which it does not if the disk is unmounted."""
         return self.sink(output_root).is_dir()
 
-    # Keeping other supervisors out
+    # Locks against other supervisors
 
     def require_lock(self, output_root: bytes) -> None:
-        """Lock the work folder of an output as soon as there is one.
+        """Lock the work folder of an output, if it exists.
 
-        Not on network file systems: where one does not answer any more, a process that has a file open there
-        cannot end.
+        Not on network file systems: if one stops answering, a process with an open file there cannot exit.
 
         Raises:
             TqError: OUTPUT_IN_USE when another supervisor has locked it.
         """
-        # Only what cannot hang is done under the mutex: one disk must not hold up the others.
+        # Calls that may hang are made outside the mutex, so that one disk does not block the others.
         try:
             if is_blind(os.path.realpath(output_root)):
                 return
@@ -118,20 +118,20 @@ class Workspace:
             with self.hold(output_root) as sink:
                 descriptor = os.open(sink / _LOCK, flags, 0o600)
         except OSError:
-            # There is none, or it takes no file: nobody works in it.
+            # It does not exist or is not writable, so it cannot be in use.
             self._unlock(output_root)
             return
         found = os.fstat(descriptor)
         now, identity, replaced = time.monotonic(), (found.st_dev, found.st_ino), None
         with self._locking:
-            # An output may have two names.
-            ours = next((held for held in self._locks.values() if held.identity == identity), None)
+            # An output may have two paths.
+            ours = next((lock for lock in self._locks.values() if lock.identity == identity), None)
             is_taken = ours is not None or _locks(descriptor)
             if ours is not None:
-                ours.asked_at = now
+                ours.requested_at = now
             elif is_taken:
                 replaced = self._locks.get(output_root)
-                self._locks[output_root] = _Held(identity, descriptor, now)
+                self._locks[output_root] = _OutputLock(identity, descriptor, now)
         if ours is not None or not is_taken:
             os.close(descriptor)
         if replaced is not None:
@@ -139,7 +139,7 @@ class Workspace:
         if not is_taken:
             raise TqError(
                 ErrorCode.OUTPUT_IN_USE,
-                "another supervisor with a copy of this database (a restored backup?) works in"
+                "another supervisor with a copy of this database (a restored backup?) uses"
                 f" {display(output_root)}",
             )
 
@@ -148,13 +148,13 @@ class Workspace:
         return set(self._locks)
 
     def unlock_unused(self, output_root: bytes) -> None:
-        """Unlock an output where nothing unfinished lies, so that its disk can be unmounted."""
+        """Unlock an output without unfinished work, so that its disk can be unmounted."""
         ours = self._locks.get(output_root)
-        if ours and time.monotonic() - ours.asked_at > _UNUSED_S and not any(self.stores(output_root)):
+        if ours and time.monotonic() - ours.requested_at > _UNUSED_S and not any(self.stores(output_root)):
             self._unlock(output_root)
 
     def unlock(self) -> None:
-        """Let others have every output: the supervisor ends."""
+        """Unlock every output, at shutdown."""
         for output_root in self.locked():
             self._unlock(output_root)
 
@@ -174,7 +174,7 @@ class Workspace:
         """Empty a video's segment store at once; `sweep` frees the space. False when it was empty.
 
         Raises:
-            OSError: it stays as it is.
+            OSError: it could not be emptied.
         """
         try:
             with self.hold(output_root, "segments") as stores, self.hold(output_root) as sink:
@@ -189,44 +189,44 @@ class Workspace:
         return True
 
     def sweep(self, output_root: bytes) -> None:
-        """Remove what was set aside; what resists is tried again the next time."""
-        # The folder itself stays: somebody may be about to rename something into it.
+        """Empty the trash; files that cannot be removed are retried the next time."""
+        # The folder itself stays: another thread may be about to rename something into it.
         with contextlib.suppress(OSError), self.hold(output_root, "trash") as trash:
             for entry in list(trash.iterdir()):
                 shutil.rmtree(entry, ignore_errors=True)
 
     def sweep_soon(self, output_root: bytes) -> None:
-        """`sweep` without waiting for it."""
+        """Run `sweep` in the background."""
         asyncio.get_running_loop().run_in_executor(None, self.sweep, output_root)
 
     def discard(self, output_root: bytes, video: int) -> None:
-        """Empty a video's segment store; one that cannot be emptied is only wasted space."""
+        """Empty a video's segment store; errors are only logged."""
         try:
             self.set_aside(output_root, video)
         except OSError as error:
-            self._log.warning("a segment store stays", video=video, error=str(error))
+            self._log.warning("segment store not removed", video=video, error=str(error))
         self.sweep(output_root)
 
     async def forget(self, job: int) -> None:
-        """Remove the finished segments of a job that nobody works on."""
+        """Remove the finished segments of a job that is not running."""
         facts = await self._db.read(job_facts, job)
         video = await self._db.read(videos.get, facts.video) if facts else None
         if video is not None:
             await asyncio.to_thread(self.discard, video.output_root, video.id)
 
-    # Jobs that start over
+    # Restarted jobs
 
     def hint(self, events: Iterable[EventRow]) -> None:
-        """Something happened; a job that starts over need not wait for its turn to free its space."""
+        """Free the space of a restarted job at once, before it is claimed."""
         for event in events:
             if event.trigger == Trigger.RESTART and event.job is not None:
                 self._begin_to_start_over(event.job)
 
     async def start_over(self, job: int) -> None:
-        """Remove what was made of a job before its restart, once; it must be done before anybody works on it.
+        """Remove a job's work from before its restart, once; must finish before a worker gets the job.
 
         Raises:
-            TqError: OUTPUT_GONE, or the database cannot be written; it is still owed then.
+            TqError: OUTPUT_GONE, or the database cannot be written; call it again later.
         """
         await asyncio.shield(self._begin_to_start_over(job))
 
@@ -249,19 +249,19 @@ class Workspace:
             except NoAnswer as error:
                 raise TqError(ErrorCode.OUTPUT_GONE, str(error.strerror)) from error
             except OSError as error:
-                self._log.warning("a segment store stays", video=video.id, error=str(error))
+                self._log.warning("segment store not removed", video=video.id, error=str(error))
             self.sweep_soon(root)
         await self._db.write(jobs.has_started_over, job)
 
     def _has_started_over(self, job: int, ended: asyncio.Task[None]) -> None:
         del self._starting_over[job]
         if not ended.cancelled() and (error := ended.exception()) is not None:
-            self._log.warning("what was made before a restart stays for now", job=job, error=str(error))
+            self._log.warning("work from before a restart not removed yet", job=job, error=str(error))
 
     # Scratch directories
 
     def scratches(self, output_root: bytes, *, idle_s: float) -> Iterator[tuple[int, int, str]]:
-        """Scratch directories in which nothing was made for so long: (job, epoch, name)."""
+        """Scratch directories without changes for `idle_s`: (job, epoch, name)."""
         before = time.time() - idle_s
         for job, folder in _numbered(self.sink(output_root) / "scratch"):
             epoch = folder.name.partition("-")[2]
@@ -270,30 +270,30 @@ class Workspace:
                     yield job, int(epoch), folder.name
 
     def remove_scratch(self, output_root: bytes, name: str) -> None:
-        """Remove a scratch directory as far as that can be done."""
+        """Remove a scratch directory as far as possible."""
         with contextlib.suppress(OSError), self.hold(output_root, "scratch") as scratches:
             shutil.rmtree(scratches / name, ignore_errors=True)
 
 
 def require_unshared(output_root: bytes) -> None:
-    """Refuse an output where another user could plant a link that leads what we write elsewhere.
+    """Refuse an output where another user could plant a link that redirects our files.
 
     Raises:
         TqError: OUTPUT_SHARED.
-        OSError: it cannot be looked at.
+        OSError: it cannot be checked.
     """
-    if who := held.shared_with(Path(os.fsdecode(output_root))):
+    if reason := dir_fd.shared_with(Path(os.fsdecode(output_root))):
         shown = display(output_root)
         raise TqError(
             ErrorCode.OUTPUT_SHARED,
-            f"the output {shown} is not for your user alone: {who}",
-            f"make it so (chown, chmod go-w {shlex.quote(shown)}), choose another output, or set"
+            f"other users may write to the output {shown}: {reason}",
+            f"change that (chown, chmod go-w {shlex.quote(shown)}), choose another output, or set"
             " allow_shared_output = true in config.toml and restart",
         )
 
 
 def _locks(descriptor: int) -> bool:
-    """Take the lock of a work folder; where locks do not work it counts as taken."""
+    """Lock a work folder; a file system without locks counts as success."""
     try:
         return home_lock.taken(descriptor)
     except OSError:
