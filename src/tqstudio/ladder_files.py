@@ -1,9 +1,9 @@
-"""What a published ladder looks like on disk, and how it is told from a person's own videos.
+"""Names the files of a published ladder, and recognises a ladder by them.
 
     OUT/<slug>/.owner, master.m3u8
     OUT/<slug>/v<N>/<quality>/index.m3u8, init.mp4, seg_00000.m4s …
 
-A ladder may lie anywhere: outputs change, and people copy. So names alone decide, as a listing gives them.
+A ladder may be anywhere, because outputs change and people copy files. So only the names decide.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Collection
 
 MASTER_NAME = "master.m3u8"
 OWNER_NAME = ".owner"
-"""Says whose folder it is: two homes, or a person, may want the same name below one output."""
+"""Names the store and video that own the folder, because others may use the same name below one output."""
 INIT_NAME = "init.mp4"
 PLAYLIST_NAME = "index.m3u8"
 
@@ -22,26 +22,26 @@ _INIT, _PLAYLIST, _SEGMENT_SUFFIX = os.fsencode(INIT_NAME), os.fsencode(PLAYLIST
 
 
 def is_ladder(names: Collection[bytes]) -> bool:
-    """Whether a folder with these entries is the published ladder of a video, with all that is in it."""
+    """Whether a folder with these entries is the published ladder of a video."""
     return all(mark in names for mark in _MARKS)
 
 
 def is_ladder_at(folder: bytes) -> bool:
-    """As `is_ladder`, without a listing; a folder that cannot be looked into is none."""
+    """Like `is_ladder`, without a listing; False for a folder that cannot be read."""
     return all(os.path.lexists(os.path.join(folder, mark)) for mark in _MARKS)
 
 
 def is_head_of_segments(name: bytes, beside: Collection[bytes]) -> bool:
-    """Whether this entry of a folder is no video but what its segments begin with.
+    """Whether this entry of a folder is the init section of segments rather than a video.
 
-    Told by its name and its neighbours, since others lay out their ladders likewise: the playlist or a
-    segment has to be there. A person's own video of that name has neither.
+    Decided by its name and by a playlist or segment next to it, which a video of that name does not have;
+    other programs use the same layout.
     """
     return name == _INIT and (_PLAYLIST in beside or any(other.endswith(_SEGMENT_SUFFIX) for other in beside))
 
 
 def is_head_at(path: bytes) -> bool:
-    """As `is_head_of_segments`; the folder is listed only for a file of the one name that matters.
+    """Like `is_head_of_segments`; lists the folder only if the name matches.
 
     Raises:
         OSError: the folder cannot be listed.

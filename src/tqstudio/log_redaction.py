@@ -1,7 +1,7 @@
-"""Makes paths in logs relative, so that a log can be handed on without telling where its folders lie.
+"""Makes paths in logs relative, so that logs can be shared without revealing the locations of folders.
 
-What is replaced is the text of known folders, the roots, in whatever way a log writes them: as they are, as
-the project shows them, as bash, Python, ffmpeg and a log line quote them.
+Replaces the text of known folders, the roots, in all forms in which logs contain them: as they are, as the
+project displays them, and as bash, Python, ffmpeg and log lines quote them.
 """
 
 from __future__ import annotations
@@ -15,23 +15,22 @@ from tqstudio import paths, shell_quoting
 
 Folder = bytes | str | os.PathLike[str]
 
-# Not in the middle of another path. A line break that was escaped, and the two slashes of an address, end
-# what stands before. The slash comes first because it is found ten times as fast.
+# Not in the middle of another path, but after an escaped line break or the two slashes of a URL. The slash
+# comes first because that matches ten times as fast.
 _BEGINS = r"/(?:(?<![\w./~+-]/)|(?<=\\n/)|(?<=:///))"
 _BELOW = r"(/+(?=[^'\"`\n]))"
 _EXACT = r"/*(?![\w/~+%=#@\udc80-\udcff-]|\.\w|\\+[xuU])"
 _CONTROLS_OF_FFMPEG = re.compile("[\x01-\x07\x0e-\x1f]")
-"""What ffmpeg says as `?`."""
+"""Characters that ffmpeg prints as `?`."""
 
 
 class Roots:
-    """Folders that logs do not name. `/` is none: a path below it says nothing that could be left out."""
+    """Folders to redact in logs, except `/`."""
 
     def __init__(self, *folders: Folder) -> None:
         self._forms = frozenset(form for folder in folders for form in _forms(os.fsencode(folder)))
 
     def __or__(self, other: Roots) -> Roots:
-        """The roots of both."""
         if other._forms <= self._forms:
             return self
         both = Roots()
@@ -39,7 +38,7 @@ class Roots:
         return both
 
     def relative(self, text: str) -> str:
-        """The text with paths relative to their roots, the longest first, and `.` for a root itself."""
+        """Make paths in a text relative to their longest root; a root itself becomes `.`."""
         if not self._forms or "/" not in text:
             return text
         return self._pattern.sub(lambda found: "" if found[1] else ".", text)
@@ -51,32 +50,32 @@ class Roots:
 
 
 def of_program() -> Roots:
-    """Where the program itself lies: tracebacks and failed starts name its files."""
+    """The folders of the program itself, which appear in tracebacks."""
     here = os.path.dirname(os.path.dirname(__file__))
     imported = [folder for folder in sys.path if os.path.isabs(folder)]
     return Roots(here, os.path.dirname(sys.executable), *imported)
 
 
 def _forms(folder: bytes) -> set[str]:
-    """Every way in which a log may write a folder; for most that is one."""
+    """All forms in which a log may contain a folder; for most there is only one."""
     folder = folder.rstrip(b"/")
     if not folder.startswith(b"/"):
         return set()
-    raw, said = os.fsdecode(folder), folder.decode("utf-8", "backslashreplace")
+    raw, escaped = os.fsdecode(folder), folder.decode("utf-8", "backslashreplace")
     of_python = repr(raw)[1:-1]
     forms = {
         raw,
-        said,
-        _CONTROLS_OF_FFMPEG.sub("?", said),
+        escaped,
+        _CONTROLS_OF_FFMPEG.sub("?", escaped),
         paths.display(folder),
         shell_quoting.ansi_c(raw)[2:-1],
-        # Within single quotes, as the shell has it.
+        # Within single quotes of the shell.
         raw.replace("'", "'\"'\"'"),
         of_python,
-        # Where the name behind it holds the other quote.
+        # If the following name contains the other quote.
         of_python.replace("'", "\\'"),
         repr(folder)[2:-1],
     }
-    # As a value of a log line, which escapes once more.
+    # As a value in a log line, which is escaped once more.
     forms |= {form.replace("\n", "\\n") for form in forms}
     return forms | {form.replace("\\", "\\\\").replace('"', '\\"') for form in forms}

@@ -1,7 +1,7 @@
-"""Whether something is there. What may not be looked at is told, and never taken for missing.
+"""File checks that report permission errors instead of treating the path as missing.
 
-`Path.is_file` and the like raise the system's error where a folder on the way may not be searched, and
-`os.path.isdir` answers no; neither is a sentence.
+In a folder that may not be searched, `Path.is_file` and the like raise OSError, and `os.path.isdir` returns
+False.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ AnyPath = str | bytes | os.PathLike[str]
 
 
 def mode(path: AnyPath) -> int | None:
-    """The kind and permissions of what a path leads to, as in `st_mode`; None where nothing is.
+    """Return `st_mode` of a path, following links; None if it does not exist.
 
     Raises:
-        TqError: PERMISSION when the system refuses to look.
+        TqError: PERMISSION when it cannot be accessed.
     """
     try:
         return os.stat(path).st_mode
@@ -30,26 +30,26 @@ def mode(path: AnyPath) -> int | None:
 
 
 def is_there(path: AnyPath) -> bool:
-    """Whether a path leads to anything. Raises as `mode`."""
+    """Whether a path exists. Raises as `mode`."""
     return mode(path) is not None
 
 
 def is_file(path: AnyPath) -> bool:
-    """Whether a path leads to a regular file. Raises as `mode`."""
+    """Whether a path is a regular file. Raises as `mode`."""
     found = mode(path)
     return found is not None and stat.S_ISREG(found)
 
 
 def is_folder(path: AnyPath) -> bool:
-    """Whether a path leads to a folder. Raises as `mode`."""
+    """Whether a path is a folder. Raises as `mode`."""
     found = mode(path)
     return found is not None and stat.S_ISDIR(found)
 
 
-def refused(path: AnyPath, error: OSError, what: str = "looked at") -> TqError:
-    """What the system does not let this user do with a path, as one of our errors."""
+def refused(path: AnyPath, error: OSError, what: str = "accessed") -> TqError:
+    """Convert a refused access to a path to a PERMISSION error."""
     return TqError(
         ErrorCode.PERMISSION,
         f"{display(os.fsencode(path))} cannot be {what}: {error.strerror or error}",
-        "give this user access to it and to the folders above it, or name another path",
+        "give this user access to it and its parent folders, or choose another path",
     )

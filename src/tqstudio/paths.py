@@ -1,9 +1,6 @@
-"""Which files count as sources: names that are videos, names that are still being written, walking folders.
+"""Converts paths: to absolute ones, to printable text, to JSON and back.
 
-What the program made itself is no source; how a ladder is told is in `ladder`.
-
-Paths are bytes here, as the kernel gives them. `display` makes one readable for people, `data` gives it to
-programs.
+Paths are bytes, as the kernel uses them. `display` is for people, `data` and `encode` are for programs.
 """
 
 from __future__ import annotations
@@ -15,49 +12,49 @@ import re
 from tqstudio.errors import ErrorCode, TqError
 
 _HARMLESS = re.compile("[\u00a0\u1680\u2000-\u200a\u200c\u200d\u202f\u205f\u3000]+")
-"""What Python takes for unprintable and names are full of: every kind of space, and the two joiners, without
-which Persian is misspelt and an emoji falls apart."""
+"""Characters that Python calls unprintable, but that are common in names: spaces, and the two joiners, which
+Persian and emojis need."""
 
 
 def absolute(path: str) -> str:
-    """A path as a person typed it, made absolute without following links.
+    """Make a path that a person typed absolute, without following links.
 
     Raises:
-        TqError: BAD_REQUEST for an empty one, which is what an unset variable of a shell leaves behind, and
-            for one that begins at a working directory that was removed.
+        TqError: BAD_REQUEST for an empty path, as from an unset shell variable, and for a relative one if the
+            working directory was removed.
     """
     if not path:
         raise TqError(
-            ErrorCode.BAD_REQUEST, "an empty path was given", "name it; a dot is the folder you are in"
+            ErrorCode.BAD_REQUEST, "an empty path was given", "give a path; a dot is the current folder"
         )
     try:
         return os.path.abspath(os.path.expanduser(path))
     except FileNotFoundError:
         raise TqError(
             ErrorCode.BAD_REQUEST,
-            f"the folder you are in is gone, so there is no {display(os.fsencode(path))}",
-            "change to one that exists, or give the whole path",
+            f"the current folder was removed, so there is no {display(os.fsencode(path))}",
+            "change to an existing folder, or give an absolute path",
         ) from None
 
 
 def normal(path: bytes) -> bytes:
-    """An absolute path without dots and doubled slashes, also at its beginning, where POSIX keeps two."""
+    """Normalise an absolute path: no dots and doubled slashes, not even at its start, as POSIX allows."""
     return b"/" + os.path.normpath(path).lstrip(b"/")
 
 
 def display(path: bytes) -> str:
-    """A path for people, on one line: `readable`, with bytes that are no UTF-8 as escapes too.
+    """Convert a path to printable text on one line, with escapes as in `readable` and for non-UTF-8 bytes.
 
-    It names no file: what is to be opened, copied or sent is `data`, or the bytes themselves.
+    Only for display: use `data` or the bytes to open or send a path.
     """
     return readable(path.decode("utf-8", "backslashreplace"))
 
 
 def readable(text: str) -> str:
-    """Text of which nothing harms a terminal, breaks a line, turns its direction or hides.
+    """Escape characters that could harm a terminal, break a line, change its direction or hide text.
 
-    Control characters, line separators, direction marks, invisible ones, and those whose look nobody knows
-    (unassigned, private) are shown as escapes. Spaces and joiners stay.
+    These are control characters, line separators, direction marks, invisible, unassigned and private
+    characters. Spaces and joiners stay.
     """
     if text.isprintable() or _HARMLESS.sub("", text).isprintable():
         return text
@@ -68,9 +65,9 @@ def readable(text: str) -> str:
 
 
 def data(path: bytes | str | os.PathLike[str]) -> str:
-    """A path for programs, as JSON carries it: itself; one that is no UTF-8 as `display` has it.
+    """Convert a path to text for JSON: unchanged if it is UTF-8, otherwise as `display` does.
 
-    Its exact bytes travel beside it: `encode`.
+    The exact bytes are sent in addition, see `encode`.
     """
     raw = os.fsencode(path)
     try:
@@ -80,15 +77,15 @@ def data(path: bytes | str | os.PathLike[str]) -> str:
 
 
 def encode(path: bytes | str | os.PathLike[str]) -> str:
-    """A path as base64 of its bytes, for messages."""
+    """Encode the bytes of a path as base64."""
     return base64.b64encode(os.fsencode(path)).decode("ascii")
 
 
 def decode(path_b64: str) -> bytes:
-    """The bytes of a path from its base64 form.
+    """Decode the bytes of a path from base64.
 
     Raises:
-        ValueError: the text is no base64, or names a path with a NUL byte.
+        ValueError: the text is not base64, or the path is empty or has a NUL byte.
     """
     path = base64.b64decode(path_b64, validate=True)
     if b"\0" in path or not path:

@@ -1,7 +1,7 @@
-"""Commands as text that bash runs as they were run, whatever bytes their file names hold.
+"""Quotes commands for bash, whatever bytes their file names contain.
 
-A message is JSON, which cannot carry every name. A word that is no UTF-8 travels as bash itself writes it,
-`$'caf\\xe9.mp4'`: people can read it, bash can run it, and no byte is lost.
+JSON messages cannot contain every file name. A word that is not UTF-8 is sent in bash's own notation,
+`$'caf\\xe9.mp4'`, which loses no byte.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ _ANSI_C = re.compile(r"\$'(?:[^'\\]|\\.)*'")
 
 
 def script(commands: Iterable[Sequence[str]]) -> list[str]:
-    """Commands of ffmpeg as lines that run in any folder: the first makes the folders that they write to.
+    """Format ffmpeg commands as lines that run in any folder; the first creates their output folders.
 
     Args:
-        commands: words as `transportable` made them.
+        commands: words as returned by `transportable`.
     """
     commands = list(commands)
     folders = {posixpath.dirname(word) for argv in commands for word in argv if word.endswith(".m3u8")}
-    made = sorted(folder for folder in folders if folder and not folder.startswith("/"))
-    return [line(argv) for argv in [*([["mkdir", "-p", *made]] if made else []), *commands]]
+    relative = sorted(folder for folder in folders if folder and not folder.startswith("/"))
+    return [line(argv) for argv in [*([["mkdir", "-p", *relative]] if relative else []), *commands]]
 
 
 def line(argv: Iterable[str]) -> str:
-    """A command on one readable line, ready for bash.
+    """Format a command as one printable line for bash.
 
     Args:
-        argv: words as `transportable` made them.
+        argv: words as returned by `transportable`.
     """
     return " ".join(_quoted(word) for word in argv)
 
 
 def transportable(word: str) -> str:
-    """A word as messages carry it: itself, or `$'…'` where it is no UTF-8 or could be taken for such a form.
+    """Convert a word for JSON: unchanged, or as `$'…'` if it is not UTF-8 or begins with `$'`.
 
     Args:
-        word: as Python has it (`os.fsdecode`).
+        word: as from `os.fsdecode`.
     """
     try:
         word.encode()
@@ -57,10 +57,10 @@ def _quoted(word: str) -> str:
 
 
 def ansi_c(word: str) -> str:
-    """A word as `$'…'`, in ASCII.
+    """Quote a word as `$'…'`, in ASCII.
 
     Args:
-        word: as Python has it (`os.fsdecode`).
+        word: as from `os.fsdecode`.
     """
     escaped = "".join(
         f"\\x{byte:02x}" if byte < 0x20 or byte > 0x7E else chr(byte)

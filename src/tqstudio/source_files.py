@@ -1,6 +1,7 @@
-"""Says which files count as videos by their names, and walks folders for them.
+"""Recognises video files by their names, and searches folders for them.
 
-Published ladders and unfinished files are left out; `ladder_files` tells a ladder from other folders."""
+Skips published ladders, which `ladder_files` recognises, and unfinished files.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +14,11 @@ VIDEO_EXTENSIONS = frozenset(
     (
         b".3g2 .3gp .asf .avi .divx .dv .f4v .flv .gxf .ivf .m2t .m2ts .m4v .mkv .mov .mp4 .mpeg .mpg .mts"
         b" .mxf .nut .ogm .ogv .qt .rm .rmvb .ts .vob .webm .wmv .wtv .y4m"
-        # Raw streams cannot be transcoded; their job fails and says what to do.
+        # Raw streams cannot be transcoded; their job fails with a hint what to do.
         b" .264 .265 .h264 .h265 .hevc .m1v .m2v"
     ).split()
 )
-"""File name extensions taken for videos when no other rule is given; compared without case."""
+"""Extensions of videos if no other rule is given; case-insensitive."""
 
 
 _COMPANIONS = frozenset(
@@ -27,14 +28,14 @@ _COMPANIONS = frozenset(
         b" .m3u8 .m4s .mpd .thm .lrv"
     ).split()
 )
-"""What lies beside videos and surprises nobody when it stays there: subtitles, notes, pictures, checksums."""
+"""Extensions of files that are skipped silently: subtitles, notes, pictures, checksums."""
 
 
 _TEMPORARY_SUFFIXES = (b".part", b".tmp", b".crdownload", b".partial", b".filepart", b".aria2", b"~")
 
 
 def is_temporary(name: bytes) -> bool:
-    """Whether programs give such names to files they have not finished: `.part`, `.tmp`, hidden, `~`."""
+    """Whether a name is one that programs give to unfinished files: `.part`, `.tmp`, hidden, `~`."""
     return name.startswith(b".") or name.lower().endswith(_TEMPORARY_SUFFIXES)
 
 
@@ -43,7 +44,7 @@ def is_video_name(name: bytes, extensions: frozenset[bytes] = VIDEO_EXTENSIONS) 
 
 
 def is_companion(name: bytes) -> bool:
-    """Whether such files lie beside videos and are none: subtitles, pictures, notes."""
+    """Whether a name is that of a file that accompanies videos: subtitles, pictures, notes."""
     return os.path.splitext(name)[1].lower() in _COMPANIONS
 
 
@@ -54,13 +55,13 @@ def walk(
     extensions: frozenset[bytes] = VIDEO_EXTENSIONS,
     skipped: Callable[[bytes], object] = lambda _: None,
 ) -> Iterator[bytes]:
-    """Absolute paths of the video files below `root`, in name order.
+    """Yield the absolute paths of the video files below `root`, in name order.
 
-    Hidden folders and published ladders are not entered, and symbolic links not followed.
+    Does not enter hidden folders and published ladders, and does not follow symbolic links.
 
     Args:
-        skipped: called with the path of each file that may be meant and is not taken: not with hidden or
-            unfinished files, nor with what lies beside videos.
+        skipped: called with the path of each skipped file that may be a video, so not for hidden, unfinished
+            or companion files.
     """
     return _walk(root, recursive=recursive, extensions=extensions, named=True, skipped=skipped)
 
@@ -75,7 +76,7 @@ def _walk(
 ) -> Iterator[bytes]:
     try:
         with os.scandir(root) as entries:
-            listed = worth_a_look(entries, named=named)
+            listed = candidates(entries, named=named)
     except OSError:
         return
     for entry in listed:
@@ -90,14 +91,14 @@ def _walk(
             skipped(entry.path)
 
 
-def worth_a_look(listing: Iterable[os.DirEntry[bytes]], *, named: bool = False) -> list[os.DirEntry[bytes]]:
-    """Of all entries of a folder those that may be sources or lead to some, in name order.
+def candidates(listing: Iterable[os.DirEntry[bytes]], *, named: bool = False) -> list[os.DirEntry[bytes]]:
+    """Return the entries of a folder that may be or contain sources, in name order.
 
-    Hidden ones are left out, the work folder of an output among them, and so is all that makes up a
-    published ladder. Names alone decide: nothing more is read of the disk than the listing.
+    Leaves out hidden entries, such as the work folder of an output, and published ladders. Decides by names
+    only, without further access to the disk.
 
     Args:
-        named: a person named this very folder, so it is looked into even where a ladder was put into it.
+        named: this folder was given explicitly, so it is searched even if it contains a ladder.
     """
     entries = sorted(listing, key=lambda entry: entry.name)
     names = {entry.name for entry in entries}

@@ -38,7 +38,7 @@ def _shell(home: Path, **environment: str) -> Shell:
 def _refused(answer: Answer, path: Path) -> None:
     assert answer.code == 2
     first, hint = answer.err.splitlines()[-2:]
-    assert first == f"error: PERMISSION: {path} cannot be looked at: Permission denied"
+    assert first == f"error: PERMISSION: {path} cannot be accessed: Permission denied"
     assert hint.lstrip()
 
 
@@ -71,7 +71,7 @@ def test_doctor_looks_at_what_it_may(closed: Path) -> None:
     assert set(wrong) == {"home", "settings", "permissions", "supervisor"}
     assert all(check["hint"] for check in wrong.values())
     for name in ("home", "settings", "permissions"):
-        assert "cannot be looked at: Permission denied" in wrong[name]["detail"]
+        assert "cannot be accessed: Permission denied" in wrong[name]["detail"]
 
 
 def test_the_cache_of_the_demo(closed: Path, tmp_path: Path) -> None:

@@ -396,7 +396,7 @@ def test_a_working_directory_that_was_removed(
     monkeypatch.chdir(gone)
     gone.rmdir()
     assert here("add", "film.mp4") == 2
-    assert "the folder you are in is gone, so there is no film.mp4" in capsys.readouterr().err
+    assert "the current folder was removed, so there is no film.mp4" in capsys.readouterr().err
     monkeypatch.chdir(tmp_path)
 
 

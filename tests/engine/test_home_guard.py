@@ -77,7 +77,7 @@ def test_no_second_one_starts_when_lock_and_socket_are_removed(make_supervisor: 
     second = subprocess.run(
         [sys.executable, "-c", _TAKE, str(live.home.root)], capture_output=True, timeout=60
     )
-    refused = f"ALREADY_RUNNING: a supervisor (pid {pid}) runs in {live.home.root} already\n"
+    refused = f"ALREADY_RUNNING: a supervisor (pid {pid}) already runs in {live.home.root}\n"
     assert second.stderr.decode() == refused
     view = launch.settled(live.home)
     assert view is not None

@@ -20,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     std_streams.repair_streams()
     from tqstudio import gc_tuning
 
-    gc_tuning.look_seldom()
+    gc_tuning.raise_threshold()
     from tqstudio.cli import printing
 
     given = list(sys.argv[1:] if arguments is None else arguments)

@@ -1,1 +1,1 @@
-"""Access to files and volumes that may block, fill up, vanish or be replaced by a link."""
+"""Access to files and volumes that may block, fill up, disappear or be replaced by a link."""

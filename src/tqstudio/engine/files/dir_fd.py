@@ -1,7 +1,7 @@
-"""Folders below an output, held open while they are written to.
+"""Opens folders below an output for writing, safely against links planted by other users.
 
-Other users who may write to an output can replace one of our folders by a link, or by a folder of theirs, at
-any moment. So each folder on the way is opened without following links, and the last one is used through its
+Users who may write to an output can replace one of our folders by a link, or by their own folder, at any
+moment. So each folder of the path is opened without following links, and the last one is used through its
 descriptor.
 """
 
@@ -17,24 +17,24 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _DESCRIPTORS = Path("/proc/self/fd")
-# Enough to reach what is in a folder, also in one that may not be listed; not every system has it.
+# O_PATH suffices to access entries, even of folders that may not be listed; not every system has it.
 _FLAGS = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class NotOurs(NotADirectoryError):
-    """Something else is in the place of one of our folders."""
+    """One of our folders was replaced."""
 
     def __init__(self, path: Path, why: str) -> None:
         super().__init__(errno.ENOTDIR, why, str(path))
 
 
 def shared_with(folder: Path) -> str:
-    """Who besides us and root may put something into a folder, for people; empty where no other user may.
+    """Why users besides us and root may write to a folder, for display; empty if none may.
 
-    Access lists are not looked at.
+    Ignores access control lists.
 
     Raises:
-        OSError: it cannot be looked at.
+        OSError: it cannot be checked.
     """
     try:
         found = folder.stat()
@@ -45,26 +45,26 @@ def shared_with(folder: Path) -> str:
     if not others_may_write(found):
         return ""
     if not all(_others_may(stat.S_IXGRP, stat.S_IXOTH, above.stat()) for above in folder.resolve().parents):
-        return ""  # others do not get there
+        return ""  # others cannot access it
     mode = stat.S_IMODE(found.st_mode)
     return f"{'everybody' if mode & stat.S_IWOTH else 'its group'} may write to it (mode {mode:04o})"
 
 
 @contextlib.contextmanager
 def hold(root: Path, *names: str, make: bool = False) -> Iterator[Path]:
-    """A path to a folder below an output that leads to this very folder, whatever is put in its place.
+    """Yield a path to a folder below an output that stays valid even if the folder is replaced.
 
-    Good in this process alone.
+    The path is only valid in this process.
 
     Args:
-        root: the output; what it is a link to counts.
-        names: of the folders from there on.
-        make: make those that are missing.
+        root: the output; may be a link.
+        names: the names of the folders below it.
+        make: create missing folders.
 
     Raises:
-        NotOurs: one of them is a link or no folder; or, where other users may write to the output, belongs to
-            neither us nor the owner of the output.
-        OSError: as of the file system.
+        NotOurs: one of them is a link or not a folder; or, if other users may write to the output, it belongs
+            to neither us nor the owner of the output.
+        OSError: of the file system.
     """
     if make:
         root.mkdir(parents=True, exist_ok=True)
@@ -94,13 +94,13 @@ def _open(folder: int, name: str, path: Path, *, make: bool) -> int:
         return os.open(name, _FLAGS | os.O_NOFOLLOW, dir_fd=folder)
     except OSError as error:
         if error.errno in (errno.ENOTDIR, errno.ELOOP):
-            raise NotOurs(path, f"{path.name} is a link or no folder") from None
+            raise NotOurs(path, f"{path.name} is a link or not a folder") from None
         error.filename = str(path)
         raise
 
 
 def _sync(folder: int) -> None:
-    # As `durable.sync_folder`: some file systems sync no folders.
+    # Like `durable.sync_folder`: some file systems cannot sync folders.
     with contextlib.suppress(OSError):
         listed = os.open(".", os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
         try:
@@ -110,7 +110,7 @@ def _sync(folder: int) -> None:
 
 
 def others_may_write(found: os.stat_result) -> bool:
-    """Whether a user other than ours and root may change what was found, as far as owner and mode tell."""
+    """Whether users other than ours and root may change a file, according to owner and mode."""
     return found.st_uid not in (os.geteuid(), 0) or _others_may(stat.S_IWGRP, stat.S_IWOTH, found)
 
 
@@ -119,7 +119,7 @@ def _others_may(group: int, everybody: int, found: os.stat_result) -> bool:
 
 
 def _is_own_group(group: int) -> bool:
-    """Whether a group is that of our user alone, as most systems make one for each user, or root's."""
+    """Whether a group is root's, or has our user as its only member, as most systems create one per user."""
     if group == 0:
         return True
     try:

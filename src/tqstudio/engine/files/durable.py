@@ -1,4 +1,4 @@
-"""Writing that outlives a power cut: a file is synced before it gets its name, a folder after."""
+"""Writes files so that they survive a power cut: syncs a file before it is renamed, and its folder after."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ import stat
 from pathlib import Path
 
 NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV, errno.EINVAL)
-"""A file system without hard links (exFAT, some SMB) answers one of these."""
-# Some network file systems cannot sync a folder, and one that may only be written to cannot be opened: there
-# is nothing better to ask of them.
+"""Errors of file systems without hard links (exFAT, some SMB)."""
+# Some network file systems cannot sync folders, and write-only folders cannot be opened.
 _NO_FOLDER_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EBADF, errno.EACCES)
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write a new file and sync it; its folder is the caller's to sync.
+    """Write a new file and sync it; the caller syncs its folder.
 
-    A file that is there is removed, not written to: it may be a link to another file.
+    An existing file is removed rather than overwritten, because it may be a link to another file.
     """
     with os.fdopen(_create(path), "wb") as file:
         file.write(content)
@@ -37,20 +36,20 @@ def _create(path: Path) -> int:
 
 
 def read(path: Path) -> bytes:
-    """Read a file of ours; a link in its place is not followed, and a pipe there holds nobody up.
+    """Read one of our files, without following links or blocking on a pipe.
 
     Raises:
-        OSError: as of the file system; EINVAL where there is no regular file.
+        OSError: of the file system; EINVAL if it is not a regular file.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "no regular file", str(path))
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
         return file.read()
 
 
 def sync(path: Path) -> None:
-    """Make what was written to a file durable."""
+    """Sync the content of a file."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(descriptor)
@@ -59,7 +58,7 @@ def sync(path: Path) -> None:
 
 
 def link(source: Path, target: Path) -> None:
-    """A hard link, or a synced copy where the file system refuses links."""
+    """Create a hard link, or a synced copy if the file system does not support links."""
     try:
         os.link(source, target)
     except OSError as error:
@@ -73,7 +72,7 @@ def link(source: Path, target: Path) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Make the names in a folder durable."""
+    """Sync the entries of a folder."""
     try:
         sync(path)
     except OSError as error:
@@ -82,7 +81,7 @@ def sync_folder(path: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and those above it, with their names: what is synced in it later is then found."""
+    """Create a folder with its parents, and sync their names."""
     new = [folder for folder in (path, *path.parents) if not folder.is_dir()]
     path.mkdir(parents=True, exist_ok=True)
     for folder in new:
@@ -90,16 +89,16 @@ def make_folder(path: Path) -> None:
 
 
 def sync_tree(root: Path) -> None:
-    """Sync a folder and those in it; their files were synced when they were written."""
+    """Sync a folder and its sub-folders; their files were synced when they were written."""
     for folder in [*(entry for entry in root.iterdir() if entry.is_dir()), root]:
         sync_folder(folder)
 
 
 def discard(path: Path) -> None:
-    """Remove a file or a folder with all that is in it; one that is not there is no error.
+    """Remove a file, or a folder with its content; a missing one is no error.
 
     Raises:
-        OSError: something of it stays.
+        OSError: something could not be removed.
     """
     with contextlib.suppress(FileNotFoundError):
         if path.is_dir() and not path.is_symlink():

@@ -1,6 +1,6 @@
-"""Which errors of the operating system say that a disk is away or fails, or that a limit is reached.
+"""Classifies errors of the operating system: a disk is unavailable or fails, or a limit is reached.
 
-None of them says anything of the file that was asked for: on a sound machine the same call succeeds.
+None of them is caused by the file itself.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ AWAY = frozenset(
         *(errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENETDOWN, errno.ENETUNREACH),
     )
 )
-"""A network mount, a FUSE file system or a drive that nobody serves any more."""
+"""A network mount, FUSE file system or drive is no longer served."""
 
-# Linux's: a damaged file system, a remote one that fails.
+# Only on Linux: a damaged file system, a failing remote one.
 _DAMAGED = {getattr(errno, name) for name in ("EUCLEAN", "EREMOTEIO") if hasattr(errno, name)}
 FAILING = AWAY | _DAMAGED | {errno.EIO}
-"""Also one that is there and cannot read or write."""
+"""A disk is unavailable, or cannot read or write."""
 
 LIMITS = frozenset((errno.EMFILE, errno.ENFILE, errno.EAGAIN))
 """No more open files, or no more processes."""

@@ -1,4 +1,4 @@
-"""On which file system a folder lies, whether inotify sees all that happens there, whether it keeps files."""
+"""Finds the file system of a folder, whether inotify reports all changes there, and whether it is virtual."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CLUSTER = {"gfs", "gfs2", "ocfs2", "beegfs", "orangefs", "pvfs2", "gpfs"}
 _VIRTUAL_MACHINE = {"9p", "virtiofs", "vboxsf", "vmhgfs", "prl_fs", "drvfs"}
 
 BLIND = frozenset(_NETWORK | _CLUSTER | _VIRTUAL_MACHINE | {"fuse"})
-"""File systems that others change without this kernel knowing; every `fuse.*` is one too."""
+"""File systems that can change without this kernel noticing, as can every `fuse.*`."""
 
 _STATE = {"proc", "sysfs", "cgroup", "cgroup2", "configfs", "bpf", "pstore", "efivarfs", "resctrl"}
 _DEVICES = {"devtmpfs", "devpts", "mqueue", "hugetlbfs"}
@@ -32,7 +32,7 @@ _INSIGHT = {"debugfs", "tracefs", "securityfs", "selinuxfs", "smackfs"}
 _INTERFACES = {"fusectl", "binfmt_misc", "rpc_pipefs", "nfsd", "nsfs"}
 
 SYSTEM = frozenset(_STATE | _DEVICES | _INSIGHT | _INTERFACES)
-"""File systems that show the state of the system and keep no files."""
+"""Virtual file systems of the kernel, which store no files."""
 
 _MOUNTS = "/proc/self/mountinfo"
 
@@ -40,29 +40,29 @@ _MOUNTS = "/proc/self/mountinfo"
 class _Mount(NamedTuple):
     point: bytes
     device: int
-    """As `st_dev` of what lies there."""
+    """`st_dev` of the files there."""
     kind: str
 
 
 def is_blind(path: bytes, *, mounts: str = _MOUNTS) -> bool:
-    """Whether changes on the file system of this path may go unnoticed by inotify."""
+    """Whether inotify may miss changes on the file system of this path."""
     kind = file_system(path, mounts=mounts)
     return kind in BLIND or kind.startswith("fuse.")
 
 
 def file_system(path: bytes, *, mounts: str = _MOUNTS) -> str:
-    """The type of the file system that an absolute path lies on; empty when it cannot be known.
+    """The type of the file system of an absolute path; empty if unknown.
 
-    Only the table is read, never the path: a dead network mount would not answer.
+    Reads only the mount table, never the path: a dead network mount would not answer.
     """
     mount = _mount_of(path, mounts)
     return "" if mount is None else mount.kind
 
 
 def mount_point(path: bytes) -> bytes:
-    """Where the file system of an absolute path is mounted; the path itself when it cannot be known.
+    """The mount point of the file system of an absolute path; the path itself if unknown.
 
-    Only the table is read, as for `file_system`.
+    Reads only the mount table, as `file_system` does.
     """
     mount = _mount_of(path, _MOUNTS)
     return path if mount is None else mount.point
@@ -72,24 +72,24 @@ def _mount_of(path: bytes, mounts: str) -> _Mount | None:
     path = os.path.normpath(path)
     best = None
     for mount in _table(mounts):
-        # Of two mounts on one point, the later covers the earlier.
+        # Of two mounts on one point, the later one hides the earlier.
         if is_within(path, mount.point) and (best is None or len(mount.point) >= len(best.point)):
             best = mount
     return best
 
 
 def is_within(path: bytes, point: bytes) -> bool:
-    """Whether an absolute path is this mount point, or lies below it."""
+    """Whether an absolute path is this mount point or below it."""
     return path == point or path.startswith(point.rstrip(b"/") + b"/")
 
 
 def points(*, mounts: str = _MOUNTS) -> frozenset[bytes]:
-    """Where something is mounted now that keeps files, or may."""
+    """The present mount points, without virtual file systems and unmounted autofs points."""
     return frozenset(mount.point for mount in _table(mounts) if mount.kind not in SYSTEM | {"autofs"})
 
 
 def expected(*, fstab: str = "/etc/fstab") -> frozenset[bytes]:
-    """Where the system's own table of file systems says that something belongs."""
+    """The mount points listed in /etc/fstab."""
     try:
         with open(fstab, "rb") as table:
             lines = [line.split() for line in table if not line.lstrip().startswith(b"#")]
@@ -100,17 +100,17 @@ def expected(*, fstab: str = "/etc/fstab") -> frozenset[bytes]:
 
 
 def shows_the_system(path: bytes, *, mounts: str = _MOUNTS) -> bool:
-    """Whether a folder lies on a file system that shows the state of the system: /proc, /sys, /dev and such.
+    """Whether a folder is on a virtual file system of the kernel: /proc, /sys, /dev and such.
 
     Raises:
-        OSError: it cannot be looked at.
+        OSError: it cannot be checked.
     """
     return os.stat(path).st_dev in system_devices(mounts=mounts)
 
 
 def system_devices(*, mounts: str = _MOUNTS) -> frozenset[int]:
-    """`st_dev` of all that lies on such file systems, by whatever path it is reached."""
-    # Containers keep their devices in a tmpfs.
+    """`st_dev` of the virtual file systems of the kernel."""
+    # Containers have their devices in a tmpfs.
     devices = (b"/dev", "tmpfs")
     return frozenset(
         mount.device
@@ -136,7 +136,7 @@ def _table(mounts: str) -> Iterator[_Mount]:
 
 
 def _unescape(field: bytes) -> bytes:
-    """Space, tab, newline and backslash are written in octal there."""
+    """Decode space, tab, newline and backslash, which the mount table writes in octal."""
     for code, character in ((b"\\040", b" "), (b"\\011", b"\t"), (b"\\012", b"\n"), (b"\\134", b"\\")):
         field = field.replace(code, character)
     return field

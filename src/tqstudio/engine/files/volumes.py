@@ -1,4 +1,4 @@
-"""How much room a file system has, and how much unfinished work takes up."""
+"""Measures the free space of file systems, and the size of unfinished work."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """A file system as it was found: its device number, and the bytes free for this user."""
+    """The state of a file system: its device number, and the bytes free for this user."""
 
     device: int
     free: int
     files: int | None = None
-    """Files (inodes) that this user may still make; None where the file system sets no number."""
+    """Free inodes; None if the file system has no limit."""
     total: int = 0
-    """Bytes in all; 0 where that is not known."""
+    """Size in bytes; 0 if unknown."""
 
     def never_has(self, needed: int) -> bool:
-        """Whether so many bytes would not be free even if it were empty."""
+        """Whether it is smaller than the bytes needed."""
         return 0 < self.total < needed
 
 
 def volume_of(path: Path) -> Volume | None:
-    """The volume on which `path` is or will be; None when nothing of it can be looked at."""
+    """The volume where `path` is or will be; None if neither it nor a parent can be accessed."""
     for folder in (path, *path.parents):
         try:
             found = os.statvfs(folder)
@@ -37,7 +37,7 @@ def volume_of(path: Path) -> Volume | None:
 
 
 def occupied_bytes(folder: Path) -> int:
-    """Sizes of all files below a folder; what disappears meanwhile counts nothing."""
+    """The size of all files below a folder, ignoring those that disappear meanwhile."""
     total = 0
     for root, _, names in os.walk(folder):
         for name in names:
@@ -49,5 +49,5 @@ def occupied_bytes(folder: Path) -> int:
 
 
 def still_to_come(source_bytes: int, factor: float, made_bytes: int) -> int:
-    """Bytes that the ladder of a source will take beside what is made of it already."""
+    """Estimate the bytes still to be written for the ladder of a source."""
     return max(0, int(factor * source_bytes) - made_bytes)

@@ -1,1 +1,1 @@
-"""The supervisor as a process of its machine: lock of the home, children, clock, memory and logs."""
+"""The supervisor's process and machine: lock of the home, child processes, clock, memory and logs."""

@@ -1,7 +1,7 @@
-"""The supervisor's own processes: spawned from the event loop's thread, seen at once when they end.
+"""Spawns the supervisor's child processes and notices their end at once.
 
-The thread matters: a parent-death signal fires when the *thread* that spawned the child ends, so no thread of
-a pool may spawn. `engine/parent.py` is the child's side.
+Only the event loop's thread may spawn them: the parent-death signal is sent when the *thread* that spawned
+the child ends. `parent_death` is the child's side.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from tqstudio.engine.host.parent_death import PARENT
 
 
 class Child:
-    """A running process of ours; `exited` is set, and the process collected, as soon as it has ended."""
+    """A child process; as soon as it ends it is reaped and `exited` is set."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self.exited = asyncio.Event()
         self._process = process
         self._pidfd = os.pidfd_open(process.pid)
         _ours[process.pid] = self
-        asyncio.get_running_loop().add_reader(self._pidfd, self._see_exit)
+        asyncio.get_running_loop().add_reader(self._pidfd, self._on_exit)
 
     @property
     def pid(self) -> int:
@@ -46,28 +46,27 @@ class Child:
 
     @property
     def how(self) -> str:
-        """How it ended, for people: what is said of it."""
+        """How it ended, for messages."""
         status = self._process.returncode
         if status is not None and status < 0:
             return f"was killed by {signal.Signals(-status).name}"
         return f"ended with status {status}" if status else "ended"
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal; to a process that has ended it is not sent, whoever has its pid now."""
+        """Send a signal, unless it has ended, whatever process has its pid now."""
         if not self.exited.is_set():
             with contextlib.suppress(ProcessLookupError, OSError):
                 signal.pidfd_send_signal(self._pidfd, number)
 
     def kill(self) -> None:
-        """End it with what it started: while it waits for a disk the kernel does not end it, and they live
-        on as it does."""
+        """Kill it and its descendants, which live on if it is in uninterruptible I/O and survives SIGKILL."""
         self.signal(signal.SIGKILL)
         if not self.exited.is_set():
             with contextlib.suppress(psutil.Error):
-                for started in psutil.Process(self.pid).children(recursive=True):
-                    started.kill()
+                for descendant in psutil.Process(self.pid).children(recursive=True):
+                    descendant.kill()
 
-    def _see_exit(self) -> None:
+    def _on_exit(self) -> None:
         asyncio.get_running_loop().remove_reader(self._pidfd)
         os.close(self._pidfd)
         self._process.wait()
@@ -80,7 +79,7 @@ _marks: dict[str, str] = {}
 
 
 def mark(store: str, home: Path) -> None:
-    """Let what is spawned from now on, and all that it starts, be known as ours: see `orphans`."""
+    """Mark the processes spawned from now on, and their descendants, as ours; see `orphan_processes`."""
     _marks[orphan_processes.MARK] = orphan_processes.mark(store, home)
 
 
@@ -92,33 +91,33 @@ def spawn(
     stdin: int = subprocess.DEVNULL,
     stdout: int | IO[bytes] | None = None,
 ) -> Child:
-    """Start one of our programs; call from the event loop's thread.
+    """Start one of our programs; call it in the event loop's thread.
 
     Args:
-        module: what runs, as of `python -m`.
-        environment: what it gets besides our own environment.
+        module: the module to run, as with `python -m`.
+        environment: variables added to our own environment.
         stdout: by default the same as stderr.
 
     Raises:
-        OSError: the process cannot be made.
+        OSError: the process cannot be created.
     """
     process = subprocess.Popen(
-        # -P: a json.py in the working directory must not become the program's json.
+        # -P: a json.py in the working directory must not be imported.
         [sys.executable, "-P", "-m", module, *arguments],
         stdin=stdin,
         stdout=stderr if stdout is None else stdout,
         stderr=stderr,
         env={**os.environ, **environment, **_marks, PARENT: str(os.getpid())},
-        # Its own group: ctrl-c at the supervisor's terminal is for the supervisor to handle.
+        # Its own group, because Ctrl-C in the supervisor's terminal is handled by the supervisor.
         process_group=0,
     )
     return Child(process)
 
 
 def reap_orphans() -> None:
-    """End and collect descendants that were handed to us because their parent, a child of ours, died first.
+    """Kill and reap descendants that were reparented to us because their parent, our child, died.
 
-    The kernel ends most of them with their parent, where the system has `setpriv`.
+    The kernel ends most of them with their parent, if the system has `setpriv`.
     """
     for child in psutil.Process().children():
         with contextlib.suppress(psutil.Error, ChildProcessError):

@@ -1,4 +1,4 @@
-"""Clocks that neither a suspended machine nor a clock that is set can mislead."""
+"""Clocks that are not affected by a suspended machine or a changed wall clock."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 NOTICEABLE_US = 1_000_000
-"""A wall clock that is further away than this was set, or nobody could look at it for a while."""
+"""Larger differences count as a changed wall clock or a suspended process."""
 
 
 def since_boot() -> float:
-    """Seconds that never go back, those of a suspend included where the system can tell them."""
+    """Monotonic seconds, including the time of a suspend if the system supports that."""
     return _since_boot_us() / 1e6
 
 
@@ -27,15 +27,15 @@ def _wall_us() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """How far the wall clock is ahead of a steady one, in µs, and why."""
+    """How far the wall clock is ahead of the steady clock, in µs, and why."""
 
     total_us: int
     missed_us: int
-    """Of these, the time in which nobody looked at the clock: the process or the machine was stopped."""
+    """The part during which the process or the machine was stopped."""
 
     @property
     def set_us(self) -> int:
-        """Of these, how far the wall clock was set forward; negative when it was set back."""
+        """The part by which the wall clock was set forward; negative when it was set back."""
         return self.total_us - self.missed_us
 
     @property
@@ -44,16 +44,16 @@ class Drift:
 
 
 class SteadyClock:
-    """Wall time that goes on evenly.
+    """Wall time that advances evenly.
 
-    Leases are stored as wall times. While a supervisor is stopped no heartbeat can be taken, and a wall clock
-    may be set by hours; neither may end leases in bulk, or let one last for hours. So this clock goes on
-    from where it stood, and leaves out every silence that is longer than its owner's patience. `drift` says
-    how far the wall clock is away, and `catch_up` goes there once the leases were seen to.
+    Leases are stored as wall times. A stopped supervisor gets no heartbeats, and the wall clock may be set
+    by hours; neither may expire all leases, or extend one by hours. So this clock starts at the wall time,
+    advances with the boot clock, and leaves out pauses of the process. `drift` measures its distance to the
+    wall clock, and `catch_up` removes it once the leases were adjusted.
 
     Args:
         wall: µs since 1970.
-        boot: µs that never go back, with those of a suspend.
+        boot: monotonic µs, including the time of a suspend.
     """
 
     def __init__(self, wall: Callable[[], int] = _wall_us, boot: Callable[[], int] = _since_boot_us) -> None:
@@ -61,14 +61,14 @@ class SteadyClock:
         self._lock = threading.Lock()
         self._seen = boot()
         self._offset = wall() - self._seen
-        self._missed = self._silent = 0
-        self._patience_us: int | None = None
+        self._missed = self._stopped = 0
+        self._max_gap_us: int | None = None
 
-    def watch(self, patience_us: int) -> None:
-        """From now on somebody asks for the time often: a longer silence means that nobody could."""
+    def watch(self, max_gap_us: int) -> None:
+        """From now on the clock is read often: a longer gap means that the process was stopped."""
         with self._lock:
             self._seen = self._boot()
-            self._patience_us = patience_us
+            self._max_gap_us = max_gap_us
 
     def now_us(self) -> int:
         """µs since 1970 in UTC."""
@@ -76,18 +76,18 @@ class SteadyClock:
             return self._now()
 
     def running_us(self) -> int:
-        """µs that somebody was there to see; never set, so that two of them tell how long something took."""
+        """Monotonic µs without the time in which the process was stopped, for measuring durations."""
         with self._lock:
             self._now()
-            return self._seen - self._silent
+            return self._seen - self._stopped
 
     def _now(self) -> int:
         boot = self._boot()
-        silence = boot - self._seen
-        if self._patience_us is not None and silence > self._patience_us:
-            self._offset -= silence
-            self._missed += silence
-            self._silent += silence
+        gap = boot - self._seen
+        if self._max_gap_us is not None and gap > self._max_gap_us:
+            self._offset -= gap
+            self._missed += gap
+            self._stopped += gap
         self._seen = max(boot, self._seen)
         return boot + self._offset
 
@@ -96,7 +96,7 @@ class SteadyClock:
             return Drift(self._wall() - self._now(), self._missed)
 
     def catch_up(self, drift: Drift) -> None:
-        """Go on from where the wall clock was."""
+        """Set this clock to the wall clock, as measured by `drift`."""
         with self._lock:
             self._offset += drift.total_us
             self._missed -= drift.missed_us

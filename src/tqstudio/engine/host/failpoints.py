@@ -1,8 +1,7 @@
-"""Named places in the supervisor at which it ends itself by SIGKILL. For tests only.
+"""Fail points: named places at which the supervisor kills itself with SIGKILL. For tests only.
 
-`TQSTUDIO_FAIL_POINT=publish.renamed tqstudio up` dies the first time that place is reached, as a power cut
-would have it: nothing is flushed, nothing is cleaned up. A place is a call of `reach` with its name; without
-the variable that call compares two values and returns.
+`TQSTUDIO_FAIL_POINT=publish.renamed tqstudio up` dies when that place is first reached, without flushing or
+cleaning up. A fail point is a call of `reach` with its name; without the variable it does nothing.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ _armed: str | None = None
 
 
 def arm() -> None:
-    """Read the variable and take it out of the environment: workers do not inherit it."""
+    """Read the variable and remove it from the environment, so that workers do not inherit it."""
     global _armed
     _armed = os.environ.pop(VARIABLE, None) or None
 
 
 def reach(name: str) -> None:
-    """End here if a test asked for it."""
+    """Kill this process if the fail point is armed."""
     if name == _armed:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""One supervisor per home: the locks that say so, and the socket that only it may bind."""
+"""Locks a home so that it has only one supervisor, and binds its socket."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from tqstudio.home import Home
 
 BACKLOG = 256
 CHECK_S = 2.0
-"""How often a supervisor looks whether its lock file and its socket are there, and makes them anew."""
+"""How often a supervisor checks its lock file and socket, and restores them."""
 _TRIES = 10
 _PAUSE_S = 0.01
 
 LockOwner = tuple[int, int]
-"""Device and inode of a file: another one under its name is not the same."""
+"""Device and inode of a file, to detect another one under its name."""
 
 
 class HomeLock:
-    """Held by the supervisor of a home for as long as its process lives; the kernel drops it on any death.
+    """The lock of a home; the kernel releases it when the supervisor's process ends in any way.
 
-    The folder itself is locked, for a lock file is the first that people remove when something seems stale.
-    The file is locked too: it names the process, and some file systems (NFS) lock no folders.
+    Locks the folder itself, because people remove lock files that seem stale. Also locks a file, which
+    contains the pid, because some file systems (NFS) cannot lock folders.
     """
 
     def __init__(self, home: Home) -> None:
@@ -45,18 +45,18 @@ class HomeLock:
             self.release()
             raise TqError(
                 ErrorCode.ALREADY_RUNNING,
-                f"a supervisor (pid {self._named_holder()}) runs in {self._root} already",
+                f"a supervisor (pid {self._holder_pid()}) already runs in {self._root}",
             )
 
     @property
     def folder(self) -> LockOwner:
-        """The home that is held, wherever it is now; call with the lock held."""
+        """Identity of the locked home, even if it was moved; call it while locked."""
         assert self._folder is not None
         found = os.fstat(self._folder)
         return found.st_dev, found.st_ino
 
     def keep(self) -> bool:
-        """Make the lock file anew if it was removed or replaced; False when somebody else holds that."""
+        """Restore the lock file if it was removed or replaced; False if another process has locked it."""
         assert self._file is not None
         found = os.fstat(self._file)
         return identity(self._path) == (found.st_dev, found.st_ino) or self._take_file()
@@ -78,8 +78,8 @@ class HomeLock:
         self._file = descriptor
         return True
 
-    def _named_holder(self) -> str:
-        """The pid in the lock file, which the holder makes anew within `CHECK_S` if somebody removed it."""
+    def _holder_pid(self) -> str:
+        """The pid in the lock file, which its supervisor restores within `CHECK_S` if it was removed."""
         deadline = time.monotonic() + 2 * CHECK_S
         while True:
             with contextlib.suppress(OSError):
@@ -97,10 +97,10 @@ class HomeLock:
 
 
 def identity(path: Path) -> LockOwner | None:
-    """Which file is at a path; None when there is none.
+    """Identify the file at a path; None if there is none.
 
     Raises:
-        OSError: it cannot be looked at.
+        OSError: it cannot be checked.
     """
     try:
         found = path.stat()
@@ -110,7 +110,7 @@ def identity(path: Path) -> LockOwner | None:
 
 
 def _folder_taken(descriptor: int) -> bool:
-    """The same as `taken`; a file system that locks no folders leaves it to the lock file."""
+    """Like `taken`; True if the file system cannot lock folders, so that the lock file decides."""
     try:
         return taken(descriptor)
     except OSError:
@@ -118,7 +118,7 @@ def _folder_taken(descriptor: int) -> bool:
 
 
 def taken(descriptor: int) -> bool:
-    """Take the lock, unless it is held for longer than commands need to see whether anybody holds it."""
+    """Lock a file; retries for a moment, because commands lock it briefly to check for a supervisor."""
     for left in reversed(range(_TRIES)):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -130,10 +130,10 @@ def taken(descriptor: int) -> bool:
 
 
 def bind(path: Path) -> socket.socket:
-    """A listening unix socket at `path` that only this user can open.
+    """Create a listening unix socket at `path` that only this user can open; call it while locked.
 
-    It is bound in a private folder and renamed: between binding and its mode nobody can slip in, and a stale
-    socket of a dead supervisor is replaced in one step. Call it with the lock held.
+    It is bound in a private folder and renamed, so that no other user can connect before its mode is set, and
+    a stale socket is replaced atomically.
     """
     private = path.with_name(f".{os.getpid()}")
     inside = private / "s"

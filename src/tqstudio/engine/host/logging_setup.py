@@ -1,10 +1,8 @@
-"""Where the supervisor's log lines go: its file in the home, and the terminal it was started from.
+"""Configures the supervisor's logging: to a file in the home, and to the terminal it was started from.
 
-A thread of its own writes them. A line that the event loop wrote itself would hold up every worker while the
-disk does not answer, or the terminal is stopped. It makes paths relative, too: a log is handed on with
-reports, and where its folders lie is nobody's business.
-
-The history of each job is not written here, but where `tqstudio events` reads it.
+A thread writes the lines: the event loop would block while the disk does not answer or the terminal is
+stopped. Paths are made relative, because logs are shared with bug reports. The history of jobs is not logged
+here; see `tqstudio events`.
 """
 
 from __future__ import annotations
@@ -26,20 +24,19 @@ from tqstudio.log_redaction import Folder, Roots
 MAX_LOG_BYTES = 10_000_000
 KEPT_LOGS = 3
 _GATHER_S = 0.1
-"""How long the thread rests behind a line: what comes meanwhile is written at once, for it costs less than to
-wake it each time."""
+"""How long the thread waits to collect lines, because waking it for each costs more."""
 
 _roots = Roots()
 
 
 def know(*folders: Folder) -> None:
-    """Let no line from now on name these folders."""
+    """Redact these folders in all following lines."""
     global _roots
     _roots |= Roots(*folders)
 
 
 def configure(home: Home) -> logging.handlers.QueueListener:
-    """One line per event, key=value; the file is rotated at 10 MB. The last ones are written by `stop`."""
+    """Log one line of key=value pairs per event; the file is rotated at 10 MB. `stop` flushes it."""
     global _roots
     _roots = Roots(home.root) | log_redaction.of_program()
     handlers: list[logging.Handler] = [
@@ -50,7 +47,7 @@ def configure(home: Home) -> logging.handlers.QueueListener:
     if sys.stderr.isatty():
         handlers.append(logging.StreamHandler())
     for handler in handlers:
-        handler.setFormatter(_Relative())
+        handler.setFormatter(_Redacting())
     lines: SimpleQueue[Any] = SimpleQueue()
     writer = _Writer(lines, *handlers)
     logging.basicConfig(
@@ -59,13 +56,13 @@ def configure(home: Home) -> logging.handlers.QueueListener:
         handlers=[logging.handlers.QueueHandler(lines)],
         force=True,
     )
-    # What no line shows is not looked up for each.
+    # Fields that no line shows need not be determined.
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     logging._srcfile = None  # as the standard library's documentation advises
-    # The scheduler announces every run of every job; its warnings are enough.
+    # The scheduler logs every run of every task.
     logging.getLogger("apscheduler").setLevel(logging.WARNING)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
-    logging.getLogger("uvicorn.error").addFilter(_is_no_cut_stream)
+    logging.getLogger("uvicorn.error").addFilter(_is_not_cancelled)
     structlog.configure(
         processors=[
             structlog.stdlib.add_log_level,
@@ -75,15 +72,15 @@ def configure(home: Home) -> logging.handlers.QueueListener:
         ],
         logger_factory=structlog.stdlib.LoggerFactory(),
         wrapper_class=structlog.stdlib.BoundLogger,
-        # Nothing configures it again; finding the logger's name anew is a third of what a line costs.
+        # Looking up the logger's name is a third of the cost of a line.
         cache_logger_on_first_use=True,
     )
     writer.start()
     return writer
 
 
-class _Relative(logging.Formatter):
-    """Sees every line, those of libraries too."""
+class _Redacting(logging.Formatter):
+    """Redacts every line, those of libraries too."""
 
     def format(self, record: logging.LogRecord) -> str:
         return _roots.relative(super().format(record))
@@ -100,6 +97,6 @@ class _Writer(logging.handlers.QueueListener):
         return self._lines.get(block)
 
 
-def _is_no_cut_stream(record: logging.LogRecord) -> bool:
-    """Streams that nobody reads any more are cut at the end; that is no error."""
+def _is_not_cancelled(record: logging.LogRecord) -> bool:
+    """Filter out cancelled event streams at shutdown, which are no errors."""
     return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))

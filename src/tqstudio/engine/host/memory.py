@@ -1,4 +1,4 @@
-"""How much memory there is: of the machine, or of the control group that limits this process."""
+"""Measures the memory of the machine, or of the control group that limits this process."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 
 def total() -> int:
-    """Bytes that this process and its children may have at most, without swap."""
+    """Bytes that this process and its children may use at most, without swap."""
     return min([int(psutil.virtual_memory().total), *(limit for _, limit in _limited_groups())])
 
 
 def available() -> int:
-    """Bytes that can be had without swapping."""
+    """Bytes available without swapping."""
     found = [int(psutil.virtual_memory().available)]
     for group, limit in _limited_groups():
         try:
@@ -30,7 +30,7 @@ def available() -> int:
 
 
 def _limited_groups() -> Iterator[tuple[Path, int]]:
-    """Our control group and those above it, as far as they limit memory, with the limit in bytes."""
+    """Our control group and its parents that limit memory, with the limit in bytes."""
     try:
         own = Path("/proc/self/cgroup").read_text().strip().rpartition("::")[2].lstrip("/")
     except OSError:

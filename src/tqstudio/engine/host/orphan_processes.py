@@ -1,9 +1,9 @@
-"""Processes that outlived their supervisor: known by a mark in their environment, and ended.
+"""Kills processes that outlived their supervisor, which are found by a mark in their environment.
 
-Parent-death signals end a worker with its supervisor, and an ffmpeg with its worker. What slips through (a
-system without `setpriv`, a death between two system calls) still burns a processor and writes files, so the
-next supervisor ends it. The mark names the database and the supervisor that was the process's root; whatever
-has that supervisor still running is left alone, also under a copied home.
+Parent-death signals end a worker with its supervisor, and an ffmpeg with its worker. Others (on a system
+without `setpriv`, or after a death between two system calls) would still use CPU and write files, so the next
+supervisor kills them. The mark names the database and the supervisor; processes whose supervisor still runs,
+for instance in a copied home, are not touched.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 MARK = "STARTED_BY_TQSTUDIO"
-"""Names database, supervisor and home in the environment of workers, and so of all that they start: an ffmpeg
-too, which gets none of the variables that begin with `TQSTUDIO_`."""
+"""Environment variable with database, supervisor and home. Workers inherit it, and their ffmpeg, which gets
+no variables that begin with `TQSTUDIO_`."""
 
 _PROC = Path("/proc")
 _DEATH_TIMEOUT_S = 2.0
@@ -27,7 +27,7 @@ _DEATH_TIMEOUT_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A supervisor: its database, its pid and when it started, in the kernel's ticks since boot."""
+    """A supervisor: its database, pid, and start time in ticks since boot."""
 
     store: str
     pid: int
@@ -42,17 +42,17 @@ class Root:
 
 
 def root(store: str) -> Root:
-    """This process, as the root of what it starts."""
+    """Describe this process as a supervisor."""
     return Root(store, os.getpid(), _started(os.getpid()) or 0)
 
 
 def mark(store: str, home: Path) -> str:
-    """What is to be known of a process that this one starts."""
+    """The mark for child processes of this process."""
     return f"{root(store)}:{home}"
 
 
 def end_orphans(store: str) -> list[int]:
-    """End every process of this database whose supervisor is gone, and wait for their death; their pids."""
+    """Kill every process of this database whose supervisor is dead, and wait for the end; return the pids."""
     ended = []
     with contextlib.ExitStack() as open_ones:
         for pid in _pids():
@@ -61,7 +61,7 @@ def end_orphans(store: str) -> list[int]:
             with contextlib.suppress(OSError):
                 pidfd = os.pidfd_open(pid)
                 open_ones.callback(os.close, pidfd)
-                # Looked at again: until the descriptor held it, the pid could have passed to another.
+                # Checked again: the pid could have been reused before the pidfd was opened.
                 if _is_orphan(pid, store):
                     signal.pidfd_send_signal(pidfd, signal.SIGKILL)
                     ended.append((pid, pidfd))
@@ -70,7 +70,7 @@ def end_orphans(store: str) -> list[int]:
 
 
 def mark_of(pid: int) -> str | None:
-    """The mark in a process's environment; None without one, or when it is not ours to look at."""
+    """The mark in a process's environment; None without one, or if it may not be read."""
     try:
         environment = (_PROC / str(pid) / "environ").read_bytes()
     except OSError:
@@ -81,7 +81,7 @@ def mark_of(pid: int) -> str | None:
 
 
 def root_of(pid: int) -> Root | None:
-    """The supervisor that a process was started by; None for one that is not ours to look at, or not ours."""
+    """The supervisor that started a process; None if it is not ours or may not be read."""
     store, _, rest = (mark_of(pid) or "").partition(":")
     owner, _, rest = rest.partition(":")
     started = rest.partition(":")[0]
@@ -91,7 +91,7 @@ def root_of(pid: int) -> Root | None:
 
 
 def home_of(pid: int) -> str | None:
-    """The home of the supervisor that a process was started by; None as of `root_of`."""
+    """The home of the supervisor that started a process; None as with `root_of`."""
     named = (mark_of(pid) or "").split(":", 3)
     return named[3] if len(named) == 4 else None
 
@@ -107,7 +107,7 @@ def _pids() -> Iterator[int]:
 
 
 def _started(pid: int) -> int | None:
-    """When a process started; None when it does not run any more."""
+    """The start time of a process in ticks since boot; None if it does not run."""
     try:
         state, *fields = (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -1,4 +1,4 @@
-"""A child's tie to the supervisor that started it; `engine/children.py` is the other side."""
+"""Makes a child process die with its supervisor; `children` is the supervisor's side."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import sys
 from collections.abc import MutableMapping
 
 PARENT = "TQSTUDIO_PARENT"
-"""Names the supervisor's pid in the environment of its children."""
+"""Environment variable of child processes with the supervisor's pid."""
 
 _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent(environment: MutableMapping[str, str]) -> bool:
-    """Ask the kernel to end this process with its parent; False when the parent is gone already.
+    """Make the kernel kill this process when its parent dies; False if the parent is already dead.
 
-    The name is taken out of the environment, so that nothing started from here takes it for its own.
+    Removes the variable from the environment, so that child processes do not inherit it.
     """
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)

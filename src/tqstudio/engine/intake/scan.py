@@ -18,7 +18,9 @@ from tqstudio.engine.intake.settling import FileKey, FileStat, Stamp
 from tqstudio.errors import ErrorCode, Problem
 from tqstudio.ladder_files import is_head_at, is_ladder_at
 from tqstudio.paths import display
-from tqstudio.source_files import worth_a_look
+from tqstudio.source_files import (
+    candidates,
+)
 
 _MAX_ODD = 1_000
 """Limit for remembered skipped paths: a folder of a million logs must not fill the memory."""
@@ -188,7 +190,7 @@ class Scanner:
     def _entries(self, directory: bytes, findings: Findings) -> Iterable[tuple[bytes, os.stat_result]]:
         try:
             with os.scandir(directory) as listing:
-                entries = worth_a_look(listing, named=directory == self._root)
+                entries = candidates(listing, named=directory == self._root)
         except PermissionError:
             findings.leave_out(directory, CLOSED_DIRECTORY)
             return

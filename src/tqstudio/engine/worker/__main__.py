@@ -7,7 +7,7 @@ import sys
 from tqstudio import gc_tuning
 
 if __name__ == "__main__":
-    gc_tuning.look_seldom()
+    gc_tuning.raise_threshold()
     from tqstudio.engine.worker.program import main
 
     sys.exit(main())
