@@ -37,7 +37,7 @@ def root() -> Iterator[Path]:
 def test_nothing_is_lost_whatever_is_killed(root: Path, ffmpeg: str, workers: int) -> None:
     seed = random.SystemRandom().randrange(1_000_000)
     print(f"seed {seed}")
-    account = drill(Sandbox(root, ffmpeg, workers), ffmpeg, kills=KILLS, seed=seed, say=print)
+    account = drill(Sandbox(root, ffmpeg, workers), ffmpeg, kills=KILLS, seed=seed, log=print)
     assert account.lost == []
     assert sum(account.faults.values()) >= KILLS
     assert account.jobs_done >= len(CLIPS)
@@ -53,13 +53,13 @@ def test_a_segment_that_is_made_again_is_seen(tmp_path: Path) -> None:
     segment = store / "seg_00000.m4s"
     segment.write_bytes(b"first")
     witness = Witness(tmp_path)
-    witness.look()
-    witness.look()
+    witness.check()
+    witness.check()
     assert witness.made_again == []
     other = store / "other"
     other.write_bytes(b"second")
     other.replace(segment)
-    witness.look()
+    witness.check()
     assert witness.made_again == [str(segment)]
 
 
@@ -79,10 +79,10 @@ def test_a_ladder_that_does_not_play_is_seen(shared: Studio, clip: MakeClip, cop
     segment.unlink()
     assert segment.name in str(unplayable(broken / "master.m3u8"))
     witness = Witness(tmp_path)
-    witness.look()
+    witness.check()
     assert len(witness.broken) == 1
     (broken / "master.m3u8").unlink()
-    assert unplayable(broken / "master.m3u8") == "the master playlist is gone"
+    assert unplayable(broken / "master.m3u8") == "the master playlist is missing"
 
 
 def test_the_clips_have_the_frames_they_say(tmp_path: Path, ffmpeg: str) -> None:

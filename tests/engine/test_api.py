@@ -330,7 +330,7 @@ def test_a_second_supervisor_is_refused_by_the_lock(standing: LiveSupervisor) ->
         [sys.executable, "-c", code], env=standing.environment, capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 1
-    assert done.stderr.startswith(f"ALREADY_RUNNING: a supervisor (pid {standing.process.pid}) runs in")
+    assert done.stderr.startswith(f"ALREADY_RUNNING: a supervisor (pid {standing.process.pid}) already")
     standing.send(client.status())
 
 

@@ -1,1 +1,1 @@
-"""Proof by breaking: a studio in a sandbox that is killed at random, and an account of what was lost."""
+"""Fault injection: kills processes of a sandboxed studio at random and reports what was lost."""

@@ -1,4 +1,4 @@
-"""What the sandbox transcodes: small enough to be quick, long enough to be hit in the middle."""
+"""Generates the videos that the sandbox transcodes: short, but long enough to be interrupted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tqstudio.errors import ErrorCode, TqError
 PROFILE_NAME = "drill"
 PROFILE = """
 extends = "fast"
-description = "For the drill: short segments, so that there is much to lose"
+description = "For the drill: many short segments"
 
 [video]
 segment_s = 2
@@ -30,7 +30,7 @@ _TIMEOUT_S = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Clip:
-    """A source whose frames are known."""
+    """A source with a known number of frames."""
 
     name: str
     fps: Fraction
@@ -50,10 +50,10 @@ CLIPS = (
 
 
 def make(clip: Clip, folder: Path, ffmpeg: str) -> Path:
-    """Make a clip unless it is there; answers its path.
+    """Generate a clip unless it exists, and return its path.
 
     Raises:
-        TqError: ENCODER_EXIT when ffmpeg cannot.
+        TqError: ENCODER_EXIT when ffmpeg fails.
     """
     target = folder / clip.name
     if target.is_file():
@@ -72,7 +72,7 @@ def make(clip: Clip, folder: Path, ffmpeg: str) -> Path:
         subprocess.run(argv, check=True, capture_output=True, timeout=_TIMEOUT_S)
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
         raise TqError(
-            ErrorCode.ENCODER_EXIT, f"ffmpeg could not make {clip.name}: {error}", "look at: tqstudio doctor"
+            ErrorCode.ENCODER_EXIT, f"ffmpeg could not generate {clip.name}: {error}", "see: tqstudio doctor"
         ) from None
     unfinished.rename(target)
     return target

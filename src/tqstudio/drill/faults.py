@@ -1,4 +1,4 @@
-"""What is done to a running studio. Each fault answers what happened, for the log."""
+"""Injects faults into a running studio. Each fault returns a description for the log."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tqstudio.errors import TqError
 from tqstudio.protocol import calls
 
 ORPHAN_S = 15.0
-"""After so long nothing of a killed supervisor may live. On a machine that is not busy it is gone in a
-fraction of a second (`python -m benchmarks --only recovery` counts after 2 s); what leaks lives for ever."""
+"""How long processes of a killed supervisor may live. On an idle machine they end in a fraction of a second
+(`python -m benchmarks --only recovery` counts after 2 s); leaked ones live for ever."""
 
 FAIL_POINTS = (
     "publish.intended",
@@ -32,15 +32,15 @@ FAIL_POINTS = (
 
 
 @dataclass(slots=True)
-class Toll:
-    """What the faults found out about processes."""
+class OrphanCount:
+    """Counts leaked processes."""
 
     orphans: int = 0
     """Processes that outlived their killed supervisor by more than `ORPHAN_S`."""
 
 
-def kill_ffmpeg(box: Sandbox, rng: random.Random, toll: Toll) -> str | None:
-    del toll
+def kill_ffmpeg(box: Sandbox, rng: random.Random, count: OrphanCount) -> str | None:
+    del count
     victims = box.encoders()
     if not victims:
         return None
@@ -50,29 +50,29 @@ def kill_ffmpeg(box: Sandbox, rng: random.Random, toll: Toll) -> str | None:
     return "ffmpeg killed"
 
 
-def kill_worker(box: Sandbox, rng: random.Random, toll: Toll) -> str | None:
-    del toll
+def kill_worker(box: Sandbox, rng: random.Random, count: OrphanCount) -> str | None:
+    del count
     pids = box.worker_pids()
     return _signal(rng.choice(pids), signal.SIGKILL, "worker killed") if pids else None
 
 
-def kill_supervisor(box: Sandbox, rng: random.Random, toll: Toll) -> str | None:
+def kill_supervisor(box: Sandbox, rng: random.Random, count: OrphanCount) -> str | None:
     del rng
     pid = box.pid
     if pid is None:
         return None
     os.kill(pid, signal.SIGKILL)
     box.wait_ended()
-    _count_orphans(box, toll)
+    _count_orphans(box, count)
     box.start()
     return "supervisor killed"
 
 
-def _count_orphans(box: Sandbox, toll: Toll) -> None:
+def _count_orphans(box: Sandbox, count: OrphanCount) -> None:
     deadline = time.monotonic() + ORPHAN_S
     while left := list(box.processes()):
         if time.monotonic() > deadline:
-            toll.orphans += len(left)
+            count.orphans += len(left)
             for process in left:
                 with contextlib.suppress(Exception):
                     process.kill()
@@ -80,8 +80,8 @@ def _count_orphans(box: Sandbox, toll: Toll) -> None:
         time.sleep(0.02)
 
 
-def restart_supervisor(box: Sandbox, rng: random.Random, toll: Toll) -> str | None:
-    """Down and up in a row, by either way of saying it."""
+def restart_supervisor(box: Sandbox, rng: random.Random, count: OrphanCount) -> str | None:
+    """Shut the supervisor down, by signal or API, and start it again."""
     pid = box.pid
     if pid is None:
         return None
@@ -92,14 +92,14 @@ def restart_supervisor(box: Sandbox, rng: random.Random, toll: Toll) -> str | No
         box.send(calls.shutdown())
         how = "supervisor ended by down"
     box.wait_ended()
-    _count_orphans(box, toll)
+    _count_orphans(box, count)
     box.start()
     return how
 
 
-def freeze_worker(box: Sandbox, rng: random.Random, toll: Toll) -> str | None:
-    """Stop a worker until its lease has passed to another, and let it wake."""
-    del toll
+def freeze_worker(box: Sandbox, rng: random.Random, count: OrphanCount) -> str | None:
+    """Stop a worker until its lease has expired, and continue it."""
+    del count
     pids = box.worker_pids()
     if not pids:
         return None
@@ -110,9 +110,9 @@ def freeze_worker(box: Sandbox, rng: random.Random, toll: Toll) -> str | None:
     return _signal(pid, signal.SIGCONT, "worker stopped and continued")
 
 
-def freeze_supervisor(box: Sandbox, rng: random.Random, toll: Toll) -> str | None:
-    """As a suspended laptop: nothing may be reaped for it."""
-    del toll
+def freeze_supervisor(box: Sandbox, rng: random.Random, count: OrphanCount) -> str | None:
+    """Stop and continue the supervisor, like a suspended laptop; no lease may expire."""
+    del count
     pid = box.pid
     if pid is None or _signal(pid, signal.SIGSTOP, "") is None:
         return None
@@ -120,21 +120,21 @@ def freeze_supervisor(box: Sandbox, rng: random.Random, toll: Toll) -> str | Non
     return _signal(pid, signal.SIGCONT, "supervisor stopped and continued")
 
 
-def die_while_publishing(box: Sandbox, rng: random.Random, toll: Toll) -> str | None:
-    """Start a supervisor that will kill itself in the middle of its next publish."""
+def die_while_publishing(box: Sandbox, rng: random.Random, count: OrphanCount) -> str | None:
+    """Restart the supervisor with a fail point in its next publish."""
     pid = box.pid
     if pid is None:
         return None
     box.send(calls.shutdown())
     box.wait_ended()
-    _count_orphans(box, toll)
+    _count_orphans(box, count)
     name = rng.choice(FAIL_POINTS)
     box.start(name)
     return f"supervisor dies at {name}"
 
 
-def pause_and_resume(box: Sandbox, rng: random.Random, toll: Toll) -> str | None:
-    del toll
+def pause_and_resume(box: Sandbox, rng: random.Random, count: OrphanCount) -> str | None:
+    del count
     running = [worker["job"] for worker in box.status()["workers"] if worker["job"]]
     if not running:
         return None
@@ -145,15 +145,15 @@ def pause_and_resume(box: Sandbox, rng: random.Random, toll: Toll) -> str | None
     return "job paused and resumed"
 
 
-def _signal(pid: int, number: signal.Signals, said: str) -> str | None:
+def _signal(pid: int, number: signal.Signals, description: str) -> str | None:
     try:
         os.kill(pid, number)
     except ProcessLookupError:
         return None
-    return said
+    return description
 
 
-Fault = Callable[[Sandbox, random.Random, Toll], str | None]
+Fault = Callable[[Sandbox, random.Random, OrphanCount], str | None]
 
 FAULTS: tuple[tuple[Fault, int], ...] = (
     (kill_worker, 5),
@@ -165,13 +165,13 @@ FAULTS: tuple[tuple[Fault, int], ...] = (
     (die_while_publishing, 3),
     (pause_and_resume, 2),
 )
-"""With how often each is chosen."""
+"""Faults with their relative frequencies."""
 
 
-def strike(box: Sandbox, rng: random.Random, toll: Toll) -> str | None:
-    """One fault, chosen at random; None when there was nothing to break just then."""
+def inject(box: Sandbox, rng: random.Random, count: OrphanCount) -> str | None:
+    """Inject a random fault; None when there was no target for it."""
     fault = rng.choices([kind for kind, _ in FAULTS], [weight for _, weight in FAULTS])[0]
     try:
-        return fault(box, rng, toll)
+        return fault(box, rng, count)
     except TqError:
-        return None  # the supervisor is dying of the fault before
+        return None  # the supervisor is dying from the previous fault

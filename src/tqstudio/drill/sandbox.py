@@ -1,4 +1,4 @@
-"""A studio in a folder of its own: started and ended as people do it, watched from outside."""
+"""Runs a studio in its own folder, started and shut down through the usual interfaces."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tqstudio.protocol.client import Client
 T = TypeVar("T")
 
 WAIT_S = 90.0
-"""A condition that does not come true in this time never will."""
+"""Timeout for conditions that must become true."""
 _POLL_S = 0.02
 
 _SETTINGS = {
@@ -37,10 +37,10 @@ _SETTINGS = {
     "BACKOFF_S": "0.05",
     "BACKOFF_MAX_S": "0.2",
     "DRAIN_S": "0.5",
-    # Every kill counts against a job; here they are meant to be survived, not to be judged.
+    # Every kill counts against a job, but here all must be survived.
     "MAX_ATTEMPTS": "100",
     "MAX_CRASHES": "100",
-    # Faults hit different jobs in a row; no worker is to blame for them.
+    # Faults hit different jobs in a row, which would quarantine the worker.
     "QUARANTINE_AFTER": "0",
     "KEEP_OLD_S": "0",
     "DISK_RESERVE_BYTES": "1000000",
@@ -51,9 +51,9 @@ class Sandbox:
     """A home, an output and a supervisor that may die at any time.
 
     Args:
-        root: an empty folder; a short path, for the socket's sake.
+        root: an empty folder with a short path, because of the socket's limit.
         ffmpeg: the program that workers use.
-        environment: what the supervisor gets besides the environment of this process.
+        environment: variables of the supervisor added to those of this process.
         settings: more settings of the supervisor, without their prefix.
     """
 
@@ -84,10 +84,10 @@ class Sandbox:
         self._client = Client(self.home.socket)
         self._process: subprocess.Popen[bytes] | None = None
 
-    # Life
+    # Processes
 
     def start(self, fail_point: str | None = None) -> None:
-        """Start a supervisor; with a fail point it will end itself there."""
+        """Start a supervisor, optionally with a fail point at which it kills itself."""
         more = {} if fail_point is None else {FAIL_POINT: fail_point}
         with (self.root / "supervisor.out").open("ab") as log:
             self._process = subprocess.Popen(
@@ -102,24 +102,24 @@ class Sandbox:
 
     @property
     def pid(self) -> int | None:
-        """Of the supervisor, while it lives."""
+        """The pid of the supervisor while it runs."""
         process = self._process
         return process.pid if process is not None and process.poll() is None else None
 
     @property
     def exit_code(self) -> int | None:
-        """Of the last supervisor; None while it lives, negative after a signal."""
+        """The exit code of the last supervisor; None while it runs, negative after a signal."""
         return None if self._process is None else self._process.poll()
 
     def until_up(self) -> bool:
-        """Wait until the supervisor answers; False when it has ended instead."""
+        """Wait until the supervisor answers; False if it exited instead."""
         deadline = time.monotonic() + WAIT_S
         while self.pid is not None:
             with contextlib.suppress(TqError):
                 self.status()
                 return True
             if time.monotonic() > deadline:
-                raise _never("the supervisor answers")
+                raise _timed_out("the supervisor answers")
             time.sleep(_POLL_S)
         return False
 
@@ -128,9 +128,9 @@ class Sandbox:
             self._process.wait(timeout_s)
 
     def kill(self) -> None:
-        """End everything that lives in this home, at once."""
-        while living := list(self.processes()):
-            for process in living:
+        """Kill all processes of this home."""
+        while running := list(self.processes()):
+            for process in running:
                 with contextlib.suppress(psutil.Error):
                     process.kill()
             if self._process is not None:
@@ -138,7 +138,7 @@ class Sandbox:
             time.sleep(_POLL_S)
 
     def stop(self) -> None:
-        """End the supervisor as `tqstudio down` does."""
+        """Shut the supervisor down as `tqstudio down` does."""
         with contextlib.suppress(TqError):
             self.send(calls.shutdown())
         if self._process is not None:
@@ -148,7 +148,7 @@ class Sandbox:
                 self._process.kill()
                 self._process.wait()
 
-    # Asking
+    # Calls
 
     def send(self, call: calls.Call[T]) -> T:
         return self._client.send(call)
@@ -164,7 +164,7 @@ class Sandbox:
 
         result = self.send(calls.add([encode(path)]))["results"][0]
         if result["error"] is not None or result["job"] is None:
-            raise TqError(ErrorCode.INTERNAL, f"{path.name} was not taken: {result['error']}")
+            raise TqError(ErrorCode.INTERNAL, f"{path.name} was not queued: {result['error']}")
         return result["job"]
 
     def worker_pids(self) -> list[int]:
@@ -175,7 +175,7 @@ class Sandbox:
         return [process for process in self.processes() if _name(process).startswith("ffmpeg")]
 
     def processes(self) -> Iterator[psutil.Process]:
-        """Everything that lives in this home: all inherit its variable, also when their parent is gone."""
+        """All processes of this home: they inherit its variable, even if their parent is dead."""
         wanted = f"TQSTUDIO_HOME={self.home.root}".encode()
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit() and int(entry.name) != os.getpid():
@@ -185,21 +185,21 @@ class Sandbox:
 
 
 def until(condition: Callable[[], T], what: str, timeout_s: float = WAIT_S, poll_s: float = _POLL_S) -> T:
-    """Wait for a condition and answer its value.
+    """Wait for a condition and return its value.
 
     Raises:
-        TqError: TIMEOUT, saying what never came true.
+        TqError: TIMEOUT, naming the condition.
     """
     deadline = time.monotonic() + timeout_s
     while not (value := condition()):
         if time.monotonic() > deadline:
-            raise _never(what, timeout_s)
+            raise _timed_out(what, timeout_s)
         time.sleep(poll_s)
     return value
 
 
-def _never(what: str, timeout_s: float = WAIT_S) -> TqError:
-    return TqError(ErrorCode.TIMEOUT, f"waited {timeout_s:.0f} s in vain: {what}")
+def _timed_out(what: str, timeout_s: float = WAIT_S) -> TqError:
+    return TqError(ErrorCode.TIMEOUT, f"timed out after {timeout_s:.0f} s: {what}")
 
 
 def _name(process: psutil.Process) -> str:

@@ -1,4 +1,4 @@
-"""Watches the files from outside: what was finished must stay, what plays must play."""
+"""Checks files from outside: finished segments must stay, and published ladders must be playable."""
 
 from __future__ import annotations
 
@@ -12,22 +12,19 @@ import m3u8
 
 @dataclass(slots=True)
 class Witness:
-    """Remembers every finished segment by its inode.
-
-    A segment that is made again gets another inode; publishing links, so the inode goes on there.
-    """
+    """Remembers the inode of every finished segment, which changes if the segment is encoded again."""
 
     output: Path
     seen: dict[str, int] = field(default_factory=dict)
     """Path below the segment store → inode."""
     made_again: list[str] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
-    """Masters that once did not play, with what was missing."""
+    """Masters that were not playable at some time, with what was missing."""
 
-    def look(self) -> None:
+    def check(self) -> None:
+        """Compare all segments with those seen earlier, and check all published ladders."""
         for path, inode in self._stored().items():
-            before = self.seen.setdefault(path, inode)
-            if before != inode:
+            if self.seen.setdefault(path, inode) != inode:
                 self.made_again.append(path)
                 self.seen[path] = inode
         for master in self.output.glob("*/master.m3u8"):
@@ -36,31 +33,31 @@ class Witness:
                 self.broken.append(f"{master.parent.name}: {missing}")
 
     def forget(self) -> None:
-        """Begin a round in which everything may be made anew."""
+        """Start a round in which everything may be encoded again."""
         self.seen.clear()
 
     def _stored(self) -> dict[str, int]:
         found = {}
-        # Unlike a Path's, this glob passes over folders that are removed meanwhile.
+        # Unlike Path.glob, this ignores folders that are removed meanwhile.
         for path in glob.iglob(".tqstudio/*/segments/*/*/*/seg_*.m4s", root_dir=self.output):
             try:
                 found[str(self.output / path)] = os.stat(self.output / path).st_ino
             except FileNotFoundError:
-                continue  # published and set aside while we look
+                continue  # published and set aside meanwhile
         return found
 
 
 def unplayable(master: Path) -> str | None:
-    """What a player that reads this master now would miss; None when it would miss nothing.
+    """Return a file that a player of this master would miss; None if there is none.
 
-    Reads again when the master was replaced meanwhile, as a player does.
+    Reads again if the master was replaced meanwhile, as a player does.
     """
     while True:
         try:
             before = os.stat(master)
             text = master.read_text()
         except FileNotFoundError:
-            return "the master playlist is gone"
+            return "the master playlist is missing"
         missing = _missing(master.parent, text)
         if missing is None:
             return None
@@ -68,7 +65,7 @@ def unplayable(master: Path) -> str | None:
             if os.stat(master).st_ino == before.st_ino:
                 return missing
         except FileNotFoundError:
-            return "the master playlist is gone"
+            return "the master playlist is missing"
 
 
 def _missing(folder: Path, text: str) -> str | None:
@@ -88,7 +85,7 @@ def _missing(folder: Path, text: str) -> str | None:
 
 
 def wrong_frames(master: Path, frames: int, rungs: tuple[str, ...]) -> str | None:
-    """Decode every frame of every quality; what is wrong with them, or None."""
+    """Decode every frame of every quality; return what is wrong with them, or None."""
     import io
     from itertools import pairwise
 

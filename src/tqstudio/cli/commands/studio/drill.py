@@ -13,7 +13,7 @@ from tqstudio.cli import printing
 from tqstudio.cli.options import JsonFlag
 
 if TYPE_CHECKING:
-    from tqstudio.drill.run import Account
+    from tqstudio.drill.run import DrillReport
 
 
 def drill(
@@ -44,12 +44,12 @@ def drill(
     printing.err(f"drill sandbox: {root}, seed {seed}; Ctrl-C stops after the current round")
     try:
         with Interrupt() as interrupt:
-            account = run(
+            report = run(
                 Sandbox(root, ffmpeg, workers),
                 ffmpeg,
                 kills=kills,
                 seed=seed,
-                say=printing.err,
+                log=printing.err,
                 asked_to_stop=lambda: interrupt.requested,
             )
     finally:
@@ -58,38 +58,38 @@ def drill(
 
             shutil.rmtree(root, ignore_errors=True)
     if as_json:
-        printing.out_json(_view(account, seed))
+        printing.out_json(_view(report, seed))
     else:
-        _print(account, seed)
-    return 1 if account.lost else 0
+        _print(report, seed)
+    return 1 if report.lost else 0
 
 
-def _view(account: Account, seed: int) -> dict[str, object]:
+def _view(report: DrillReport, seed: int) -> dict[str, object]:
     return {
         "seed": seed,
-        "faults": dict(account.faults),
-        "jobs_done": account.jobs_done,
-        "ladders_checked": account.ladders_checked,
-        "segments_finished": account.segments_finished,
-        "in_flight_s": round(account.in_flight_s, 1),
-        "seconds": round(account.seconds, 1),
-        "lost": account.lost,
+        "faults": dict(report.faults),
+        "jobs_done": report.jobs_done,
+        "ladders_checked": report.ladders_checked,
+        "segments_finished": report.segments_finished,
+        "in_flight_s": round(report.in_flight_s, 1),
+        "seconds": round(report.seconds, 1),
+        "lost": report.lost,
     }
 
 
-def _print(account: Account, seed: int) -> None:
-    total = sum(account.faults.values())
-    printing.out(f"{printing.counted(total, 'fault')} in {printing.span(account.seconds)}, seed {seed}")
-    for what, count in account.faults.most_common():
+def _print(report: DrillReport, seed: int) -> None:
+    total = sum(report.faults.values())
+    printing.out(f"{printing.counted(total, 'fault')} in {printing.span(report.seconds)}, seed {seed}")
+    for what, count in report.faults.most_common():
         printing.out(f"  {count:5d}  {what}")
-    printing.out(f"jobs done            {account.jobs_done}")
-    printing.out(f"ladders decoded      {account.ladders_checked}, every frame of every quality")
-    printing.out(f"segments finished    {account.segments_finished}")
-    printing.out(f"segments re-encoded  {len(account.made_again)}")
-    each = account.in_flight_s / total if total else 0.0
-    printing.out(f"media in flight      {account.in_flight_s:.1f} s in total, {each:.2f} s per fault")
-    printing.out(f"orphaned processes   {account.orphans}")
-    for line in account.lost:
+    printing.out(f"jobs done            {report.jobs_done}")
+    printing.out(f"ladders decoded      {report.ladders_checked}, every frame of every quality")
+    printing.out(f"segments finished    {report.segments_finished}")
+    printing.out(f"segments re-encoded  {len(report.made_again)}")
+    each = report.in_flight_s / total if total else 0.0
+    printing.out(f"media in flight      {report.in_flight_s:.1f} s in total, {each:.2f} s per fault")
+    printing.out(f"orphaned processes   {report.orphans}")
+    for line in report.lost:
         printing.out(printing.painted(f"LOST: {line}", "failed"))
-    if not account.lost:
+    if not report.lost:
         printing.out(printing.painted("nothing was lost", "done"))
