@@ -731,7 +731,8 @@ def test_a_page_of_jobs(desk: Desk) -> None:
     second = desk.live.send(client.jobs(batch="a-page", limit=2, after=first["after"]))
     assert [row["id"] for row in first["jobs"] + second["jobs"]] == made[:4]
     back = desk.live.send(client.jobs(batch="a-page", limit=2, before=second["before"]))
-    assert back["jobs"] == first["jobs"]
+    # Ids: the background probe may describe a file between the two answers.
+    assert [row["id"] for row in back["jobs"]] == made[:2]
     around = desk.live.send(client.jobs(batch="a-page", limit=3, around=made[2]))
     assert [row["id"] for row in around["jobs"]] == made[1:4]
     batch = desk.live.send(client.batch("a-page"))
