@@ -65,7 +65,8 @@ def measure(options: Options, root: Path) -> Section:
         " an ffmpeg encoding beside where nothing else is said",
     )
     plain, behind = Home(root / "plain"), Home(root / "behind")
-    seed(plain, max(options.jobs, options.rounds * options.claims * (4 + REPEATS * STEADY)))
+    # Two thirds of them wait.
+    seed(plain, max(options.jobs, 2 * options.rounds * options.claims * (4 + REPEATS * STEADY)))
     seed(behind, options.jobs, options.backoff)
     load = clips.endless(binary.locate().path)
     nice = Settings().ffmpeg_nice
