@@ -386,6 +386,7 @@ def test_a_run_leaves_the_supervisor_it_started_to_jobs_of_others(
     assert fresh("down").code == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["ctrl-c", "head"])
 def test_a_run_stops_its_supervisor_when_only_its_own_jobs_are_open(
     how: str, fresh: Shell, clips: Path, tmp_path: Path
@@ -709,6 +710,7 @@ def _segments(shell: Shell, job: int) -> int:
     return sum(rendition["segments_done"] for rendition in _shown(shell, job)["renditions"])
 
 
+@pytest.mark.slow
 def test_deleting_says_what_is_lost(fresh: Shell, tmp_path: Path) -> None:
     """By a job's deletion, and by that of all that ended; undoing brings back a job that tells the truth."""
     assert fresh("up", "--detach").code == 0
@@ -783,6 +785,7 @@ def test_queue_process_stops_after_so_many_jobs(fresh: Shell, clips: Path, tmp_p
     assert refused.err.startswith("error: REFUSED: ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("verb", ["process", "queue process"])
 def test_what_a_run_has_made_may_be_taken_off_the_list_meanwhile(
     verb: str, fresh: Shell, clips: Path, tmp_path: Path

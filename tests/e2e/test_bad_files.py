@@ -63,5 +63,5 @@ def test_a_worker_whose_ffmpeg_cannot_encode_is_held_back(
     for number in range(4):
         studio.add(copy(clip(), f"film-{number}.mp4"))
     held = until(lambda: studio.status()["workers"][0]["quarantine"], "the worker is held back")
-    assert "and then a test encode: " in held
+    assert "and a test encode: " in held
     assert "no encoder" in held

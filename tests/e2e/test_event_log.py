@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+import pytest
+
 from tqstudio.lifecycle import TRANSITIONS, JobStatus
 from waiting import until
 
@@ -40,6 +42,7 @@ def _agree(studio: Studio, job: int, *expected: str) -> None:
     assert history[-1] == studio.stored_status(job) == studio.job(job)["status"]
 
 
+@pytest.mark.slow
 def test_the_history_of_a_job_from_its_events(make_studio: MakeStudio, clip: MakeClip, copy) -> None:
     studio = make_studio().up()
     source = copy(clip(seconds=12), "steered.mp4")

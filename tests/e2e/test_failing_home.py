@@ -48,6 +48,7 @@ def _refused(studio: Studio) -> TqError | None:
     return None
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "The disk of the database fails writes, or a quota is used up",
     "The same with `DATABASE_UNWRITABLE`",

@@ -62,6 +62,7 @@ def _in_store(studio: Studio, video: int) -> int:
     return len([path for path in studio.stored_segments(video) if path.name.startswith("seg_")])
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "The volume of the database fills up",
     "Changes are refused, reads answered; the encode continues and the job is done in its first attempt",

@@ -49,6 +49,7 @@ def _waits(studio: Studio, job: int) -> bool:
     return row["status"] == "pending" and row["error"]["code"] == "DISK_SILENT"
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "The output hangs and its writers cannot be killed",
     "Their slot goes to new processes; its jobs resume when it answers",
@@ -85,6 +86,7 @@ def test_other_jobs_go_on_and_its_own_go_on_when_it_answers(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "The disk of a source hangs",
     "The worker is killed after `stall_s` and replaced; the job waits with `DISK_SILENT`, nothing is counted",

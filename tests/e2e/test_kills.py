@@ -129,6 +129,7 @@ def test_killed_behind_the_encode_no_video_is_encoded_again(make_studio: MakeStu
     _whole(done)
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "Workers die again and again while the job advances",
     "Each finished segment or fragment resets the count of crashes; the job ends",
@@ -160,6 +161,7 @@ def test_a_job_that_gets_further_outlives_any_number_of_workers(
     assert (max(segments) == 0) == (segment_s == 20)
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "A job kills its workers without progress",
     "`POISON` at the third in a row; the next job runs",

@@ -146,6 +146,7 @@ def test_an_output_that_a_person_emptied_is_taken_again(
     studio.done(job)
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "The output becomes read-only, or its disk fails",
     "The queue waits with a hint; nothing is counted",
@@ -183,6 +184,7 @@ def _missed(studio: Studio, *jobs: int) -> None:
     until(lambda: {code(job) for job in jobs} == {"SOURCE_AWAY"}, f"the jobs {jobs} wait")
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "It goes away with the sources of waiting and running jobs",
     "`SOURCE_AWAY`: they wait without losing an attempt, others run",
@@ -230,6 +232,7 @@ def test_a_source_that_a_person_removed_is_missing_and_not_away(
     assert studio.wait(job, "failed")["error"]["code"] == "SOURCE_MISSING"
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "A drop folder is mounted after the supervisor started", "Its jobs wait for it", area="disks"
 )

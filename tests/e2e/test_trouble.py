@@ -228,6 +228,7 @@ def test_an_ffmpeg_that_goes_away_is_named_and_waited_for(
     assert studio.done(job)["attempts"] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "The output is moved, removed or unmounted during an encode",
     "`OUTPUT_GONE`; the queue waits, nothing is counted, and it resumes at the fragment",

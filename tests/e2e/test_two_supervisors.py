@@ -52,6 +52,7 @@ def test_a_copy_does_not_start_while_the_first_one_works(
     second.up()
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "A restored backup is started beside the supervisor of the original",
     "It does not start, or waits, with `OUTPUT_IN_USE`",

@@ -96,5 +96,5 @@ def test_the_queue_waits_and_says_why(make_supervisor: MakeSupervisor, tmp_path:
     [gate] = live.send(calls.status())["gates"]
     assert gate["kind"] == "backpressure"
     assert "of memory are left, 1.0 PB are needed" in gate["reason"]
-    assert "goes on" in gate["hint"]
+    assert "resumes" in gate["hint"]
     assert (desk.show(job)["status"], desk.show(job)["attempts"]) == ("pending", 0)

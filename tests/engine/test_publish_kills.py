@@ -211,6 +211,7 @@ def test_a_first_ladder(house: House) -> None:
     kill_at_each(house, lambda _: house.first(), None)
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "It fails while a ladder is published, finished or rolled back",
     "The old ladder plays, or the new one",

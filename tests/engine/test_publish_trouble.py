@@ -104,6 +104,7 @@ def fill(folder: Path) -> Path:
     return filler
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "The output fills up during a publish",
     "`DISK_LOW`; the queue waits, no attempt is lost, the old ladder plays",

@@ -349,6 +349,7 @@ def test_where_no_frame_is_left_the_segment_before_proves_the_end(
     assert decoded(video_of(second)[0], tmp_path)[:2] == (150, {Fraction(1, 25)})
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "A seek misses its frame", "The source is decoded from its start, also by later attempts", area="resume"
 )
@@ -463,6 +464,7 @@ def codes_of(made: LadderEncode) -> list[str]:
     return [warning.code.value for warning in made.warnings]
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "One quality fails in a common run",
     "The others are encoded one by one from where they are; only that one fails",

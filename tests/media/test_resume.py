@@ -68,7 +68,13 @@ def _fragments_made(encode: LadderEncode) -> int:
     "The result equals that of an uninterrupted run, frame by frame",
     area="resume",
 )
-@pytest.mark.parametrize(("number", "nasty"), enumerate(CORPUS), ids=[nasty.name for nasty in CORPUS])
+@pytest.mark.parametrize(
+    ("number", "nasty"),
+    [
+        pytest.param(number, nasty, id=nasty.name, marks=[pytest.mark.slow] if number % 3 else [])
+        for number, nasty in enumerate(CORPUS)
+    ],
+)
 def test_killed_in_every_segment(
     corpus: Corpus, encode: MakeEncode, slow: Profile, number: int, nasty: Nasty, tmp_path: Path
 ) -> None:
