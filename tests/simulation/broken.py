@@ -312,7 +312,7 @@ def retention_removes_what_plays() -> Any:
     blind = SimpleNamespace(named=lambda _place: None, remove=outputs.remove)
     return _both(
         sql((" AND g.id IS NOT v.generation_id", ""), ("g.retired_at < :before", "g.published_at < :before")),
-        patched((retention, "publishing", blind)),
+        patched((retention, "outputs", blind)),
     )
 
 
