@@ -111,7 +111,7 @@ def a_worker_is_told_what_came_true(told: Told) -> None:
 
 
 def an_owner_is_not_refused(refused: Refused) -> None:
-    """Who was told that a job is its own may report of it and end it for a lease's length."""
+    """A worker that was granted a job may report on it and end it for the length of a lease."""
     row = refused.audit.known[refused.job]
     owner = (row["status"], row["epoch"], row["instance"])
     if owner == ("in_progress", refused.epoch, refused.instance) and refused.audit.is_assured(

@@ -55,7 +55,7 @@ def one_job_per_worker(change: JobChange) -> None:
 
 
 def a_lease_is_set_exactly_while_in_progress(change: JobChange) -> None:
-    """Worker, instance and expiry are set while a job is in progress; a wish is pending only then."""
+    """Worker, instance and expiry are set while a job is in progress; a control request is pending only then."""
     job = change.after
     held = [job[name] is not None for name in ("worker_id", "instance", "lease_expires_at", "claimed_at")]
     running = job["status"] == "in_progress"
@@ -195,7 +195,7 @@ def events_replay_to_the_state(change: JobChange) -> None:
 
 
 def the_last_event_names_the_status(change: JobChange) -> None:
-    """Whoever reads the history backwards meets the job's status first."""
+    """The newest event of a job names the job's status."""
     last = change.audit.raw.execute(
         "SELECT target FROM event WHERE job_id = ? AND target IS NOT NULL ORDER BY seq DESC LIMIT 1",
         (change.job,),
@@ -274,7 +274,7 @@ def _time_has_moved(audit: Audit) -> bool:
 
 
 def a_worker_that_is_heard_keeps_its_job(change: JobChange) -> None:
-    """Who was told that a job is its own does not lose it to the time that passes, for a lease's length."""
+    """A worker whose heartbeat was answered keeps its job for the length of a lease."""
     before = change.before
     if before is None or before["status"] != "in_progress":
         return
@@ -284,7 +284,7 @@ def a_worker_that_is_heard_keeps_its_job(change: JobChange) -> None:
 
 
 def a_job_is_claimable_or_says_why_not(change: JobChange) -> None:
-    """Every job that nobody may claim now has a reason that a person can read, and it passes."""
+    """Every job that no worker may claim now has a readable reason, and the reason passes."""
     job = change.after
     world = change.audit.world
     match job["status"]:
