@@ -55,7 +55,7 @@ def one_job_per_worker(change: JobChange) -> None:
 
 
 def a_lease_is_set_exactly_while_in_progress(change: JobChange) -> None:
-    """Worker, instance and expiry are set while a job is in progress; a control request is pending only then."""
+    """Worker, instance and expiry are set while a job is in progress, and only then a control request."""
     job = change.after
     held = [job[name] is not None for name in ("worker_id", "instance", "lease_expires_at", "claimed_at")]
     running = job["status"] == "in_progress"
