@@ -70,17 +70,23 @@ def shell(studio: Studio, tmp_path: Path) -> Iterator[Terminal]:
 
 
 @pytest.mark.parametrize(
-    ("keys", "back"),
-    [("", ""), ("/clip", "\r"), ("?", "q"), ("=", "\r")],
+    ("keys", "opens", "back"),
+    [
+        ("", "clip-000.mp4", ""),
+        ("/clip", "/clip", "\r"),
+        ("?", "Keys of the view", "q"),
+        ("=", "Priority of", "\r"),
+    ],
     ids=["list", "filter", "help", "dialog"],
 )
 def test_ctrl_z_goes_back_to_the_shell_and_fg_to_the_program(
-    held: Held, shell: Terminal, tmp_path: Path, keys: str, back: str
+    held: Held, shell: Terminal, tmp_path: Path, keys: str, opens: str, back: str
 ) -> None:
     shell.shows("the queue is empty")
     held(3)
     shell.shows("3 jobs", "clip-002.mp4")
     shell.press(keys)
+    shell.shows(opens)
     drawn = shell.settled()
     shell.press("\x1a")
     shell.shows("Stopped", "ready>")
