@@ -21,9 +21,9 @@ from tqstudio.engine.host.clock import now_us, since_boot
 from tqstudio.engine.live.leases import Abandoned, Leases, Renewal
 from tqstudio.engine.live.running_jobs import LiveBoard
 from tqstudio.engine.queue.completion import Results
-from tqstudio.engine.queue.dispatcher import Dispatch
 from tqstudio.engine.queue.lease_end import LeaseEnd
 from tqstudio.engine.queue.recovery import Recovery
+from tqstudio.engine.queue.reports import Reports
 from tqstudio.engine.queue.tokens import WorkerToken
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
@@ -324,12 +324,9 @@ def test_a_remote_worker_has_time_to_find_a_new_supervisor(
         assert "requeued:stale" in triggers(again)
 
 
-def test_the_beats_of_64_workers_are_one_transaction(
-    home: Home, opened: Database, settings: Settings
-) -> None:
+def test_the_beats_of_64_workers_are_one_transaction(opened: Database, settings: Settings) -> None:
     board = LiveBoard(Leases(60 * SECOND, 10 * SECOND))
-    # What a claim needs is left out.
-    dispatch = Dispatch(home, settings, opened, board, None, None, None)  # type: ignore[arg-type]
+    reports = Reports(settings, opened, board, None)  # type: ignore[arg-type]
     held = opened.write_now(sixty_four_running)
     for held_token, worker in held:
         board.begin(held_token, worker.name, now_us(), now_us() + 30 * SECOND)
@@ -342,9 +339,9 @@ def test_the_beats_of_64_workers_are_one_transaction(
             beat = HeartbeatRequest(
                 instance=worker.instance, jobs=[{"job": held_token.job, "epoch": held_token.epoch}]
             )
-            answer = await dispatch.heartbeat(WorkerToken(worker.id, worker.name, worker.kind), beat)
+            answer = await reports.heartbeat(WorkerToken(worker.id, worker.name, worker.kind), beat)
             assert answer["lost"] == []
-        await dispatch.flush_heartbeats()
+        await reports.flush_heartbeats()
 
     asyncio.run(beat_and_flush())
     assert statements.count("COMMIT") == 1
@@ -394,20 +391,17 @@ def test_who_was_heard_in_time_ends_its_job(opened: Database) -> None:
 
 
 @pytest.mark.fault("A heartbeat arrives in time and is stored late", "It counts", area="workers")
-def test_a_lease_that_runs_out_between_two_beats_is_renewed(
-    home: Home, opened: Database, settings: Settings
-) -> None:
+def test_a_lease_that_runs_out_between_two_beats_is_renewed(opened: Database, settings: Settings) -> None:
     """Neither is stored when the second comes; the lease that the database knows has run out by then."""
     board = LiveBoard(Leases(60 * SECOND, 10 * SECOND))
-    # What a claim needs is left out.
-    dispatch = Dispatch(home, settings, opened, board, None, None, None)  # type: ignore[arg-type]
+    reports = Reports(settings, opened, board, None)  # type: ignore[arg-type]
     (held, worker), *_ = opened.write_now(sixty_four_running)
     now = now_us()
     opened.write_now(lambda db: db.execute("UPDATE job SET lease_expires_at = :now", {"now": now}))
     board.begin(held, worker.name, now - 30 * SECOND, now)
     for heard in (now - SECOND, now + SECOND):
         assert board.leases.heartbeat(worker.instance, [held], heard) == [held]
-    asyncio.run(dispatch.flush_heartbeats())
+    asyncio.run(reports.flush_heartbeats())
     lease = opened.read_now(claims.live, held, now=now + SECOND)
     assert lease is not None
     assert lease.lease_expires_at == now + SECOND + int(settings.lease_s * SECOND)

@@ -14,7 +14,7 @@ from tqstudio.engine.gates import disk
 from tqstudio.engine.live.leases import Leases
 from tqstudio.engine.media.plan.file_names import segment_name
 from tqstudio.engine.outputs import publisher, retention
-from tqstudio.engine.queue import dispatcher
+from tqstudio.engine.queue import reports
 from tqstudio.engine.queue.lease_end import LeaseEnd
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
@@ -105,7 +105,7 @@ def a_backoff_is_cut_short() -> Any:
 
 def a_report_counts_from_anybody() -> Any:
     """Progress is taken and stored whoever reports it."""
-    real, reported = dispatcher.require_lease, "coalesce(:warnings, warnings) WHERE"
+    real, reported = reports.require_lease, "coalesce(:warnings, warnings) WHERE"
 
     async def require_lease(db: Any, token: Any) -> Any:
         running = {lease.job: lease for lease in await db.read(claims.running)}
@@ -113,7 +113,7 @@ def a_report_counts_from_anybody() -> Any:
 
     return _both(
         sql((f"{reported} {claims._MATCH}", f"{reported} id = :job AND status = 'in_progress'")),
-        patched((dispatcher, "require_lease", require_lease)),
+        patched((reports, "require_lease", require_lease)),
     )
 
 

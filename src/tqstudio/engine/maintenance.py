@@ -19,6 +19,7 @@ from tqstudio.engine.outputs.publisher import Publisher
 from tqstudio.engine.outputs.retention import Retention
 from tqstudio.engine.queue.dispatcher import Dispatch
 from tqstudio.engine.queue.recovery import Recovery
+from tqstudio.engine.queue.reports import Reports
 from tqstudio.engine.queue.stuck_workers import StuckWorkers
 from tqstudio.engine.queue.worker_pool import WorkerPool
 from tqstudio.engine.store import events
@@ -44,6 +45,7 @@ class Maintenance:
         settings: Settings,
         db: Database,
         dispatch: Dispatch,
+        reports: Reports,
         recovery: Recovery,
         retention: Retention,
         publisher: Publisher,
@@ -52,7 +54,7 @@ class Maintenance:
         sources: SourceDisks,
         stuck_workers: StuckWorkers,
     ) -> None:
-        self._sources = sources
+        self._reports, self._sources = reports, sources
         self._settings, self._db, self._dispatch, self._recovery = settings, db, dispatch, recovery
         self._retention, self._publisher, self._pool, self._disk = retention, publisher, pool, disk
         self._stuck_workers = stuck_workers
@@ -112,14 +114,14 @@ class Maintenance:
     async def flush_heartbeats(self) -> None:
         """Stores the heartbeats of workers and supervisor; started together they share a commit."""
         await asyncio.gather(
-            self._dispatch.flush_heartbeats(),
+            self._reports.flush_heartbeats(),
             self._db.write(lambda db: supervisors.heartbeat(db, now=now_us())),
         )
 
     async def save_and_promote(self) -> None:
         """Checks the clock, stores recent progress, and makes jobs claimable whose backoff is over."""
         await self._recovery.keep_time()
-        await self._dispatch.save_progress()
+        await self._reports.save_progress()
         now = now_us()
         if await self._db.read(jobs.is_any_due, now=now):
             await self._sources.look_again()
@@ -134,7 +136,7 @@ class Maintenance:
     async def recover(self) -> None:
         """Requeues jobs with expired leases, and replaces workers without heartbeats."""
         children.reap_orphans()
-        await self._dispatch.flush_heartbeats()
+        await self._reports.flush_heartbeats()
         if recovered := await self._recovery.scan():
             self._log.warning("requeued jobs with expired leases", jobs=recovered)
         for name in await self._recovery.silent_workers():

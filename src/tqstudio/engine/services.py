@@ -19,6 +19,7 @@ from tqstudio.engine.queue.bulk_operations import AllJobs
 from tqstudio.engine.queue.completion import Results
 from tqstudio.engine.queue.dispatcher import Dispatch
 from tqstudio.engine.queue.operations import Actions
+from tqstudio.engine.queue.reports import Reports
 from tqstudio.engine.queue.tokens import WorkerTokens
 from tqstudio.engine.queue.worker_pool import WorkerPool
 from tqstudio.engine.store.db.database import Database
@@ -36,6 +37,7 @@ class Services:
     broadcast: Broadcast
     forecasts: Forecasts
     dispatch: Dispatch
+    reports: Reports
     disk: DiskGate
     bounded_io: BoundedIO
     sources: SourceDisks

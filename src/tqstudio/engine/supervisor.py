@@ -58,6 +58,7 @@ from tqstudio.engine.queue.dispatcher import Dispatch
 from tqstudio.engine.queue.lease_end import LeaseEnd
 from tqstudio.engine.queue.operations import Actions
 from tqstudio.engine.queue.recovery import Recovery
+from tqstudio.engine.queue.reports import Reports
 from tqstudio.engine.queue.shutdown_summary import Remainder
 from tqstudio.engine.queue.stuck_workers import StuckWorkers
 from tqstudio.engine.queue.tokens import WorkerTokens
@@ -204,7 +205,8 @@ class _Supervisor:
         self._retention = retention = Retention(settings, db, workspace, bounded_io)
         outputs = OutputDisks(db, workspace, bounded_io)
         disk = DiskGate(home, settings, db, workspace, retention, bounded_io, outputs)
-        dispatch = Dispatch(home, settings, db, board, workspace, forecasts, disk)
+        reports = Reports(settings, db, board, forecasts)
+        dispatch = Dispatch(home, settings, db, board, workspace, reports, disk)
         self._publisher = Publisher(db, board, workspace, bounded_io)
         endings = LeaseEnd(
             db,
@@ -229,6 +231,7 @@ class _Supervisor:
             broadcast=broadcast,
             forecasts=forecasts,
             dispatch=dispatch,
+            reports=reports,
             disk=disk,
             bounded_io=bounded_io,
             sources=sources,
@@ -257,6 +260,7 @@ class _Supervisor:
             settings,
             db,
             dispatch,
+            reports,
             self._recovery,
             retention,
             self._publisher,
@@ -378,7 +382,7 @@ class _Supervisor:
         await self._recovery.settled()
         self._maintenance.stop()
         with contextlib.suppress(TqError):  # the disk is full: the last second of progress is not stored
-            await self.studio.dispatch.save_progress(everything=True)
+            await self.studio.reports.save_progress(everything=True)
         snapshots.cancel()
         self.studio.broadcast.stop()
 

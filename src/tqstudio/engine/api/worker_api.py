@@ -123,7 +123,7 @@ async def tested(
 async def heartbeat(
     studio: TheStudio, worker: TheWorker, body: Annotated[HeartbeatRequest, _message(HeartbeatRequest)]
 ) -> HeartbeatAnswer:
-    return await studio.dispatch.heartbeat(worker, body)
+    return await studio.reports.heartbeat(worker, body)
 
 
 @router.post("/jobs/{job}/progress")
@@ -133,7 +133,7 @@ async def progress(
     job: int,
     body: Annotated[ProgressRequest, _message(ProgressRequest)],
 ) -> ProgressAnswer:
-    control = await studio.dispatch.progress(worker, job, body)
+    control = await studio.reports.progress(worker, job, body)
     return {"control": control.value}
 
 

@@ -13,8 +13,8 @@ from tqstudio.engine.live import leases
 from tqstudio.engine.live.forecasts import Forecasts
 from tqstudio.engine.outputs.publisher import Publisher
 from tqstudio.engine.outputs.workspace import Workspace
-from tqstudio.engine.queue.dispatcher import require_lease
 from tqstudio.engine.queue.lease_end import LeaseEnd
+from tqstudio.engine.queue.reports import require_lease
 from tqstudio.engine.queue.tokens import WorkerToken
 from tqstudio.engine.retry import RetryRules
 from tqstudio.engine.store.db.connection import Connection

@@ -9,7 +9,7 @@ from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.live.leases import store_renewals
 from tqstudio.engine.live.running_jobs import LiveBoard, LiveJob
 from tqstudio.engine.outputs.publisher import Publisher
-from tqstudio.engine.queue.dispatcher import save_report
+from tqstudio.engine.queue.reports import save_report
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import progress

@@ -1,0 +1,189 @@
+"""Receives heartbeats and progress reports of workers, and stores them in batches."""
+
+from __future__ import annotations
+
+from tqstudio.config import Settings
+from tqstudio.engine.host.clock import MICROSECOND, now_us
+from tqstudio.engine.live import leases
+from tqstudio.engine.live.forecasts import Forecasts
+from tqstudio.engine.live.leases import Renewal, store_renewals
+from tqstudio.engine.live.running_jobs import Heartbeat, LiveBoard, LiveJob
+from tqstudio.engine.queue.tokens import WorkerToken
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.database import Database
+from tqstudio.engine.store.jobs import claims, progress
+from tqstudio.engine.store.jobs.claims import HeldLease, Token
+from tqstudio.engine.store.jobs.progress import RenditionRow
+from tqstudio.engine.store.jobs.transitions import job_facts
+from tqstudio.engine.store.library import videos
+from tqstudio.engine.store.machine import workers
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.lifecycle import Control
+from tqstudio.protocol.answers import HeartbeatAnswer
+from tqstudio.protocol.requests import HeartbeatRequest, ProgressRequest
+
+
+class Reports:
+    """Keeps what workers report about their jobs."""
+
+    def __init__(self, settings: Settings, db: Database, board: LiveBoard, forecasts: Forecasts) -> None:
+        self._settings, self._db, self._board, self._forecasts = settings, db, board, forecasts
+
+    async def heartbeat(self, caller: WorkerToken, request: HeartbeatRequest) -> HeartbeatAnswer:
+        """Renews the leases named in a heartbeat and answers with the control requests of their jobs."""
+        now = now_us()
+        named = [Token(beat.job, beat.epoch, request.instance) for beat in request.jobs]
+        self._board.record_heartbeat(
+            Heartbeat(caller.worker, now, request.instance, request.cpu_percent, request.memory_bytes)
+        )
+        ours = self._board.leases.heartbeat(request.instance, named, now)
+        return {
+            "controls": {str(token.job): self._board.jobs[token.job].control.value for token in ours},
+            "lost": [token.job for token in named if token not in ours],
+            "enabled": True,
+        }
+
+    async def progress(self, caller: WorkerToken, job: int, request: ProgressRequest) -> Control:
+        """Records a progress report and answers with the job's control request.
+
+        Raises:
+            TqError: LOST_LEASE, NOT_FOUND.
+        """
+        token = Token(job, request.epoch, request.instance)
+        now = now_us()
+        held = self._board.jobs.get(job)
+        if held is None or not self._board.leases.is_live(token, now):
+            held = await self._adopt(caller, token)
+        reported = None
+        if request.renditions is not None:
+            reported = tuple(
+                RenditionRow(**{**r.model_dump(), "status": r.status.value}) for r in request.renditions
+            )
+        report = LiveJob(
+            token=token,
+            worker=caller.name,
+            step=request.step.value,
+            progress=request.progress,
+            speed=request.speed,
+            eta_s=request.eta_s,
+            renditions=reported,
+            steps={step.value: seconds for step, seconds in request.steps.items()},
+            argv=tuple(tuple(command) for command in request.argv) if request.argv else None,
+            resumed_from=request.resumed_from,
+            resumed_at_s=request.resumed_at_s,
+            encoder=request.encoder,
+            warnings=None
+            if request.warnings is None
+            else tuple({"code": each.code, "text": each.text} for each in request.warnings),
+            quiet_s=request.quiet_s,
+            at=now,
+        )
+        merged = self._board.report(token, report, significant=_is_significant(held, report))
+        if request.facts is not None:
+            await self._db.write(self._facts, token, request.facts, request.content_id)
+        if merged.argv and merged.prediction is None:
+            await self._forecasts.begin(merged)
+        if self._board.due(now) and merged.unsaved:
+            await self.save_progress()
+        return self._board.jobs[job].control if job in self._board.jobs else Control.NONE
+
+    async def _adopt(self, caller: WorkerToken, token: Token) -> LiveJob:
+        """Accepts a report for a job unknown to this supervisor if its lease is live."""
+        lease = await require_lease(self._db, token)
+        self._board.begin(token, caller.name, now_us(), lease.lease_expires_at, lease.control, lease.progress)
+        return self._board.jobs[token.job]
+
+    def _facts(self, db: Connection, token: Token, facts: dict[str, object], content: str | None) -> None:
+        lease = claims.live(db, token, now=now_us())
+        if lease is not None:
+            videos.set_facts(db, lease.video, facts, quick_hash=content)
+
+    async def save_progress(self, *, everything: bool = False) -> None:
+        """Stores all due reports in one transaction."""
+        now = now_us()
+        due = self._board.due(now, everything=everything)
+        if due:
+            stored = await self._db.write(_save_all, due, now)
+            self._saved(due, stored, now)
+
+    async def flush_heartbeats(self) -> None:
+        """Stores all heartbeats and lease renewals since the last tick in one transaction."""
+        renewals = self._board.leases.take_renewals()
+        heartbeats = [(each.worker, each.instance, each.at) for each in self._board.take_heartbeats()]
+        now = now_us()
+        due = self._board.due(now, everything=True)
+        if not renewals and not heartbeats and not due:
+            return
+        lease_us = int(self._settings.lease_s * MICROSECOND)
+        try:
+            stored = await self._db.write(_flush, renewals, heartbeats, due, now, lease_us)
+        except BaseException:
+            self._board.leases.put_back(renewals)
+            raise
+        self._saved(due, stored, now)
+
+    def _saved(self, due: list[LiveJob], stored: list[float | None], now: int) -> None:
+        for live, progress_now in zip(due, stored, strict=True):
+            self._board.saved(live.token.job, now, progress_now)
+
+
+async def require_lease(db: Database, token: Token) -> HeldLease:
+    """Returns the live lease of a token.
+
+    Raises:
+        TqError: NOT_FOUND or LOST_LEASE.
+    """
+    facts = await db.read(job_facts, token.job)
+    if facts is None:
+        raise TqError(ErrorCode.NOT_FOUND, f"there is no job {token.job}")
+    lease = await db.read(claims.live, token, now=now_us())
+    if lease is None:
+        raise leases.lost(token.job, facts.status)
+    return lease
+
+
+def _is_significant(before: LiveJob, now: LiveJob) -> bool:
+    """Whether a report has to be stored soon: a new step, command, warning or rendition status."""
+    if before.step != now.step or (now.argv and before.argv != now.argv):
+        return True
+    if now.warnings is not None and before.warnings != now.warnings:
+        return True
+    if now.renditions is None:
+        return False
+    return [r.status for r in before.renditions or ()] != [r.status for r in now.renditions]
+
+
+def save_report(db: Connection, live: LiveJob, steps: dict[str, float], now: int) -> float | None:
+    """Stores a report with the seconds spent in each step; see `progress.save`."""
+    return progress.save(
+        db,
+        live.token,
+        step=live.step,
+        progress=live.progress,
+        reported=live.renditions,
+        steps=steps,
+        argv=live.argv,
+        resumed_from=live.resumed_from,
+        resumed_at_s=live.resumed_at_s,
+        encoder=live.encoder,
+        warnings=live.warnings,
+        at=live.moved_at,
+        now=now,
+    )
+
+
+def _save_all(db: Connection, due: list[LiveJob], now: int) -> list[float | None]:
+    return [save_report(db, live, dict(live.steps), now) for live in due]
+
+
+def _flush(
+    db: Connection,
+    renewals: list[Renewal],
+    heartbeats: list[tuple[int, str, int]],
+    due: list[LiveJob],
+    now: int,
+    lease_us: int,
+) -> list[float | None]:
+    store_renewals(db, renewals, lease_us)
+    workers.store_heartbeats(db, heartbeats)
+    return _save_all(db, due, now)
