@@ -102,7 +102,7 @@ def test_killed_in_every_segment(
     last = encode(source, slow, rungs=RUNGS, poster=False)
     run_to_end(last)
     assert (last.state, last.error) == ("done", None)
-    # Where two streams were joined, packets at the join are damaged: ffmpeg reports them whenever it reads them.
+    # Where two streams were joined, packets at the join are damaged: ffmpeg reports them when it reads them.
     assert {warning.code for warning in last.warnings} <= {warning.code for warning in whole.warnings}
     assert (last.mode == "linear") is bool(nasty.linear), "no seam missed that a seek can find"
     begun.append(_video_run(last).starts_at_s)
