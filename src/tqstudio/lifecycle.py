@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
+
+from tqstudio.events import EventKind
 
 
 class JobStatus(StrEnum):
@@ -146,23 +149,23 @@ class AttemptOutcome(StrEnum):
     RELEASED = "released"
 
 
-class Trigger(StrEnum):
-    """What changes the status of a job. The names appear in the event log."""
-
-    CREATE = "create"
-    CREATE_HELD = "create_held"
-    CLAIM = "claim"
-    PAUSE = "pause"
-    RESUME = "resume"
-    CANCEL = "cancel"
-    RETRY = "retry"
-    RESTART = "restart"
-    COMPLETE = "complete"
-    FAIL_RETRYABLE = "fail_retryable"
-    FAIL_FINAL = "fail_final"
-    WORKER_LOST = "worker_lost"
-    RELEASE = "release"
-    AUTORESTART = "autorestart"
+Trigger = Literal[
+    EventKind.CREATE,
+    EventKind.CREATE_HELD,
+    EventKind.CLAIM,
+    EventKind.PAUSE,
+    EventKind.RESUME,
+    EventKind.CANCEL,
+    EventKind.RETRY,
+    EventKind.RESTART,
+    EventKind.COMPLETE,
+    EventKind.FAIL_RETRYABLE,
+    EventKind.FAIL_FINAL,
+    EventKind.WORKER_LOST,
+    EventKind.RELEASE,
+    EventKind.AUTORESTART,
+]
+"""The kinds of events that change the status of a job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,20 +191,20 @@ _P, _R, _H, _D, _F, _C = (
 )
 
 TRANSITIONS: tuple[Transition, ...] = (
-    *_t(Trigger.CREATE, (None,), _P),
-    *_t(Trigger.CREATE_HELD, (None,), _H),
-    *_t(Trigger.CLAIM, (_P,), _R),
-    *_t(Trigger.PAUSE, (_P, _R), _H),
-    *_t(Trigger.RESUME, (_H,), _P),
-    *_t(Trigger.CANCEL, (_P, _H, _F, _R), _C),
-    *_t(Trigger.RETRY, (_F, _C), _P),
-    *_t(Trigger.RESTART, (_R, _H, _F, _C), _P),
-    *_t(Trigger.COMPLETE, (_R,), _D),
-    *_t(Trigger.FAIL_RETRYABLE, (_R,), _P),
-    *_t(Trigger.FAIL_FINAL, (_R,), _F),
-    *_t(Trigger.WORKER_LOST, (_R,), _P),
-    *_t(Trigger.RELEASE, (_R,), _P),
-    *_t(Trigger.AUTORESTART, (_F,), _P),
+    *_t(EventKind.CREATE, (None,), _P),
+    *_t(EventKind.CREATE_HELD, (None,), _H),
+    *_t(EventKind.CLAIM, (_P,), _R),
+    *_t(EventKind.PAUSE, (_P, _R), _H),
+    *_t(EventKind.RESUME, (_H,), _P),
+    *_t(EventKind.CANCEL, (_P, _H, _F, _R), _C),
+    *_t(EventKind.RETRY, (_F, _C), _P),
+    *_t(EventKind.RESTART, (_R, _H, _F, _C), _P),
+    *_t(EventKind.COMPLETE, (_R,), _D),
+    *_t(EventKind.FAIL_RETRYABLE, (_R,), _P),
+    *_t(EventKind.FAIL_FINAL, (_R,), _F),
+    *_t(EventKind.WORKER_LOST, (_R,), _P),
+    *_t(EventKind.RELEASE, (_R,), _P),
+    *_t(EventKind.AUTORESTART, (_F,), _P),
 )
 
 _BY_TRIGGER: dict[Trigger, dict[JobStatus | None, JobStatus]] = {}

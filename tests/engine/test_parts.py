@@ -24,8 +24,9 @@ from tqstudio.engine.retry import RESOURCE_WAIT_S, RetryRules, judge_failure, ju
 from tqstudio.engine.store.jobs.claims import Token
 from tqstudio.engine.store.jobs.progress import RenditionRow
 from tqstudio.errors import ErrorCode, TqError
+from tqstudio.events import EventKind
 from tqstudio.home import Home
-from tqstudio.lifecycle import Control, Trigger
+from tqstudio.lifecycle import Control
 
 # When a job runs again
 
@@ -68,8 +69,8 @@ def test_a_verdict_keeps_the_counters_in_their_bounds(
     for verdict in (failed, lost):
         assert used <= verdict.attempts <= maximum
         assert 0 <= verdict.crashes <= maximum
-        assert verdict.exhausted <= (verdict.trigger is Trigger.FAIL_FINAL)
-        assert (verdict.wait_s is None) or verdict.trigger is not Trigger.FAIL_FINAL
+        assert verdict.exhausted <= (verdict.trigger is EventKind.FAIL_FINAL)
+        assert (verdict.wait_s is None) or verdict.trigger is not EventKind.FAIL_FINAL
     assert lost.crashes == (1 if got_further else min(crashes, 1) + 1 if had_got_further else crashes + 1)
     assert lost.exhausted == (lost.crashes == maximum) == (lost.code is ErrorCode.POISON)
 

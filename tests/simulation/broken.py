@@ -22,6 +22,7 @@ from tqstudio.engine.store.jobs import claims, jobs, operations, outcomes, trans
 from tqstudio.engine.store.library import generations
 from tqstudio.engine.store.machine import quarantine, supervisors
 from tqstudio.errors import ErrorCode, TqError
+from tqstudio.events import EventKind
 from tqstudio.lifecycle import Decision, Effect, JobStatus, Operation, Trigger, sources_of
 
 from .life import _SimulatedDatabase
@@ -237,7 +238,7 @@ def a_shutdown_sets_jobs_aside() -> Any:
     real = outcomes.move
 
     def move(db: Any, job: int, trigger: Trigger, **more: Any) -> Any:
-        return real(db, job, Trigger.PAUSE if more.get("event") == "aborted:shutdown" else trigger, **more)
+        return real(db, job, EventKind.PAUSE if more.get("event") == "aborted:shutdown" else trigger, **more)
 
     return patched((outcomes, "move", move))
 
@@ -258,11 +259,11 @@ def _goes_again(operation: Operation, trigger: Trigger, *ended: JobStatus) -> An
 
 
 def a_done_job_is_retried() -> Any:
-    return _goes_again(Operation.RETRY, Trigger.RETRY, JobStatus.DONE)
+    return _goes_again(Operation.RETRY, EventKind.RETRY, JobStatus.DONE)
 
 
 def an_ended_job_is_resumed() -> Any:
-    return _goes_again(Operation.RESUME, Trigger.RESUME, JobStatus.FAILED, JobStatus.CANCELLED)
+    return _goes_again(Operation.RESUME, EventKind.RESUME, JobStatus.FAILED, JobStatus.CANCELLED)
 
 
 def an_event_names_another_status() -> Any:

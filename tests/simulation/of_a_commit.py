@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tqstudio.engine.store.machine.quarantine import BLAMES
-from tqstudio.lifecycle import Trigger
+from tqstudio.events import EventKind
 
 from .audit import Commit, Refused, Told, Violation
 from .of_a_job import is_crash
@@ -18,13 +18,13 @@ def no_claim_through_a_shut_gate(commit: Commit) -> None:
             shut.add(str(event.code))
         elif event.trigger == "gate_opened":
             shut.discard(str(event.code))
-        elif event.trigger == Trigger.CLAIM and shut:
+        elif event.trigger == EventKind.CLAIM and shut:
             raise Violation(f"job {event.job} was claimed while these gates were shut: {shut}")
 
 
 def only_workers_that_may_work_claim(commit: Commit) -> None:
     """A claim comes from a registered life of a worker that is enabled, not draining, not quarantined."""
-    claims = {event.worker for event in commit.events if event.trigger == Trigger.CLAIM}
+    claims = {event.worker for event in commit.events if event.trigger == EventKind.CLAIM}
     changed = {event.worker for event in commit.events if event.trigger.startswith("worker_")}
     for name in claims - changed:
         may = commit.audit.raw.execute(
@@ -35,7 +35,7 @@ def only_workers_that_may_work_claim(commit: Commit) -> None:
         if not may[0]:
             raise Violation(f"{name} claimed and may not work")
         for change in commit.jobs.values():
-            newly = any(event.trigger == Trigger.CLAIM and event.worker == name for event in change.events)
+            newly = any(event.trigger == EventKind.CLAIM and event.worker == name for event in change.events)
             # A new life of the same name may have begun in the same commit.
             if newly and change.after["status"] == "in_progress" and may[1] is not None:
                 change.require(change.after["instance"] == may[1], f"another life of {name} is registered")
@@ -70,14 +70,14 @@ def a_worker_that_fails_job_after_job_is_held_back(commit: Commit) -> None:
     enabled; one that failed the test is quarantined, and no other."""
     blamed, after = commit.audit.blamed, commit.audit.world.settings.quarantine_after
     for event in commit.events:
-        if event.trigger in ("worker_enabled", Trigger.COMPLETE):
+        if event.trigger in ("worker_enabled", EventKind.COMPLETE):
             blamed.pop(str(event.worker), None)
         elif event.trigger in ("worker_quarantined", "worker_tested"):
             jobs = blamed.pop(str(event.worker), set())
             # More: a worker that registered again held a second job before the lease of the first ran out.
             if len(jobs) < after:
                 raise Violation(f"{event.worker} was tested for the jobs {sorted(jobs)}")
-        elif event.trigger == Trigger.CLAIM and len(blamed.get(str(event.worker), ())) >= after:
+        elif event.trigger == EventKind.CLAIM and len(blamed.get(str(event.worker), ())) >= after:
             raise Violation(f"{event.worker} got job {event.job} although it failed {blamed[event.worker]}")
         elif event.source == "in_progress" and event.job and (is_crash(event) or event.code in BLAMES):
             before = commit.jobs[event.job].before

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import get_args
 
 from tqstudio.engine.retry import RESOURCE_WAIT_S
 from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.errors import ErrorClass, ErrorCode, class_of
+from tqstudio.events import EventKind
 from tqstudio.lifecycle import TERMINAL, TRANSITIONS, Control, Trigger
 
 from .audit import Audit, JobChange, Row, Streak, Violation
@@ -18,14 +20,14 @@ _BY_THE_CLOCK_US = 1 * _US
 """So far a supervisor's clock may be from the wall's."""
 _TABLE = {(t.trigger.value, t.source, t.target) for t in TRANSITIONS}
 _OTHER_NAMES = {
-    "aborted:shutdown": (Trigger.RELEASE,),
-    "requeued:supervisor": (Trigger.RELEASE,),
-    "requeued:stale": (Trigger.WORKER_LOST,),
-    "requeued:abandoned": (Trigger.WORKER_LOST, Trigger.RELEASE),
+    "aborted:shutdown": (EventKind.RELEASE,),
+    "requeued:supervisor": (EventKind.RELEASE,),
+    "requeued:stale": (EventKind.WORKER_LOST,),
+    "requeued:abandoned": (EventKind.WORKER_LOST, EventKind.RELEASE),
 }
 """What the history calls some transitions, so that it says why."""
-_TRIGGERS = {trigger.value for trigger in Trigger}
-_BACK_FROM_THE_END = {Trigger.RETRY.value, Trigger.RESTART.value, Trigger.AUTORESTART.value}
+_TRIGGERS = frozenset(get_args(Trigger))
+_BACK_FROM_THE_END = {EventKind.RETRY.value, EventKind.RESTART.value, EventKind.AUTORESTART.value}
 
 
 def one_owner_per_job(change: JobChange) -> None:
@@ -74,8 +76,8 @@ def counters_stay_in_bounds(change: JobChange) -> None:
         0 <= job["restarts"] <= max(job["autorestart_limit"], _restarts(change.before)), "restarts"
     )
     moves = [event.trigger for event in change.moves]
-    again = moves.count(Trigger.AUTORESTART)
-    reset = {Trigger.RETRY, Trigger.RESTART, Trigger.COMPLETE} & set(moves)
+    again = moves.count(EventKind.AUTORESTART)
+    reset = {EventKind.RETRY, EventKind.RESTART, EventKind.COMPLETE} & set(moves)
     wanted = 0 if reset else _restarts(change.before) + again
     change.require(job["restarts"] == wanted, f"it has {job['restarts']} restarts, not {wanted}")
 
@@ -90,9 +92,9 @@ def every_end_is_counted_as_its_kind(change: JobChange) -> None:
         return
     [end] = change.moves
     attempts, fatal = change.before["attempts"], end.code and class_of(end.code) is ErrorClass.FATAL
-    if end.trigger in (Trigger.FAIL_RETRYABLE, Trigger.FAIL_FINAL) and not is_crash(end) and not fatal:
+    if end.trigger in (EventKind.FAIL_RETRYABLE, EventKind.FAIL_FINAL) and not is_crash(end) and not fatal:
         attempts += 1
-    if end.trigger != Trigger.RESTART:
+    if end.trigger != EventKind.RESTART:
         change.require(change.after["attempts"] == attempts, f"{end.trigger} left {change.after['attempts']}")
 
 
@@ -142,7 +144,11 @@ def what_was_reported_counts(change: JobChange) -> None:
             change.require(change.segments >= segments, f"{segments} segments were reported")
 
 
-_WISHES = {Trigger.PAUSE: Control.PAUSE, Trigger.CANCEL: Control.CANCEL, Trigger.RESTART: Control.RESTART}
+_WISHES = {
+    EventKind.PAUSE: Control.PAUSE,
+    EventKind.CANCEL: Control.CANCEL,
+    EventKind.RESTART: Control.RESTART,
+}
 
 
 def a_wish_comes_true(change: JobChange) -> None:
@@ -155,8 +161,8 @@ def a_wish_comes_true(change: JobChange) -> None:
         if event.trigger.endswith("_asked"):
             wish = event.trigger.removesuffix("_asked").replace("resume", Control.NONE.value)
         elif event.target and event.source == "in_progress":
-            came = _WISHES.get(Trigger(event.trigger), Control.NONE) if event.trigger in _TRIGGERS else "none"
-            right = wish == came or event.trigger == Trigger.COMPLETE
+            came = _WISHES.get(event.trigger, Control.NONE) if event.trigger in _TRIGGERS else "none"
+            right = wish == came or event.trigger == EventKind.COMPLETE
             change.require(right, f"it was asked to {wish}, and ended by {event.trigger}")
             wish = Control.NONE.value
     change.require(change.after["control"] == wish, f"what is asked of it is {wish}")
@@ -180,7 +186,7 @@ def terminal_is_final_but_for_a_retry(change: JobChange) -> None:
 def the_epoch_only_grows(change: JobChange) -> None:
     """The epoch rises by one with each claim, and never otherwise."""
     before = 0 if change.before is None else change.before["epoch"]
-    claims = sum(1 for event in change.events if event.trigger == Trigger.CLAIM)
+    claims = sum(1 for event in change.events if event.trigger == EventKind.CLAIM)
     change.require(change.after["epoch"] == before + claims, f"{claims} claims after epoch {before}")
 
 
@@ -209,13 +215,13 @@ def only_the_holder_ends_a_lease(change: JobChange) -> None:
     if before is None or before["status"] != "in_progress":
         return
     for event in change.events:
-        if event.trigger == Trigger.CLAIM:
+        if event.trigger == EventKind.CLAIM:
             return
         if event.source != "in_progress" or event.target is None or event.actor in ("supervisor", "user"):
             continue
         change.require(event.actor == before["processed_by"], f"{event.actor} ended it")
         # A publish that was begun in time is finished, however long it takes.
-        live = before["lease_expires_at"] > event.at or event.trigger == Trigger.COMPLETE
+        live = before["lease_expires_at"] > event.at or event.trigger == EventKind.COMPLETE
         change.require(live or _time_has_moved(change.audit), f"its lease had run out: {event}")
 
 
@@ -317,10 +323,10 @@ def a_backoff_is_waited_out(change: JobChange) -> None:
 
 def nothing_is_claimed_but_what_waits(change: JobChange) -> None:
     """What is claimed was pending, not deleted, and not waiting for a backoff."""
-    if change.before is None or not any(event.trigger == Trigger.CLAIM for event in change.events):
+    if change.before is None or not any(event.trigger == EventKind.CLAIM for event in change.events):
         return
     first = change.events[0]
-    if first.trigger == Trigger.CLAIM:
+    if first.trigger == EventKind.CLAIM:
         before = change.before
         # By the clock that said so: the wall's may have been set back since, and nobody have noticed yet.
         due = before["not_before"] is None or before["not_before"] <= first.at

@@ -10,7 +10,7 @@ from tqstudio.engine.outputs import is_whole
 from tqstudio.engine.outputs.place import place_of
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.library import generations, videos
-from tqstudio.lifecycle import Trigger
+from tqstudio.events import EventKind
 
 from .audit import Audit, Violation
 from .of_a_job import replay
@@ -89,5 +89,5 @@ def history_tells_every_job(audit: Audit) -> None:
         events = audit.events_of(job)
         if replay(events) != (row["status"], row["deleted_at"] is not None):
             raise Violation(f"job {job} is {row['status']}, its history says {replay(events)}")
-        if sum(1 for event in events if event.trigger == Trigger.CLAIM) != row["epoch"]:
+        if sum(1 for event in events if event.trigger == EventKind.CLAIM) != row["epoch"]:
             raise Violation(f"job {job} has epoch {row['epoch']}, its history other claims")

@@ -17,7 +17,8 @@ from tqstudio.engine.store.library.publications import PublicationRow
 from tqstudio.engine.store.library.videos import Unprobed
 from tqstudio.engine.store.machine import gates, quarantine, speeds, workers
 from tqstudio.errors import ErrorCode
-from tqstudio.lifecycle import AttemptOutcome, AutorestartRule, GateKind, JobStatus, Operation, Step, Trigger
+from tqstudio.events import EventKind
+from tqstudio.lifecycle import AttemptOutcome, AutorestartRule, GateKind, JobStatus, Operation, Step
 
 from .conftest import LEASE, NOW, Queue, token
 
@@ -219,7 +220,7 @@ WRITES: dict[str, tuple[Act, Changed]] = {
         lambda s: {s.attempt(s.lease)},
     ),
     "a job is moved": (
-        lambda s: transitions.move(s.db, s.waiting[0], Trigger.PAUSE, now=NOW, actor="test"),
+        lambda s: transitions.move(s.db, s.waiting[0], EventKind.PAUSE, now=NOW, actor="test"),
         waiting,
     ),
     "a job goes back": (

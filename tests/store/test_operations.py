@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -21,6 +21,7 @@ from tqstudio.engine.store.jobs import claims, jobs, operations, outcomes, trans
 from tqstudio.engine.store.jobs.claims import HeldLease
 from tqstudio.engine.store.lists import records
 from tqstudio.errors import ErrorCode
+from tqstudio.events import EventKind
 from tqstudio.lifecycle import (
     OPEN,
     TRANSITIONS,
@@ -268,32 +269,32 @@ def _moves(queue: Queue) -> dict[tuple[Trigger, JobStatus | None], Callable[[], 
 
     def autorestarted() -> int:
         job = queue.in_status(F)
-        assert transitions.move(queue.db, job, Trigger.AUTORESTART, now=queue.now, actor="test")
+        assert transitions.move(queue.db, job, EventKind.AUTORESTART, now=queue.now, actor="test")
         return job
 
     return {
-        (Trigger.CREATE, None): queue.job,
-        (Trigger.CREATE_HELD, None): lambda: queue.job(hold=True),
-        (Trigger.CLAIM, P): lambda: queue.claimed().job,
-        (Trigger.PAUSE, P): asked(P, Operation.PAUSE),
-        (Trigger.PAUSE, R): wished(Operation.PAUSE),
-        (Trigger.RESUME, H): asked(H, Operation.RESUME),
-        (Trigger.CANCEL, P): asked(P, Operation.CANCEL),
-        (Trigger.CANCEL, H): asked(H, Operation.CANCEL),
-        (Trigger.CANCEL, F): asked(F, Operation.CANCEL),
-        (Trigger.CANCEL, R): wished(Operation.CANCEL),
-        (Trigger.RETRY, F): asked(F, Operation.RETRY),
-        (Trigger.RETRY, C): asked(C, Operation.RETRY),
-        (Trigger.RESTART, R): wished(Operation.RESTART),
-        (Trigger.RESTART, H): asked(H, Operation.RESTART),
-        (Trigger.RESTART, F): asked(F, Operation.RESTART),
-        (Trigger.RESTART, C): asked(C, Operation.RESTART),
-        (Trigger.COMPLETE, R): ended(queue.complete),
-        (Trigger.FAIL_RETRYABLE, R): ended(lambda lease: queue.fail(lease, ErrorCode.STALLED)),
-        (Trigger.FAIL_FINAL, R): ended(lambda lease: queue.fail(lease, ErrorCode.NO_MEDIA)),
-        (Trigger.WORKER_LOST, R): ended(queue.lose),
-        (Trigger.RELEASE, R): ended(queue.release),
-        (Trigger.AUTORESTART, F): autorestarted,
+        (EventKind.CREATE, None): queue.job,
+        (EventKind.CREATE_HELD, None): lambda: queue.job(hold=True),
+        (EventKind.CLAIM, P): lambda: queue.claimed().job,
+        (EventKind.PAUSE, P): asked(P, Operation.PAUSE),
+        (EventKind.PAUSE, R): wished(Operation.PAUSE),
+        (EventKind.RESUME, H): asked(H, Operation.RESUME),
+        (EventKind.CANCEL, P): asked(P, Operation.CANCEL),
+        (EventKind.CANCEL, H): asked(H, Operation.CANCEL),
+        (EventKind.CANCEL, F): asked(F, Operation.CANCEL),
+        (EventKind.CANCEL, R): wished(Operation.CANCEL),
+        (EventKind.RETRY, F): asked(F, Operation.RETRY),
+        (EventKind.RETRY, C): asked(C, Operation.RETRY),
+        (EventKind.RESTART, R): wished(Operation.RESTART),
+        (EventKind.RESTART, H): asked(H, Operation.RESTART),
+        (EventKind.RESTART, F): asked(F, Operation.RESTART),
+        (EventKind.RESTART, C): asked(C, Operation.RESTART),
+        (EventKind.COMPLETE, R): ended(queue.complete),
+        (EventKind.FAIL_RETRYABLE, R): ended(lambda lease: queue.fail(lease, ErrorCode.STALLED)),
+        (EventKind.FAIL_FINAL, R): ended(lambda lease: queue.fail(lease, ErrorCode.NO_MEDIA)),
+        (EventKind.WORKER_LOST, R): ended(queue.lose),
+        (EventKind.RELEASE, R): ended(queue.release),
+        (EventKind.AUTORESTART, F): autorestarted,
     }
 
 
@@ -303,11 +304,11 @@ def test_every_transition_can_be_made(queue: Queue, transition: Transition) -> N
     assert queue.status(job) is transition.target
     event = queue.history(job)[-1]
     assert (event["source"], event["target"]) == (transition.source, transition.target)
-    trigger = "aborted:shutdown" if transition.trigger is Trigger.RELEASE else transition.trigger
+    trigger = "aborted:shutdown" if transition.trigger is EventKind.RELEASE else transition.trigger
     assert event["trigger"] == trigger
 
 
-MOVES = [t for t in Trigger if t not in (Trigger.CREATE, Trigger.CREATE_HELD, Trigger.CLAIM)]
+MOVES = [t for t in get_args(Trigger) if t not in (EventKind.CREATE, EventKind.CREATE_HELD, EventKind.CLAIM)]
 """What `move` makes; the others have statements of their own."""
 
 
@@ -333,7 +334,7 @@ def test_no_other_transition_can_be_made(queue: Queue, trigger: Trigger, status:
 
 
 def test_nothing_moves_a_job_that_is_not_there(queue: Queue) -> None:
-    assert not transitions.move(queue.db, 4711, Trigger.PAUSE, now=NOW, actor="test")
+    assert not transitions.move(queue.db, 4711, EventKind.PAUSE, now=NOW, actor="test")
 
 
 _KNOWN = {(t.source, t.target) for t in TRANSITIONS}

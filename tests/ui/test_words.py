@@ -7,10 +7,12 @@ from typing import Any, cast
 
 import pytest
 
-from tqstudio.lifecycle import PAUSED_WITHOUT_REASON, Operation, Trigger
+from tqstudio.events import EventKind
+from tqstudio.lifecycle import PAUSED_WITHOUT_REASON
 from tqstudio.ui.screens.job.sections import broken_off_in
 from tqstudio.ui.screens.job.source_facts import facts_text
 from tqstudio.ui.text.sentences import (
+    EVENTS,
     attempt_words,
     autorestart_words,
     event_remark,
@@ -72,18 +74,12 @@ def test_a_quality_stands_as_its_job_does() -> None:
     assert quality_look(running, "in_progress", stale=True)[0] == "stale"
 
 
-ASKED = (Operation.PAUSE, Operation.CANCEL, Operation.RESTART, Operation.RESUME)
-
-
-@pytest.mark.parametrize(
-    "trigger",
-    [*(each.value for each in Trigger), *(f"{each.value}_asked" for each in ASKED), "profile", "forced"],
-)
-def test_every_event_is_a_sentence(trigger: str) -> None:
-    said = event_sentence(event(1, trigger, 7, 0, worker="cpu-0"))
-    assert said != trigger.replace("_", " ") or " " not in said
-    assert "_" not in said
-    assert "{" not in said
+def test_every_kind_of_event_has_a_sentence() -> None:
+    assert EVENTS.keys() == set(EventKind)
+    assert {state for state, _ in EVENTS.values()} <= UNICODE.states.keys()
+    for kind in EventKind:
+        said = event_sentence(event(1, kind, 7, 0, worker="cpu-0"))
+        assert not set(said) & set("_{"), kind
 
 
 def test_an_event_of_a_later_version_is_shown_as_it_came() -> None:

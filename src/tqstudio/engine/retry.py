@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from tqstudio.errors import ErrorClass, ErrorCode, class_of
+from tqstudio.events import EventKind
 from tqstudio.lifecycle import Trigger
 
 RESOURCE_WAIT_S = 15.0
@@ -64,17 +65,17 @@ def judge_failure(
     """
     match class_of(code):
         case ErrorClass.FATAL:
-            return Verdict(Trigger.FAIL_FINAL, attempts, crashes, None, code, exhausted=False)
+            return Verdict(EventKind.FAIL_FINAL, attempts, crashes, None, code, exhausted=False)
         case ErrorClass.RESOURCE:
-            return Verdict(Trigger.RELEASE, attempts, crashes, RESOURCE_WAIT_S, code, exhausted=False)
+            return Verdict(EventKind.RELEASE, attempts, crashes, RESOURCE_WAIT_S, code, exhausted=False)
         case _:
             attempts += 1
             if attempts >= max_attempts:
-                return Verdict(Trigger.FAIL_FINAL, max_attempts, crashes, None, code, exhausted=True)
+                return Verdict(EventKind.FAIL_FINAL, max_attempts, crashes, None, code, exhausted=True)
             if repeated and code in DETERMINISTIC:
-                return Verdict(Trigger.FAIL_FINAL, attempts, crashes, None, code, exhausted=False)
+                return Verdict(EventKind.FAIL_FINAL, attempts, crashes, None, code, exhausted=False)
             return Verdict(
-                Trigger.FAIL_RETRYABLE, attempts, crashes, rules.wait_s(attempts), code, exhausted=False
+                EventKind.FAIL_RETRYABLE, attempts, crashes, rules.wait_s(attempts), code, exhausted=False
             )
 
 
@@ -90,5 +91,5 @@ def judge_loss(
     """
     crashes = 1 if got_further else min(crashes, 1) + 1 if had_got_further else crashes + 1
     if crashes >= max_crashes:
-        return Verdict(Trigger.FAIL_FINAL, attempts, max_crashes, None, ErrorCode.POISON, exhausted=True)
-    return Verdict(Trigger.WORKER_LOST, attempts, crashes, None, ErrorCode.WORKER_LOST, exhausted=False)
+        return Verdict(EventKind.FAIL_FINAL, attempts, max_crashes, None, ErrorCode.POISON, exhausted=True)
+    return Verdict(EventKind.WORKER_LOST, attempts, crashes, None, ErrorCode.WORKER_LOST, exhausted=False)

@@ -16,6 +16,7 @@ from typing import Any, Literal, NotRequired
 from typing_extensions import TypedDict
 
 from tqstudio.errors import TqError
+from tqstudio.events import EventKind
 
 
 class ErrorView(TypedDict):
@@ -182,11 +183,11 @@ class AttemptView(TypedDict):
 
 
 class EventView(TypedDict):
-    """One event of the history; `trigger` is its cause."""
+    """One event of the history; `trigger` is its kind."""
 
     seq: int
     at: str
-    trigger: str
+    trigger: EventKind | str
     job: int | None
     video: int | None
     worker: str | None

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tqstudio.cli import printing
+from tqstudio.events import EventKind
 from tqstudio.protocol import calls
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ class Follower:
             page = self._at.send(calls.events(after=self._seq, limit=_PAGE))["events"]
             for event in page:
                 self._seq = max(self._seq, event["seq"])
-                if event["trigger"] == "pruned":
+                if event["trigger"] == EventKind.PRUNED:
                     self._reread(event)
                     concerned = True
                 video = self._by_job.get(event["job"] or 0)
@@ -213,7 +214,7 @@ class Follower:
 
 def _status_by(event: EventView, video: Video) -> str | None:
     """The new status of a video after an event of its job; None if it is unchanged."""
-    if event["trigger"] != "deleted":
+    if event["trigger"] != EventKind.DELETED:
         return event["target"]
     # Deleting an ended job changes nothing; an open one will not be encoded.
     return None if video.settled or video.status == "cached" else "cancelled"

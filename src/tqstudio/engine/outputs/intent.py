@@ -24,6 +24,7 @@ from tqstudio.engine.store.library.generations import GenerationRow, PublishedRo
 from tqstudio.engine.store.library.publications import PublicationRow
 from tqstudio.engine.store.library.videos import VideoRow
 from tqstudio.errors import ErrorCode, TqError
+from tqstudio.events import EventKind
 from tqstudio.lifecycle import RenditionStatus, Step
 from tqstudio.protocol.answers import WarningView
 from tqstudio.protocol.requests import Manifest
@@ -149,7 +150,13 @@ def forget(db: Connection, publication: Publication, why: str | None) -> None:
     publications.end(db, row.job)
     if why is not None:
         events.append(
-            db, "publish_undone", now=now_us(), actor="supervisor", job=row.job, video=row.video, detail=why
+            db,
+            EventKind.PUBLISH_UNDONE,
+            now=now_us(),
+            actor="supervisor",
+            job=row.job,
+            video=row.video,
+            detail=why,
         )
 
 

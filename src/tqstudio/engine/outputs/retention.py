@@ -24,6 +24,7 @@ from tqstudio.engine.store.jobs.transitions import job_facts
 from tqstudio.engine.store.library import generations, videos
 from tqstudio.engine.store.library.generations import Retired
 from tqstudio.errors import TqError
+from tqstudio.events import EventKind
 from tqstudio.lifecycle import JobStatus
 
 _SCRATCH_IDLE_S = 3600.0
@@ -190,6 +191,6 @@ def _forget(db: Connection, video: int) -> dict[int, int]:
     for job, segments in had_segments.items() or [(max(lost, default=None), 0)]:
         detail = f"{segments} finished segment{'' if segments == 1 else 's'}" if segments else None
         events.append(
-            db, "work_removed", now=now_us(), actor="retention", job=job, video=video, detail=detail
+            db, EventKind.WORK_REMOVED, now=now_us(), actor="retention", job=job, video=video, detail=detail
         )
     return lost

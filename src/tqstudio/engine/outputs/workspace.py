@@ -37,7 +37,7 @@ from tqstudio.engine.store.jobs import jobs
 from tqstudio.engine.store.jobs.transitions import job_facts
 from tqstudio.engine.store.library import videos
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.lifecycle import Trigger
+from tqstudio.events import EventKind
 from tqstudio.paths import display
 
 FOLDER = ".tqstudio"
@@ -219,7 +219,7 @@ class Workspace:
     def hint(self, events: Iterable[EventRow]) -> None:
         """Free the space of a restarted job at once, before it is claimed."""
         for event in events:
-            if event.trigger == Trigger.RESTART and event.job is not None:
+            if event.trigger == EventKind.RESTART and event.job is not None:
                 self._begin_to_start_over(event.job)
 
     async def start_over(self, job: int) -> None:

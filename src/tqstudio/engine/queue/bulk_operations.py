@@ -9,6 +9,7 @@ from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import jobs, operations
+from tqstudio.events import EventKind
 from tqstudio.lifecycle import TERMINAL, JobStatus, Operation
 from tqstudio.protocol.answers import ActionResult, RetryAnswer
 
@@ -71,4 +72,6 @@ def _operate_all(db: Connection, ids: list[int], operation: Operation, actor: st
 
 
 def _record_pruned(db: Connection, count: int, actor: str) -> None:
-    events.append(db, "pruned", now=now_us(), actor=actor, detail=f"{count} events, the whole history")
+    events.append(
+        db, EventKind.PRUNED, now=now_us(), actor=actor, detail=f"{count} events, the whole history"
+    )

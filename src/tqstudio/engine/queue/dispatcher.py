@@ -34,6 +34,7 @@ from tqstudio.engine.store.library import generations
 from tqstudio.engine.store.library.generations import GenerationRow
 from tqstudio.engine.store.machine import workers
 from tqstudio.errors import MEANINGS, ErrorCode, TqError
+from tqstudio.events import EventKind
 from tqstudio.home import Home
 from tqstudio.lifecycle import JobKind, JobStatus
 from tqstudio.paths import encode
@@ -42,7 +43,7 @@ from tqstudio.protocol.requests import ClaimRequest
 
 _MAX_DEFERRED = 50
 """Jobs that one transaction defers because their disks do not respond; the next one continues."""
-_WAKING_TRIGGERS = frozenset({"gate_opened", "worker_enabled"})
+_WAKING_TRIGGERS = frozenset({EventKind.GATE_OPENED, EventKind.WORKER_ENABLED})
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from tqstudio.engine.store.jobs import claims, jobs, outcomes
 from tqstudio.engine.store.jobs.claims import HeldLease, Token
 from tqstudio.engine.store.machine import workers
 from tqstudio.errors import ErrorCode, TqError
+from tqstudio.events import EventKind
 from tqstudio.home import Home, run_logs
 
 _MIN_HANG_S = 1.5
@@ -125,7 +126,9 @@ class Recovery:
         """Waits for the tasks that `lost` started."""
         await asyncio.gather(*self._under_way, return_exceptions=True)
 
-    async def requeue(self, lease: HeldLease, why: str, event: str = "requeued:supervisor") -> None:
+    async def requeue(
+        self, lease: HeldLease, why: str, event: EventKind = EventKind.REQUEUED_SUPERVISOR
+    ) -> None:
         """Requeues a job without counting a failure or crash."""
         await self._results.publish_ended(lease.token)
         await self._endings.end(
@@ -134,7 +137,13 @@ class Recovery:
         )
 
     async def requeue_lost(
-        self, lease: HeldLease, worker: str, why: str, event: str | None = None, *, only_expired: bool = False
+        self,
+        lease: HeldLease,
+        worker: str,
+        why: str,
+        event: EventKind | None = None,
+        *,
+        only_expired: bool = False,
     ) -> bool:
         """Requeues a job of a lost worker and counts a crash.
 
@@ -176,7 +185,7 @@ class Recovery:
                 lease,
                 names.get(lease.worker_id, "?"),
                 "the lease expired",
-                "requeued:stale",
+                EventKind.REQUEUED_STALE,
                 only_expired=True,
             )
         return taken + await self._take_abandoned()
@@ -192,10 +201,12 @@ class Recovery:
                 continue
             if abandoned.excused:
                 why = "its worker could not reach the supervisor for a while"
-                await self.requeue(lease, why, "requeued:abandoned")
+                await self.requeue(lease, why, EventKind.REQUEUED_ABANDONED)
             else:
                 name = live.worker if live else "?"
-                await self.requeue_lost(lease, name, "its worker dropped the job", "requeued:abandoned")
+                await self.requeue_lost(
+                    lease, name, "its worker dropped the job", EventKind.REQUEUED_ABANDONED
+                )
         return len(dropped)
 
     async def silent_workers(self) -> list[str]:
@@ -267,7 +278,7 @@ class Recovery:
         running = claims.renew_live(db, now=now, before=before, lease_us=lease_us)
         workers.touch_all(db, now=now)
         detail = f"{why}; leases of running jobs: {running}"
-        events.append(db, "leases_extended", now=now, actor="supervisor", detail=detail)
+        events.append(db, EventKind.LEASES_EXTENDED, now=now, actor="supervisor", detail=detail)
         self._log.warning("leases extended", why=why, running=running)
 
 

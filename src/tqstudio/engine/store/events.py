@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.event_row import EventRow
+from tqstudio.events import EventKind
 
 MAX_DETAIL = 500
 
@@ -18,7 +19,7 @@ _COLUMNS = "seq, at, trigger, job_id, video_id, worker, source, target, actor, c
 
 def append(
     db: Connection,
-    trigger: str,
+    kind: EventKind,
     *,
     now: int,
     actor: str,
@@ -35,7 +36,7 @@ def append(
         detail = detail[: MAX_DETAIL - 1] + "…"
     values = {
         "at": now,
-        "trigger": trigger,
+        "trigger": kind,
         "job": job,
         "video": video,
         "worker": worker,
@@ -48,7 +49,7 @@ def append(
     seq = db.execute(_INSERT, values).scalar()
     pending = db.appended
     if pending is not None:
-        pending.append(EventRow(seq, now, trigger, job, video, worker, source, target, actor, code, detail))
+        pending.append(EventRow(seq, now, kind, job, video, worker, source, target, actor, code, detail))
 
 
 def after(
@@ -107,12 +108,16 @@ def prune(db: Connection, *, before: int, now: int, limit: int = 10_000) -> int:
     Older `pruned` events are deleted too, because the history would look complete from such an event on.
     """
     values = {"before": before, "limit": limit}
-    due = db.execute("SELECT 1 FROM event WHERE at < :before AND trigger <> 'pruned' LIMIT 1", values)
+    due = db.execute(
+        f"SELECT 1 FROM event WHERE at < :before AND trigger <> '{EventKind.PRUNED}' LIMIT 1", values
+    )
     if due.first() is None:
         return 0
     removed = db.execute(
         "DELETE FROM event WHERE seq IN (SELECT seq FROM event WHERE at < :before ORDER BY seq LIMIT :limit)",
         values,
     ).rowcount
-    append(db, "pruned", now=now, actor="retention", detail=f"{removed} events older than the retention")
+    append(
+        db, EventKind.PRUNED, now=now, actor="retention", detail=f"{removed} events older than the retention"
+    )
     return removed

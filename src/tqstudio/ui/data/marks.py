@@ -6,20 +6,21 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from tqstudio.lifecycle import Control, JobStatus, Trigger
+from tqstudio.events import EventKind
+from tqstudio.lifecycle import Control, JobStatus
 from tqstudio.ui.data.target import Target
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import EventView, JobLive
     from tqstudio.ui.data.job_window import JobWindow
 
-_ASKED = {
-    "pause_asked": Control.PAUSE,
-    "cancel_asked": Control.CANCEL,
-    "restart_asked": Control.RESTART,
-    "resume_asked": Control.NONE,
+_ASKED: dict[str, Control] = {
+    EventKind.PAUSE_ASKED: Control.PAUSE,
+    EventKind.CANCEL_ASKED: Control.CANCEL,
+    EventKind.RESTART_ASKED: Control.RESTART,
+    EventKind.RESUME_ASKED: Control.NONE,
 }
-_EMPTIED = (Trigger.RESTART.value, "work_removed")
+_EMPTIED = (EventKind.RESTART, EventKind.WORK_REMOVED)
 """Events after which a job has no finished segments."""
 
 
@@ -53,7 +54,7 @@ class Marks(dict[int, Target]):
         if target is None:
             return
         trigger = event["trigger"]
-        if trigger == "deleted":
+        if trigger == EventKind.DELETED:
             del self[target.id]
             return
         if event["target"] is not None:

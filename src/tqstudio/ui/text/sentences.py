@@ -8,65 +8,66 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from tqstudio.errors import in_one_line
+from tqstudio.events import EventKind
 from tqstudio.lifecycle import PAUSED_WITHOUT_REASON
 from tqstudio.ui.text.format import clock_duration, counted, moment, short_duration, until
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import AutorestartView, EventView, GateView, JobError, JobRow
 
-# Trigger of an event → the state it is shown as, and its sentence.
-_EVENTS: dict[str, tuple[str, str]] = {
-    "create": ("pending", "queued"),
-    "create_held": ("held", "queued on hold"),
-    "claim": ("running", "claimed by {worker}"),
-    "pause_asked": ("changing", "pause requested"),
-    "cancel_asked": ("changing", "cancel requested"),
-    "restart_asked": ("changing", "restart requested"),
-    "resume_asked": ("changing", "pause request withdrawn"),
-    "pause": ("paused", "paused"),
-    "resume": ("pending", "resumed"),
-    "cancel": ("cancelled", "cancelled"),
-    "retry": ("retry", "queued for retry"),
-    "restart": ("retry", "restarted"),
-    "autorestart": ("retry", "restarted automatically"),
-    "complete": ("done", "done"),
-    "published": ("done", "published"),
-    "warning": ("warning", "warning"),
-    "publish_undone": ("retry", "publishing rolled back"),
-    "generation_removed": ("skipped", "old version removed"),
-    "work_removed": ("skipped", "unfinished work removed"),
-    "fail_retryable": ("retry", "failed, will be retried"),
-    "fail_final": ("failed", "failed for good"),
-    "worker_lost": ("retry", "{worker} died; requeued"),
-    "requeued:stale": ("retry", "{worker} timed out; requeued"),
-    "requeued:abandoned": ("retry", "{worker} dropped it; requeued"),
-    "requeued:supervisor": ("retry", "requeued at startup"),
-    "release": ("pending", "returned to the queue"),
-    "put_off": ("pending", "waiting for disk space"),
-    "aborted:shutdown": ("pending", "stopped by shutdown"),
-    "priority": ("pending", "priority changed"),
-    "profile": ("pending", "profile changed"),
-    "forced": ("pending", "requested again"),
-    "renamed": ("pending", "source file renamed"),
-    "deleted": ("cancelled", "removed from the list"),
-    "undeleted": ("pending", "restored to the list"),
-    "gate_shut": ("paused", "queue blocked"),
-    "gate_opened": ("pending", "queue running again"),
-    "worker_registered": ("running", "{worker} is ready"),
-    "worker_ended": ("skipped", "{worker} exited"),
-    "worker_enabled": ("running", "{worker} enabled"),
-    "worker_disabled": ("cancelled", "{worker} disabled"),
-    "worker_drained": ("changing", "{worker} is draining"),
-    "worker_offline": ("failed", "no heartbeat from {worker}"),
-    "worker_online": ("running", "{worker} is online again"),
-    "worker_tested": ("running", "{worker} passed a test encode"),
-    "worker_quarantined": ("failed", "{worker} quarantined"),
-    "leases_extended": ("pending", "stall: leases extended"),
-    "folder_added": ("running", "drop folder added"),
-    "folder_changed": ("pending", "drop folder changed"),
-    "folder_removed": ("cancelled", "drop folder removed"),
-    "pruned": ("skipped", "old events removed"),
+EVENTS: dict[str, tuple[str, str]] = {
+    EventKind.CREATE: ("pending", "queued"),
+    EventKind.CREATE_HELD: ("held", "queued on hold"),
+    EventKind.CLAIM: ("running", "claimed by {worker}"),
+    EventKind.PAUSE_ASKED: ("changing", "pause requested"),
+    EventKind.CANCEL_ASKED: ("changing", "cancel requested"),
+    EventKind.RESTART_ASKED: ("changing", "restart requested"),
+    EventKind.RESUME_ASKED: ("changing", "pause request withdrawn"),
+    EventKind.PAUSE: ("paused", "paused"),
+    EventKind.RESUME: ("pending", "resumed"),
+    EventKind.CANCEL: ("cancelled", "cancelled"),
+    EventKind.RETRY: ("retry", "queued for retry"),
+    EventKind.RESTART: ("retry", "restarted"),
+    EventKind.AUTORESTART: ("retry", "restarted automatically"),
+    EventKind.COMPLETE: ("done", "done"),
+    EventKind.PUBLISHED: ("done", "published"),
+    EventKind.WARNING: ("warning", "warning"),
+    EventKind.PUBLISH_UNDONE: ("retry", "publishing rolled back"),
+    EventKind.GENERATION_REMOVED: ("skipped", "old version removed"),
+    EventKind.WORK_REMOVED: ("skipped", "unfinished work removed"),
+    EventKind.FAIL_RETRYABLE: ("retry", "failed, will be retried"),
+    EventKind.FAIL_FINAL: ("failed", "failed for good"),
+    EventKind.WORKER_LOST: ("retry", "{worker} died; requeued"),
+    EventKind.REQUEUED_STALE: ("retry", "{worker} timed out; requeued"),
+    EventKind.REQUEUED_ABANDONED: ("retry", "{worker} dropped it; requeued"),
+    EventKind.REQUEUED_SUPERVISOR: ("retry", "requeued at startup"),
+    EventKind.RELEASE: ("pending", "returned to the queue"),
+    EventKind.PUT_OFF: ("pending", "waiting for disk space"),
+    EventKind.ABORTED_SHUTDOWN: ("pending", "stopped by shutdown"),
+    EventKind.PRIORITY: ("pending", "priority changed"),
+    EventKind.PROFILE: ("pending", "profile changed"),
+    EventKind.FORCED: ("pending", "requested again"),
+    EventKind.RENAMED: ("pending", "source file renamed"),
+    EventKind.DELETED: ("cancelled", "removed from the list"),
+    EventKind.UNDELETED: ("pending", "restored to the list"),
+    EventKind.GATE_SHUT: ("paused", "queue blocked"),
+    EventKind.GATE_OPENED: ("pending", "queue running again"),
+    EventKind.WORKER_REGISTERED: ("running", "{worker} is ready"),
+    EventKind.WORKER_ENDED: ("skipped", "{worker} exited"),
+    EventKind.WORKER_ENABLED: ("running", "{worker} enabled"),
+    EventKind.WORKER_DISABLED: ("cancelled", "{worker} disabled"),
+    EventKind.WORKER_DRAINED: ("changing", "{worker} is draining"),
+    EventKind.WORKER_OFFLINE: ("failed", "no heartbeat from {worker}"),
+    EventKind.WORKER_ONLINE: ("running", "{worker} is online again"),
+    EventKind.WORKER_TESTED: ("running", "{worker} passed a test encode"),
+    EventKind.WORKER_QUARANTINED: ("failed", "{worker} quarantined"),
+    EventKind.LEASES_EXTENDED: ("pending", "stall: leases extended"),
+    EventKind.FOLDER_ADDED: ("running", "drop folder added"),
+    EventKind.FOLDER_CHANGED: ("pending", "drop folder changed"),
+    EventKind.FOLDER_REMOVED: ("cancelled", "drop folder removed"),
+    EventKind.PRUNED: ("skipped", "old events removed"),
 }
+"""The state that an event of each kind is shown as, and its sentence."""
 
 _DETAILS = {
     "new": "",
@@ -81,12 +82,12 @@ _ACTORS = {"user": "the user", "intake": "a drop folder", "retention": "the supe
 
 
 def event_state(event: EventView) -> str:
-    return _EVENTS.get(event["trigger"], ("pending", ""))[0]
+    return EVENTS.get(event["trigger"], ("pending", ""))[0]
 
 
 def event_sentence(event: EventView) -> str:
     """Describes an event in a few words; an unknown trigger is shown unchanged."""
-    known = _EVENTS.get(event["trigger"])
+    known = EVENTS.get(event["trigger"])
     if known is None:
         return re.sub(r"[_:]+", " ", event["trigger"])
     return known[1].format(worker=event["worker"] or "a worker")

@@ -12,6 +12,7 @@ class EventRow:
     seq: int
     at: int
     trigger: str
+    """An `EventKind`."""
     job: int | None
     video: int | None
     worker: str | None

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs.transitions import assignments_of, move
-from tqstudio.lifecycle import AutorestartRule, Trigger
+from tqstudio.events import EventKind
+from tqstudio.lifecycle import AutorestartRule
 
 DUE_SQL = (
     "SELECT id, restarts, autorestart_limit FROM job INDEXED BY ix_job_autorestart"
@@ -37,8 +38,8 @@ def restart_due(db: Connection, *, now: int, limit: int = 100) -> list[int]:
     restarted = []
     for job, restarts, allowed in db.execute(DUE_SQL, {"now": now, "limit": limit}):
         detail = f"restart {restarts + 1} of {allowed}"
-        assign = assignments_of(Trigger.AUTORESTART)
-        if move(db, job, Trigger.AUTORESTART, now=now, actor="autorestart", assign=assign, detail=detail):
+        assign = assignments_of(EventKind.AUTORESTART)
+        if move(db, job, EventKind.AUTORESTART, now=now, actor="autorestart", assign=assign, detail=detail):
             restarted.append(int(job))
     return restarted
 

@@ -13,7 +13,8 @@ from pydantic_core import from_json
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection, Row
-from tqstudio.lifecycle import AttemptOutcome, Control, JobKind, JobStatus, Trigger
+from tqstudio.events import EventKind
+from tqstudio.lifecycle import AttemptOutcome, Control, JobKind, JobStatus
 
 LEASE_FREE = (
     "worker_id = NULL, instance = NULL, claimed_at = NULL, lease_expires_at = NULL, control = 'none',"
@@ -177,7 +178,7 @@ def claim(
     db.execute(_ATTEMPT, {**values, "job": lease.job, "epoch": lease.epoch, "log": f"{lease.epoch}.log"})
     events.append(
         db,
-        Trigger.CLAIM,
+        EventKind.CLAIM,
         now=now,
         actor=claimant.name,
         job=lease.job,
@@ -199,7 +200,14 @@ def defer(db: Connection, job: int, *, now: int, until: int, code: str, why: str
     )
     if before[1] != why:
         events.append(
-            db, "put_off", now=now, actor="supervisor", job=job, video=before[0], code=code, detail=why
+            db,
+            EventKind.PUT_OFF,
+            now=now,
+            actor="supervisor",
+            job=job,
+            video=before[0],
+            code=code,
+            detail=why,
         )
 
 

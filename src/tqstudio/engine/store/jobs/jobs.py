@@ -10,6 +10,7 @@ from typing import Any
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs.progress import reset_renditions
+from tqstudio.events import EventKind
 from tqstudio.lifecycle import (
     NO_AUTORESTART,
     Autorestart,
@@ -55,7 +56,7 @@ _CREATE = (
 
 def create(db: Connection, new: NewJob, *, now: int, actor: str) -> int | None:
     """Creates a job; None if the video already has an open one."""
-    trigger = Trigger.CREATE_HELD if new.hold else Trigger.CREATE
+    trigger: Trigger = EventKind.CREATE_HELD if new.hold else EventKind.CREATE
     status = target_of(trigger)
     values = {
         "video": new.video,
@@ -221,7 +222,9 @@ def set_profile(
     if row is None:
         return False
     reset_renditions(db, job)
-    events.append(db, "profile", now=now, actor=actor, job=job, video=row[0], detail=f"profile {profile}")
+    events.append(
+        db, EventKind.PROFILE, now=now, actor=actor, job=job, video=row[0], detail=f"profile {profile}"
+    )
     return True
 
 
@@ -236,7 +239,7 @@ def encode_all(db: Connection, job: int, *, now: int, actor: str) -> bool:
     if row is None:
         return False
     events.append(
-        db, "forced", now=now, actor=actor, job=job, video=row[0], detail="encodes everything again"
+        db, EventKind.FORCED, now=now, actor=actor, job=job, video=row[0], detail="encodes everything again"
     )
     return True
 

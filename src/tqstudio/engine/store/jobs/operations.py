@@ -9,6 +9,7 @@ from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs.jobs import open_job_of
 from tqstudio.engine.store.jobs.progress import reset_renditions
 from tqstudio.engine.store.jobs.transitions import JobFacts, assignments_of, job_facts, move
+from tqstudio.events import EventKind
 from tqstudio.lifecycle import Control, Decision, Effect, JobStatus, Operation, Trigger, decide, target_of
 
 
@@ -21,18 +22,18 @@ class Applied:
     control: Control
 
 
-_NOW_TRIGGERS = {
-    Operation.PAUSE: Trigger.PAUSE,
-    Operation.RESUME: Trigger.RESUME,
-    Operation.CANCEL: Trigger.CANCEL,
-    Operation.RETRY: Trigger.RETRY,
-    Operation.RESTART: Trigger.RESTART,
+_NOW_TRIGGERS: dict[Operation, Trigger] = {
+    Operation.PAUSE: EventKind.PAUSE,
+    Operation.RESUME: EventKind.RESUME,
+    Operation.CANCEL: EventKind.CANCEL,
+    Operation.RETRY: EventKind.RETRY,
+    Operation.RESTART: EventKind.RESTART,
 }
 _CONTROLS = {
-    Operation.PAUSE: Control.PAUSE,
-    Operation.CANCEL: Control.CANCEL,
-    Operation.RESTART: Control.RESTART,
-    Operation.RESUME: Control.NONE,
+    Operation.PAUSE: (Control.PAUSE, EventKind.PAUSE_ASKED),
+    Operation.CANCEL: (Control.CANCEL, EventKind.CANCEL_ASKED),
+    Operation.RESTART: (Control.RESTART, EventKind.RESTART_ASKED),
+    Operation.RESUME: (Control.NONE, EventKind.RESUME_ASKED),
 }
 
 
@@ -47,20 +48,19 @@ def operate(db: Connection, job: int, operation: Operation, *, now: int, actor: 
         return _refused(facts, "is deleted; undelete it first")
     decision = decide(facts.status, operation, facts.control)
     if decision.effect is Effect.CONTROL:
-        control = _CONTROLS[operation]
+        control, asked = _CONTROLS[operation]
         db.execute(
             "UPDATE job SET control = :control WHERE id = :job",
             {"control": control.value, "job": job},
         )
-        word = f"{operation.value}_asked"
-        events.append(db, word, now=now, actor=actor, job=job, video=facts.video, source=facts.status)
+        events.append(db, asked, now=now, actor=actor, job=job, video=facts.video, source=facts.status)
         return Applied(decision, facts.status, control)
     if decision.effect is Effect.NOW and operation in _NOW_TRIGGERS:
         trigger = _NOW_TRIGGERS[operation]
         if not move(db, job, trigger, now=now, actor=actor, assign=assignments_of(trigger)):
             other = open_job_of(db, facts.video)
             return _refused(facts, f"cannot continue: job {other} has the same video; cancel that first")
-        if trigger is Trigger.RESTART:
+        if trigger is EventKind.RESTART:
             reset_renditions(db, job)
         return Applied(decision, target_of(trigger), Control.NONE)
     return Applied(decision, facts.status, facts.control)
@@ -87,7 +87,7 @@ def _set_deleted(db: Connection, facts: JobFacts, *, deleted: bool, now: int, ac
     )
     events.append(
         db,
-        "deleted" if deleted else "undeleted",
+        EventKind.DELETED if deleted else EventKind.UNDELETED,
         now=now,
         actor=actor,
         job=facts.id,
@@ -115,6 +115,12 @@ def set_priority(
             {"value": value, "delta": delta or 0, "job": job},
         ).one()
         events.append(
-            db, "priority", now=now, actor=actor, job=job, video=facts.video, detail=f"priority {row[0]}"
+            db,
+            EventKind.PRIORITY,
+            now=now,
+            actor=actor,
+            job=job,
+            video=facts.video,
+            detail=f"priority {row[0]}",
         )
     return Applied(decision, facts.status, facts.control)

@@ -19,6 +19,7 @@ from tqstudio.engine.store.jobs.claims import HeldLease, Token
 from tqstudio.engine.store.jobs.transitions import assignments_of, job_facts, move
 from tqstudio.engine.store.machine import quarantine, speeds
 from tqstudio.errors import MAX_ERROR_TEXT, MEANINGS, ErrorClass, ErrorCode, class_of
+from tqstudio.events import EventKind
 from tqstudio.lifecycle import AttemptOutcome, Control, JobStatus, Trigger, target_of
 from tqstudio.protocol.answers import WarningView
 
@@ -72,7 +73,7 @@ def fail(
         rules=rules,
         repeated=repeated,
     )
-    given_up = repeated and verdict.trigger is Trigger.FAIL_FINAL and not verdict.exhausted
+    given_up = repeated and verdict.trigger is EventKind.FAIL_FINAL and not verdict.exhausted
     hint = f"{failure.hint or MEANINGS[failure.code].hint}{_GIVEN_UP}" if given_up else failure.hint
     # Segments of a source that has changed are useless, like removed ones.
     discard = forgotten or failure.code is ErrorCode.SOURCE_CHANGED
@@ -101,8 +102,8 @@ def fail(
             "log": failure.log,
             "exhausted": int(verdict.exhausted),
             "not_before": None if verdict.wait_s is None else now + int(verdict.wait_s * MICROSECOND),
-            "completed": now if verdict.trigger is Trigger.FAIL_FINAL else None,
-            "final": int(verdict.trigger is Trigger.FAIL_FINAL),
+            "completed": now if verdict.trigger is EventKind.FAIL_FINAL else None,
+            "final": int(verdict.trigger is EventKind.FAIL_FINAL),
             "denied": int(denied),
         },
     )
@@ -136,22 +137,22 @@ def release(
     move(
         db,
         lease.job,
-        Trigger.RELEASE,
+        EventKind.RELEASE,
         now=now,
         lease=lease,
         actor=worker,
         worker=worker,
         detail=detail,
-        event="aborted:shutdown" if reason is None else None,
+        event=EventKind.ABORTED_SHUTDOWN if reason is None else None,
     )
     claims.end_attempt(db, lease, AttemptOutcome.RELEASED, now=now, answer=JobStatus.PENDING)
     return JobStatus.PENDING
 
 
 _CONTROL_ENDS: dict[Control, tuple[Trigger, AttemptOutcome]] = {
-    Control.PAUSE: (Trigger.PAUSE, AttemptOutcome.PAUSED),
-    Control.CANCEL: (Trigger.CANCEL, AttemptOutcome.CANCELLED),
-    Control.RESTART: (Trigger.RESTART, AttemptOutcome.RELEASED),
+    Control.PAUSE: (EventKind.PAUSE, AttemptOutcome.PAUSED),
+    Control.CANCEL: (EventKind.CANCEL, AttemptOutcome.CANCELLED),
+    Control.RESTART: (EventKind.RESTART, AttemptOutcome.RELEASED),
 }
 
 
@@ -224,7 +225,7 @@ def lose(
     now: int,
     worker: str,
     why: str,
-    event: str | None = None,
+    event: EventKind | None = None,
     only_expired: bool = False,
 ) -> JobStatus | None:
     """Ends the lease of a worker that died or is silent, and counts a crash. None: it has ended meanwhile.
@@ -248,7 +249,7 @@ def lose(
         got_further=reached.segments > before.segments,
         had_got_further=reached.resumed_at_s > before.resumed_at_s,
     )
-    poison = verdict.trigger is Trigger.FAIL_FINAL
+    poison = verdict.trigger is EventKind.FAIL_FINAL
     furthest = reached.or_further(before)
     move(
         db,
@@ -287,7 +288,7 @@ def lose(
 
 
 def requeue(
-    db: Connection, lease: HeldLease, *, now: int, why: str, event: str = "requeued:supervisor"
+    db: Connection, lease: HeldLease, *, now: int, why: str, event: EventKind = EventKind.REQUEUED_SUPERVISOR
 ) -> JobStatus | None:
     """Ends a lease without counting a failure or crash. None: it has ended meanwhile."""
     current = _reread(db, lease)
@@ -301,7 +302,7 @@ def requeue(
     move(
         db,
         lease.job,
-        Trigger.RELEASE,
+        EventKind.RELEASE,
         now=now,
         lease=lease,
         actor="supervisor",
@@ -347,7 +348,7 @@ def complete(
     moved = move(
         db,
         lease.job,
-        Trigger.COMPLETE,
+        EventKind.COMPLETE,
         now=now,
         lease=lease,
         actor=worker,
@@ -365,7 +366,7 @@ def complete(
         for warning in warnings:
             events.append(
                 db,
-                "warning",
+                EventKind.WARNING,
                 now=now,
                 actor=worker,
                 job=lease.job,

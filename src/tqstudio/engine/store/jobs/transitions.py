@@ -13,6 +13,7 @@ from typing import Any
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs.claims import LEASE_FREE, HeldLease, Token
+from tqstudio.events import EventKind
 from tqstudio.lifecycle import Control, JobStatus, Trigger, sources_of, target_of
 
 
@@ -71,7 +72,7 @@ def move(
     worker: str | None = None,
     code: str | None = None,
     detail: str | None = None,
-    event: str | None = None,
+    event: EventKind | None = None,
     lease: HeldLease | None = None,
 ) -> bool:
     """Applies a transition of the lifecycle table; False if the job's status does not allow it.
@@ -138,18 +139,18 @@ _FRESH = (
 def assignments_of(trigger: Trigger) -> str:
     """Returns the further assignments of a transition by a user or autorestart."""
     match trigger:
-        case Trigger.RETRY:
+        case EventKind.RETRY:
             return _FRESH
-        case Trigger.RESTART:
+        case EventKind.RESTART:
             return f"{_FRESH}, progress = 0, starts_over = 1, predicted_s = NULL, actual_s = NULL"
-        case Trigger.AUTORESTART:
+        case EventKind.AUTORESTART:
             return (
                 f"{_UNCOUNTED}, exhausted = 0, completed_at = NULL, not_before = NULL,"
                 " restarts = restarts + 1, last_restart_at = :now, autorestart = 'in_progress'"
             )
-        case Trigger.CANCEL:
+        case EventKind.CANCEL:
             return "completed_at = :now, not_before = NULL"
-        case Trigger.PAUSE:
+        case EventKind.PAUSE:
             return "not_before = NULL"
         case _:
             return ""

@@ -9,6 +9,7 @@ from typing import Any
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
+from tqstudio.events import EventKind
 from tqstudio.lifecycle import AutorestartRule
 from tqstudio.paths import display
 
@@ -63,7 +64,7 @@ def add(db: Connection, values: Mapping[str, Any], *, now: int) -> FolderRow | N
     ).first()
     if row is None:
         return None
-    events.append(db, "folder_added", now=now, actor="user", detail=display(row[1]))
+    events.append(db, EventKind.FOLDER_ADDED, now=now, actor="user", detail=display(row[1]))
     return _row(row)
 
 
@@ -93,7 +94,7 @@ def change(db: Connection, folder: int, changes: Mapping[str, Any], *, now: int)
     if row is None:
         return None
     what = f"{display(row[1])}: {', '.join(given)}"
-    events.append(db, "folder_changed", now=now, actor="user", detail=what)
+    events.append(db, EventKind.FOLDER_CHANGED, now=now, actor="user", detail=what)
     return _row(row)
 
 
@@ -102,7 +103,7 @@ def remove(db: Connection, folder: int, *, now: int) -> bool:
     db.execute("UPDATE video SET folder_id = NULL WHERE folder_id = :id", {"id": folder})
     gone = db.execute("DELETE FROM folder WHERE id = :id RETURNING path", {"id": folder}).first()
     if gone is not None:
-        events.append(db, "folder_removed", now=now, actor="user", detail=display(gone[0]))
+        events.append(db, EventKind.FOLDER_REMOVED, now=now, actor="user", detail=display(gone[0]))
     return gone is not None
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
+from tqstudio.events import EventKind
 
 
 class PublishedFile(NamedTuple):
@@ -171,7 +172,7 @@ def record(
     )
     events.append(
         db,
-        "published",
+        EventKind.PUBLISHED,
         now=now,
         actor="supervisor",
         job=job,
@@ -204,5 +205,10 @@ def retired_before(db: Connection, before: int, *, after: int = 0, limit: int = 
 def removed(db: Connection, generation: int, video: int, number: int, *, now: int) -> None:
     db.execute("UPDATE generation SET removed_at = :now WHERE id = :id", {"now": now, "id": generation})
     events.append(
-        db, "generation_removed", now=now, actor="retention", video=video, detail=f"generation {number}"
+        db,
+        EventKind.GENERATION_REMOVED,
+        now=now,
+        actor="retention",
+        video=video,
+        detail=f"generation {number}",
     )

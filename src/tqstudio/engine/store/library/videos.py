@@ -9,6 +9,7 @@ from typing import Any
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
+from tqstudio.events import EventKind
 from tqstudio.paths import display
 from tqstudio.protocol.answers import ErrorView
 
@@ -275,7 +276,7 @@ def rename(
     ).rowcount
     if moved:
         detail = f"{display(before.source)} is now {display(source)}"
-        events.append(db, "renamed", now=now, actor=actor, job=job, video=before.id, detail=detail)
+        events.append(db, EventKind.RENAMED, now=now, actor=actor, job=job, video=before.id, detail=detail)
     return moved == 1
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
+from tqstudio.events import EventKind
 from tqstudio.lifecycle import GateKind
 
 
@@ -29,7 +30,7 @@ def shut(
         {"kind": kind.value, "reason": reason, "path": path, "now": now},
     ).rowcount
     if made:
-        events.append(db, "gate_shut", now=now, actor=actor, code=kind.value, detail=reason)
+        events.append(db, EventKind.GATE_SHUT, now=now, actor=actor, code=kind.value, detail=reason)
     return bool(made)
 
 
@@ -37,7 +38,7 @@ def reopen(db: Connection, kind: GateKind, *, now: int, actor: str) -> bool:
     """Opens a gate; False if it is open already."""
     gone = db.execute("DELETE FROM gate WHERE kind = :kind", {"kind": kind.value}).rowcount
     if gone:
-        events.append(db, "gate_opened", now=now, actor=actor, code=kind.value)
+        events.append(db, EventKind.GATE_OPENED, now=now, actor=actor, code=kind.value)
     return bool(gone)
 
 

@@ -11,6 +11,7 @@ import json
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.errors import ErrorCode
+from tqstudio.events import EventKind
 
 BLAMES = frozenset(
     {
@@ -79,7 +80,7 @@ def tested(db: Connection, worker: int, *, instance: str, problem: str, now: int
     listed = ", ".join(str(each) for each in jobs)
     events.append(
         db,
-        "worker_quarantined" if problem else "worker_tested",
+        EventKind.WORKER_QUARANTINED if problem else EventKind.WORKER_TESTED,
         now=now,
         actor="supervisor",
         worker=row[0],

@@ -9,6 +9,7 @@ from typing import Any
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
+from tqstudio.events import EventKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,12 @@ def register(
     ).one()
     registered = _row(row)
     events.append(
-        db, "worker_registered", now=now, actor=registered.name, worker=registered.name, detail=f"pid {pid}"
+        db,
+        EventKind.WORKER_REGISTERED,
+        now=now,
+        actor=registered.name,
+        worker=registered.name,
+        detail=f"pid {pid}",
     )
     return registered
 
@@ -119,7 +125,7 @@ def store_heartbeats(db: Connection, seen: Sequence[tuple[int, str, int]]) -> No
             values,
         ).first()
         if back is not None:
-            events.append(db, "worker_online", now=at, actor=back[0], worker=back[0])
+            events.append(db, EventKind.WORKER_ONLINE, now=at, actor=back[0], worker=back[0])
 
 
 def find_silent(db: Connection, *, before: int, now: int) -> list[tuple[int, str]]:
@@ -131,7 +137,7 @@ def find_silent(db: Connection, *, before: int, now: int) -> list[tuple[int, str
         {"before": before, "now": now},
     )
     for _, name in gone:
-        events.append(db, "worker_offline", now=now, actor="supervisor", worker=name)
+        events.append(db, EventKind.WORKER_OFFLINE, now=now, actor="supervisor", worker=name)
     return [(worker, name) for worker, name in gone]
 
 
@@ -152,7 +158,7 @@ def ended(db: Connection, worker: int, *, instance: str | None, now: int, why: s
         {"worker": worker, "instance": instance},
     ).first()
     if gone is not None:
-        events.append(db, "worker_ended", now=now, actor="supervisor", worker=gone[0], detail=why)
+        events.append(db, EventKind.WORKER_ENDED, now=now, actor="supervisor", worker=gone[0], detail=why)
 
 
 _LIFTED = ", quarantined_at = NULL, quarantine_reason = NULL, suspected_at = NULL, failed_jobs = '[]'"
@@ -178,15 +184,19 @@ def set_intent(
     ).first()
     if row is None:
         return None
-    verb = "worker_drained" if draining else ("worker_enabled" if enabled else "worker_disabled")
-    events.append(db, verb, now=now, actor="user", worker=name)
+    if draining:
+        kind = EventKind.WORKER_DRAINED
+    else:
+        kind = EventKind.WORKER_ENABLED if enabled else EventKind.WORKER_DISABLED
+    events.append(db, kind, now=now, actor="user", worker=name)
     return _row(row)
 
 
 _LAST_OFF = (
     # These have no index, so only the end of the history is searched; while no job runs, they are there.
     "SELECT max(at) FROM (SELECT at, trigger FROM event ORDER BY seq DESC LIMIT :limit)"
-    " WHERE trigger IN ('worker_disabled', 'worker_drained', 'worker_quarantined')"
+    f" WHERE trigger IN ('{EventKind.WORKER_DISABLED}', '{EventKind.WORKER_DRAINED}',"
+    f" '{EventKind.WORKER_QUARANTINED}')"
 )
 
 

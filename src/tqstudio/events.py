@@ -1,0 +1,72 @@
+"""Defines the kinds of events in the history. Clients read them as `trigger` of an event.
+
+The words that the screens show for each kind are in `ui/text/sentences.py`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class EventKind(StrEnum):
+    """What happened: to a job, a video, a worker, a gate, a drop folder or the history itself."""
+
+    # Status changes of a job: see `lifecycle.TRANSITIONS`.
+    CREATE = "create"
+    CREATE_HELD = "create_held"
+    CLAIM = "claim"
+    PAUSE = "pause"
+    RESUME = "resume"
+    CANCEL = "cancel"
+    RETRY = "retry"
+    RESTART = "restart"
+    COMPLETE = "complete"
+    FAIL_RETRYABLE = "fail_retryable"
+    FAIL_FINAL = "fail_final"
+    WORKER_LOST = "worker_lost"
+    RELEASE = "release"
+    AUTORESTART = "autorestart"
+
+    # The same, with a closer reason in place of RELEASE or WORKER_LOST.
+    ABORTED_SHUTDOWN = "aborted:shutdown"
+    REQUEUED_ABANDONED = "requeued:abandoned"
+    REQUEUED_STALE = "requeued:stale"
+    REQUEUED_SUPERVISOR = "requeued:supervisor"
+
+    # Other changes of a job and its files.
+    PAUSE_ASKED = "pause_asked"
+    CANCEL_ASKED = "cancel_asked"
+    RESTART_ASKED = "restart_asked"
+    RESUME_ASKED = "resume_asked"
+    PUT_OFF = "put_off"
+    PRIORITY = "priority"
+    PROFILE = "profile"
+    FORCED = "forced"
+    RENAMED = "renamed"
+    WARNING = "warning"
+    DELETED = "deleted"
+    UNDELETED = "undeleted"
+    PUBLISHED = "published"
+    PUBLISH_UNDONE = "publish_undone"
+    WORK_REMOVED = "work_removed"
+    GENERATION_REMOVED = "generation_removed"
+
+    GATE_SHUT = "gate_shut"
+    GATE_OPENED = "gate_opened"
+
+    WORKER_REGISTERED = "worker_registered"
+    WORKER_ENDED = "worker_ended"
+    WORKER_ENABLED = "worker_enabled"
+    WORKER_DISABLED = "worker_disabled"
+    WORKER_DRAINED = "worker_drained"
+    WORKER_OFFLINE = "worker_offline"
+    WORKER_ONLINE = "worker_online"
+    WORKER_TESTED = "worker_tested"
+    WORKER_QUARANTINED = "worker_quarantined"
+    LEASES_EXTENDED = "leases_extended"
+
+    FOLDER_ADDED = "folder_added"
+    FOLDER_CHANGED = "folder_changed"
+    FOLDER_REMOVED = "folder_removed"
+
+    PRUNED = "pruned"
