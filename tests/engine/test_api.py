@@ -1031,7 +1031,7 @@ def test_progress_is_shown_and_answers_with_what_was_asked(desk: Desk) -> None:
     listed = desk.live.send(client.jobs())["jobs"]
     assert [row["warnings"] for row in listed if row["id"] == job["job"]] == [[lacks]]
     [result] = desk.act("pause", job["job"])
-    assert (result["status"], result["word"]) == ("in_progress", "pausing…")
+    assert [result[key] for key in ("status", "control", "word")] == ["in_progress", "pause", "pausing…"]
     assert report(worker, job, 41.0) == {"control": "pause"}
     beat = worker.tell("heartbeat", jobs=[{"job": job["job"], "epoch": job["epoch"]}])
     assert (beat["controls"], beat["lost"]) == ({str(job["job"]): "pause"}, [])

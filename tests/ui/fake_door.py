@@ -726,6 +726,7 @@ class FakeDoor:
             "job": number,
             "ok": decision.allowed,
             "status": None,
+            "control": "none",
             "word": None,
             "new_job": None,
             "removed_segments": 0,
@@ -739,7 +740,7 @@ class FakeDoor:
             }
             return answer | {"error": problem}
         if operation is Operation.RETRANSCODE:
-            return answer | {"status": row["status"], "word": row["word"], "new_job": 400}
+            return answer | {key: row[key] for key in ("status", "control", "word")} | {"new_job": 400}
         if operation is Operation.PRIORITY:
             row["priority"] = body.get("priority", row["priority"] + body.get("delta", 0))
         target = {"pause": "paused", "resume": "pending", "cancel": "cancelled", "retry": "pending"}
@@ -754,7 +755,7 @@ class FakeDoor:
             }
             self.jobs.sort(key=lambda each: QUEUE_ORDER.index(JobStatus(each["status"])))
             self._counts = None
-        return answer | {"status": row["status"], "word": row["word"]}
+        return answer | {key: row[key] for key in ("status", "control", "word")}
 
 
 def factory(door: FakeDoor) -> Callable[[], calls.ApiClient]:

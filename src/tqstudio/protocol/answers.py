@@ -435,6 +435,8 @@ class ActionResult(TypedDict):
     job: int
     ok: bool
     status: str | None
+    control: str
+    """The request to its worker, as in `JobRow`."""
     word: str | None
     new_job: int | None
     removed_segments: int

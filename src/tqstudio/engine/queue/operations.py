@@ -55,10 +55,8 @@ class Actions:
         if repeated:
             return results
         for result in results:
-            if result["ok"]:
-                facts = await self._db.read(job_facts, result["job"])
-                if facts is not None and facts.status is JobStatus.IN_PROGRESS:
-                    self._board.control(facts.id, facts.control)
+            if result["ok"] and result["status"] == JobStatus.IN_PROGRESS:
+                self._board.control(result["job"], Control(result["control"]))
         if request.operation is Operation.DELETE:
             lost = await self._retention.jobs_deleted([result["job"] for result in results if result["ok"]])
             for result in results:
@@ -232,6 +230,7 @@ def result_of(job: int, applied: Applied | None, *, see: int | None = None) -> A
             "job": job,
             "ok": False,
             "status": None,
+            "control": Control.NONE.value,
             "word": None,
             "new_job": None,
             "removed_segments": 0,
@@ -252,6 +251,7 @@ def result_of(job: int, applied: Applied | None, *, see: int | None = None) -> A
         "job": job,
         "ok": applied.decision.allowed,
         "status": applied.status.value,
+        "control": applied.control.value,
         "word": job_word(applied.status, applied.control),
         "new_job": None,
         "removed_segments": 0,

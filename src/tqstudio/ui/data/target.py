@@ -16,8 +16,6 @@ DOING = {
     Control.CANCEL: "is already being cancelled",
     Control.RESTART: "is already being restarted",
 }
-CONTROL_OF_WORD = {"pausing…": Control.PAUSE, "cancelling…": Control.CANCEL, "restarting…": Control.RESTART}
-"""The control request on a running job, by the word in the answer to an action."""
 
 
 @dataclass(frozen=True, slots=True)

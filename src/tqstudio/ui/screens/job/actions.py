@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from tqstudio import shell_quoting
 from tqstudio.errors import TqError, in_one_line
-from tqstudio.lifecycle import Control, JobStatus, Operation
+from tqstudio.lifecycle import JobStatus, Operation
 from tqstudio.protocol import calls
 from tqstudio.ui.actions.registry import BY_NAME, operation_for
 from tqstudio.ui.data.job_pages import MAX_MARKED
-from tqstudio.ui.data.target import CONTROL_OF_WORD, Target, refusal
+from tqstudio.ui.data.target import Target, refusal
 from tqstudio.ui.screens.base import StudioScreen
 from tqstudio.ui.text.format import copied, counted, number
 
@@ -238,9 +238,7 @@ class JobActions(StudioScreen):
                 return
         for result in results:
             if result["ok"] and result["status"] and result["new_job"] is None:
-                word = result["word"] or result["status"]
-                control = CONTROL_OF_WORD.get(word, Control.NONE).value
-                fields = {"status": result["status"], "word": word, "control": control}
+                fields = {"status": result["status"], "word": result["word"], "control": result["control"]}
                 self.studio.model.patch_job(result["job"], fields)
         refused = [result["error"] for result in results if not result["ok"] and result["error"]]
         if refused:
