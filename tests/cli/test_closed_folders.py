@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from .conftest import Answer, Shell
+from harness import Answer, Program
 
 _NO_OVERRIDE = "-dac_override,-dac_read_search"
 
@@ -30,9 +30,9 @@ def closed(tmp_path: Path) -> Iterator[Path]:
     folder.chmod(0o700)
 
 
-def _shell(home: Path, **environment: str) -> Shell:
+def _shell(home: Path, **environment: str) -> Program:
     forbid = ("setpriv", "--bounding-set", _NO_OVERRIDE, "--inh-caps", _NO_OVERRIDE, "--")
-    return Shell(home, before=forbid if os.geteuid() == 0 else (), **environment)
+    return Program(home, before=forbid if os.geteuid() == 0 else (), **environment)
 
 
 def _refused(answer: Answer, path: Path) -> None:

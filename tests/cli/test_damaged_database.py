@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from damage import forget_in_indexes, forget_rows
+from harness import Answer, Program
 from tqstudio.engine.store.db.connection import connect
 from tqstudio.engine.store.db.schema import migrate
 from tqstudio.home import Home
 
-from .conftest import Answer, Shell
-from .test_with_supervisor import QUICK
+from .test_with_supervisor import QUICKER
 
 
 @pytest.fixture
@@ -41,8 +41,8 @@ def home(tmp_path: Path) -> Home:
 
 
 @pytest.fixture
-def shell(home: Home) -> Iterator[Shell]:
-    made = Shell(home.root, **QUICK)
+def shell(home: Home) -> Iterator[Program]:
+    made = Program(home.root, **QUICKER)
     yield made
     made("down")
 
@@ -56,7 +56,7 @@ def _database(answer: Answer) -> tuple[str, str, str]:
     return check["name"], check["detail"], check["hint"]
 
 
-def _listed(shell: Shell) -> list[int]:
+def _listed(shell: Program) -> list[int]:
     return [row["id"] for row in shell("job", "list", "--json").json()["jobs"]]
 
 
@@ -65,7 +65,7 @@ def _listed(shell: Shell) -> list[int]:
     "The next start rebuilds it; `doctor` and `backup` report it",
     area="database",
 )
-def test_a_start_finds_waiting_jobs_again_that_every_index_had_lost(home: Home, shell: Shell) -> None:
+def test_a_start_finds_waiting_jobs_again_that_every_index_had_lost(home: Home, shell: Program) -> None:
     forget_in_indexes(home.database, (1, 2), "ix_job_waiting", "ix_job_status", "ix_job_ready")
     answer = shell("doctor", "--json")
     assert answer.code == 1
@@ -91,7 +91,7 @@ def test_a_start_finds_waiting_jobs_again_that_every_index_had_lost(home: Home, 
     "The start stops with `DATABASE_DAMAGED`; `doctor --repair` accepts the loss",
     area="database",
 )
-def test_jobs_that_are_lost_are_given_up_by_a_person_alone(home: Home, shell: Shell) -> None:
+def test_jobs_that_are_lost_are_given_up_by_a_person_alone(home: Home, shell: Program) -> None:
     forget_rows(home.database, (2,))
     assert _database(shell("doctor", "--json"))[0] == "records"
     for _ in range(2):
@@ -106,7 +106,7 @@ def test_jobs_that_are_lost_are_given_up_by_a_person_alone(home: Home, shell: Sh
     assert _listed(shell) == [1, 3]
 
 
-def test_a_database_that_lost_the_version_of_its_schema(home: Home, shell: Shell) -> None:
+def test_a_database_that_lost_the_version_of_its_schema(home: Home, shell: Program) -> None:
     with closing(connect(home.database)) as db:
         db.execute("DROP TABLE alembic_version")
     for words in (("up", "--detach"), ("up",), ("backup",)):
@@ -117,7 +117,7 @@ def test_a_database_that_lost_the_version_of_its_schema(home: Home, shell: Shell
     assert "alembic_version" in _database(shell("doctor", "--json"))[1]
 
 
-def test_there_is_nothing_to_repair_without_a_database(tqstudio: Shell) -> None:
+def test_there_is_nothing_to_repair_without_a_database(tqstudio: Program) -> None:
     answer = tqstudio("doctor", "--repair")
     assert (answer.code, "NOT_FOUND" in answer.err) == (4, True)
-    assert not tqstudio.home.exists()
+    assert not tqstudio.home.root.exists()

@@ -12,15 +12,13 @@ from typing import Any
 
 import pytest
 
-from conftest import LiveSupervisor, MakeSupervisor
+from harness import LiveSupervisor, MakeSupervisor, Program
 from tqstudio import paths
 from tqstudio.cli.follow.follower import Follower, Video, last_seq
 from tqstudio.home import Home
 from tqstudio.protocol import calls
 from tqstudio.protocol.client import Client
 from waiting import until
-
-from .conftest import Shell
 
 MANY = 2_500
 """More events by one action than anything holds for a watcher."""
@@ -58,8 +56,8 @@ def told(stdout: Any, last: int) -> Iterator[dict[str, Any]]:
 
 
 def test_one_action_on_thousands_is_followed_whole(live: LiveSupervisor, tmp_path: Path) -> None:
-    shell, number = Shell(live.home.root), job(live, tmp_path)
-    with shell.start("events", "--follow", "--limit", "1", "--json") as process:
+    shell, number = Program(live.home.root), job(live, tmp_path)
+    with shell.spawn("events", "--follow", "--limit", "1", "--json") as process:
         (first,) = told(process.stdout, 1)
         last = change(live, number, MANY)
         assert [event["seq"] for event in told(process.stdout, last)] == list(
@@ -115,10 +113,10 @@ class Cutting:
 def test_a_stream_that_is_cut_is_taken_up(live: LiveSupervisor, tmp_path: Path) -> None:
     """In the middle of a message too; what happens meanwhile is not missed."""
     front, number = Home(tmp_path / "front"), job(live, tmp_path)
-    shell = Shell(front.root)
+    shell = Program(front.root)
     cutting = Cutting(front, live.home, 300, 1_000, 20_011)
     try:
-        with shell.start("events", "--follow", "--limit", "1", "--json") as process:
+        with shell.spawn("events", "--follow", "--limit", "1", "--json") as process:
             (first,) = told(process.stdout, 1)
             last = change(live, number, MANY)
             every = [event["seq"] for event in told(process.stdout, last)]
@@ -132,10 +130,10 @@ def test_a_stream_that_is_cut_is_taken_up(live: LiveSupervisor, tmp_path: Path) 
 
 def test_following_one_job_does_not_read_what_others_did(live: LiveSupervisor, tmp_path: Path) -> None:
     """Its last event may lie far back: the stream is entered where the history ends."""
-    shell, number = Shell(live.home.root), job(live, tmp_path)
+    shell, number = Program(live.home.root), job(live, tmp_path)
     change(live, number, 10)
     live.send(calls.worker_action("cpu-0", "drain"))
-    with shell.start("events", "--follow", "--job", str(number), "--limit", "3", "--json") as process:
+    with shell.spawn("events", "--follow", "--job", str(number), "--limit", "3", "--json") as process:
         assert process.stdout is not None
         stored = [json.loads(process.stdout.readline())["detail"] for _ in range(3)]
         assert stored == [f"priority {value}" for value in (8, 9, 10)]

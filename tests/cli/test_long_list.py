@@ -6,11 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from harness import Program
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.home import Home
-
-from .conftest import Shell
 
 JOBS = 40_000
 FOUND = (39_990, 20_000, 11)
@@ -18,7 +17,7 @@ FOUND = (39_990, 20_000, 11)
 
 
 @pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
     """A supervisor with a long history and nothing to do."""
     home = Home(tmp_path_factory.mktemp("long") / "home")
     home.create()
@@ -26,7 +25,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     database.open()
     database.write_now(_fill)
     database.close()
-    shell = Shell(home.root, TQSTUDIO_GPU="false", TQSTUDIO_WORKERS="1", TQSTUDIO_DISK_RESERVE_BYTES="0")
+    shell = Program(home.root, TQSTUDIO_GPU="false", TQSTUDIO_WORKERS="1", TQSTUDIO_DISK_RESERVE_BYTES="0")
     started = shell("up", "--detach")
     assert started.code == 0, started.err
     yield shell
@@ -50,22 +49,22 @@ def _fill(db: Connection) -> None:
 
 
 @pytest.mark.parametrize(("sort", "ids"), [("order", FOUND), ("newest", FOUND), ("oldest", FOUND[::-1])])
-def test_a_search_goes_on_to_the_end(up: Shell, sort: str, ids: tuple[int, ...]) -> None:
+def test_a_search_goes_on_to_the_end(up: Program, sort: str, ids: tuple[int, ...]) -> None:
     answer = up("job", "list", "--text", "zq", "--sort", sort, "--json").json()
     assert [row["id"] for row in answer["jobs"]] == list(ids)
     assert answer["total"] == len(ids)
 
 
-def test_a_search_stops_at_the_limit(up: Shell) -> None:
+def test_a_search_stops_at_the_limit(up: Program) -> None:
     answer = up("job", "list", "--text", "zq", "--limit", "2")
     assert answer.out.count("Zq.mp4") == 2
     assert answer.err.strip() == "the first 2 jobs shown; use --limit for more"
 
 
-def test_a_search_in_vain_says_so(up: Shell) -> None:
+def test_a_search_in_vain_says_so(up: Program) -> None:
     assert up("job", "list", "--text", "zq no").out.strip() == "no matching jobs"
 
 
-def test_a_list_says_how_many_there_are(up: Shell) -> None:
+def test_a_list_says_how_many_there_are(up: Program) -> None:
     answer = up("job", "list", "--limit", "1")
     assert answer.err.strip() == f"1 of {JOBS} jobs shown; use --limit for more"

@@ -15,15 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from conftest import LiveSupervisor, MakeSupervisor, UnixHTTP
+from harness import COMMAND_TIMEOUT_S, LiveSupervisor, MakeSupervisor, Program, UnixHTTP
 from tqstudio.engine.host import home_lock
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.protocol import calls, launch
 from tqstudio.protocol.client import AsyncClient, Client
 from waiting import until
-
-from .conftest import TIMEOUT_S, Shell
 
 
 @pytest.fixture
@@ -48,11 +46,11 @@ def test_every_command_says_that_it_does_not_answer(stopped: LiveSupervisor, tmp
     assert f"kill -9 {pid}" in caught.value.hint
 
     (tmp_path / "film.mp4").write_bytes(b"no film")
-    shell = Shell(stopped.home.root)
+    shell = Program(stopped.home.root)
     verbs = [("down",), ("up", "--detach"), ("up",), ("backup",), ("process", "-i", f"{tmp_path}/film.mp4")]
     # They wait for an answer all at once.
-    started = [shell.start(*verb, "--json") for verb in (*verbs, ("doctor",))]
-    answers = [process.communicate(timeout=TIMEOUT_S) for process in started]
+    started = [shell.spawn(*verb, "--json") for verb in (*verbs, ("doctor",))]
+    answers = [process.communicate(timeout=COMMAND_TIMEOUT_S) for process in started]
     for process, (out, _) in zip(started[:-1], answers[:-1], strict=True):
         assert process.returncode == 3, process.args
         assert json.loads(out)["error"]["message"] == caught.value.message, process.args

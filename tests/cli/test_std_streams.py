@@ -11,30 +11,21 @@ from pathlib import Path
 
 import pytest
 
-from conftest import QUICK, new_home
+from harness import COMMAND_TIMEOUT_S, QUICK, Answer, Program, answer_of, new_home
 from tqstudio.errors import TqError
-from tqstudio.home import Home
 from tqstudio.protocol import calls
 from tqstudio.protocol.client import Client
 from waiting import until
-
-from .conftest import TIMEOUT_S, Answer, Shell
 
 CLOSED = "<&- >&- 2>&-"
 FULL = Path("/dev/full")
 full = pytest.mark.skipif(not FULL.exists(), reason="this system has no device that is always full")
 
 
-def _shell(tqstudio: Shell, arguments: str, redirected: str, **environment: str) -> Answer:
+def _shell(tqstudio: Program, arguments: str, redirected: str, **environment: str) -> Answer:
     """Run a command as a shell does that closes or redirects some of its streams."""
-    done = subprocess.run(
-        ["sh", "-c", f'exec "$@" {redirected}', "sh", *tqstudio.command(*arguments.split())],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        timeout=TIMEOUT_S,
-        env=tqstudio.environment | environment,
-    )
-    return Answer(done.returncode, done.stdout.decode(), done.stderr.decode())
+    command = ["sh", "-c", f'exec "$@" {redirected}', "sh", *tqstudio.command(*arguments.split())]
+    return answer_of(command, tqstudio.environment | environment)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +38,7 @@ def _shell(tqstudio: Shell, arguments: str, redirected: str, **environment: str)
     ],
 )
 def test_without_an_output_errors_are_still_told(
-    arguments: str, redirected: str, said: str, tqstudio: Shell
+    arguments: str, redirected: str, said: str, tqstudio: Program
 ) -> None:
     answer = _shell(tqstudio, arguments, redirected)
     assert answer.code in (2, 3)
@@ -56,13 +47,13 @@ def test_without_an_output_errors_are_still_told(
     assert len(answer.err.splitlines()) == 2
 
 
-def test_an_answer_for_nobody_is_no_error(tqstudio: Shell) -> None:
+def test_an_answer_for_nobody_is_no_error(tqstudio: Program) -> None:
     for redirected in (">&-", CLOSED):
         answer = _shell(tqstudio, "profile list", redirected)
         assert (answer.code, answer.out, answer.err) == (0, "", "")
 
 
-def test_remarks_for_nobody_do_not_get_into_the_answer(tqstudio: Shell) -> None:
+def test_remarks_for_nobody_do_not_get_into_the_answer(tqstudio: Program) -> None:
     answer = _shell(tqstudio, "status --json", "2>&-")
     assert answer.code == 3
     assert json.loads(answer.out)["error"]["code"] == "NO_SUPERVISOR"
@@ -71,7 +62,7 @@ def test_remarks_for_nobody_do_not_get_into_the_answer(tqstudio: Shell) -> None:
 @full
 @pytest.mark.parametrize("unbuffered", ["", "1"], ids=["buffered", "unbuffered"])
 @pytest.mark.parametrize("arguments", ["profile list --json", "--help", "--version"])
-def test_an_answer_that_cannot_be_written(arguments: str, unbuffered: str, tqstudio: Shell) -> None:
+def test_an_answer_that_cannot_be_written(arguments: str, unbuffered: str, tqstudio: Program) -> None:
     answer = _shell(tqstudio, arguments, f">{FULL}", PYTHONUNBUFFERED=unbuffered)
     assert answer.code == 4
     first, hint = answer.err.splitlines()
@@ -80,7 +71,7 @@ def test_an_answer_that_cannot_be_written(arguments: str, unbuffered: str, tqstu
 
 
 @full
-def test_the_first_error_is_the_one_that_is_told(tqstudio: Shell) -> None:
+def test_the_first_error_is_the_one_that_is_told(tqstudio: Program) -> None:
     answer = _shell(tqstudio, "status --json", f">{FULL}")
     assert answer.code == 3
     assert answer.err.startswith("error: NO_SUPERVISOR: ")
@@ -88,13 +79,13 @@ def test_the_first_error_is_the_one_that_is_told(tqstudio: Shell) -> None:
 
 
 @full
-def test_remarks_that_cannot_be_written_do_not_end_a_command(tqstudio: Shell) -> None:
+def test_remarks_that_cannot_be_written_do_not_end_a_command(tqstudio: Program) -> None:
     answer = _shell(tqstudio, "status --json", f"2>{FULL}")
     assert answer.code == 3
     assert json.loads(answer.out)["error"]["code"] == "NO_SUPERVISOR"
 
 
-def test_a_descriptor_that_is_only_read_from(tqstudio: Shell) -> None:
+def test_a_descriptor_that_is_only_read_from(tqstudio: Program) -> None:
     answer = _shell(tqstudio, "profile list", "1</dev/null")
     assert answer.code == 2
     assert answer.err.startswith("error: PERMISSION: the output cannot be written: ")
@@ -103,12 +94,12 @@ def test_a_descriptor_that_is_only_read_from(tqstudio: Shell) -> None:
 @pytest.mark.parametrize("arguments", ["up", "up --detach"])
 def test_a_supervisor_without_streams(arguments: str, tmp_path: Path) -> None:
     """As a daemon is started: it works, and its streams and those of its workers lead somewhere."""
-    tqstudio = Shell(new_home(tmp_path / "home").root, **QUICK)
+    tqstudio = Program(new_home(tmp_path / "home").root, **QUICK)
     command = ["sh", "-c", f'exec "$@" {CLOSED}', "sh", *tqstudio.command(*arguments.split())]
     with subprocess.Popen(command, env=tqstudio.environment) as process:
         try:
             if "--detach" in arguments:
-                assert process.wait(TIMEOUT_S) == 0
+                assert process.wait(COMMAND_TIMEOUT_S) == 0
             for pid in until(partial(_pids, tqstudio, process), "the supervisor has a worker", 60):
                 for number in range(3):
                     where = os.readlink(f"/proc/{pid}/fd/{number}")
@@ -117,11 +108,11 @@ def test_a_supervisor_without_streams(arguments: str, tmp_path: Path) -> None:
             assert tqstudio("down").code == 0
 
 
-def _pids(tqstudio: Shell, process: subprocess.Popen[bytes]) -> list[int]:
+def _pids(tqstudio: Program, process: subprocess.Popen[bytes]) -> list[int]:
     """Of the supervisor and its workers, once there are some."""
     assert process.poll() in (None, 0)
     try:
-        view = Client(Home(tqstudio.home).socket).send(calls.status())
+        view = Client(tqstudio.home.socket).send(calls.status())
     except TqError:
         return []
     workers = [worker["pid"] for worker in view["workers"] if worker["pid"]]

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 from blake3 import blake3
 
-from .conftest import Shell
-from .test_with_supervisor import QUICK
+from harness import Program
+
+from .test_with_supervisor import QUICKER
 
 LADDER = (
     *("--set", "video.segment_s=2", "--set", "video.gop_s=1", "--set", "video.preset=ultrafast"),
@@ -35,7 +36,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     codecs = ("-c:v", "libx264", "-preset", "ultrafast", "-pix_fmt", "yuv420p", "-c:a", "aac")
     command = [locate().path, "-v", "error", "-y", *picture, *sound, *codecs, f"file:{root}/clip.mp4"]
     subprocess.run(command, check=True)
-    shell = Shell(root / "home", **QUICK)
+    shell = Program(root / "home", **QUICKER)
     done = shell("process", "-i", f"{root}/clip.mp4", "-o", f"{root}/out", *LADDER)
     assert done.code == 0, done.err
     return root / "out"
@@ -233,7 +234,7 @@ def test_damage_is_named(verify: Verify, ladder: Path, damage: str) -> None:
 def test_a_folder_of_ladders_in_words(made: Path, ladder: Path, tmp_path: Path) -> None:
     _in(ladder, "120p/seg_00001.m4s").unlink()
     shutil.copytree(made / "clip", tmp_path / "out" / "good")
-    answer = Shell(tmp_path / "home")("verify", str(tmp_path / "out"))
+    answer = Program(tmp_path / "home")("verify", str(tmp_path / "out"))
     assert answer.code == 1
     lines = answer.out.splitlines()
     assert lines[0] == f"FAIL  {ladder}/master.m3u8"
@@ -245,6 +246,6 @@ def test_a_folder_of_ladders_in_words(made: Path, ladder: Path, tmp_path: Path) 
 
 @pytest.mark.parametrize(("path", "said"), [("nowhere", "there is no "), (".", "there is no ladder in ")])
 def test_where_there_is_no_ladder(path: str, said: str, tmp_path: Path) -> None:
-    answer = Shell(tmp_path / "home")("verify", f"{tmp_path}/{path}")
+    answer = Program(tmp_path / "home")("verify", f"{tmp_path}/{path}")
     assert answer.code == 2
     assert answer.err.startswith(f"error: SOURCE_MISSING: {said}")

@@ -17,30 +17,17 @@ from typing import Any
 
 import pytest
 
-from tqstudio.home import Home
+from harness import COMMAND_TIMEOUT_S, QUICK, Answer, Program, lives
 from tqstudio.protocol import calls
 from tqstudio.protocol.client import Client
 from waiting import until
 
-from .conftest import TIMEOUT_S, Answer, Shell
-
 WAIT_S = 40
-QUICK = {
-    "TQSTUDIO_SETTLE_S": "0.2",
+QUICKER = QUICK | {
     "TQSTUDIO_RESCAN_S": "2",
-    "TQSTUDIO_GPU": "false",
-    "TQSTUDIO_WORKERS": "1",
     "TQSTUDIO_PROFILE": "fast",
     "TQSTUDIO_DISK_RESERVE_BYTES": "0",
 }
-
-
-def _lives(pid: int) -> bool:
-    """Whether a process runs; one that has ended and that nobody has asked about counts as gone."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except FileNotFoundError:
-        return False
 
 
 def _clip(path: Path, size: str, seconds: int) -> Path:
@@ -68,9 +55,9 @@ def clips(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
     """A home with a supervisor that runs; every test leaves its queue without running jobs."""
-    shell = Shell(tmp_path_factory.mktemp("up") / "home", **QUICK)
+    shell = Program(tmp_path_factory.mktemp("up") / "home", **QUICKER)
     started = shell("up", "--detach")
     assert started.code == 0, started.err
     yield shell
@@ -79,9 +66,9 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
 
 
 @pytest.fixture
-def fresh(tmp_path: Path) -> Iterator[Shell]:
+def fresh(tmp_path: Path) -> Iterator[Program]:
     """An empty home; a supervisor that a test leaves running is stopped."""
-    shell = Shell(tmp_path / "home", **QUICK)
+    shell = Program(tmp_path / "home", **QUICKER)
     yield shell
     shell("down")
 
@@ -92,7 +79,7 @@ def _only(answer: Answer) -> Any:
     return result
 
 
-def _status_of(shell: Shell, job: int) -> str:
+def _status_of(shell: Program, job: int) -> str:
     return str(shell("job", "show", str(job), "--json").json()["status"])
 
 
@@ -110,7 +97,7 @@ def _status_of(shell: Shell, job: int) -> str:
     ],
 )
 def test_an_argument_that_is_not_utf_8_is_refused(
-    up: Shell, clips: Path, words: tuple[str | bytes, ...]
+    up: Program, clips: Path, words: tuple[str | bytes, ...]
 ) -> None:
     answer = up(*[str(clips / "short.mp4") if word == "SOURCE" else word for word in words])
     assert (answer.code, answer.out) == (2, "")
@@ -121,26 +108,32 @@ def test_an_argument_that_is_not_utf_8_is_refused(
 
 
 @pytest.mark.parametrize("name", ["Müller", "a/b", "a b?c", b"M\xfcller"])
-def test_any_name_of_a_worker_is_looked_up(up: Shell, name: str | bytes) -> None:
+def test_any_name_of_a_worker_is_looked_up(up: Program, name: str | bytes) -> None:
     answer = up("worker", "enable", name)
     assert answer.code == 4
     assert answer.err.startswith("error: NOT_FOUND: there is no ")
 
 
-def test_up_twice_and_down(fresh: Shell) -> None:
+def test_up_twice_and_down(fresh: Program) -> None:
     first = fresh("up", "--detach", "--json").json()
     assert first["started"] is True
     again = fresh("up")
     assert again.code == 0
     assert str(first["pid"]) in again.out
-    assert str(fresh.home) in again.out
+    assert str(fresh.home.root) in again.out
     assert fresh("up", "--detach").code == 0
-    assert fresh("down", "--json").json() == {"stopped": True, "pid": first["pid"], "home": str(fresh.home)}
-    assert not _lives(first["pid"])
+    assert fresh("down", "--json").json() == {
+        "stopped": True,
+        "pid": first["pid"],
+        "home": str(fresh.home.root),
+    }
+    assert not lives(first["pid"])
     assert fresh("status").code == 3
 
 
-def test_options_for_a_start_have_no_effect_when_one_runs_and_that_is_said(up: Shell, tmp_path: Path) -> None:
+def test_options_for_a_start_are_reported_as_without_effect_when_one_runs(
+    up: Program, tmp_path: Path
+) -> None:
     one = up("up", "--workers", "3")
     assert one.code == 0, "a script may start it again and again"
     assert one.out.startswith("a supervisor is already running (pid ")
@@ -152,22 +145,22 @@ def test_options_for_a_start_have_no_effect_when_one_runs_and_that_is_said(up: S
     assert several.json()["without_effect"] == ["--workers", "--no-gpu", "--profile", "--output"]
 
 
-def test_two_starts_at_once_with_options_say_whose_hold(fresh: Shell) -> None:
-    starts = [fresh.start("up", "--detach", "--workers", number, "--json") for number in "12"]
+def test_two_starts_at_once_with_options_say_whose_hold(fresh: Program) -> None:
+    starts = [fresh.spawn("up", "--detach", "--workers", number, "--json") for number in "12"]
     answers = [json.loads(process.communicate(timeout=WAIT_S)[0]) for process in starts]
     (won,) = [number for number, answer in enumerate(answers) if answer["started"]]
     assert [answer["without_effect"] for answer in answers if not answer["started"]] == [["--workers"]]
     assert len(fresh("status", "--json").json()["workers"]) == won + 1
 
 
-def test_two_starts_at_once_make_one_supervisor(fresh: Shell) -> None:
-    with fresh.start("up", "--detach", "--json") as one, fresh.start("up", "--detach", "--json") as other:
+def test_two_starts_at_once_make_one_supervisor(fresh: Program) -> None:
+    with fresh.spawn("up", "--detach", "--json") as one, fresh.spawn("up", "--detach", "--json") as other:
         answers = [json.loads(process.communicate(timeout=WAIT_S)[0]) for process in (one, other)]
     assert answers[0]["pid"] == answers[1]["pid"]
 
 
-def test_the_second_of_two_foreground_starts_is_refused(fresh: Shell) -> None:
-    starts = [fresh.start("up"), fresh.start("up")]
+def test_the_second_of_two_foreground_starts_is_refused(fresh: Program) -> None:
+    starts = [fresh.spawn("up"), fresh.spawn("up")]
     loser = until(lambda: next((start for start in starts if start.poll() is not None), None))
     assert loser.returncode in (0, 4)
     said = b"".join(loser.communicate())
@@ -179,14 +172,14 @@ def test_the_second_of_two_foreground_starts_is_refused(fresh: Shell) -> None:
     assert winner.returncode == 0
 
 
-def test_a_supervisor_that_cannot_start_says_why(fresh: Shell) -> None:
+def test_a_supervisor_that_cannot_start_says_why(fresh: Program) -> None:
     answer = fresh("up", "--detach", TQSTUDIO_LEASE_S="never")
     assert answer.code == 2
     assert answer.err.startswith("error: BAD_CONFIG: ")
     assert "lease_s" in answer.err
 
 
-def test_autorestart_is_asked_for_and_shown(up: Shell, clips: Path, tmp_path: Path) -> None:
+def test_autorestart_is_asked_for_and_shown(up: Program, clips: Path, tmp_path: Path) -> None:
     file = tmp_path / "restarts.mp4"
     file.write_bytes((clips / "short.mp4").read_bytes())
     (added,) = up("add", str(file), "--hold", "--autorestart", "3", "--delay", "5", "--json").json()[
@@ -212,7 +205,7 @@ def test_autorestart_is_asked_for_and_shown(up: Shell, clips: Path, tmp_path: Pa
     assert up("folder", "remove", str(folder["id"])).code == 0
 
 
-def test_status(up: Shell) -> None:
+def test_status(up: Program) -> None:
     view = up("status", "--json").json()
     assert {"supervisor", "jobs", "workers", "gates", "disk"} <= set(view)
     assert {"pid", "version", "started_at"} <= set(view["supervisor"])
@@ -224,7 +217,7 @@ def test_status(up: Shell) -> None:
 # process
 
 
-def test_process_makes_a_ladder_once(fresh: Shell, clips: Path, tmp_path: Path) -> None:
+def test_process_makes_a_ladder_once(fresh: Program, clips: Path, tmp_path: Path) -> None:
     arguments = ("process", "-i", f"{clips}/short.mp4", "-o", str(tmp_path / "out"), "--resume", "--json")
     done = fresh(*arguments)
     assert done.code == 0, done.err
@@ -267,7 +260,7 @@ def test_process_makes_a_ladder_once(fresh: Shell, clips: Path, tmp_path: Path) 
     assert fresh(*arguments).last_line()["videos"] == [video], "it is the same when its job is off the list"
 
 
-def test_process_goes_on_after_a_file_that_is_no_video(fresh: Shell, clips: Path, tmp_path: Path) -> None:
+def test_process_goes_on_after_a_file_that_is_no_video(fresh: Program, clips: Path, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
     names = [b"[red]x.mp4", b"caf\xe9.mp4", b"-y.mp4"]
@@ -285,18 +278,18 @@ def test_process_goes_on_after_a_file_that_is_no_video(fresh: Shell, clips: Path
     assert sorted(path.name for path in folder.iterdir()) == sorted([*map(os.fsdecode, names), "text.mp4"])
 
 
-def test_process_refuses_workers_where_one_runs(up: Shell, clips: Path) -> None:
+def test_process_refuses_workers_where_one_runs(up: Program, clips: Path) -> None:
     answer = up("process", "-i", f"{clips}/short.mp4", "--workers", "2")
     assert answer.code == 4
     assert answer.err.startswith("error: REFUSED: ")
 
 
-def test_process_says_what_it_waits_for(up: Shell, clips: Path, tmp_path: Path) -> None:
+def test_process_says_what_it_waits_for(up: Program, clips: Path, tmp_path: Path) -> None:
     for name in ("long", "short"):
         (tmp_path / f"{name}.mp4").write_bytes((clips / f"{name}.mp4").read_bytes())
     job = _only(up("add", f"{tmp_path}/long.mp4", "-o", str(tmp_path / "out"), "--json"))["job"]
     until(lambda: _status_of(up, job) == "in_progress")
-    with up.start("process", "-i", f"{tmp_path}/short.mp4", "-o", str(tmp_path / "out")) as process:
+    with up.spawn("process", "-i", f"{tmp_path}/short.mp4", "-o", str(tmp_path / "out")) as process:
         assert process.stdout is not None
         assert b"waiting for other running jobs" in process.stdout.readline()
         _only(up("job", "cancel", str(job), "--json"))
@@ -305,7 +298,7 @@ def test_process_says_what_it_waits_for(up: Shell, clips: Path, tmp_path: Path) 
     assert b"1 video: 1 done" in out
 
 
-def test_an_unknown_profile_makes_no_job(up: Shell, clips: Path) -> None:
+def test_an_unknown_profile_makes_no_job(up: Program, clips: Path) -> None:
     before = up("queue", "status", "--json").json()["total"]
     answer = up("process", "-i", f"{clips}/short.mp4", "--profile", "nonsense", "--json")
     assert answer.code == 2
@@ -315,10 +308,10 @@ def test_an_unknown_profile_makes_no_job(up: Shell, clips: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_leaves_the_rest_queued(up: Shell, clips: Path, tmp_path: Path, number: int) -> None:
+def test_a_signal_leaves_the_rest_queued(up: Program, clips: Path, tmp_path: Path, number: int) -> None:
     source = tmp_path / "long.mp4"
     source.write_bytes((clips / "long.mp4").read_bytes())
-    with up.start("process", "-i", str(source), "-o", str(tmp_path / "out"), "--json") as process:
+    with up.spawn("process", "-i", str(source), "-o", str(tmp_path / "out"), "--json") as process:
         until(lambda: up("job", "list", "-s", "in_progress", "--json").json()["jobs"])
         process.send_signal(number)
         out, err = process.communicate(timeout=WAIT_S)
@@ -332,7 +325,7 @@ def test_a_signal_leaves_the_rest_queued(up: Shell, clips: Path, tmp_path: Path,
 
 @pytest.mark.parametrize("verb", ["process", "queue process"])
 def test_a_run_whose_supervisor_is_stopped_sums_up(
-    verb: str, fresh: Shell, clips: Path, tmp_path: Path
+    verb: str, fresh: Program, clips: Path, tmp_path: Path
 ) -> None:
     source = tmp_path / "long.mp4"
     source.write_bytes((clips / "long.mp4").read_bytes())
@@ -340,7 +333,7 @@ def test_a_run_whose_supervisor_is_stopped_sums_up(
     if verb == "queue process":
         assert fresh("process", *files, "--no-process").code == 0
         files = ()
-    with fresh.start(*verb.split(), *files) as process:
+    with fresh.spawn(*verb.split(), *files) as process:
         until(lambda: fresh("job", "list", "-s", "in_progress").out.startswith("ID"))
         assert fresh("down").code == 0
         out, err = process.communicate(timeout=WAIT_S)
@@ -350,7 +343,7 @@ def test_a_run_whose_supervisor_is_stopped_sums_up(
     assert b"1 video: 1 left" in out
 
 
-def _wait_for_jobs(shell: Shell, status: str, count: int) -> list[int]:
+def _wait_for_jobs(shell: Program, status: str, count: int) -> list[int]:
     def ids() -> list[int]:
         answer = shell("job", "list", "-s", status, "--json")
         return [job["id"] for job in answer.json()["jobs"]] if answer.code == 0 else []
@@ -373,10 +366,10 @@ def _is_left(process: subprocess.Popen[bytes], how: str) -> bytes:
 
 @pytest.mark.parametrize("how", ["ctrl-c", "head"])
 def test_a_run_leaves_the_supervisor_it_started_to_jobs_of_others(
-    how: str, fresh: Shell, clips: Path, tmp_path: Path
+    how: str, fresh: Program, clips: Path, tmp_path: Path
 ) -> None:
     out = str(tmp_path / "out")
-    with fresh.start("process", "-i", f"{clips}/long.mp4", "-o", out) as process:
+    with fresh.spawn("process", "-i", f"{clips}/long.mp4", "-o", out) as process:
         (long,) = _wait_for_jobs(fresh, "in_progress", 1)
         assert fresh("add", f"{clips}/short.mp4", "-o", out).code == 0
         said = _is_left(process, how)
@@ -389,10 +382,10 @@ def test_a_run_leaves_the_supervisor_it_started_to_jobs_of_others(
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["ctrl-c", "head"])
 def test_a_run_stops_its_supervisor_when_only_its_own_jobs_are_open(
-    how: str, fresh: Shell, clips: Path, tmp_path: Path
+    how: str, fresh: Program, clips: Path, tmp_path: Path
 ) -> None:
     out = str(tmp_path / "out")
-    with fresh.start("process", "-i", f"{clips}/long.mp4", "-o", out) as process:
+    with fresh.spawn("process", "-i", f"{clips}/long.mp4", "-o", out) as process:
         _wait_for_jobs(fresh, "in_progress", 1)
         assert fresh("add", f"{clips}/short.mp4", "-o", out, "--hold").code == 0
         said = _is_left(process, how)
@@ -406,12 +399,12 @@ def test_a_run_stops_its_supervisor_when_only_its_own_jobs_are_open(
     area="supervisor",
 )
 def test_a_run_leaves_the_supervisor_it_started_to_another_run(
-    fresh: Shell, clips: Path, tmp_path: Path
+    fresh: Program, clips: Path, tmp_path: Path
 ) -> None:
     out = str(tmp_path / "out")
-    with fresh.start("process", "-i", f"{clips}/long.mp4", "-o", out) as first:
+    with fresh.spawn("process", "-i", f"{clips}/long.mp4", "-o", out) as first:
         (long,) = _wait_for_jobs(fresh, "in_progress", 1)
-        with fresh.start("queue", "process", "--json") as second:
+        with fresh.spawn("queue", "process", "--json") as second:
             # It works on the same job: no other one is open, and yet it is not alone.
             assert second.stderr is not None
             until(lambda: b"long.mp4" in second.stderr.readline())
@@ -427,11 +420,11 @@ def test_a_run_leaves_the_supervisor_it_started_to_another_run(
 # Adding what is there already
 
 
-def _shown(shell: Shell, job: int) -> Any:
+def _shown(shell: Program, job: int) -> Any:
     return shell("job", "show", str(job), "--json").json()
 
 
-def test_adding_again_changes_a_waiting_job(up: Shell, held: int, tmp_path: Path) -> None:
+def test_adding_again_changes_a_waiting_job(up: Program, held: int, tmp_path: Path) -> None:
     source, out = str(tmp_path / "held.mp4"), str(tmp_path / "out")
     plain = up("add", source, "-o", out)
     assert plain.code == 0
@@ -454,7 +447,7 @@ def test_adding_again_changes_a_waiting_job(up: Shell, held: int, tmp_path: Path
     assert up("job", "delete", str(row["id"])).code == 0
 
 
-def test_what_is_noted_with_a_job_is_shown(up: Shell, held: int, tmp_path: Path) -> None:
+def test_what_is_noted_with_a_job_is_shown(up: Program, held: int, tmp_path: Path) -> None:
     source, out = str(tmp_path / "held.mp4"), str(tmp_path / "out")
     notes = ("--meta", "client=acme & sons", "--meta", "order=a=b")
     assert "now with metadata client, order" in up("add", source, "-o", out, *notes).out
@@ -465,7 +458,7 @@ def test_what_is_noted_with_a_job_is_shown(up: Shell, held: int, tmp_path: Path)
     assert "  metadata   client=acme & sons, order=\n" in up("job", "show", str(held)).out
 
 
-def test_adding_again_holds_a_job_that_waits(up: Shell, held: int, tmp_path: Path) -> None:
+def test_adding_again_holds_a_job_that_waits(up: Program, held: int, tmp_path: Path) -> None:
     assert up("queue", "pause").code == 0
     assert up("job", "resume", str(held)).code == 0
     answer = up("add", str(tmp_path / "held.mp4"), "-o", str(tmp_path / "out"), "--hold")
@@ -474,7 +467,7 @@ def test_adding_again_holds_a_job_that_waits(up: Shell, held: int, tmp_path: Pat
     assert up("queue", "resume").code == 0
 
 
-def test_adding_again_cannot_change_a_running_job(up: Shell, clips: Path, tmp_path: Path) -> None:
+def test_adding_again_cannot_change_a_running_job(up: Program, clips: Path, tmp_path: Path) -> None:
     source = tmp_path / "long.mp4"
     source.write_bytes((clips / "long.mp4").read_bytes())
     arguments = ("add", str(source), "-o", str(tmp_path / "out"))
@@ -499,7 +492,7 @@ def test_adding_again_cannot_change_a_running_job(up: Shell, clips: Path, tmp_pa
     until(lambda: _status_of(up, job) == "cancelled")
 
 
-def test_retranscode_with_another_profile(up: Shell, held: int) -> None:
+def test_retranscode_with_another_profile(up: Program, held: int) -> None:
     assert _only(up("job", "resume", str(held), "--json"))["ok"] is True
     until(lambda: _status_of(up, held) == "done")
 
@@ -531,7 +524,7 @@ def test_retranscode_with_another_profile(up: Shell, held: int) -> None:
 
 
 @pytest.fixture
-def held(up: Shell, clips: Path, tmp_path: Path) -> Iterator[int]:
+def held(up: Program, clips: Path, tmp_path: Path) -> Iterator[int]:
     """A job that waits, paused."""
     source = tmp_path / "held.mp4"
     source.write_bytes((clips / "short.mp4").read_bytes())
@@ -542,7 +535,7 @@ def held(up: Shell, clips: Path, tmp_path: Path) -> Iterator[int]:
     up("job", "delete", str(job))
 
 
-def test_a_job_through_its_life(up: Shell, held: int) -> None:
+def test_a_job_through_its_life(up: Program, held: int) -> None:
     assert up("job", "list").out.splitlines()[0].split()[:2] == ["ID", "STATE"]
     assert _status_of(up, held) == "paused"
     assert _only(up("job", "resume", str(held), "--json"))["ok"] is True
@@ -566,7 +559,7 @@ def test_a_job_through_its_life(up: Shell, held: int) -> None:
     assert "published" in [json.loads(line)["trigger"] for line in said], "when its ladder began to play"
 
 
-def test_the_commands_of_a_job_run_in_bash(up: Shell, clips: Path, tmp_path: Path) -> None:
+def test_the_commands_of_a_job_run_in_bash(up: Program, clips: Path, tmp_path: Path) -> None:
     source = os.fsencode(tmp_path) + b"/caf\xe9 'one'.mp4"
     Path(os.fsdecode(source)).write_bytes((clips / "short.mp4").read_bytes())
     job = _only(up("add", source, "-o", str(tmp_path / "out"), "--json"))["job"]
@@ -581,7 +574,7 @@ def test_the_commands_of_a_job_run_in_bash(up: Shell, clips: Path, tmp_path: Pat
     assert list((tmp_path / "again").glob("*/*.m4s"))
 
 
-def test_priority_delete_and_undelete(up: Shell, held: int) -> None:
+def test_priority_delete_and_undelete(up: Program, held: int) -> None:
     def priority() -> int:
         return int(up("job", "show", str(held), "--json").json()["priority"])
 
@@ -598,7 +591,7 @@ def test_priority_delete_and_undelete(up: Shell, held: int) -> None:
     until(lambda: _status_of(up, held) == "done")
 
 
-def test_a_job_that_does_not_exist(up: Shell) -> None:
+def test_a_job_that_does_not_exist(up: Program) -> None:
     assert up("job", "show", "99999").code == 4
     answer = up("job", "cancel", "99999", "--json")
     assert answer.code == 4
@@ -608,7 +601,7 @@ def test_a_job_that_does_not_exist(up: Shell) -> None:
 # The queue, folders, workers, events
 
 
-def test_pausing_the_queue_changes_no_job(up: Shell) -> None:
+def test_pausing_the_queue_changes_no_job(up: Program) -> None:
     assert up("queue", "pause", "--reason", "maintenance").code == 0
     gates = up("queue", "status", "--json").json()["gates"]
     assert [gate["kind"] for gate in gates] == ["user"]
@@ -623,7 +616,7 @@ def _no_video(folder: Path, name: str) -> str:
     return str(path)
 
 
-def test_queue_retry(up: Shell, tmp_path: Path) -> None:
+def test_queue_retry(up: Program, tmp_path: Path) -> None:
     out = str(tmp_path / "out")
     paths = [_no_video(tmp_path, f"{number}.mp4") for number in range(3)]
     answers = [up("add", *some, "-o", out, "--json").json() for some in (paths[:2], paths[2:])]
@@ -646,7 +639,7 @@ def test_queue_retry(up: Shell, tmp_path: Path) -> None:
     until(lambda: all(_status_of(up, job) == "failed" for job in [*ids[0], *ids[1]]))
 
 
-def _asked(shell: Shell, answer: str, *arguments: str) -> tuple[int, str]:
+def _asked(shell: Program, answer: str, *arguments: str) -> tuple[int, str]:
     """Run a command on a terminal and answer its question."""
     mine, its = pty.openpty()
     with subprocess.Popen(
@@ -665,7 +658,7 @@ def _asked(shell: Shell, answer: str, *arguments: str) -> tuple[int, str]:
     return code, said.decode()
 
 
-def test_queue_clear(fresh: Shell, clips: Path, tmp_path: Path) -> None:
+def test_queue_clear(fresh: Program, clips: Path, tmp_path: Path) -> None:
     out = str(tmp_path / "out")
     assert fresh("up", "--detach").code == 0
     assert "nothing to clear" in fresh("queue", "clear").out
@@ -701,17 +694,17 @@ def test_queue_clear(fresh: Shell, clips: Path, tmp_path: Path) -> None:
     assert _status_of(fresh, held) == "paused"
 
 
-def up_again(shell: Shell, job: int) -> str:
+def up_again(shell: Program, job: int) -> str:
     assert shell("job", "undelete", str(job)).code == 0
     return _status_of(shell, job)
 
 
-def _segments(shell: Shell, job: int) -> int:
+def _segments(shell: Program, job: int) -> int:
     return sum(rendition["segments_done"] for rendition in _shown(shell, job)["renditions"])
 
 
 @pytest.mark.slow
-def test_deleting_says_what_is_lost(fresh: Shell, tmp_path: Path) -> None:
+def test_deleting_says_what_is_lost(fresh: Program, tmp_path: Path) -> None:
     """By a job's deletion, and by that of all that ended; undoing brings back a job that tells the truth."""
     assert fresh("up", "--detach").code == 0
     # Small, so that a segment is soon made; long, so that it is not done before it is cancelled.
@@ -720,7 +713,7 @@ def test_deleting_says_what_is_lost(fresh: Shell, tmp_path: Path) -> None:
 
     def work_and_stop() -> str:
         """Whole segments of all qualities, in words, once they are counted and the job is cancelled."""
-        until(lambda: _segments(fresh, job), timeout_s=TIMEOUT_S)
+        until(lambda: _segments(fresh, job), timeout_s=COMMAND_TIMEOUT_S)
         assert fresh("job", "cancel", str(job)).code == 0
         until(lambda: _status_of(fresh, job) == "cancelled")
         count = _segments(fresh, job)
@@ -749,7 +742,7 @@ def test_deleting_says_what_is_lost(fresh: Shell, tmp_path: Path) -> None:
     assert f"{made} of failed and cancelled jobs deleted permanently" in fresh("queue", "clear", "--yes").out
 
 
-def test_queue_process_works_until_nothing_is_left(fresh: Shell, clips: Path, tmp_path: Path) -> None:
+def test_queue_process_works_until_nothing_is_left(fresh: Program, clips: Path, tmp_path: Path) -> None:
     folder, out = tmp_path / "in", str(tmp_path / "out")
     folder.mkdir()
     for name in ("a", "b"):
@@ -763,7 +756,7 @@ def test_queue_process_works_until_nothing_is_left(fresh: Shell, clips: Path, tm
     assert fresh("queue", "process", "--workers", "2").out == "nothing to do\n"
 
 
-def test_queue_process_stops_after_so_many_jobs(fresh: Shell, clips: Path, tmp_path: Path) -> None:
+def test_queue_process_stops_after_so_many_jobs(fresh: Program, clips: Path, tmp_path: Path) -> None:
     folder, out = tmp_path / "in", str(tmp_path / "out")
     folder.mkdir()
     for name in ("short", "long"):
@@ -788,7 +781,7 @@ def test_queue_process_stops_after_so_many_jobs(fresh: Shell, clips: Path, tmp_p
 @pytest.mark.slow
 @pytest.mark.parametrize("verb", ["process", "queue process"])
 def test_what_a_run_has_made_may_be_taken_off_the_list_meanwhile(
-    verb: str, fresh: Shell, clips: Path, tmp_path: Path
+    verb: str, fresh: Program, clips: Path, tmp_path: Path
 ) -> None:
     folder, out = tmp_path / "in", str(tmp_path / "out")
     folder.mkdir()
@@ -800,7 +793,7 @@ def test_what_a_run_has_made_may_be_taken_off_the_list_meanwhile(
     if verb == "queue process":
         assert fresh("process", *files, "--no-process").code == 0
         files = ()
-    with fresh.start(*verb.split(), *files, "--json") as process:
+    with fresh.spawn(*verb.split(), *files, "--json") as process:
         _wait_for_jobs(fresh, "done", 2)
         (long,) = _wait_for_jobs(fresh, "in_progress", 1)
         assert fresh("queue", "clear", "--yes", "--json").json()["deleted"] == 2
@@ -812,7 +805,7 @@ def test_what_a_run_has_made_may_be_taken_off_the_list_meanwhile(
     assert statuses == cached | {"b.mp4": "done", "long.mp4": "cancelled"}
 
 
-def test_a_drop_folder(up: Shell, clips: Path, tmp_path: Path) -> None:
+def test_a_drop_folder(up: Program, clips: Path, tmp_path: Path) -> None:
     drop = tmp_path / "drop"
     drop.mkdir()
     arguments = ("-o", str(tmp_path / "out"), "--settle", "0.2", "--json")
@@ -850,7 +843,7 @@ def test_a_drop_folder(up: Shell, clips: Path, tmp_path: Path) -> None:
     "command", [("add", "{clip}"), ("process", "-i", "{clip}"), ("folder", "add", "{folder}")], ids=" ".join
 )
 def test_an_output_that_can_take_no_file_is_refused_at_once(
-    command: tuple[str, ...], up: Shell, clips: Path, tmp_path: Path
+    command: tuple[str, ...], up: Program, clips: Path, tmp_path: Path
 ) -> None:
     file = tmp_path / "file"
     file.touch()
@@ -868,7 +861,7 @@ def test_an_output_that_can_take_no_file_is_refused_at_once(
     assert known() == before
 
 
-def test_workers(up: Shell) -> None:
+def test_workers(up: Program) -> None:
     assert up("worker", "disable", "cpu-0").code == 0
     assert up("worker", "list", "--json").json()["workers"][0]["enabled"] is False
     assert up("worker", "enable", "cpu-0").code == 0
@@ -879,7 +872,7 @@ def test_workers(up: Shell) -> None:
     assert up("worker", "enable", "cpu-0").out == "cpu-0 (idle) takes jobs\n"
 
 
-def test_a_worker_at_work_ends_its_job_first(up: Shell, clips: Path, tmp_path: Path) -> None:
+def test_a_worker_at_work_ends_its_job_first(up: Program, clips: Path, tmp_path: Path) -> None:
     job = _only(up("add", f"{clips}/long.mp4", "-o", str(tmp_path / "out"), "--json"))["job"]
     _wait_for_jobs(up, "in_progress", 1)
     for verb in ("drain", "disable"):
@@ -890,7 +883,7 @@ def test_a_worker_at_work_ends_its_job_first(up: Shell, clips: Path, tmp_path: P
     until(lambda: _status_of(up, job) == "cancelled")
 
 
-def test_a_deleted_job_says_so(up: Shell, held: int) -> None:
+def test_a_deleted_job_says_so(up: Program, held: int) -> None:
     assert up("job", "delete", str(held)).code == 0
     said = up("job", "show", str(held)).out
     assert re.search(rf"^  deleted    .*; restore it with: tqstudio job undelete {held}$", said, re.MULTILINE)
@@ -899,12 +892,12 @@ def test_a_deleted_job_says_so(up: Shell, held: int) -> None:
 
 
 def test_a_supervisor_that_drains_says_that_what_is_added_waits(
-    fresh: Shell, clips: Path, tmp_path: Path
+    fresh: Program, clips: Path, tmp_path: Path
 ) -> None:
     out = str(tmp_path / "out")
     job = _only(fresh("add", f"{clips}/long.mp4", "-o", out, "--json"))["job"]
     _wait_for_jobs(fresh, "in_progress", 1)
-    with fresh.start("down", "--drain") as down:
+    with fresh.spawn("down", "--drain") as down:
         until(lambda: fresh("status", "--json").json()["supervisor"]["draining"])
         added = fresh("add", f"{clips}/short.mp4", "-o", out)
         assert added.code == 0
@@ -914,11 +907,11 @@ def test_a_supervisor_that_drains_says_that_what_is_added_waits(
         assert down.wait(WAIT_S) == 0
 
 
-def test_events(up: Shell, held: int) -> None:
+def test_events(up: Program, held: int) -> None:
     rows = list(csv.DictReader(io.StringIO(up("events", "--since", "1h", "--csv").out)))
     assert str(held) in [row["job"] for row in rows]
     assert [int(row["seq"]) for row in rows] == sorted(int(row["seq"]) for row in rows)
-    with up.start("events", "--follow", "--job", str(held), "--json") as process:
+    with up.spawn("events", "--follow", "--job", str(held), "--json") as process:
         assert process.stdout is not None
         assert json.loads(process.stdout.readline())["target"] == "paused"
         up("job", "cancel", str(held))
@@ -927,8 +920,8 @@ def test_events(up: Shell, held: int) -> None:
         assert process.wait(timeout=WAIT_S) == 130
 
 
-def test_as_many_events_as_asked_for(up: Shell, held: int) -> None:
-    door = Client(Home(up.home).socket)
+def test_as_many_events_as_asked_for(up: Program, held: int) -> None:
+    door = Client(up.home.socket)
     for number in range(450):
         door.send(calls.act("priority", [held], priority=number % 2))
     of_job = ("events", "--job", str(held), "--json", "--limit")
@@ -942,7 +935,7 @@ def test_as_many_events_as_asked_for(up: Shell, held: int) -> None:
     assert len(up(*of_job, "5000").out.splitlines()) == len(every) + 1, "it is off the list, not unknown"
 
 
-def test_a_job_that_never_was_has_no_events(up: Shell) -> None:
+def test_a_job_that_never_was_has_no_events(up: Program) -> None:
     for more in ((), ("--since", "1h"), ("--follow",)):
         answer = up("events", "--job", "4711", *more)
         assert answer.code == 4
@@ -950,13 +943,13 @@ def test_a_job_that_never_was_has_no_events(up: Shell) -> None:
         assert "tqstudio job list" in answer.err
 
 
-def test_doctor_asks_the_supervisor_too(up: Shell) -> None:
+def test_doctor_asks_the_supervisor_too(up: Program) -> None:
     answer = up("doctor", "--json")
     assert answer.code == 0, answer.out
 
 
-def test_profiles_are_read_by_the_supervisor_too(up: Shell) -> None:
-    folder = up.home / "profiles"
+def test_profiles_are_read_by_the_supervisor_too(up: Program) -> None:
+    folder = up.home.profiles
     own = folder / "my own.toml"
     broken = Path(os.fsdecode(os.fsencode(folder) + b"/caf\xe9.toml"))
     own.write_text('extends = "fast"\ndescription = "mine"\n')
@@ -975,7 +968,7 @@ def test_profiles_are_read_by_the_supervisor_too(up: Shell) -> None:
         broken.unlink()
 
 
-def test_commands_start_a_supervisor_and_say_so(fresh: Shell, clips: Path, tmp_path: Path) -> None:
+def test_commands_start_a_supervisor_and_say_so(fresh: Program, clips: Path, tmp_path: Path) -> None:
     answer = fresh("add", f"{clips}/short.mp4", "-o", str(tmp_path / "out"), "--hold")
     assert answer.code == 0
     assert "started one in the background" in answer.err
@@ -984,7 +977,7 @@ def test_commands_start_a_supervisor_and_say_so(fresh: Shell, clips: Path, tmp_p
 
 @pytest.mark.timeout(600)
 @pytest.mark.slow
-def test_the_demo_publishes_its_clips_and_stops(fresh: Shell) -> None:
+def test_the_demo_publishes_its_clips_and_stops(fresh: Program) -> None:
     done = fresh("demo")
     assert done.code == 0, done.err
     masters = [

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from harness import Program
 from tqstudio.cli.command_tree import VERBS
 from tqstudio.engine.store.db.schema import migrate
-
-from .conftest import Shell
 
 Here = Callable[..., int]
 READS = [
@@ -108,7 +107,7 @@ def test_down_has_nothing_to_stop(here: Here, capsys: pytest.CaptureFixture[str]
     assert json.loads(capsys.readouterr().out)["stopped"] is False
 
 
-def test_the_screen_needs_a_terminal(tqstudio: Shell) -> None:
+def test_the_screen_needs_a_terminal(tqstudio: Program) -> None:
     answer = tqstudio()
     assert answer.code == 2
     assert answer.out == ""
@@ -238,7 +237,7 @@ def test_metadata_that_is_no_pair(
     assert "--meta client=acme" in said
 
 
-def test_hostile_names_are_printed_as_text(tqstudio: Shell, tmp_path: Path) -> None:
+def test_hostile_names_are_printed_as_text(tqstudio: Program, tmp_path: Path) -> None:
     for name in (b"[red]x.mp4", b"caf\xe9.mp4", b"a\n\x1b[31m.mp4", b"-y.mp4", b"a b'c\"d.mp4"):
         answer = tqstudio("process", "-i", os.fsencode(tmp_path) + b"/" + name, PYTHONIOENCODING="ascii")
         assert answer.code == 2
@@ -365,8 +364,8 @@ def test_a_broken_profile_does_not_hide_the_others(
     assert said.err.startswith("error: BAD_CONFIG: ")
 
 
-def test_a_reader_that_leaves_ends_the_command_quietly(tqstudio: Shell) -> None:
-    with tqstudio.start("--help") as process:
+def test_a_reader_that_leaves_ends_the_command_quietly(tqstudio: Program) -> None:
+    with tqstudio.spawn("--help") as process:
         assert process.stdout is not None
         assert process.stderr is not None
         process.stdout.close()
@@ -374,7 +373,7 @@ def test_a_reader_that_leaves_ends_the_command_quietly(tqstudio: Shell) -> None:
         assert process.wait(timeout=30) in (0, 1, 141)
 
 
-def test_python_dash_m_is_the_command(tqstudio: Shell) -> None:
+def test_python_dash_m_is_the_command(tqstudio: Program) -> None:
     answer = tqstudio("--version")
     assert answer.code == 0
     assert answer.out.startswith("tqstudio ")

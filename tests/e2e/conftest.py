@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from harness import PROGRAM
 from tqstudio.engine.media.ffmpeg.binary import locate
 from tqstudio.protocol import calls
 from waiting import until
 
 from .studio import Studio
-from .terminal import PROGRAM, Terminal
+from .terminal import Terminal
 
 MakeClip = Callable[..., Path]
 MakeStudio = Callable[..., Studio]

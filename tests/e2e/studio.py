@@ -1,35 +1,27 @@
-"""A real supervisor in a home of its own, as tests hold it: started as people start it, watched through its
-API, and looked for in the process table when it has ended."""
+"""A supervisor that encodes small clips quickly, with what end-to-end tests ask and do through its API."""
 
 from __future__ import annotations
 
 import contextlib
-import json
-import os
 import signal
 import sqlite3
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import psutil
 
-from conftest import new_home
+from harness import LiveSupervisor, lives
 from tqstudio.engine.host import failpoints
 from tqstudio.errors import TqError
 from tqstudio.paths import encode
 from tqstudio.protocol import calls
 from tqstudio.protocol.calls import StreamEvent
 from tqstudio.protocol.client import Client
-from waiting import WAIT_S, until
-
-T = TypeVar("T")
-"""Generous: a condition that does not come true in this time never will."""
+from waiting import until
 
 QUICK = {
     "PROFILE": "tiny",
@@ -83,21 +75,6 @@ def seconds_between(began: str, ended: str) -> float:
     return (datetime.fromisoformat(ended) - datetime.fromisoformat(began)).total_seconds()
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What a command said."""
-
-    code: int
-    out: str
-    err: str
-
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-    def last_line(self) -> Any:
-        return json.loads(self.out.splitlines()[-1])
-
-
 class Watch:
     """Follows the event stream on a thread, as a screen does."""
 
@@ -138,13 +115,13 @@ class Watch:
         return event.data
 
 
-class Studio:
-    """One home and the supervisor in it.
+class Studio(LiveSupervisor):
+    """A home, an output and a supervisor whose ffmpeg can be slowed down.
 
     Args:
-        real_ffmpeg: the supervisor gets a script that stands before it, see `paced`.
-        settings: by their key in `config.Settings`, in place of the quick ones.
+        real_ffmpeg: the supervisor gets a script that runs it, see `paced`.
         before: words before the command, such as a `setpriv`.
+        settings: by their key in `config.Settings`, in place of the quick ones.
     """
 
     def __init__(
@@ -152,96 +129,47 @@ class Studio:
     ) -> None:
         root.mkdir(parents=True, exist_ok=True)
         self.root = root
-        self.home = new_home(root / "home")
         self.out = root / "out"
         self._pace = root / "pace"
-        self._before = list(before)
-        self._log = root / "up.log"
-        self.process: subprocess.Popen[bytes] | None = None
-        self.fail_point = ""
-        """Where the next supervisor ends itself, see `tqstudio.engine.host.failpoints`."""
-        self.home.create()
-        self.write_profile("tiny", PROFILE)
-        chosen = {**QUICK, "FFMPEG": str(self._paced(real_ffmpeg))}
+        ffmpeg = write_script(root / "ffmpeg", _PACED.format(pace=self._pace, ffmpeg=real_ffmpeg))
+        chosen = {**QUICK, "FFMPEG": str(ffmpeg)}
         chosen |= {key.upper(): str(value) for key, value in settings.items()}
-        clean = {key: value for key, value in os.environ.items() if not key.startswith(("TQSTUDIO_", "XDG_"))}
-        self.environment: Mapping[str, str] = (
-            clean
-            | {"TQSTUDIO_HOME": str(self.home.root)}
-            | {f"TQSTUDIO_{key}": value for key, value in chosen.items()}
+        super().__init__(
+            root / "home", before=before, **{f"TQSTUDIO_{key}": value for key, value in chosen.items()}
         )
-        self.client = Client(self.home.socket)
-
-    def _paced(self, ffmpeg: str) -> Path:
-        return write_script(self.root / "ffmpeg", _PACED.format(pace=self._pace, ffmpeg=ffmpeg))
+        self.fail_point = ""
+        """Where the next supervisor kills itself, see `tqstudio.engine.host.failpoints`."""
+        self.write_profile("tiny", PROFILE)
 
     def write_profile(self, name: str, text: str) -> None:
         (self.home.profiles / f"{name}.toml").write_text(text)
 
     # Life
 
-    def __call__(
-        self, *arguments: str | bytes | Path, timeout_s: float = WAIT_S, cwd: Path | None = None
-    ) -> Answer:
-        """Run a command of tqstudio to its end."""
-        done = subprocess.run(
-            [sys.executable, "-P", "-m", "tqstudio", *arguments],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=timeout_s,
-            env=self.environment,
-            cwd=cwd,
-            check=False,
-        )
-        return Answer(done.returncode, done.stdout.decode(), done.stderr.decode())
-
-    def launch(self) -> subprocess.Popen[bytes]:
-        """Start a supervisor in the foreground without waiting for it."""
-        with self._log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [*self._before, sys.executable, "-P", "-m", "tqstudio", "up"],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env={**self.environment, failpoints.VARIABLE: self.fail_point},
-                start_new_session=True,
-            )
-        return self.process
+    def launch(self, **environment: str) -> subprocess.Popen[bytes]:
+        return super().launch(**{failpoints.VARIABLE: self.fail_point} | environment)
 
     def up(self) -> Studio:
         """Start a supervisor and wait until its workers take jobs."""
-        process = self.launch()
+        self.start()
 
         def ready() -> bool:
-            assert process.poll() is None, f"the supervisor ended: {self._log.read_text()}"
-            with contextlib.suppress(TqError):
-                workers = self.status()["workers"]
-                return bool(workers) and all(worker["status"] in ("idle", "busy") for worker in workers)
-            return False
+            workers = self.status()["workers"]
+            return bool(workers) and all(worker["status"] in ("idle", "busy") for worker in workers)
 
-        until(ready, "the supervisor and its workers are up")
+        until(ready, "the workers are up")
         return self
 
     def down(self) -> None:
-        """Stop the supervisor through its API; nothing of it may be left."""
-        if self.process is None:
-            return
-        if self.process.poll() is None:
-            with contextlib.suppress(TqError):
-                self.client.send(calls.shutdown())
-            try:
-                self.process.wait(WAIT_S)
-            except subprocess.TimeoutExpired:
-                self.process.kill()
-                raise
-        self.process = None
-        until(lambda: not self.pids(), f"no process of {self.home.root} is left")
-        said = self.complaints()
-        assert not said, "\n".join(said)
+        """Stop the supervisor; nothing of it may be left, and no log may report an error."""
+        if self.started:
+            self.stop()
+            found = self.complaints()
+            assert not found, "\n".join(found)
 
     def complaints(self) -> list[str]:
-        """What no log may say, whatever a test did; with the lines behind it."""
-        logs = [self.home.supervisor_log, *self.home.logs.glob("worker-*.log"), self._log]
+        """What no log may contain, whatever a test did; with the lines after it."""
+        logs = [self.home.supervisor_log, *self.home.logs.glob("worker-*.log"), self.output]
         complaints = []
         for log in logs:
             lines = log.read_text().splitlines() if log.exists() else []
@@ -251,7 +179,7 @@ class Studio:
         return complaints + self.lines_that_name(self.root)
 
     def lines_that_name(self, folder: Path) -> list[str]:
-        """Lines of any log in the home that hold the path of a folder; logs are handed on with reports."""
+        """Lines of any log in the home that contain the path of a folder; people attach logs to reports."""
         return [
             f"{log.relative_to(self.home.logs)}: {line}"
             for log in self.home.logs.rglob("*.log")
@@ -259,41 +187,15 @@ class Studio:
             if str(folder) in line
         ]
 
-    def kill_supervisor(self) -> None:
-        assert self.process is not None
-        assert self.status()["supervisor"]["pid"] == self.process.pid
-        self.process.kill()
-        self.process.wait(WAIT_S)
-        self.process = None
-
     def died(self) -> None:
-        """Wait until the supervisor has ended itself at its fail point, and its worker with it."""
-        assert self.process is not None
-        assert self.process.wait(WAIT_S) == -signal.SIGKILL
-        self.process, self.fail_point = None, ""
-        until(lambda: not self.pids(), f"no process of {self.home.root} is left")
+        """Wait until the supervisor has killed itself at its fail point, and its worker has ended with it."""
+        assert self.ended() == -signal.SIGKILL
+        self.fail_point = ""
+        self.until_gone()
 
     def last_words(self) -> str:
-        """The last line that the supervisor wrote to its stderr."""
-        return self._log.read_text().splitlines()[-1]
-
-    def terminate_supervisor(self, number: signal.Signals = signal.SIGTERM) -> int:
-        assert self.process is not None
-        self.process.send_signal(number)
-        code = self.process.wait(WAIT_S)
-        self.process = None
-        return code
-
-    def pids(self) -> list[int]:
-        """Every process that lives in this home: they all inherit its variable."""
-        wanted = f"TQSTUDIO_HOME={self.home.root}".encode()
-        found = []
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit():
-                with contextlib.suppress(OSError):
-                    if wanted in (entry / "environ").read_bytes().split(b"\0"):
-                        found.append(int(entry.name))
-        return found
+        """The last line that the supervisor printed."""
+        return self.output.read_text().splitlines()[-1]
 
     # Pace
 
@@ -422,19 +324,6 @@ def done_to(studio: Studio, jobs: Sequence[int]) -> list[tuple[int, str]]:
         for event in studio.events(job)
         if event["actor"] == "user" and not event["trigger"].startswith("create")
     ]
-
-
-def lives(pid: int) -> bool:
-    """Whether a process runs; one that has ended and that nobody has asked about counts as gone."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
-def gone(pids: Sequence[int]) -> None:
-    """Wait until none of the processes runs."""
-    until(lambda: not [pid for pid in pids if lives(pid)], f"the processes {list(pids)} are gone")
 
 
 def video_runs(attempt: Mapping[str, Any]) -> list[list[str]]:

@@ -11,7 +11,6 @@ import select
 import signal
 import struct
 import subprocess
-import sys
 import termios
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,8 +20,6 @@ from typing import Any
 import pyte
 
 from waiting import WAIT_S, until
-
-PROGRAM = (sys.executable, "-P", "-m", "tqstudio")
 
 # What the emulator takes for text, as it knows no `<` and no `=` in a sequence: keyboard protocols.
 _UNKNOWN = re.compile(rb"\x1b\[[<=][0-9;]*u")

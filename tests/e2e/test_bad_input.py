@@ -210,7 +210,7 @@ def test_without_ffmpeg_nothing_starts(make_studio: MakeStudio) -> None:
         assert any(line.startswith("error: FFMPEG_MISSING: ") for line in lines), answer.err
         assert "/nonexistent/ffmpeg" in answer.err
         assert "TQSTUDIO_FFMPEG" in answer.err
-    assert studio.pids() == []
+    assert not studio.processes()
     assert studio("status").code == 3
 
 

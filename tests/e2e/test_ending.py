@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from harness import lives, until_ended
 from tqstudio.protocol import calls
 from waiting import until
 
 from .conftest import MakeClip, MakeStudio
-from .studio import Studio, gone, lives, mark, published_marks
+from .studio import Studio, mark, published_marks
 
 _TAKE_OVER = """
 import sys
@@ -45,8 +46,8 @@ def test_sigterm_stops_at_the_segment_and_counts_nothing(make_studio: MakeStudio
         job = studio.add(long)
         studio.running(job)
         video = studio.job(job)["video"]
-        assert studio.terminate_supervisor() == 0
-    until(lambda: not studio.pids(), "no process is left")
+        assert studio.terminate() == 0
+    studio.until_gone()
     assert studio.stored_status(job) == "pending"
     assert studio.last_words() == (
         "the supervisor has stopped; 1 job is left, started: finished parts are kept;"
@@ -73,8 +74,8 @@ def test_sigterm_lets_a_job_end_that_is_nearly_done(make_studio: MakeStudio, cli
         job = studio.add(copy(clip(seconds=6), "nearly.mp4"))
         studio.running(job)
         waiting = studio.add(copy(clip(), "waiting.mp4"))
-        assert studio.terminate_supervisor() == 0
-    until(lambda: not studio.pids(), "no process is left")
+        assert studio.terminate() == 0
+    studio.until_gone()
     assert studio.stored_status(job) == "done"
     assert studio.stored_status(waiting) == "pending", "no job is begun any more"
     assert studio.last_words().startswith("the supervisor has stopped; 1 job is left; continue with: ")
@@ -84,14 +85,13 @@ def test_sigterm_lets_a_job_end_that_is_nearly_done(make_studio: MakeStudio, cli
 @pytest.mark.fault("The same signal twice", "It ends at once, in order", area="supervisor")
 def test_a_second_sigterm_ends_it_at_once(make_studio: MakeStudio, long: Path) -> None:
     studio = make_studio(drain_s=600).up()
-    assert studio.process is not None
     with studio.paced(1):
         job = studio.add(long)
         studio.running(job)
         studio.process.send_signal(signal.SIGTERM)
         until(lambda: studio.status()["supervisor"]["draining"], "it drains")
-        assert studio.terminate_supervisor() == 0
-    until(lambda: not studio.pids(), "no process is left")
+        assert studio.terminate() == 0
+    studio.until_gone()
     assert studio.stored_status(job) == "pending"
 
 
@@ -106,7 +106,7 @@ def test_ctrl_c_bounds_a_drain_without_a_limit(
         studio.add(copy(clip(), "held.mp4"), hold=True)
         studio.client.send(calls.shutdown(drain=True))
         until(lambda: studio.status()["supervisor"]["draining"], "it drains")
-        assert studio.terminate_supervisor(signal.SIGINT) == 0
+        assert studio.terminate(signal.SIGINT) == 0
     assert studio.stored_status(job) == "pending"
     assert studio.last_words().startswith(
         "the supervisor has stopped; 2 jobs are left, 1 of them started: finished parts are kept;"
@@ -120,7 +120,7 @@ def test_heartbeats_go_on_while_it_drains(make_studio: MakeStudio, clip: MakeCli
     with studio.paced(1):
         job = studio.add(copy(clip(seconds=6), "outlasts.mp4"))
         studio.running(job)
-        assert studio.terminate_supervisor() == 0
+        assert studio.terminate() == 0
     assert studio.stored_status(job) == "done"
     assert studio.last_words() == "the supervisor has stopped; no job is left"
     studio.up()
@@ -160,10 +160,10 @@ def test_down_with_a_screen_attached(make_studio: MakeStudio, long: Path) -> Non
     assert answer.code == 0, answer.err
     assert str(pid) in answer.out
     assert not lives(pid)
-    gone(encoders)
+    until_ended(encoders)
     until(lambda: watch.ended, "the stream has ended")
     assert watch.stored(job)[-1]["trigger"] == "aborted:shutdown", "the screen hears of it"
-    until(lambda: not studio.pids(), "no process is left")
+    studio.until_gone()
     assert studio("status").code == 3
 
 
@@ -174,8 +174,7 @@ def test_down_with_drain_lets_running_jobs_end(make_studio: MakeStudio, clip: Ma
         studio.running(job)
         answer = studio("down", "--drain")
     assert answer.code == 0, answer.err
-    assert studio.process is not None
-    assert studio.process.wait(20) == 0
+    assert studio.ended() == 0
     assert studio.stored_status(job) == "done"
 
 
@@ -248,4 +247,4 @@ def test_a_screen_that_does_not_read_holds_nobody_up(make_studio: MakeStudio, cl
         job = studio.add(copy(clip(fps="24"), "goes-on.mp4"))
         studio.done(job)
         assert studio("down", timeout_s=15).code == 0
-    until(lambda: not studio.pids(), "no process is left")
+    studio.until_gone()

@@ -67,7 +67,7 @@ def test_a_job_is_judged_by_what_was_foretold_at_its_start(
         foretold = studio.job(job)["predicted_s"]
         assert foretold > 0
         assert studio.job(job)["actual_s"] is None, "it is not done"
-        studio.kill_supervisor()
+        studio.kill()
         studio.fail_point = "publish.pointed"
         studio.launch()
         studio.died()

@@ -84,8 +84,8 @@ def test_the_history_of_a_job_from_its_events(make_studio: MakeStudio, clip: Mak
         so_far += ["pending", "in_progress", "pending"]
         until(lambda: rebuilt(studio.events(job))[: len(so_far)] == so_far, "it was started over")
         studio.running(job)
-        studio.terminate_supervisor()
-    until(lambda: not studio.pids(), "no process is left")
+        studio.terminate()
+    studio.until_gone()
     assert studio.stored_status(job) == "pending"
 
     studio.up()

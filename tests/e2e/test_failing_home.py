@@ -29,7 +29,6 @@ _LIMIT = 4096
 def failing_writes(studio: Studio) -> Iterator[None]:
     """The kernel refuses what the supervisor writes to a file behind `_LIMIT`, as with a quota that is used
     up: SQLite calls that an I/O error."""
-    assert studio.process is not None
     supervisor = psutil.Process(studio.process.pid)
     before = supervisor.rlimit(resource.RLIMIT_FSIZE)
     supervisor.rlimit(resource.RLIMIT_FSIZE, (_LIMIT, before[1]))

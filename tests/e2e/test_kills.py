@@ -14,6 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
+from harness import lives, until_ended
 from tqstudio.engine.host import memory
 from tqstudio.engine.worker.job.limits import memory_limit
 from tqstudio.protocol import calls
@@ -21,7 +22,7 @@ from waiting import until
 
 from .conftest import MakeClip, MakeStudio
 from .ladder import check_ladder
-from .studio import PROFILE, Studio, audio_runs, gone, lives, mark, published_marks, video_runs
+from .studio import PROFILE, Studio, audio_runs, mark, published_marks, video_runs
 
 RUNGS = ("180p", "120p", "90p")
 
@@ -76,7 +77,7 @@ def test_a_killed_worker_is_replaced_and_its_job_goes_on(make_studio: MakeStudio
             assert not [entry for entry in environment if entry.startswith(b"TQSTUDIO_")]
             assert resource.prlimit(pid, resource.RLIMIT_DATA)[1] == memory_limit(memory.total())
         killed = _kill_worker(studio)
-        gone(encoders)
+        until_ended(encoders)
         before = _video_segments(studio, job)
         lost = watch.wait_for("the loss", lambda e: e.name == "event" and e.data["trigger"] == "worker_lost")
         assert (lost.data["job"], lost.data["source"], lost.data["target"]) == (job, "in_progress", "pending")
@@ -111,7 +112,7 @@ def test_killed_behind_the_encode_no_video_is_encoded_again(make_studio: MakeStu
         worker, video = int(studio.worker()["pid"]), studio.job(job)["video"]
     supervisor.suspend()
     try:
-        gone(encoders)
+        until_ended(encoders)
         proofs = f".tqstudio/*/segments/{video}/*/*/complete.json"
         until(lambda: len(list(studio.out.glob(proofs))) == 4, "three qualities and the sound are whole")
         before = {mark(path) for path in studio.stored_segments(video)}
@@ -149,7 +150,7 @@ def test_a_job_that_gets_further_outlives_any_number_of_workers(
             until(lambda s=before + 2.5: _least_encoded_s(studio, job) > s, "some GOPs more are made")
             encoders, before = studio.running(job, segments=0), _least_encoded_s(studio, job)
             _kill_worker(studio)
-            gone(encoders)
+            until_ended(encoders)
             until(lambda n=kills: len(studio.job(job)["attempts_log"]) == n + 2, "it goes on")
             segments.append(_segments_told(studio, job))
     done = studio.done(job)
@@ -177,7 +178,7 @@ def test_a_job_that_kills_its_workers_is_poison(
         for _ in range(3):
             encoders = studio.running(job)
             _kill_worker(studio)
-            gone(encoders)
+            until_ended(encoders)
             until(
                 lambda: studio.worker()["pid"] is None or studio.job(job)["status"] != "in_progress", "seen"
             )
@@ -219,9 +220,9 @@ def test_a_killed_supervisor_leaves_nobody_and_the_next_goes_on(
         )
         video = studio.job(job)["video"]
         studio.client.send(calls.pause_queue("to look at what the next one finds"))
-        studio.kill_supervisor()
-        gone([worker, *encoders])
-        until(lambda: not studio.pids(), "no process of the home is left")
+        studio.kill()
+        until_ended([worker, *encoders])
+        studio.until_gone()
     before = {mark(path) for path in studio.stored_segments(video)}
     assert before
 
@@ -272,11 +273,11 @@ def test_ffmpegs_that_outlive_a_killed_supervisor_are_ended_by_the_next(
             os.kill(pid, signal.SIGSTOP)
         mine = subprocess.Popen([shutil.which("sleep") or "sleep", "600"], env=dict(studio.environment))
         try:
-            studio.kill_supervisor()
-            gone([worker])
+            studio.kill()
+            until_ended([worker])
             assert [pid for pid in encoders if lives(pid)], "they outlived it"
             studio.up()
-            gone(encoders)
+            until_ended(encoders)
             assert lives(mine.pid), "what a person runs in this home is left alone"
         finally:
             mine.kill()
@@ -292,7 +293,7 @@ def test_ffmpegs_that_outlive_a_killed_worker_are_ended_at_once(without_setpriv:
         job = studio.add(long)
         encoders = studio.running(job)
         _kill_worker(studio)
-        gone(encoders)
+        until_ended(encoders)
     done = studio.done(job)
     assert done["crashes"] == 1
     _whole(done)

@@ -103,7 +103,7 @@ def test_an_output_that_is_mounted_late_is_waited_for(
         job = studio.add(copy(clip(seconds=12), "long.mp4"), output_b64=out)
         studio.running(job)
         until(lambda: studio.job(job)["progress"] > 20, "something is made")
-        studio.kill_supervisor()
+        studio.kill()
     before = {mark(path) for path in disk.root.glob(".tqstudio/*/segments/*/*/*/seg_*.m4s")}
     assert before
     with disk.away():
@@ -243,7 +243,7 @@ def test_a_drop_folder_that_is_mounted_late_is_waited_for(
     assert studio("folder", "add", disk.root, "--output", studio.out).code == 0
     assert studio("queue", "pause").code == 0
     job = studio.add(_in(disk, clip(), "late.mp4"))
-    studio.kill_supervisor()
+    studio.kill()
     with disk.away():
         studio.up()
         assert studio("queue", "resume").code == 0

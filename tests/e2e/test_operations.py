@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
+from harness import lives, until_ended
 from tqstudio.protocol import calls
 from waiting import until
 
 from .conftest import MakeClip
 from .ladder import check_ladder
-from .studio import Studio, gone, lives, mark, published_marks, seconds_between, video_runs
+from .studio import Studio, mark, published_marks, seconds_between, video_runs
 
 RUNGS = ("180p", "120p", "90p")
 
@@ -124,7 +125,7 @@ def test_restart_begins_a_running_job_again(shared: Studio, long: Path) -> None:
         begun = until(lambda: _begun(shared.job(job)), "its qualities are worked on")
         shared.do("restart", job)
         until(lambda: len(shared.job(job)["attempts_log"]) == 2, "the second attempt began")
-        gone(encoders)
+        until_ended(encoders)
     done = shared.done(job)
     assert (done["attempts"], done["crashes"]) == (0, 0)
     assert before

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
+from harness import Answer
 from tqstudio.protocol import calls
 
 from .conftest import MakeClip
-from .studio import PROFILE, Answer, Studio, mark, write_script
+from .studio import PROFILE, Studio, mark, write_script
 
 SUMMARY = {"total", "done", "failed", "cached", "cancelled", "warnings", "seconds"}
 VIDEO = {"source", "source_b64", "slug", "status", "master", "master_b64", "renditions", "error"} | {
@@ -67,7 +68,7 @@ def batch(counting: Studio, clip: MakeClip, copy, tmp_path: Path) -> Batch:
 @pytest.fixture
 def beside(batch: Batch) -> Batch:
     """The same where a supervisor runs already."""
-    if batch.studio.process is None:
+    if not batch.studio.started:
         batch.studio.up()
     return batch
 
@@ -110,7 +111,7 @@ def test_new_and_cached_without_a_supervisor(batch: Batch) -> None:
         assert statuses == {"360p": "skipped"} | dict.fromkeys(("180p", "120p", "90p"), "completed")
     assert batch.encodes == 3, "one run for the pictures of each, one for the sound of the first"
 
-    assert batch.studio.pids() == [], "it stops the supervisor that it started"
+    assert not batch.studio.processes(), "it stops the supervisor that it started"
 
     again = batch()
     assert again.code == 0, again.err

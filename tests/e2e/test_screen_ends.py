@@ -10,11 +10,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from harness import PROGRAM
 from waiting import until
 
 from .conftest import Held
 from .studio import Studio
-from .terminal import PROGRAM, Terminal
+from .terminal import Terminal
 
 NORMAL: set[int] = set()
 DRAWN = {1049, 1000, 1003, 1006, 2004, 1004}

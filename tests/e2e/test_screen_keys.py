@@ -80,7 +80,6 @@ def test_the_program_can_be_left_while_an_answer_is_waited_for(
 ) -> None:
     held(1)
     terminal.shows("1 job", "clip-000.mp4")
-    assert studio.process is not None
     studio.process.send_signal(signal.SIGSTOP)
     try:
         terminal.press("+")

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from waiting import until
+from harness import PROGRAM
 
 from .conftest import Held, MakeStudio
 from .studio import Studio
-from .terminal import PROGRAM, Terminal
+from .terminal import Terminal
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def down(make_studio: MakeStudio) -> Iterator[Studio]:
     studio = make_studio()
     yield studio
     studio("down")
-    until(lambda: not studio.pids(), "all processes of the home have ended")
+    studio.until_gone()
 
 
 WRONG = {

@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
+from harness import until_ended
 from tqstudio.errors import TqError
 from tqstudio.paths import encode
 from tqstudio.protocol import calls
@@ -20,7 +21,7 @@ from waiting import until
 
 from .conftest import MakeClip, MakeStudio
 from .ladder import check_ladder
-from .studio import PROFILE, WORDS, Studio, gone, mark, published_marks, video_runs, write_script
+from .studio import PROFILE, WORDS, Studio, mark, published_marks, video_runs, write_script
 
 RUNGS = ("180p", "120p", "90p")
 
@@ -79,7 +80,7 @@ def test_a_worker_that_hangs_loses_its_job_to_another(brittle: Studio, long: Pat
             until(lambda: studio.job(job)["worker"] not in (None, name), "another worker has it")
         finally:
             hung.resume()
-        gone(encoders)
+        until_ended(encoders)
         assert studio.job(job)["status"] == "in_progress"
     done = studio.done(job)
     assert (done["crashes"], done["attempts"]) == (1, 0)
@@ -106,7 +107,7 @@ def test_a_supervisor_that_hangs_costs_its_workers_nothing(brittle: Studio, long
         before = {mark(path) for path in studio.stored_segments(studio.job(job)["video"])}
         supervisor.suspend()
         try:
-            gone(encoders)
+            until_ended(encoders)
         finally:
             supervisor.resume()
         watch.wait_for(
@@ -128,7 +129,7 @@ def test_an_ffmpeg_that_hangs_is_ended(brittle: Studio, long: Path) -> None:
         for pid in encoders:
             os.kill(pid, signal.SIGSTOP)
         until(lambda: studio.job(job)["attempts"] == 1, "the stall was seen")
-        gone(encoders)
+        until_ended(encoders)
     assert studio.job(job)["error"]["code"] == "STALLED"
     done = studio.done(job)
     assert [attempt["outcome"] for attempt in done["attempts_log"]] == ["failed", "done"]
@@ -240,7 +241,7 @@ def test_an_output_that_goes_away_is_named_at_once(make_studio: MakeStudio, long
         job = studio.add(long)
         encoders = studio.running(job)
         studio.out.rename(studio.out.with_name("moved"))
-        gone(encoders)
+        until_ended(encoders)
         until(lambda: studio.job(job)["attempts_log"][0]["error_code"] == "OUTPUT_GONE", "it is named")
         assert not studio.out.exists(), "nothing is begun in its place"
         assert [gate["kind"] for gate in studio.status()["gates"]] == ["disk"]

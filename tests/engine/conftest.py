@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from conftest import LiveSupervisor, Worker
+from harness import LiveSupervisor, Worker
 from tqstudio import paths as sources
 from tqstudio.config import Settings
 from tqstudio.engine.store.db.database import Database

@@ -21,7 +21,7 @@ import psutil
 import pytest
 from sqlalchemy import inspect
 
-from conftest import LiveSupervisor, MakeSupervisor, UnixHTTP
+from harness import LiveSupervisor, MakeSupervisor, UnixHTTP, answer_of
 from tqstudio import paths as sources
 from tqstudio.engine.store.db import tables
 from tqstudio.errors import ErrorCode, TqError
@@ -250,16 +250,10 @@ def test_what_lies_among_the_profiles_stops_nothing(desk: Desk) -> None:
         for name in ("a-fifo", "a-nest"):
             answer = desk.live.raw("POST", "/v1/videos", {"paths_b64": ["L3g="], "profile": name})
             assert error_of(answer, 400)["code"] == "BAD_CONFIG"
-        shown = subprocess.run(
-            [sys.executable, "-P", "-m", "tqstudio", "profile", "list"],
-            env=desk.live.environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert "title" in shown.stdout
-        assert "a-nest.toml: it is nested too deep" in shown.stderr
-        assert (shown.stdout + shown.stderr).replace("\n", "").isprintable()
+        shown = desk.live("profile", "list")
+        assert "title" in shown.out
+        assert "a-nest.toml: it is nested too deep" in shown.err
+        assert (shown.out + shown.err).replace("\n", "").isprintable()
     finally:
         for file in (fifo, nest, loud):
             file.unlink()
@@ -326,33 +320,24 @@ def test_a_second_supervisor_is_refused_by_the_lock(standing: LiveSupervisor) ->
         "except TqError as error:\n"
         "    sys.exit(f'{error.code}: {error.message}')\n"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=standing.environment, capture_output=True, text=True, timeout=60
-    )
-    assert done.returncode == 1
-    assert done.stderr.startswith(f"ALREADY_RUNNING: a supervisor (pid {standing.process.pid}) already")
+    done = answer_of([sys.executable, "-c", code], standing.environment)
+    assert done.code == 1
+    assert done.err.startswith(f"ALREADY_RUNNING: a supervisor (pid {standing.process.pid}) already")
     standing.send(client.status())
 
 
 def test_up_when_already_up_says_so(standing: LiveSupervisor) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tqstudio", "up"],
-        env=standing.environment,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 0
-    assert f"pid {standing.process.pid}" in done.stdout
+    done = standing("up")
+    assert done.code == 0
+    assert f"pid {standing.process.pid}" in done.out
 
 
 @pytest.mark.fault("A dozen supervisors start at once", "One remains", area="supervisor")
 def test_of_many_that_start_at_once_one_remains(make_supervisor: MakeSupervisor) -> None:
     first = make_supervisor()
-    first.home.create()
     racers = [
         subprocess.Popen(
-            [sys.executable, "-m", "tqstudio", "up"],
+            first.command("up"),
             env=first.environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,

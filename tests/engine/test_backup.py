@@ -2,35 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sqlite3
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from conftest import LiveSupervisor, MakeSupervisor
+from harness import LiveSupervisor, MakeSupervisor
 from tqstudio import paths
 from tqstudio.protocol import calls
 from waiting import until
 
 from .test_completion import bench_of, complete
-
-
-def tqstudio(live: LiveSupervisor, *words: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "tqstudio", *words],
-        env=live.environment,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 def publish(live: LiveSupervisor, path: Path, out: Path) -> tuple[int, Any]:
@@ -63,18 +49,18 @@ def test_a_restored_backup_comes_up_and_leaves_later_ladders_alone(
     live = make_supervisor().start()
     live.send(calls.worker_action("cpu-0", "disable"))
     known, _ = publish(live, tmp_path / "early.mp4", out)
-    answer = tqstudio(live, "backup", copy, "--json")
-    assert answer.returncode == 0, answer.stderr
-    assert json.loads(answer.stdout) == {
+    answer = live("backup", copy, "--json")
+    assert answer.code == 0, answer.err
+    assert answer.json() == {
         "path": str(copy),
         "path_b64": paths.encode(copy),
         "size": copy.stat().st_size,
     }
     assert copy.stat().st_mode & 0o777 == 0o600
     assert [entry.name for entry in copy.parent.iterdir()] == [copy.name]
-    again = tqstudio(live, "backup", copy)
-    assert (again.returncode, "REFUSED" in again.stderr) == (4, True)
-    assert paths.display(os.fsencode(copy.parent)) in tqstudio(live, "backup", copy.parent).stdout
+    again = live("backup", copy)
+    assert (again.code, "REFUSED" in again.err) == (4, True)
+    assert paths.display(os.fsencode(copy.parent)) in live("backup", copy.parent).out
     assert len(list(copy.parent.iterdir())) == 2, "into a folder, under a name of its own"
 
     later, video = publish(live, tmp_path / "later.mp4", out)
@@ -99,20 +85,20 @@ def test_a_restored_backup_comes_up_and_leaves_later_ladders_alone(
 def test_without_a_supervisor(make_supervisor: MakeSupervisor) -> None:
     live = make_supervisor()
     live.home.database.unlink()
-    nothing = tqstudio(live, "backup")
-    assert (nothing.returncode, "NOT_FOUND" in nothing.stderr) == (4, True)
+    nothing = live("backup")
+    assert (nothing.code, "NOT_FOUND" in nothing.err) == (4, True)
     live.start()
     live.send(calls.pause_queue("kept"))
     live.stop()
-    answer = tqstudio(live, "backup", "--json")
-    assert answer.returncode == 0, answer.stderr
-    made = Path(json.loads(answer.stdout)["path"])
+    answer = live("backup", "--json")
+    assert answer.code == 0, answer.err
+    made = Path(answer.json()["path"])
     assert made.parent == live.home.backups
     with closing(sqlite3.connect(made)) as db:
         assert db.execute("SELECT reason FROM gate").fetchall() == [("kept",)]
-    missing = tqstudio(live, "backup", os.devnull + "/x.db")
-    assert missing.returncode != 0
-    assert "PERMISSION" in missing.stderr
+    missing = live("backup", os.devnull + "/x.db")
+    assert missing.code != 0
+    assert "PERMISSION" in missing.err
 
 
 def test_a_damaged_database_stops_the_start(make_supervisor: MakeSupervisor) -> None:
@@ -121,9 +107,9 @@ def test_a_damaged_database_stops_the_start(make_supervisor: MakeSupervisor) -> 
     with live.home.database.open("r+b") as file:
         file.write(b"\0" * 100)
     before = live.home.database.read_bytes()
-    answer = tqstudio(live, "up", "--detach")
-    assert answer.returncode == 4
-    assert "DATABASE_DAMAGED" in answer.stderr
-    assert str(live.home.database) in answer.stderr
-    assert "backup" in answer.stderr
+    answer = live("up", "--detach")
+    assert answer.code == 4
+    assert "DATABASE_DAMAGED" in answer.err
+    assert str(live.home.database) in answer.err
+    assert "backup" in answer.err
     assert live.home.database.read_bytes() == before

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from conftest import MakeSupervisor
+from harness import MakeSupervisor
 from tqstudio import paths
 from tqstudio.engine.files import bounded_io
 from tqstudio.engine.files.bounded_io import BoundedIO, NoAnswer

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from conftest import LiveSupervisor, MakeSupervisor
+from harness import LiveSupervisor, MakeSupervisor
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
@@ -118,7 +118,6 @@ def ask(path: Path, statement: str) -> list[Any]:
 
 def prepared(make_supervisor: MakeSupervisor, count: int) -> LiveSupervisor:
     live = make_supervisor()
-    live.home.create()
     db = Database(live.home.database)
     db.open()
     db.write_now(seed, count)

@@ -11,7 +11,7 @@ from typing import Any
 import m3u8
 import pytest
 
-from conftest import Worker
+from harness import Worker
 from tqstudio import paths
 from tqstudio.engine.media.plan.expected import expected_hashes
 from tqstudio.engine.media.plan.file_names import segment_name

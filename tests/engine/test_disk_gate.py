@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from conftest import LiveSupervisor, MakeSupervisor, Worker
+from harness import LiveSupervisor, MakeSupervisor, Worker
 from tqstudio import paths
 from tqstudio.config import Settings
 from tqstudio.engine.doctor import examine

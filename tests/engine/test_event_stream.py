@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from conftest import LiveSupervisor, MakeSupervisor, UnixHTTP
+from harness import LiveSupervisor, MakeSupervisor, UnixHTTP
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.live.event_stream import BACKLOG, PAGE, RECENT, Broadcast, message, page, stream
 from tqstudio.engine.store import events

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from conftest import LiveSupervisor, MakeSupervisor
+from harness import LiveSupervisor, MakeSupervisor
 from tqstudio.config import Settings
 from tqstudio.engine.doctor import examine
 from tqstudio.engine.host import home_lock
@@ -129,8 +129,8 @@ def test_who_loses_its_home_ends_and_leaves_the_next_one_alone(
     first.home.root.rename(tmp_path / "moved")
     second = LiveSupervisor(first.home.root).start()
     try:
-        assert first.process.wait(60) != 0
-        printed = (tmp_path / "moved" / "printed.txt").read_text()
+        assert first.ended() != 0
+        printed = first.output.read_text()
         root = first.home.root
         assert f"the supervisor lost its home and shut down: {root} was replaced by another" in printed
         assert "home lost" in (tmp_path / "moved" / "logs" / "supervisor.log").read_text()
@@ -138,7 +138,6 @@ def test_who_loses_its_home_ends_and_leaves_the_next_one_alone(
         until(lambda: not set(theirs) & {each.pid for each in second.processes()}, "its worker has ended")
     finally:
         second.clear_away()
-        first._process = None
 
 
 @pytest.mark.fault(
@@ -153,10 +152,9 @@ def test_without_its_home_or_its_database_it_ends(make_supervisor: MakeSuperviso
         shutil.rmtree(live.home.root)
     else:
         live.home.database.unlink()
-    assert live.process.wait(60) != 0
-    until(lambda: not live.processes(), "no process is left")
+    assert live.ended() != 0
+    live.until_gone()
     assert not live.home.socket.exists()
-    live._process = None
 
 
 def test_doctor_names_a_supervisor_whose_home_is_gone(make_supervisor: MakeSupervisor) -> None:
@@ -171,8 +169,7 @@ def test_doctor_names_a_supervisor_whose_home_is_gone(make_supervisor: MakeSuper
         assert check["hint"].endswith(f"kill -9 {live.process.pid}")
     finally:
         live.process.send_signal(signal.SIGCONT)
-        live.process.wait(60)
-        live._process = None
+        live.ended()
 
 
 def _processes(home: Home) -> CheckView:

@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 import pytest
 
-from conftest import LiveSupervisor, MakeSupervisor, Worker
+from harness import LiveSupervisor, MakeSupervisor, Worker
 from store.conftest import SECOND, Queue, token
 from tqstudio.config import Settings
 from tqstudio.engine.host.clock import now_us, since_boot

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from conftest import MakeSupervisor
+from harness import MakeSupervisor
 from tqstudio.config import Settings
 from tqstudio.engine.gates import machine
 from tqstudio.engine.gates.machine import PressureGate, Reading

@@ -27,7 +27,7 @@ from schemathesis.specs.openapi.checks import (
 )
 from urllib3 import HTTPResponse
 
-from conftest import LiveSupervisor, UnixHTTP
+from harness import LiveSupervisor, UnixHTTP
 from tqstudio import paths as sources
 from tqstudio.protocol import calls
 

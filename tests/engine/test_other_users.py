@@ -7,8 +7,6 @@ import contextlib
 import os
 import socket
 import stat
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -16,7 +14,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from conftest import LiveSupervisor, MakeSupervisor
+from harness import LiveSupervisor, MakeSupervisor
 from tqstudio.engine import supervisor
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
@@ -124,15 +122,9 @@ def test_a_runtime_directory_of_another_user_is_refused(
     os.chown(folder, OTHER_UID, OTHER_UID)
 
     for command in ("up", "status"):
-        ended = subprocess.run(
-            [sys.executable, "-P", "-m", "tqstudio", command],
-            env=live.environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert "PERMISSION" in ended.stderr, ended
-        assert str(folder) in ended.stderr
+        ended = live(command)
+        assert "PERMISSION" in ended.err, ended
+        assert str(folder) in ended.err
     assert not any(folder.iterdir())
 
 
@@ -215,7 +207,6 @@ def test_a_supervisor_does_not_start_where_another_user_may_change_its_home(
     make_supervisor: MakeSupervisor, name: str, owner: int, mode: int
 ) -> None:
     live = make_supervisor()
-    live.home.create()
     path = live.home.root / name
     if not path.exists():
         path.touch()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from conftest import LiveSupervisor, MakeSupervisor, Worker
+from harness import LiveSupervisor, MakeSupervisor, Worker
 from tqstudio import paths
 from tqstudio.engine.files import dir_fd
 from tqstudio.engine.files.bounded_io import BoundedIO
@@ -238,14 +236,7 @@ def test_an_output_that_others_may_write_to_is_refused_and_waited_for(
     assert str(shared) in gate["reason"]
     assert "chmod go-w" in gate["hint"]
     assert not list(shared.iterdir()), "nothing is written there"
-    doctor = subprocess.run(
-        [sys.executable, "-P", "-m", "tqstudio", "doctor"],
-        env=live.environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert f"users of {shared}" in doctor.stdout
+    assert f"users of {shared}" in live("doctor").out
     shared.chmod(0o755)
     claimed = until(worker.claim, "the queue goes on by itself")
     assert claimed["job"] == job

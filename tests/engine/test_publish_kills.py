@@ -18,11 +18,11 @@ from pathlib import Path
 import m3u8
 import pytest
 
-from conftest import STOP_TIMEOUT_S, MakeSupervisor
+from harness import MakeSupervisor
 from tqstudio import paths
 from tqstudio.engine.host.failpoints import VARIABLE
 from tqstudio.protocol import calls
-from waiting import until
+from waiting import WAIT_S, until
 
 from .test_completion import bench_of, complete
 
@@ -113,7 +113,7 @@ class House:
         self.live.send(calls.worker_action("cpu-0", "disable"))
 
     def dies(self) -> None:
-        assert self.live.process.wait(STOP_TIMEOUT_S) == -signal.SIGKILL
+        assert self.live.process.wait(WAIT_S) == -signal.SIGKILL
 
     def dies_at_start(self, point: str) -> None:
         self.live = self._make(self.root, **{VARIABLE: point})

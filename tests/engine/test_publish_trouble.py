@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from conftest import STOP_TIMEOUT_S, LiveSupervisor, MakeSupervisor, Worker
+from harness import LiveSupervisor, MakeSupervisor, Worker
 from tqstudio import paths
 from tqstudio.engine.host.failpoints import VARIABLE
 from tqstudio.protocol import calls
-from waiting import until
+from waiting import WAIT_S, until
 
 from .ladders import Bench
 from .test_completion import bench_of, complete
@@ -176,7 +176,7 @@ def test_a_disk_that_is_away_when_the_next_supervisor_starts(
         worker, job, bench = desk.claim()
         with contextlib.suppress(OSError, HTTPException):
             complete(worker, job, bench)
-        assert desk.live.process.wait(STOP_TIMEOUT_S) == -signal.SIGKILL
+        assert desk.live.process.wait(WAIT_S) == -signal.SIGKILL
         desk.live.stop()
         mounted.pop_all().close()
         desk.live = make_supervisor(tmp_path / "home").start()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from conftest import LiveSupervisor
+from harness import LiveSupervisor
 from tqstudio.engine.api import server as serving
 from tqstudio.engine.api.server import MAX_BODY_BYTES, MAX_HEAD_BYTES, Server
 from tqstudio.protocol import calls

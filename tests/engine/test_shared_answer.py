@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 
-from conftest import LiveSupervisor
+from harness import LiveSupervisor
 from tqstudio.engine.api.system import Shared
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-from conftest import LiveSupervisor, MakeSupervisor, UnixHTTP
+from harness import LiveSupervisor, MakeSupervisor, UnixHTTP
 from tqstudio import paths as sources
 from tqstudio.protocol import calls
 from waiting import until

@@ -17,8 +17,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 from weakref import WeakValueDictionary
 
@@ -27,10 +26,11 @@ import structlog
 from tqstudio.engine import outputs
 from tqstudio.engine.files.bounded_io import BoundedIO
 from tqstudio.engine.host import failpoints
+from tqstudio.engine.live import leases
 from tqstudio.engine.live.running_jobs import LiveBoard
 from tqstudio.engine.media.plan.file_names import POSTER_NAME
 from tqstudio.engine.outputs import Place, master
-from tqstudio.engine.outputs.intent import Publication, forget, load, record, video_of
+from tqstudio.engine.outputs.intent import Publication, forget, intend, load, record, video_of
 from tqstudio.engine.outputs.workspace import Workspace
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
@@ -54,26 +54,23 @@ class Publisher:
         self._locks: WeakValueDictionary[int, asyncio.Lock] = WeakValueDictionary()
         self._log = structlog.get_logger()
 
-    @asynccontextmanager
-    async def prepared(
-        self, token: Token, worker: str, request: CompleteRequest
-    ) -> AsyncIterator[Publication]:
-        """Lock a video's folder and find room in it for a worker's result; nothing is recorded yet.
+    async def publish(
+        self, token: Token, worker: str, request: CompleteRequest, before: Callable[[Connection], None]
+    ) -> None:
+        """Publish the result of a worker and mark its job as done.
+
+        Args:
+            before: runs in the transaction that records the intent.
 
         Raises:
-            TqError: NOT_FOUND; otherwise why it cannot be published, with nothing changed.
+            TqError: LOST_LEASE or NOT_FOUND; otherwise why it cannot be published, with nothing changed.
         """
         begun = time.monotonic()
         video, _, _ = await self._db.read(video_of, token.job)
         async with self._lock_of(video.id):
-            yield await self._prepare(token, worker, request, begun)
+            await self._publish(await self._begin(token, worker, request, before, begun))
 
-    async def put_in_place(self, publication: Publication) -> None:
-        """Make the master name the generation, whose intent is recorded.
-
-        Raises:
-            TqError: why it cannot be published; it was rolled back.
-        """
+    async def _publish(self, publication: Publication) -> None:
         failpoints.reach("publish.intended")
         try:
             await asyncio.to_thread(self._put_in_place, publication)
@@ -87,6 +84,8 @@ class Publisher:
             self._log.exception("publish failed", job=publication.row.job)
             await self._undo(publication)
             raise TqError(ErrorCode.INTERNAL, f"the ladder could not be published: {error!r}") from error
+        if not await self._finish(publication, "publish"):
+            raise leases.lost(publication.token.job)
 
     async def settle(self, token: Token) -> bool:
         """Finish or roll back an interrupted publish under this lease; return whether the job is done.
@@ -112,7 +111,7 @@ class Publisher:
             self._log.warning("a publish cannot be finished", job=publication.row.job, error=str(error))
             whole = False
         if whole:
-            return await self.finish(publication, "settle")
+            return await self._finish(publication, "settle")
         await self._undo(publication, _INTERRUPTED)
         return False
 
@@ -130,8 +129,13 @@ class Publisher:
             lock = self._locks[video] = asyncio.Lock()
         return lock
 
-    async def _prepare(
-        self, token: Token, worker: str, request: CompleteRequest, begun: float
+    async def _begin(
+        self,
+        token: Token,
+        worker: str,
+        request: CompleteRequest,
+        before: Callable[[Connection], None],
+        begun: float,
     ) -> Publication:
         video, current, number = await self._db.read(video_of, token.job)
         for stale in await self._db.read(publications.of_video, video.id):
@@ -158,6 +162,13 @@ class Publisher:
         )
         publication = Publication(row, video, current, manifest, begun)
         _require_something(publication)
+
+        def write(db: Connection) -> bool:
+            before(db)
+            return intend(db, publication)
+
+        if not await self._db.write(write):
+            raise leases.lost(token.job)
         return publication
 
     def _find_room(self, video: VideoRow, current: GenerationRow | None, number: int) -> tuple[Place, int]:
@@ -189,8 +200,8 @@ class Publisher:
         master.replace(place)
         failpoints.reach("publish.pointed")
 
-    async def finish(self, publication: Publication, phase: str = "publish") -> bool:
-        """Record the published generation and its job as done; False when the lease is lost."""
+    async def _finish(self, publication: Publication, phase: str) -> bool:
+        """Record the published generation; False when the lease is lost."""
         video, row = publication.video, publication.row
         try:
             # Before the job is recorded as done: the next job of this video must find an empty store.

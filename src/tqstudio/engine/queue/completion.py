@@ -11,7 +11,6 @@ from tqstudio.engine.gates.source_volume import SourceDisks
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.live import leases
 from tqstudio.engine.live.forecasts import Forecasts
-from tqstudio.engine.outputs.intent import Publication, intend
 from tqstudio.engine.outputs.publisher import Publisher
 from tqstudio.engine.outputs.workspace import Workspace
 from tqstudio.engine.queue.lease_end import LeaseEnd
@@ -85,23 +84,15 @@ class Results:
             return JobStatus.DONE
         run = self._forecasts.run_of(token)
         try:
-            async with self._publisher.prepared(token, caller.name, request) as publication:
-                if not await self._db.write(self._intend, publication, steps):
-                    raise leases.lost(token.job)
-                await self._publisher.put_in_place(publication)
-                if not await self._publisher.finish(publication):
-                    raise leases.lost(token.job)
+            await self._publisher.publish(
+                token, caller.name, request, lambda db: self._endings.save_last(db, token, steps)
+            )
         except TqError as error:
             if class_of(error.code) is ErrorClass.REQUEST:
                 raise
             return await self._failed(caller.name, token, error, steps)
         await self._forecasts.finished(token, run, steps)
         return JobStatus.DONE
-
-    def _intend(self, db: Connection, publication: Publication, steps: dict[str, float]) -> bool:
-        """Stores the last report, then the intent to publish; False when the lease is lost."""
-        self._endings.save_last(db, publication.token, steps)
-        return intend(db, publication)
 
     async def fail(self, caller: WorkerToken, job: int, request: FailRequest) -> JobStatus:
         token = Token(job, request.epoch, request.instance)
