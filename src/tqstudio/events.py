@@ -1,6 +1,6 @@
 """Defines the kinds of events in the history. Clients read them as `trigger` of an event.
 
-The words that the screens show for each kind are in `ui/text/sentences.py`.
+The words that the screens show for each kind are in `words/sentences.py`.
 """
 
 from __future__ import annotations

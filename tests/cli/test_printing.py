@@ -11,26 +11,8 @@ from tqstudio.engine.queue.shutdown_summary import Remainder
 from tqstudio.errors import ErrorCode, TqError
 
 
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (None, ""),
-        (0, "0 s"),
-        (59.4, "59 s"),
-        (60, "1:00"),
-        (220, "3:40"),
-        (7500, "2:05:00"),
-        (273600, "3 d 4 h"),
-    ],
-)
-def test_span(seconds: float | None, text: str) -> None:
-    assert printing.span(seconds) == text
-
-
-def test_words_and_plurals() -> None:
-    assert [printing.word(status) for status in ("in_progress", "done", "")] == ["running", "done", ""]
-    assert [printing.counted(n, "video") for n in (0, 1, 2)] == ["0 videos", "1 video", "2 videos"]
-    assert printing.counts_line({"in_progress": 1, "done": 0}) in ("▸ 1 running", "1 running")
+def test_counts_are_in_the_order_of_the_queue() -> None:
+    assert printing.counts_line({"done": 4, "in_progress": 1, "failed": 0}) == "▸ 1 running   ✓ 4 done"
 
 
 def test_tables_align_wide_letters(capsys: pytest.CaptureFixture[str]) -> None:

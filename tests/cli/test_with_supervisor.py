@@ -187,7 +187,7 @@ def test_autorestart_is_asked_for_and_shown(up: Program, clips: Path, tmp_path: 
     ]
     rule = up("job", "show", str(added["job"]), "--json").json()["autorestart"]
     assert (rule["state"], rule["limit"], rule["delay_s"], rule["restarts"]) == ("enabled", 3, 5, 0)
-    assert "0 of 3, enabled" in up("job", "show", str(added["job"])).out
+    assert "restarts automatically 5s after a failure, 3 times" in up("job", "show", str(added["job"])).out
     assert up("add", str(file), "--delay", "5").code == 2
     folder = up("folder", "add", str(tmp_path), "--no-recursive", "--autorestart", "2", "--json").json()
     assert (folder["autorestart"], folder["autorestart_delay_s"]) == (2, 60)

@@ -38,7 +38,7 @@ from tqstudio.engine.store.machine import workers
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.lifecycle import Control, JobKind, JobStatus, Operation
-from tqstudio.protocol.wording import COMMANDS, sentence, summary
+from tqstudio.words.added import COMMANDS, sentence, summary
 
 from .ladders import Bench, put_in_place
 

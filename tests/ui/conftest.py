@@ -13,7 +13,7 @@ from textual.pilot import Pilot
 
 from tqstudio.home import Home
 from tqstudio.ui.app import StudioApp
-from tqstudio.ui.text.symbols import UNICODE
+from tqstudio.words.symbols import UNICODE
 
 from .fake_door import NOW, FakeDoor
 

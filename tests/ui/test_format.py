@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
+
 import pytest
 
-from tqstudio.ui.text import format as fmt
+from tqstudio.words import format as fmt
+from tqstudio.words import symbols
 
 
 @pytest.mark.parametrize(
@@ -22,3 +25,19 @@ from tqstudio.ui.text import format as fmt
 )
 def test_a_time_left_owns_up_to_its_range(eta_s: float, low_s: float, high_s: float, said: str) -> None:
     assert fmt.with_range({"eta_s": eta_s, "low_s": low_s, "high_s": high_s}) == said
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(None, ""), (0, "00:00"), (220, "03:40"), (4200, "1h10"), (273_600, "3d 4h")],
+)
+def test_a_duration_as_a_clock_shows_it(seconds: float | None, text: str) -> None:
+    assert fmt.clock_duration(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "printed"), [("▸ 2.1× → …", "> 2.1x > ~"), ("映.mp4 \udcff", "\\u6620.mp4 \\udcff")]
+)
+def test_an_encoding_without_glyphs_gets_ascii(text: str, printed: str) -> None:
+    codecs.register_error("in_ascii", symbols.replace_glyphs)
+    assert text.encode("ascii", "in_ascii").decode() == printed

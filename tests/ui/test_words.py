@@ -11,7 +11,7 @@ from tqstudio.events import EventKind
 from tqstudio.lifecycle import PAUSED_WITHOUT_REASON
 from tqstudio.ui.screens.job.sections import broken_off_in
 from tqstudio.ui.screens.job.source_facts import facts_text
-from tqstudio.ui.text.sentences import (
+from tqstudio.words.sentences import (
     EVENTS,
     attempt_words,
     autorestart_words,
@@ -21,7 +21,7 @@ from tqstudio.ui.text.sentences import (
     gate_words,
     status_text,
 )
-from tqstudio.ui.text.symbols import UNICODE, quality_look
+from tqstudio.words.symbols import UNICODE, quality_look
 
 from .fake_door import event, job_detail, job_row, rendition, sample_jobs
 

@@ -12,11 +12,15 @@ import shutil
 import sys
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from tqstudio import units
 from tqstudio.cli import std_streams
 from tqstudio.errors import ErrorCode, TqError, in_one_line
+from tqstudio.lifecycle import QUEUE_ORDER
+from tqstudio.words import format as fmt
+from tqstudio.words.sentences import status_word
+from tqstudio.words.symbols import UNICODE, job_state, state_of
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import GateView, JobRow, WarningView
@@ -48,18 +52,7 @@ _EXIT_CODES: Mapping[ErrorCode, int] = {
 BROKEN_PIPE = 141
 """Exit code after a broken pipe, as shells report it (128 + SIGPIPE)."""
 
-# A glyph is always printed with its word; colour is only additional.
-GLYPHS: Mapping[str, str] = {
-    "pending": "·",
-    "in_progress": "▸",
-    "paused": "‖",
-    "done": "✓",
-    "failed": "✗",
-    "cancelled": "⊘",
-    "retry": "↻",
-    "held": "◷",
-    "changing": "…",
-}
+# A word is always printed too; colour is only additional.
 _COLOURS: Mapping[str, str] = {
     "in_progress": "36",
     "busy": "36",
@@ -72,7 +65,8 @@ _COLOURS: Mapping[str, str] = {
     "disabled": "33",
 }
 
-_WORDS: Mapping[str, str] = {"in_progress": "running"}
+ARROW = UNICODE.arrow
+"""Stands before what to do next."""
 
 _ZERO_WIDTH = ("Mn", "Me", "Cf")
 """Unicode categories without a width: combining marks and joiners."""
@@ -133,58 +127,36 @@ def broken_pipe() -> int:
 
 
 def error_lines(code: str, message: str, hint: str) -> str:
-    head = f"error: {code}: {message}"
-    return f"{head}\n  {arrow()} {hint}" if hint else head
+    return _problem("error", code, message, hint)
 
 
 def warning_lines(code: str, message: str, hint: str = "") -> str:
-    head = f"warning: {code}: {message}"
-    return f"{head}\n  {arrow()} {hint}" if hint else head
+    return _problem("warning", code, message, hint)
+
+
+def _problem(kind: str, code: str, message: str, hint: str) -> str:
+    head = f"{kind}: {code}: {message}"
+    return f"{head}\n  {ARROW} {hint}" if hint else head
 
 
 def warning_sign(warnings: Sequence[WarningView]) -> str:
     """`▲ 2 warnings`, or an empty string."""
-    sign = "▲" if _can_print("▲") else "!"
-    return f"{sign} {counted(len(warnings), 'warning')}" if warnings else ""
+    return f"{UNICODE.states['warning']} {fmt.counted(len(warnings), 'warning')}" if warnings else ""
+
+
+def sign(status: str) -> str:
+    """The symbol of a job's status."""
+    return UNICODE.states[state_of(status)]
+
+
+def job_sign(row: JobRow) -> str:
+    """The symbol of a job: retry and on hold have their own."""
+    return UNICODE.states[job_state(row)]
 
 
 def gate_reason(gate: GateView) -> str:
     """What blocks the queue, with the error code if there is one."""
     return in_one_line(gate["code"], gate["reason"])
-
-
-def arrow() -> str:
-    return "→" if _can_print("→") else "->"
-
-
-def glyph(status: str) -> str:
-    """The symbol of a job's status; empty if the output encoding lacks it."""
-    sign = GLYPHS.get(status, "")
-    return f"{sign} " if sign and _can_print(sign) else ""
-
-
-def job_glyph(row: JobRow) -> str:
-    """The symbol for the word of a job: retry and on hold have their own."""
-    word = row["word"]
-    return glyph("changing" if word.endswith("…") else word if word in GLYPHS else row["status"])
-
-
-def word(status: str) -> str:
-    """The displayed word for a status; JSON keeps the value."""
-    return _WORDS.get(status, status)
-
-
-def counted(count: int, noun: str) -> str:
-    """`1 video`, `3 videos`."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def _can_print(text: str) -> bool:
-    try:
-        text.encode(sys.stdout.encoding or "ascii")
-    except (UnicodeEncodeError, LookupError):
-        return False
-    return True
 
 
 def colourful(stream: Any = None) -> bool:
@@ -258,56 +230,27 @@ def _fit(text: str, cells: int, *, left: bool) -> str:
     if width(text) > cells:
         while text and width(text) > cells - 1:
             text = text[:-1]
-        text += "…" if _can_print("…") else "~"
+        text += UNICODE.ellipsis
     padding = " " * (cells - width(text))
     return text + padding if left else padding + text
 
 
-def span(seconds: float | None) -> str:
-    """Formats a duration: `41 s`, `3:40`, `2:05:00`, `3 d 4 h`; empty for None."""
-    if seconds is None:
-        return ""
-    whole = max(0, round(seconds))
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60}:{whole % 60:02}"
-    if whole < 86400:
-        return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
-    return f"{whole // 86400} d {whole // 3600 % 24} h"
-
-
-def percent(value: float) -> str:
-    """Formats progress: `62 %`."""
-    return f"{units.whole_percent(value)} %"
-
-
-def speed(factor: float | None) -> str:
-    """Formats a multiple of real time: `2.1×`."""
-    return "" if factor is None else f"{factor:.1f}{'×' if _can_print('×') else 'x'}"
-
-
 def age(at: str | None) -> str:
-    """Time since an API timestamp: `12 s`, `3:40`."""
-    if at is None:
-        return ""
-    from datetime import UTC, datetime
-
-    return span((datetime.now(UTC) - datetime.fromisoformat(at)).total_seconds())
+    """Time since an API timestamp: `12s`, `3m`."""
+    seconds = fmt.age(at, datetime.now(UTC))
+    return "" if seconds is None else fmt.short_duration(seconds)
 
 
 def clock(at: str | None) -> str:
     """An API timestamp in the local zone: `2026-11-20 14:03:07`."""
-    if at is None:
-        return ""
-    from datetime import datetime
-
-    return datetime.fromisoformat(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    return "" if at is None else datetime.fromisoformat(at).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
 def counts_line(counts: Mapping[str, int]) -> str:
     """`2 running   14 pending   318 done`, in the order of the queue, without zeros."""
-    order = ("in_progress", "pending", "paused", "failed", "cancelled", "done")
-    given = [status for status in order if counts.get(status)]
-    parts = [painted(f"{glyph(status)}{counts[status]} {word(status)}", status) for status in given]
-    return "   ".join(parts) if parts else "empty"
+    parts = [
+        painted(f"{sign(status)} {counts[status]} {status_word(status)}", status)
+        for status in QUEUE_ORDER
+        if counts.get(status)
+    ]
+    return "   ".join(parts) or "empty"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import errno
 import io
 import os
@@ -9,7 +10,10 @@ import sys
 from typing import TextIO
 
 from tqstudio.errors import ErrorCode, TqError
+from tqstudio.words.symbols import replace_glyphs
 
+_LACKING = "tqstudio.words"
+codecs.register_error(_LACKING, replace_glyphs)
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -92,15 +96,14 @@ class _Remarks(io.TextIOWrapper):
 def _rebuild(stream: TextIO | None, number: int, kind: type[io.TextIOWrapper]) -> TextIO:
     """Rebuild a stream as `kind`; a stream that was replaced, as by a test, is kept."""
     if stream is None:
-        return kind(os.fdopen(number, "wb", closefd=False), errors="backslashreplace")
+        return kind(os.fdopen(number, "wb", closefd=False), errors=_LACKING)
     if type(stream) is not io.TextIOWrapper:
         return stream
     # Not detached: the old stream stays usable as sys.__stdout__, which is asked for the terminal's width.
     return kind(
         stream.buffer,
         encoding=stream.encoding,
-        # A character that the encoding lacks is printed as an escape instead of raising an error.
-        errors="backslashreplace",
+        errors=_LACKING,
         newline="\n",
         line_buffering=stream.line_buffering,
         write_through=stream.write_through,

@@ -30,17 +30,17 @@ from tqstudio.ui.screens.base import StudioScreen, too_small
 from tqstudio.ui.screens.queue.screen import QueueScreen
 from tqstudio.ui.screens.registry import LATER, LATER_S, VIEWS, load, view_class
 from tqstudio.ui.signals import Signals
-from tqstudio.ui.text.symbols import choose_glyphs
 from tqstudio.ui.toasts import Toasts
 from tqstudio.ui.typeahead import KeyQueue
 from tqstudio.ui.widgets.row_list import RowList
+from tqstudio.words.symbols import choose_glyphs
 
 if TYPE_CHECKING:
     from subprocess import Popen
 
     from tqstudio.home import Home
     from tqstudio.protocol.calls import ApiClient
-    from tqstudio.ui.text.symbols import Glyphs
+    from tqstudio.words.symbols import Glyphs
 
 START_POLL_S = 0.1
 """Interval of checks on a supervisor that is starting."""

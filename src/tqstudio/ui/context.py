@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from tqstudio.ui.data.model import Model
     from tqstudio.ui.data.sync import Feed
     from tqstudio.ui.look.theme import Colours
-    from tqstudio.ui.text.symbols import Glyphs
+    from tqstudio.words.symbols import Glyphs
 
 
 @dataclass(slots=True)

@@ -10,9 +10,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from tqstudio.cli import printing
 from tqstudio.cli.follow.follower import Video
 from tqstudio.cli.follow.progress_lines import ending_text, is_encoded
+from tqstudio.words import format as fmt
+from tqstudio.words.sentences import status_word
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -67,14 +68,15 @@ class ProgressBars:
             grid.add_column(width=24)
             grid.add_column(justify="right", width=5)
             grid.add_column(justify="right", width=6)
-            grid.add_column(justify="right", width=9)
-            left = f"{printing.span(row['eta_s'])} left" if row["eta_s"] is not None else row["step"] or ""
+            grid.add_column(justify="right", width=10)
+            eta_s = row["eta_s"]
+            left = row["step"] or "" if eta_s is None else f"{fmt.clock_duration(eta_s)} left"
             grid.add_row(
                 Text(f"{row['id']} {row['name']}"),
                 ProgressBar(total=100, completed=row["progress"], width=24),
-                Text(printing.percent(row["progress"])),
-                Text(printing.speed(row["speed"])),
-                Text(left[:9]),
+                Text(fmt.percent(row["progress"])),
+                Text(fmt.speed(row["speed"])),
+                Text(left[:10]),
             )
             yield grid
             qualities = Text("   ", no_wrap=True, overflow="ellipsis")
@@ -101,5 +103,5 @@ def _totals(videos: list[Video]) -> Text:
     for video in videos:
         counts[video.status] = counts.get(video.status, 0) + 1
     order = ("done", "cached", "in_progress", "pending", "paused", "failed", "rejected", "cancelled")
-    parts = [f"{counts[status]} {printing.word(status)}" for status in order if counts.get(status)]
-    return Text(f"{printing.counted(len(videos), 'video')}: {', '.join(parts)}", style="bold")
+    parts = [f"{counts[status]} {status_word(status)}" for status in order if counts.get(status)]
+    return Text(f"{fmt.counted(len(videos), 'video')}: {', '.join(parts)}", style="bold")

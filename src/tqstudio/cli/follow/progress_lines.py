@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TextIO
 from tqstudio.cli import printing
 from tqstudio.cli.follow.follower import Video
 from tqstudio.paths import readable
+from tqstudio.words import format as fmt
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import JobRow, RenditionView
@@ -55,13 +56,13 @@ class ProgressLines:
 def moving_text(row: JobRow) -> str:
     """`62 %  720p 3/8  480p 3/8  2.1×  3:40 left`."""
     parts = [
-        printing.percent(row["progress"]),
+        fmt.percent(row["progress"]),
         *(quality_text(r) for r in row["renditions"] if is_encoded(r)),
     ]
     if row["speed"]:
-        parts.append(printing.speed(row["speed"]))
+        parts.append(fmt.speed(row["speed"]))
     if row["eta_s"] is not None:
-        parts.append(f"{printing.span(row['eta_s'])} left")
+        parts.append(f"{fmt.clock_duration(row['eta_s'])} left")
     return "  ".join(parts)
 
 
@@ -72,7 +73,7 @@ def is_encoded(rendition: RenditionView) -> bool:
 
 def quality_text(rendition: RenditionView) -> str:
     total = rendition["segments_total"]
-    done = f"{rendition['segments_done']}/{total}" if total else printing.percent(rendition["progress"])
+    done = f"{rendition['segments_done']}/{total}" if total else fmt.percent(rendition["progress"])
     return f"{rendition['name']} {done}"
 
 
@@ -82,6 +83,6 @@ def ending_text(video: Video) -> str:
         error = printing.error_lines(video.error["code"], video.error["message"], video.error["hint"])
         log = f"\n  log: {video.log}" if video.log else ""
         return f"{video.name}: {video.status}\n{error}{log}"
-    playlist = f" {printing.arrow()} {readable(video.master)}" if video.master else ""
+    playlist = f" {printing.ARROW} {readable(video.master)}" if video.master else ""
     warnings = [printing.warning_lines(each["code"], readable(each["text"])) for each in video.warnings]
     return "\n  ".join([f"{video.name}: {video.status}{playlist}", *warnings])

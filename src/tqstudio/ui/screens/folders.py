@@ -16,8 +16,8 @@ from tqstudio.ui.look.line import fit_name, width_of
 from tqstudio.ui.screens.dialogs.ask_path import AskPath, PathAnswer
 from tqstudio.ui.screens.dialogs.dialogs import Confirm
 from tqstudio.ui.screens.list_screen import Facts, ListScreen
-from tqstudio.ui.text import format as fmt
 from tqstudio.ui.widgets.row_list import RowList
+from tqstudio.words import format as fmt
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import FolderView, SkippedFile

@@ -11,9 +11,9 @@ from tqstudio.ui.actions.registry import View, bindings_of
 from tqstudio.ui.look.line import fit, fit_name
 from tqstudio.ui.screens.job.screen import JobScreen
 from tqstudio.ui.screens.list_screen import Facts, ListScreen
-from tqstudio.ui.text import format as fmt
-from tqstudio.ui.text.sentences import actor_words, event_remark, event_sentence, event_state, status_word
 from tqstudio.ui.widgets.row_list import RowList
+from tqstudio.words import format as fmt
+from tqstudio.words.sentences import actor_words, event_remark, event_sentence, event_state, status_word
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import EventView

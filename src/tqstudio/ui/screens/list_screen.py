@@ -11,11 +11,11 @@ from textual.strip import Strip
 from tqstudio.ui.context import Context
 from tqstudio.ui.look.line import wrap
 from tqstudio.ui.screens.base import StudioScreen
-from tqstudio.ui.text import format as fmt
 from tqstudio.ui.widgets.filter_line import FilterLine
 from tqstudio.ui.widgets.footer import Footer
 from tqstudio.ui.widgets.line_view import LineView
 from tqstudio.ui.widgets.row_list import RowList
+from tqstudio.words import format as fmt
 
 Facts = list[tuple[str, str]]
 

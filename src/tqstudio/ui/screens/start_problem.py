@@ -13,7 +13,7 @@ from textual.widgets import Label
 from tqstudio.errors import TqError
 from tqstudio.ui.data.model import Model
 from tqstudio.ui.screens.dialogs.dialogs import Dialog
-from tqstudio.ui.text.format import plain
+from tqstudio.words.format import plain
 
 CHECK_S = 0.5
 """Interval of checks for a supervisor that was started elsewhere."""

@@ -13,8 +13,8 @@ from tqstudio.ui.actions.registry import View, bindings_of
 from tqstudio.ui.context import Context
 from tqstudio.ui.look.line import fit, wrap
 from tqstudio.ui.screens.base import StudioScreen
-from tqstudio.ui.text import format as fmt
 from tqstudio.ui.widgets.row_list import RowList
+from tqstudio.words import format as fmt
 
 REREAD_S = 1.0
 """Interval at which a followed text is read again."""

@@ -13,9 +13,9 @@ from tqstudio.ui.actions.registry import View, bindings_of
 from tqstudio.ui.look.line import fit
 from tqstudio.ui.screens.job.screen import JobScreen
 from tqstudio.ui.screens.list_screen import Facts, ListScreen
-from tqstudio.ui.text import format as fmt
-from tqstudio.ui.text.symbols import state_of
 from tqstudio.ui.widgets.row_list import RowList
+from tqstudio.words import format as fmt
+from tqstudio.words.symbols import state_of
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import WorkerView

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tqstudio.ui.text.symbols import Glyphs, state_of
+from tqstudio.words.symbols import Glyphs, state_of
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import RenditionView

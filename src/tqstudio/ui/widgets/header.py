@@ -8,8 +8,8 @@ from textual.strip import Strip
 from tqstudio import units
 from tqstudio.ui.data.model import Link
 from tqstudio.ui.look.line import width_of
-from tqstudio.ui.text import format as fmt
 from tqstudio.ui.widgets.line_view import LineView, link
+from tqstudio.words import format as fmt
 
 COUNTS = (
     ("in_progress", "running"),

@@ -17,10 +17,10 @@ from tqstudio.ui.context import Context
 from tqstudio.ui.data.job_pages import Edge
 from tqstudio.ui.data.job_window import AHEAD
 from tqstudio.ui.look.line import Line, fit_name, width_of
-from tqstudio.ui.text import format as fmt
-from tqstudio.ui.text.symbols import job_state, job_word
 from tqstudio.ui.widgets.bars import add_blocks
 from tqstudio.ui.widgets.row_list import RowList
+from tqstudio.words import format as fmt
+from tqstudio.words.symbols import job_state, job_word
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import JobRow

@@ -13,8 +13,10 @@ from tqstudio.errors import in_one_line
 from tqstudio.paths import readable
 from tqstudio.ui.context import Context
 from tqstudio.ui.look.line import Line, fit, fit_name, width_of, wrap
-from tqstudio.ui.text import format as fmt
-from tqstudio.ui.text.sentences import (
+from tqstudio.ui.widgets.bars import add_bar
+from tqstudio.ui.widgets.line_view import LineView
+from tqstudio.words import format as fmt
+from tqstudio.words.sentences import (
     attempt_words,
     error_now,
     failure_words,
@@ -22,9 +24,7 @@ from tqstudio.ui.text.sentences import (
     status_text,
     took_words,
 )
-from tqstudio.ui.text.symbols import job_state, job_word, quality_look
-from tqstudio.ui.widgets.bars import add_bar
-from tqstudio.ui.widgets.line_view import LineView
+from tqstudio.words.symbols import job_state, job_word, quality_look
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import JobRow, RenditionView

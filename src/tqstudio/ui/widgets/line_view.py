@@ -13,7 +13,7 @@ from textual.widget import Widget
 
 from tqstudio.ui.context import Context
 from tqstudio.ui.look.line import Line, changed_spans
-from tqstudio.ui.text.symbols import ASCII
+from tqstudio.words.symbols import ASCII
 
 
 def link(action: str, argument: str = "") -> Style:

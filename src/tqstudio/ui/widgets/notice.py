@@ -12,9 +12,9 @@ from tqstudio.errors import in_one_line
 from tqstudio.paths import readable
 from tqstudio.ui.data.model import Link, Model
 from tqstudio.ui.look.line import width_of, wrap
-from tqstudio.ui.text import format as fmt
-from tqstudio.ui.text.sentences import gate_words
 from tqstudio.ui.widgets.line_view import LineView
+from tqstudio.words import format as fmt
+from tqstudio.words.sentences import gate_words
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import FolderView, GateView

@@ -9,8 +9,8 @@ from textual.binding import Binding, BindingType
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from tqstudio.ui.text.format import plain
-from tqstudio.ui.text.symbols import Glyphs
+from tqstudio.words.format import plain
+from tqstudio.words.symbols import Glyphs
 
 
 class Tick(Widget, can_focus=True):

@@ -12,7 +12,7 @@ from tqstudio.cli.supervisor_session import session
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import absolute, readable
 from tqstudio.protocol import calls
-from tqstudio.protocol.wording import COMMANDS, sentence
+from tqstudio.words.added import COMMANDS, sentence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

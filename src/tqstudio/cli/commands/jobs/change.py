@@ -11,6 +11,7 @@ from tqstudio.cli.options import JobIds, JsonFlag, Priority, ProfileName, listed
 from tqstudio.cli.supervisor_session import SupervisorSession, session_for
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls
+from tqstudio.words import format as fmt
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -156,7 +157,7 @@ def report(results: list[ActionResult], operation: str, as_json: bool, *, how: s
         elif not as_json and result["new_job"] is not None:
             printing.out(f"job {result['new_job']} encodes the ladder of job {result['job']} again{how}")
         elif not as_json and result["removed_segments"]:
-            segments = printing.counted(result["removed_segments"], "finished segment")
+            segments = fmt.counted(result["removed_segments"], "finished segment")
             undo = f"tqstudio job undelete {result['job']}"
             printing.out(f"job {result['job']} deleted with {segments}; {undo} restores only the job")
         elif not as_json:

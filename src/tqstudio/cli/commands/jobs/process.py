@@ -18,7 +18,8 @@ from tqstudio.errors import UNANSWERED, ErrorCode, TqError
 from tqstudio.home import current_home
 from tqstudio.paths import absolute, readable
 from tqstudio.protocol import calls
-from tqstudio.protocol.wording import COMMANDS, sentence
+from tqstudio.words import format as fmt
+from tqstudio.words.added import COMMANDS, sentence
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import AddResult
@@ -158,7 +159,7 @@ def _work(at: SupervisorSession, files: list[bytes], fields: dict[str, Any], as_
 def _report_remaining(videos: list[Video], files: int) -> None:
     left = sum(video.waited_for for video in videos)
     unqueued = f", {files - len(videos)} not queued yet" if len(videos) < files else ""
-    of = printing.counted(files, "video")
+    of = fmt.counted(files, "video")
     printing.err(f"stopped: {left} of {of} left in the queue{unqueued}; run it again to continue")
 
 
@@ -289,10 +290,10 @@ def print_summary(counts: dict[str, Any]) -> None:
     left = counts["total"] - sum(counts[key] for key in ("done", "cached", "failed", "cancelled"))
     if left:
         words.append(f"{left} left")
-    total = printing.counted(counts["total"], "video")
+    total = fmt.counted(counts["total"], "video")
     if counts["warnings"]:
         words.append(f"{counts['warnings']} with warnings")
-    words.append(f"in {printing.span(counts['seconds'])}")
+    words.append(f"in {fmt.clock_duration(counts['seconds'])}")
     printing.out(f"{total}: {', '.join(words)}")
 
 

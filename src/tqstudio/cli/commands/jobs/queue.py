@@ -13,6 +13,8 @@ from tqstudio.cli.options import JsonFlag, Workers
 from tqstudio.cli.supervisor_session import client, every_job, listening, runs_or_has, session
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls
+from tqstudio.words import format as fmt
+from tqstudio.words.sentences import status_word
 
 if TYPE_CHECKING:
     from tqstudio.engine.store.db.connection import Connection
@@ -33,13 +35,13 @@ def status(as_json: JsonFlag = False) -> int:
         )
         return 0
     for name, count in view["jobs"].items():
-        line = f"{printing.glyph(name)}{printing.word(name):12} {count:7}"
+        line = f"{printing.sign(name)} {status_word(name):12} {count:7}"
         printing.out(printing.painted(line, name if count else ""))
-    printing.out(f"{'  ' if printing.glyph('done') else ''}{'total':12} {sum(view['jobs'].values()):7}")
-    if view["eta_s"] is not None:
-        printing.out(f"about {printing.span(view['eta_s'])} left")
+    printing.out(f"  {'total':12} {sum(view['jobs'].values()):7}")
+    if view["eta"] is not None:
+        printing.out(f"about {fmt.with_range(view['eta'])} left")
     for gate in view["gates"]:
-        printing.out(f"blocked: {printing.gate_reason(gate)} {printing.arrow()} {gate['hint']}")
+        printing.out(f"blocked: {printing.gate_reason(gate)} {printing.ARROW} {gate['hint']}")
     return 0
 
 
@@ -81,7 +83,7 @@ def retry(
     if as_json:
         printing.out_json(answer)
     elif answer["retried"]:
-        printing.out(f"{printing.counted(answer['retried'], 'failed job')} requeued")
+        printing.out(f"{fmt.counted(answer['retried'], 'failed job')} requeued")
     elif not answer["refused"]:
         printing.out("no failed jobs; nothing to retry")
     for result in answer["refused"]:
@@ -106,9 +108,9 @@ def clear(
     ended = sum(counts[status] for status in ENDED)
     if not ended and not history:
         return _nothing_to_clear(as_json)
-    question = f"remove {printing.counted(ended, 'ended job')} from the list"
+    question = f"remove {fmt.counted(ended, 'ended job')} from the list"
     if not yes and view["supervisor"]["cleanup_partial"] and (lost := _finished_segments(at)):
-        segments = printing.counted(lost, "finished segment")
+        segments = fmt.counted(lost, "finished segment")
         question += f", and permanently delete {segments} of failed and cancelled jobs"
     if history:
         question += ", and permanently delete the event history"
@@ -120,14 +122,14 @@ def clear(
         printing.out_json(answer)
         return 0
     printing.out(
-        f"{printing.counted(answer['deleted'], 'job')} removed from the list, the ladders stay;"
+        f"{fmt.counted(answer['deleted'], 'job')} removed from the list, the ladders stay;"
         " list them with: tqstudio job list --deleted"
     )
     if answer["removed_segments"]:
-        segments = printing.counted(answer["removed_segments"], "finished segment")
+        segments = fmt.counted(answer["removed_segments"], "finished segment")
         printing.out(f"{segments} of failed and cancelled jobs deleted permanently")
     if history:
-        printing.out(f"{printing.counted(answer['pruned'], 'event')} deleted")
+        printing.out(f"{fmt.counted(answer['pruned'], 'event')} deleted")
     return 0
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,6 +17,9 @@ from tqstudio.cli.supervisor_session import client
 from tqstudio.errors import ErrorCode, TqError, in_one_line
 from tqstudio.paths import readable
 from tqstudio.protocol import calls
+from tqstudio.words import format as fmt
+from tqstudio.words.sentences import autorestart_words, error_now, failure_words, status_word, took_words
+from tqstudio.words.symbols import job_word
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import AttemptView, JobDetail, JobRow, RenditionView
@@ -94,16 +97,15 @@ def list_jobs(
 
 
 def _line(row: JobRow) -> tuple[str, ...]:
-    left = row["retry_in_s"] if row["retry_in_s"] is not None else row["eta_s"]
     remark = printing.warning_sign(row["warnings"])
-    if row["error"] and _shows_error(row):
-        remark = row["error"]["code"]
+    if error := error_now(row):
+        remark = error["code"]
     return (
         str(row["id"]),
-        f"{printing.job_glyph(row)}{_word(row)}",
+        f"{printing.job_sign(row)} {job_word(row)}",
         _progress(row),
         " ".join(map(_quality, (r for r in row["renditions"] if r["status"] != "skipped"))),
-        printing.span(left),
+        fmt.clock_duration(row["eta_s"]),
         row["worker"] or "",
         f"{row['name']}  {remark}".rstrip(),
     )
@@ -112,23 +114,13 @@ def _line(row: JobRow) -> tuple[str, ...]:
 def _quality(rendition: RenditionView) -> str:
     """Its name, marked if it failed, as optional qualities of a done job can."""
     failed = rendition["status"] == "failed"
-    return f"{printing.glyph('failed').strip() or '!'}{rendition['name']}" if failed else rendition["name"]
+    return f"{printing.sign('failed')}{rendition['name']}" if failed else rendition["name"]
 
 
 def _progress(row: JobRow) -> str:
     """Progress, also of a waiting or failed job; empty if nothing is done, or everything."""
     begun = row["status"] == "in_progress" or (row["progress"] > 0 and row["status"] != "done")
-    return printing.percent(row["progress"]) if begun else ""
-
-
-def _shows_error(row: JobRow) -> bool:
-    """Whether the job's error is current; that of an earlier attempt is only history."""
-    return row["status"] == "failed" or row["word"] == "retry"
-
-
-def _word(row: JobRow) -> str:
-    """The word for a job's state; a running job without progress shows for how long."""
-    return row["word"] if row["idle_s"] is None else f"idle {printing.span(row['idle_s'])}"
+    return fmt.percent(row["progress"]) if begun else ""
 
 
 def show(ids: JobIds, as_json: JsonFlag = False) -> int:
@@ -147,7 +139,7 @@ def show(ids: JobIds, as_json: JsonFlag = False) -> int:
 
 def _print(job: JobDetail) -> None:
     video = job["video_view"]
-    state = printing.painted(f"{printing.job_glyph(job)}{job['word']}", job["status"])
+    state = printing.painted(f"{printing.job_sign(job)} {job['word']}", job["status"])
     title = printing.bold(f"job {job['id']}")
     printing.out(f"{title}  {state}  {job['name']}")
     fields = [
@@ -157,28 +149,27 @@ def _print(job: JobDetail) -> None:
         ("problem", in_one_line(**job["source"]["problem"]) if job["source"]["problem"] else ""),
         ("profile", f"{job['profile']}, priority {job['priority']}, {job['kind']}"),
         ("metadata", _metadata(job)),
-        ("failures", _failures(job)),
-        ("crashes", f"{job['crashes']} of {job['max_crashes']}" if job["crashes"] else ""),
+        ("failures", failure_words(job)),
         ("worker", job["worker"] or job["processed_by"] or ""),
         ("created", printing.clock(job["created_at"])),
         ("started", printing.clock(job["started_at"])),
         ("ended", printing.clock(job["completed_at"])),
-        ("next try", f"in {printing.span(job['retry_in_s'])}" if job["retry_in_s"] is not None else ""),
-        ("restarts", _autorestart(job)),
+        ("next try", f"in {fmt.short_duration(job['retry_in_s'])}" if job["retry_in_s"] is not None else ""),
+        ("restarts", autorestart_words(job["autorestart"], datetime.now(UTC).astimezone())),
         ("progress", _progress(job)),
         ("step", job["step"] or "" if job["status"] == "in_progress" else ""),
-        ("idle", f"no progress for {printing.span(job['idle_s'])}" if job["idle_s"] is not None else ""),
-        ("left", printing.span(job["eta_s"])),
-        ("took", _took(job)),
+        ("idle", f"no progress for {fmt.short_duration(job['idle_s'])}" if job["idle_s"] is not None else ""),
+        ("left", fmt.clock_duration(job["eta_s"])),
+        ("took", took_words(job)),
         ("master", readable(video["generation"]["master"]) if video["generation"] else ""),
     ]
     for name, value in fields:
         if value:
             printing.out(_field(name, value))
     if error := job["error"]:
-        name, look = ("error", "failed") if _shows_error(job) else ("last error", "")
+        name, look = ("error", "failed") if error_now(job) else ("last error", "")
         printing.out(printing.painted(_field(name, f"{error['code']}: {error['message']}"), look))
-        printing.out(_field("", f"{printing.arrow()} {error['hint']}"))
+        printing.out(_field("", f"{printing.ARROW} {error['hint']}"))
         if error["log"]:
             printing.out(_field("", f"log: {error['log']}"))
     for warning in job["warnings"]:
@@ -188,7 +179,7 @@ def _print(job: JobDetail) -> None:
     _print_attempts(job["attempts_log"])
     if job["attempts_log"]:
         printing.out(
-            f"{printing.arrow()} tqstudio job log {job['id']} prints the log, --attempt N an earlier one"
+            f"{printing.ARROW} tqstudio job log {job['id']} prints the log, --attempt N an earlier one"
         )
     if job["events"]:
         printing.out()
@@ -196,7 +187,7 @@ def _print(job: JobDetail) -> None:
             (
                 printing.clock(e["at"]),
                 e["trigger"],
-                printing.word(e["target"] or ""),
+                status_word(e["target"] or ""),
                 e["actor"],
                 e["code"] or "",
                 e["detail"] or "",
@@ -223,34 +214,6 @@ def _metadata(job: JobDetail) -> str:
     )
 
 
-def _failures(job: JobDetail) -> str:
-    """How many attempts failed; permanent errors count none."""
-    if job["status"] == "failed" and not job["attempts"] and not job["crashes"]:
-        return "failed for good"
-    return f"{job['attempts']} of {job['max_attempts']}"
-
-
-def _took(job: JobDetail) -> str:
-    """Total working time of all attempts, and the estimate."""
-    if job["actual_s"] is None:
-        return ""
-    estimate = f"; estimated {printing.span(job['predicted_s'])}" if job["predicted_s"] is not None else ""
-    return f"{printing.span(job['actual_s'])}{estimate}"
-
-
-def _autorestart(job: JobDetail) -> str:
-    """The state of automatic restarts; empty if they are off."""
-    rule = job["autorestart"]
-    if not rule["limit"]:
-        return ""
-    parts = [f"{rule['restarts']} of {rule['limit']}, {rule['state'].replace('_', ' ')}"]
-    if rule["last_at"]:
-        parts.append(f"last {printing.clock(rule['last_at'])}")
-    if rule["next_at"]:
-        parts.append(f"next {printing.clock(rule['next_at'])}")
-    return ", ".join(parts)
-
-
 def _source(job: JobDetail) -> str:
     source = job["source"]
     parts = [units.size(source["size"])]
@@ -259,7 +222,7 @@ def _source(job: JobDetail) -> str:
     if source["fps"]:
         parts.append(f"{source['fps']:g} fps")
     if source["duration_s"]:
-        parts.append(printing.span(source["duration_s"]))
+        parts.append(fmt.clock_duration(source["duration_s"]))
     return ", ".join(parts)
 
 
@@ -272,11 +235,11 @@ def _print_renditions(renditions: list[RenditionView]) -> None:
         [
             (
                 r["name"],
-                printing.word(r["status"]),
-                printing.percent(r["progress"]),
+                status_word(r["status"]),
+                fmt.percent(r["progress"]),
                 "" if r["segments_total"] is None else f"{r['segments_done']}/{r['segments_total']}",
                 _lasted(r["started_at"], r["completed_at"]),
-                printing.speed(r["speed"]),
+                fmt.speed(r["speed"]),
                 r["encoder"] or "",
                 r["error"] or r["reason"] or "",
             )
@@ -317,13 +280,13 @@ def _last_seen(attempt: AttemptView) -> str | None:
 def _lasted(began: str | None, ended: str | None) -> str:
     if began is None or ended is None:
         return ""
-    return printing.span((datetime.fromisoformat(ended) - datetime.fromisoformat(began)).total_seconds())
+    return fmt.clock_duration((datetime.fromisoformat(ended) - datetime.fromisoformat(began)).total_seconds())
 
 
 def _resumed_from(attempt: AttemptView) -> str:
     """The position from which the attempt resumed; empty until it is known."""
     at_s = attempt["resumed_at_s"]
-    return "" if at_s is None else printing.span(at_s) if at_s else "the start"
+    return "" if at_s is None else fmt.clock_duration(at_s) if at_s else "the start"
 
 
 def command(job_id: JobId, attempt: AttemptNumber = None, as_json: JsonFlag = False) -> int:

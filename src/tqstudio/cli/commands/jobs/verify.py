@@ -14,6 +14,7 @@ from tqstudio.cli import options, printing
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.ladder_files import MASTER_NAME
 from tqstudio.paths import absolute, data, display, encode
+from tqstudio.words import format as fmt
 
 if TYPE_CHECKING:
     from tqstudio.engine.media.check.ladder import Finding, LadderReport
@@ -51,7 +52,7 @@ def verify(
         printing.out_json({"ok": ok, "ladders": [_view(report) for report in reports]})
     elif len(reports) > 1:
         broken = sum(not report.ok for report in reports)
-        printing.out(f"{printing.counted(len(reports), 'ladder')}: {broken or 'none'} damaged")
+        printing.out(f"{fmt.counted(len(reports), 'ladder')}: {broken or 'none'} damaged")
     return 0 if ok else 1
 
 
@@ -98,7 +99,7 @@ def _verdict(ok: bool) -> str:
 
 def _print_error(of: str, error: TqError) -> None:
     printing.out(printing.painted(f"      {of}{error.code}: {error.message}", "failed"))
-    printing.out(f"      {printing.arrow()} {error.hint}")
+    printing.out(f"      {printing.ARROW} {error.hint}")
 
 
 def _about(finding: Finding) -> str:
@@ -107,8 +108,8 @@ def _about(finding: Finding) -> str:
     size = sum(segment.size for segment in check.segments)
     parts = [
         f"{check.width}×{check.height}" if finding.kind == "video" else "audio",
-        printing.counted(len(check.segments), "segment"),
-        printing.span(check.duration_s),
+        fmt.counted(len(check.segments), "segment"),
+        fmt.clock_duration(check.duration_s),
         units.size(size),
     ]
     return ", ".join(parts)

@@ -19,6 +19,7 @@ from tqstudio.cli.supervisor_session import SupervisorSession, session
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home, current_home
 from tqstudio.protocol import calls
+from tqstudio.words import format as fmt
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import VideoView
@@ -78,7 +79,7 @@ def _make_clips(home: Home, folder: Path) -> list[Path]:
 
     missing = [clip.name for clip in CLIPS if not path_checks.is_file(folder / clip.name)]
     if missing:
-        printing.err(f"creating {printing.counted(len(missing), 'sample clip')}")
+        printing.err(f"creating {fmt.counted(len(missing), 'sample clip')}")
     ffmpeg = locate(load_settings(home).ffmpeg or None)
     return [create(clip, folder, ffmpeg.path) for clip in CLIPS]
 

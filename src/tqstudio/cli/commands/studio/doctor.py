@@ -58,7 +58,7 @@ def doctor(
         word, status = _WORDS[check["level"]]
         printing.out(f"{printing.painted(word, status)}  {check['name']:{width}}  {check['detail']}")
         if check["hint"]:
-            printing.out(f"      {printing.arrow()} {check['hint']}")
+            printing.out(f"      {printing.ARROW} {check['hint']}")
     return 0 if ok else 1
 
 

@@ -11,6 +11,7 @@ import typer
 
 from tqstudio.cli import printing
 from tqstudio.cli.options import JsonFlag
+from tqstudio.words import format as fmt
 
 if TYPE_CHECKING:
     from tqstudio.drill.run import DrillReport
@@ -79,7 +80,7 @@ def _view(report: DrillReport, seed: int) -> dict[str, object]:
 
 def _print(report: DrillReport, seed: int) -> None:
     total = sum(report.faults.values())
-    printing.out(f"{printing.counted(total, 'fault')} in {printing.span(report.seconds)}, seed {seed}")
+    printing.out(f"{fmt.counted(total, 'fault')} in {fmt.clock_duration(report.seconds)}, seed {seed}")
     for what, count in report.faults.most_common():
         printing.out(f"  {count:5d}  {what}")
     printing.out(f"jobs done            {report.jobs_done}")

@@ -13,6 +13,7 @@ from tqstudio.cli.supervisor_session import client
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import current_home
 from tqstudio.protocol import calls
+from tqstudio.words.sentences import status_word
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -147,8 +148,8 @@ def _csv_writer() -> Callable[[EventView], None]:
 
 def _line(event: EventView) -> None:
     about = f"job {event['job']}" if event["job"] is not None else event["worker"] or ""
-    before, now = (printing.word(event[key] or "") for key in ("source", "target"))
-    change = f"{before} {printing.arrow()} {now}" if now else ""
+    before, now = (status_word(event[key] or "") for key in ("source", "target"))
+    change = f"{before} {printing.ARROW} {now}" if now else ""
     more = " ".join(part for part in (event["code"], event["detail"]) if part)
     columns = f"{about:9} {event['trigger']:14} {change:24} {event['actor']:10}"
     text = f"{printing.clock(event['at'])}  {columns} {more}"

@@ -13,9 +13,10 @@ from tqstudio.cli.options import JsonFlag
 from tqstudio.cli.supervisor_session import client
 from tqstudio.paths import readable
 from tqstudio.protocol import calls
+from tqstudio.words import format as fmt
 
 if TYPE_CHECKING:
-    from tqstudio.protocol.answers import EtaView, StatusView
+    from tqstudio.protocol.answers import StatusView
 
 WATCH_S = 1.0
 _CLEAR = "\x1b[H\x1b[2J"
@@ -54,10 +55,10 @@ def _print(view: StatusView) -> None:
     printing.out(f"ffmpeg      {of['ffmpeg_version']} ({of['ffmpeg']})")
     queue = f"queue       {printing.counts_line(view['jobs'])}"
     if view["speed"]:
-        queue += f"   {printing.speed(view['speed'])} real time"
+        queue += f"   {fmt.speed(view['speed'])} real time"
     printing.out(queue)
     if view["eta"] is not None:
-        printing.out(f"            {_eta(view['eta'])}")
+        printing.out(f"            about {fmt.with_range(view['eta'])} left")
     error = view["eta_error"]
     if error["median"] is not None:
         of_jobs = f"the median of the last {error['jobs']} jobs" if error["jobs"] > 1 else "with the last job"
@@ -68,7 +69,7 @@ def _print(view: StatusView) -> None:
         if "path" in gate:
             needed = f", {units.size(gate['needed'])} needed" if gate["needed"] else ""
             printing.out(f"            {readable(gate['path'])}: {units.size(gate['free'])} free{needed}")
-        printing.out(f"            {printing.arrow()} {gate['hint']}")
+        printing.out(f"            {printing.ARROW} {gate['hint']}")
     for disk in view["disk"]:
         free, total, reserve = (units.size(disk[key]) for key in ("free", "total", "reserve"))
         printing.out(f"disk        {free} free of {total} at {readable(disk['path'])} ({reserve} reserved)")
@@ -84,7 +85,7 @@ def _print(view: StatusView) -> None:
                 str(worker["pid"] or ""),
                 str(worker["job"] or ""),
                 worker["step"] or worker["note"] or "",
-                printing.speed(worker["speed"]),
+                fmt.speed(worker["speed"]),
             )
             for worker in workers
         ],
@@ -92,11 +93,6 @@ def _print(view: StatusView) -> None:
         elastic=(5,),
         statuses=[worker["status"] for worker in workers],
     )
-
-
-def _eta(eta: EtaView) -> str:
-    low, high = printing.span(eta["low_s"]), printing.span(eta["high_s"])
-    return f"about {printing.span(eta['eta_s'])} left, between {low} and {high}"
 
 
 def _print_plain(view: StatusView) -> None:

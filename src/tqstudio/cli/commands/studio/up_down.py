@@ -12,6 +12,7 @@ from tqstudio.cli.supervisor_session import client, home_command, session, stop
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import current_home
 from tqstudio.paths import absolute
+from tqstudio.words import format as fmt
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -73,7 +74,7 @@ def up(
     )
     read = not launch.in_background(home)
     if read:
-        drain = printing.span(settings.drain_s)
+        drain = fmt.short_duration(settings.drain_s)
         printing.err(
             f"starting the supervisor in {home.root};"
             f" Ctrl-C gives running jobs {drain} to finish, a second one stops at once"
@@ -103,7 +104,7 @@ def remaining_summary(of: Remainder) -> str:
     """Summarise the jobs that a stopped supervisor leaves, and how to continue."""
     parts = ["the supervisor has stopped", "no job is left"]
     if of.left:
-        text = f"{printing.counted(of.left, 'job')} {'is' if of.left == 1 else 'are'} left"
+        text = f"{fmt.counted(of.left, 'job')} {'is' if of.left == 1 else 'are'} left"
         if of.begun:
             which = "started" if of.left == 1 else f"{of.begun} of them started"
             text += f", {which}: finished parts are kept"

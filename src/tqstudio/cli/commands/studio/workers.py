@@ -12,6 +12,7 @@ from tqstudio.cli.options import JsonFlag
 from tqstudio.cli.supervisor_session import client, session_for
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls
+from tqstudio.words import format as fmt
 
 if TYPE_CHECKING:
     from tqstudio.engine.store.db.connection import Connection
@@ -36,7 +37,7 @@ def list_workers(as_json: JsonFlag = False) -> int:
                 worker["status"],
                 str(worker["job"] or ""),
                 worker["step"] or "",
-                printing.speed(worker["speed"]),
+                fmt.speed(worker["speed"]),
                 "" if worker["cpu_percent"] is None else f"{worker['cpu_percent']:.0f} %",
                 units.size(worker["memory_bytes"]),
                 printing.age(worker["last_heartbeat_at"]),

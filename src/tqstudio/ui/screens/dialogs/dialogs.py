@@ -14,9 +14,9 @@ from textual.containers import Horizontal, Vertical
 from textual.screen import ModalScreen, ScreenResultType
 from textual.widgets import Button, Input, Label
 
-from tqstudio.ui.text.format import counted, plain
-from tqstudio.ui.text.symbols import Glyphs
 from tqstudio.ui.widgets.tick import Tick
+from tqstudio.words.format import counted, plain
+from tqstudio.words.symbols import Glyphs
 
 MIN_PRIORITY, MAX_PRIORITY = -1000, 1000
 """Limits enforced by the supervisor."""

@@ -13,7 +13,7 @@ from tqstudio.ui.actions.registry import BY_NAME, operation_for
 from tqstudio.ui.data.job_pages import MAX_MARKED
 from tqstudio.ui.data.target import Target, refusal
 from tqstudio.ui.screens.base import StudioScreen
-from tqstudio.ui.text.format import copied, counted, number
+from tqstudio.words.format import copied, counted, number
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import ActionResult, JobRow

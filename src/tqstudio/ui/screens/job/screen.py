@@ -18,8 +18,8 @@ from tqstudio.ui.data.target import Target
 from tqstudio.ui.look.line import fit_name
 from tqstudio.ui.screens.job import sections as parts
 from tqstudio.ui.screens.job.actions import JobActions
-from tqstudio.ui.text.format import copied
 from tqstudio.ui.widgets.document import Document, Section
+from tqstudio.words.format import copied
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import EventView, JobDetail, JobRow

@@ -13,8 +13,10 @@ from tqstudio.lifecycle import Step
 from tqstudio.paths import readable
 from tqstudio.ui.look.line import fit, width_of, wrap
 from tqstudio.ui.screens.job.source_facts import channels_word, language_word
-from tqstudio.ui.text import format as fmt
-from tqstudio.ui.text.sentences import (
+from tqstudio.ui.widgets.bars import add_segments
+from tqstudio.ui.widgets.line_view import link
+from tqstudio.words import format as fmt
+from tqstudio.words.sentences import (
     attempt_words,
     autorestart_words,
     error_now,
@@ -26,15 +28,13 @@ from tqstudio.ui.text.sentences import (
     status_text,
     status_word,
 )
-from tqstudio.ui.text.symbols import job_state, job_word, quality_look
-from tqstudio.ui.widgets.bars import add_segments
-from tqstudio.ui.widgets.line_view import link
+from tqstudio.words.symbols import job_state, job_word, quality_look
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import AttemptView, JobDetail, RenditionView
     from tqstudio.ui.look.theme import Colours
-    from tqstudio.ui.text.symbols import Glyphs
     from tqstudio.ui.widgets.document import Document
+    from tqstudio.words.symbols import Glyphs
 
 OUTCOMES = {
     "running": ("running", "running"),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tqstudio import units
 from tqstudio.paths import readable
-from tqstudio.ui.text import format as fmt
+from tqstudio.words import format as fmt
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import VideoView

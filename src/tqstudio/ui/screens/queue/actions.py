@@ -11,10 +11,10 @@ from tqstudio import paths as sources
 from tqstudio import source_files
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.protocol import calls
-from tqstudio.protocol.wording import KEYS, sentence, summary
 from tqstudio.ui.data.target import Target
 from tqstudio.ui.screens.base import StudioScreen
-from tqstudio.ui.text.format import copied, counted, number
+from tqstudio.words.added import KEYS, sentence, summary
+from tqstudio.words.format import copied, counted, number
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import AddResult, JobRow

@@ -20,12 +20,12 @@ from tqstudio.ui.data.target import Target
 from tqstudio.ui.look.line import fit_name
 from tqstudio.ui.screens.job.actions import JobActions
 from tqstudio.ui.screens.queue.actions import QueueActions
-from tqstudio.ui.text import format as fmt
 from tqstudio.ui.widgets.filter_line import FilterLine
 from tqstudio.ui.widgets.footer import Footer
 from tqstudio.ui.widgets.job_list import NAME_CELLS, NAME_CELLS_BESIDE, JobList
 from tqstudio.ui.widgets.job_pane import PAGES, JobPane
 from tqstudio.ui.widgets.row_list import RowList
+from tqstudio.words import format as fmt
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import JobRow

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tqstudio.errors import in_one_line
 from tqstudio.events import EventKind
 from tqstudio.lifecycle import PAUSED_WITHOUT_REASON
-from tqstudio.ui.text.format import clock_duration, counted, moment, short_duration, until
+from tqstudio.words.format import clock_duration, counted, moment, short_duration, until
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import AutorestartView, EventView, GateView, JobError, JobRow

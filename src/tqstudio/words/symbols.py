@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tqstudio.ui.text.format import short_duration
-from tqstudio.ui.text.sentences import status_word
+from tqstudio.words.format import short_duration
+from tqstudio.words.sentences import status_word
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import JobRow, RenditionView
@@ -109,6 +109,19 @@ ASCII = Glyphs(
     checked="X",
     unchecked=".",
 )
+
+
+_IN_ASCII = {"×": "x", UNICODE.arrow: ASCII.arrow, UNICODE.ellipsis: ASCII.ellipsis}
+_IN_ASCII |= {sign: ASCII.states[state] for state, sign in UNICODE.states.items() if state != "changing"}
+
+
+def replace_glyphs(error: UnicodeError) -> tuple[str, int]:
+    """Replaces glyphs that an encoding lacks by ASCII, other characters by escapes: a codec error handler."""
+    assert isinstance(error, UnicodeEncodeError)
+    lacking = error.object[error.start : error.end]
+    return "".join(
+        _IN_ASCII.get(c) or c.encode("ascii", "backslashreplace").decode() for c in lacking
+    ), error.end
 
 
 def choose_glyphs(environ: Mapping[str, str] = os.environ, encoding: str | None = None) -> Glyphs:

@@ -1,1 +1,0 @@
-"""Text, number and symbol formatting for the screens."""

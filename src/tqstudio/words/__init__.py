@@ -1,0 +1,1 @@
+"""Words, numbers and symbols that commands and screens show."""
