@@ -16,8 +16,11 @@ import pytest
 
 from tqstudio.config import Settings
 from tqstudio.engine.admission import full_check
-from tqstudio.engine.admission.admission import Admission, Offer, _slug, _title
+from tqstudio.engine.admission.admission import Admission
 from tqstudio.engine.admission.change_detection import Certainty
+from tqstudio.engine.admission.decision import _slug, _title
+from tqstudio.engine.admission.existing_job import RunningJob
+from tqstudio.engine.admission.offer import Offer
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.media.plan.file_names import segment_name
 from tqstudio.engine.media.plan.keys import audio_settings_hash, settings_hash
@@ -181,8 +184,9 @@ def test_a_new_file_is_queued(house: House) -> None:
 
 def test_a_file_of_a_folder_that_was_removed_is_not_queued(house: House) -> None:
     """The folder's last look found it; the person was quicker."""
-    result = house.offer(house.file(), folder=7)
-    assert (result["decision"], result["error"]["code"]) == ("rejected", "NOT_FOUND")
+    with pytest.raises(TqError, match="drop folder was removed") as refused:
+        house.offer(house.file(), folder=7)
+    assert refused.value.code is ErrorCode.NOT_FOUND
     assert house.db.read_now(videos.page, after=0, limit=9) == []
 
 
@@ -267,11 +271,10 @@ def test_a_running_job_refuses_what_it_cannot_be(house: House, more: Any, said: 
     path = house.file()
     job = house.offer(path)["job"]
     house.claim()
-    result = house.offer(path, house.admission.profile("fast"), **more)
-    assert (result["decision"], result["job"], result["status"]) == ("rejected", job, "in_progress")
-    assert result["error"]["code"] == "REFUSED"
-    assert said in result["error"]["message"]
-    assert f"tqstudio job {'pause' if 'hold' in more else 'retranscode'} {job}" in result["error"]["hint"]
+    with pytest.raises(RunningJob, match=said) as refused:
+        house.offer(path, house.admission.profile("fast"), **more)
+    assert (refused.value.code, refused.value.job) == (ErrorCode.REFUSED, job)
+    assert f"tqstudio job {'pause' if 'hold' in more else 'retranscode'} {job}" in refused.value.hint
     assert _job(house, job).profile == "web"
 
 
@@ -497,8 +500,9 @@ def test_a_file_is_given_up_when_the_supervisor_ends(house: House) -> None:
     house.publish(full_hash=fingerprint.full_hash(os.fsencode(path)))
     os.utime(path, ns=(6, 6))
     house.admission.end()
-    result = house.offer(path)
-    assert (result["decision"], result["error"]["code"]) == ("rejected", "REFUSED")
+    with pytest.raises(TqError) as refused:
+        house.offer(path)
+    assert refused.value.code is ErrorCode.REFUSED
 
 
 def test_every_byte_is_read_when_that_is_asked(house: House) -> None:
@@ -690,65 +694,66 @@ def test_one_source_may_have_two_outputs(house: House, tmp_path: Path) -> None:
 # What is not taken
 
 
-def rejected(house: House, path: Path | bytes) -> Any:
-    result = house.offer(path)
-    assert result["decision"] == "rejected"
-    assert (result["video"], result["job"]) == (None, None)
+def refused(house: House, path: Path | bytes) -> TqError:
+    with pytest.raises(TqError) as caught:
+        house.offer(path)
     assert house.db.read_now(lambda db: videos.page(db, after=0, limit=9)) == []
-    return result["error"]
+    return caught.value
 
 
 def test_a_missing_file(house: House, tmp_path: Path) -> None:
-    error = rejected(house, tmp_path / "none.mp4")
-    assert error["code"] == "SOURCE_MISSING"
-    assert str(tmp_path / "none.mp4") in error["message"]
+    error = refused(house, tmp_path / "none.mp4")
+    assert error.code is ErrorCode.SOURCE_MISSING
+    assert str(tmp_path / "none.mp4") in error.message
 
 
 def test_a_broken_link(house: House, tmp_path: Path) -> None:
     (tmp_path / "link.mp4").symlink_to(tmp_path / "none.mp4")
-    assert rejected(house, tmp_path / "link.mp4")["code"] == "SOURCE_MISSING"
+    assert refused(house, tmp_path / "link.mp4").code is ErrorCode.SOURCE_MISSING
 
 
 def test_an_empty_file(house: House) -> None:
-    assert rejected(house, house.file(content=b""))["code"] == "SOURCE_EMPTY"
+    assert refused(house, house.file(content=b"")).code is ErrorCode.SOURCE_EMPTY
 
 
 def test_a_folder(house: House, tmp_path: Path) -> None:
-    error = rejected(house, tmp_path)
-    assert error["code"] == "UNSUPPORTED"
-    assert "tqstudio folder add" in error["hint"]
+    error = refused(house, tmp_path)
+    assert error.code is ErrorCode.UNSUPPORTED
+    assert "tqstudio folder add" in error.hint
 
 
 def test_a_fifo_is_not_waited_for(house: House, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo.mp4")
-    assert rejected(house, tmp_path / "fifo.mp4")["code"] == "UNSUPPORTED"
+    assert refused(house, tmp_path / "fifo.mp4").code is ErrorCode.UNSUPPORTED
 
 
 def test_a_path_through_a_file(house: House) -> None:
-    assert rejected(house, house.file() / "x.mp4")["code"] == "SOURCE_MISSING"
+    assert refused(house, house.file() / "x.mp4").code is ErrorCode.SOURCE_MISSING
 
 
 def test_a_relative_path(house: House) -> None:
-    assert rejected(house, b"clip.mp4")["code"] == "BAD_REQUEST"
+    assert refused(house, b"clip.mp4").code is ErrorCode.BAD_REQUEST
 
 
 def test_a_name_that_is_too_long(house: House, tmp_path: Path) -> None:
-    assert rejected(house, tmp_path / ("x" * 300))["code"] == "SOURCE_UNREADABLE"
+    assert refused(house, tmp_path / ("x" * 300)).code is ErrorCode.SOURCE_UNREADABLE
 
 
 def test_a_file_without_permission(house: House) -> None:
     path = house.file()
     path.chmod(0)
     if os.getuid():
-        assert rejected(house, path)["code"] == "PERMISSION"
+        assert refused(house, path).code is ErrorCode.PERMISSION
         return
     # Root reads everything; without its capabilities it is as anybody.
     code = (
         "import asyncio, os, sys\n"
         "from pathlib import Path\n"
         "from tqstudio.config import Settings\n"
-        "from tqstudio.engine.admission.admission import Admission, Offer\n"
+        "from tqstudio.engine.admission.admission import Admission\n"
+        "from tqstudio.engine.admission.offer import Offer\n"
         "from tqstudio.engine.store.db.database import Database\n"
+        "from tqstudio.errors import TqError\n"
         "from tqstudio.home import Home\n"
         "home = Home(Path(sys.argv[2]))\n"
         "home.create()\n"
@@ -756,7 +761,10 @@ def test_a_file_without_permission(house: House) -> None:
         "db.open()\n"
         "admission = Admission(home, Settings(), db)\n"
         "how = Offer(admission.profile('web'), b'/out')\n"
-        "print(asyncio.run(admission.offer(os.fsencode(sys.argv[1]), how))['error']['code'])\n"
+        "try:\n"
+        "    asyncio.run(admission.offer(os.fsencode(sys.argv[1]), how))\n"
+        "except TqError as error:\n"
+        "    print(error.code)\n"
         "db.close()\n"
     )
     drop = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"]

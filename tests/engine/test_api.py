@@ -631,7 +631,8 @@ def test_a_running_job_can_be_given_metadata(desk: Desk) -> None:
     assert again["applied"] == {"metadata": {"client": "acme"}}
     assert desk.show(result["job"])["metadata"] == {"client": "acme"}
     [refused] = desk.add(path, metadata={"client": "other"}, hold=True)
-    assert refused["decision"] == "rejected"
+    answered = [refused[key] for key in ("decision", "job", "status")]
+    assert answered == ["rejected", result["job"], "in_progress"]
     assert desk.show(result["job"])["metadata"] == {"client": "acme"}, "it took over nothing"
 
 

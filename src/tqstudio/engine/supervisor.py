@@ -17,7 +17,7 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
 from functools import partial
 
@@ -25,10 +25,10 @@ import structlog
 
 from tqstudio import __version__
 from tqstudio.config import Settings
-from tqstudio.engine.admission.admission import Admission, Offer
+from tqstudio.engine.admission.admission import Admission
 from tqstudio.engine.api.app import make_app
 from tqstudio.engine.api.server import Server
-from tqstudio.engine.api.views import event_view, job_error, job_live, source_summary
+from tqstudio.engine.api.views import event_view, job_live, source_summary
 from tqstudio.engine.api.workers import worker_views
 from tqstudio.engine.files.bounded_io import BoundedIO
 from tqstudio.engine.files.dir_fd import others_may_write
@@ -46,7 +46,6 @@ from tqstudio.engine.live.running_jobs import LiveBoard
 from tqstudio.engine.maintenance import Maintenance
 from tqstudio.engine.media.ffmpeg import binary, hardware
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
-from tqstudio.engine.media.source.fingerprint import Digest
 from tqstudio.engine.outputs.publisher import Publisher
 from tqstudio.engine.outputs.retention import Retention
 from tqstudio.engine.outputs.workspace import Workspace
@@ -69,13 +68,10 @@ from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.jobs import claims
 from tqstudio.engine.store.library import folders, videos
-from tqstudio.engine.store.library.folders import FolderRow
-from tqstudio.engine.store.lists import records
 from tqstudio.engine.store.machine import gates, supervisors
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.lifecycle import GateKind, JobStatus
-from tqstudio.paths import display
 from tqstudio.protocol.answers import JobSource
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -219,6 +215,7 @@ class _Supervisor:
         results = Results(settings, db, workspace, endings, self._publisher, forecasts, disk, sources)
         self._recovery = Recovery(home, settings, db, board, endings, results)
         identities = WorkerTokens()
+        admission = Admission(home, settings, db)
         self._ending: ShutdownMode | None = None
         self._ending_changed = asyncio.Event()
         self._worked_on: set[int] = set()
@@ -236,14 +233,14 @@ class _Supervisor:
             bounded_io=bounded_io,
             sources=sources,
             results=results,
-            admission=Admission(home, settings, db),
+            admission=admission,
             actions=Actions(db, board, retention),
             all_jobs=AllJobs(db, retention),
             intake=Intake(
                 default_settle_s=settings.settle_s,
                 rescan_s=settings.rescan_s,
-                offer=self._offer,
-                known=self._known,
+                offer=admission.offer_settled,
+                known=admission.known,
             ),
             pool=WorkerPool(home, db, identities, found.path, self._recovery.lost),
             identities=identities,
@@ -251,10 +248,11 @@ class _Supervisor:
             started_at=now_us(),
             request_stop=lambda drain: self.end(ShutdownMode.WHEN_IDLE if drain else ShutdownMode.NOW),
         )
-        self.studio.admission.on_left = self.studio.intake.look_again
+        admission.on_left = self.studio.intake.look_again
         self._source_checks: set[asyncio.Task[None]] = set()
         """Running tasks of `_look_for_sources`."""
         self._prober = Prober(home, settings, db, self._on_looked)
+        admission.on_settled = self._prober.wake
         stuck_workers = StuckWorkers(settings, db, board, workspace, bounded_io, results, self.studio.pool)
         self._maintenance = Maintenance(
             settings,
@@ -466,52 +464,6 @@ class _Supervisor:
                 broadcast.snapshot("progress", {"jobs": rows})
             if of_workers_too:
                 broadcast.snapshot("worker", {"workers": await worker_views(self.studio)})
-
-    async def _offer(self, folder: FolderRow, path: bytes, digest: Digest | None) -> None:
-        """Queue a file that is complete in a drop folder."""
-        admission = self.studio.admission
-        how = Offer(
-            profile=admission.profile(folder.profile),
-            output_root=folder.output_root,
-            priority=folder.priority,
-            folder=folder.id,
-            autorestart=folder.autorestart,
-            # A drop folder does not retry a failed file by itself.
-            retry_failed=False,
-            digest=digest,
-            may_read=False,
-            actor="intake",
-        )
-        result = await admission.offer(path, how)
-        # A file that changes while it waits causes no event.
-        self._prober.wake()
-        self._log.info(
-            "file settled",
-            folder=folder.id,
-            path=display(path),
-            decision=result["decision"],
-            job=result["job"],
-        )
-        if result["decision"] == "failed" and result["job"] is not None:
-            raise await self._failed_before(result["job"])
-        if result["error"] is not None:
-            error = result["error"]
-            raise TqError(error["code"], error["message"], error["hint"])
-
-    async def _failed_before(self, job: int) -> TqError:
-        """The error for a file that was put into its folder again but is not retried automatically."""
-        retry = f"retry it with: tqstudio job retry {job}"
-        record = await self._db.read(records.one, job)
-        error = job_error(record, self._home) if record is not None else None
-        if error is None:
-            return TqError(ErrorCode.REFUSED, f"its job {job} was cancelled", retry)
-        return TqError(
-            error["code"], f"its job {job} failed: {error['message']}", f"{error['hint']}; {retry}"
-        )
-
-    async def _known(self, folder: FolderRow) -> Mapping[bytes, tuple[int, int]]:
-        known = await self._db.read(videos.known_sources, folder.id)
-        return {path: (size, mtime_ns) for path, (_, size, mtime_ns) in known.items()}
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:

@@ -1,16 +1,4 @@
-"""Decides what to do with an added file: a new job, a job for what changed, or nothing.
-
-| what is known of the file | decision |
-|---|---|
-| nothing | queued |
-| nothing, but it is the renamed file of a waiting job | waiting: the job follows it |
-| a complete ladder, same content and settings | cached |
-| a complete ladder, other content or settings | changed: a new job, the old ladder stays playable |
-| a published ladder that is damaged | changed: a new job, which keeps what is intact |
-| a failed or cancelled job | retried, if allowed; always if it only missed its file |
-| a waiting job | waiting: explicitly given profile, priority and hold are applied to it |
-| a running job | waiting: only metadata is applied; rejected if it would have to change otherwise |
-"""
+"""Admits files from the API and from drop folders: looks at them, then decides in a transaction."""
 
 from __future__ import annotations
 
@@ -19,16 +7,15 @@ import json
 import os
 import re
 import threading
-import unicodedata
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+
+import structlog
 
 from tqstudio.config import Settings
 from tqstudio.engine import outputs
-from tqstudio.engine.admission import existing_job, full_check
+from tqstudio.engine.admission import full_check
 from tqstudio.engine.admission.change_detection import (
     Certainty,
     SourceState,
@@ -37,68 +24,23 @@ from tqstudio.engine.admission.change_detection import (
     is_same_place,
     look_at,
 )
-from tqstudio.engine.admission.existing_job import JobChanges
+from tqstudio.engine.admission.decision import decide
+from tqstudio.engine.admission.offer import Offer, OfferedFile
 from tqstudio.engine.host import logging_setup
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.media.plan import profiles
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.source.fingerprint import Digest, Stopped
 from tqstudio.engine.outputs.place import place_of
-from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
-from tqstudio.engine.store.jobs import jobs, operations
-from tqstudio.engine.store.jobs.transitions import job_facts
-from tqstudio.engine.store.library import folders, generations, videos
+from tqstudio.engine.store.library import generations, videos
+from tqstudio.engine.store.library.folders import FolderRow
+from tqstudio.engine.store.lists import records
 from tqstudio.engine.store.machine import supervisors
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
-from tqstudio.lifecycle import NO_AUTORESTART, OPEN, AutorestartRule, JobKind, JobStatus, Operation
-from tqstudio.paths import data, display, encode, normal, readable
-from tqstudio.protocol.answers import AddAnswer, AddResult, error_view
-
-MAX_SLUG = 80
-_OF_FOLDER = frozenset(("profile", "priority", "autorestart"))
-"""The options that a drop folder sets for its jobs."""
-
-
-@dataclass(frozen=True, slots=True)
-class Offer:
-    """The options for the jobs of added files."""
-
-    profile: Profile
-    output_root: bytes
-    priority: int = 0
-    hold: bool = False
-    force: bool = False
-    retry_failed: bool = True
-    batch: str | None = None
-    folder: int | None = None
-    autorestart: AutorestartRule = NO_AUTORESTART
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-    idempotency_key: str | None = None
-    actor: str = "user"
-    named: frozenset[str] = frozenset()
-    """Which of profile, priority, hold and autorestart were given explicitly; they apply to a waiting job."""
-    certainty: Certainty = Certainty.SETTLED
-    digest: Digest | None = None
-    """The file's digest, if the caller has computed it."""
-    may_read: bool = True
-    """Compute a full hash of the file if needed, which may take minutes; otherwise raise `NotHashed`."""
-
-    def changes(self, *, follow_profile: bool) -> JobChanges:
-        """The changes to an existing job of the file.
-
-        Args:
-            follow_profile: change the profile even if it was not given explicitly.
-        """
-        return JobChanges(
-            profile=self.profile if follow_profile or "profile" in self.named else None,
-            priority=self.priority if "priority" in self.named else None,
-            hold="hold" in self.named,
-            force=self.force,
-            autorestart=self.autorestart if "autorestart" in self.named else None,
-            metadata=self.metadata,
-        )
+from tqstudio.paths import display, normal
+from tqstudio.protocol.answers import AddAnswer, AddResult
 
 
 class Admission:
@@ -108,8 +50,11 @@ class Admission:
         self._home, self._settings, self._db = home, settings, db
         self._answering: dict[str, asyncio.Task[AddAnswer]] = {}
         self._ending = threading.Event()
+        self._log = structlog.get_logger()
         self.on_left: Callable[[bytes], None] = lambda _path: None
         """Called with the previous path of a waiting job's source that was renamed."""
+        self.on_settled: Callable[[], None] = lambda: None
+        """Called after a file of a drop folder was offered: no event says that a waiting one has changed."""
 
     def end(self) -> None:
         """Stop reading files, at shutdown."""
@@ -161,19 +106,61 @@ class Admission:
         return root
 
     async def offer(self, path: bytes, how: Offer) -> AddResult:
-        """Decide on one file. Errors about the file are in the answer.
+        """Decide on one file.
 
         Raises:
+            TqError: why it is not admitted.
             NotHashed: as of `look_at`.
         """
-        try:
-            return await self._offer(path, how)
-        except TqError as error:
-            answer = _answer(path, "rejected")
-            answer["error"] = error_view(error)
-            return answer
+        return await self._decide(await self._look(path, how))
 
-    async def _offer(self, path: bytes, how: Offer) -> AddResult:
+    async def offer_settled(self, folder: FolderRow, path: bytes, digest: Digest | None) -> None:
+        """Queue a file that is complete in a drop folder.
+
+        Raises:
+            TqError: why it is not queued; also that its job has failed, which is not retried automatically.
+            NotHashed: as of `look_at`.
+        """
+        how = Offer(
+            profile=self.profile(folder.profile),
+            output_root=folder.output_root,
+            priority=folder.priority,
+            folder=folder.id,
+            autorestart=folder.autorestart,
+            retry_failed=False,
+            digest=digest,
+            may_read=False,
+            actor="intake",
+        )
+        try:
+            answer = await self.offer(path, how)
+        except TqError as error:
+            self._log.info("file refused", folder=folder.id, path=display(path), code=error.code.value)
+            raise
+        self.on_settled()
+        decision, job = answer["decision"], answer["job"]
+        self._log.info("file settled", folder=folder.id, path=display(path), decision=decision, job=job)
+        if decision == "failed" and job is not None:
+            raise await self._failed_before(job)
+
+    async def _failed_before(self, job: int) -> TqError:
+        """The error for a file that was put into its folder again but is not retried automatically."""
+        retry = f"retry it with: tqstudio job retry {job}"
+        record = await self._db.read(records.one, job)
+        error = record.error if record is not None else None
+        if error is None:
+            return TqError(ErrorCode.REFUSED, f"its job {job} was cancelled", retry)
+        return TqError(
+            error["code"], f"its job {job} failed: {error['message']}", f"{error['hint']}; {retry}"
+        )
+
+    async def known(self, folder: FolderRow) -> Mapping[bytes, tuple[int, int]]:
+        """The size and modification time in ns of the files of a drop folder that were admitted, by path."""
+        known = await self._db.read(videos.known_sources, folder.id)
+        return {path: (size, mtime_ns) for path, (_, size, mtime_ns) in known.items()}
+
+    async def _look(self, path: bytes, how: Offer) -> OfferedFile:
+        """Read from disk and database what the decision on a file depends on."""
         if not path.startswith(b"/"):
             raise TqError(ErrorCode.BAD_REQUEST, f"{display(path)} is not an absolute path")
         # One file is one video. `..` is kept: after a link it may lead elsewhere.
@@ -218,12 +205,15 @@ class Admission:
         left: videos.VideoRow | None = None
         for other in await self._named_otherwise(found, how.output_root) if known is None else ():
             if await asyncio.to_thread(is_same_place, other.source, path):
-                return await self._offer(other.source, how)
+                return await self._look(other.source, how)
             if await asyncio.to_thread(has_left, other.source, found.inode):
                 left = other
-        answer = await self._db.write(self._decide, path, how, found, current, whole, broken, left)
-        if left is not None:
-            self.on_left(left.source)
+        return OfferedFile(path, how, found, current, whole, broken, left)
+
+    async def _decide(self, file: OfferedFile) -> AddResult:
+        answer = await self._db.write(decide, file, self._settings)
+        if file.left is not None:
+            self.on_left(file.left.source)
         return answer
 
     async def _named_otherwise(self, found: SourceState, output_root: bytes) -> list[videos.VideoRow]:
@@ -231,239 +221,7 @@ class Admission:
         at = {"inode": found.inode, "size": found.size, "mtime_ns": found.mtime_ns}
         return await self._db.read(videos.with_inode, output_root, **at)
 
-    def _decide(
-        self,
-        db: Connection,
-        path: bytes,
-        how: Offer,
-        found: SourceState,
-        current: bool,
-        whole: bool,
-        broken: frozenset[str],
-        left: videos.VideoRow | None,
-    ) -> AddResult:
-        """Decide on one file, in one transaction.
-
-        Args:
-            current: the published ladder fits the file and the profile.
-            whole: nothing published is damaged; only checked where it matters.
-            broken: damaged renditions of a current ladder, found by reading every byte.
-            left: the video whose source this file was before it was renamed.
-        """
-        now = now_us()
-        if how.folder is not None and not folders.exists(db, how.folder):
-            raise TqError(ErrorCode.NOT_FOUND, "its drop folder was removed before the file could be queued")
-        known = videos.find(db, path, how.output_root)
-        if known is None and left is not None and _follow(db, left, path, found, how, now):
-            known = videos.find(db, path, how.output_root)
-            found = replace(found, content_id=None)
-            newest = jobs.newest_job_of(db, left.id)
-            if how.folder not in (None, left.folder) and newest and newest[1] is not JobStatus.IN_PROGRESS:
-                # A file that was moved to another drop folder gets that folder's options.
-                how = replace(how, named=how.named | _OF_FOLDER)
-        if known is None:
-            video = videos.create(
-                db,
-                videos.NewVideo(
-                    source=path,
-                    output_root=how.output_root,
-                    name=display(os.path.basename(path)),
-                    title=_title(path),
-                    slug=_slug(path),
-                    size=found.size,
-                    mtime_ns=found.mtime_ns,
-                    quick_hash=found.content_id,
-                    folder=how.folder,
-                    inode=found.inode,
-                ),
-                now=now,
-            )
-            return self._new_job(db, path, how, video, JobKind.NEW, "queued", now)
-        changed = found.shows_change(known)
-        if how.folder is not None and known.folder != how.folder:
-            videos.adopt(db, known.id, how.folder)
-        generation = generations.current(db, known.id)
-        newest = jobs.newest_job_of(db, known.id)
-        if newest is not None and newest[1] in OPEN:
-            if newest[1] is not JobStatus.IN_PROGRESS:
-                _refresh(db, known.id, found, changed=changed)
-            return _open_already(db, path, how, known, *newest, now)
-        if newest is not None and not (changed and generation) and jobs.failed_source_missing(db, newest[0]):
-            # It failed because the file was missing, which it no longer is.
-            _refresh(db, known.id, found, changed=changed)
-            return _retry(db, path, how, known, newest[0], now)
-        if current and broken:
-            _refresh(db, known.id, found, changed=False)
-            kind, damaged = JobKind.RETRANSCODE, tuple(sorted(broken))
-            answer = self._new_job(db, path, how, known.id, kind, "changed", now, requested=damaged)
-            return {**answer, "reason": "ladder"}
-        if current and generation is not None:
-            _refresh(db, known.id, found, changed=False)
-            job = jobs.creator_of(db, known.id)
-            answer = _answer(path, "cached", video=known.id, job=job, slug=known.slug)
-            master = place_of(known).master
-            return {**answer, "master": data(master), "master_b64": encode(master)}
-        _refresh(db, known.id, found, changed=changed)
-        reason = "source" if changed else "asked" if how.force else "settings" if whole else "ladder"
-        if generation is not None:
-            kind = JobKind.RETRANSCODE if how.force and not changed else JobKind.CHANGED
-            if newest is None or newest[1] is JobStatus.DONE or changed or how.force:
-                answer = self._new_job(db, path, how, known.id, kind, "changed", now)
-                return {**answer, "reason": reason}
-        if newest is not None and newest[1] in (JobStatus.FAILED, JobStatus.CANCELLED) and not changed:
-            # If the file may have changed between the samples, it is not the one that failed.
-            if not how.retry_failed and found.is_certain:
-                return _answer(path, "failed", video=known.id, job=newest[0], slug=known.slug)
-            return _retry(db, path, how, known, newest[0], now)
-        if generation is None:
-            return self._new_job(db, path, how, known.id, JobKind.NEW, "queued", now)
-        return {
-            **self._new_job(db, path, how, known.id, JobKind.CHANGED, "changed", now),
-            "reason": reason,
-        }
-
-    def _new_job(
-        self,
-        db: Connection,
-        path: bytes,
-        how: Offer,
-        video: int,
-        kind: JobKind,
-        decision: str,
-        now: int,
-        *,
-        requested: tuple[str, ...] | None = None,
-    ) -> AddResult:
-        job = jobs.create(
-            db,
-            jobs.NewJob(
-                video=video,
-                profile=how.profile.name,
-                profile_json=json.dumps(how.profile.to_json()),
-                prefer_gpu=how.profile.prefer_gpu,
-                kind=kind,
-                requested=requested,
-                priority=how.priority,
-                hold=how.hold,
-                batch=how.batch,
-                max_attempts=self._settings.max_attempts,
-                max_crashes=self._settings.max_crashes,
-                autorestart=how.autorestart,
-                metadata=how.metadata,
-                idempotency_key=how.idempotency_key,
-            ),
-            now=now,
-            actor=how.actor,
-        )
-        row = videos.get(db, video)
-        answer = _answer(path, decision, video=video, job=job, slug=row.slug if row else None)
-        other = jobs.open_job_elsewhere(db, path, how.output_root)
-        return {**answer, "status": _status(db, job), "other_job": other}
-
-
-def _follow(
-    db: Connection, left: videos.VideoRow, path: bytes, found: SourceState, how: Offer, now: int
-) -> bool:
-    """Point an unfinished job to the new name of its file; False if there is no such job."""
-    newest = jobs.newest_job_of(db, left.id)
-    if newest is None or not (newest[1] in OPEN or jobs.failed_source_missing(db, newest[0])):
-        return False
-    if left.quick_hash is None or left.quick_hash.partition("+")[0] != found.content_id:
-        return False
-    name, title = display(os.path.basename(path)), _title(path)
-    if not videos.rename(db, left, path, name=name, title=title, job=newest[0], now=now, actor=how.actor):
-        return False
-    slug = _slug(path)
-    # Workers and players use the folder by its present slug.
-    if slug != _slug(left.source) and left.generation is None and newest[1] is not JobStatus.IN_PROGRESS:
-        videos.want_slug(db, left.id, left.output_root, slug)
-    return True
-
-
-def _retry(db: Connection, path: bytes, how: Offer, known: videos.VideoRow, job: int, now: int) -> AddResult:
-    operations.operate(db, job, Operation.RETRY, now=now, actor=how.actor)
-    if how.batch is not None:
-        jobs.join_batch(db, job, how.batch)
-    # A drop folder does not override the profile of a job that was added by hand.
-    changes = how.changes(follow_profile=how.folder is None)
-    applied = existing_job.apply(db, job, changes, now=now, actor=how.actor)
-    answer = _answer(path, "retried", video=known.id, job=job, slug=known.slug)
-    return {**answer, "status": _status(db, job), "applied": applied}
-
-
-def _open_already(
-    db: Connection, path: bytes, how: Offer, known: videos.VideoRow, job: int, status: JobStatus, now: int
-) -> AddResult:
-    """Apply explicitly given options to the file's open job."""
-    answer = _answer(path, "waiting", video=known.id, job=job, slug=known.slug)
-    changes = how.changes(follow_profile=False)
-    if status is JobStatus.IN_PROGRESS:
-        error = existing_job.refusal(db, job, known.name, changes)
-        if error is not None:
-            return {**answer, "decision": "rejected", "error": error_view(error), "status": status.value}
-        applied = existing_job.merge_metadata(db, job, changes)
-        return {**answer, "status": status.value, "applied": applied}
-    applied = existing_job.apply(db, job, changes, now=now, actor=how.actor)
-    return {**answer, "status": _status(db, job), "applied": applied}
-
-
-def _status(db: Connection, job: int | None) -> str | None:
-    facts = job_facts(db, job) if job is not None else None
-    return facts.status.value if facts else None
-
 
 def new_batch() -> str:
     """Create an id for jobs that are added together."""
     return uuid.uuid4().hex[:12]
-
-
-def _refresh(db: Connection, video: int, found: SourceState, *, changed: bool) -> None:
-    videos.set_fingerprint(
-        db,
-        video,
-        size=found.size,
-        mtime_ns=found.mtime_ns,
-        quick_hash=found.content_id,
-        full_hash=found.full_hash,
-        inode=found.inode,
-        changed=changed,
-    )
-
-
-def _answer(
-    path: bytes, decision: str, *, video: int | None = None, job: int | None = None, slug: str | None = None
-) -> AddResult:
-    return {
-        "path": data(path),
-        "path_b64": encode(path),
-        "decision": decision,
-        "video": video,
-        "job": job,
-        "slug": slug,
-        "master": None,
-        "master_b64": None,
-        "reason": None,
-        "status": None,
-        "applied": {},
-        "other_job": None,
-        "error": None,
-    }
-
-
-def _stem(path: bytes) -> str:
-    return os.path.splitext(os.path.basename(path))[0].decode("utf-8", "replace")
-
-
-def _title(path: bytes) -> str:
-    stem = re.sub(r"[_\s]+", " ", _stem(path)).strip()
-    return "".join(c for c in stem if readable(c) == c) or "untitled"
-
-
-def _slug(path: bytes) -> str:
-    """Derive a folder name from a file name: letters of any script, digits and dashes; may be empty."""
-    text = unicodedata.normalize("NFKC", _stem(path).replace("�", "")).lower()
-    slug = re.sub(r"[^\w]+", "-", text, flags=re.UNICODE).strip("-_")
-    # The limit of a file name is in bytes.
-    while len(slug.encode()) > MAX_SLUG:
-        slug = slug[:-1]
-    return slug.strip("-_")

@@ -69,13 +69,22 @@ def merge_metadata(db: Connection, job: int, changes: JobChanges) -> dict[str, A
     return {"metadata": dict(changes.metadata)}
 
 
-def refusal(db: Connection, job: int, name: str, changes: JobChanges) -> TqError | None:
-    """Why a running job cannot be changed, and what to do; None if it need not change.
+class RunningJob(TqError):
+    """The running job of an offered file cannot be changed as requested."""
 
-    A new priority is ignored, because it has no effect on a running job.
+    def __init__(self, job: int, message: str, hint: str) -> None:
+        super().__init__(ErrorCode.REFUSED, message, hint)
+        self.job = job
+
+
+def require_unchanged(db: Connection, job: int, name: str, changes: JobChanges) -> None:
+    """Check that a running job need not change; a new priority is ignored, because it has no effect on it.
 
     Args:
         name: the name of the file.
+
+    Raises:
+        RunningJob: it would have to.
     """
     spec = jobs.spec_of(db, job)
     if changes.profile is not None and not is_same(changes.profile, spec.profile_json):
@@ -87,20 +96,19 @@ def refusal(db: Connection, job: int, name: str, changes: JobChanges) -> TqError
                 f"when it is done: tqstudio job retranscode {job} --profile {changes.profile.name};"
                 f" or end it now with: tqstudio job cancel {job}, and add it again"
             )
-        return TqError(ErrorCode.REFUSED, f"job {job} is encoding {name} with {running}", again)
+        raise RunningJob(job, f"job {job} is encoding {name} with {running}", again)
     if changes.force and not spec.encodes_all:
-        return TqError(
-            ErrorCode.REFUSED,
+        raise RunningJob(
+            job,
             f"job {job} is encoding only a part of {name}",
             f"when it is done: tqstudio job retranscode {job}",
         )
     if changes.hold:
-        return TqError(
-            ErrorCode.REFUSED,
+        raise RunningJob(
+            job,
             f"job {job} is encoding {name}; only a waiting job can be held",
             f"pause it with: tqstudio job pause {job}",
         )
-    return None
 
 
 def set_profile(db: Connection, job: int, profile: Profile, *, now: int, actor: str) -> None:

@@ -159,7 +159,6 @@ def read_detail(
 async def detail(studio: TheStudio, job: int) -> JobDetail:
     record, video, generation, newest, attempts, history = await studio.db.read(read_detail, job)
     row = rows_of(studio, [record])[0]
-    error = row["error"]
     attempt_views = [attempt_view(attempt, job=job, home=studio.home) for attempt in attempts]
     live = studio.board.jobs.get(job)
     if live is not None and attempt_views and attempt_views[-1]["epoch"] == live.token.epoch:
@@ -173,14 +172,7 @@ async def detail(studio: TheStudio, job: int) -> JobDetail:
         }
     return {
         **row,
-        "video_view": video_view(
-            video,
-            generation,
-            newest,
-            None
-            if error is None
-            else {"code": error["code"], "message": error["message"], "hint": error["hint"]},
-        ),
+        "video_view": video_view(video, generation, newest, record.error),
         "requested": None if record.requested is None else list(record.requested),
         "dropped": list(record.dropped),
         "not_before": iso(record.not_before),

@@ -6,11 +6,14 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from tqstudio.engine.admission.admission import Offer, new_batch
+from tqstudio.engine.admission.admission import Admission, new_batch
 from tqstudio.engine.admission.change_detection import Certainty
+from tqstudio.engine.admission.decision import result
+from tqstudio.engine.admission.existing_job import RunningJob
 from tqstudio.engine.admission.metadata import require_small
+from tqstudio.engine.admission.offer import Offer
 from tqstudio.engine.api.dependencies import TheStudio
-from tqstudio.engine.api.views import job_error, video_view
+from tqstudio.engine.api.views import video_view
 from tqstudio.engine.outputs import output_check
 from tqstudio.engine.services import Services
 from tqstudio.engine.store.db.connection import Connection
@@ -18,9 +21,9 @@ from tqstudio.engine.store.jobs import jobs
 from tqstudio.engine.store.library import generations, videos
 from tqstudio.engine.store.lists import records
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.lifecycle import AutorestartRule
+from tqstudio.lifecycle import AutorestartRule, JobStatus
 from tqstudio.paths import decode
-from tqstudio.protocol.answers import AddAnswer, VideoPage, VideoView
+from tqstudio.protocol.answers import AddAnswer, AddResult, VideoPage, VideoView, error_view
 from tqstudio.protocol.requests import AddRequest
 
 router = APIRouter()
@@ -55,8 +58,18 @@ async def _add(studio: Services, request: AddRequest) -> AddAnswer:
         metadata=request.metadata,
         idempotency_key=request.idempotency_key,
     )
-    results = [await studio.admission.offer(path, how) for path in paths]
+    results = [await _result_of(studio.admission, path, how) for path in paths]
     return {"batch": str(how.batch), "results": results}
+
+
+async def _result_of(admission: Admission, path: bytes, how: Offer) -> AddResult:
+    try:
+        return await admission.offer(path, how)
+    except TqError as error:
+        answer = result(path, "rejected")
+        if isinstance(error, RunningJob):
+            answer = {**answer, "job": error.job, "status": JobStatus.IN_PROGRESS.value}
+        return {**answer, "error": error_view(error)}
 
 
 def _named(request: AddRequest) -> frozenset[str]:
@@ -77,18 +90,10 @@ def _autorestart(request: AddRequest) -> AutorestartRule:
     return rule if delay_s is None else AutorestartRule(rule.limit, delay_s)
 
 
-def _view(db: Connection, video: videos.VideoRow, studio: TheStudio) -> VideoView:
+def _view(db: Connection, video: videos.VideoRow) -> VideoView:
     newest = jobs.newest_job_of(db, video.id)
     record = records.one(db, newest[0]) if newest else None
-    error = job_error(record, studio.home) if record else None
-    return video_view(
-        video,
-        generations.current(db, video.id),
-        newest,
-        None
-        if error is None
-        else {"code": error["code"], "message": error["message"], "hint": error["hint"]},
-    )
+    return video_view(video, generations.current(db, video.id), newest, record.error if record else None)
 
 
 @router.get("/videos")
@@ -116,7 +121,7 @@ async def page(
             rows = videos.page(db, after=after or 0, limit=limit)
         first, last = (rows[0].id, rows[-1].id) if rows else (0, 0)
         return {
-            "videos": [_view(db, row, studio) for row in rows],
+            "videos": [_view(db, row) for row in rows],
             "before": first if rows and videos.page_before(db, before=first, limit=1) else None,
             "after": last if rows and videos.page(db, after=last, limit=1) else None,
         }
@@ -128,7 +133,7 @@ async def page(
 async def one(studio: TheStudio, video: int) -> VideoView:
     def read(db: Connection) -> VideoView | None:
         row = videos.get(db, video)
-        return None if row is None else _view(db, row, studio)
+        return None if row is None else _view(db, row)
 
     view = await studio.db.read(read)
     if view is None:

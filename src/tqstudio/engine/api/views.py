@@ -15,7 +15,6 @@ from tqstudio.engine.store.jobs.progress import AttemptRow, RenditionRow
 from tqstudio.engine.store.library.generations import GenerationRow, PublishedRow
 from tqstudio.engine.store.library.videos import VideoRow
 from tqstudio.engine.store.lists.records import JobRecord
-from tqstudio.errors import MEANINGS, code_of
 from tqstudio.home import Home
 from tqstudio.lifecycle import (
     Autorestart,
@@ -191,7 +190,7 @@ def job_row(
         "retry_in_s": (record.not_before - now) / MICROSECOND if retrying and record.not_before else None,
         "worker": record.processed_by if running else None,
         "idle_s": idle_s if live else None,
-        "error": job_error(record, home),
+        "error": _job_error(record, home),
         "warnings": list(live.warnings if live and live.warnings is not None else record.warnings),
         "source": summary,
         "renditions": _renditions(renditions, record.renditions, eta["eta_s"] if live and eta else None),
@@ -205,13 +204,12 @@ def job_row(
     }
 
 
-def job_error(record: JobRecord, home: Home) -> JobError | None:
-    if record.error_code is None:
+def _job_error(record: JobRecord, home: Home) -> JobError | None:
+    error = record.error
+    if error is None:
         return None
     return {
-        "code": record.error_code,
-        "message": record.error_text or MEANINGS[code_of(record.error_code)].meaning,
-        "hint": record.error_hint or MEANINGS[code_of(record.error_code)].hint,
+        **error,
         "exhausted": record.exhausted,
         "log": str(home.job_logs(record.id) / record.error_log) if record.error_log else None,
     }

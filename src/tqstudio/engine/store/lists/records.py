@@ -9,6 +9,7 @@ from typing import Any
 
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs.progress import RenditionRow, renditions_of
+from tqstudio.errors import MEANINGS, code_of
 from tqstudio.protocol.answers import ErrorView, WarningView
 
 
@@ -67,6 +68,15 @@ class JobRecord:
     idempotency_key: str | None
     warnings: tuple[WarningView, ...]
     renditions: tuple[RenditionRow, ...]
+
+    @property
+    def error(self) -> ErrorView | None:
+        """Why it failed or waits; the code's own words where the error has none."""
+        if self.error_code is None:
+            return None
+        meaning = MEANINGS[code_of(self.error_code)]
+        message, hint = self.error_text or meaning.meaning, self.error_hint or meaning.hint
+        return {"code": self.error_code, "message": message, "hint": hint}
 
 
 _SELECT = (

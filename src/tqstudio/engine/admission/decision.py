@@ -1,0 +1,258 @@
+"""Decides in one transaction what to do with an offered file: a new job, a job for what changed, or nothing.
+
+| what is known of the file | decision |
+|---|---|
+| nothing | queued |
+| nothing, but it is the renamed file of a waiting job | waiting: the job follows it |
+| a complete ladder, same content and settings | cached |
+| a complete ladder, other content or settings | changed: a new job, the old ladder stays playable |
+| a published ladder that is damaged | changed: a new job, which keeps what is intact |
+| a failed or cancelled job | retried, if allowed; always if it only missed its file |
+| a waiting job | waiting: explicitly given profile, priority and hold are applied to it |
+| a running job | waiting: only metadata is applied; rejected if it would have to change otherwise |
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import unicodedata
+from dataclasses import replace
+from functools import partial
+
+from tqstudio.config import Settings
+from tqstudio.engine.admission import existing_job
+from tqstudio.engine.admission.change_detection import SourceState
+from tqstudio.engine.admission.offer import Offer, OfferedFile
+from tqstudio.engine.host.clock import now_us
+from tqstudio.engine.outputs.place import place_of
+from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.jobs import jobs, operations
+from tqstudio.engine.store.jobs.transitions import job_facts
+from tqstudio.engine.store.library import folders, generations, videos
+from tqstudio.errors import ErrorCode, TqError
+from tqstudio.lifecycle import OPEN, JobKind, JobStatus, Operation
+from tqstudio.paths import data, display, encode, readable
+from tqstudio.protocol.answers import AddResult
+
+MAX_SLUG = 80
+_OF_FOLDER = frozenset(("profile", "priority", "autorestart"))
+"""The options that a drop folder sets for its jobs."""
+
+
+def decide(db: Connection, file: OfferedFile, settings: Settings) -> AddResult:
+    """Decide on one file.
+
+    Raises:
+        TqError: NOT_FOUND if its drop folder was removed.
+        RunningJob: its job runs and would have to change.
+    """
+    path, how, found, now = file.path, file.how, file.found, now_us()
+    if how.folder is not None and not folders.exists(db, how.folder):
+        raise TqError(ErrorCode.NOT_FOUND, "its drop folder was removed before the file could be queued")
+    known = videos.find(db, path, how.output_root)
+    if known is None and file.left is not None and _follow(db, file.left, path, found, how, now):
+        known = videos.find(db, path, how.output_root)
+        found = replace(found, content_id=None)
+        newest = jobs.newest_job_of(db, file.left.id)
+        if how.folder not in (None, file.left.folder) and newest and newest[1] is not JobStatus.IN_PROGRESS:
+            # A file that was moved to another drop folder gets that folder's options.
+            how = replace(how, named=how.named | _OF_FOLDER)
+    new_job = partial(_new_job, db, path, how, settings, now)
+    if known is None:
+        video = videos.create(
+            db,
+            videos.NewVideo(
+                source=path,
+                output_root=how.output_root,
+                name=display(os.path.basename(path)),
+                title=_title(path),
+                slug=_slug(path),
+                size=found.size,
+                mtime_ns=found.mtime_ns,
+                quick_hash=found.content_id,
+                folder=how.folder,
+                inode=found.inode,
+            ),
+            now=now,
+        )
+        return new_job(video, JobKind.NEW, "queued")
+    changed = found.shows_change(known)
+    if how.folder is not None and known.folder != how.folder:
+        videos.adopt(db, known.id, how.folder)
+    generation = generations.current(db, known.id)
+    newest = jobs.newest_job_of(db, known.id)
+    if newest is not None and newest[1] in OPEN:
+        if newest[1] is not JobStatus.IN_PROGRESS:
+            _refresh(db, known.id, found, changed=changed)
+        return _open_already(db, path, how, known, *newest, now)
+    if newest is not None and not (changed and generation) and jobs.failed_source_missing(db, newest[0]):
+        # It failed because the file was missing, which it no longer is.
+        _refresh(db, known.id, found, changed=changed)
+        return _retry(db, path, how, known, newest[0], now)
+    if file.current and file.broken:
+        _refresh(db, known.id, found, changed=False)
+        damaged = tuple(sorted(file.broken))
+        return new_job(known.id, JobKind.RETRANSCODE, "changed", "ladder", requested=damaged)
+    if file.current and generation is not None:
+        _refresh(db, known.id, found, changed=False)
+        job = jobs.creator_of(db, known.id)
+        answer = result(path, "cached", video=known.id, job=job, slug=known.slug)
+        master = place_of(known).master
+        return {**answer, "master": data(master), "master_b64": encode(master)}
+    _refresh(db, known.id, found, changed=changed)
+    reason = "source" if changed else "asked" if how.force else "settings" if file.whole else "ladder"
+    if generation is not None:
+        kind = JobKind.RETRANSCODE if how.force and not changed else JobKind.CHANGED
+        if newest is None or newest[1] is JobStatus.DONE or changed or how.force:
+            return new_job(known.id, kind, "changed", reason)
+    if newest is not None and newest[1] in (JobStatus.FAILED, JobStatus.CANCELLED) and not changed:
+        # If the file may have changed between the samples, it is not the one that failed.
+        if not how.retry_failed and found.is_certain:
+            return result(path, "failed", video=known.id, job=newest[0], slug=known.slug)
+        return _retry(db, path, how, known, newest[0], now)
+    if generation is None:
+        return new_job(known.id, JobKind.NEW, "queued")
+    return new_job(known.id, JobKind.CHANGED, "changed", reason)
+
+
+def _new_job(
+    db: Connection,
+    path: bytes,
+    how: Offer,
+    settings: Settings,
+    now: int,
+    video: int,
+    kind: JobKind,
+    decision: str,
+    reason: str | None = None,
+    *,
+    requested: tuple[str, ...] | None = None,
+) -> AddResult:
+    job = jobs.create(
+        db,
+        jobs.NewJob(
+            video=video,
+            profile=how.profile.name,
+            profile_json=json.dumps(how.profile.to_json()),
+            prefer_gpu=how.profile.prefer_gpu,
+            kind=kind,
+            requested=requested,
+            priority=how.priority,
+            hold=how.hold,
+            batch=how.batch,
+            max_attempts=settings.max_attempts,
+            max_crashes=settings.max_crashes,
+            autorestart=how.autorestart,
+            metadata=how.metadata,
+            idempotency_key=how.idempotency_key,
+        ),
+        now=now,
+        actor=how.actor,
+    )
+    row = videos.get(db, video)
+    answer = result(path, decision, video=video, job=job, slug=row.slug if row else None)
+    other = jobs.open_job_elsewhere(db, path, how.output_root)
+    return {**answer, "reason": reason, "status": _status(db, job), "other_job": other}
+
+
+def _follow(
+    db: Connection, left: videos.VideoRow, path: bytes, found: SourceState, how: Offer, now: int
+) -> bool:
+    """Point an unfinished job to the new name of its file; False if there is no such job."""
+    newest = jobs.newest_job_of(db, left.id)
+    if newest is None or not (newest[1] in OPEN or jobs.failed_source_missing(db, newest[0])):
+        return False
+    if left.quick_hash is None or left.quick_hash.partition("+")[0] != found.content_id:
+        return False
+    name, title = display(os.path.basename(path)), _title(path)
+    if not videos.rename(db, left, path, name=name, title=title, job=newest[0], now=now, actor=how.actor):
+        return False
+    slug = _slug(path)
+    # Workers and players use the folder by its present slug.
+    if slug != _slug(left.source) and left.generation is None and newest[1] is not JobStatus.IN_PROGRESS:
+        videos.want_slug(db, left.id, left.output_root, slug)
+    return True
+
+
+def _retry(db: Connection, path: bytes, how: Offer, known: videos.VideoRow, job: int, now: int) -> AddResult:
+    operations.operate(db, job, Operation.RETRY, now=now, actor=how.actor)
+    if how.batch is not None:
+        jobs.join_batch(db, job, how.batch)
+    # A drop folder does not override the profile of a job that was added by hand.
+    changes = how.changes(follow_profile=how.folder is None)
+    applied = existing_job.apply(db, job, changes, now=now, actor=how.actor)
+    answer = result(path, "retried", video=known.id, job=job, slug=known.slug)
+    return {**answer, "status": _status(db, job), "applied": applied}
+
+
+def _open_already(
+    db: Connection, path: bytes, how: Offer, known: videos.VideoRow, job: int, status: JobStatus, now: int
+) -> AddResult:
+    """Apply explicitly given options to the file's open job."""
+    answer = result(path, "waiting", video=known.id, job=job, slug=known.slug)
+    changes = how.changes(follow_profile=False)
+    if status is JobStatus.IN_PROGRESS:
+        existing_job.require_unchanged(db, job, known.name, changes)
+        applied = existing_job.merge_metadata(db, job, changes)
+        return {**answer, "status": status.value, "applied": applied}
+    applied = existing_job.apply(db, job, changes, now=now, actor=how.actor)
+    return {**answer, "status": _status(db, job), "applied": applied}
+
+
+def _status(db: Connection, job: int | None) -> str | None:
+    facts = job_facts(db, job) if job is not None else None
+    return facts.status.value if facts else None
+
+
+def _refresh(db: Connection, video: int, found: SourceState, *, changed: bool) -> None:
+    videos.set_fingerprint(
+        db,
+        video,
+        size=found.size,
+        mtime_ns=found.mtime_ns,
+        quick_hash=found.content_id,
+        full_hash=found.full_hash,
+        inode=found.inode,
+        changed=changed,
+    )
+
+
+def result(
+    path: bytes, decision: str, *, video: int | None = None, job: int | None = None, slug: str | None = None
+) -> AddResult:
+    return {
+        "path": data(path),
+        "path_b64": encode(path),
+        "decision": decision,
+        "video": video,
+        "job": job,
+        "slug": slug,
+        "master": None,
+        "master_b64": None,
+        "reason": None,
+        "status": None,
+        "applied": {},
+        "other_job": None,
+        "error": None,
+    }
+
+
+def _stem(path: bytes) -> str:
+    return os.path.splitext(os.path.basename(path))[0].decode("utf-8", "replace")
+
+
+def _title(path: bytes) -> str:
+    stem = re.sub(r"[_\s]+", " ", _stem(path)).strip()
+    return "".join(c for c in stem if readable(c) == c) or "untitled"
+
+
+def _slug(path: bytes) -> str:
+    """Derive a folder name from a file name: letters of any script, digits and dashes; may be empty."""
+    text = unicodedata.normalize("NFKC", _stem(path).replace("�", "")).lower()
+    slug = re.sub(r"[^\w]+", "-", text, flags=re.UNICODE).strip("-_")
+    # The limit of a file name is in bytes.
+    while len(slug.encode()) > MAX_SLUG:
+        slug = slug[:-1]
+    return slug.strip("-_")

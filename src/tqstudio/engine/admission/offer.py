@@ -1,0 +1,71 @@
+"""The options that files are offered with, and what was found about such a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tqstudio.engine.admission.change_detection import Certainty, SourceState
+from tqstudio.engine.admission.existing_job import JobChanges
+from tqstudio.engine.media.plan.profiles import Profile
+from tqstudio.engine.media.source.fingerprint import Digest
+from tqstudio.engine.store.library.videos import VideoRow
+from tqstudio.lifecycle import NO_AUTORESTART, AutorestartRule
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """The options for the jobs of added files."""
+
+    profile: Profile
+    output_root: bytes
+    priority: int = 0
+    hold: bool = False
+    force: bool = False
+    retry_failed: bool = True
+    batch: str | None = None
+    folder: int | None = None
+    autorestart: AutorestartRule = NO_AUTORESTART
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    idempotency_key: str | None = None
+    actor: str = "user"
+    named: frozenset[str] = frozenset()
+    """Which of profile, priority, hold and autorestart were given explicitly; they apply to a waiting job."""
+    certainty: Certainty = Certainty.SETTLED
+    digest: Digest | None = None
+    """The file's digest, if the caller has computed it."""
+    may_read: bool = True
+    """Compute a full hash of the file if needed, which may take minutes; otherwise raise `NotHashed`."""
+
+    def changes(self, *, follow_profile: bool) -> JobChanges:
+        """The changes to an existing job of the file.
+
+        Args:
+            follow_profile: change the profile even if it was not given explicitly.
+        """
+        return JobChanges(
+            profile=self.profile if follow_profile or "profile" in self.named else None,
+            priority=self.priority if "priority" in self.named else None,
+            hold="hold" in self.named,
+            force=self.force,
+            autorestart=self.autorestart if "autorestart" in self.named else None,
+            metadata=self.metadata,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class OfferedFile:
+    """An offered file, and what the disk shows of it and of its published ladder."""
+
+    path: bytes
+    how: Offer
+    found: SourceState
+    current: bool = False
+    """The published ladder fits the file and the profile."""
+    whole: bool = True
+    """Nothing published is damaged; only checked where it matters."""
+    broken: frozenset[str] = frozenset()
+    """Damaged renditions of a current ladder, found by reading every byte."""
+    left: VideoRow | None = None
+    """The video whose source this file was before it was renamed."""
