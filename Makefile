@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 # The tests start hundreds of processes: each would compile all of it anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-slow mutants check docs simulate chaos powercut bench schema lock clean
+.PHONY: demo test test-slow mutants check docs simulate chaos powercut bench lock clean
 
 demo: $(STAMP)
 	$(BIN)/tqstudio demo
@@ -61,10 +61,6 @@ $(STAMP): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $(STAMP)
-
-# Write what all migrations make of an empty database; to be run after one was added.
-schema: $(STAMP)
-	$(BIN)/python -m tqstudio.engine.store.migrations.as_sql src/tqstudio/engine/store/db/new_schema.sql
 
 # Resolve the dependencies anew. The file carries hashes and names no index.
 lock: $(STAMP)

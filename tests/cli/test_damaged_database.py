@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from damage import forget_in_indexes, forget_rows
+from databases import committed
 from harness import Answer, Program
-from tqstudio.engine.store.db.connection import connect
 from tqstudio.engine.store.db.schema import migrate
 from tqstudio.home import Home
 
@@ -23,7 +22,7 @@ def home(tmp_path: Path) -> Home:
     made = Home(tmp_path / "home")
     made.create()
     migrate(made.database)
-    with closing(connect(made.database)) as db:
+    with committed(made.database) as db:
         for number, status in enumerate(("pending", "pending", "done"), 1):
             source = str(tmp_path / f"{number}.mp4").encode()
             db.execute(
@@ -107,7 +106,7 @@ def test_jobs_that_are_lost_are_given_up_by_a_person_alone(home: Home, shell: Pr
 
 
 def test_a_database_that_lost_the_version_of_its_schema(home: Home, shell: Program) -> None:
-    with closing(connect(home.database)) as db:
+    with committed(home.database) as db:
         db.execute("DROP TABLE alembic_version")
     for words in (("up", "--detach"), ("up",), ("backup",)):
         answer = shell(*words)

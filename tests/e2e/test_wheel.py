@@ -84,7 +84,6 @@ def test_themes_and_profiles_are_in_it(installed: Path, tmp_path: Path) -> None:
 
 
 def test_a_database_is_made_by_what_is_in_it(installed: Path, tmp_path: Path) -> None:
-    """The migrations are read as files."""
     make = (
         "from pathlib import Path; from tqstudio.engine.store.db.database import Database;"
         " db = Database(Path('fresh.db')); db.open(); db.close()"
@@ -106,3 +105,4 @@ def test_nothing_else_is_in_it(wheel: Path) -> None:
     assert not [name for name in names if not name.startswith("tqstudio")]
     assert not [name for name in names if "__pycache__" in name or name.endswith((".db", ".log"))]
     assert any(name.endswith("licenses/LICENSE") for name in names)
+    assert {"env.py", "versions/0001_initial.py"} <= {name.partition("migrations/")[2] for name in names}

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy import Engine
+
 from tqstudio.engine import maintenance, supervisor
 from tqstudio.engine.files import bounded_io
 from tqstudio.engine.gates import disk
@@ -19,6 +21,7 @@ from tqstudio.engine.store.db import errors
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.connection_thread import MAX_SHARING
 from tqstudio.engine.store.db.database import Database
+from tqstudio.engine.store.db.sqlite import engine_of
 from tqstudio.errors import ErrorCode, TqError
 
 from .timekeeping import patched
@@ -152,7 +155,8 @@ class _SimulatedDatabase(Database):
 
     def open(self) -> None:
         super().open()
-        self._writer.db = _Mortal(self._writer.db.raw, self._life)  # type: ignore[attr-defined]
+        self._writer.db.close()  # type: ignore[attr-defined]
+        self._writer.db = _Mortal(engine_of(self.path), self._life)  # type: ignore[attr-defined]
         # What survives a power cut is shown elsewhere; here processes die, and the system stays.
         self._writer.db.raw.execute("PRAGMA synchronous=OFF")
         self._life.world.audit.attach(self._writer.db.raw)
@@ -180,13 +184,13 @@ class _Mortal(Connection):
 
     __slots__ = ("_life",)
 
-    def __init__(self, raw: Any, life: Life) -> None:
-        super().__init__(raw)
+    def __init__(self, engine: Engine, life: Life) -> None:
+        super().__init__(engine)
         self._life = life
 
-    def begin(self, *, immediate: bool) -> None:
+    def begin(self) -> None:
         self._life.world.disks.limit(self.raw)
-        super().begin(immediate=immediate)
+        super().begin()
 
     def commit(self) -> None:
         if self._life.dead:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from pathlib import Path
 
 from tqstudio.engine.media.plan.file_names import PLAYLIST_NAME
 from tqstudio.engine.outputs import is_whole
 from tqstudio.engine.outputs.place import place_of
-from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.connection import connect
 from tqstudio.engine.store.library import generations, videos
 from tqstudio.events import EventKind
 
@@ -53,21 +54,22 @@ def an_expired_lease_is_taken_back_soon(audit: Audit) -> None:
 
 def what_plays_is_whole(audit: Audit) -> None:
     """Every master playlist names a generation of which every file is there, and the recorded one is."""
-    for video in videos.page(Connection(audit.raw), after=0, limit=10_000):
+    with closing(connect(audit.world.home.database, read_only=True)) as db:
+        known = videos.page(db, after=0, limit=10_000)
+    for video in known:
         the_ladder_is_whole(audit, video.id)
 
 
 def the_ladder_is_whole(audit: Audit, number: int) -> None:
     """Of one video."""
-    db = Connection(audit.raw)
-    video = videos.get(db, number)
+    with closing(connect(audit.world.home.database, read_only=True)) as db:
+        video, generation = videos.get(db, number), generations.current(db, number)
     assert video is not None
     place = place_of(video)
     if place.master.exists():
         named = re.findall(r"^(v\d+/\S+)$|URI=\"(v\d+/[^\"]+)\"", place.master.read_text(), re.MULTILINE)
         for uri in (one or other for one, other in named):
             _playlist_is_whole(place.folder / uri)
-    generation = generations.current(db, video.id)
     if generation is not None:
         folder = place.generation(generation.number)
         torn = [row.name for row in generation.renditions if not is_whole(folder, row)]

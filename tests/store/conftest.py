@@ -136,7 +136,7 @@ class Queue:
         return lease.job
 
     def row(self, job: int) -> dict[str, Any]:
-        found = self.db.execute("SELECT * FROM job WHERE id = :id", {"id": job}).mappings()[0]
+        found = self.db.execute("SELECT * FROM job WHERE id = :id", {"id": job}).mappings().one()
         return dict(found)
 
     def status(self, job: int) -> JobStatus:
@@ -168,7 +168,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def rolled_back(path: Path) -> Iterator[Queue]:
     """A queue in one transaction that leaves nothing behind."""
     connection = connect(path)
-    connection.begin(immediate=True)
+    connection.begin()
     try:
         yield Queue(connection)
     finally:

@@ -9,10 +9,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from sqlite3 import OperationalError
 from typing import Any
 
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.store import events
@@ -201,9 +201,9 @@ def test_what_cannot_be_opened_is_told_by_open(tmp_path: Path) -> None:
 
 
 def fail(_: Connection, code: int = sqlite3.SQLITE_IOERR_WRITE) -> None:
-    error = OperationalError("what SQLite says")
+    error = sqlite3.OperationalError("what SQLite says")
     error.sqlite_errorcode = code
-    raise error
+    raise OperationalError("a statement", {}, error)
 
 
 @pytest.mark.parametrize("code", [sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_READONLY])

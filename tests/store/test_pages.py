@@ -12,8 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tqstudio.engine.store.db import sql_functions
 from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.sqlite import name_holds
 from tqstudio.engine.store.lists import pages as listing
 from tqstudio.engine.store.lists import plan as finding
 from tqstudio.engine.store.lists import records as jobviews
@@ -410,7 +410,7 @@ def test_a_page_tries_no_more_names_than_a_stretch(
         assert page.searching
         assert 0 < tried <= scan.STRETCH * (len(JobStatus) if sort != "order" and not statuses else 1)
     finally:
-        sql_functions.add(raw)
+        raw.create_function("name_holds", 2, name_holds, deterministic=True)
 
 
 # By index

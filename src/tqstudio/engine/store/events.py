@@ -46,7 +46,7 @@ def append(
         "code": code,
         "detail": detail,
     }
-    seq = db.execute(_INSERT, values).scalar()
+    seq = db.execute(_INSERT, values).scalar_one()
     pending = db.appended
     if pending is not None:
         pending.append(EventRow(seq, now, kind, job, video, worker, source, target, actor, code, detail))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tqstudio import path_checks
 from tqstudio.engine.store.db import errors, opening
-from tqstudio.engine.store.db.connection import connect
+from tqstudio.engine.store.db.sqlite import open_raw
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.paths import display
 
@@ -89,8 +89,8 @@ def _checked_copy(database: Path, target: Path) -> Iterator[Path]:
 
 def _vacuum(database: Path, copied: Path) -> None:
     try:
-        with closing(connect(database)) as db:
-            db.execute("VACUUM INTO :target", {"target": str(copied)})
+        with closing(open_raw(database)) as raw:
+            raw.execute("VACUUM INTO ?", (str(copied),))
     except UnicodeEncodeError:
         raise TqError(
             ErrorCode.BAD_REQUEST, "the name of a backup must be UTF-8", "choose another name or folder"

@@ -8,7 +8,6 @@ the disk, not the processor, limits the number of commits per second.
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import structlog
+from sqlalchemy.exc import DBAPIError
 
 from tqstudio.engine.host.clock import WALL, now_us
 from tqstudio.engine.store.db import errors
@@ -76,7 +76,7 @@ class Database:
         try:
             self._writer.open(lambda: connect(self.path))
             self._reader.open(lambda: connect(self.path, read_only=True))
-        except sqlite3.Error as error:
+        except DBAPIError as error:
             raise errors.as_tq_error(error, self.path) from error
 
     def bind(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -137,7 +137,7 @@ class Database:
         Raises:
             BaseException: one failed; nothing was written.
         """
-        db.begin(immediate=True)
+        db.begin()
         began, waited = WALL.running_us(), self._waited_us(calls[0])
         try:
             for call in calls:
@@ -155,7 +155,7 @@ class Database:
 
     def _look(self, db: Connection, calls: Sequence[DatabaseCall]) -> None:
         for call in calls:
-            db.begin(immediate=False)
+            db.begin()
             try:
                 call.result = call.fn(db, *call.args, **call.kwargs)
             except BaseException as error:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import sqlite3
 from pathlib import Path
 
+from sqlalchemy.exc import DBAPIError
+
 from tqstudio.engine.files.volumes import volume_of
-from tqstudio.engine.store.db.connection import BUSY_TIMEOUT_S
+from tqstudio.engine.store.db.sqlite import BUSY_TIMEOUT_S
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.units import size
 
@@ -34,19 +36,20 @@ def as_tq_error(error: BaseException, path: Path, *, writing: bool = False) -> B
     Args:
         writing: the error occurred while writing to the open database, so an access error means a bad disk.
     """
-    if not isinstance(error, sqlite3.DatabaseError):
+    cause = error.orig if isinstance(error, DBAPIError) else error
+    if not isinstance(cause, sqlite3.DatabaseError):
         return error
-    kind = getattr(error, "sqlite_errorcode", 0) & _PRIMARY
+    kind = getattr(cause, "sqlite_errorcode", 0) & _PRIMARY
     if kind == sqlite3.SQLITE_FULL or (kind in _PERHAPS_FULL and _nothing_free(path)):
         return full(path)
     if kind == sqlite3.SQLITE_IOERR or (writing and kind in _CLOSED):
-        return unwritable(path, str(error))
+        return unwritable(path, str(cause))
     if kind in _DAMAGED:
-        return damaged(path, str(error))
+        return damaged(path, str(cause))
     if kind in _BUSY:
         return busy(path)
     if kind in _CLOSED:
-        return TqError(ErrorCode.PERMISSION, f"the database {path} cannot be opened: {error}")
+        return TqError(ErrorCode.PERMISSION, f"the database {path} cannot be opened: {cause}")
     return error
 
 

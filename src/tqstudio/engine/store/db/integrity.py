@@ -9,17 +9,17 @@ from tqstudio.engine.store.db.connection import Connection
 
 def foreign_key_problems(db: Connection) -> int:
     """Counts rows that refer to a missing row."""
-    return len(db.execute("PRAGMA foreign_key_check"))
+    return len(db.execute("PRAGMA foreign_key_check").all())
 
 
 def miscounted(db: Connection) -> list[str]:
     """Returns the statuses whose stored count differs from the number of jobs."""
     rows = db.execute("SELECT status, count(*) FROM job NOT INDEXED WHERE deleted_at IS NULL GROUP BY status")
-    return _differing(_kept(db), dict(rows))
+    return _differing(_kept(db), dict(rows.all()))
 
 
 def _kept(db: Connection) -> dict[str, int]:
-    return dict(db.execute("SELECT status, n FROM job_count"))
+    return dict(db.execute("SELECT status, n FROM job_count").all())
 
 
 def _differing(kept: dict[str, int], real: dict[str, int]) -> list[str]:
@@ -43,18 +43,18 @@ def unlisted(db: Connection) -> str:
     ready = db.execute(
         "SELECT count(*) FROM job INDEXED BY ix_job_ready"
         " WHERE status = 'pending' AND not_before IS NULL AND deleted_at IS NULL"
-    ).scalar()
+    ).scalar_one()
     later = db.execute(
         "SELECT count(*) FROM job INDEXED BY ix_job_backoff"
         " WHERE status = 'pending' AND not_before IS NOT NULL AND deleted_at IS NULL"
-    ).scalar()
+    ).scalar_one()
     if ready + later != kept.get("pending", 0):
         return f"the queue has {ready + later} of {kept.get('pending', 0)} pending jobs"
     for index in _LISTS:
         rows = db.execute(
             f"SELECT status, count(*) FROM job INDEXED BY {index} WHERE deleted_at IS NULL GROUP BY status"
         )
-        if wrong := _differing(kept, dict(rows)):
+        if wrong := _differing(kept, dict(rows.all())):
             return f"the index {index} differs from the stored count of {', '.join(wrong)} jobs"
     return ""
 
@@ -78,12 +78,13 @@ def has_version(db: Connection) -> bool:
     tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master")}
     if "alembic_version" not in tables:
         return not tables
-    return bool(db.execute("SELECT 1 FROM alembic_version WHERE version_num GLOB '[0-9][0-9][0-9][0-9]'"))
+    numbered = "SELECT count(*) FROM alembic_version WHERE version_num GLOB '[0-9][0-9][0-9][0-9]'"
+    return bool(db.execute(numbered).scalar())
 
 
 def newest_event_at(db: Connection) -> int:
     """Returns the time of the newest event in µs since 1970; 0 without events."""
-    return int(db.execute("SELECT coalesce(max(at), 0) FROM event").scalar())
+    return int(db.execute("SELECT coalesce(max(at), 0) FROM event").scalar_one())
 
 
 def store_uuid(db: Connection) -> str | None:
@@ -92,12 +93,12 @@ def store_uuid(db: Connection) -> str | None:
 
 
 def has_video(db: Connection, video: int) -> bool:
-    return bool(db.execute("SELECT 1 FROM video WHERE id = :id", {"id": video}))
+    return db.execute("SELECT 1 FROM video WHERE id = :id", {"id": video}).first() is not None
 
 
 def runs(db: Connection, job: int, epoch: int) -> bool:
     statement = "SELECT 1 FROM job WHERE id = :job AND epoch = :epoch AND status = 'in_progress'"
-    return bool(db.execute(statement, {"job": job, "epoch": epoch}))
+    return db.execute(statement, {"job": job, "epoch": epoch}).first() is not None
 
 
 @dataclass(frozen=True, slots=True)

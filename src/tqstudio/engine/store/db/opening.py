@@ -14,6 +14,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
+
 from tqstudio.engine.store.db import errors, integrity
 from tqstudio.engine.store.db.connection import Connection, connect
 from tqstudio.errors import TqError
@@ -76,21 +78,24 @@ def problem_of(path: Path, within_s: float | None = None) -> Problem | None:
     try:
         try:
             return _check(path, within_s)
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_READONLY_ROLLBACK:
+        except DBAPIError as error:
+            if _code(error) != sqlite3.SQLITE_READONLY_ROLLBACK:
                 raise
             # Not in WAL mode yet, as after its first start or a restored backup: a read-only connection may
             # not roll the transaction back.
             connect(path).close()
             return _check(path, within_s)
-    except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode == sqlite3.SQLITE_INTERRUPT:
+    except DBAPIError as error:
+        if _code(error) == sqlite3.SQLITE_INTERRUPT:
             return None
-        if error.sqlite_errorcode == sqlite3.SQLITE_ERROR:
-            return Problem(str(error))  # a table is missing
+        # A table is missing, or the file itself is damaged.
+        if _code(error) == sqlite3.SQLITE_ERROR or not isinstance(error, OperationalError):
+            return Problem(str(error.orig))
         raise errors.as_tq_error(error, path) from error
-    except sqlite3.DatabaseError as error:
-        return Problem(str(error))
+
+
+def _code(error: DBAPIError) -> int:
+    return int(getattr(error.orig, "sqlite_errorcode", 0))
 
 
 def _check(path: Path, within_s: float | None) -> Problem | None:
@@ -151,7 +156,7 @@ def repair(path: Path, *, recount: bool = False) -> None:
     """
     try:
         with closing(connect(path)) as db:
-            db.begin(immediate=True)
+            db.begin()
             try:
                 integrity.rebuild_indexes(db)
                 if recount:
@@ -162,9 +167,9 @@ def repair(path: Path, *, recount: bool = False) -> None:
                 db.commit()
             finally:
                 db.rollback()
-    except sqlite3.IntegrityError as error:
-        raise errors.damaged(path, f"its indexes cannot be rebuilt: {error}") from error
-    except sqlite3.Error as error:
+    except IntegrityError as error:
+        raise errors.damaged(path, f"its indexes cannot be rebuilt: {error.orig}") from error
+    except DBAPIError as error:
         raise errors.as_tq_error(error, path) from error
 
 

@@ -82,7 +82,7 @@ def create(db: Connection, new: NewJob, *, now: int, actor: str) -> int | None:
     }
     if open_job_of(db, new.video) is not None:
         return None
-    job = int(db.execute(_CREATE, values).scalar())
+    job = int(db.execute(_CREATE, values).scalar_one())
     events.append(
         db, trigger, now=now, actor=actor, job=job, video=new.video, target=status, detail=new.kind.value
     )
@@ -195,7 +195,7 @@ def join_batch(db: Connection, job: int, batch: str) -> None:
 def metadata_of(db: Connection, job: int) -> dict[str, Any]:
     """Returns a job's metadata."""
     metadata: dict[str, Any] = json.loads(
-        db.execute("SELECT metadata_json FROM job WHERE id = :job", {"job": job}).scalar()
+        db.execute("SELECT metadata_json FROM job WHERE id = :job", {"job": job}).scalar_one()
     )
     return metadata
 

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from sqlite3 import IntegrityError
 from typing import Any
+
+from sqlalchemy.exc import IntegrityError
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection

@@ -115,7 +115,7 @@ def next_number(db: Connection, video: int) -> int:
     return int(
         db.execute(
             "SELECT coalesce(max(number), 0) + 1 FROM generation WHERE video_id = :id", {"id": video}
-        ).scalar()
+        ).scalar_one()
     )
 
 
@@ -152,7 +152,7 @@ def record(
                 "poster": poster,
                 "now": now,
             },
-        ).scalar()
+        ).scalar_one()
     )
     for rendition in renditions:
         db.execute(

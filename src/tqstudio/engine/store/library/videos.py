@@ -112,7 +112,7 @@ def create(db: Connection, new: NewVideo, *, now: int) -> int:
         "inode": new.inode,
         "now": now,
     }
-    video = int(db.execute(_INSERT, values).scalar())
+    video = int(db.execute(_INSERT, values).scalar_one())
     if taken:
         _give_free_slug(db, video, new.output_root, f"{new.slug or 'video'}-{video}")
     return video

@@ -57,7 +57,7 @@ def narrowed(db: Connection, wanted: str, most: int) -> Condition | None:
     """
     for letters in islice(_groups(wanted), PROBES):
         group = '"' + letters.replace('"', '""') + '"'
-        found = db.execute(_COUNT, {"group": group, "most": most + 1}).scalar()
+        found = db.execute(_COUNT, {"group": group, "most": most + 1}).scalar_one()
         if found <= most:
             return Condition(
                 " AND job.video_id IN (SELECT rowid FROM video_name WHERE video_name MATCH :group)",

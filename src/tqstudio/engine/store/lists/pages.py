@@ -134,7 +134,7 @@ def _count_deleted(db: Connection, statuses: Sequence[JobStatus]) -> int | None:
         "SELECT count(*) FROM (SELECT 1 FROM job INDEXED BY ix_job_deleted_status"
         f" WHERE deleted_at IS NOT NULL AND status IN ({listed}) LIMIT :most)"
     )
-    found = int(db.execute(counted, {"most": COUNTED + 1}).scalar())
+    found = int(db.execute(counted, {"most": COUNTED + 1}).scalar_one())
     return found if found <= COUNTED else None
 
 

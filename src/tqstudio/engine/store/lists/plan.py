@@ -62,7 +62,7 @@ def _tried(query: PageQuery) -> Condition:
 def _in_batch(db: Connection, batch: str) -> int:
     """Jobs of a batch, counted a little beyond `FEW`."""
     counted = "SELECT count(*) FROM (SELECT 1 FROM job WHERE batch = :batch LIMIT :most)"
-    return int(db.execute(counted, {"batch": batch, "most": FEW + 1}).scalar())
+    return int(db.execute(counted, {"batch": batch, "most": FEW + 1}).scalar_one())
 
 
 class _Few:

@@ -125,5 +125,5 @@ def batch_counts(db: Connection, batch: str) -> dict[str, int] | None:
         "SELECT status, count(*) FILTER (WHERE deleted_at IS NULL) FROM job WHERE batch = :batch"
         " GROUP BY status",
         {"batch": batch},
-    )
+    ).all()
     return {row[0]: int(row[1]) for row in rows if row[1]} if rows else None

@@ -135,7 +135,7 @@ def find_silent(db: Connection, *, before: int, now: int) -> list[tuple[int, str
         "UPDATE worker SET offline_at = :now WHERE offline_at IS NULL AND registered_at IS NOT NULL"
         " AND coalesce(last_heartbeat_at, registered_at) <= :before RETURNING id, name",
         {"before": before, "now": now},
-    )
+    ).all()
     for _, name in gone:
         events.append(db, EventKind.WORKER_OFFLINE, now=now, actor="supervisor", worker=name)
     return [(worker, name) for worker, name in gone]

@@ -1,0 +1,84 @@
+"""Holds everything that is particular to SQLite: settings of connections, triggers, the full-text index.
+
+Statements are SQLAlchemy expressions on the tables of `tables`; the few parts of them that only SQLite
+understands are functions at the end.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from urllib.parse import quote
+
+from sqlalchemy import Engine, create_engine, event
+from sqlalchemy.pool import NullPool
+
+BUSY_TIMEOUT_S = 10
+_CACHED_STATEMENTS = 512
+
+
+def engine_of(path: Path, *, read_only: bool = False) -> Engine:
+    """Returns an engine; each of its connections is for one thread at a time.
+
+    A transaction that may write locks the database when it begins: otherwise another process could change
+    what a SELECT before its UPDATE has read.
+    """
+    engine = create_engine(
+        "sqlite://", creator=lambda: open_raw(path, read_only=read_only), poolclass=NullPool
+    )
+    begin = "BEGIN" if read_only else "BEGIN IMMEDIATE"
+    # The driver itself begins no transaction (isolation_level=None).
+    event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))
+    return engine
+
+
+def open_raw(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
+    """Opens a connection of the driver, configured for durability: WAL with synchronous=FULL.
+
+    In power-cut tests WAL with NORMAL lost acknowledged commits, FULL none.
+    """
+    uri = f"file:{quote(str(path.absolute()))}?mode={'ro' if read_only else 'rwc'}"
+    raw = sqlite3.connect(
+        uri,
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+        timeout=BUSY_TIMEOUT_S,
+        cached_statements=_CACHED_STATEMENTS,
+    )
+    try:
+        if not read_only:
+            raw.execute("PRAGMA journal_mode=WAL")
+            raw.execute("PRAGMA synchronous=FULL")
+        raw.execute("PRAGMA foreign_keys=ON")
+        raw.execute("PRAGMA temp_store=MEMORY")
+        raw.execute("PRAGMA cache_size=-16000")
+        raw.create_function("name_holds", 2, name_holds, deterministic=True)
+    except BaseException:
+        raw.close()
+        raise
+    return raw
+
+
+def name_holds(name: str, wanted: str) -> bool:
+    """Whether the name contains the lower-case text, ignoring case in any alphabet."""
+    return wanted in name.lower()
+
+
+_INDEX = "INSERT INTO video_name (rowid, name) VALUES (new.id, new.name);"
+_UNINDEX = "INSERT INTO video_name (video_name, rowid, name) VALUES ('delete', old.id, old.name);"
+_ONE_MORE = "UPDATE job_count SET n = n + 1 WHERE status = new.status"
+_ONE_LESS = "UPDATE job_count SET n = n - 1 WHERE status = old.status"
+SCHEMA = (
+    "CREATE VIRTUAL TABLE video_name USING"
+    " fts5(name, content='video', content_rowid='id', tokenize='trigram')",
+    f"CREATE TRIGGER video_name_insert AFTER INSERT ON video BEGIN {_INDEX} END",
+    f"CREATE TRIGGER video_name_update AFTER UPDATE OF name ON video BEGIN {_UNINDEX} {_INDEX} END",
+    f"CREATE TRIGGER video_name_delete AFTER DELETE ON video BEGIN {_UNINDEX} END",
+    f"CREATE TRIGGER job_count_insert AFTER INSERT ON job WHEN new.deleted_at IS NULL BEGIN {_ONE_MORE}; END",
+    f"CREATE TRIGGER job_count_delete AFTER DELETE ON job WHEN old.deleted_at IS NULL BEGIN {_ONE_LESS}; END",
+    "CREATE TRIGGER job_count_update AFTER UPDATE OF status, deleted_at ON job"
+    " WHEN old.status <> new.status OR (old.deleted_at IS NULL) <> (new.deleted_at IS NULL)"
+    f" BEGIN {_ONE_LESS} AND old.deleted_at IS NULL; {_ONE_MORE} AND new.deleted_at IS NULL; END",
+)
+"""What follows the tables in a new database: the full-text index of names, and the counts of jobs."""
