@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import Engine
 
 from tqstudio.engine import maintenance, supervisor
+from tqstudio.engine.api import events
 from tqstudio.engine.files import bounded_io
 from tqstudio.engine.gates import disk
 from tqstudio.engine.gates.machine import PressureGate
@@ -413,7 +414,7 @@ def outside_replaced(world: World) -> Iterator[None]:
         (supervisor, "Prober", _Prober),
         (supervisor, "make_app", lambda _studio: None),
         (supervisor, "_become_subreaper", lambda: None),
-        (supervisor, "SNAPSHOT_INTERVAL_S", 60.0),
+        (events, "SNAPSHOT_INTERVAL_S", 60.0),
         (supervisor, "HomeGuard", _HomeGuard),
         (maintenance, "AsyncIOScheduler", _Schedule),
         (bounded_io, "_on_a_thread", _on_a_thread),

@@ -10,15 +10,11 @@ import asyncio
 import contextlib
 import ctypes
 import gc
-import itertools
 import os
-import shlex
 import signal
-import stat
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from enum import Enum
 from functools import partial
 
 import structlog
@@ -27,19 +23,26 @@ from tqstudio import __version__
 from tqstudio.config import Settings
 from tqstudio.engine.admission.admission import Admission
 from tqstudio.engine.api.app import make_app
+from tqstudio.engine.api.events import send_snapshots, send_sources
 from tqstudio.engine.api.server import Server
-from tqstudio.engine.api.views import event_view, job_live, source_summary
-from tqstudio.engine.api.workers import worker_views
+from tqstudio.engine.api.views import event_view
 from tqstudio.engine.files.bounded_io import BoundedIO
-from tqstudio.engine.files.dir_fd import others_may_write
 from tqstudio.engine.gates.disk import DiskGate
 from tqstudio.engine.gates.output_volume import OutputDisks
 from tqstudio.engine.gates.source_volume import SourceDisks
-from tqstudio.engine.host import children, failpoints, home_lock, logging_setup, memory, orphan_processes
+from tqstudio.engine.host import (
+    children,
+    failpoints,
+    home_guard,
+    home_lock,
+    logging_setup,
+    memory,
+    orphan_processes,
+)
 from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.host.home_guard import HomeGuard
 from tqstudio.engine.intake import Intake
-from tqstudio.engine.live.event_stream import SNAPSHOT_INTERVAL_S, Broadcast
+from tqstudio.engine.live.event_stream import Broadcast
 from tqstudio.engine.live.forecasts import Forecasts
 from tqstudio.engine.live.leases import Leases
 from tqstudio.engine.live.running_jobs import LiveBoard
@@ -49,7 +52,7 @@ from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.outputs.publisher import Publisher
 from tqstudio.engine.outputs.retention import Retention
 from tqstudio.engine.outputs.workspace import Workspace
-from tqstudio.engine.probing.prober import Prober, ProbeResult
+from tqstudio.engine.probing.prober import Prober
 from tqstudio.engine.queue import shutdown_summary
 from tqstudio.engine.queue.bulk_operations import AllJobs
 from tqstudio.engine.queue.completion import Results
@@ -63,6 +66,7 @@ from tqstudio.engine.queue.stuck_workers import StuckWorkers
 from tqstudio.engine.queue.tokens import WorkerTokens
 from tqstudio.engine.queue.worker_pool import Slot, WorkerPool, default_cpu_workers
 from tqstudio.engine.services import Services
+from tqstudio.engine.shutdown import Shutdown, ShutdownMode
 from tqstudio.engine.store.db import opening, schema
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.event_row import EventRow
@@ -72,26 +76,10 @@ from tqstudio.engine.store.machine import gates, supervisors
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.lifecycle import GateKind, JobStatus
-from tqstudio.protocol.answers import JobSource
 
 _PR_SET_CHILD_SUBREAPER = 36
-_WORKER_SNAPSHOT_TICKS = 8
-"""Worker snapshots are sent with every eighth progress tick: heartbeats change slowly."""
-
-
 _IDLE_PART_OF_STALL = 4
 """A job is shown as stalled after 1/N of the time after which its ffmpeg is killed."""
-
-
-class ShutdownMode(Enum):
-    """How a supervisor was asked to shut down; a later request can only be more urgent."""
-
-    WHEN_IDLE = 1
-    """When the running jobs have ended (`down --drain`)."""
-    DRAIN = 2
-    """When the running jobs have ended, at most `drain_s` from now (SIGTERM)."""
-    NOW = 3
-    """At once, keeping finished segments (`down`, a second signal)."""
 
 
 def run(home: Home, settings: Settings) -> Remainder:
@@ -111,7 +99,7 @@ def run(home: Home, settings: Settings) -> Remainder:
         raise TqError(
             ErrorCode.PERMISSION, f"the home {home.root} cannot be created: {error.strerror or error}"
         ) from None
-    _require_private(home)
+    home_guard.require_private(home)
     held = home_lock.HomeLock(home)
     held.acquire()
     log = logging_setup.configure(home)
@@ -139,32 +127,6 @@ def run(home: Home, settings: Settings) -> Remainder:
         # Before the lock is released and another supervisor may write to the same file.
         log.stop()
         held.release()
-
-
-def _require_private(home: Home) -> None:
-    """Check that no other user may change the settings, profiles or database of a home.
-
-    Raises:
-        TqError: PERMISSION.
-    """
-    for path in (home.root, home.config, home.profiles, home.database):
-        try:
-            found = path.stat()
-        except OSError:
-            continue  # it does not exist, or reading it later reports the error
-        if not others_may_write(found):
-            continue
-        if found.st_uid not in (os.geteuid(), 0):
-            raise TqError(
-                ErrorCode.PERMISSION,
-                f"{path} belongs to another user (uid {found.st_uid})",
-                "run the supervisor as that user, or choose a home of your own with --home or TQSTUDIO_HOME",
-            )
-        raise TqError(
-            ErrorCode.PERMISSION,
-            f"other users may change {path} (mode {stat.S_IMODE(found.st_mode):04o})",
-            f"remove that permission: chmod go-w {shlex.quote(str(path))}",
-        )
 
 
 def _migrate_apart(home: Home) -> None:
@@ -216,10 +178,7 @@ class _Supervisor:
         self._recovery = Recovery(home, settings, db, board, endings, results)
         identities = WorkerTokens()
         admission = Admission(home, settings, db)
-        self._ending: ShutdownMode | None = None
-        self._ending_changed = asyncio.Event()
-        self._worked_on: set[int] = set()
-        """Jobs that workers had when the shutdown began."""
+        self._shutdown = Shutdown(board, settings.drain_s)
         self.studio = Services(
             home=home,
             settings=settings,
@@ -246,12 +205,12 @@ class _Supervisor:
             identities=identities,
             ffmpeg=found,
             started_at=now_us(),
-            request_stop=lambda drain: self.end(ShutdownMode.WHEN_IDLE if drain else ShutdownMode.NOW),
+            request_stop=self._shutdown.request_by_api,
         )
         admission.on_left = self.studio.intake.look_again
         self._source_checks: set[asyncio.Task[None]] = set()
         """Running tasks of `_look_for_sources`."""
-        self._prober = Prober(home, settings, db, self._on_looked)
+        self._prober = Prober(home, settings, db, partial(send_sources, broadcast))
         admission.on_settled = self._prober.wake
         stuck_workers = StuckWorkers(settings, db, board, workspace, bounded_io, results, self.studio.pool)
         self._maintenance = Maintenance(
@@ -275,7 +234,7 @@ class _Supervisor:
         self._db.bind(loop)
         self._db.on_events = self._on_events
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self._on_signal)
+            loop.add_signal_handler(number, self._shutdown.request_by_signal)
         _become_subreaper()
         await self._lock_outputs()
         await self._recovery.begin()
@@ -295,7 +254,7 @@ class _Supervisor:
         listener = self._home_guard.open_socket()
         server = Server(listener, make_app(self.studio))
         serving = asyncio.create_task(server.serve(sockets=[listener]))
-        snapshots = asyncio.create_task(self._snapshots())
+        snapshots = asyncio.create_task(send_snapshots(self.studio))
         guarding = asyncio.create_task(self._guard_home(server))
         starting = asyncio.create_task(self._start_parts())
         starting.add_done_callback(self._report_failed_start)
@@ -311,7 +270,7 @@ class _Supervisor:
             server.end()
             await serving
             self._home_guard.close_socket()
-            left = await self._db.read(shutdown_summary.count, self._worked_on)
+            left = await self._db.read(shutdown_summary.count, self._shutdown.worked_on)
             self._log.info("supervisor ended", left=left.left, begun=left.begun, paused=left.paused)
         if self._lost_home:
             raise TqError(
@@ -341,7 +300,7 @@ class _Supervisor:
         """Shut down once the home is lost: clients can no longer reach the supervisor."""
         self._lost_home = await self._home_guard.watch(server.listen_on)
         self._log.error("home lost, shutting down", why=self._lost_home)
-        self.end(ShutdownMode.NOW)
+        self._shutdown.request(ShutdownMode.NOW)
 
     async def _start_parts(self) -> None:
         self._maintenance.start()
@@ -368,9 +327,8 @@ class _Supervisor:
     async def _end_parts(self, starting: asyncio.Task[None], snapshots: asyncio.Task[None]) -> None:
         """Shut down the parts: intake, then workers, which still report, then the streams."""
         # A claim may have been in progress when the shutdown began.
-        self._worked_on |= set(self.studio.board.jobs)
-        self.studio.dispatch.closed = True
-        self.studio.dispatch.wake()
+        self._shutdown.worked_on |= set(self.studio.board.jobs)
+        self.studio.dispatch.close()
         starting.cancel()
         await asyncio.wait([starting])
         self.studio.admission.end()
@@ -384,36 +342,12 @@ class _Supervisor:
         snapshots.cancel()
         self.studio.broadcast.stop()
 
-    def end(self, how: ShutdownMode) -> None:
-        """Request the shutdown; the more urgent of two requests counts."""
-        if self._ending is None or how.value > self._ending.value:
-            self._ending = how
-            self._ending_changed.set()
-
-    def _on_signal(self) -> None:
-        again = self._ending in (ShutdownMode.DRAIN, ShutdownMode.NOW)
-        self.end(ShutdownMode.NOW if again else ShutdownMode.DRAIN)
-
     async def _until_ended(self) -> None:
         """Return when it is time to shut down; heartbeats, claims and the API are served until then."""
-        await self._ending_changed.wait()
+        await self._shutdown.requested()
         self.studio.draining = True
-        self.studio.dispatch.closed = True
-        self.studio.dispatch.wake()
-        loop, board = asyncio.get_running_loop(), self.studio.board
-        self._worked_on |= set(board.jobs)
-        board.on_end = self._ending_changed.set
-        left: float | None = None
-        deadline = None
-        while board.jobs and self._ending is not ShutdownMode.NOW:
-            if self._ending is ShutdownMode.DRAIN:
-                # Counts from the signal: the supervisor may have been draining without a limit before.
-                deadline = deadline or loop.time() + self._settings.drain_s
-                if (left := deadline - loop.time()) <= 0:
-                    return
-            self._ending_changed.clear()
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._ending_changed.wait(), left)
+        self.studio.dispatch.close()
+        await self._shutdown.until_due()
 
     # What happens
 
@@ -439,31 +373,6 @@ class _Supervisor:
             video = await self._db.read(videos.get, number)
             if video is not None:
                 self.studio.intake.look_again(video.source)
-
-    def _on_looked(self, looked: Sequence[ProbeResult]) -> None:
-        """Send what the background probe found about waiting files."""
-        if self.studio.broadcast.watched:
-            jobs: list[JobSource] = [
-                {"id": one.at.job, "source": source_summary(one.at.size, one.facts, one.problem)}
-                for one in looked
-            ]
-            self.studio.broadcast.snapshot("sources", {"jobs": jobs})
-
-    async def _snapshots(self) -> None:
-        """Send changes of running jobs and workers to the event streams, at most four times a second."""
-        board, broadcast, forecasts = self.studio.board, self.studio.broadcast, self.studio.forecasts
-        for tick in itertools.count(1):
-            await broadcast.until_watched()
-            await asyncio.sleep(SNAPSHOT_INTERVAL_S)
-            now = now_us()
-            of_workers_too = tick % _WORKER_SNAPSHOT_TICKS == 0
-            if of_workers_too:
-                board.touch_idle(now)
-            if moved := board.take_touched():
-                rows = [job_live(live, forecasts, board.idle_s(live.token.job, now)) for live in moved]
-                broadcast.snapshot("progress", {"jobs": rows})
-            if of_workers_too:
-                broadcast.snapshot("worker", {"workers": await worker_views(self.studio)})
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import re
 import resource
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query
@@ -11,14 +14,19 @@ from fastapi.responses import StreamingResponse
 
 from tqstudio.engine.api.dependencies import TheStudio
 from tqstudio.engine.api.jobs import no_such_job
-from tqstudio.engine.api.views import event_view, parse_time
+from tqstudio.engine.api.views import event_view, job_live, parse_time, source_summary
+from tqstudio.engine.api.workers import worker_views
+from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.live import event_stream
+from tqstudio.engine.live.event_stream import SNAPSHOT_INTERVAL_S, Broadcast
+from tqstudio.engine.probing.prober import ProbeResult
+from tqstudio.engine.services import Services
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.jobs.transitions import job_facts
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.protocol.answers import EventPage
+from tqstudio.protocol.answers import EventPage, JobSource
 
 router = APIRouter()
 
@@ -26,6 +34,8 @@ _SEQ = re.compile(r"[0-9]+")
 _SEQ_DIGITS = 19
 """Of the largest integer that the database can store."""
 
+_WORKER_TICKS = 8
+"""Worker snapshots are sent with every eighth snapshot of running jobs: heartbeats change slowly."""
 _OF_DESCRIPTORS = 2
 """Event streams may use 1/N of the file descriptors: commands and workers need some as well."""
 
@@ -101,3 +111,30 @@ async def follow(
         ),
         headers={"Cache-Control": "no-store"},
     )
+
+
+async def send_snapshots(studio: Services) -> None:
+    """Send changes of running jobs and workers to the streams, at most four times a second."""
+    board, broadcast = studio.board, studio.broadcast
+    for tick in itertools.count(1):
+        await broadcast.until_watched()
+        await asyncio.sleep(SNAPSHOT_INTERVAL_S)
+        now = now_us()
+        of_workers_too = tick % _WORKER_TICKS == 0
+        if of_workers_too:
+            board.touch_idle(now)
+        if moved := board.take_touched():
+            rows = [job_live(live, studio.forecasts, board.idle_s(live.token.job, now)) for live in moved]
+            broadcast.snapshot("progress", {"jobs": rows})
+        if of_workers_too:
+            broadcast.snapshot("worker", {"workers": await worker_views(studio)})
+
+
+def send_sources(broadcast: Broadcast, probed: Sequence[ProbeResult]) -> None:
+    """Send what the background probe found about waiting files."""
+    if broadcast.watched:
+        jobs: list[JobSource] = [
+            {"id": one.at.job, "source": source_summary(one.at.size, one.facts, one.problem)}
+            for one in probed
+        ]
+        broadcast.snapshot("sources", {"jobs": jobs})

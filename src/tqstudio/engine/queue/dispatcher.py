@@ -107,6 +107,11 @@ class Dispatch:
         self._work.set()
         self._work = asyncio.Event()
 
+    def close(self) -> None:
+        """Assign no more jobs; waiting claims end."""
+        self.closed = True
+        self.wake()
+
     async def claim(
         self, caller: WorkerToken, request: ClaimRequest, disconnected: Callable[[], Awaitable[bool]]
     ) -> ClaimAnswer:
