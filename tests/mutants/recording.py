@@ -5,16 +5,21 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeGuard
 
+from sqlalchemy import event
+
 from tqstudio.engine import store
+from tqstudio.engine.store.db import sqlite
 from tqstudio.engine.store.db.connection import Connection
 
 _STORE = str(Path(inspect.getfile(store)).parent)
+_NO_STATEMENTS = ("backup.py", "connection.py", "schema.py", "sqlite.py")
+"""Modules that call the driver itself, or create the tables."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -40,30 +45,49 @@ Seen = Callable[[Statement, Place], str]
 
 @contextmanager
 def watched(seen: Seen) -> Iterator[None]:
-    """While it lasts, all of the store's statements in this process go by `seen`."""
-    run = Connection.execute
+    """Pass all of the store's statements in this process to `seen`, as SQL with named values."""
+    run, make = Connection.execute, sqlite.create_engine
+    caller: list[tuple[str, Place]] = []
 
-    def execute(self: Connection, sql: str, values: Mapping[str, Any] | None = None) -> Any:
+    def execute(self: Connection, statement: Any, values: Any = None) -> Any:
         frame = sys._getframe(1)
         code = frame.f_code
+        if not code.co_filename.startswith(_STORE):
+            return run(self, statement, values)
         # A generator or lambda within a function has a name of its own: `page.<locals>.<genexpr>`.
-        if code.co_filename.startswith(_STORE):
-            function = f"{Path(code.co_filename).stem}.{code.co_qualname.partition('.<locals>')[0]}"
-            sql = seen(Statement(function, sql), Place(code.co_filename, frame.f_lineno))
-        return run(self, sql, values)
+        function = f"{Path(code.co_filename).stem}.{code.co_qualname.partition('.<locals>')[0]}"
+        caller.append((function, Place(code.co_filename, frame.f_lineno)))
+        try:
+            return run(self, statement, values)
+        finally:
+            caller.clear()
+
+    def in_its_place(_c: Any, _cursor: Any, sql: str, values: Any, *_: Any) -> tuple[str, Any]:
+        if caller:
+            function, place = caller.pop()
+            sql = seen(Statement(function, " ".join(sql.split())), place)
+        return sql, values
+
+    def named(*arguments: Any, **more: Any) -> Any:
+        # A statement that lacks a clause needs fewer values: by position they would be the wrong ones.
+        engine = make(*arguments, paramstyle="named", **more)
+        event.listen(engine, "before_cursor_execute", in_its_place, retval=True)
+        return engine
 
     Connection.execute = execute  # type: ignore[method-assign]
+    sqlite.create_engine = named
     try:
         yield
     finally:
         Connection.execute = run  # type: ignore[method-assign]
+        sqlite.create_engine = make
 
 
 def places() -> dict[Place, range]:
     """Every call in the store that runs a statement: where it begins, and its lines."""
     found = {}
     for path in sorted(Path(_STORE).rglob("*.py")):
-        if path.name == "connection.py" or "migrations" in path.parts:  # the driver's own calls
+        if path.name in _NO_STATEMENTS or "migrations" in path.parts:
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             if _is_execute(node):

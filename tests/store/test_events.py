@@ -13,6 +13,7 @@ from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.machine import supervisors
+from tqstudio.events import EventKind
 from tqstudio.lifecycle import Operation
 
 from .conftest import NOW, Queue
@@ -77,6 +78,13 @@ def test_the_history_is_read_by_index(queue: Queue, statement: str) -> None:
     plan = " ".join(row[3] for row in queue.db.execute(f"EXPLAIN QUERY PLAN {statement}"))
     assert "SEARCH event" in plan
     assert "B-TREE" not in plan
+
+
+def test_nothing_is_pruned_that_is_not_older(queue: Queue) -> None:
+    events.append(queue.db, EventKind.CLAIM, now=NOW, actor="test")
+    kept = queue.history()
+    assert events.prune(queue.db, before=NOW, now=NOW) == 0
+    assert queue.history() == kept
 
 
 def test_pruning_leaves_one_event_that_says_so(queue: Queue) -> None:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from sqlalchemy import ColumnElement, delete, func, insert, select
+
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.event_row import EventRow
+from tqstudio.engine.store.db.tables import event
 from tqstudio.events import EventKind
 
 MAX_DETAIL = 500
 
 
-_INSERT = (
-    "INSERT INTO event (at, trigger, job_id, video_id, worker, source, target, actor, code, detail)"
-    " VALUES (:at, :trigger, :job, :video, :worker, :source, :target, :actor, :code, :detail)"
-    " RETURNING seq"
-)
-_COLUMNS = "seq, at, trigger, job_id, video_id, worker, source, target, actor, code, detail"
+_INSERT = insert(event).returning(event.c.seq)
 
 
 def append(
@@ -37,8 +35,8 @@ def append(
     values = {
         "at": now,
         "trigger": kind,
-        "job": job,
-        "video": video,
+        "job_id": job,
+        "video_id": video,
         "worker": worker,
         "source": source,
         "target": target,
@@ -56,50 +54,38 @@ def after(
     db: Connection, seq: int, *, limit: int, job: int | None = None, since: int | None = None
 ) -> list[EventRow]:
     """Returns the events after `seq` (and not before `since`), oldest first."""
-    where, values = ["seq > :seq"], {"seq": seq, "limit": limit, "job": job, "since": since}
+    found = select(event).where(event.c.seq > seq).order_by(event.c.seq).limit(limit)
     if job is not None:
-        where.append("job_id = :job")
+        found = found.where(event.c.job_id == job)
     if since is not None:
-        where.append("at >= :since")
-    rows = db.execute(
-        f"SELECT {_COLUMNS} FROM event WHERE {' AND '.join(where)} ORDER BY seq LIMIT :limit", values
-    )
-    return [EventRow(*row) for row in rows]
+        found = found.where(event.c.at >= since)
+    return [EventRow(*row) for row in db.execute(found)]
 
 
 def newest(
     db: Connection, *, limit: int, job: int | None = None, before: int | None = None
 ) -> list[EventRow]:
     """Returns the last events, or the last before a sequence number, newest first."""
-    where = []
+    found = select(event).order_by(event.c.seq.desc()).limit(limit)
     if job is not None:
-        where.append("job_id = :job")
+        found = found.where(event.c.job_id == job)
     if before is not None:
-        where.append("seq < :before")
-    those = f"WHERE {' AND '.join(where)}" if where else ""
-    rows = db.execute(
-        f"SELECT {_COLUMNS} FROM event {those} ORDER BY seq DESC LIMIT :limit",
-        {"job": job, "before": before, "limit": limit},
-    )
-    return [EventRow(*row) for row in rows]
+        found = found.where(event.c.seq < before)
+    return [EventRow(*row) for row in db.execute(found)]
 
 
 def bounds(db: Connection) -> tuple[int, int]:
     """Returns the first and last stored sequence number; (0, 0) for an empty history."""
     # Two lookups: min and max in one SELECT would scan the whole table.
-    row = db.execute(
-        "SELECT coalesce((SELECT min(seq) FROM event), 0), coalesce((SELECT max(seq) FROM event), 0)"
-    ).one()
+    first = select(func.min(event.c.seq)).scalar_subquery()
+    last = select(func.max(event.c.seq)).scalar_subquery()
+    row = db.execute(select(func.coalesce(first, 0), func.coalesce(last, 0))).one()
     return int(row[0]), int(row[1])
 
 
 def forget(db: Connection, *, through: int, limit: int) -> int:
     """Deletes up to `limit` of the oldest events, none later than `through`; returns how many."""
-    return db.execute(
-        "DELETE FROM event WHERE seq IN"
-        " (SELECT seq FROM event WHERE seq <= :through ORDER BY seq LIMIT :limit)",
-        {"through": through, "limit": limit},
-    ).rowcount
+    return _delete(db, event.c.seq <= through, limit)
 
 
 def prune(db: Connection, *, before: int, now: int, limit: int = 10_000) -> int:
@@ -107,17 +93,17 @@ def prune(db: Connection, *, before: int, now: int, limit: int = 10_000) -> int:
 
     Older `pruned` events are deleted too, because the history would look complete from such an event on.
     """
-    values = {"before": before, "limit": limit}
-    due = db.execute(
-        f"SELECT 1 FROM event WHERE at < :before AND trigger <> '{EventKind.PRUNED}' LIMIT 1", values
-    )
-    if due.first() is None:
+    old = event.c.at < before
+    due = select(event.c.seq).where(old, event.c.trigger != EventKind.PRUNED).limit(1)
+    if db.execute(due).first() is None:
         return 0
-    removed = db.execute(
-        "DELETE FROM event WHERE seq IN (SELECT seq FROM event WHERE at < :before ORDER BY seq LIMIT :limit)",
-        values,
-    ).rowcount
+    removed = _delete(db, old, limit)
     append(
         db, EventKind.PRUNED, now=now, actor="retention", detail=f"{removed} events older than the retention"
     )
     return removed
+
+
+def _delete(db: Connection, those: ColumnElement[bool], limit: int) -> int:
+    oldest = select(event.c.seq).where(those).order_by(event.c.seq).limit(limit)
+    return db.execute(delete(event).where(event.c.seq.in_(oldest))).rowcount

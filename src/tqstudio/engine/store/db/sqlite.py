@@ -8,13 +8,33 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from sqlalchemy import Engine, create_engine, event
+from sqlalchemy.dialects.sqlite import insert as upsert
+from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
 from sqlalchemy.pool import NullPool
+
+__all__ = ["BUSY_TIMEOUT_S", "SCHEMA", "engine_of", "indexed_by", "open_raw", "upsert"]
 
 BUSY_TIMEOUT_S = 10
 _CACHED_STATEMENTS = 512
+
+
+class _Compiler(SQLiteCompiler):
+    """Renders the hints of a statement behind the names of its tables: `with_hint(job, indexed_by(…))`."""
+
+    def get_from_hint_text(self, _table: Any, text: str | None) -> str | None:
+        return text
+
+
+def indexed_by(index: str) -> str:
+    """Returns the hint that names an index, for `with_hint`.
+
+    Without statistics SQLite chooses among the indexes of `job` by their columns alone, often wrongly.
+    """
+    return f"INDEXED BY {index}"
 
 
 def engine_of(path: Path, *, read_only: bool = False) -> Engine:
@@ -26,6 +46,7 @@ def engine_of(path: Path, *, read_only: bool = False) -> Engine:
     engine = create_engine(
         "sqlite://", creator=lambda: open_raw(path, read_only=read_only), poolclass=NullPool
     )
+    engine.dialect.statement_compiler = _Compiler
     begin = "BEGIN" if read_only else "BEGIN IMMEDIATE"
     # The driver itself begins no transaction (isolation_level=None).
     event.listen(engine, "begin", lambda connection: connection.exec_driver_sql(begin))

@@ -13,6 +13,7 @@ from sqlalchemy import (
     BigInteger,
     CheckConstraint,
     Column,
+    ColumnElement,
     Float,
     ForeignKey,
     Index,
@@ -22,6 +23,7 @@ from sqlalchemy import (
     Text,
     TextClause,
     UniqueConstraint,
+    literal_column,
     text,
 )
 from sqlmodel import Field, SQLModel
@@ -517,3 +519,26 @@ class Idempotency(SQLModel, table=True):
     key: str = Field(sa_column=Column(Text, primary_key=True))
     answer: str = _text()
     at: int | None = _time(optional=False)
+
+
+def const(value: StrEnum) -> ColumnElement[str]:
+    """Returns a value as text of a statement, not as a parameter, which no partial index would serve."""
+    return literal_column(f"'{value.value}'")
+
+
+_tables = SQLModel.metadata.tables
+attempt = _tables["attempt"]
+event = _tables["event"]
+folder = _tables["folder"]
+gate = _tables["gate"]
+generation = _tables["generation"]
+idempotency = _tables["idempotency"]
+job = _tables["job"]
+job_count = _tables["job_count"]
+publication = _tables["publication"]
+published = _tables["published"]
+rendition = _tables["rendition"]
+speed = _tables["speed"]
+supervisor = _tables["supervisor"]
+video = _tables["video"]
+worker = _tables["worker"]
