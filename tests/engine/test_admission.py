@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -97,6 +98,12 @@ class House:
     def offer(self, path: Path | bytes, profile: Profile | None = None, **more: Any) -> Any:
         how = Offer(profile=profile or self.web, output_root=os.fsencode(self.out), **more)
         return asyncio.run(self.admission.offer(os.fsencode(path), how))
+
+    def offer_all(self, paths: Sequence[Path | bytes], **more: Any) -> list[Any]:
+        """The decision on each file, or the code of its error."""
+        how = Offer(profile=self.web, output_root=os.fsencode(self.out), **more)
+        answers = asyncio.run(self.admission.offer_all([os.fsencode(path) for path in paths], how))
+        return [answer.code if isinstance(answer, TqError) else answer for answer in answers]
 
     def decided(self, path: Path, profile: Profile | None = None, **more: Any) -> str:
         return str(self.offer(path, profile, **more)["decision"])
@@ -471,6 +478,50 @@ def test_a_file_is_one_video_under_all_names_of_its_folder(house: House, tmp_pat
     for name in (b"/" + os.fsencode(path), os.fsencode(tmp_path / "link" / path.name)):
         result = house.offer(name)
         assert (result["decision"], result["job"]) == ("waiting", first["job"]), name
+
+
+def test_files_that_are_added_together_share_commits(house: House) -> None:
+    paths = [house.file(f"{number}.mp4", b"%d" % number) for number in range(1000)]
+    statements: list[str] = []
+    house.db.write_now(lambda db: db.raw.set_trace_callback(statements.append))
+    results = house.offer_all(paths)
+    house.db.write_now(lambda db: db.raw.set_trace_callback(None))
+    assert statements.count("COMMIT") < 40
+    assert [result["path"] for result in results] == [str(path) for path in paths]
+    assert [result["job"] for result in results] == [*range(1, 1001)], (
+        "the queue has the order of the request"
+    )
+
+
+def test_a_bad_file_among_others_spoils_none(house: House, tmp_path: Path) -> None:
+    good = [house.file(f"{number}.mp4", b"%d" % number) for number in range(5)]
+    house.offer(good[3])
+    house.claim()
+    missing = tmp_path / "missing.mp4"
+    paths = [good[0], missing, good[1], b"relative.mp4", good[2], good[3], good[4]]
+    results = house.offer_all(paths, hold=True, named=frozenset({"hold"}))
+    codes = [result for result in results if isinstance(result, ErrorCode)]
+    assert [results[1], results[3], results[5]] == codes
+    assert codes == [ErrorCode.SOURCE_MISSING, ErrorCode.BAD_REQUEST, ErrorCode.REFUSED]
+    queued = [result["path"] for result in results if result not in codes and result["status"] == "paused"]
+    assert queued == [str(good[at]) for at in (0, 1, 2, 4)]
+
+
+def test_names_of_one_file_that_are_added_together_are_one_video(house: House, tmp_path: Path) -> None:
+    path, other = house.file(), house.file("other.mp4", b"another video")
+    (tmp_path / "link").symlink_to(house.root, target_is_directory=True)
+    results = house.offer_all([path, other, tmp_path / "link" / path.name, path])
+    assert [result["decision"] for result in results] == ["queued", "queued", "waiting", "waiting"]
+    assert [result["job"] for result in results] == [1, 2, 1, 1]
+
+
+def test_a_file_that_has_to_be_read_whole_keeps_its_place_among_others(house: House) -> None:
+    path, *others = [house.file(f"{number}.mp4", bytes(8_000_000) + b"%d" % number) for number in range(3)]
+    house.offer(path)
+    house.publish(full_hash=fingerprint.full_hash(os.fsencode(path)))
+    os.utime(path, ns=(6, 6))
+    results = house.offer_all([others[0], path, others[1]])
+    assert [result["decision"] for result in results] == ["queued", "cached", "queued"]
 
 
 def test_a_file_that_was_missed_is_made_when_it_is_there(house: House) -> None:

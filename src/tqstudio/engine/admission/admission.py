@@ -8,8 +8,10 @@ import os
 import re
 import threading
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 import structlog
 
@@ -30,7 +32,7 @@ from tqstudio.engine.host import logging_setup
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.media.plan import profiles
 from tqstudio.engine.media.plan.profiles import Profile
-from tqstudio.engine.media.source.fingerprint import Digest, Stopped
+from tqstudio.engine.media.source.fingerprint import Digest, NotHashed, Stopped
 from tqstudio.engine.outputs.place import place_of
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.library import generations, videos
@@ -41,6 +43,12 @@ from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.paths import display, normal
 from tqstudio.protocol.answers import AddAnswer, AddResult
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_SHARING = 32
+"""Decisions that share a commit; a claim may have to wait for them."""
 
 
 class Admission:
@@ -114,6 +122,32 @@ class Admission:
         """
         return await self._decide(await self._look(path, how))
 
+    async def offer_all(self, paths: Sequence[bytes], how: Offer) -> list[AddResult | TqError]:
+        """Decide on files in this order; up to `_SHARING` decisions share a commit.
+
+        Returns:
+            For each file the decision, or why it is not admitted.
+        """
+        answers: list[AddResult | TqError] = []
+        looked: list[OfferedFile | TqError] = []
+        sharing = 1 if how.certainty is Certainty.WHOLE else _SHARING
+
+        async def decide_all() -> None:
+            answers.extend(await asyncio.gather(*(_error_or(self._decide, file) for file in looked)))
+            looked.clear()
+
+        # One after the other: a request must not occupy the threads that others need.
+        for path in paths:
+            file = await self._glance(path, how, looked)
+            if file is None:
+                await decide_all()
+                file = await _error_or(self._look, path, how)
+            looked.append(file)
+            if len(looked) == sharing:
+                await decide_all()
+        await decide_all()
+        return answers
+
     async def offer_settled(self, folder: FolderRow, path: bytes, digest: Digest | None) -> None:
         """Queue a file that is complete in a drop folder.
 
@@ -158,6 +192,20 @@ class Admission:
         """The size and modification time in ns of the files of a drop folder that were admitted, by path."""
         known = await self._db.read(videos.known_sources, folder.id)
         return {path: (size, mtime_ns) for path, (_, size, mtime_ns) in known.items()}
+
+    async def _glance(
+        self, path: bytes, how: Offer, looked: Sequence[OfferedFile | TqError]
+    ) -> OfferedFile | TqError | None:
+        """Look at a file; None if that has to wait for the decisions on the `looked` ones.
+
+        It is another name of one of them, or takes long, because every byte has to be read.
+        """
+        try:
+            file = await _error_or(self._look, path, replace(how, may_read=False))
+        except NotHashed:
+            return None
+        others = {other.found.inode for other in looked if isinstance(other, OfferedFile)}
+        return None if isinstance(file, OfferedFile) and file.found.inode in others else file
 
     async def _look(self, path: bytes, how: Offer) -> OfferedFile:
         """Read from disk and database what the decision on a file depends on."""
@@ -210,7 +258,9 @@ class Admission:
                 left = other
         return OfferedFile(path, how, found, current, whole, broken, left)
 
-    async def _decide(self, file: OfferedFile) -> AddResult:
+    async def _decide(self, file: OfferedFile | TqError) -> AddResult:
+        if isinstance(file, TqError):
+            raise file
         answer = await self._db.write(decide, file, self._settings)
         if file.left is not None:
             self.on_left(file.left.source)
@@ -225,3 +275,11 @@ class Admission:
 def new_batch() -> str:
     """Create an id for jobs that are added together."""
     return uuid.uuid4().hex[:12]
+
+
+async def _error_or(step: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T | TqError:
+    """Take a step for one of many files; an error that concerns it is returned."""
+    try:
+        return await step(*args, **kwargs)
+    except TqError as error:
+        return error

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from tqstudio.engine.admission.admission import Admission, new_batch
+from tqstudio.engine.admission.admission import new_batch
 from tqstudio.engine.admission.change_detection import Certainty
 from tqstudio.engine.admission.decision import result
 from tqstudio.engine.admission.existing_job import RunningJob
@@ -58,18 +58,19 @@ async def _add(studio: Services, request: AddRequest) -> AddAnswer:
         metadata=request.metadata,
         idempotency_key=request.idempotency_key,
     )
-    results = [await _result_of(studio.admission, path, how) for path in paths]
-    return {"batch": str(how.batch), "results": results}
+    answers = await studio.admission.offer_all(paths, how)
+    return {"batch": str(how.batch), "results": [*map(_result, paths, answers)]}
 
 
-async def _result_of(admission: Admission, path: bytes, how: Offer) -> AddResult:
-    try:
-        return await admission.offer(path, how)
-    except TqError as error:
-        answer = result(path, "rejected")
-        if isinstance(error, RunningJob):
-            answer = {**answer, "job": error.job, "status": JobStatus.IN_PROGRESS.value}
-        return {**answer, "error": error_view(error)}
+def _result(path: bytes, answer: AddResult | TqError) -> AddResult:
+    if not isinstance(answer, TqError):
+        return answer
+    running = isinstance(answer, RunningJob)
+    return {
+        **result(path, "rejected", job=answer.job if isinstance(answer, RunningJob) else None),
+        "status": JobStatus.IN_PROGRESS.value if running else None,
+        "error": error_view(answer),
+    }
 
 
 def _named(request: AddRequest) -> frozenset[str]:
