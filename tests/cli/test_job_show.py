@@ -11,7 +11,7 @@ from tqstudio.cli.commands.jobs import show
 from tqstudio.cli.follow.follower import Video
 from tqstudio.cli.follow.progress_lines import ending_text
 from tqstudio.paths import encode
-from ui.fake_door import error, job_detail, job_row, rendition
+from ui.samples import error, job_detail, job_row, rendition
 
 LOST = error("WORKER_LOST", "cpu-0 died", "it is tried again", log="/home/logs/7-1.log")
 

@@ -15,7 +15,8 @@ from tqstudio.home import Home
 from tqstudio.ui.app import StudioApp
 from tqstudio.words.symbols import UNICODE
 
-from .fake_door import NOW, FakeDoor
+from .fake_supervisor import FakeSupervisor
+from .samples import NOW
 
 MakeApp = Callable[..., StudioApp]
 
@@ -54,12 +55,12 @@ def _effective(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def door() -> FakeDoor:
-    return FakeDoor()
+def door() -> FakeSupervisor:
+    return FakeSupervisor()
 
 
 @pytest.fixture
-def make_app(door: FakeDoor, tmp_path: Path) -> MakeApp:
+def make_app(door: FakeSupervisor, tmp_path: Path) -> MakeApp:
     def make(**more: Any) -> StudioApp:
         options = {"home": Home(tmp_path), "now": lambda: NOW, "glyphs": UNICODE, "theme": "ink"}
         options |= {"start_timeout_s": 0.0} | more

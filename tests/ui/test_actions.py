@@ -18,7 +18,8 @@ from tqstudio.ui.widgets.job_list import JobList
 from tqstudio.ui.widgets.tick import Tick
 
 from .conftest import MakeApp, loaded, until
-from .fake_door import FakeDoor, missing_folder, sample_jobs
+from .fake_supervisor import FakeSupervisor
+from .samples import missing_folder, sample_jobs
 from .test_queue import current
 
 EVERY_VIEW: tuple[View, ...] = get_args(View)
@@ -116,7 +117,7 @@ async def test_the_footer_is_about_the_marked_jobs(make_app: MakeApp) -> None:
 
 
 async def test_what_was_deleted_comes_back_step_by_step_from_any_screen(
-    make_app: MakeApp, door: FakeDoor
+    make_app: MakeApp, door: FakeSupervisor
 ) -> None:
     def undeleted() -> list[list[int]]:
         return [each["ids"] for each in door.operations() if each["operation"] == "undelete"]
@@ -144,7 +145,7 @@ async def test_what_was_deleted_comes_back_step_by_step_from_any_screen(
 
 
 async def test_a_deletion_that_could_not_be_undone_can_be_tried_again(
-    make_app: MakeApp, door: FakeDoor
+    make_app: MakeApp, door: FakeSupervisor
 ) -> None:
     async with make_app().run_test(size=(120, 24)) as pilot:
         app = await loaded(pilot)
@@ -160,7 +161,7 @@ async def test_a_deletion_that_could_not_be_undone_can_be_tried_again(
 
 @pytest.mark.parametrize("view", ["1", "2", "3", "4", "enter", "l"])
 async def test_the_queue_is_paused_and_resumed_wherever_it_is_told(
-    view: str, make_app: MakeApp, door: FakeDoor
+    view: str, make_app: MakeApp, door: FakeSupervisor
 ) -> None:
     async with make_app().run_test(size=(160, 24)) as pilot:
         app = await loaded(pilot)
@@ -177,7 +178,7 @@ async def test_the_queue_is_paused_and_resumed_wherever_it_is_told(
 
 @pytest.mark.parametrize("view", ["1", "2", "4", "enter"])
 async def test_escape_hides_a_folders_remark_wherever_it_says_so(
-    view: str, make_app: MakeApp, door: FakeDoor
+    view: str, make_app: MakeApp, door: FakeSupervisor
 ) -> None:
     door.folders.append(missing_folder())
     async with make_app().run_test(size=(220, 24)) as pilot:
@@ -195,7 +196,7 @@ def messages(app: StudioApp) -> str:
     return "\n".join(note.message for note in app._notifications)
 
 
-async def test_a_key_that_cannot_act_says_why(make_app: MakeApp, door: FakeDoor) -> None:
+async def test_a_key_that_cannot_act_says_why(make_app: MakeApp, door: FakeSupervisor) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("r")
@@ -205,7 +206,7 @@ async def test_a_key_that_cannot_act_says_why(make_app: MakeApp, door: FakeDoor)
         assert not door.operations()
 
 
-async def test_a_refused_action_shows_error_and_hint(make_app: MakeApp, door: FakeDoor) -> None:
+async def test_a_refused_action_shows_error_and_hint(make_app: MakeApp, door: FakeSupervisor) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         # The job has ended in the meantime; the UI does not know yet.
@@ -215,7 +216,7 @@ async def test_a_refused_action_shows_error_and_hint(make_app: MakeApp, door: Fa
         assert "REFUSED: " in messages(app)
 
 
-async def test_cancel_asks_and_keeps_by_default(make_app: MakeApp, door: FakeDoor) -> None:
+async def test_cancel_asks_and_keeps_by_default(make_app: MakeApp, door: FakeSupervisor) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("x")
@@ -252,7 +253,7 @@ async def ask_to_delete(app: StudioApp, pilot: Any, job: int) -> str:
     return " ".join(str(label.content) for label in app.screen.query("Label"))
 
 
-async def test_deleting_finished_segments_asks_first(make_app: MakeApp, door: FakeDoor) -> None:
+async def test_deleting_finished_segments_asks_first(make_app: MakeApp, door: FakeSupervisor) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         said = await ask_to_delete(app, pilot, 315)
@@ -275,7 +276,7 @@ async def test_deleting_finished_segments_asks_first(make_app: MakeApp, door: Fa
 
 
 @pytest.mark.parametrize("job", [315, 316], ids=["kept by the settings", "nothing finished"])
-async def test_deleting_without_loss_does_not_ask(make_app: MakeApp, door: FakeDoor, job: int) -> None:
+async def test_deleting_without_loss_does_not_ask(make_app: MakeApp, door: FakeSupervisor, job: int) -> None:
     door.cleanup_partial = job != 315
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
@@ -285,7 +286,9 @@ async def test_deleting_without_loss_does_not_ask(make_app: MakeApp, door: FakeD
         await until(pilot, lambda: "delete: 1 job; U restores it" in messages(app))
 
 
-async def test_cancelling_before_the_first_segment_promises_none(make_app: MakeApp, door: FakeDoor) -> None:
+async def test_cancelling_before_the_first_segment_promises_none(
+    make_app: MakeApp, door: FakeSupervisor
+) -> None:
     for each in door.jobs[0]["renditions"]:
         each["segments_done"] = 0
     async with make_app().run_test(size=(80, 24)) as pilot:
@@ -297,7 +300,7 @@ async def test_cancelling_before_the_first_segment_promises_none(make_app: MakeA
         assert "0 finished" not in said
 
 
-async def test_cancelling_what_has_no_work_does_not_ask(make_app: MakeApp, door: FakeDoor) -> None:
+async def test_cancelling_what_has_no_work_does_not_ask(make_app: MakeApp, door: FakeSupervisor) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         await loaded(pilot)
         await pilot.press("j", "j", "j", "x")
@@ -305,7 +308,7 @@ async def test_cancelling_what_has_no_work_does_not_ask(make_app: MakeApp, door:
         assert door.operations() == [{"operation": "cancel", "ids": [322]}]
 
 
-async def test_pause_shows_at_once_and_resumes(make_app: MakeApp, door: FakeDoor) -> None:
+async def test_pause_shows_at_once_and_resumes(make_app: MakeApp, door: FakeSupervisor) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("j", "j", "j", "p")
@@ -316,7 +319,7 @@ async def test_pause_shows_at_once_and_resumes(make_app: MakeApp, door: FakeDoor
         assert [body["operation"] for body in door.operations()] == ["pause", "resume"]
 
 
-async def test_retranscode_chooses_qualities(make_app: MakeApp, door: FakeDoor) -> None:
+async def test_retranscode_chooses_qualities(make_app: MakeApp, door: FakeSupervisor) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("G", "e")
@@ -330,7 +333,7 @@ async def test_retranscode_chooses_qualities(make_app: MakeApp, door: FakeDoor) 
         await until(pilot, lambda: "new job 400" in messages(app))
 
 
-async def test_all_qualities_means_no_list(make_app: MakeApp, door: FakeDoor) -> None:
+async def test_all_qualities_means_no_list(make_app: MakeApp, door: FakeSupervisor) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("G", "e")
@@ -340,7 +343,7 @@ async def test_all_qualities_means_no_list(make_app: MakeApp, door: FakeDoor) ->
         assert door.operations() == [{"operation": "retranscode", "ids": [314]}]
 
 
-async def test_a_quality_that_was_left_out_can_be_chosen(make_app: MakeApp, door: FakeDoor) -> None:
+async def test_a_quality_that_was_left_out_can_be_chosen(make_app: MakeApp, door: FakeSupervisor) -> None:
     made = door.jobs[-1]
     assert (made["id"], made["status"]) == (314, "done")
     left_out = {"status": "skipped", "segments_done": 0, "segments_total": None, "progress": 0.0}
@@ -380,7 +383,7 @@ async def test_a_quality_that_was_left_out_can_be_chosen(make_app: MakeApp, door
         assert "renditions" not in door.operations()[-1]
 
 
-async def test_priority_by_key_and_by_number(make_app: MakeApp, door: FakeDoor) -> None:
+async def test_priority_by_key_and_by_number(make_app: MakeApp, door: FakeSupervisor) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("j", "j", "j", "plus")
@@ -395,7 +398,7 @@ async def test_priority_by_key_and_by_number(make_app: MakeApp, door: FakeDoor) 
         ]
 
 
-async def test_a_job_that_slips_under_the_cursor_is_not_hit(make_app: MakeApp, door: FakeDoor) -> None:
+async def test_a_job_that_slips_under_the_cursor_is_not_hit(make_app: MakeApp, door: FakeSupervisor) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("j", "j", "j")
@@ -408,7 +411,7 @@ async def test_a_job_that_slips_under_the_cursor_is_not_hit(make_app: MakeApp, d
 
 
 async def test_a_worker_in_quarantine_says_why_and_how_to_let_it_work(
-    make_app: MakeApp, door: FakeDoor
+    make_app: MakeApp, door: FakeSupervisor
 ) -> None:
     async with make_app(view="workers").run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
@@ -423,3 +426,27 @@ async def test_a_worker_in_quarantine_says_why_and_how_to_let_it_work(
 def lines_of(app: Any, selector: str) -> list[str]:
     widget = app.screen.query_one(selector)
     return [widget.render_line(y).text for y in range(widget.size.height)]
+
+
+async def test_a_running_job_is_shown_as_pausing_until_its_worker_has_stopped(
+    make_app: MakeApp, door: FakeSupervisor
+) -> None:
+    def shown() -> str:
+        row = app.studio.model.job(319)
+        return row["word"] if row else ""
+
+    def last_event() -> str:
+        return app.studio.model.events[-1]["trigger"]
+
+    async with make_app().run_test(size=(120, 24)) as pilot:
+        app = await loaded(pilot)
+        await pilot.press("p")
+        await until(pilot, lambda: shown() == "pausing…" and last_event() == "pause_asked")
+        assert "p resume" in footer(app)
+        await pilot.press("p")
+        await until(pilot, lambda: shown() == "running" and last_event() == "resume_asked")
+        await pilot.press("p")
+        await until(pilot, lambda: shown() == "pausing…")
+        door.obey(319)
+        await until(pilot, lambda: shown() == "paused" and last_event() == "pause")
+        assert current(app) == 319, "the cursor follows it to its new place"

@@ -22,7 +22,8 @@ from tqstudio.ui.widgets.job_list import JobList
 from tqstudio.ui.widgets.job_pane import JobPane
 
 from .conftest import MakeApp, loaded, until
-from .fake_door import FakeDoor, job_row, rendition, sample_jobs
+from .fake_supervisor import FakeSupervisor
+from .samples import job_live, job_row, rendition, sample_jobs
 from .test_queue import text_of
 
 
@@ -32,7 +33,7 @@ def notice_of(app: StudioApp) -> str:
 
 
 def test_without_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(FakeDoor, home=Home(tmp_path)) == 2
+    assert run(FakeSupervisor, home=Home(tmp_path)) == 2
     assert "needs a terminal" in capsys.readouterr().err
 
 
@@ -60,7 +61,7 @@ def test_the_model_knows_no_terminal() -> None:
 
 
 async def test_it_paints_before_the_supervisor_answers(make_app: MakeApp) -> None:
-    def no_door() -> FakeDoor:
+    def no_door() -> FakeSupervisor:
         raise AssertionError("asked before the first picture")
 
     app = make_app(client_factory=no_door)
@@ -69,7 +70,7 @@ async def test_it_paints_before_the_supervisor_answers(make_app: MakeApp) -> Non
         await until(pilot, lambda: "connecting" in app.screen.query_one("#header").render_line(0).text)
 
 
-async def test_it_comes_back_and_goes_on_from_the_last_event(make_app: MakeApp, door: FakeDoor) -> None:
+async def test_it_comes_back_and_goes_on_from_the_last_event(make_app: MakeApp, door: FakeSupervisor) -> None:
     async with make_app(backoff_s=(0.02,)).run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         door.happened("pause", 319)
@@ -88,7 +89,7 @@ async def test_it_comes_back_and_goes_on_from_the_last_event(make_app: MakeApp, 
         await until(pilot, lambda: not notice_of(app))
 
 
-async def test_a_reset_reads_everything_anew(make_app: MakeApp, door: FakeDoor) -> None:
+async def test_a_reset_reads_everything_anew(make_app: MakeApp, door: FakeSupervisor) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         door.jobs = sample_jobs()[:3]
@@ -98,7 +99,7 @@ async def test_a_reset_reads_everything_anew(make_app: MakeApp, door: FakeDoor) 
         assert door.asked_after == [906, 906]
 
 
-async def test_a_shut_gate_says_what_to_do(make_app: MakeApp, door: FakeDoor) -> None:
+async def test_a_shut_gate_says_what_to_do(make_app: MakeApp, door: FakeSupervisor) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("P")
@@ -144,7 +145,7 @@ async def test_the_job_and_its_texts(make_app: MakeApp) -> None:
         await until(pilot, lambda: app.screen_stack[-1].VIEW == "queue")
 
 
-async def test_a_job_says_how_long_each_quality_took(make_app: MakeApp, door: FakeDoor) -> None:
+async def test_a_job_says_how_long_each_quality_took(make_app: MakeApp, door: FakeSupervisor) -> None:
     row = next(each for each in door.jobs if each["status"] == "in_progress")
     row["renditions"][-1] = rendition("360p", 120, status="completed")
     async with make_app().run_test(size=(80, 24)) as pilot:
@@ -157,13 +158,8 @@ async def test_a_job_says_how_long_each_quality_took(make_app: MakeApp, door: Fa
             return "\n".join(line.text for line in app.screen.document._shown.values())
 
         await until(pilot, lambda: "in 31:20" in shown(), "it is shown")
-        keys = ("id", "status", "word", "control", "step", "speed", "eta_s", "worker", "progress")
-        moving = [
-            {key: value for key, value in each.items() if key not in ("started_at", "completed_at")}
-            | {"progress": 100.0}
-            for each in row["renditions"]
-        ]
-        door.push("progress", {"jobs": [{key: row[key] for key in keys} | {"renditions": moving}]})
+        moving = [each | {"progress": 100.0} for each in row["renditions"]]
+        door.push("progress", {"jobs": [job_live(row, renditions=moving)]})
         qualities = app.screen.detail["renditions"]
         await until(
             pilot,
@@ -193,7 +189,7 @@ async def test_too_small_a_terminal_says_so(make_app: MakeApp) -> None:
 
 
 async def test_too_small_a_terminal_takes_no_key_but_the_one_that_leaves(
-    make_app: MakeApp, door: FakeDoor
+    make_app: MakeApp, door: FakeSupervisor
 ) -> None:
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
@@ -211,7 +207,7 @@ async def test_too_small_a_terminal_takes_no_key_but_the_one_that_leaves(
 
 
 async def test_too_small_a_terminal_can_be_left_from_below_a_dialog(
-    make_app: MakeApp, door: FakeDoor
+    make_app: MakeApp, door: FakeSupervisor
 ) -> None:
     app = make_app()
     async with app.run_test(size=(80, 24)) as pilot:
@@ -245,11 +241,11 @@ async def test_a_filter_outlasts_too_small_a_terminal(make_app: MakeApp) -> None
         assert line.value == "ho"
 
 
-async def test_unknown_messages_are_passed_over(make_app: MakeApp, door: FakeDoor) -> None:
+async def test_unknown_messages_are_passed_over(make_app: MakeApp, door: FakeSupervisor) -> None:
     async with make_app(backoff_s=(0.02,)).run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
-        door.push("something new", {})
-        door.push("progress", {"not": "understood"})
+        door.push_anything("something new", {})
+        door.push_anything("progress", {"not": "understood"})
         await until(pilot, lambda: "cannot understand" in app.studio.model.connection.reason)
         await until(pilot, lambda: app.studio.model.up)
         door.happened("create", 319)
@@ -257,7 +253,9 @@ async def test_unknown_messages_are_passed_over(make_app: MakeApp, door: FakeDoo
 
 
 @pytest.mark.parametrize(("width", "sign"), [(80, "▲ 2 "), (160, "▲ 2 warnings ")])
-async def test_a_job_with_warnings_says_so(make_app: MakeApp, door: FakeDoor, width: int, sign: str) -> None:
+async def test_a_job_with_warnings_says_so(
+    make_app: MakeApp, door: FakeSupervisor, width: int, sign: str
+) -> None:
     warnings = [
         {"code": "AUDIO_LEFT_OUT", "text": "1 audio track is left out: stream 2"},
         {"code": "CHAPTERS_LEFT_OUT", "text": "5 chapters are left out"},

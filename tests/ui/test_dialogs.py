@@ -16,7 +16,8 @@ from tqstudio.ui.screens.help import HelpScreen
 from tqstudio.ui.screens.job.screen import JobScreen
 
 from .conftest import MakeApp, loaded, until
-from .fake_door import FakeDoor
+from .fake_supervisor import FakeSupervisor
+from .samples import profile
 from .test_actions import messages
 from .test_queue import problem_of
 
@@ -38,7 +39,7 @@ def pane_of(app: Any, name: str = "#pane") -> str:
 
 
 async def test_typing_replaces_the_prefill_and_an_error_keeps_the_dialog(
-    make_app: MakeApp, door: FakeDoor, tmp_path: Path
+    make_app: MakeApp, door: FakeSupervisor, tmp_path: Path
 ) -> None:
     video = tmp_path / "new.mp4"
     video.write_bytes(b"x")
@@ -56,7 +57,7 @@ async def test_typing_replaces_the_prefill_and_an_error_keeps_the_dialog(
         app.screen.query_one("#output", Input).value = str(tmp_path / "out")
         await pilot.press("enter")
         await until(pilot, lambda: not isinstance(app.screen, AskPath))
-        assert "new.mp4: queued as job 401" in messages(app)
+        assert "new.mp4: queued as job 400" in messages(app)
         body = [call.body for call in door.sent if call.path == "/v1/videos"][-1]
         assert paths.decode((body or {})["output_b64"]) == bytes(tmp_path / "out")
 
@@ -94,7 +95,7 @@ async def test_typing_replaces_the_prefill_and_an_error_keeps_the_dialog(
     ids=["cached", "paused", "running", "changed", "retried", "damaged"],
 )
 async def test_what_became_of_a_file_is_said(
-    became: dict[str, Any], said: str, make_app: MakeApp, door: FakeDoor, tmp_path: Path
+    became: dict[str, Any], said: str, make_app: MakeApp, door: FakeSupervisor, tmp_path: Path
 ) -> None:
     video = tmp_path / "new.mp4"
     video.write_bytes(b"x")
@@ -109,7 +110,7 @@ async def test_what_became_of_a_file_is_said(
 
 
 async def test_what_became_of_a_folder_is_summed_up(
-    make_app: MakeApp, door: FakeDoor, tmp_path: Path
+    make_app: MakeApp, door: FakeSupervisor, tmp_path: Path
 ) -> None:
     for name in ("a.mp4", "b.mp4", "c.mp4", "d.mp4"):
         (tmp_path / name).write_bytes(b"x")
@@ -129,9 +130,9 @@ async def test_what_became_of_a_folder_is_summed_up(
         await until(pilot, lambda: f"{summed}; {why}" in messages(app))
 
 
-async def test_a_broken_profile_is_left_out_and_said(make_app: MakeApp, door: FakeDoor) -> None:
+async def test_a_broken_profile_is_left_out_and_said(make_app: MakeApp, door: FakeSupervisor) -> None:
     problem = {"code": "BAD_CONFIG", "message": "profile /p/mine.toml: no rungs", "hint": "add one"}
-    door.profiles.append({"name": "mine", "error": problem})
+    door.profiles.append(profile("mine", error=problem))
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("n")
@@ -153,7 +154,7 @@ async def test_a_restart_says_that_finished_segments_go(make_app: MakeApp) -> No
         assert "requeue a stuck job instead, press p twice" in asked
 
 
-async def test_a_priority_beyond_the_limits_is_refused(make_app: MakeApp, door: FakeDoor) -> None:
+async def test_a_priority_beyond_the_limits_is_refused(make_app: MakeApp, door: FakeSupervisor) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("j", "j", "j", "equals_sign")
@@ -174,7 +175,9 @@ async def test_toasts_do_not_pile_up(make_app: MakeApp) -> None:
         await until(pilot, lambda: messages(app).split("\n") == ["three", "problem three"])
 
 
-async def test_a_failed_job_says_what_to_do_and_where_the_log_is(make_app: MakeApp, door: FakeDoor) -> None:
+async def test_a_failed_job_says_what_to_do_and_where_the_log_is(
+    make_app: MakeApp, door: FakeSupervisor
+) -> None:
     long = "upload-17.mp4 says it lasts 60 s and ends after 30 s, " * 3
     door.job(316)["error"] |= {"message": f"{long}so it was cut off"}
     async with make_app().run_test(size=(80, 24)) as pilot:
@@ -194,7 +197,7 @@ async def test_a_failed_job_says_what_to_do_and_where_the_log_is(make_app: MakeA
     ],
 )
 async def test_a_path_is_shown_harmless_and_copied_as_it_is(
-    make_app: MakeApp, door: FakeDoor, path: bytes, shown: str, copied: str | None
+    make_app: MakeApp, door: FakeSupervisor, path: bytes, shown: str, copied: str | None
 ) -> None:
     row = {"name": shown, "path": paths.data(path), "path_b64": paths.encode(path)}
     door.job(327).update(row)
@@ -244,7 +247,7 @@ async def test_help_fits_the_terminal_whatever_its_size_was(
         await until(pilot, lambda: help_of(pilot.app) == fresh, "as if it had been opened there")
 
 
-async def test_the_log_of_an_earlier_attempt(make_app: MakeApp, door: FakeDoor) -> None:
+async def test_the_log_of_an_earlier_attempt(make_app: MakeApp, door: FakeSupervisor) -> None:
     async with make_app().run_test(size=(120, 40)) as pilot:
         app = await loaded(pilot)
         await pilot.press("enter")

@@ -15,7 +15,7 @@ from tqstudio.ui.widgets.bars import add_segments, bar_text
 from tqstudio.words import format as fmt
 from tqstudio.words.symbols import ASCII, UNICODE, choose_glyphs
 
-from .fake_door import rendition
+from .samples import rendition
 
 NAMES = st.text(st.sampled_from("abc ._-é夏の旅\u0301\u3000\u200c[]/"), max_size=60)
 RED, BLUE = Style(color="red"), Style(color="blue")

@@ -16,7 +16,8 @@ from tqstudio.ui.data.model import Link
 from tqstudio.ui.data.sync import BACKOFF_S, MISSED_MOST
 
 from .conftest import MakeApp, loaded, until
-from .fake_door import NOW, FakeDoor, missing_folder
+from .fake_supervisor import FakeSupervisor
+from .samples import NOW, missing_folder
 from .test_app import notice_of
 from .test_queue import text_of
 
@@ -62,7 +63,7 @@ async def test_ages_tick_and_nothing_else_is_drawn(
         assert "retry 33s" in changed[0][1]
 
 
-async def test_what_may_be_true_no_more_does_not_look_live(make_app: MakeApp, door: FakeDoor) -> None:
+async def test_what_may_be_true_no_more_does_not_look_live(make_app: MakeApp, door: FakeSupervisor) -> None:
     clock = Clock()
     async with make_app(now=clock, backoff_s=(0.05,)).run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
@@ -87,7 +88,9 @@ async def test_what_may_be_true_no_more_does_not_look_live(make_app: MakeApp, do
         assert any("▸ running" in line for line in text_of(app))
 
 
-async def test_a_stream_that_is_cut_is_taken_up_without_a_word(make_app: MakeApp, door: FakeDoor) -> None:
+async def test_a_stream_that_is_cut_is_taken_up_without_a_word(
+    make_app: MakeApp, door: FakeSupervisor
+) -> None:
     """A terminal that stood still for minutes is cut off by a supervisor that lives."""
     async with make_app(backoff_s=(0.0,)).run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
@@ -101,7 +104,9 @@ async def test_a_stream_that_is_cut_is_taken_up_without_a_word(make_app: MakeApp
         assert door.asked_after[-1] == app.studio.model.last_seq
 
 
-async def test_who_missed_thousands_of_events_reads_the_newest(make_app: MakeApp, door: FakeDoor) -> None:
+async def test_who_missed_thousands_of_events_reads_the_newest(
+    make_app: MakeApp, door: FakeSupervisor
+) -> None:
     async with make_app(backoff_s=(0.05,)).run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         pattern = door.events[-1]
@@ -116,11 +121,11 @@ def test_it_is_looked_for_every_three_seconds() -> None:
     assert max(BACKOFF_S) <= 3
 
 
-async def test_a_start_is_waited_for_before_silence_is_told(make_app: MakeApp, door: FakeDoor) -> None:
+async def test_a_start_is_waited_for_before_silence_is_told(make_app: MakeApp, door: FakeSupervisor) -> None:
     door.down = True
-    opened: list[FakeDoor] = []
+    opened: list[FakeSupervisor] = []
 
-    def open_door() -> FakeDoor:
+    def open_door() -> FakeSupervisor:
         opened.append(door)
         return door
 
@@ -152,7 +157,7 @@ async def test_a_key_starts_a_supervisor(make_app: MakeApp, tmp_path: Path) -> N
                 await asyncio.to_thread(supervisor.wait, 60)
 
 
-async def test_a_missing_folder_is_told_in_every_view(make_app: MakeApp, door: FakeDoor) -> None:
+async def test_a_missing_folder_is_told_in_every_view(make_app: MakeApp, door: FakeSupervisor) -> None:
     door.folders.append(missing_folder())
     async with make_app().run_test(size=(120, 30)) as pilot:
         app = await loaded(pilot)

@@ -10,7 +10,7 @@ from tqstudio.ui.data.marks import Marks
 from tqstudio.ui.data.query import Query
 from tqstudio.ui.data.target import Target
 
-from .fake_door import event, job_row, rendition
+from .samples import event, job_row, rendition
 
 
 def marked(*rows: object) -> Marks:

@@ -20,7 +20,8 @@ from tqstudio.ui.widgets.job_list import JobList
 from tqstudio.ui.widgets.row_list import RowList
 
 from .conftest import MakeApp, loaded, until
-from .fake_door import FakeDoor, job_row, many_jobs, rendition
+from .fake_supervisor import FakeSupervisor
+from .samples import job_live, job_row, many_jobs, rendition
 
 
 def queue_of(app: StudioApp) -> QueueScreen:
@@ -58,7 +59,7 @@ async def test_keys_pressed_at_once_count_from_each_other(make_app: MakeApp) -> 
         assert current(app) == 315
 
 
-async def test_new_rows_do_not_move_the_cursor_off_its_job(make_app: MakeApp, door: FakeDoor) -> None:
+async def test_new_rows_do_not_move_the_cursor_off_its_job(make_app: MakeApp, door: FakeSupervisor) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("j", "j")
@@ -70,7 +71,7 @@ async def test_new_rows_do_not_move_the_cursor_off_its_job(make_app: MakeApp, do
         assert current(app) == 321
 
 
-async def test_the_cursor_follows_a_job_that_moves(make_app: MakeApp, door: FakeDoor) -> None:
+async def test_the_cursor_follows_a_job_that_moves(make_app: MakeApp, door: FakeSupervisor) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         assert current(app) == 319
@@ -85,7 +86,7 @@ async def test_the_cursor_follows_a_job_that_moves(make_app: MakeApp, door: Fake
         assert any("holiday" in line for line in text_of(app))
 
 
-def ends(door: FakeDoor, *ended: int) -> None:
+def ends(door: FakeSupervisor, *ended: int) -> None:
     """The jobs are done, and stand at the end of the list."""
     for job in ended:
         row = door.job(job)
@@ -97,7 +98,7 @@ def ends(door: FakeDoor, *ended: int) -> None:
 
 @pytest.mark.parametrize("height", [24, 50], ids=["a part of the list", "all of it"])
 async def test_the_list_stays_with_what_runs_when_jobs_end(
-    make_app: MakeApp, door: FakeDoor, height: int
+    make_app: MakeApp, door: FakeSupervisor, height: int
 ) -> None:
     door.jobs[:] = many_jobs(40)
     for row in door.jobs[:4]:
@@ -115,7 +116,7 @@ async def test_the_list_stays_with_what_runs_when_jobs_end(
 
 
 async def test_a_long_list_stays_with_what_runs_when_a_job_ends(make_app: MakeApp) -> None:
-    door = FakeDoor(many_jobs(5_000))
+    door = FakeSupervisor(many_jobs(5_000))
     for row in door.jobs[:2]:
         row |= {"status": "in_progress", "word": "running"}
     async with make_app(client_factory=lambda: door).run_test(size=(80, 24)) as pilot:
@@ -130,7 +131,7 @@ async def test_a_long_list_stays_with_what_runs_when_a_job_ends(make_app: MakeAp
 
 
 async def test_a_key_does_not_hit_the_job_that_took_the_place_of_one_that_ended(
-    make_app: MakeApp, door: FakeDoor, monkeypatch: pytest.MonkeyPatch
+    make_app: MakeApp, door: FakeSupervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tqstudio.ui.screens.queue.screen.IGNORE_KEYS_S", 600.0)
     async with make_app().run_test(size=(80, 24)) as pilot:
@@ -144,7 +145,9 @@ async def test_a_key_does_not_hit_the_job_that_took_the_place_of_one_that_ended(
         await until(pilot, lambda: [each["ids"] for each in door.operations()] == [[320]])
 
 
-async def test_one_job_after_the_other_is_deleted_without_a_pause(make_app: MakeApp, door: FakeDoor) -> None:
+async def test_one_job_after_the_other_is_deleted_without_a_pause(
+    make_app: MakeApp, door: FakeSupervisor
+) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("j", "j", "j", "D")
@@ -153,7 +156,7 @@ async def test_one_job_after_the_other_is_deleted_without_a_pause(make_app: Make
         await until(pilot, lambda: [each["ids"] for each in door.operations()] == [[322], [323]])
 
 
-async def test_a_source_that_becomes_known_is_shown_at_once(make_app: MakeApp, door: FakeDoor) -> None:
+async def test_a_source_that_becomes_known_is_shown_at_once(make_app: MakeApp, door: FakeSupervisor) -> None:
     async with make_app().run_test(size=(100, 24)) as pilot:
         app = await loaded(pilot)
         assert not any("1440p48" in line for line in text_of(app))
@@ -164,7 +167,9 @@ async def test_a_source_that_becomes_known_is_shown_at_once(make_app: MakeApp, d
         await until(pilot, lambda: any("1440p48" in line for line in text_of(app)), "the row says so")
 
 
-async def test_a_row_that_goes_leaves_the_cursor_in_its_place(make_app: MakeApp, door: FakeDoor) -> None:
+async def test_a_row_that_goes_leaves_the_cursor_in_its_place(
+    make_app: MakeApp, door: FakeSupervisor
+) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("j", "j")
@@ -174,15 +179,13 @@ async def test_a_row_that_goes_leaves_the_cursor_in_its_place(make_app: MakeApp,
         assert current(app) == 322
 
 
-async def test_progress_repaints_the_row_without_asking(make_app: MakeApp, door: FakeDoor) -> None:
+async def test_progress_repaints_the_row_without_asking(make_app: MakeApp, door: FakeSupervisor) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         asked = sum(call.path == "/v1/jobs" for call in door.sent)
         row = door.job(319)
-        keys = ("id", "status", "word", "control", "step", "speed", "eta_s", "worker", "progress")
         further = [each | {"progress": 77.0} for each in row["renditions"]]
-        moved = {key: row[key] for key in keys} | {"progress": 75.6, "renditions": further}
-        door.push("progress", {"jobs": [moved]})
+        door.push("progress", {"jobs": [job_live(row, progress=75.6, renditions=further)]})
         # The job's own figure, rounded down.
         await until(pilot, lambda: any("75%" in line for line in text_of(app)), "the new progress is shown")
         assert sum(call.path == "/v1/jobs" for call in door.sent) == asked
@@ -190,7 +193,7 @@ async def test_progress_repaints_the_row_without_asking(make_app: MakeApp, door:
 
 @pytest.mark.parametrize("status", ["in_progress", "pending", "paused", "failed", "cancelled"])
 async def test_the_progress_of_a_job_is_what_the_supervisor_says(
-    make_app: MakeApp, door: FakeDoor, status: str
+    make_app: MakeApp, door: FakeSupervisor, status: str
 ) -> None:
     """Not the mean of its qualities: a large one counts more than a small one."""
     qualities = [rendition("720p", 10, 100), rendition("480p", 90, 100)]
@@ -263,7 +266,7 @@ async def test_click_selects_and_double_click_opens(make_app: MakeApp) -> None:
         await until(pilot, lambda: getattr(app.screen, "job", None) == 320)
 
 
-async def test_marks_stay_with_their_jobs_and_act_together(make_app: MakeApp, door: FakeDoor) -> None:
+async def test_marks_stay_with_their_jobs_and_act_together(make_app: MakeApp, door: FakeSupervisor) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("j", "j", "j", "space", "space", "p")
@@ -274,7 +277,7 @@ async def test_marks_stay_with_their_jobs_and_act_together(make_app: MakeApp, do
 
 
 async def test_a_hundred_thousand_jobs(make_app: MakeApp) -> None:
-    door = FakeDoor(many_jobs(100_000))
+    door = FakeSupervisor(many_jobs(100_000))
     async with make_app(client_factory=lambda: door).run_test(size=(120, 40)) as pilot:
         app = await loaded(pilot)
         window = app.studio.model.jobs
@@ -295,12 +298,12 @@ async def test_a_hundred_thousand_jobs(make_app: MakeApp) -> None:
         await until(pilot, lambda: current(app) == 1)
 
 
-def searched() -> FakeDoor:
+def searched() -> FakeSupervisor:
     """Thousands of jobs, a few with a word in their names, and a supervisor that looks for it bit by bit."""
     jobs = many_jobs(3_000)
     for number in (7, 1_200, 1_201, 2_950):
         jobs[number - 1] = job_row(number, f"kingfisher {number}.mp4", "pending")
-    door = FakeDoor(jobs)
+    door = FakeSupervisor(jobs)
     door.stretch = 100
     return door
 
@@ -390,7 +393,7 @@ async def test_another_filter_ends_a_search(make_app: MakeApp) -> None:
 
 
 async def test_only_visible_rows_are_drawn(make_app: MakeApp) -> None:
-    door = FakeDoor(many_jobs(5_000))
+    door = FakeSupervisor(many_jobs(5_000))
     drawn: list[int] = []
 
     class Counting(JobList):
@@ -412,7 +415,7 @@ async def test_only_visible_rows_are_drawn(make_app: MakeApp) -> None:
         module.JobList = original  # type: ignore[misc]
 
 
-async def test_a_frozen_list_keeps_its_rows(make_app: MakeApp, door: FakeDoor) -> None:
+async def test_a_frozen_list_keeps_its_rows(make_app: MakeApp, door: FakeSupervisor) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("F")
@@ -424,11 +427,13 @@ async def test_a_frozen_list_keeps_its_rows(make_app: MakeApp, door: FakeDoor) -
         await until(pilot, lambda: app.studio.model.jobs.index_of(500) == 0, "the list moves again")
 
 
-async def test_files_and_folders_are_added(make_app: MakeApp, door: FakeDoor, tmp_path: Path) -> None:
+async def test_files_and_folders_are_added(make_app: MakeApp, door: FakeSupervisor, tmp_path: Path) -> None:
     folder = tmp_path / "drop"
     folder.mkdir()
     for name in ("a.mp4", "b.mp4", "notes.txt", "half.mp4.part"):
         (folder / name).write_bytes(b"x")
+    problem = {"code": "NO_MEDIA", "message": "the file holds no video", "hint": "remove it"}
+    door.decisions["notes.txt"] = {"decision": "rejected", "job": None, "error": problem}
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("n")
@@ -449,7 +454,7 @@ async def test_files_and_folders_are_added(make_app: MakeApp, door: FakeDoor, tm
         await until(pilot, lambda: "holds no video – remove it" in problem_of(app))
 
 
-async def test_marking_more_jobs_than_can_be_marked_says_so(make_app: MakeApp, door: FakeDoor) -> None:
+async def test_marking_more_jobs_than_can_be_marked_says_so(make_app: MakeApp, door: FakeSupervisor) -> None:
     door.jobs = many_jobs(10_050)
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
@@ -464,7 +469,7 @@ async def test_marking_more_jobs_than_can_be_marked_says_so(make_app: MakeApp, d
 
 
 async def test_marks_are_dropped_when_nobody_knows_what_became_of_their_jobs(
-    make_app: MakeApp, door: FakeDoor
+    make_app: MakeApp, door: FakeSupervisor
 ) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
@@ -480,9 +485,9 @@ async def test_marks_are_dropped_when_nobody_knows_what_became_of_their_jobs(
 )
 async def test_names_keep_their_room(make_app: MakeApp, width: int, least: int) -> None:
     name = "".join(chr(ord("a") + at % 26) for at in range(80))
-    async with make_app(client_factory=lambda: FakeDoor([job_row(1, f"{name}.mp4", "in_progress")])).run_test(
-        size=(width, 24)
-    ) as pilot:
+    async with make_app(
+        client_factory=lambda: FakeSupervisor([job_row(1, f"{name}.mp4", "in_progress")])
+    ).run_test(size=(width, 24)) as pilot:
         app = await loaded(pilot)
         [line] = [line for line in text_of(app) if "abc" in line]
         shown = next(word for word in line.split() if word.startswith("abc"))
@@ -501,7 +506,7 @@ async def test_a_filter_that_finds_nothing_says_so(make_app: MakeApp, view: str,
         await until(pilot, lambda: any(text in rows.render_line(y).text for y in range(rows.size.height)))
 
 
-async def test_enter_on_a_folder_shows_its_jobs(make_app: MakeApp, door: FakeDoor) -> None:
+async def test_enter_on_a_folder_shows_its_jobs(make_app: MakeApp, door: FakeSupervisor) -> None:
     door.jobs[4] |= {"path": "/mnt/nas/cam1/screen.webm"}
     async with make_app().run_test(size=(120, 24)) as pilot:
         app = await loaded(pilot)

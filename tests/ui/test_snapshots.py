@@ -22,7 +22,8 @@ from tqstudio.ui.screens.text import TextScreen
 from tqstudio.words.symbols import ASCII
 
 from .conftest import MakeApp, loaded, until
-from .fake_door import FakeDoor, missing_folder
+from .fake_supervisor import FakeSupervisor
+from .samples import missing_folder
 
 pytestmark = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="golden pictures are of Python 3.11")
 
@@ -92,21 +93,21 @@ def test_job(size: tuple[int, int], make_app: MakeApp, snap_compare: Any) -> Non
 
 
 @pytest.mark.parametrize(("view", "theme"), [("workers", "ink"), ("folders", "paper"), ("history", "ink")])
-def test_views(view: str, theme: str, make_app: MakeApp, door: FakeDoor, snap_compare: Any) -> None:
+def test_views(view: str, theme: str, make_app: MakeApp, door: FakeSupervisor, snap_compare: Any) -> None:
     if view == "folders":
         door.folders.append(missing_folder())
     app = make_app(view=view, theme=theme)
     assert snap_compare(app, terminal_size=(120, 40), run_before=_pressing())
 
 
-def test_no_supervisor(make_app: MakeApp, door: FakeDoor, snap_compare: Any) -> None:
+def test_no_supervisor(make_app: MakeApp, door: FakeSupervisor, snap_compare: Any) -> None:
     door.down = True
     assert snap_compare(make_app(), terminal_size=(80, 24), run_before=_once_lost)
 
 
 @pytest.mark.parametrize("theme", ["ink", "paper"])
 def test_a_supervisor_that_went_away(
-    theme: str, make_app: MakeApp, door: FakeDoor, snap_compare: Any
+    theme: str, make_app: MakeApp, door: FakeSupervisor, snap_compare: Any
 ) -> None:
     async def before(pilot: Pilot[None]) -> None:
         await loaded(pilot)

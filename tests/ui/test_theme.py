@@ -27,7 +27,8 @@ from tqstudio.ui.look.theme import (
 )
 
 from .conftest import MakeApp, loaded, until
-from .fake_door import FakeDoor, missing_folder
+from .fake_supervisor import FakeSupervisor
+from .samples import missing_folder
 
 SHIPPED = ["ink", "paper"]
 
@@ -225,7 +226,7 @@ def shown(colour: Ink, system: ColorSystem) -> str:
 @pytest.mark.parametrize("page", PAGES)
 @pytest.mark.parametrize("name", SHIPPED)
 async def test_all_text_on_the_screen_has_contrast(
-    name: str, page: str, make_app: MakeApp, door: FakeDoor
+    name: str, page: str, make_app: MakeApp, door: FakeSupervisor
 ) -> None:
     """At least 4.5 : 1, as WCAG 2 asks of small text (level AA)."""
     door.folders.append(missing_folder())

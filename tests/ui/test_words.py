@@ -23,7 +23,7 @@ from tqstudio.words.sentences import (
 )
 from tqstudio.words.symbols import UNICODE, quality_look
 
-from .fake_door import event, job_detail, job_row, rendition, sample_jobs
+from .samples import event, job_detail, job_row, rendition, sample_jobs
 
 
 @pytest.mark.parametrize(

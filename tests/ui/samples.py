@@ -1,18 +1,12 @@
-"""A supervisor in memory: it answers the calls of the client, so that the UI is tested without processes."""
+"""Builds jobs, workers, folders and events as the API answers them, for tests of the UI."""
 
 from __future__ import annotations
 
-import asyncio
-import os
-from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tqstudio import paths
-from tqstudio.errors import ErrorCode, TqError
-from tqstudio.lifecycle import QUEUE_ORDER, Control, JobStatus, Operation, decide, job_word
-from tqstudio.protocol import calls
-from tqstudio.protocol.calls import Call, StreamEvent
+from tqstudio.lifecycle import Control, JobStatus, job_word
 
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)
 """The frozen clock of all UI tests."""
@@ -95,6 +89,29 @@ def job_row(job: int, name: str, status: str = "pending", **more: Any) -> Any:
         "last_progress_at": None,
         "deleted_at": None,
     } | more
+
+
+def job_live(row: Any, **more: Any) -> Any:
+    """The changing part of a running job, as the event stream sends it."""
+    keys = (
+        "id",
+        "status",
+        "word",
+        "control",
+        "step",
+        "progress",
+        "speed",
+        "eta_s",
+        "eta",
+        "worker",
+        "idle_s",
+    )
+    times = ("started_at", "completed_at")
+    live = {key: row[key] for key in keys} | {"renditions": row["renditions"]} | more
+    renditions = [
+        {key: value for key, value in each.items() if key not in times} for each in live["renditions"]
+    ]
+    return live | {"renditions": renditions}
 
 
 def source(width: int, height: int, fps: float, duration_s: float, size: int) -> Any:
@@ -256,6 +273,18 @@ def sample_workers() -> list[Any]:
     ]
 
 
+def profile(name: str, **more: Any) -> Any:
+    return {
+        "name": name,
+        "description": f"the profile {name}",
+        "origin": "shipped",
+        "rungs": ["1080p", "720p", "480p"],
+        "codec": "h264 medium crf 22, aac",
+        "default": name == "web",
+        "error": None,
+    } | more
+
+
 def sample_folders() -> list[Any]:
     shared = {
         "output_root": "/srv/streams",
@@ -315,7 +344,7 @@ def missing_folder() -> Any:
     return there | {"id": 3, "path": "/mnt/usb", "done_today": 0, "profile": "web", "problem": problem}
 
 
-def event(seq: int, trigger: str, job: int, seconds: float, **more: Any) -> Any:
+def event(seq: int, trigger: str, job: int | None, seconds: float, **more: Any) -> Any:
     return {
         "seq": seq,
         "at": ago(seconds),
@@ -475,6 +504,7 @@ def job_detail(row: Any) -> Any:
             "subtitles": [],
         },
     }
+    started = row["started_at"] is not None or row["attempts"] or row["status"] in ("done", "failed")
     return row | {
         "video_view": view,
         "requested": None,
@@ -483,7 +513,8 @@ def job_detail(row: Any) -> Any:
         "processed_by": None,
         "processed_by_id": None,
         "metadata": {},
-        "claimed_at": ago(300),
+        "idempotency_key": None,
+        "claimed_at": ago(300) if row["status"] == "in_progress" else None,
         "lease_expires_at": None,
         "lease_epoch": 2,
         "autorestart": {
@@ -494,269 +525,6 @@ def job_detail(row: Any) -> Any:
             "last_at": None,
             "next_at": None,
         },
-        "attempts_log": [attempt, second],
-        "events": [e for e in reversed(sample_events()) if e["job"] == row["id"]],
+        "attempts_log": [attempt, second] if started else [],
+        "events": [],
     }
-
-
-class FakeDoor:
-    """Holds jobs in queue order; `push` sends a message down the stream, `drop` ends all streams."""
-
-    def __init__(self, jobs: list[Any] | None = None) -> None:
-        self.jobs: list[Any] = sample_jobs() if jobs is None else jobs
-        self.events: list[Any] = sample_events()
-        self.workers: list[Any] = sample_workers()
-        self.folders: list[Any] = sample_folders()
-        self.profiles: list[Any] = [{"name": name, "error": None} for name in ("fast", "web")]
-        self.gates: list[Any] = []
-        self.decisions: dict[str, Any] = {}
-        self.cleanup_partial = True
-        """What becomes of files with these names."""
-        self.sent: list[Call[Any]] = []
-        self.asked_after: list[int | None] = []
-        self.down = False
-        self.stretch: int | None = None
-        """Rows that one request tries when it searches; all by default."""
-        self.pages: asyncio.Semaphore | None = None
-        """How many more pages of jobs are answered, where a test counts them out."""
-        self._streams: list[asyncio.Queue[StreamEvent | None]] = []
-        self._counts: dict[str, int] | None = None
-
-    # What tests do to it.
-
-    def push(self, name: str, data: dict[str, Any], seq: int | None = None) -> None:
-        for stream in self._streams:
-            stream.put_nowait(StreamEvent(name, data, seq))
-
-    def happened(self, trigger: str, job: int, **more: Any) -> None:
-        """Store an event and send it."""
-        new = event(self.events[-1]["seq"] + 1 if self.events else 1, trigger, job, 0, **more)
-        self.events.append(new)
-        self._counts = None
-        self.push("event", new, new["seq"])
-
-    def drop(self) -> None:
-        for stream in self._streams:
-            stream.put_nowait(None)
-
-    def job(self, number: int) -> Any:
-        return next(row for row in self.jobs if row["id"] == number)
-
-    def operations(self) -> list[dict[str, Any]]:
-        return [dict(call.body or {}) for call in self.sent if call.path == "/v1/jobs/actions"]
-
-    # The protocol.
-
-    async def send(self, call: Call[Any]) -> Any:
-        if self.down:
-            raise TqError(ErrorCode.NO_SUPERVISOR, "no supervisor answers in this home")
-        self.sent.append(call)
-        await asyncio.sleep(0)
-        if self.pages is not None and call.path == "/v1/jobs":
-            await self.pages.acquire()
-        return self._answer(call)
-
-    async def stream(self, after: int | None = None) -> AsyncIterator[StreamEvent]:
-        if self.down:
-            raise TqError(ErrorCode.NO_SUPERVISOR, "no supervisor answers in this home")
-        self.asked_after.append(after)
-        stream: asyncio.Queue[StreamEvent | None] = asyncio.Queue()
-        for stored in self.events:
-            if after is not None and stored["seq"] > after:
-                stream.put_nowait(StreamEvent("event", stored, stored["seq"]))
-        self._streams.append(stream)
-        try:
-            while (message := await stream.get()) is not None:
-                yield message
-        finally:
-            self._streams.remove(stream)
-
-    async def close(self) -> None:
-        return None
-
-    def _answer(self, call: Call[Any]) -> Any:
-        path = call.path.removeprefix("/v1/")
-        match call.method, path.split("/"):
-            case "GET", ["status"]:
-                return self._status()
-            case "GET", ["jobs"]:
-                return self._page(call.params)
-            case "GET", ["jobs", number]:
-                return job_detail(self.job(int(number)))
-            case "GET", ["jobs", _, "log"]:
-                text = "\n".join(f"frame={number}" for number in range(200))
-                return {"path": "/logs/attempt-1.log", "text": text}
-            case "POST", ["jobs", "actions"]:
-                return {
-                    "results": [self._act(number, call.body or {}) for number in (call.body or {})["ids"]]
-                }
-            case "GET", ["events"]:
-                newest = self.events[-call.params["limit"] :]
-                return {"events": newest, "last_seq": newest[-1]["seq"] if newest else 0}
-            case "GET", ["workers"]:
-                return {"workers": self.workers}
-            case "GET", ["folders"]:
-                return {"folders": self.folders}
-            case "GET", ["profiles"]:
-                return {"profiles": self.profiles}
-            case "GET", ["videos", number]:
-                return job_detail(self.job(int(number)))["video_view"]
-            case "POST", ["workers", name, verb]:
-                found = next(each for each in self.workers if each["name"] == name)
-                found |= {"enabled": verb == "enable", "status": "idle" if verb == "enable" else "disabled"}
-                return found
-            case "POST", ["videos"]:
-                return {"batch": "b", "results": [self._add(path) for path in (call.body or {})["paths_b64"]]}
-            case "POST", ["queue", "pause"]:
-                self.gates = [
-                    {"kind": "user", "code": None, "reason": "", "since": ago(0), "hint": "resume the queue"}
-                ]
-                return self.gates[0]
-            case "POST", ["queue", "resume"]:
-                self.gates = []
-                return {}
-        raise TqError(ErrorCode.NOT_FOUND, f"{call.method} {call.path}")
-
-    def _add(self, path_b64: str) -> Any:
-        path = paths.data(paths.decode(path_b64))
-        answer = {"path": path, "path_b64": path_b64, "video": 1, "job": 401, "slug": "x"}
-        answer |= {
-            "master": None,
-            "master_b64": None,
-            "status": None,
-            "applied": {},
-            "reason": None,
-            "other_job": None,
-            "error": None,
-        }
-        if special := self.decisions.get(os.path.basename(path)):
-            return answer | special
-        if path.endswith(".mp4"):
-            return answer | {"decision": "queued"}
-        problem = {"code": "NO_MEDIA", "message": "the file holds no video", "hint": "remove it"}
-        return answer | {"decision": "rejected", "job": None, "error": problem}
-
-    def _status(self) -> Any:
-        if self._counts is None:
-            self._counts = {status.value: 0 for status in JobStatus}
-            for row in self.jobs:
-                self._counts[row["status"]] += 1
-        running = self._counts["in_progress"]
-        return {
-            "supervisor": {
-                "pid": 4242,
-                "version": "0.1.0",
-                "started_at": ago(86_400 * 3),
-                "home": "/home/ada",
-                "draining": False,
-                "cleanup_partial": self.cleanup_partial,
-                "ffmpeg": "/usr/bin/ffmpeg",
-                "ffmpeg_version": "9.0.2",
-            },
-            "jobs": dict(self._counts),
-            "workers": self.workers,
-            "gates": self.gates,
-            "disk": [
-                {
-                    "path": "/srv",
-                    "path_b64": paths.encode("/srv"),
-                    "free": 812 << 30,
-                    "total": 2 << 40,
-                    "reserve": 10 << 30,
-                }
-            ],
-            "speed": 2.7 if running else None,
-            "eta_s": 2460.0 if running else None,
-            "eta": {"eta_s": 2460.0, "low_s": 2230.0, "high_s": 2710.0} if running else None,
-            "eta_error": {"median": 0.1, "jobs": 50},
-        }
-
-    def _page(self, params: Any) -> Any:
-        rows = self.jobs
-        statuses = [word for word in params.get("status", "").split(",") if word]
-        if statuses:
-            rows = [row for row in rows if row["status"] in statuses]
-        if "folder" in params:
-            root = next((each["path"] for each in self.folders if each["id"] == params["folder"]), "")
-            rows = [row for row in rows if row["path"].startswith(f"{root}/") and root]
-        if params["sort"] in ("newest", "oldest"):
-            rows = sorted(rows, key=lambda row: row["id"], reverse=params["sort"] == "newest")
-        wanted, limit = params.get("text", "").lower().split(), params["limit"]
-
-        def walk(places: range, limit: int) -> tuple[list[int], str | None, bool]:
-            """Where what is wanted stands, the cursor that goes on, and whether the walk stopped early."""
-            found: list[int] = []
-            for tried, place in enumerate(places):
-                early = bool(wanted) and tried == self.stretch
-                if early or len(found) == limit:
-                    return found, str(place), early and len(found) < limit
-                if all(word in rows[place]["name"].lower() for word in wanted):
-                    found.append(place)
-            return found, None, False
-
-        around = [at for at, row in enumerate(rows) if row["id"] == params.get("around")]
-        after, searching = None, False
-        if around or "before" in params:
-            last = "end" if around else params["before"]
-            end = around[0] if around else len(rows) if last == "end" else int(last) + 1
-            found, before, searching = walk(range(end - 1, -1, -1), limit // 2 if around else limit)
-            found.reverse()
-            after = str(end) if end < len(rows) else None
-        else:
-            start = int(params.get("after", 0))
-            found, after, searching = walk(range(start, len(rows)), limit)
-            before = str(start - 1) if start else None
-        if around:
-            more, after, early = walk(range(around[0], len(rows)), limit - len(found))
-            found, searching = found + more, searching or early
-        whole = before is None and after is None
-        return {
-            "jobs": [rows[place] for place in found],
-            "total": len(found) if whole else None if wanted else len(rows),
-            "searching": searching,
-            "before": before,
-            "after": after,
-        }
-
-    def _act(self, number: int, body: Any) -> Any:
-        row = self.job(number)
-        operation = Operation(body["operation"])
-        decision = decide(JobStatus(row["status"]), operation, Control(row["control"]))
-        answer = {
-            "job": number,
-            "ok": decision.allowed,
-            "status": None,
-            "control": "none",
-            "word": None,
-            "new_job": None,
-            "removed_segments": 0,
-            "error": None,
-        }
-        if not decision.allowed:
-            problem = {
-                "code": "REFUSED",
-                "message": f"job {number} {decision.reason}",
-                "hint": "see the reason",
-            }
-            return answer | {"error": problem}
-        if operation is Operation.RETRANSCODE:
-            return answer | {key: row[key] for key in ("status", "control", "word")} | {"new_job": 400}
-        if operation is Operation.PRIORITY:
-            row["priority"] = body.get("priority", row["priority"] + body.get("delta", 0))
-        target = {"pause": "paused", "resume": "pending", "cancel": "cancelled", "retry": "pending"}
-        ended = row["status"] in ("failed", "cancelled")
-        if operation is Operation.DELETE and ended and self.cleanup_partial:
-            answer["removed_segments"] = sum(each["segments_done"] for each in row["renditions"])
-        if operation.value in target:
-            row |= {
-                "status": target[operation.value],
-                "word": target[operation.value],
-                "renditions": row["renditions"],
-            }
-            self.jobs.sort(key=lambda each: QUEUE_ORDER.index(JobStatus(each["status"])))
-            self._counts = None
-        return answer | {key: row[key] for key in ("status", "control", "word")}
-
-
-def factory(door: FakeDoor) -> Callable[[], calls.ApiClient]:
-    return lambda: door
