@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from tqstudio.engine.host.scheduler import Scheduler
 from tqstudio.engine.intake import FolderState, Intake
-from tqstudio.engine.intake.inotify import TreeWatch
 from tqstudio.engine.intake.rules import Rules
 from tqstudio.engine.intake.scan import Findings, Scanner
 from tqstudio.engine.media.source.fingerprint import Digest
@@ -46,6 +46,7 @@ class World:
         self.looks = 0
         """How often the whole folder was looked through."""
         self.raises: dict[bytes, Exception] = {}
+        self.scheduler: Scheduler
         self.intake: Intake
         self.row: FolderRow
 
@@ -100,9 +101,9 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     world.row = make_row(root, output=tmp_path / "out")
     everything = Scanner.everything
 
-    def count(self: Scanner, watch: TreeWatch | None) -> Findings:
+    def count(self: Scanner) -> Findings:
         try:
-            return everything(self, watch)
+            return everything(self)
         finally:
             world.looks += 1
 
@@ -133,7 +134,6 @@ def scanner_of(root: Path) -> Scanner:
         os.fsencode(root),
         Rules(()),
         recursive=True,
-        trust_inotify=True,
         excluded=(),
         is_done=lambda *_: False,
         halt=threading.Event(),
@@ -157,8 +157,14 @@ async def watching(
 ) -> AsyncIterator[World]:
     """An intake over the world's folder that has looked through it once."""
     world.row = replace(world.row, **rules)
+    world.scheduler = Scheduler()
+    world.scheduler.start()
     world.intake = Intake(
-        default_settle_s=settle_s, rescan_s=rescan_s, offer=world.offer, known=world.tell_known
+        world.scheduler,
+        default_settle_s=settle_s,
+        rescan_s=rescan_s,
+        offer=world.offer,
+        known=world.tell_known,
     )
     await world.intake.set_folders([world.row, *beside])
     await world.intake.start()
@@ -167,6 +173,7 @@ async def watching(
         yield world
     finally:
         await world.intake.stop()
+        world.scheduler.shutdown()
 
 
 _HOLD = """

@@ -6,6 +6,7 @@ import asyncio
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,18 +73,25 @@ def test_a_ladder_that_is_moved_or_copied_in_is_passed_over(world: World, tmp_pa
     assert world.names == [b"sentinel.mp4", b"settles.mp4"]
 
 
-def test_of_a_ladder_no_more_is_read_than_the_names_in_its_folder(tmp_path: Path) -> None:
+def test_of_a_ladder_no_more_is_read_than_the_names_in_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     quality = _publish(tmp_path / "film")
     (tmp_path / "film/v1/240p/damaged.mp4").write_bytes(b"x")
     (tmp_path / "a.mp4").write_bytes(b"video")
+    listed = []
+    scandir = os.scandir
+
+    def scan(path: bytes) -> Any:
+        listed.append(path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", scan)
     scanner = scanner_of(tmp_path)
-    findings = scanner.everything(None)
-    assert set(findings.files) == {os.fsencode(tmp_path / "a.mp4")}
-    folders = (os.stat(folder) for folder in (tmp_path, tmp_path / "film"))
-    assert findings.directories == {(folder.st_dev, folder.st_ino) for folder in folders}
+    assert set(scanner.everything().files) == {os.fsencode(tmp_path / "a.mp4")}
+    assert listed == [os.fsencode(tmp_path), os.fsencode(tmp_path / "film")]
     # What a hint names, without a look at the whole.
-    inside = [os.fsencode(path) for path in quality.iterdir()]
-    assert not scanner.part(inside, [os.fsencode(quality)], None).files
+    assert not scanner.part(os.fsencode(path) for path in quality.iterdir()).files
 
 
 def test_one_file_is_judged_by_what_lies_beside_it(tmp_path: Path) -> None:
@@ -91,9 +99,9 @@ def test_one_file_is_judged_by_what_lies_beside_it(tmp_path: Path) -> None:
     init.parent.mkdir()
     init.write_bytes(b"x")
     scanner, path = scanner_of(tmp_path), os.fsencode(init)
-    assert set(scanner.part([path], (), None).files) == {path}
+    assert set(scanner.part([path]).files) == {path}
     (tmp_path / "240p/seg_00000.m4s").write_bytes(b"x")
-    assert not scanner.part([path], (), None).files
+    assert not scanner.part([path]).files
 
 
 def test_a_ladder_put_into_a_drop_folder_itself_does_not_end_the_folder(world: World) -> None:

@@ -262,7 +262,9 @@ class _Turns:
 class _Schedule:
     """In the place of APScheduler: interval jobs in simulated time, one run of each at a time."""
 
-    def __init__(self, **_options: Any) -> None:
+    running = True
+
+    def __init__(self) -> None:
         self._jobs: list[tuple[Callable[[], Any], float, float]] = []
         self._at_once: list[Callable[[], Any]] = []
         self._tasks: list[asyncio.Task[None]] = []
@@ -304,7 +306,7 @@ class _Schedule:
 class _Intake:
     """In the place of the watcher: the simulation says itself which file has settled."""
 
-    def __init__(self, *, offer: Callable[..., Any], **_more: Any) -> None:
+    def __init__(self, _scheduler: _Schedule, *, offer: Callable[..., Any], **_more: Any) -> None:
         self.offer = offer
         life = LIFE.get()
         assert life is not None
@@ -416,7 +418,7 @@ def outside_replaced(world: World) -> Iterator[None]:
         (supervisor, "_become_subreaper", lambda: None),
         (events, "SNAPSHOT_INTERVAL_S", 60.0),
         (supervisor, "HomeGuard", _HomeGuard),
-        (maintenance, "AsyncIOScheduler", _Schedule),
+        (supervisor, "Scheduler", _Schedule),
         (bounded_io, "_on_a_thread", _on_a_thread),
         (maintenance, "PressureGate", lambda *parts: PressureGate(*parts, lambda: world.reading)),
         (disk, "volume_of", world.disks.volume_of),

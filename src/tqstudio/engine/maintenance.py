@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 
 import structlog
-from apscheduler.schedulers.asyncio import AsyncIOScheduler
+from apscheduler.schedulers.base import BaseScheduler
 
 from tqstudio.config import Settings
 from tqstudio.engine.gates.disk import TICK_S, DiskGate
@@ -38,10 +38,11 @@ _ANSWERS_KEPT_S = 86_400.0
 
 
 class Maintenance:
-    """The supervisor's schedule; `start` and `stop` tolerate any order."""
+    """The supervisor's periodic tasks; `start` and `stop` start and stop its scheduler, in any order."""
 
     def __init__(
         self,
+        scheduler: BaseScheduler,
         settings: Settings,
         db: Database,
         dispatch: Dispatch,
@@ -54,18 +55,15 @@ class Maintenance:
         sources: SourceDisks,
         stuck_workers: StuckWorkers,
     ) -> None:
+        self._scheduler = scheduler
         self._reports, self._sources = reports, sources
         self._settings, self._db, self._dispatch, self._recovery = settings, db, dispatch, recovery
         self._retention, self._publisher, self._pool, self._disk = retention, publisher, pool, disk
         self._stuck_workers = stuck_workers
         self._pressure = PressureGate(settings, db)
-        self._scheduler: AsyncIOScheduler | None = None
         self._log = structlog.get_logger()
 
     def start(self) -> None:
-        self._scheduler = AsyncIOScheduler(
-            timezone="UTC", job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None}
-        )
         s = self._settings
         self._every(s.heartbeat_s, self.flush_heartbeats)
         self._every(_SAVE_S, self.save_and_promote)
@@ -80,9 +78,8 @@ class Maintenance:
         self._scheduler.start()
 
     def stop(self) -> None:
-        if self._scheduler is not None:
+        if self._scheduler.running:
             self._scheduler.shutdown(wait=False)
-            self._scheduler = None
 
     def _every(
         self,
@@ -107,7 +104,6 @@ class Maintenance:
             except Exception:
                 self._log.exception("maintenance failed", task=what.__name__)
 
-        assert self._scheduler is not None
         first = {"next_run_time": datetime.now(UTC)} if at_once else {}
         self._scheduler.add_job(run, "interval", seconds=seconds, jitter=jitter_s, **first)
 

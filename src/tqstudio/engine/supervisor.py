@@ -41,6 +41,7 @@ from tqstudio.engine.host import (
 )
 from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.host.home_guard import HomeGuard
+from tqstudio.engine.host.scheduler import Scheduler
 from tqstudio.engine.intake import Intake
 from tqstudio.engine.live.event_stream import Broadcast
 from tqstudio.engine.live.forecasts import Forecasts
@@ -179,6 +180,7 @@ class _Supervisor:
         identities = WorkerTokens()
         admission = Admission(home, settings, db)
         self._shutdown = Shutdown(board, settings.drain_s)
+        scheduler = Scheduler()
         self.studio = Services(
             home=home,
             settings=settings,
@@ -196,6 +198,7 @@ class _Supervisor:
             actions=Actions(db, board, retention),
             all_jobs=AllJobs(db, retention),
             intake=Intake(
+                scheduler,
                 default_settle_s=settings.settle_s,
                 rescan_s=settings.rescan_s,
                 offer=admission.offer_settled,
@@ -214,6 +217,7 @@ class _Supervisor:
         admission.on_settled = self._prober.wake
         stuck_workers = StuckWorkers(settings, db, board, workspace, bounded_io, results, self.studio.pool)
         self._maintenance = Maintenance(
+            scheduler,
             settings,
             db,
             dispatch,

@@ -1,8 +1,8 @@
 """Watches drop folders: finds the videos in them and waits until each is complete.
 
-`Intake` has one `FolderIntake` per folder. `inotify` delivers hints, `scan` reads the disk, `rules` filters
-names, `settling` and `open_files` detect complete files, `rescan_schedule` times full scans, and
-`file_states` remembers the result for each file.
+`Intake` has one `FolderIntake` per folder. `hints` collects what watchdog reports, `scan` reads the disk,
+`rules` filters names, `settling` and `open_files` detect complete files, and `file_states` remembers the
+result for each file.
 """
 
 from __future__ import annotations

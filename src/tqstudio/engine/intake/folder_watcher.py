@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 import structlog
+from apscheduler.job import Job
+from apscheduler.schedulers.base import BaseScheduler
 
 from tqstudio.engine.files.mounts import is_blind
 from tqstudio.engine.intake import problems
 from tqstudio.engine.intake.file_states import FileStates
-from tqstudio.engine.intake.hints import Hint, Inbox
-from tqstudio.engine.intake.inotify import Notifier, TreeWatch
+from tqstudio.engine.intake.hints import Hints
 from tqstudio.engine.intake.open_files import open_for_writing
-from tqstudio.engine.intake.rescan_schedule import MIN_INTERVAL_S, RescanSchedule
-from tqstudio.engine.intake.rules import Choice, Rules
+from tqstudio.engine.intake.rules import Rules
 from tqstudio.engine.intake.scan import Findings, Scanner, Seen
 from tqstudio.engine.intake.settling import FileStat, Settling, Stamp
 from tqstudio.engine.media.source import fingerprint
@@ -34,6 +34,19 @@ Offer = Callable[[FolderRow, bytes, Digest | None], Awaitable[None]]
 """Queues a file; with its digest, if an earlier call raised `NotHashed`."""
 Known = Callable[[FolderRow], Awaitable[Mapping[bytes, Stamp]]]
 _T = TypeVar("_T")
+
+POLL_S = 5.0
+"""Interval of scans if inotify does not work, or the folder is missing."""
+
+_MIN_INTERVAL_S = 0.2
+"""Minimum between two scans: removing a tree of folders requests a thousand."""
+
+_POLL_SHARE = 10
+"""Polling uses at most 1/N of the time, to spare slow mounts."""
+
+_IDLE_SHARE = 200
+"""Scans of a watched folder use at most 1/N of a processor core, however large it is."""
+
 _TEMPORARY = (*UNWRITTEN, ErrorCode.DATABASE_BUSY)
 """Errors of the database, which do not concern the file."""
 
@@ -57,13 +70,14 @@ class FolderState:
 class FolderIntake:
     """Watches one folder while its task runs; everything but `_on_thread` runs in the event loop.
 
-    Rounds run one after another, so that there are never two scans of the folder at a time.
+    Rounds run one after another, so that there are never two scans of the folder at a time. A job of the
+    scheduler requests the scans; its interval depends on what the last one cost.
     """
 
     def __init__(
         self,
         row: FolderRow,
-        notifier: Notifier,
+        scheduler: BaseScheduler,
         *,
         settle_s: float,
         rescan_s: float,
@@ -72,18 +86,16 @@ class FolderIntake:
         known: Known,
     ) -> None:
         self.row = row
-        self._notifier = notifier
+        self._scheduler = scheduler
         self._offer = offer
         self._known = known
-        self._rules = Rules(row.patterns)
         self._settling = Settling(settle_s)
         self._states = FileStates(row.path)
         self._halt = threading.Event()
         self._scanner = Scanner(
             row.path,
-            self._rules,
+            Rules(row.patterns),
             recursive=row.recursive,
-            trust_inotify=row.watch == "inotify",
             excluded=excluded,
             is_done=self._states.is_done,
             halt=self._halt,
@@ -98,45 +110,57 @@ class FolderIntake:
         """Of files that were hashed and are to be offered again."""
 
         self._wake = asyncio.Event()
-        self._inbox = Inbox()
+        self._hints = Hints(
+            row.path, recursive=row.recursive, matters=self._scanner.concerns, wake=self._wake.set
+        )
         self._informed = False
         self._reopened: set[bytes] = set()
         """Since the last query of the database."""
-        self._schedule = RescanSchedule(rescan_s)
+
+        self._rescan_s = rescan_s
+        self._rescan: Job | None = None
+        self._scan_due = True
+        self._earliest_scan = 0.0
         self._scan_since: float | None = None
 
-        self._tree: TreeWatch | None = None
-        self._blind = row.watch == "auto" and is_blind(row.path)
+        self._polls = row.watch == "polling"
+        """inotify is not used, because it does not report all changes here."""
         self._limit: int | None = None
+        """The errno for which inotify cannot watch the whole folder."""
         self._problem: Problem | None = None
 
     def start(self) -> None:
         if self._task is None:
+            self._rescan = self._scheduler.add_job(self._on_interval, "interval", seconds=self._rescan_s)
             self._task = asyncio.create_task(self._run(), name=f"intake of folder {self.row.id}")
 
     async def stop(self) -> None:
         """Stop watching, without waiting for a scan that hangs on a dead mount."""
         self._halt.set()
+        if self._rescan is not None:
+            self._rescan.remove()
         tasks = {task for task in (self._task, self._checking) if task is not None}
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks)
-        if self._tree is not None:
-            self._tree.close()
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._thread.submit(self._hints.close)
+        self._thread.shutdown(wait=False)
         self._reader.shutdown(wait=False, cancel_futures=True)
 
     def rescan_soon(self) -> None:
-        self._schedule.request()
+        self._scan_due = True
         self._wake.set()
+
+    async def _on_interval(self) -> None:
+        if self._scan_since is None:
+            self.rescan_soon()
 
     def look_again(self, path: bytes) -> None:
         """Offer this file again, now or when it exists: the database no longer has its stored state."""
         self._reopened.add(path)
         self._states.reopen(path)
-        self._inbox.files.add(path)
-        self._wake.set()
+        self._hints.add(path)
 
     def set_excluded(self, excluded: Collection[bytes]) -> None:
         """Change which folders below this one are not part of it."""
@@ -159,19 +183,7 @@ class FolderIntake:
         )
 
     def _is_polling(self) -> bool:
-        return self.row.watch == "polling" or self._blind or self._limit is not None
-
-    # Hints from inotify.
-
-    def _receive(self, hints: list[Hint]) -> None:
-        self._inbox.add(hints, matters=self._matters, awaited=self._settling.__contains__)
-        self._wake.set()
-
-    def _matters(self, path: bytes) -> bool:
-        if path in self._settling or self._states.is_skipped(path):
-            return True
-        relative = path[len(os.path.join(self.row.path, b"")) :]
-        return self._rules.choose(relative) is not Choice.IGNORE
+        return self._polls or self._limit is not None
 
     # Rounds.
 
@@ -181,37 +193,36 @@ class FolderIntake:
                 await self._round()
             except Exception:
                 _log.exception("scan of a drop folder failed", action="intake", folder=self.row.id)
-                self._schedule.fail()
+                self._schedule_rescan(POLL_S)
                 # The next round may be due at once.
-                await asyncio.sleep(MIN_INTERVAL_S)
+                await asyncio.sleep(_MIN_INTERVAL_S)
             await self._pause()
 
     async def _pause(self) -> None:
-        """Sleep until a hint comes, or the next file or scan is due."""
-        due, scan = self._settling.next_due(), self._schedule.due(hints_lost=self._inbox.lost)
-        until = scan if due is None else min(due, scan)
+        """Sleep until a hint or a request comes, or the next file or scan is due."""
+        due = self._settling.next_due()
+        if self._scan_due:
+            due = min(due or self._earliest_scan, self._earliest_scan)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(max(0.0, until - time.monotonic())):
+            async with asyncio.timeout(None if due is None else max(0.0, due - time.monotonic())):
                 await self._wake.wait()
         self._wake.clear()
 
     async def _round(self) -> None:
         now = time.monotonic()
-        scan = now >= self._schedule.due(hints_lost=self._inbox.lost)
-        hinted = self._inbox.take()
-        if scan:
+        hinted = self._hints.take()
+        self._scan_due |= hinted.rescan
+        if self._scan_due and now >= self._earliest_scan:
             findings = await self._scan_all()
         else:
             paths = hinted.files.union(self._settling.due(now))
-            if not paths and not hinted.directories:
+            if not paths:
                 return
-            findings = await self._scan_some(paths, hinted.directories)
+            findings = await self._scan_some(paths)
         await self._offer_settled(self._settle(findings.files, hinted.arrived))
 
-    async def _scan_some(self, paths: set[bytes], directories: set[bytes]) -> Findings:
-        tree = None if self._blind else self._tree
-        findings = await self._on_thread(lambda: self._scanner.part(sorted(paths), sorted(directories), tree))
-        self._limit = findings.limit or self._limit
+    async def _scan_some(self, paths: set[bytes]) -> Findings:
+        findings = await self._on_thread(lambda: self._scanner.part(sorted(paths)))
         missing = paths - findings.files.keys()
         for path in missing:
             self._settling.forget(path)
@@ -222,22 +233,18 @@ class FolderIntake:
 
     async def _scan_all(self) -> Findings:
         """Scan the whole folder, independently of hints."""
-        self._schedule.begin()
-        self._inbox.lost = False
+        self._scan_due = False
         first = not self._informed
         if first:
             await self._read_known()
         began = self._scan_since = time.monotonic()
         try:
-            self._open_watch()
-            findings = await self._on_thread(lambda: self._scanner.everything(self._tree))
+            findings, cpu_s = await self._on_thread(self._look_at_all)
         finally:
             self._scan_since = None
         if findings.problem != self._problem and findings.problem is not None:
             _log.warning(findings.problem[1], action="intake", folder=self.row.id, code=findings.problem[0])
-        self._problem, self._blind = findings.problem, findings.blind
-        if self._tree is not None:
-            self._limit = findings.limit
+        self._problem = findings.problem
         # Queried only when there are new files, so that an idle folder causes no queries.
         if not first and any(self._is_new(path) for path in findings.files):
             await self._read_known()
@@ -249,20 +256,32 @@ class FolderIntake:
         found = set(findings.files)
         self._settling.keep(found)
         self._states.after_scan(found, findings.odd)
-        self._schedule.end(
-            polling=self._is_polling() or self._problem is not None,
-            took_s=time.monotonic() - began,
-            cpu_s=findings.cpu_s,
-        )
+        took_s = time.monotonic() - began
+        self._earliest_scan = time.monotonic() + max(_MIN_INTERVAL_S, took_s)
+        if self._is_polling() or self._problem is not None:
+            self._schedule_rescan(max(min(self._rescan_s, POLL_S), took_s * _POLL_SHARE))
+        else:
+            self._schedule_rescan(max(self._rescan_s, cpu_s * _IDLE_SHARE))
         return findings
 
-    def _open_watch(self) -> None:
-        """Open the inotify watch that the scan fills, if wanted; retried at each scan."""
-        if self._tree is None and self.row.watch != "polling" and not self._blind:
-            try:
-                self._tree = self._notifier.tree(self._receive)
-            except OSError as error:
-                self._limit = error.errno
+    def _look_at_all(self) -> tuple[Findings, float]:
+        """Open the watch and scan; return the processor time too.
+
+        Opened first, so that no new file is missed in between, and each time, because a watch may have been
+        lost with a mount, a renamed folder or an overflow.
+        """
+        began = time.thread_time()
+        self._polls = self.row.watch == "polling" or (
+            self.row.watch == "auto" and is_blind(os.path.realpath(self.row.path))
+        )
+        if self._polls:
+            self._hints.close()
+        self._limit = None if self._polls else self._hints.open()
+        return self._scanner.everything(), time.thread_time() - began
+
+    def _schedule_rescan(self, in_s: float) -> None:
+        if self._rescan is not None:
+            self._rescan.reschedule("interval", seconds=in_s)
 
     def _is_new(self, path: bytes) -> bool:
         is_waiting = path in self._settling or path in self._checks
@@ -340,8 +359,7 @@ class FolderIntake:
             # The file may have changed and been offered again meanwhile.
             if self._checks.get(path) == look:
                 del self._checks[path]
-            self._inbox.files.add(path)
-            self._wake.set()
+            self._hints.add(path)
 
     async def _on_thread(self, look: Callable[[], _T]) -> _T:
         """Read the disk in this folder's own thread, so that a hanging mount delays no other folder."""

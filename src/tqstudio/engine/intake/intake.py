@@ -6,10 +6,11 @@ import asyncio
 import os
 from collections.abc import Mapping, Sequence
 
+from apscheduler.schedulers.base import BaseScheduler
+
 from tqstudio.engine.files import mounts
 from tqstudio.engine.host import logging_setup
 from tqstudio.engine.intake.folder_watcher import FolderIntake, FolderState, Known, Offer
-from tqstudio.engine.intake.inotify import Notifier
 from tqstudio.engine.store.library.folders import FolderRow
 
 
@@ -21,6 +22,7 @@ class Intake:
     it is offered again after the next scan of the folder.
 
     Args:
+        scheduler: runs the scans of the folders.
         default_settle_s: for folders without a value of their own.
         rescan_s: time between two scans of a folder that inotify watches.
         offer: awaited with a folder and a complete file. If it raises `NotHashed`, the whole file is hashed
@@ -31,6 +33,7 @@ class Intake:
 
     def __init__(
         self,
+        scheduler: BaseScheduler,
         *,
         default_settle_s: float,
         rescan_s: float,
@@ -38,12 +41,13 @@ class Intake:
         known: Known,
         exclude: Sequence[bytes] = (),
     ) -> None:
+        self._scheduler = scheduler
         self._default_settle_s = default_settle_s
         self._rescan_s = rescan_s
         self._offer = offer
         self._known = known
         self._exclude = tuple(exclude)
-        self._notifier: Notifier | None = None
+        self._started = False
         self._rows: tuple[FolderRow, ...] = ()
         self._watched: dict[int, FolderIntake] = {}
         self._changing = asyncio.Lock()
@@ -51,17 +55,17 @@ class Intake:
     async def start(self) -> None:
         """Start watching the folders set so far; a second call does nothing."""
         async with self._changing:
-            if self._notifier is None:
-                self._notifier = Notifier(asyncio.get_running_loop())
-                await self._watch(self._notifier)
+            if not self._started:
+                self._started = True
+                await self._watch()
 
     async def set_folders(self, folders: Sequence[FolderRow]) -> None:
         """Watch exactly these folders from now on; new and changed ones are scanned at once."""
         async with self._changing:
             self._rows = tuple(folders)
             logging_setup.know(*(path for row in folders for path in (row.path, row.output_root)))
-            if self._notifier is not None:
-                await self._watch(self._notifier)
+            if self._started:
+                await self._watch()
 
     def rescan_soon(self, folder_id: int | None = None) -> None:
         """Scan one folder, or all, without waiting for the next scheduled scan."""
@@ -86,13 +90,11 @@ class Intake:
     async def stop(self) -> None:
         """Stop all watches; incomplete files are found again at the next start."""
         async with self._changing:
-            notifier, self._notifier = self._notifier, None
+            self._started = False
             watched, self._watched = self._watched, {}
             await asyncio.gather(*(one.stop() for one in watched.values()))
-            if notifier is not None:
-                await notifier.close()
 
-    async def _watch(self, notifier: Notifier) -> None:
+    async def _watch(self) -> None:
         wanted = {row.id: row for row in self._rows if row.enabled}
         ended = [n for n, watched in self._watched.items() if wanted.get(n) != watched.row]
         await asyncio.gather(*(self._watched.pop(number).stop() for number in ended))
@@ -102,7 +104,7 @@ class Intake:
                 continue
             self._watched[number] = FolderIntake(
                 row,
-                notifier,
+                self._scheduler,
                 settle_s=self._default_settle_s if row.settle_s is None else row.settle_s,
                 rescan_s=self._rescan_s,
                 excluded=self._excluded(row),

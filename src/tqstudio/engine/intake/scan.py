@@ -10,17 +10,14 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from tqstudio.engine.files.mounts import is_blind, system_devices
-from tqstudio.engine.intake.inotify import LIMITS, TreeWatch
+from tqstudio.engine.files.mounts import is_within, system_devices
 from tqstudio.engine.intake.problems import CLOSED_DIRECTORY, NOT_A_VIDEO, ODD_KINDS
 from tqstudio.engine.intake.rules import Choice, Rules
 from tqstudio.engine.intake.settling import FileKey, FileStat, Stamp
 from tqstudio.errors import ErrorCode, Problem
 from tqstudio.ladder_files import is_head_at, is_ladder_at
 from tqstudio.paths import display
-from tqstudio.source_files import (
-    candidates,
-)
+from tqstudio.source_files import candidates
 
 _MAX_ODD = 1_000
 """Limit for remembered skipped paths: a folder of a million logs must not fill the memory."""
@@ -40,15 +37,8 @@ class Findings:
     """Files that the rules accept and that are not done, in name order within a directory."""
     odd: dict[bytes, Problem] = field(default_factory=dict)
     """Skipped paths, and why."""
-    directories: set[FileKey] = field(default_factory=set)
-    cpu_s: float = 0.0
-    """Processor time that the scan took."""
     problem: Problem | None = None
     """Why the folder as a whole cannot be read."""
-    blind: bool = False
-    """inotify does not report all changes here."""
-    limit: int | None = None
-    """The errno with which inotify refused to watch more directories."""
 
     def leave_out(self, path: bytes, why: Problem) -> None:
         if len(self.odd) < _MAX_ODD:
@@ -59,7 +49,6 @@ class Scanner:
     """Scans one folder.
 
     Args:
-        trust_inotify: watch even where inotify is known to miss changes.
         excluded: folders below this one that are not part of it: outputs, other drop folders.
         is_done: whether this state of a file needs no further processing.
     """
@@ -70,7 +59,6 @@ class Scanner:
         rules: Rules,
         *,
         recursive: bool,
-        trust_inotify: bool,
         excluded: Collection[bytes],
         is_done: Callable[[bytes, Stamp], bool],
         halt: threading.Event,
@@ -79,16 +67,14 @@ class Scanner:
         self._prefix = os.path.join(root, b"")
         self._rules = rules
         self._recursive = recursive
-        self._trust_inotify = trust_inotify
         self._is_done = is_done
         self._halt = halt
         self._system: frozenset[int] = frozenset()
         self.excluded = excluded
 
-    def everything(self, watch: TreeWatch | None) -> Findings:
-        """Scan the whole folder, and watch exactly its directories."""
+    def everything(self) -> Findings:
+        """Scan the whole folder."""
         findings = Findings()
-        began = time.thread_time()
         self._system = system_devices()
         try:
             root = os.stat(self._root)
@@ -101,11 +87,7 @@ class Scanner:
         else:
             findings.problem = self._unfit(root)
         if findings.problem is None:
-            findings.blind = not self._trust_inotify and is_blind(os.path.realpath(self._root))
-            self._walk([(self._root, (root.st_dev, root.st_ino))], findings, watch)
-        if watch is not None:
-            watch.keep(findings.directories)
-        findings.cpu_s = time.thread_time() - began
+            self._walk(findings)
         return findings
 
     def _unfit(self, root: os.stat_result) -> Problem | None:
@@ -131,60 +113,61 @@ class Scanner:
             )
         return None
 
-    def part(self, paths: Iterable[bytes], directories: Iterable[bytes], watch: TreeWatch | None) -> Findings:
-        """Check these files, and scan these directories below the folder."""
+    def part(self, paths: Iterable[bytes]) -> Findings:
+        """Check these files below the folder."""
         findings = Findings()
-        ladders: dict[bytes, bool] = {}
+        entered: dict[bytes, bool] = {}
+        excluded = self._excluded_identities()
         for path in paths:
             try:
                 there = os.lstat(path)
-                if not self._in_ladder(os.path.dirname(path), ladders) and not is_head_at(path):
+                if self._enters(os.path.dirname(path), excluded, entered) and not is_head_at(path):
                     self._classify(path, there, findings)
             except OSError:
                 continue
-        for path in directories:
-            try:
-                there = os.lstat(path)
-            except OSError:
-                continue
-            if stat.S_ISDIR(there.st_mode) and self._recursive:
-                identity = (there.st_dev, there.st_ino)
-                if identity not in self._excluded_identities() and not self._in_ladder(path, ladders):
-                    self._walk([(path, identity)], findings, watch)
         return findings
 
-    def _in_ladder(self, directory: bytes, cache: dict[bytes, bool]) -> bool:
-        """Whether a directory below the folder is, or is part of, a published ladder.
+    def concerns(self, path: bytes, is_directory: bool) -> bool:
+        """Whether an entry below the folder may be or contain a source, judged by its path alone."""
+        relative = path[len(self._prefix) :]
+        excluded = (other for other in self.excluded if other.startswith(self._prefix))
+        if b"/." in b"/" + relative or any(is_within(path, other) for other in excluded):
+            return False
+        return is_directory or self._rules.choose(relative) is not Choice.IGNORE
+
+    def _enters(self, directory: bytes, excluded: set[FileKey], known: dict[bytes, bool]) -> bool:
+        """Whether the full scan lists this directory, and those above it.
 
         Args:
-            cache: results during one scan, so that each directory is checked once.
+            known: results during one scan, so that each directory is checked once.
         """
-        chain = []
-        while len(directory) > len(self._root) and directory not in cache:
-            chain.append(directory)
-            directory = os.path.dirname(directory)
-        found = cache.get(directory, False)
-        for below in reversed(chain):
-            found = cache[below] = found or is_ladder_at(below)
-        return found
+        if directory not in known:
+            known[directory] = len(directory) <= len(self._root) or (
+                self._recursive
+                and not os.path.basename(directory).startswith(b".")
+                and self._enters(os.path.dirname(directory), excluded, known)
+                and self._is_part(os.lstat(directory), excluded)
+                and not is_ladder_at(directory)
+            )
+        return known[directory]
 
-    def _walk(
-        self, pending: list[tuple[bytes, FileKey]], findings: Findings, watch: TreeWatch | None
-    ) -> None:
+    def _is_part(self, there: os.stat_result, excluded: set[FileKey]) -> bool:
+        return (
+            stat.S_ISDIR(there.st_mode)
+            and there.st_dev not in self._system
+            and (there.st_dev, there.st_ino) not in excluded
+        )
+
+    def _walk(self, findings: Findings) -> None:
         excluded = self._excluded_identities()
+        pending = [self._root]
         while pending and not self._halt.is_set():
-            directory, identity = pending.pop()
-            findings.directories.add(identity)
-            # Watched before it is listed, so that no new file is missed in between.
-            self._watch(directory, identity, findings, watch)
             below = []
-            for path, there in self._entries(directory, findings):
+            for path, there in self._entries(pending.pop(), findings):
                 if not stat.S_ISDIR(there.st_mode):
                     self._classify(path, there, findings)
-                elif self._recursive and there.st_dev not in self._system:
-                    identity = (there.st_dev, there.st_ino)
-                    if identity not in excluded:
-                        below.append((path, identity))
+                elif self._recursive and self._is_part(there, excluded):
+                    below.append(path)
             pending.extend(reversed(below))
 
     def _entries(self, directory: bytes, findings: Findings) -> Iterable[tuple[bytes, os.stat_result]]:
@@ -217,17 +200,6 @@ class Scanner:
             findings.files[path] = Seen(FileStat.of(there), time.monotonic())
         else:
             findings.leave_out(path, NOT_A_VIDEO)
-
-    def _watch(
-        self, directory: bytes, identity: FileKey, findings: Findings, watch: TreeWatch | None
-    ) -> None:
-        if watch is None or findings.blind or findings.limit is not None:
-            return
-        try:
-            watch.add(directory, identity)
-        except OSError as error:
-            if error.errno in LIMITS:
-                findings.limit = error.errno
 
     def _excluded_identities(self) -> set[FileKey]:
         found = set()
