@@ -33,11 +33,6 @@ class Home:
         return self.root / "supervisor.lock"
 
     @property
-    def in_use(self) -> Path:
-        """Locked by every command that needs the supervisor while it runs."""
-        return self.root / "in-use.lock"
-
-    @property
     def backups(self) -> Path:
         """Copies of the database; created with the first one."""
         return self.root / "backups"

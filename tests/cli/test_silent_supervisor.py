@@ -155,16 +155,16 @@ def _is_followed(live: LiveSupervisor) -> bool:
 def test_one_that_holds_the_home_without_a_socket_is_there(tmp_path: Path) -> None:
     home = Home(tmp_path)
     held = home_lock.HomeLock(home)
-    assert launch.settled(home) is None
+    assert launch.join(home) is None
     held.acquire()
     assert launch.holder(home) == os.getpid()
     with pytest.raises(TqError) as caught:
-        launch.settled(home, timeout_s=0)
+        launch.join(home, timeout_s=0)
     assert caught.value.code is ErrorCode.SUPERVISOR_SILENT
     assert f"(pid {os.getpid()})" in caught.value.message
     held.release()
     assert launch.holder(home) is None
-    assert launch.settled(home) is None, "its pid is still written there"
+    assert launch.join(home) is None, "its pid is still written there"
 
 
 def test_looking_who_holds_a_home_does_not_stop_one_that_starts(

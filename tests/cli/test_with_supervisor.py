@@ -375,8 +375,7 @@ def test_a_run_leaves_the_supervisor_it_started_to_jobs_of_others(
         said = _is_left(process, how)
     assert b") keeps running: other jobs are open; stop it with: tqstudio --home " in said
     assert fresh("job", "cancel", str(long)).code == 0
-    _wait_for_jobs(fresh, "done", 1)
-    assert fresh("down").code == 0
+    until(lambda: fresh("status").code == 3, "it ends when the other job has ended")
 
 
 @pytest.mark.slow
@@ -395,7 +394,7 @@ def test_a_run_stops_its_supervisor_when_only_its_own_jobs_are_open(
 
 @pytest.mark.fault(
     "The command that started the supervisor ends while others need it",
-    "It runs until `down`",
+    "It runs until they have ended",
     area="supervisor",
 )
 def test_a_run_leaves_the_supervisor_it_started_to_another_run(
@@ -414,7 +413,33 @@ def test_a_run_leaves_the_supervisor_it_started_to_another_run(
             answer, _ = second.communicate(timeout=WAIT_S)
     assert second.returncode == 1
     assert json.loads(answer.splitlines()[-1])["summary"]["cancelled"] == 1
-    assert fresh("status").code == 0, "it was not the second one that started it"
+    assert fresh("status").code == 3, "the last one has stopped it"
+
+
+@pytest.mark.fault(
+    "The command that started the supervisor is killed",
+    "The supervisor ends when no job is left that waits or runs",
+    area="supervisor",
+)
+def test_a_supervisor_ends_after_a_run_that_was_killed(fresh: Program, clips: Path, tmp_path: Path) -> None:
+    with fresh.spawn("process", "-i", f"{clips}/long.mp4", "-o", str(tmp_path / "out")) as process:
+        (long,) = _wait_for_jobs(fresh, "in_progress", 1)
+        process.kill()
+    assert fresh("status").code == 0, "its job is still running"
+    assert fresh("job", "cancel", str(long)).code == 0
+    until(lambda: fresh("status").code == 3)
+
+
+def test_a_supervisor_stays_if_it_is_asked_to_during_the_run(
+    fresh: Program, clips: Path, tmp_path: Path
+) -> None:
+    with fresh.spawn("process", "-i", f"{clips}/long.mp4", "-o", str(tmp_path / "out")) as process:
+        _wait_for_jobs(fresh, "in_progress", 1)
+        assert "already running" in fresh("up", "--detach").out
+        said = _is_left(process, "ctrl-c")
+    assert b") keeps running: it was asked to stay; " in said
+    assert fresh("job", "list", "-s", "in_progress").out.startswith("ID")
+    assert fresh("down").code == 0
 
 
 # Adding what is there already

@@ -79,7 +79,7 @@ def test_no_second_one_starts_when_lock_and_socket_are_removed(make_supervisor: 
     )
     refused = f"ALREADY_RUNNING: a supervisor (pid {pid}) already runs in {live.home.root}\n"
     assert second.stderr.decode() == refused
-    view = launch.settled(live.home)
+    view = launch.join(live.home)
     assert view is not None
     assert view["pid"] == pid
     assert launch.holder(live.home) == pid

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import shlex
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import TYPE_CHECKING
 
 from tqstudio import path_checks
-from tqstudio.cli import printing, session_lock
+from tqstudio.cli import printing
 from tqstudio.errors import UNANSWERED, ErrorCode, TqError
 from tqstudio.home import current_home
 from tqstudio.protocol import calls
@@ -22,19 +22,23 @@ from tqstudio.protocol.client import Client
 
 if TYPE_CHECKING:
     from tqstudio.engine.store.db.connection import Connection
-    from tqstudio.protocol.answers import JobRow
+    from tqstudio.protocol.answers import JobRow, Need
 
 PAGE = 200
+_NEEDS: Mapping[Need, str] = {
+    "stay": "it was asked to stay",
+    "commands": "another command uses it",
+    "jobs": "other jobs are open",
+}
 STOP_TIMEOUT_S = 20.0
-_POLL_S = 0.05
 
 
 @dataclass(slots=True)
 class SupervisorSession:
     """A supervisor that answers.
 
-    As a context manager it turns SIGTERM into Ctrl-C, and at the end stops a supervisor that the command
-    started, unless it is needed: by another command, or by an open job that is not this command's.
+    As a context manager it turns SIGTERM into Ctrl-C. At the end the supervisor, if it was started for a run,
+    shuts down unless it is needed by another command, or for an open job that is not this command's.
     """
 
     client: Client
@@ -50,7 +54,7 @@ class SupervisorSession:
 
     @property
     def started(self) -> bool:
-        """Whether this command started it, and therefore stops it unless it is needed."""
+        """Whether this command started it, and therefore waits for it to shut down."""
         return self.process is not None
 
     def __enter__(self) -> SupervisorSession:
@@ -58,21 +62,10 @@ class SupervisorSession:
         return self
 
     def __exit__(self, *_: object) -> None:
+        needed_by: Need | None = None
         try:
-            if self.process is not None:
-                self._stop_unless_needed(self.process)
-        finally:
-            session_lock.leave()
-
-    def _stop_unless_needed(self, process: subprocess.Popen[bytes]) -> None:
-        try:
-            if reason := self._why_needed():
-                printing.err(
-                    f"the supervisor (pid {process.pid}) keeps running: {reason};"
-                    f" stop it with: {home_command('down')}"
-                )
-                return
-            stop(self.client)
+            own = self.own_home or all(map(self._is_own, every_job(self.client, ("in_progress", "pending"))))
+            needed_by = self.client.send(calls.leave(os.getpid(), ignores_jobs=own))["needed_by"]
         except TqError as error:
             if error.code not in UNANSWERED:
                 raise
@@ -80,16 +73,16 @@ class SupervisorSession:
                 # The result of the command is not affected; it was already printed.
                 printing.err(printing.error_lines(error.code, error.message, error.hint))
                 return
-        process.wait()
+        if self.process is None:
+            return
+        if needed_by is not None:
+            printing.err(
+                f"the supervisor (pid {self.process.pid}) keeps running: {_NEEDS[needed_by]};"
+                f" stop it with: {home_command('down')}"
+            )
+            return
+        self.process.wait()
         self.stopped = True
-
-    def _why_needed(self) -> str:
-        """Why it must keep running; empty if it is not needed."""
-        if not session_lock.alone():
-            return "another command uses it"
-        if self.own_home or all(map(self._is_own, every_job(self.client, ("in_progress", "pending")))):
-            return ""
-        return "other jobs are open"
 
     def _is_own(self, row: JobRow) -> bool:
         return row["id"] in self.jobs or (self.batch != "" and row["batch"] == self.batch)
@@ -130,41 +123,43 @@ def listening() -> bool:
 
 
 def session(
-    flags: Sequence[str] = (), *, for_this_run: bool = False, quiet: bool = False
+    flags: Sequence[str] = (), *, for_this_run: bool = False, quiet: bool = False, stay: bool = False
 ) -> SupervisorSession:
     """Connect to the supervisor; starts and reports one in the background if none is running.
 
-    Until this command ends, other commands do not stop it, except `tqstudio down`.
+    Until this command ends it does not shut down when idle.
 
     Args:
         flags: options of `tqstudio up`, if one is started.
-        for_this_run: the caller uses the session as a context manager, which stops the supervisor.
+        for_this_run: the caller uses the session as a context manager; a supervisor that is started for it
+            shuts down when idle.
         quiet: the caller reports the start itself.
+        stay: a running supervisor, too, does not shut down when idle any more.
     """
     from tqstudio.protocol import launch
 
-    at, home = client(), current_home()
-    session_lock.enter(home)
-    if (running := launch.settled(home)) is not None:
-        if running["draining"]:
-            printing.err(
-                f"the supervisor (pid {running['pid']}) is draining: it exits after its running jobs,"
-                f" and pending jobs continue after the next start: {home_command('up')}"
-            )
-        return SupervisorSession(at)
-    process = launch.start(home, flags)
-    view = launch.wait_until_up(home, process)
-    if view["pid"] != process.pid:
-        # Another command was faster; its supervisor must not be stopped here.
-        return SupervisorSession(at)
+    home = current_home()
+    process = None
+    while (running := launch.join(home, stay=stay)) is None:
+        process = launch.start(home, [*flags, "--until-idle"] if for_this_run else flags)
+        launch.wait_until_up(home, process)
+    pid = running["pid"]
+    if running["draining"]:
+        printing.err(
+            f"the supervisor (pid {pid}) is draining: it exits after its running jobs,"
+            f" and pending jobs continue after the next start: {home_command('up')}"
+        )
+    if process is None or pid != process.pid:
+        # Another command was faster: this is its supervisor.
+        return SupervisorSession(client())
     if for_this_run:
-        printing.err(f"no supervisor was running: started one for this run (pid {view['pid']})")
+        printing.err(f"no supervisor was running: started one for this run (pid {pid})")
     elif not quiet:
         printing.err(
-            f"no supervisor was running: started one in the background (pid {view['pid']});"
+            f"no supervisor was running: started one in the background (pid {pid});"
             " stop it with: tqstudio down"
         )
-    return SupervisorSession(at, process)
+    return SupervisorSession(client(), process)
 
 
 def session_for(known: Callable[[Connection], bool], error: TqError) -> SupervisorSession:
@@ -228,59 +223,20 @@ def stop(at: Client, *, drain: bool = False, timeout_s: float | None = STOP_TIME
     from tqstudio.protocol.client import no_supervisor
 
     home = current_home()
-    view = launch.settled(home)
-    if view is None:
+    running = launch.join(home)
+    if running is None:
         raise no_supervisor(home.socket)
-    pid = view["pid"]
-    gone = _Ending(pid)
-    try:
+    pid = running["pid"]
+    with contextlib.ExitStack() as opened:
+        gone = None
+        # Opened while it runs, so that a reused pid cannot mislead; its process may be in another container.
+        with contextlib.suppress(OSError):
+            gone = opened.enter_context(open(os.pidfd_open(pid), "rb", buffering=0))
         at.send(calls.shutdown(drain=drain))
-        if not gone.wait(timeout_s):
-            raise TqError(
-                ErrorCode.TIMEOUT,
-                f"the supervisor (pid {pid}) was asked to stop but is still running after {timeout_s:.0f} s",
-                f"see {current_home().supervisor_log}; as a last resort: kill -9 {pid}",
-            )
-    finally:
-        gone.close()
-    return pid
-
-
-class _Ending:
-    """Waits for a process to exit; created while it lives, so that a reused pid cannot mislead."""
-
-    def __init__(self, pid: int) -> None:
-        self._pid = pid
-        self._fd: int | None = None
-        try:
-            # The process of a supervisor in another pid namespace (a container) is not visible here.
-            self._fd = os.pidfd_open(pid)
-        except (OSError, AttributeError):
-            self._fd = None
-
-    def wait(self, timeout_s: float | None) -> bool:
-        if self._fd is not None:
-            return bool(select.select([self._fd], [], [], timeout_s)[0])
-        return self._poll(timeout_s)
-
-    def _poll(self, timeout_s: float | None) -> bool:
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        while _exists(self._pid):
-            if deadline is not None and time.monotonic() > deadline:
-                return False
-            time.sleep(_POLL_S)
-        return True
-
-    def close(self) -> None:
-        if self._fd is not None:
-            os.close(self._fd)
-
-
-def _exists(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
+        if gone is None or select.select([gone], [], [], timeout_s)[0]:
+            return pid
+    raise TqError(
+        ErrorCode.TIMEOUT,
+        f"the supervisor (pid {pid}) was asked to stop but is still running after {timeout_s:.0f} s",
+        f"see {home.supervisor_log}; as a last resort: kill -9 {pid}",
+    )

@@ -11,6 +11,7 @@ from tqstudio.engine.files.bounded_io import BoundedIO
 from tqstudio.engine.gates.disk import DiskGate
 from tqstudio.engine.gates.source_volume import SourceDisks
 from tqstudio.engine.intake import Intake
+from tqstudio.engine.lifetime import Lifetime
 from tqstudio.engine.live.event_stream import Broadcast
 from tqstudio.engine.live.forecasts import Forecasts
 from tqstudio.engine.live.running_jobs import LiveBoard
@@ -53,4 +54,5 @@ class Services:
     """µs since 1970 in UTC."""
     request_stop: Callable[[bool], None]
     """Requests a shutdown; True drains running jobs first."""
+    lifetime: Lifetime
     draining: bool = False

@@ -34,6 +34,11 @@ class Shutdown:
         self.worked_on: set[int] = set()
         """Jobs that workers had when the shutdown began."""
 
+    @property
+    def at_once(self) -> bool:
+        """Whether the shutdown was requested, and does not wait for jobs."""
+        return self._mode is ShutdownMode.NOW
+
     def request(self, mode: ShutdownMode) -> None:
         """Request the shutdown; the more urgent of two requests counts."""
         if self._mode is None or mode.value > self._mode.value:

@@ -43,6 +43,7 @@ from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.host.home_guard import HomeGuard
 from tqstudio.engine.host.scheduler import Scheduler
 from tqstudio.engine.intake import Intake
+from tqstudio.engine.lifetime import Lifetime
 from tqstudio.engine.live.event_stream import Broadcast
 from tqstudio.engine.live.forecasts import Forecasts
 from tqstudio.engine.live.leases import Leases
@@ -83,8 +84,11 @@ _IDLE_PART_OF_STALL = 4
 """A job is shown as stalled after 1/N of the time after which its ffmpeg is killed."""
 
 
-def run(home: Home, settings: Settings) -> Remainder:
+def run(home: Home, settings: Settings, *, until_idle: bool = False) -> Remainder:
     """Run the supervisor of a home until it is asked to shut down; return a summary of the remaining jobs.
+
+    Args:
+        until_idle: shut down, too, when no command uses it and no job is open.
 
     Raises:
         TqError: ALREADY_RUNNING, FFMPEG_MISSING, PERMISSION, NEWER_DATABASE, DATABASE_DAMAGED, DATABASE_BUSY,
@@ -116,7 +120,7 @@ def run(home: Home, settings: Settings) -> Remainder:
         gc.freeze()
         try:
             with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-                supervisor = _Supervisor(home, settings, db, found, held)
+                supervisor = _Supervisor(home, settings, db, found, held, until_idle=until_idle)
                 try:
                     return runner.run(supervisor.main())
                 finally:
@@ -141,7 +145,14 @@ def _migrate_apart(home: Home) -> None:
 
 class _Supervisor:
     def __init__(
-        self, home: Home, settings: Settings, db: Database, found: FFmpeg, held: home_lock.HomeLock
+        self,
+        home: Home,
+        settings: Settings,
+        db: Database,
+        found: FFmpeg,
+        held: home_lock.HomeLock,
+        *,
+        until_idle: bool,
     ) -> None:
         self._home, self._settings, self._db = home, settings, db
         self._log = structlog.get_logger()
@@ -209,6 +220,7 @@ class _Supervisor:
             ffmpeg=found,
             started_at=now_us(),
             request_stop=self._shutdown.request_by_api,
+            lifetime=Lifetime(db, broadcast, self._shutdown, until_idle=until_idle),
         )
         admission.on_left = self.studio.intake.look_again
         self._source_checks: set[asyncio.Task[None]] = set()
@@ -260,6 +272,7 @@ class _Supervisor:
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         snapshots = asyncio.create_task(send_snapshots(self.studio))
         guarding = asyncio.create_task(self._guard_home(server))
+        watching = asyncio.create_task(self.studio.lifetime.watch())
         starting = asyncio.create_task(self._start_parts())
         starting.add_done_callback(self._report_failed_start)
         self._log.info("supervisor started", pid=os.getpid())
@@ -271,6 +284,7 @@ class _Supervisor:
         finally:
             await self._end_parts(starting, snapshots)
             guarding.cancel()
+            watching.cancel()
             server.end()
             await serving
             self._home_guard.close_socket()

@@ -389,6 +389,22 @@ class SupervisorView(TypedDict):
     ffmpeg_version: str
 
 
+class JoinAnswer(TypedDict):
+    """The supervisor that a command uses."""
+
+    pid: int
+    draining: bool
+
+
+Need = Literal["stay", "commands", "jobs"]
+"""What needs a supervisor: a request to stay, other commands, or other open jobs."""
+
+
+class LeaveAnswer(TypedDict):
+    needed_by: Need | None
+    """None: it shuts down."""
+
+
 class StatusView(TypedDict):
     supervisor: SupervisorView
     jobs: dict[str, int]

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
         GateView,
         JobDetail,
         JobPage,
+        JoinAnswer,
+        LeaveAnswer,
         ProfileView,
         RetryAnswer,
         StatusView,
@@ -224,6 +226,14 @@ def doctor() -> Call[dict[str, list[CheckView]]]:
 def backup(path_b64: str) -> Call[BackupView]:
     """Copy the database to a new file; answers when the copy is complete."""
     return Call("POST", "/v1/backup", body={"path_b64": path_b64})
+
+
+def join(pid: int, *, stay: bool = False) -> Call[JoinAnswer]:
+    return Call("POST", "/v1/commands", body={"pid": pid, "stay": stay})
+
+
+def leave(pid: int, *, ignores_jobs: bool) -> Call[LeaveAnswer]:
+    return Call("POST", "/v1/commands/leave", body={"pid": pid, "ignores_jobs": ignores_jobs})
 
 
 def shutdown(*, drain: bool = False) -> Call[dict[str, Any]]:

@@ -19,7 +19,7 @@ from tqstudio.home import Home
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tqstudio.protocol.answers import SupervisorView
+    from tqstudio.protocol.answers import JoinAnswer, SupervisorView
 
 START_TIMEOUT_S = 30.0
 ANSWER_TIMEOUT_S = 10.0
@@ -46,20 +46,35 @@ def running(home: Home, timeout_s: float = ANSWER_TIMEOUT_S) -> SupervisorView |
         raise
 
 
-def settled(home: Home, timeout_s: float = START_TIMEOUT_S) -> SupervisorView | None:
-    """Like `running`, but wait for a supervisor that is starting up or shutting down.
+def join(home: Home, *, stay: bool = False, timeout_s: float = START_TIMEOUT_S) -> JoinAnswer | None:
+    """Use the running supervisor until this process exits; None when none is running.
+
+    Waits for a supervisor that is starting up or shutting down. One that was started for a single run does
+    not shut down meanwhile.
+
+    Args:
+        stay: nor does it afterwards.
 
     Raises:
-        TqError: SUPERVISOR_SILENT also when one locks the home for `timeout_s` without listening.
+        TqError: SUPERVISOR_SILENT when one locks the home for `timeout_s` without answering.
     """
-    from tqstudio.protocol.client import silent
+    from tqstudio.protocol import calls
+    from tqstudio.protocol.client import Client, silent
 
     deadline = time.monotonic() + timeout_s
-    while (view := running(home)) is None and (pid := holder(home)) is not None:
+    while True:
+        try:
+            return Client(home.socket).send(
+                calls.join(os.getpid(), stay=stay), timeout_s=min(timeout_s, ANSWER_TIMEOUT_S)
+            )
+        except TqError as error:
+            if error.code is not ErrorCode.NO_SUPERVISOR:
+                raise
+        if (pid := holder(home)) is None:
+            return None
         if time.monotonic() > deadline:
             raise silent(pid)
         time.sleep(_POLL_S)
-    return view
 
 
 def holder(home: Home) -> int | None:

@@ -169,6 +169,20 @@ class ShutdownRequest(Message):
     drain: bool = False
 
 
+class JoinRequest(Message):
+    """Registers a command for as long as its process runs."""
+
+    pid: int = Field(gt=0, lt=2**31)
+    stay: bool = False
+    """A supervisor that was started for a run does not shut down when idle any more."""
+
+
+class LeaveRequest(Message):
+    pid: int = Field(gt=0, lt=2**31)
+    ignores_jobs: bool = False
+    """The supervisor is not needed for the jobs that are open: they are all the command's."""
+
+
 class NewWorker(Message):
     """Creates a token for a worker that the pool does not spawn."""
 

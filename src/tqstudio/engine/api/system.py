@@ -35,11 +35,13 @@ from tqstudio.protocol.answers import (
     CheckView,
     DiskView,
     GateView,
+    JoinAnswer,
+    LeaveAnswer,
     ProfileView,
     StatusView,
     WorkerView,
 )
-from tqstudio.protocol.requests import BackupRequest, ShutdownRequest
+from tqstudio.protocol.requests import BackupRequest, JoinRequest, LeaveRequest, ShutdownRequest
 
 router = APIRouter()
 
@@ -203,6 +205,19 @@ async def shutdown(studio: TheStudio, request: ShutdownRequest) -> dict[str, obj
     """Shut down at once, keeping finished fragments; with `drain`, when the running jobs have ended."""
     studio.request_stop(request.drain)
     return {"stopping": True, "drain": request.drain}
+
+
+@router.post("/commands")
+async def join(studio: TheStudio, request: JoinRequest) -> JoinAnswer:
+    """Register a command that needs the supervisor. One that was started for a run waits for it."""
+    studio.lifetime.join(request.pid, stay=request.stay)
+    return {"pid": os.getpid(), "draining": studio.draining}
+
+
+@router.post("/commands/leave")
+async def leave(studio: TheStudio, request: LeaveRequest) -> LeaveAnswer:
+    """Unregister a command, and shut down a supervisor that was started for a run unless it is needed."""
+    return {"needed_by": await studio.lifetime.leave(request.pid, ignores_jobs=request.ignores_jobs)}
 
 
 T = TypeVar("T")

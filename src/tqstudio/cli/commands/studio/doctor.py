@@ -81,7 +81,7 @@ def _of_supervisor(home: Home) -> list[CheckView]:
     from tqstudio.protocol import launch
 
     try:
-        if launch.settled(home) is not None:
+        if launch.join(home) is not None:
             return client().send(calls.doctor())["checks"]
     except TqError as error:
         return [_failed("supervisor", error)]

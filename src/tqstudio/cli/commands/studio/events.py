@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tqstudio.cli import printing, session_lock
+from tqstudio.cli import printing
 from tqstudio.cli.supervisor_session import client
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.home import current_home
 from tqstudio.protocol import calls
 from tqstudio.words.sentences import status_word
 
@@ -51,7 +50,6 @@ def events(
         emit(event)
         seen = max(seen, event["seq"])
     if follow:
-        session_lock.enter(current_home())
         _follow(at, seen, job, emit)
     return 0
 

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from tqstudio.protocol.client import AsyncClient
 
 
+_ANSWER_S = 3.0
+"""How long the UI waits for a supervisor that does not answer before it opens."""
+
+
 def has_terminal() -> bool:
     """Whether stdin and stdout are terminals."""
     return sys.stdin.isatty() and sys.stdout.isatty()
@@ -32,12 +36,17 @@ def open_screen() -> int:
             "the terminal UI needs a terminal, which stdin or stdout is not",
             "use the commands instead, such as tqstudio status; see: tqstudio --help",
         )
-    from tqstudio.cli import session_lock
     from tqstudio.protocol import launch
 
     home = current_home()
-    session_lock.enter(home)
-    started = None if launch.listening(home) else launch.start(home)
+    started = None
+    try:
+        # It keeps running after the UI, even if it was started for a single run.
+        if launch.join(home, stay=True, timeout_s=_ANSWER_S) is None:
+            started = launch.start(home)
+    except TqError as error:
+        if error.code is not ErrorCode.SUPERVISOR_SILENT:
+            raise  # the UI shows one that does not answer
     return show(home, "no supervisor was running: starting one" if started else "", started=started)
 
 

@@ -40,6 +40,7 @@ def up(
     output: Annotated[
         str | None, typer.Option("--output", "-o", metavar="DIR", help="Default output folder.")
     ] = None,
+    until_idle: Annotated[bool, typer.Option("--until-idle", hidden=True)] = False,
     as_json: JsonFlag = False,
 ) -> int:
     """Start the supervisor, in the foreground or in the background.
@@ -50,11 +51,11 @@ def up(
 
     home = current_home()
     flags = _flags(workers, gpu, profile, output)
-    if view := launch.running(home):
-        _report_running(view["pid"], flags, as_json=as_json)
+    if launch.running(home) and (running := launch.join(home, stay=not until_idle)):
+        _report_running(running["pid"], flags, as_json=as_json)
         return 0
     if detach:
-        started = session([word for words in flags.values() for word in words], quiet=True)
+        started = session([word for words in flags.values() for word in words], quiet=True, stay=True)
         up_now = launch.running(home)
         pid = up_now["pid"] if up_now else 0
         if not started.started:
@@ -79,7 +80,7 @@ def up(
             f"starting the supervisor in {home.root};"
             f" Ctrl-C gives running jobs {drain} to finish, a second one stops at once"
         )
-    left = supervisor.run(home, settings)
+    left = supervisor.run(home, settings, until_idle=until_idle)
     if read:
         printing.err(remaining_summary(left))
     return 0
