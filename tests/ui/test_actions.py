@@ -450,3 +450,37 @@ async def test_a_running_job_is_shown_as_pausing_until_its_worker_has_stopped(
         door.obey(319)
         await until(pilot, lambda: shown() == "paused" and last_event() == "pause")
         assert current(app) == 319, "the cursor follows it to its new place"
+
+
+async def test_a_change_has_the_list_read_once(
+    make_app: MakeApp, door: FakeSupervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with make_app().run_test(size=(120, 24)) as pilot:
+        app = await loaded(pilot)
+        model, feed = app.studio.model, app.studio.feed
+        read_for: list[str] = []
+        refresh_soon = feed.refresh_soon
+
+        def refresh() -> None:
+            read_for.append(model.events[-1]["trigger"])
+            refresh_soon()
+
+        monkeypatch.setattr(feed, "refresh_soon", refresh)
+        await pilot.press("p")
+        await until(
+            pilot,
+            lambda: model.job(319)["word"] == "pausing…" and model.events[-1]["trigger"] == "pause_asked",
+        )
+        door.obey(319)
+        await until(pilot, lambda: model.job(319)["status"] == "paused")
+        assert read_for == ["pause"], "for the event of the worker, not for the answer or the request"
+
+
+async def test_a_refusal_shows_the_state_that_the_job_has_by_now(
+    make_app: MakeApp, door: FakeSupervisor
+) -> None:
+    async with make_app().run_test(size=(120, 24)) as pilot:
+        app = await loaded(pilot)
+        door.job(319).update(status="done", word="done")
+        await pilot.press("p")
+        await until(pilot, lambda: app.studio.model.job(319)["word"] == "done")

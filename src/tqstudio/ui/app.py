@@ -271,7 +271,6 @@ class StudioApp(App[None]):
         else:
             await self.studio.feed.send(calls.pause_queue())
             self.toast("queue paused: running jobs finish, no other starts")
-        self.studio.feed.refresh_soon()
 
     async def do_reconnect(self, _: str) -> None:
         self.studio.feed.try_now()

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tqstudio.protocol.answers import EventView, JobLive
     from tqstudio.ui.data.job_window import JobWindow
 
-_ASKED: dict[str, Control] = {
+CONTROL_ASKED: dict[str, Control] = {
     EventKind.PAUSE_ASKED: Control.PAUSE,
     EventKind.CANCEL_ASKED: Control.CANCEL,
     EventKind.RESTART_ASKED: Control.RESTART,
@@ -59,8 +59,8 @@ class Marks(dict[int, Target]):
             return
         if event["target"] is not None:
             target = replace(target, status=JobStatus(event["target"]), control=Control.NONE)
-        if trigger in _ASKED:
-            target = replace(target, control=_ASKED[trigger])
+        if trigger in CONTROL_ASKED:
+            target = replace(target, control=CONTROL_ASKED[trigger])
         if trigger in _EMPTIED:
             target = replace(target, segments_done=0)
         self[target.id] = target

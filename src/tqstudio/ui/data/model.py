@@ -14,6 +14,7 @@ from tqstudio.ui.data.marks import Marks
 
 if TYPE_CHECKING:
     from tqstudio.protocol.answers import (
+        ActionResult,
         EventView,
         FolderView,
         GateView,
@@ -128,8 +129,15 @@ class Model:
             )
         self.changed()
 
+    def take_result(self, result: ActionResult) -> None:
+        """Apply the answer to an action, which also a refusal has; the event of a change follows it."""
+        status, control, row = result["status"], result["control"], self.job(result["job"])
+        # The word of a row that is up to date may say more: retry, held.
+        if status is not None and (row is None or (row["status"], row["control"]) != (status, control)):
+            self.patch_job(result["job"], {"status": status, "control": control, "word": result["word"]})
+
     def patch_job(self, job: int, fields: dict[str, Any]) -> None:
-        """Apply the answer to an action before the list is read again."""
+        """Replace some fields of a job wherever it is shown."""
         self.jobs.patch(job, fields)
         self.marks.patch(job, fields)
         if self.detail is not None and self.detail["id"] == job:

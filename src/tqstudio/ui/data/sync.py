@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from tqstudio.errors import UNANSWERED, ErrorCode, TqError, in_one_line
 from tqstudio.protocol import calls
 from tqstudio.ui.data.job_pages import Pager
+from tqstudio.ui.data.marks import CONTROL_ASKED
 from tqstudio.ui.data.model import Connection, Link, Model
 
 if TYPE_CHECKING:
@@ -227,7 +228,9 @@ class Feed:
             case "event":
                 event = cast("EventView", message.data)
                 model.take_event(event)
-                self.refresh_soon()
+                if event["trigger"] not in CONTROL_ASKED:
+                    # The place of a changed row in the list is only known to the supervisor.
+                    self.refresh_soon()
                 if event["trigger"].startswith("folder_"):
                     self.read_folders_soon()
                 for listener in list(self.listeners):

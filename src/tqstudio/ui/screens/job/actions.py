@@ -237,9 +237,7 @@ class JobActions(StudioScreen):
             if not results:
                 return
         for result in results:
-            if result["ok"] and result["status"] and result["new_job"] is None:
-                fields = {"status": result["status"], "word": result["word"], "control": result["control"]}
-                self.studio.model.patch_job(result["job"], fields)
+            self.studio.model.take_result(result)
         refused = [result["error"] for result in results if not result["ok"] and result["error"]]
         if refused:
             error_view = refused[0]
@@ -262,7 +260,6 @@ class JobActions(StudioScreen):
             self._report_restored(results)
         elif done and len(results) > 1:
             self.toast(f"{operation.value}: {counted(done, 'job')}")
-        self.studio.feed.refresh_soon()
         self.paint()
 
     def _video_name(self, job: int) -> str:

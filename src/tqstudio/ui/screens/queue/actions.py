@@ -91,7 +91,6 @@ class QueueActions(StudioScreen):
         if len(refused) == len(results):
             raise _refusal(results)
         self.toast(_summary(results), problem=bool(refused))
-        self.studio.feed.refresh_soon()
 
     async def _offer(self, paths: Sequence[bytes], answer: PathAnswer) -> Sequence[AddResult]:
         output = sources.encode(answer.output) if answer.output else None
