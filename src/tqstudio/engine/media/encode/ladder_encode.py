@@ -7,15 +7,13 @@ the parent-death signal of ffmpeg also fires when the thread that spawned it end
 from __future__ import annotations
 
 import contextlib
-import re
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
-from tqstudio.engine.files import durable
+from tqstudio.engine.media.encode.poster import take_poster
 from tqstudio.engine.media.encode.rendition_states import Board
 from tqstudio.engine.media.encode.runs import Batch, Launcher, Task
 from tqstudio.engine.media.encode.values import (
@@ -26,24 +24,14 @@ from tqstudio.engine.media.encode.values import (
     State,
 )
 from tqstudio.engine.media.ffmpeg.command import PosterPicture, is_indexed
-from tqstudio.engine.media.ffmpeg.errors import classify_exit, from_os_error, from_output_error
-from tqstudio.engine.media.plan.file_names import CPU_ENCODER, GPU_ENCODERS, POSTER_NAME
+from tqstudio.engine.media.ffmpeg.errors import classify_exit, from_os_error
+from tqstudio.engine.media.plan.file_names import CPU_ENCODER, GPU_ENCODERS
 from tqstudio.engine.media.plan.missing_runs import Mode, plan
 from tqstudio.engine.media.plan.warnings import of_damage
 from tqstudio.engine.media.segments.collector import InitDiffersError, NewSegment, SeamError, StreamOutput
 from tqstudio.engine.media.segments.store import SegmentStore
-from tqstudio.engine.media.source import source_file
 from tqstudio.engine.media.source.facts import Damage
 from tqstudio.errors import ErrorClass, ErrorCode, JobWarning, TqError, WarningCode, class_of
-
-# Reading up to 4 × the size of the source + 64 MiB before the first frame counts as progress: a source whose
-# streams are far apart in the file is read several times.
-_MAX_READS = 4
-_MAX_READS_BESIDES = 64 * 1024 * 1024
-_PROBE_NAME = "can-be-written"
-_DECODE_ERROR = re.compile(
-    rb"\] corrupt decoded frame|\] Error submitting packet to decoder: Invalid data|\] corrupt input packet"
-)
 
 
 class LadderEncode:
@@ -229,8 +217,9 @@ class LadderEncode:
         if status is not None:
             task.run.wait()
             self._spec.require_ownership()
-        self._track_progress(task)
-        self._find_decode_errors(task)
+        if task.has_advanced(self._spec.identity.size):
+            self.last_advance = self._clock()
+        self._note_damage(task)
         for output in task.outputs:
             output.collect(new, ended=status == 0)
             self._show_progress(task, output)
@@ -239,48 +228,21 @@ class LadderEncode:
         if status != 0:
             raise classify_exit(status, task.run.log_tail())
         if task.kind == "poster":
-            self._poster_ended(task)
+            self.poster = take_poster(task.directory, self._spec.scratch)
         else:
             self._run_ended(task)
         self._end_task(task)
 
-    def _track_progress(self, task: Task) -> None:
-        frame = task.run.progress.frame or 0
-        if frame > task.last_frame:
-            task.last_frame = frame
-            self.last_advance = self._clock()
-        elif not task.last_frame:
-            # While it decodes to reach its first frame, only its reading shows progress.
-            task.idle_until = time.monotonic()
-            read = min(task.run.bytes_read, _MAX_READS * self._spec.identity.size + _MAX_READS_BESIDES)
-            if read > task.bytes_read:
-                task.bytes_read = read
-                self.last_advance = self._clock()
-
-    def _find_decode_errors(self, task: Task) -> None:
-        """Search the new part of ffmpeg's log for decoding errors."""
+    def _note_damage(self, task: Task) -> None:
         known = {damage.kind for damage in (*self._spec.facts.damage, *self.damage)}
-        kind: Literal["pictures", "sound"] = "sound" if task.kind == "audio" else "pictures"
-        if task.kind == "poster" or kind in known:
+        if task.kind == "poster" or task.damages in known:
             return
-        log, task.log_read = task.run.log_from(task.log_read)
-        # After a seek the first pictures are only decoded as references; errors in them do not matter.
-        if (not task.start or task.last_frame) and _DECODE_ERROR.search(log):
-            grid = self._spec.grid
-            found = Damage(kind, (task.start * grid.gop + task.last_frame) / float(grid.fps))
-            if task.kind == "audio" and task.run.progress.out_time_us:
-                found = Damage(kind, max(0.0, task.run.progress.out_time_us / 1_000_000))
+        if found := task.find_damage(self._spec.grid):
             self.damage.append(found)
             self.warnings.append(of_damage(found))
 
     def _show_progress(self, task: Task, output: StreamOutput) -> None:
-        grid, frames = self._spec.grid, task.last_frame
-        fraction, kept, speed = 0.0, 0.0, task.run.progress.speed
-        if task.kind == "video":
-            fraction = (task.start * grid.gop + frames) / grid.total_frames
-            kept = output.next_piece * grid.gop / grid.total_frames
-            elapsed = time.monotonic() - (task.idle_until or task.run.started)
-            speed = frames / float(grid.fps) / elapsed if frames else None
+        fraction, kept, speed = task.progress(output, self._spec.grid)
         self._board.advance(output.name, output.complete_segments, fraction, speed, kept=kept)
 
     def _run_ended(self, task: Task) -> None:
@@ -330,13 +292,7 @@ class LadderEncode:
 
     def _go_linear(self, batch: Batch) -> None:
         """Continue a batch by decoding from the start of the source; stored segments are kept."""
-        mark = self._spec.linear_mark
-        try:
-            durable.make_folder(mark.parent)
-            mark.touch()
-            durable.sync_folder(mark.parent)
-        except OSError as error:
-            raise from_output_error(error, "cannot record that the source needs linear decoding") from error
+        self._spec.mark_linear()
         self._become_linear()
         self._batches.appendleft(batch)
 
@@ -361,13 +317,6 @@ class LadderEncode:
             self._board.complete(name, check)
         self.last_advance = self._clock()
         return dict(result.failures)
-
-    def _poster_ended(self, task: Task) -> None:
-        poster = task.directory / POSTER_NAME
-        if not poster.exists() or not poster.stat().st_size:
-            # After a seek beyond the last frame, ffmpeg exits with 0 and writes nothing.
-            raise TqError(ErrorCode.OUTPUT_EMPTY, "the poster is empty")
-        self.poster = poster.replace(self._spec.scratch / POSTER_NAME)
 
     def _end_task(self, task: Task) -> None:
         self._launcher.end(task)
@@ -409,7 +358,7 @@ class LadderEncode:
         if task.kind == "poster":
             self._poster_failed(error)
             return
-        error = self._root_cause(error)
+        error = self._launcher.root_cause(error)
         if class_of(error.code) in (ErrorClass.FATAL, ErrorClass.RESOURCE) or (
             error.code is ErrorCode.SOURCE_CHANGED
         ):
@@ -429,19 +378,6 @@ class LadderEncode:
             self._rendition_failed(names[0], error)
             if task.batch is not None and (others := task.batch.without(names).names):
                 self._batches.append(replace(task.batch, names=others))
-
-    def _root_cause(self, error: TqError) -> TqError:
-        """Replace the error of a run if the source has changed or the output cannot be written."""
-        probe = self._spec.scratch / _PROBE_NAME
-        try:
-            source_file.require_same(self._spec.source, self._spec.identity)
-            probe.touch()
-            probe.unlink()
-        except TqError as cause:
-            return cause
-        except OSError as cause:
-            return from_output_error(cause, f"{error.message}; the output cannot be written")
-        return error
 
     def _poster_failed(self, error: TqError) -> None:
         if not self._poster_choices:

@@ -6,8 +6,23 @@ import os
 from pathlib import Path
 
 from tqstudio.engine.files import durable
+from tqstudio.engine.media.plan.file_names import POSTER_NAME
+from tqstudio.errors import ErrorCode, TqError
 
 _END_OF_JPEG = b"\xff\xd9"
+
+
+def take_poster(directory: Path, scratch: Path) -> Path:
+    """Move the poster of an ended run to the scratch directory.
+
+    Raises:
+        TqError: OUTPUT_EMPTY.
+    """
+    poster = directory / POSTER_NAME
+    if not poster.exists() or not poster.stat().st_size:
+        # After a seek beyond the last frame, ffmpeg exits with 0 and writes nothing.
+        raise TqError(ErrorCode.OUTPUT_EMPTY, "the poster is empty")
+    return poster.replace(scratch / POSTER_NAME)
 
 
 def store(scratch: Path, target: Path) -> Path:

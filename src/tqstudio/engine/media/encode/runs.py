@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,13 +16,24 @@ from tqstudio.engine.media.ffmpeg.command import PosterPicture
 from tqstudio.engine.media.ffmpeg.errors import from_output_error
 from tqstudio.engine.media.ffmpeg.process import Run, start
 from tqstudio.engine.media.plan.file_names import GPU_ENCODERS
+from tqstudio.engine.media.plan.grid import Grid
 from tqstudio.engine.media.plan.missing_runs import VideoRun
 from tqstudio.engine.media.plan.rungs import AudioRendition
 from tqstudio.engine.media.segments.collector import StreamOutput
 from tqstudio.engine.media.segments.store import SegmentStore
 from tqstudio.engine.media.source import source_file
+from tqstudio.engine.media.source.facts import Damage
+from tqstudio.errors import TqError
 
 Kind = Literal["video", "audio", "poster"]
+# Reading up to 4 × the size of the source + 64 MiB before the first frame counts as progress: a source whose
+# streams are far apart in the file is read several times.
+_MAX_READS = 4
+_MAX_READS_BESIDES = 64 * 1024 * 1024
+_PROBE_NAME = "can-be-written"
+_DECODE_ERROR = re.compile(
+    rb"\] corrupt decoded frame|\] Error submitting packet to decoder: Invalid data|\] corrupt input packet"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +86,47 @@ class Task:
     def start(self) -> int:
         """Its first fragment."""
         return self.planned.start if self.planned is not None else 0
+
+    @property
+    def damages(self) -> Literal["pictures", "sound"]:
+        """What is damaged if its log has decoding errors."""
+        return "sound" if self.kind == "audio" else "pictures"
+
+    def has_advanced(self, source_size: int) -> bool:
+        """Whether it has encoded frames since the last call, or before its first one, read more."""
+        frame = self.run.progress.frame or 0
+        if frame > self.last_frame:
+            self.last_frame = frame
+            return True
+        if self.last_frame:
+            return False
+        self.idle_until = time.monotonic()
+        before = self.bytes_read
+        self.bytes_read = max(before, min(self.run.bytes_read, _MAX_READS * source_size + _MAX_READS_BESIDES))
+        return self.bytes_read > before
+
+    def find_damage(self, grid: Grid) -> Damage | None:
+        """Search the new part of ffmpeg's log for a decoding error."""
+        log, self.log_read = self.run.log_from(self.log_read)
+        # After a seek the first pictures are only decoded as references; errors in them do not matter.
+        if (self.start and not self.last_frame) or not _DECODE_ERROR.search(log):
+            return None
+        at_us = self.run.progress.out_time_us if self.kind == "audio" else None
+        at_s = (self.start * grid.gop + self.last_frame) / float(grid.fps)
+        return Damage(self.damages, max(0.0, at_us / 1_000_000) if at_us else at_s)
+
+    def progress(self, output: StreamOutput, grid: Grid) -> tuple[float, float, float | None]:
+        """How much of the video is encoded and how much of it is stored, 0 … 1, and the speed.
+
+        Of audio only the speed is known.
+        """
+        if self.kind != "video":
+            return 0.0, 0.0, self.run.progress.speed
+        frames = self.last_frame
+        elapsed = time.monotonic() - (self.idle_until or self.run.started)
+        speed = frames / float(grid.fps) / elapsed if frames else None
+        kept = output.next_piece * grid.gop / grid.total_frames
+        return (self.start * grid.gop + frames) / grid.total_frames, kept, speed
 
 
 class Launcher:
@@ -155,6 +209,19 @@ class Launcher:
         at_s = float(first * spec.grid.fragment_s)
         self.records.append(RunRecord(label, run.argv, log_path, encoder, segment, None, spec.mode, at_s))
         return Task(kind, run, directory, encoder, outputs, number, batch, planned)
+
+    def root_cause(self, error: TqError) -> TqError:
+        """Replace the error of a run if the source has changed or the output cannot be written."""
+        probe = self.spec.scratch / _PROBE_NAME
+        try:
+            source_file.require_same(self.spec.source, self.spec.identity)
+            probe.touch()
+            probe.unlink()
+        except TqError as cause:
+            return cause
+        except OSError as cause:
+            return from_output_error(cause, f"{error.message}; the output cannot be written")
+        return error
 
     def _require_storable(self) -> None:
         """Check that this worker still has the job and neither output folder nor source have changed."""

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from tqstudio.engine.files import durable
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
+from tqstudio.engine.media.ffmpeg.errors import from_output_error
 from tqstudio.engine.media.plan.file_names import CPU_ENCODER
 from tqstudio.engine.media.plan.grid import Grid
 from tqstudio.engine.media.plan.keys import audio_settings_hash, settings_hash, stream_key
@@ -88,6 +90,20 @@ class EncodeSpec:
         seeking.
         """
         return self.store_root / f"linear-{stream_key(self.content_id, '', '', self.identity.mtime_ns)}"
+
+    def mark_linear(self) -> None:
+        """Write that file durably.
+
+        Raises:
+            TqError: from the file system.
+        """
+        mark = self.linear_mark
+        try:
+            durable.make_folder(mark.parent)
+            mark.touch()
+            durable.sync_folder(mark.parent)
+        except OSError as error:
+            raise from_output_error(error, "cannot record that the source needs linear decoding") from error
 
 
 @dataclass(frozen=True, slots=True)
