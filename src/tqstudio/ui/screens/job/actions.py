@@ -13,6 +13,7 @@ from tqstudio.ui.actions.registry import BY_NAME, operation_for
 from tqstudio.ui.data.job_pages import MAX_MARKED
 from tqstudio.ui.data.target import Target, refusal
 from tqstudio.ui.screens.base import StudioScreen
+from tqstudio.ui.screens.job.confirmations import delete_question, has_work, loss_question, many_question
 from tqstudio.words.format import copied, counted, number
 
 if TYPE_CHECKING:
@@ -24,12 +25,6 @@ MANY = 20
 """Above this number of jobs an action asks for confirmation, even where no work is lost."""
 Request = tuple[Sequence[int], dict[str, Any]]
 """Job ids, and further fields of the request."""
-_VERBS = {
-    Operation.PRIORITY: "Change the priority of",
-    Operation.RETRANSCODE: "Encode again:",
-    Operation.UNDELETE: "Restore",
-}
-"""First words of a confirmation, where they are not the operation's name."""
 
 
 class JobActions(StudioScreen):
@@ -72,7 +67,7 @@ class JobActions(StudioScreen):
             self.shell.start(self.send_operation(Operation.UNDELETE, ids), keys_wait=True)
 
         many = counted(len(ids), "job")
-        self._ask(_many_question(Operation.UNDELETE, many) if len(ids) > MANY else None, carry_out)
+        self._ask(many_question(Operation.UNDELETE, many) if len(ids) > MANY else None, carry_out)
 
     async def do_cancel(self, _: str) -> None:
         await self._operate("cancel")
@@ -118,7 +113,7 @@ class JobActions(StudioScreen):
             self.app.push_screen(ChooseQualities(title, qualities, self.studio.glyphs, unknown), answered)
         else:
             every = f"all qualities of {self._named(allowed)}"
-            self._ask(_many_question(Operation.RETRANSCODE, every), all_of_them)
+            self._ask(many_question(Operation.RETRANSCODE, every), all_of_them)
 
     async def do_log(self, attempt: str) -> None:
         """Open a log: of the attempt that was clicked, else of the selected one."""
@@ -288,10 +283,10 @@ class JobActions(StudioScreen):
         if operation is Operation.DELETE:
             lost = self._lost_with(targets)
             if lost:
-                return _delete_question(targets, self._named(targets), lost)
-        elif operation in LOSES_WORK and any(_has_work(target) for target in targets):
-            return _question(operation, targets, self._named(targets))
-        return _many_question(operation, self._named(targets)) if len(targets) > MANY else None
+                return delete_question(targets, self._named(targets), lost)
+        elif operation in LOSES_WORK and any(has_work(target) for target in targets):
+            return loss_question(operation, targets, self._named(targets))
+        return many_question(operation, self._named(targets)) if len(targets) > MANY else None
 
     def hidden(self) -> Collection[int]:
         """The target jobs that the filter hides."""
@@ -323,10 +318,6 @@ def _job_title(job: int, name: str) -> str:
     return f"job {job}, {name}" if name else f"job {job}"
 
 
-def _has_work(target: Target) -> bool:
-    return target.status is JobStatus.IN_PROGRESS or target.segments_done > 0
-
-
 def _qualities(targets: Sequence[Target]) -> dict[str, str]:
     """The possible qualities of these jobs, and why no job encoded one; "" where a job did."""
     found: dict[str, str] = {}
@@ -351,60 +342,3 @@ def _by_qualities(targets: Sequence[Target], chosen: Collection[str]) -> Iterato
         jobs.setdefault(request, []).append(target.id)
     for request, ids in jobs.items():
         yield ids, {"renditions": list(request)} if request else {}
-
-
-def _many_question(operation: Operation, named: str) -> Confirm:
-    from tqstudio.ui.screens.dialogs.dialogs import Confirm
-
-    what = f"{_VERBS.get(operation, operation.value.capitalize())} {named}"
-    sentence = "No finished segment is lost."
-    if operation is Operation.RETRANSCODE:
-        sentence = "Each becomes a new job. The current version stays playable meanwhile."
-    return Confirm(f"{what}?", [sentence], keep="Change nothing", go=what)
-
-
-def _delete_question(targets: Sequence[Target], named: str, segments: int) -> Confirm:
-    from tqstudio.ui.screens.dialogs.dialogs import Confirm
-
-    it, its = ("it", "its") if len(targets) == 1 else ("them", "their")
-    return Confirm(
-        f"Delete {named}?",
-        [
-            f"Lost: {counted(segments, 'finished segment')}. A later retry starts from the beginning.",
-            f"U restores {it} to the list, without {its} segments.",
-        ],
-        keep=f"Keep {it}",
-        go="Delete the job" if len(targets) == 1 else f"Delete {counted(len(targets), 'job')}",
-    )
-
-
-def _question(operation: Operation, targets: Sequence[Target], named: str) -> Confirm:
-    """Asks whether to cancel or restart, naming what is lost and what is kept."""
-    from tqstudio.ui.screens.dialogs.dialogs import Confirm
-
-    running = sum(target.status is JobStatus.IN_PROGRESS for target in targets)
-    segments = sum(target.segments_done for target in targets)
-    each = "of each quality " if len(targets) == 1 else "of each quality of every running job "
-    lost = f"Lost: what is in flight {each}(a second or two of video)." if running else "Nothing is lost now."
-    if operation is Operation.RESTART:
-        lost = (
-            f"Lost: {counted(segments, 'finished segment')}, and the segments in progress."
-            if segments
-            else lost
-        )
-        return Confirm(
-            f"Restart {named}?",
-            [lost, "Everything is encoded again. To requeue a stuck job instead, press p twice."],
-            keep="Keep it as it is",
-            go="Restart",
-        )
-    verb = "stays" if segments == 1 else "stay"
-    stays = f"{counted(segments, 'finished segment')} {verb} for a later retry."
-    if not segments:
-        stays = "No segment is finished yet: a later retry starts at or near the beginning."
-    return Confirm(
-        f"Cancel {named}?",
-        [lost, stays],
-        keep="Keep it running" if running else "Keep it",
-        go="Cancel the job" if len(targets) == 1 else f"Cancel {counted(len(targets), 'job')}",
-    )
