@@ -24,13 +24,13 @@ from benchmarks.report import Floor, Section, at_least, at_most, count, percenti
 from benchmarks.seeding import seed
 from benchmarks.studio import Studio, studio
 from tqstudio.config import Settings
-from tqstudio.engine.host.clock import MICROSECOND, now_us
+from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.media.ffmpeg import binary
 from tqstudio.engine.retry import RetryRules
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import claims, outcomes
 from tqstudio.engine.store.jobs.claims import Claimant, Token
-from tqstudio.engine.store.machine import workers
+from tqstudio.engine.store.machine import supervisors, workers
 from tqstudio.errors import ErrorCode
 from tqstudio.home import Home
 
@@ -93,6 +93,9 @@ def _claim_in_store(home: Home, claimed: int) -> list[float]:
     try:
         row = database.write_now(workers.ensure, "bench", "cpu", device=None, now=now_us())
         who = Claimant(row.id, row.name, row.kind, "bench-instance")
+        supervisor, _ = database.write_now(
+            supervisors.begin, pid=os.getpid(), version="", now=now_us(), lease_us=60_000_000
+        )
         database.write_now(
             workers.register,
             row.id,
@@ -104,15 +107,15 @@ def _claim_in_store(home: Home, claimed: int) -> list[float]:
             metadata={},
             now=now_us(),
         )
-        return [_claim_and_fail(database, who) for _ in range(claimed)]
+        return [_claim_and_fail(database, who, supervisor) for _ in range(claimed)]
     finally:
         database.close()
 
 
-def _claim_and_fail(database: Database, who: Claimant) -> float:
+def _claim_and_fail(database: Database, who: Claimant, supervisor: int) -> float:
     began = time.perf_counter()
     lease = database.write_now(
-        claims.claim, who, now=now_us(), lease_us=60 * MICROSECOND, idle_gpus=0, gpu_grace_us=0
+        claims.claim, who, supervisor=supervisor, now=now_us(), idle_gpus=0, gpu_grace_us=0
     )
     took = time.perf_counter() - began
     if lease is None:

@@ -63,7 +63,6 @@ class EventKind(StrEnum):
     WORKER_ONLINE = "worker_online"
     WORKER_TESTED = "worker_tested"
     WORKER_QUARANTINED = "worker_quarantined"
-    LEASES_EXTENDED = "leases_extended"
 
     FOLDER_ADDED = "folder_added"
     FOLDER_CHANGED = "folder_changed"

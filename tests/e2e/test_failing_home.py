@@ -74,9 +74,9 @@ def test_changes_are_refused_and_the_job_is_done_in_its_first_attempt(
         assert said.code != 0
         assert "DATABASE_UNWRITABLE" in said.err
         assert "cannot be written" in studio("doctor").out
-        # Beyond the lease as it is stored, and to the last segment.
+        # Longer than a lease, and to the last segment.
         expires = datetime.fromisoformat(studio.job(job)["lease_expires_at"])
-        until(lambda: datetime.now(UTC) > expires, "the stored lease has run out")
+        until(lambda: datetime.now(UTC) > expires, "longer than a lease")
         until(lambda: not studio.encoders(), "everything is encoded")
         held = studio.job(job)
         assert (held["status"], held["worker"], held["lease_epoch"]) == ("in_progress", "cpu-0", 1)

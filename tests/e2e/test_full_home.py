@@ -88,8 +88,8 @@ def test_the_encode_goes_on_and_the_job_is_done_in_its_first_attempt(
     assert str(studio.home.root) in said.err
     until(lambda: _in_store(studio, video) > made, "a segment is finished meanwhile")
     assert set(studio.encoders()) & set(encoders), "by the same ffmpeg"
-    # Beyond the lease as it is stored, and to the last segment.
-    until(lambda: datetime.now(UTC) > datetime.fromisoformat(expires), "the stored lease has run out")
+    # Longer than a lease, and to the last segment.
+    until(lambda: datetime.now(UTC) > datetime.fromisoformat(expires), "longer than a lease")
     until(lambda: not studio.encoders(), "everything is encoded")
     held = studio.job(job)
     assert (held["status"], held["worker"], held["lease_epoch"]) == ("in_progress", "cpu-0", 1)

@@ -99,7 +99,6 @@ def test_a_worker_that_hangs_loses_its_job_to_another(brittle: Studio, long: Pat
 def test_a_supervisor_that_hangs_costs_its_workers_nothing(brittle: Studio, long: Path) -> None:
     """Longer than a lease nobody answers: the worker gives up by itself, and is not blamed for it."""
     studio = brittle
-    watch = studio.watch(studio.last_seq())
     supervisor = psutil.Process(studio.status()["supervisor"]["pid"])
     with studio.paced(2):
         job = studio.add(long)
@@ -110,10 +109,6 @@ def test_a_supervisor_that_hangs_costs_its_workers_nothing(brittle: Studio, long
             until_ended(encoders)
         finally:
             supervisor.resume()
-        watch.wait_for(
-            "the leases",
-            lambda e: e.name == "event" and e.data["trigger"] == "leases_extended",
-        )
     done = studio.done(job)
     assert (done["crashes"], done["attempts"]) == (0, 0)
     assert "requeued:stale" not in [event["trigger"] for event in done["events"]]

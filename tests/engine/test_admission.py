@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from store.conftest import supervisor_of
 from tqstudio.config import Settings
 from tqstudio.engine.admission import full_check
 from tqstudio.engine.admission.admission import Admission
@@ -123,7 +124,9 @@ class House:
                 now=now_us(),
             )
             who = Claimant(row.id, "cpu-0", "cpu", "instance")
-            return claims.claim(db, who, now=now_us(), lease_us=60_000_000, idle_gpus=0, gpu_grace_us=0)
+            return claims.claim(
+                db, who, supervisor=supervisor_of(db), now=now_us(), idle_gpus=0, gpu_grace_us=0
+            )
 
         lease = self.db.write_now(write)
         assert lease is not None
@@ -255,9 +258,7 @@ def test_what_a_paused_job_had_made_of_the_old_profile_is_forgotten(house: House
     def run_a_little(db: Any) -> None:
         token = Token(lease.job, lease.epoch, lease.instance)
         step = dict.fromkeys(("argv", "resumed_from", "resumed_at_s", "encoder"))
-        assert progress.save(
-            db, token, step="transcode", progress=50, reported=[row], steps={}, at=1, now=now_us(), **step
-        )
+        assert progress.save(db, token, step="transcode", progress=50, reported=[row], steps={}, at=1, **step)
         operations.operate(db, job, Operation.PAUSE, now=now_us(), actor="test")
         outcomes.release(db, token, Control.PAUSE, now=now_us(), worker="w")
 

@@ -543,6 +543,7 @@ _UNSAID = {
     "segments_at_crash": "only compared, at the next crash",
     "resumed_at_crash_s": "only compared, at the next crash",
     "instance": "what its lease is known by; for nobody but its worker",
+    "supervisor_id": "who keeps the deadline of its lease; there is but one",
     "starts_over": "owed by the next claim; the event of the restart says it",
 }
 
@@ -1050,7 +1051,7 @@ def test_a_worker_whose_lease_has_ended_hears_how_the_job_stands(desk: Desk) -> 
     worker, job = desk.running()
     report = {"instance": worker.instance, "epoch": job["epoch"], "step": "probe", "progress": 1}
     wrong = error_of(worker.post(f"jobs/{job['job']}/progress", **{**report, "epoch": 7}), 409)
-    assert wrong["message"].endswith("has ended: the job now has another lease")
+    assert wrong["message"].endswith("the job now has another lease")
     desk.act("cancel", job["job"])
     worker.tell(f"jobs/{job['job']}/release", epoch=job["epoch"], reason="cancel")
     late = error_of(worker.post(f"jobs/{job['job']}/progress", **report), 409)

@@ -34,7 +34,9 @@ class House:
         self.home.create()
         self.out.mkdir()
         migrate(self.home.database)
-        self.uuid = self.write(lambda db: supervisors.take_over(db, pid=1, version="0", now=now_us()))
+        _, self.uuid = self.write(
+            lambda db: supervisors.begin(db, pid=1, version="0", now=now_us(), lease_us=60_000_000)
+        )
         self.write(lambda db: videos.create(db, self._video(), now=now_us()))
 
     def _video(self) -> NewVideo:

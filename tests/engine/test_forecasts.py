@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from tqstudio.engine.host.clock import MICROSECOND, now_us
+from store.conftest import supervisor_of
+from tqstudio.engine.host.clock import MICROSECOND, RunningClock, now_us
 from tqstudio.engine.live.forecasts import Forecasts
 from tqstudio.engine.live.leases import Leases
 from tqstudio.engine.live.running_jobs import LiveBoard, LiveJob
@@ -57,7 +58,7 @@ def _run(db: Connection, seconds: float, predicted_s: float | None) -> Token:
         metadata={},
         now=began,
     )
-    lease = claims.claim(db, who, now=began, lease_us=600 * MICROSECOND, idle_gpus=0, gpu_grace_us=0)
+    lease = claims.claim(db, who, supervisor=supervisor_of(db), now=began, idle_gpus=0, gpu_grace_us=0)
     assert lease is not None
     if predicted_s is not None:
         speeds.set_prediction(db, lease.job, predicted_s)
@@ -68,7 +69,7 @@ def _run(db: Connection, seconds: float, predicted_s: float | None) -> Token:
 
 
 def test_estimates_are_not_judged_by_jobs_with_next_to_nothing_to_do(opened: Database) -> None:
-    forecasts = Forecasts(opened, LiveBoard(Leases(lease_us=1, heartbeat_us=1)))
+    forecasts = Forecasts(opened, LiveBoard(Leases(1, 1, 1, RunningClock(1))))
     normal = workload(facts(), FAST, "libx264")
     assert finish(opened, forecasts, normal, 30.0) is None
     assert finish(opened, forecasts, normal, 31.0) is not None
@@ -82,7 +83,7 @@ def test_estimates_are_not_judged_by_jobs_with_next_to_nothing_to_do(opened: Dat
 
 
 def test_the_poster_is_made_beside_the_rest_and_takes_no_time_of_its_own(opened: Database) -> None:
-    forecasts = Forecasts(opened, LiveBoard(Leases(lease_us=1, heartbeat_us=1)))
+    forecasts = Forecasts(opened, LiveBoard(Leases(1, 1, 1, RunningClock(1))))
     work = workload(facts(), FAST, "libx264")
     finish(opened, forecasts, work, 30.0)
     prediction = finish(opened, forecasts, work, 30.0)

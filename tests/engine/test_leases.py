@@ -7,7 +7,9 @@ import contextlib
 import os
 import signal
 import sqlite3
+import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,8 @@ import pytest
 from harness import LiveSupervisor, MakeSupervisor, Worker
 from store.conftest import SECOND, Queue, token
 from tqstudio.config import Settings
-from tqstudio.engine.host.clock import now_us, since_boot
-from tqstudio.engine.live.leases import Abandoned, Leases, Renewal
+from tqstudio.engine.host.clock import RunningClock, now_us, since_boot
+from tqstudio.engine.live.leases import Leases
 from tqstudio.engine.live.running_jobs import LiveBoard
 from tqstudio.engine.queue.completion import Results
 from tqstudio.engine.queue.lease_end import LeaseEnd
@@ -41,87 +43,91 @@ from .test_api import error_of, report
 A, B = Token(1, 1, "one"), Token(2, 1, "one")
 
 
+class Machine:
+    """The time since boot, set by a test; a gap above 100 counts as a stop."""
+
+    def __init__(self) -> None:
+        self.boot = 0
+        self.leases = Leases(1, lease_us=60, heartbeat_us=10, clock=RunningClock(100, lambda: self.boot))
+
+    def at(self, boot: int) -> Leases:
+        self.boot = boot
+        return self.leases
+
+
 @pytest.fixture
-def leases() -> Leases:
-    return Leases(lease_us=60, heartbeat_us=10)
+def machine() -> Machine:
+    return Machine()
 
 
-def test_a_beat_renews_what_it_names(leases: Leases) -> None:
-    leases.begin(A, 0, 60)
-    leases.begin(B, 0, 60)
-    assert leases.heartbeat("one", [A], 59) == [A]
-    assert leases.is_live(A, 118)
-    assert not leases.is_live(A, 119)
-    assert not leases.is_live(B, 60)
-    assert leases.heartbeat("one", [A], 70) == [A]
-    assert leases.take_renewals() == [Renewal(A, since=59, heard=70)]
-    assert leases.take_renewals() == []
+def test_a_beat_renews_what_it_names(machine: Machine) -> None:
+    machine.leases.begin(A)
+    machine.leases.begin(B)
+    assert machine.at(59).heartbeat("one", [A]) == [A]
+    assert machine.at(60).expired_of("one") == {B}
+    assert machine.leases.expired_of("another") == set()
+    assert not machine.leases.is_live(B)
+    assert machine.leases.knows(B)
+    assert machine.at(118).is_live(A)
+    assert machine.leases.remaining_us(A) == 1
+    assert not machine.at(119).is_live(A)
+    assert machine.leases.remaining_us(A) == 0
 
 
-def test_what_could_not_be_stored_waits_again(leases: Leases) -> None:
-    leases.begin(A, 0, 60)
-    leases.begin(B, 0, 60)
-    leases.heartbeat("one", [A, B], 50)
-    taken = leases.take_renewals()
-    leases.heartbeat("one", [A], 65)
-    leases.end(B.job)
-    leases.put_back(taken)
-    assert leases.renewals() == [Renewal(A, since=50, heard=65)]
-    assert leases.renewal_of(A) == leases.renewals()[0]
-    assert leases.renewal_of(Token(A.job, A.epoch + 1, "one")) is None
+def test_what_ran_out_is_not_revived(machine: Machine) -> None:
+    machine.leases.begin(A)
+    assert machine.at(60).heartbeat("one", [A]) == []
+    assert not machine.leases.is_live(A)
 
 
-def test_what_ran_out_is_not_revived(leases: Leases) -> None:
-    leases.begin(A, 0, 60)
-    assert leases.heartbeat("one", [A], 60) == []
-    assert leases.take_renewals() == []
-
-
-def test_only_the_whole_token_renews(leases: Leases) -> None:
-    leases.begin(A, 0, 60)
+def test_only_the_whole_token_renews(machine: Machine) -> None:
+    machine.leases.begin(A)
     for wrong in (Token(1, 2, "one"), Token(1, 1, "two"), Token(2, 1, "one")):
-        assert leases.heartbeat(wrong.instance, [wrong], 1) == []
+        assert machine.leases.heartbeat(wrong.instance, [wrong]) == []
+        assert not machine.leases.is_live(wrong)
 
 
-def test_what_two_beats_do_not_name_was_dropped(leases: Leases) -> None:
-    leases.begin(A, 0, 60)
-    leases.heartbeat("one", [], 1)
-    leases.heartbeat("another", [], 11)
-    assert leases.abandoned(11) == [], "the beat may have been on its way when the claim was answered"
-    leases.heartbeat("one", [], 10)
-    assert leases.abandoned(10) == [], "it is younger than a heartbeat"
-    assert leases.abandoned(11) == [Abandoned(A, excused=False)]
-    leases.heartbeat("one", [A], 12)
-    assert leases.abandoned(12) == []
+def test_a_lease_may_begin_with_another_term(machine: Machine) -> None:
+    machine.leases.begin(A, 90)
+    assert machine.at(89).is_live(A)
+    assert not machine.at(90).is_live(A)
 
 
-def test_after_a_silence_live_leases_begin_anew(leases: Leases) -> None:
-    leases.begin(A, 0, 60)
-    leases.begin(B, 50, 110)
-    leases.heartbeat("one", [B], 55)
-    leases.renew_live(1000, before=70)
-    assert leases.take_renewals() == [], "what was not stored yet is part of that"
-    assert not leases.is_live(A, 70)
-    assert leases.is_live(B, 1059)
-    leases.heartbeat("one", [], 1001)
-    leases.heartbeat("one", [], 1002)
-    assert Abandoned(B, excused=True) in leases.abandoned(1002)
+def test_what_two_beats_do_not_name_was_dropped(machine: Machine) -> None:
+    machine.leases.begin(A)
+    machine.at(1).heartbeat("one", [])
+    machine.at(11).heartbeat("another", [])
+    assert not machine.leases.is_abandoned(A), "the beat may have been on its way when the claim was answered"
+    machine.at(10).heartbeat("one", [])
+    assert not machine.leases.is_abandoned(A), "it is younger than a heartbeat"
+    assert machine.at(11).is_abandoned(A)
+    assert not machine.leases.was_unreachable(A)
+    machine.at(12).heartbeat("one", [A])
+    assert not machine.leases.is_abandoned(A)
 
 
-def test_a_clock_that_is_set_back_revives_no_lease(leases: Leases) -> None:
-    leases.begin(A, 1000, 1060)
-    leases.begin(B, 1050, 1110)
-    leases.renew_live(100, before=1070)
-    assert leases.heartbeat("one", [A, B], 101) == [B]
+def test_a_stop_of_the_supervisor_takes_nothing_from_a_lease(machine: Machine) -> None:
+    machine.leases.begin(A)
+    assert machine.at(59).remaining_us(A) == 1
+    assert machine.at(1000).remaining_us(A) == 1
+    machine.leases.heartbeat("one", [A])
+    assert machine.leases.remaining_us(A) == 60
+    machine.leases.begin(B)
+    for _ in range(2):
+        machine.at(1011).heartbeat("one", [])
+    assert machine.leases.was_unreachable(A), "its worker had to give it up meanwhile"
+    assert not machine.leases.was_unreachable(B)
 
 
-def test_a_lease_that_ended_is_forgotten(leases: Leases) -> None:
-    leases.begin(A, 0, 60)
-    leases.heartbeat("one", [A], 5)
-    leases.end(1)
-    leases.end(1)
-    assert leases.take_renewals() == []
-    assert not leases.is_live(A, 5)
+def test_a_lease_that_ended_is_forgotten(machine: Machine) -> None:
+    machine.leases.begin(A)
+    machine.leases.end(1)
+    machine.leases.end(1)
+    assert not machine.leases.knows(A)
+    assert not machine.leases.is_live(A)
+    assert not machine.leases.is_abandoned(A)
+    assert not machine.leases.was_unreachable(A)
+    assert machine.leases.heartbeat("one", [A]) == []
 
 
 # Through the door
@@ -204,7 +210,7 @@ def test_a_job_that_its_worker_drops_goes_again_at_once(
 
 @pytest.mark.fault(
     "The machine is suspended, or the supervisor stopped",
-    "Live leases are extended; no job is taken away",
+    "That time does not count against a lease; no job is taken away",
     area="workers",
 )
 def test_a_supervisor_that_was_stopped_takes_no_job_away(
@@ -221,13 +227,9 @@ def test_a_supervisor_that_was_stopped_takes_no_job_away(
             supervisor.resume()
         report(worker, job, 10.0)
         assert beat(worker, job)["lost"] == []
-        until(lambda: "leases_extended" in triggers(desk.live), "it is written down")
         row = desk.show(job["job"])
         assert (row["status"], row["crashes"], row["claim"]) == ("in_progress", 0, "claimed")
-        [event] = [
-            e for e in desk.live.send(calls.events(limit=100))["events"] if e["trigger"] == "leases_extended"
-        ]
-        assert "was stopped for" in event["detail"]
+        assert "the process was stopped" in desk.live.home.supervisor_log.read_text()
         # A worker that gave up meanwhile is excused.
         until(lambda: beat(worker) and desk.show(job["job"])["status"] == "pending", "it goes again")
         row = desk.show(job["job"])
@@ -246,16 +248,12 @@ def test_a_database_that_hangs_takes_no_job_away(make_supervisor: MakeSupervisor
         with contextlib.closing(sqlite3.connect(desk.live.home.database, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             end = since_boot() + 5
-            until(lambda: beat(worker, job)["lost"] or since_boot() >= end, "the lease in there has run out")
+            until(lambda: beat(worker, job)["lost"] or since_boot() >= end, "longer than a lease")
             assert beat(worker, job)["lost"] == []
             other.execute("ROLLBACK")
         report(worker, job, 10.0)
-        until(lambda: "leases_extended" in triggers(desk.live), "it is written down")
         row = desk.show(job["job"])
         assert (row["status"], row["crashes"], row["claim"]) == ("in_progress", 0, "claimed")
-        events = desk.live.send(calls.events(limit=100))["events"]
-        [event] = [e for e in events if e["trigger"] == "leases_extended"]
-        assert "the database did not respond for" in event["detail"]
         answer = worker.tell(f"jobs/{job['job']}/release", epoch=job["epoch"], reason="shutdown")
         assert answer["status"] == "pending", "it is still his"
 
@@ -324,14 +322,43 @@ def test_a_remote_worker_has_time_to_find_a_new_supervisor(
         assert "requeued:stale" in triggers(again)
 
 
-def test_the_beats_of_64_workers_are_one_transaction(opened: Database, settings: Settings) -> None:
-    board = LiveBoard(Leases(60 * SECOND, 10 * SECOND))
-    reports = Reports(settings, opened, board, None)  # type: ignore[arg-type]
-    held = opened.write_now(sixty_four_running)
+@dataclass
+class Parts:
+    """What keeps and ends leases, without workers and outputs."""
+
+    db: Database
+    board: LiveBoard
+    reports: Reports
+    endings: LeaseEnd
+    recovery: Recovery
+    boot: list[int]
+    """The time since boot, set by a test."""
+
+
+@pytest.fixture
+def parts(home: Home, opened: Database, settings: Settings) -> Parts:
+    boot = [0]
+    clock = RunningClock(100 * SECOND, lambda: boot[0])
+    board = LiveBoard(Leases(1, 60 * SECOND, 10 * SECOND, clock))
+    # What looks at files is left out.
+    nothing: Any = None
+    endings = LeaseEnd(opened, board, nothing, quarantine_after=0)
+    results = Results(settings, opened, nothing, endings, nothing, nothing, nothing, nothing)
+    recovery = Recovery(home, settings, opened, board, endings, results)
+    return Parts(opened, board, Reports(opened, board, nothing), endings, recovery, boot)
+
+
+def begin(parts: Parts) -> list[tuple[Token, Claimant]]:
+    held = parts.db.write_now(sixty_four_running)
     for held_token, worker in held:
-        board.begin(held_token, worker.name, now_us(), now_us() + 30 * SECOND)
+        parts.board.begin(held_token, worker.name, now_us())
+    return held
+
+
+def test_the_beats_of_64_workers_are_one_transaction(parts: Parts) -> None:
+    held = begin(parts)
     statements: list[str] = []
-    opened.write_now(lambda db: db.raw.set_trace_callback(statements.append))
+    parts.db.write_now(lambda db: db.raw.set_trace_callback(statements.append))
     statements.clear()
 
     async def beat_and_flush() -> None:
@@ -339,72 +366,68 @@ def test_the_beats_of_64_workers_are_one_transaction(opened: Database, settings:
             beat = HeartbeatRequest(
                 instance=worker.instance, jobs=[{"job": held_token.job, "epoch": held_token.epoch}]
             )
-            answer = await reports.heartbeat(WorkerToken(worker.id, worker.name, worker.kind), beat)
+            answer = await parts.reports.heartbeat(WorkerToken(worker.id, worker.name, worker.kind), beat)
             assert answer["lost"] == []
-        await reports.flush_heartbeats()
+        await parts.reports.flush_heartbeats()
 
     asyncio.run(beat_and_flush())
     assert statements.count("COMMIT") == 1
-    assert len([s for s in statements if s.startswith("UPDATE job SET lease_expires_at")]) == 64
-    before = now_us()
-    opened.write_now(lambda db: db.raw.set_trace_callback(None))
-    assert opened.read_now(claims.expired, now=before + 59 * SECOND) == []
+    assert len([s for s in statements if s.startswith("UPDATE worker SET last_heartbeat_at")]) == 64
+    assert not [s for s in statements if s.startswith("UPDATE job")]
 
 
-def test_a_beat_counts_before_it_is_stored(home: Home, opened: Database, settings: Settings) -> None:
-    """The database was slow, and knows the lease as run out."""
-    board = LiveBoard(Leases(60 * SECOND, 10 * SECOND))
-    # What ends no publish is left out.
-    endings = LeaseEnd(opened, board, None, quarantine_after=0, lease_us=60 * SECOND)  # type: ignore[arg-type]
-    results = Results(settings, opened, None, endings, None, None, None, None)  # type: ignore[arg-type]
-    recovery = Recovery(home, settings, opened, board, endings, results)  # type: ignore[arg-type]
-    (unheard, _), *heard = opened.write_now(sixty_four_running)
-    now = now_us()
-    opened.write_now(lambda db: db.execute("UPDATE job SET lease_expires_at = :now", {"now": now}))
+def test_a_scan_takes_what_has_expired_and_nothing_else(parts: Parts) -> None:
+    (unheard, _), *heard = begin(parts)
+    parts.boot[0] = 30 * SECOND
     for held_token, worker in heard:
-        board.begin(held_token, worker.name, now, now + 30 * SECOND)
-        board.leases.heartbeat(worker.instance, [held_token], now)
-    assert asyncio.run(recovery.scan()) == 1
-    running = {lease.job for lease in opened.read_now(claims.running)}
-    assert running == {held_token.job for held_token, _ in heard}
-    assert unheard.job not in running
+        assert parts.board.leases.heartbeat(worker.instance, [held_token]) == [held_token]
+    parts.boot[0] = 60 * SECOND
+    assert asyncio.run(parts.recovery.scan()) == 1
+    assert {lease.token for lease in parts.db.read_now(claims.running)} == {held for held, _ in heard}
+    assert not parts.board.leases.knows(unheard)
+    assert asyncio.run(parts.recovery.scan()) == 0
 
 
-def test_who_was_heard_in_time_ends_its_job(opened: Database) -> None:
-    """The beat is not stored yet; with its end it is."""
-    board = LiveBoard(Leases(60 * SECOND, 10 * SECOND))
-    # What ends no publish is left out.
-    endings = LeaseEnd(opened, board, None, quarantine_after=0, lease_us=60 * SECOND)  # type: ignore[arg-type]
-    (heard, worker), (unheard, other), *_ = opened.write_now(sixty_four_running)
-    now = now_us()
-    opened.write_now(lambda db: db.execute("UPDATE job SET lease_expires_at = :now", {"now": now}))
-    board.begin(heard, worker.name, now - SECOND, now)
-    board.leases.heartbeat(worker.instance, [heard], now - 1)
-
-    def end(held: Token, name: str) -> JobStatus | None:
-        return asyncio.run(
-            endings.end(held, lambda db: outcomes.release(db, held, None, now=now + 1, worker=name))
-        )
-
-    assert end(heard, worker.name) is JobStatus.PENDING
-    assert end(unheard, other.name) is None
+def test_a_claim_that_was_never_answered_has_a_lease_too(parts: Parts) -> None:
+    """It was committed, and what was to answer it was cancelled."""
+    (unanswered, _), *_ = parts.db.write_now(sixty_four_running)
+    assert asyncio.run(parts.recovery.scan()) == 0
+    assert parts.board.leases.remaining_us(unanswered) == 60 * SECOND
+    parts.boot[0] = 60 * SECOND
+    assert asyncio.run(parts.recovery.scan()) == 64
 
 
-@pytest.mark.fault("A heartbeat arrives in time and is stored late", "It counts", area="workers")
-def test_a_lease_that_runs_out_between_two_beats_is_renewed(opened: Database, settings: Settings) -> None:
-    """Neither is stored when the second comes; the lease that the database knows has run out by then."""
-    board = LiveBoard(Leases(60 * SECOND, 10 * SECOND))
-    reports = Reports(settings, opened, board, None)  # type: ignore[arg-type]
-    (held, worker), *_ = opened.write_now(sixty_four_running)
-    now = now_us()
-    opened.write_now(lambda db: db.execute("UPDATE job SET lease_expires_at = :now", {"now": now}))
-    board.begin(held, worker.name, now - 30 * SECOND, now)
-    for heard in (now - SECOND, now + SECOND):
-        assert board.leases.heartbeat(worker.instance, [held], heard) == [held]
-    asyncio.run(reports.flush_heartbeats())
-    lease = opened.read_now(claims.live, held, now=now + SECOND)
-    assert lease is not None
-    assert lease.lease_expires_at == now + SECOND + int(settings.lease_s * SECOND)
+@pytest.mark.fault("The wall clock is set", "No lease depends on it", area="workers")
+@pytest.mark.parametrize("jump_s", [7200, -7200, 61])
+def test_a_wall_clock_that_is_set_takes_no_job_away(
+    parts: Parts, jump_s: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (dead, _), *live = begin(parts)
+    parts.boot[0] = 30 * SECOND
+    for held_token, worker in live:
+        parts.board.leases.heartbeat(worker.instance, [held_token])
+    real = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: real() + jump_s * 10**9)
+    assert asyncio.run(parts.recovery.scan()) == 0
+    assert asyncio.run(parts.recovery.silent_workers()) == []
+    parts.boot[0] = 60 * SECOND
+    assert asyncio.run(parts.recovery.scan()) == 1
+    assert not parts.board.leases.knows(dead)
+
+
+@pytest.mark.fault("A report arrives in time and is stored late", "It counts", area="workers")
+def test_an_end_that_was_reported_in_time_counts_however_late_it_is_written(parts: Parts) -> None:
+    (reported, worker), (taken, _), *_ = begin(parts)
+
+    async def end_late() -> JobStatus | None:
+        def end(db: Connection) -> JobStatus | None:
+            parts.boot[0] = 61 * SECOND
+            return outcomes.release(db, reported, None, now=now_us(), worker=worker.name)
+
+        return await parts.endings.end(reported, end)
+
+    assert asyncio.run(end_late()) is JobStatus.PENDING
+    assert not parts.board.leases.is_live(taken)
 
 
 def sixty_four_running(db: Connection) -> list[tuple[Token, Claimant]]:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from tqstudio.engine.api.views import iso, parse_time
 from tqstudio.engine.host import home_lock
+from tqstudio.engine.host.clock import RunningClock
 from tqstudio.engine.live.leases import Leases
 from tqstudio.engine.live.running_jobs import Heartbeat, LiveBoard, LiveJob
 from tqstudio.engine.queue import worker_pool
@@ -90,12 +91,12 @@ def quality(status: str) -> RenditionRow:
 
 
 def new_board() -> LiveBoard:
-    return LiveBoard(Leases(60, 10))
+    return LiveBoard(Leases(1, 60, 10, RunningClock(1000)))
 
 
 def test_the_board_keeps_what_a_report_leaves_out() -> None:
     board = new_board()
-    board.begin(A, "cpu-0", 0, 60)
+    board.begin(A, "cpu-0", 0)
     went_on = {"resumed_from": 0, "resumed_at_s": 4.0}
     full = progress(renditions=(quality("pending"),), argv=(("ffmpeg",),), encoder="libx264", **went_on)
     board.report(A, full, significant=True)
@@ -112,7 +113,7 @@ def _told(board: LiveBoard, at: int, *rows: RenditionRow) -> list[tuple[int | No
 
 def test_the_board_knows_when_this_run_began_and_completed_a_quality() -> None:
     board = new_board()
-    board.begin(A, "cpu-0", 0, 60)
+    board.begin(A, "cpu-0", 0)
     assert _told(board, 1, quality("pending")) == [(None, None)]
     assert _told(board, 2, quality("in_progress")) == [(2, None)]
     board.report(A, progress(at=3), significant=False)
@@ -124,7 +125,7 @@ def test_the_board_knows_when_this_run_began_and_completed_a_quality() -> None:
 
 def test_a_quality_that_begins_and_ends_between_two_reports_has_both_times() -> None:
     board = new_board()
-    board.begin(A, "cpu-0", 0, 60)
+    board.begin(A, "cpu-0", 0)
     _told(board, 3, quality("pending"))
     assert _told(board, 9, quality("completed")) == [(3, 9)]
 
@@ -132,7 +133,7 @@ def test_a_quality_that_begins_and_ends_between_two_reports_has_both_times() -> 
 @pytest.mark.parametrize("status", ["completed", "skipped", "failed"])
 def test_a_quality_that_this_run_did_not_make_has_no_times(status: str) -> None:
     board = new_board()
-    board.begin(A, "cpu-0", 0, 60)
+    board.begin(A, "cpu-0", 0)
     for at in (1, 2):
         assert _told(board, at, quality(status)) == [(None, None)]
 
@@ -147,7 +148,7 @@ def test_another_lease_inherits_nothing() -> None:
 
 def test_a_wish_outlives_reports() -> None:
     board = new_board()
-    board.begin(A, "cpu-0", 0, 60)
+    board.begin(A, "cpu-0", 0)
     board.control(1, Control.CANCEL)
     board.control(99, Control.CANCEL)
     assert board.report(A, progress(), significant=False).control is Control.CANCEL
@@ -155,7 +156,7 @@ def test_a_wish_outlives_reports() -> None:
 
 def test_at_most_one_write_per_second() -> None:
     board = new_board()
-    board.begin(A, "cpu-0", 0, 60)
+    board.begin(A, "cpu-0", 0)
     board.report(A, progress(), significant=True)
     assert board.due(999_999) == []
     assert [live.token for live in board.due(1_000_000)] == [A]
@@ -167,7 +168,7 @@ def test_at_most_one_write_per_second() -> None:
 
 def test_what_moved_is_told_once() -> None:
     board = new_board()
-    board.begin(A, "cpu-0", 0, 60)
+    board.begin(A, "cpu-0", 0)
     assert [live.token for live in board.take_touched()] == [A]
     assert board.take_touched() == []
     board.report(A, progress(), significant=False)
@@ -178,7 +179,7 @@ def test_what_moved_is_told_once() -> None:
 
 def test_reports_without_an_advance_do_not_count_as_movement() -> None:
     board = new_board()
-    board.begin(A, "cpu-0", 0, 60)
+    board.begin(A, "cpu-0", 0)
     for at, progressed, moved_at in ((5, 10.0, 5), (6, 10.0, 5), (7, 9.0, 5), (8, 10.1, 8)):
         merged = board.report(A, progress(at=at, progress=progressed), significant=False)
         assert (merged.at, merged.moved_at) == (at, moved_at)

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from store.conftest import supervisor_of
 from tqstudio.config import Settings
 from tqstudio.engine import outputs
 from tqstudio.engine.files.bounded_io import BoundedIO
@@ -103,7 +104,9 @@ class House:
                 now=now_us(),
             )
             who = Claimant(row.id, "w", "cpu", "one-life")
-            return claims.claim(db, who, now=now_us(), lease_us=DAY_US, idle_gpus=0, gpu_grace_us=0)
+            return claims.claim(
+                db, who, supervisor=supervisor_of(db), now=now_us(), idle_gpus=0, gpu_grace_us=0
+            )
 
         lease = self.db.write_now(write)
         assert lease is not None
@@ -126,7 +129,6 @@ class House:
             resumed_at_s=None,
             encoder=None,
             at=1,
-            now=now_us(),
         )
         self.db.write_now(
             outcomes.fail,

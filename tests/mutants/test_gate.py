@@ -13,25 +13,36 @@ from .gate import Equivalent, Mutant, Tried, equivalents, wrong_equivalents
 from .lanes import Ending, Trial
 
 _ROOT = Path(__file__).parents[2]
-_CLAIMS = "tests/store/test_claims.py"
+_WORKERS = "tests/store/test_workers.py"
 
 
 @pytest.mark.gate
 @pytest.mark.parametrize(
-    ("test", "survives"),
-    [("test_an_expired_lease_is_not_revived", False), ("test_a_live_lease_is_renewed_from_now", True)],
+    ("test", "killed", "survives"),
+    [
+        (
+            "test_a_worker_whose_process_ended_is_not_silent",
+            "registered_at IS NOT NULL",
+            "offline_at IS NULL",
+        ),
+        (
+            "test_silence_is_told_once_and_a_later_beat_takes_it_back",
+            "offline_at IS NULL",
+            "registered_at IS NOT NULL",
+        ),
+    ],
 )
-def test_a_lease_that_is_revived_is_noticed_by_the_test_that_says_so(test: str, survives: bool) -> None:
+def test_a_clause_is_noticed_by_the_test_that_is_for_it(test: str, killed: str, survives: str) -> None:
     ran = subprocess.run(
-        [sys.executable, "-m", "mutants", "--only", "claims.extend", f"{_CLAIMS}::{test}"],
+        [sys.executable, "-m", "mutants", "--only", "workers.mark_silent", f"{_WORKERS}::{test}"],
         cwd=_ROOT,
         env={"PYTHONPATH": "tests", "PATH": ""},
         capture_output=True,
         text=True,
     )
     assert "module" in ran.stdout, ran.stdout + ran.stderr
-    assert ("claims.extend: `lease_expires_at > :now`" in ran.stdout) == survives
-    assert "claims.extend: `id = :job`" in ran.stdout, "neither of them tries another job"
+    assert f"workers.mark_silent: `{survives}`" in ran.stdout
+    assert f"workers.mark_silent: `{killed}`" not in ran.stdout
     assert ran.returncode == 1
 
 

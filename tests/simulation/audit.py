@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from tqstudio.engine.store.db.event_row import EventRow
+from tqstudio.events import EventKind
 from tqstudio.lifecycle import TERMINAL
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class JobChange:
 
     def _difference(self) -> str:
         before = self.before or {}
-        told = ("status", "epoch", "instance", "lease_expires_at", "attempts", "crashes")
+        told = ("status", "epoch", "instance", "attempts", "crashes")
         return ", ".join(
             f"{name}: {before.get(name)!r} -> {value!r}"
             for name, value in self.after.items()
@@ -116,6 +116,16 @@ class Commit:
 @dataclass(frozen=True)
 class Refused:
     """A worker was told that a job is not its own any more."""
+
+    audit: Audit
+    job: int
+    epoch: int
+    instance: str
+
+
+@dataclass(frozen=True)
+class Heard:
+    """A worker was told that its heartbeat has renewed a lease."""
 
     audit: Audit
     job: int
@@ -149,12 +159,12 @@ class Audit:
         """Jobs that have not ended and are not deleted."""
         self.seen: set[tuple[str, str | None, str]] = set()
         """Every (trigger, source, target) of an event."""
-        self.signs: Counter[tuple[int, int, str]] = Counter()
-        """Signs of life that may still renew a lease, by (job, epoch, instance)."""
-        self.first_signs: dict[tuple[int, int, str], int] = {}
-        """When the first sign of life arrived since the lease was renewed last, µs since boot."""
-        self.claiming: Counter[str] = Counter()
-        """Claims under way, by instance: one that finds the lease of an earlier claim renews it."""
+        self.lease_until: dict[tuple[int, int, str], int] = {}
+        """Until when a lease lasts at the longest, by (job, epoch, instance), in `running_us`."""
+        self.expired: set[tuple[int, int, str]] = set()
+        """Leases that had run out when a sign of life of their holder arrived."""
+        self.ended_in_time: set[tuple[int, int, str]] = set()
+        """Leases whose end their holder reported before they had run out."""
         self.answers: dict[tuple[int, int, str], str] = {}
         self.marks: dict[int, set[str]] = {}
         self.streaks: dict[int, Streak] = {}
@@ -174,6 +184,19 @@ class Audit:
     def now(self) -> int:
         """The wall clock, µs."""
         return self.world.clock.wall // 1000
+
+    @property
+    def _boot_us(self) -> int:
+        return self.world.clock.boot // 1000
+
+    @property
+    def _lease_us(self) -> int:
+        return int(self.world.settings.lease_s * 1_000_000)
+
+    @property
+    def running_us(self) -> int:
+        """µs since boot without the time in which the supervisor or the machine stood still."""
+        return self._boot_us - self.world.stopped_us
 
     def attach(self, raw: sqlite3.Connection) -> None:
         """Have the connection that writes note which rows it touches."""
@@ -202,6 +225,10 @@ class Audit:
 
         self.commits += 1
         commit = Commit(self, self._events([number for kind, number in touched if kind == "event"]))
+        for event in commit.events:
+            if event.trigger == EventKind.CLAIM and event.job is not None:
+                row = self.job(event.job)
+                self.grant(event.job, row["epoch"], row["instance"])
         self.seen |= {(e.trigger, e.source, e.target or e.code or "") for e in commit.events}
         for kind, number in touched:
             if kind in ("generation", "video"):
@@ -269,20 +296,32 @@ class Audit:
 
     # What the outside knows
 
-    def credit(self, job: int, epoch: int, instance: str) -> None:
-        """A sign of life of the holder of a lease has arrived: it may be renewed once."""
-        self.signs[job, epoch, instance] += 1
-        self.first_signs.setdefault((job, epoch, instance), self.world.clock.boot // 1000)
+    def grant(self, job: int, epoch: int, instance: str) -> None:
+        """A lease begins: at the claim, or at one that asks for the answer again."""
+        self.lease_until[job, epoch, instance] = self.running_us + self._lease_us
+        self.assured_until[job, epoch, instance] = self.world.life, self._boot_us + self._lease_us
 
-    def assured(self, job: int, epoch: int, instance: str) -> None:
+    def arrived(self, job: int, epoch: int, instance: str, *, ends: bool = False) -> None:
+        """A heartbeat that names a lease has arrived, or the report of its end."""
+        token = job, epoch, instance
+        if self.lease_until.get(token, 0) <= self.running_us:
+            self.expired.add(token)
+        elif ends:
+            self.ended_in_time.add(token)
+        else:
+            self.lease_until[token] = self.running_us + self._lease_us
+
+    def renewed(self, job: int, epoch: int, instance: str) -> None:
         """A worker was told that it has a job."""
-        until = self.world.clock.boot // 1000 + int(self.world.settings.lease_s * 1_000_000)
-        self.assured_until[job, epoch, instance] = self.world.life, until
+        from . import invariants
+
+        self.assured_until[job, epoch, instance] = self.world.life, self._boot_us + self._lease_us
+        self.hold(invariants.OF_A_HEARTBEAT, Heard(self, job, epoch, instance))
 
     def is_assured(self, job: int, epoch: int, instance: str) -> bool:
         """Whether a worker was told so within a lease, by the supervisor that runs now."""
         life, until = self.assured_until.get((job, epoch, instance), (None, 0))
-        return life is self.world.life and self.world.clock.boot // 1000 < until
+        return life is self.world.life and self._boot_us < until
 
     def refused(self, job: int, epoch: int, instance: str) -> None:
         """A worker was told that it has a job no more."""

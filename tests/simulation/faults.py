@@ -22,8 +22,6 @@ _FAIL_POINTS = (
     "settle.",
 )
 ROOMY = Reading(load=0.1, memory_bytes=8_000_000_000)
-_SHORT_S = 5
-"""A stall that no lease can feel."""
 
 FAULT_PROFILES: dict[str, dict[str, int]] = {
     "mixed": {
@@ -184,10 +182,10 @@ class Faults:
         if life := self._running():
             seconds = self.world.rng.choice((1, 1, 2, 5, 20, 90))
             self._step(f"the supervisor stalls for {seconds} s")
-            life.stalled_until = max(life.stalled_until, self.world.loop.time() + seconds)
-            # A short one puts off what the supervisor has to notice.
-            if seconds > _SHORT_S or self.world.settling:
-                self.world.disturbed(seconds)
+            since = max(life.stalled_until, now := self.world.loop.time())
+            life.stalled_until = max(since, now + seconds)
+            self.world.stalls.append((since, life.stalled_until))
+            self.world.disturbed(seconds)
 
     # The machine
 
@@ -195,13 +193,11 @@ class Faults:
         seconds = self.world.rng.choice((5, 60, 600, 7200))
         self._step(f"the machine sleeps for {seconds} s")
         self.world.clock.suspend(seconds)
-        self.world.disturbed()
 
     def _set_clock(self) -> None:
         seconds = self.world.rng.choice((-3600, -30, -2, 2, 30, 3600))
         self._step(f"the clock is set by {seconds} s")
         self.world.clock.set_wall(seconds)
-        self.world.disturbed()
         back_us = max(0, -seconds) * 1_000_000
         self.world.set_back_us += back_us
 

@@ -22,8 +22,6 @@ OF_A_JOB = (
     job.the_last_event_names_the_status,
     job.only_the_holder_ends_a_lease,
     job.reports_come_from_the_holder,
-    job.only_the_holder_renews_a_lease,
-    job.an_expired_lease_is_never_revived,
     job.a_worker_that_is_heard_keeps_its_job,
     job.a_job_is_claimable_or_says_why_not,
     job.a_backoff_is_waited_out,
@@ -43,7 +41,9 @@ OF_AN_ANSWER = (commit.a_worker_is_told_what_came_true,)
 """With each answer to a worker that ends its job."""
 OF_A_REFUSAL = (commit.an_owner_is_not_refused,)
 """With each refusal of what a worker says of a job."""
-OF_A_STEP = (whole.an_expired_lease_is_taken_back_soon,)
+OF_A_HEARTBEAT = (commit.an_expired_lease_is_never_revived,)
+"""With each answer to a heartbeat, of each lease that it renewed."""
+OF_A_STEP = (whole.an_expired_lease_is_taken_back_soon, whole.only_the_holder_renews_a_lease)
 """After each act of a person or a fault."""
 OF_THE_WHOLE = (
     whole.counts_are_true,
@@ -60,8 +60,14 @@ OF_THE_COURSE = {
 }
 """What the world itself watches over."""
 
-NAMES = tuple(
-    rule.__name__
-    for rules in (OF_A_JOB, OF_A_COMMIT, OF_AN_ANSWER, OF_A_REFUSAL, OF_A_STEP, OF_THE_WHOLE, AT_THE_END)
-    for rule in rules
-) + tuple(OF_THE_COURSE)
+_ALL = (
+    OF_A_JOB,
+    OF_A_COMMIT,
+    OF_AN_ANSWER,
+    OF_A_REFUSAL,
+    OF_A_HEARTBEAT,
+    OF_A_STEP,
+    OF_THE_WHOLE,
+    AT_THE_END,
+)
+NAMES = tuple(rule.__name__ for rules in _ALL for rule in rules) + tuple(OF_THE_COURSE)

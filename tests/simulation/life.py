@@ -16,7 +16,7 @@ from tqstudio.engine.api import events
 from tqstudio.engine.files import bounded_io
 from tqstudio.engine.gates import disk
 from tqstudio.engine.gates.machine import PressureGate
-from tqstudio.engine.host import children, clock, failpoints, orphan_processes
+from tqstudio.engine.host import children, failpoints, orphan_processes
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.store.db import errors
 from tqstudio.engine.store.db.connection import Connection
@@ -77,8 +77,6 @@ class Life:
         return task
 
     async def _main(self) -> None:
-        # A process has a clock of its own.
-        clock.WALL.__dict__.update(clock.SteadyClock().__dict__)
         self.db.open()
         settings, found = self.world.settings, FFmpeg("/usr/bin/ffmpeg", "9.0", "0" * 12)
         try:
@@ -409,7 +407,6 @@ def _reach(name: str) -> None:
 @contextmanager
 def outside_replaced(world: World) -> Iterator[None]:
     """Sockets, processes, signals, the scheduler's clock and the disk's size are the simulation's."""
-    wall = dict(clock.WALL.__dict__)
     with patched(
         (supervisor, "Server", _Door),
         (supervisor, "Intake", _Intake),
@@ -430,7 +427,4 @@ def outside_replaced(world: World) -> Iterator[None]:
         (failpoints, "reach", _reach),
         (bounded_io, "_on_a_thread", lambda look: world.loop.run_in_executor(None, look)),
     ):
-        try:
-            yield
-        finally:
-            clock.WALL.__dict__.update(wall)
+        yield

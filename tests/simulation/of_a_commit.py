@@ -5,7 +5,7 @@ from __future__ import annotations
 from tqstudio.engine.store.machine.quarantine import BLAMES
 from tqstudio.events import EventKind
 
-from .audit import Commit, Refused, Told, Violation
+from .audit import Commit, Heard, Refused, Told, Violation
 from .of_a_job import is_crash
 from .of_the_whole import the_ladder_is_whole
 
@@ -118,3 +118,9 @@ def an_owner_is_not_refused(refused: Refused) -> None:
         refused.job, refused.epoch, refused.instance
     ):
         raise Violation(f"job {refused.job} epoch {refused.epoch} was refused to {refused.instance}")
+
+
+def an_expired_lease_is_never_revived(heard: Heard) -> None:
+    """Once a lease has run out it is not renewed any more, also not by its holder."""
+    if (heard.job, heard.epoch, heard.instance) in heard.audit.expired:
+        raise Violation(f"job {heard.job} epoch {heard.epoch} was renewed for {heard.instance}")

@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import get_args
 
-from tqstudio.engine.retry import RESOURCE_WAIT_S
+from tqstudio.engine.retry import RESOURCE_WAIT_S, longest_wait_s
 from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.errors import ErrorClass, ErrorCode, class_of
 from tqstudio.events import EventKind
 from tqstudio.lifecycle import TERMINAL, TRANSITIONS, Control, Trigger
 
-from .audit import Audit, JobChange, Row, Streak, Violation
+from .audit import JobChange, Row, Streak, Violation
 
 _US = 1_000_000
-_UNDER_WAY_US = 14 * _US
-"""A claim that finds its lease waits so long for a slow disk."""
-_BY_THE_CLOCK_US = 1 * _US
-"""So far a supervisor's clock may be from the wall's."""
 _TABLE = {(t.trigger.value, t.source, t.target) for t in TRANSITIONS}
 _OTHER_NAMES = {
     "aborted:shutdown": (EventKind.RELEASE,),
@@ -48,18 +44,19 @@ def one_job_per_worker(change: JobChange) -> None:
         return
     if change.before["epoch"] == change.after["epoch"]:
         return
+    instance = change.after["instance"]
     others = change.audit.raw.execute(
-        "SELECT id FROM job WHERE status = 'in_progress' AND instance = ? AND id <> ?"
-        " AND lease_expires_at > ?",
-        (change.after["instance"], change.job, change.after["claimed_at"]),
+        "SELECT id, epoch FROM job WHERE status = 'in_progress' AND instance = ? AND id <> ?",
+        (instance, change.job),
     ).fetchall()
-    change.require(not others, f"its worker holds these too: {others}")
+    live = [job for job, epoch in others if change.audit.is_assured(job, epoch, instance)]
+    change.require(not live, f"its worker holds these too: {live}")
 
 
 def a_lease_is_set_exactly_while_in_progress(change: JobChange) -> None:
-    """Worker, instance and expiry are set while a job is in progress, and only then a control request."""
+    """Supervisor, worker and instance are set while a job is in progress, and only then a control request."""
     job = change.after
-    held = [job[name] is not None for name in ("worker_id", "instance", "lease_expires_at", "claimed_at")]
+    held = [job[name] is not None for name in ("supervisor_id", "worker_id", "instance", "claimed_at")]
     running = job["status"] == "in_progress"
     change.require(all(held) if running else not any(held), "lease and status disagree")
     change.require(running or job["control"] == "none", "a wish is pending and nobody can fulfil it")
@@ -134,13 +131,13 @@ def crashes_are_counted_in_a_row(change: JobChange) -> None:
 
 
 def what_was_reported_counts(change: JobChange) -> None:
-    """The segments of a worker's last report are known when its job is taken from it in its lease."""
+    """The segments of a worker's last report are known when its job is taken from it."""
     before = change.before
     for event in change.moves:
         if before is None or not is_crash(event) or before["status"] != "in_progress":
             continue
         life, segments = change.audit.heard.get((change.job, before["epoch"]), (None, 0))
-        if life is change.audit.world.life and before["lease_expires_at"] > event.at:
+        if life is change.audit.world.life:
             change.require(change.segments >= segments, f"{segments} segments were reported")
 
 
@@ -220,9 +217,9 @@ def only_the_holder_ends_a_lease(change: JobChange) -> None:
         if event.source != "in_progress" or event.target is None or event.actor in ("supervisor", "user"):
             continue
         change.require(event.actor == before["processed_by"], f"{event.actor} ended it")
-        # A publish that was begun in time is finished, however long it takes.
-        live = before["lease_expires_at"] > event.at or event.trigger == EventKind.COMPLETE
-        change.require(live or _time_has_moved(change.audit), f"its lease had run out: {event}")
+        # However long its end takes to write.
+        in_time = (change.job, before["epoch"], before["instance"]) in change.audit.ended_in_time
+        change.require(in_time, f"its lease had run out: {event}")
 
 
 def reports_come_from_the_holder(change: JobChange) -> None:
@@ -240,43 +237,6 @@ def reports_come_from_the_holder(change: JobChange) -> None:
     new = marks - change.audit.marks.get(change.job, set())
     change.require(new <= {f"{job['instance']}/{job['epoch']}"}, f"its renditions were reported by {new}")
     change.audit.marks[change.job] = marks
-
-
-def only_the_holder_renews_a_lease(change: JobChange) -> None:
-    """A lease is made longer by a sign of life of its own holder, and by no other."""
-    job, before = change.after, change.before
-    if job["status"] != "in_progress" or before is None or before["epoch"] != job["epoch"]:
-        return
-    if job["lease_expires_at"] <= before["lease_expires_at"] or _time_has_moved(change.audit):
-        return
-    signs, token = change.audit.signs, (change.job, job["epoch"], job["instance"])
-    if not change.audit.claiming[job["instance"]]:
-        change.require(signs[token] > 0, "its lease was renewed without a sign of its holder")
-        signs[token] -= 1
-
-
-def an_expired_lease_is_never_revived(change: JobChange) -> None:
-    """Once a lease has run out it is not renewed any more, also not by its holder."""
-    job, before = change.after, change.before
-    if job["status"] != "in_progress" or before is None or before["epoch"] != job["epoch"]:
-        return
-    if job["lease_expires_at"] <= before["lease_expires_at"]:
-        return
-    audit, token = change.audit, (change.job, job["epoch"], job["instance"])
-    # A beat that was heard in time may be written down later.
-    booted = audit.world.clock.boot // 1000
-    waited = booted - audit.first_signs.pop(token, booted)
-    late, limit = audit.now - waited - before["lease_expires_at"], _BY_THE_CLOCK_US
-    if audit.claiming[job["instance"]]:
-        late, limit = audit.now - before["lease_expires_at"], _UNDER_WAY_US
-    change.require(
-        late <= limit or _time_has_moved(audit), f"it ran out {late} µs before its holder was heard"
-    )
-
-
-def _time_has_moved(audit: Audit) -> bool:
-    """A clock was set, or nobody could be heard: when the supervisor notices, every lease begins anew."""
-    return audit.world.settling
 
 
 def a_worker_that_is_heard_keeps_its_job(change: JobChange) -> None:
@@ -316,9 +276,11 @@ def a_backoff_is_waited_out(change: JobChange) -> None:
     if before is None or before["status"] != "pending" or before["not_before"] is None:
         return
     if change.after["not_before"] is None and not any(event.target for event in change.events):
-        # By the clock that said so: another may have been set meanwhile.
+        # By the clock that said so: another may have been set meanwhile. Longer than the longest, it was set
+        # before the clock was set back.
         early = before["not_before"] - change.after["ready_at"]
-        change.require(early <= 0, f"it was let go {early} µs early")
+        longest = longest_wait_s(change.audit.world.settings.backoff_max_s)
+        change.require(early <= 0 or early > longest * _US, f"it was let go {early} µs early")
 
 
 def nothing_is_claimed_but_what_waits(change: JobChange) -> None:

@@ -10,6 +10,7 @@ from tqstudio.engine.media.plan.file_names import PLAYLIST_NAME
 from tqstudio.engine.outputs import is_whole
 from tqstudio.engine.outputs.place import place_of
 from tqstudio.engine.store.db.connection import connect
+from tqstudio.engine.store.jobs.claims import Token
 from tqstudio.engine.store.library import generations, videos
 from tqstudio.events import EventKind
 
@@ -19,6 +20,8 @@ from .of_a_job import replay
 _US = 1_000_000
 _SOON_S = 40.0
 """Two scans, and a disk that is slow."""
+_UNDER_WAY_US = 14 * _US
+"""A claim that finds its lease waits so long for a slow disk."""
 
 
 def counts_are_true(audit: Audit) -> None:
@@ -45,11 +48,26 @@ def an_expired_lease_is_taken_back_soon(audit: Audit) -> None:
         return
     for job in audit.open:
         row = audit.known[job]
-        if row["lease_expires_at"] is None:
+        token = Token(job, row["epoch"], row["instance"])
+        if row["status"] != "in_progress" or world.life.studio.results.is_publishing(token):
             continue
-        overdue = audit.now - row["lease_expires_at"]
+        overdue = audit.running_us - audit.lease_until[token.job, token.epoch, token.instance]
         if overdue > _SOON_S * _US:
             raise Violation(f"the lease of job {job} ran out {overdue / _US} s ago")
+
+
+def only_the_holder_renews_a_lease(audit: Audit) -> None:
+    """A lease is made longer by a sign of life of its own holder, and by no other."""
+    world = audit.world
+    if world.life is None or not world.life.running:
+        return
+    leases = world.life.studio.board.leases
+    for job, held in leases._held.items():
+        # Without a look at its clock, which would seem to it as if the process ran.
+        until = held.until + leases.clock.stopped_us - world.stopped_us
+        longer = until - audit.lease_until[job, held.token.epoch, held.token.instance]
+        if longer > _UNDER_WAY_US:
+            raise Violation(f"the lease of job {job} lasts {longer / _US} s longer than its holder was heard")
 
 
 def what_plays_is_whole(audit: Audit) -> None:

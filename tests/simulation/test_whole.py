@@ -21,7 +21,7 @@ HAPPENS = {
         "worker_disabled",
         "worker_enabled",
     ),
-    *("worker_offline", "worker_online", "worker_ended", "leases_extended", "published", "publish_undone"),
+    *("worker_offline", "worker_online", "worker_ended", "published", "publish_undone"),
     *("folder_added", "folder_changed", "folder_removed", "generation_removed", "work_removed"),
     *("deleted", "undeleted", "priority", "pause_asked", "resume_asked", "cancel_asked", "restart_asked"),
     *("aborted:shutdown", "requeued:supervisor", "requeued:stale", "requeued:abandoned"),

@@ -41,10 +41,6 @@ CALM_STEPS = 3_000
 CALM_S = 7200.0
 RETRY_ROUNDS = 8
 _GAP_S = 1.2
-_NOTICED_S = 11.0
-"""So long a supervisor may run until leases begin anew because the clock was set or it was stopped: it looks
-one second after the three turns of the database of its last look, then writes in two; a slow disk takes two
-seconds for each."""
 
 
 @dataclass(frozen=True)
@@ -138,6 +134,8 @@ class World:
         """What the machine says of its load and memory."""
         self.sound_since = 0.0
         """Since when, by the loop's clock, a supervisor has run without being disturbed."""
+        self.stalls: list[tuple[float, float]] = []
+        """From when until when, by the loop's clock, the supervisor gets no processor."""
         self.set_back_us = 0
         """How far the wall clock was set back of late: so much later may what waits be due."""
         self.life: Life | None = None
@@ -261,7 +259,7 @@ class World:
 
     def _why_open(self, job: int) -> str:
         row = self.audit.known[job]
-        names = ("id", "status", "control", "not_before", "lease_expires_at", "instance", "prefer_gpu")
+        names = ("id", "status", "control", "not_before", "instance", "prefer_gpu")
         return str({name: row[name] for name in names})
 
     # What happens, and what is said of it
@@ -280,16 +278,14 @@ class World:
     def arrived(self, sender: Process, verb: str, body: dict[str, Any], job: int) -> None:
         named = f" job {job} epoch {body.get('epoch')}" if job else ""
         self.step(sender.name, f"{verb}{named}")
-        if verb == "complete":
-            self.audit.credit(job, body["epoch"], sender.instance)
-        if verb == "claim":
-            self.audit.claiming[sender.instance] += 1
+        if verb in ("complete", "fail", "release"):
+            self.audit.arrived(job, body["epoch"], sender.instance, ends=True)
         for beat in body.get("jobs", ()):
-            self.audit.credit(beat["job"], beat["epoch"], sender.instance)
+            self.audit.arrived(beat["job"], beat["epoch"], sender.instance)
 
     def answered(self, sender: Process, verb: str, body: dict[str, Any], job: int, answer: Answer) -> None:
-        if verb == "claim":
-            self.audit.claiming[sender.instance] -= 1
+        if verb == "claim" and answer.error is None and (given := answer.body["job"]) is not None:
+            self.audit.grant(given["job"], given["epoch"], sender.instance)
         if verb == "progress":
             made = sum(rendition["segments_done"] for rendition in body["renditions"])
             if answer.error is None:
@@ -303,18 +299,20 @@ class World:
         if verb == "heartbeat" and answer.error is None:
             for beat in body["jobs"]:
                 if beat["job"] not in answer.body["lost"]:
-                    self.audit.assured(beat["job"], beat["epoch"], sender.instance)
+                    self.audit.renewed(beat["job"], beat["epoch"], sender.instance)
         if job and answer.error is not None and answer.error.code is ErrorCode.LOST_LEASE:
             self.audit.refused(job, body["epoch"], sender.instance)
 
-    def disturbed(self, seconds: float = 0.0) -> None:
-        """For so long the supervisor cannot do its work in time, or time itself has moved."""
-        self.sound_since = max(self.sound_since, self.loop.time() + seconds)
-
     @property
-    def settling(self) -> bool:
-        """Whether the supervisor may not have noticed yet that it was disturbed."""
-        return self.loop.time() - self.sound_since < _NOTICED_S
+    def stopped_us(self) -> int:
+        """How long the machine slept and the supervisor got no processor until now, all together."""
+        now = self.loop.time()
+        stalled_s = sum(min(until, now) - since for since, until in self.stalls if since < now)
+        return self.clock.suspended // 1000 + int(stalled_s * 1_000_000)
+
+    def disturbed(self, seconds: float = 0.0) -> None:
+        """For so long the supervisor cannot do its work in time."""
+        self.sound_since = max(self.sound_since, self.loop.time() + seconds)
 
     def mistake(
         self, what: str, rule: str = "nothing_fails_unforeseen", error: BaseException | None = None

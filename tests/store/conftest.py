@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,12 @@ from tqstudio.engine.store.jobs.jobs import NewJob
 from tqstudio.engine.store.jobs.outcomes import Failure
 from tqstudio.engine.store.library import videos
 from tqstudio.engine.store.library.videos import NewVideo
-from tqstudio.engine.store.machine import workers
+from tqstudio.engine.store.machine import supervisors, workers
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import Control, JobKind, JobStatus, Operation
 
 NOW = 1_800_000_000_000_000
 SECOND = 1_000_000
-LEASE = 60 * SECOND
 RULES = RetryRules(backoff_s=30, backoff_max_s=600, jitter=lambda: 0.5)
 
 
@@ -35,6 +34,7 @@ class Queue:
         self.db = db
         self.now = NOW
         self._made = 0
+        self.supervisor = supervisor_of(db)
 
     def wait(self, seconds: float) -> None:
         self.now += int(seconds * SECOND)
@@ -77,13 +77,19 @@ class Queue:
         return Claimant(row.id, name, kind, instance)
 
     def claim(
-        self, who: Claimant | None = None, *, idle_gpus: int = 0, grace_s: float = 60
+        self,
+        who: Claimant | None = None,
+        *,
+        idle_gpus: int = 0,
+        grace_s: float = 60,
+        expired: Collection[Token] = (),
     ) -> HeldLease | None:
         return claims.claim(
             self.db,
             who or self.worker(),
+            supervisor=self.supervisor,
             now=self.now,
-            lease_us=LEASE,
+            expired=expired,
             idle_gpus=idle_gpus,
             gpu_grace_us=int(grace_s * SECOND),
         )
@@ -95,6 +101,9 @@ class Queue:
         assert lease is not None
         assert lease.job == job
         return lease
+
+    def promote(self) -> int:
+        return jobs.promote_due(self.db, now=self.now, longest_us=660 * SECOND)
 
     def fail(
         self, lease: HeldLease, code: ErrorCode, text: str = "it broke", *, forgotten: bool = False
@@ -150,6 +159,12 @@ class Queue:
         where = "" if job is None else "WHERE job_id = :job"
         found = self.db.execute(f"SELECT * FROM event {where} ORDER BY seq", {"job": job})
         return [dict(row) for row in found.mappings()]
+
+
+def supervisor_of(db: Connection) -> int:
+    """The supervisor that grants leases in a test; its row is made if there is none."""
+    known: int | None = db.execute("SELECT max(id) FROM supervisor").scalar()
+    return known or supervisors.begin(db, pid=1, version="1", now=NOW, lease_us=60 * SECOND)[0]
 
 
 def token(lease: HeldLease) -> Token:

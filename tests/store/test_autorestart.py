@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tqstudio.engine.store.jobs import autorestart, jobs
+from tqstudio.engine.store.jobs import autorestart
 from tqstudio.engine.store.jobs.claims import HeldLease
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import AutorestartRule, JobStatus, Operation
@@ -20,7 +20,7 @@ def failed(queue: Queue, lease: HeldLease | None = None, *, attempts: int = 1) -
     for _ in range(attempts - 1):
         assert queue.fail(lease, ErrorCode.ENCODER_EXIT) is JobStatus.PENDING
         queue.wait(600)
-        jobs.promote_due(queue.db, now=queue.now)
+        queue.promote()
         lease = again(queue)
     assert queue.fail(lease, ErrorCode.ENCODER_EXIT) is JobStatus.FAILED
     return lease

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
-
 import pytest
 
 from tqstudio.engine.store.db.connection import Connection
@@ -15,7 +12,7 @@ from tqstudio.engine.store.machine import gates, workers
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import GateKind, JobKind, JobStatus, Operation
 
-from .conftest import LEASE, NOW, SECOND, Queue, token
+from .conftest import NOW, SECOND, Queue, token
 from .test_folders import folder
 
 
@@ -56,7 +53,7 @@ def test_a_claim_gives_everything(queue: Queue) -> None:
     row = queue.row(job)
     assert (row["status"], row["instance"], row["processed_by"]) == ("in_progress", who.instance, "cpu-0")
     assert row["claimed_at"] == row["started_at"] == row["last_progress_at"] == queue.now
-    assert row["lease_expires_at"] == queue.now + LEASE
+    assert row["supervisor_id"] == queue.supervisor
     assert row["attempts"] == row["crashes"] == 0, "a claim counts nothing"
     [attempt] = queue.attempts(job)
     assert (attempt["number"], attempt["epoch"], attempt["outcome"], attempt["log"]) == (
@@ -92,7 +89,6 @@ def test_an_answer_that_was_lost_is_given_again(queue: Queue) -> None:
     assert second is not None
     assert second.repeated
     assert token(second) == token(first)
-    assert second.lease_expires_at == first.lease_expires_at
     assert len(queue.history()) == events
     assert len(queue.attempts(first.job)) == 1
 
@@ -108,9 +104,12 @@ def test_a_lease_is_not_told_to_another_worker(queue: Queue) -> None:
 def test_an_expired_lease_is_not_given_again(queue: Queue) -> None:
     who = queue.worker()
     lease = queue.claimed(who)
-    queue.wait(60)
-    assert queue.claim(who) is None
-    assert [held.job for held in claims.expired(queue.db, now=queue.now)] == [lease.job]
+    assert queue.claim(who, expired={token(lease)}) is None
+    assert queue.status(lease.job) is JobStatus.IN_PROGRESS, "until it is taken back"
+    job = queue.job()
+    other = queue.claim(who, expired={token(lease)})
+    assert other is not None
+    assert (other.job, other.repeated) == (job, False)
 
 
 def test_a_life_that_ended_gets_nothing(queue: Queue) -> None:
@@ -242,7 +241,15 @@ def test_a_claim_takes_only_what_can_still_be_claimed_then(queue: Queue, change:
         return True
 
     who = queue.worker()
-    lease = claims.claim(queue.db, who, now=queue.now, lease_us=LEASE, idle_gpus=0, gpu_grace_us=0, fits=fits)
+    lease = claims.claim(
+        queue.db,
+        who,
+        supervisor=queue.supervisor,
+        now=queue.now,
+        idle_gpus=0,
+        gpu_grace_us=0,
+        fits=fits,
+    )
     assert lease is None
     assert queue.row(job)["epoch"] == 0
 
@@ -268,7 +275,7 @@ def test_a_job_that_is_put_off_lets_the_next_one_go_and_says_why_once(queue: Que
     told = [event["detail"] for event in queue.history(first) if event["trigger"] == "put_off"]
     assert told == ["the disk is silent", "another is"]
     queue.wait(15)
-    jobs.promote_due(queue.db, now=queue.now)
+    queue.promote()
     assert queue.claim(queue.worker("two")).job == first  # type: ignore[union-attr]
 
 
@@ -404,84 +411,28 @@ def test_no_grace_means_no_wait(queue: Queue, cpu: claims.Claimant) -> None:
 # Leases
 
 
-def test_a_live_lease_is_renewed_from_now(queue: Queue) -> None:
-    lease = queue.claimed()
-    queue.wait(59)
-    assert claims.extend(queue.db, [token(lease)], now=queue.now, lease_us=LEASE) == 1
-    assert queue.row(lease.job)["lease_expires_at"] == queue.now + LEASE
-    assert claims.extend(queue.db, [token(lease)], now=queue.now, lease_us=SECOND) == 1
-    assert queue.row(lease.job)["lease_expires_at"] == queue.now + LEASE, "a lease is never shortened"
-
-
-def test_an_expired_lease_is_not_revived(queue: Queue) -> None:
-    lease = queue.claimed()
-    queue.wait(60)
-    assert claims.extend(queue.db, [token(lease)], now=queue.now, lease_us=LEASE) == 0
-    assert claims.live(queue.db, token(lease), now=queue.now) is None
-    assert queue.row(lease.job)["lease_expires_at"] == queue.now
-    assert not queue.complete(lease)
-    assert queue.fail(lease, ErrorCode.STALLED) is None
-    assert queue.release(lease) is None
-
-
-@pytest.mark.parametrize("wrong", [{"epoch": 2}, {"instance": "another"}, {"job": 4711}])
-def test_a_beat_with_half_a_token_renews_nothing(queue: Queue, wrong: dict[str, Any]) -> None:
-    lease = queue.claimed()
-    queue.wait(30)
-    half = replace(token(lease), **wrong)
-    assert claims.extend(queue.db, [half], now=queue.now, lease_us=LEASE) == 0
-    assert queue.row(lease.job)["lease_expires_at"] == lease.lease_expires_at
-
-
 @pytest.mark.parametrize("wrong", [{"epoch": 2}, {"instance": "another"}, {"job": 4711}])
 def test_only_the_whole_token_counts(queue: Queue, wrong: dict[str, object]) -> None:
     lease = queue.claimed()
     good = {"job": lease.job, "epoch": lease.epoch, "instance": lease.instance}
-    assert claims.live(queue.db, Token(**good), now=queue.now) is not None  # type: ignore[arg-type]
-    assert claims.live(queue.db, Token(**(good | wrong)), now=queue.now) is None  # type: ignore[arg-type]
+    assert claims.held(queue.db, Token(**good)) is not None  # type: ignore[arg-type]
+    assert claims.held(queue.db, Token(**(good | wrong))) is None  # type: ignore[arg-type]
 
 
-def test_leases_that_ran_out_are_found_whatever_the_worker_says(queue: Queue) -> None:
-    first = queue.claimed(queue.worker("cpu-0"))
-    queue.wait(30)
-    second = queue.claimed(queue.worker("cpu-1"))
-    assert claims.expired(queue.db, now=queue.now) == []
-    queue.wait(30)
-    workers.store_heartbeats(
-        queue.db, [(lease.worker_id, lease.instance, queue.now) for lease in (first, second)]
-    )
-    assert [lease.job for lease in claims.expired(queue.db, now=queue.now)] == [first.job]
-    assert [lease.job for lease in claims.running(queue.db)] == [first.job, second.job]
+def test_the_leases_of_a_process_are_found(queue: Queue) -> None:
+    first, second = queue.claimed(queue.worker("cpu-0")), queue.claimed(queue.worker("cpu-1"))
+    assert claims.running(queue.db) == [first, second]
     assert [lease.job for lease in claims.of_instance(queue.db, second.instance)] == [second.job]
-
-
-@pytest.mark.fault(
-    "The wall clock is set", "Live leases are extended, expired ones stay expired", area="workers"
-)
-@pytest.mark.parametrize("jump_s", [7200, -7200, 61])
-def test_after_a_jump_live_leases_begin_anew_and_dead_ones_stay_dead(queue: Queue, jump_s: int) -> None:
-    dead = queue.claimed(queue.worker("cpu-0"))
-    queue.wait(30)
-    live = queue.claimed(queue.worker("cpu-1"))
-    queue.wait(30)
-    waiting = queue.row(queue.job())
-    before, now = queue.now, queue.now + jump_s * SECOND
-    claims.keep_expired(queue.db, now=now, before=before)
-    assert claims.renew_live(queue.db, now=now, before=min(before, now), lease_us=LEASE) == 1
-    assert [lease.job for lease in claims.expired(queue.db, now=now)] == [dead.job]
-    assert queue.row(dead.job)["lease_expires_at"] == min(dead.lease_expires_at, now)
-    assert queue.row(live.job)["lease_expires_at"] == now + LEASE
-    assert queue.row(waiting["id"]) == waiting
-
-
-def test_a_grace_never_shortens_a_lease(queue: Queue) -> None:
-    lease = queue.claimed()
-    for grace, until in ((10, 60), (90, 90)):
-        claims.grant(queue.db, now=queue.now, grace_us=grace * SECOND)
-        assert queue.row(lease.job)["lease_expires_at"] == queue.now + until * SECOND
+    assert queue.release(first) is JobStatus.PENDING
+    assert claims.running(queue.db) == [second]
+    assert claims.held(queue.db, token(first)) is None
 
 
 # Backoff
+
+
+def is_any_due(queue: Queue) -> bool:
+    return jobs.is_any_due(queue.db, now=queue.now, longest_us=660 * SECOND)
 
 
 def test_a_job_in_backoff_waits_for_its_promotion(queue: Queue) -> None:
@@ -490,13 +441,13 @@ def test_a_job_in_backoff_waits_for_its_promotion(queue: Queue) -> None:
     due = queue.row(lease.job)["not_before"]
     assert due == queue.now + 30 * SECOND
     queue.wait(29)
-    assert not jobs.is_any_due(queue.db, now=queue.now)
-    assert jobs.promote_due(queue.db, now=queue.now) == 0
+    assert not is_any_due(queue)
+    assert queue.promote() == 0
     queue.wait(1)
     assert queue.claim() is None, "due, but not promoted"
-    assert jobs.is_any_due(queue.db, now=queue.now)
-    assert jobs.promote_due(queue.db, now=queue.now) == 1
-    assert not jobs.is_any_due(queue.db, now=queue.now)
+    assert is_any_due(queue)
+    assert queue.promote() == 1
+    assert not is_any_due(queue)
     again = queue.claim()
     assert again is not None
     assert again.job == lease.job
@@ -507,39 +458,32 @@ def test_promotion_goes_by_index(queue: Queue) -> None:
     for statement in (
         "SELECT id FROM job INDEXED BY ix_job_backoff WHERE status = 'pending' AND not_before IS NOT NULL"
         " AND not_before <= 5 ORDER BY not_before LIMIT 9",
-        claims.EXPIRED_SQL,
         "SELECT id FROM job INDEXED BY ix_job_instance WHERE status = 'in_progress' AND instance = 'x'",
     ):
         [row] = queue.db.execute(f"EXPLAIN QUERY PLAN {statement}", {"now": 5, "limit": 9})
         assert "SEARCH" in row[3]
 
 
-def test_a_backoff_lasts_as_long_as_it_should_when_the_clock_is_set(queue: Queue) -> None:
-    lease = queue.claimed()
-    queue.fail(lease, ErrorCode.ENCODER_EXIT)
-    other = queue.job()
-    jobs.shift_backoff(queue.db, 3600 * SECOND)
-    assert queue.row(lease.job)["not_before"] == queue.now + 3630 * SECOND
-    assert queue.row(other)["not_before"] is None
-
-
-def test_no_backoff_outlasts_a_clock_that_was_set_back_unseen(queue: Queue) -> None:
+def test_no_backoff_outlasts_a_clock_that_was_set_back(queue: Queue) -> None:
     def waiting() -> int:
         lease = queue.claimed()
         queue.fail(lease, ErrorCode.ENCODER_EXIT)
         return lease.job
 
-    short = waiting()
-    jobs.shift_backoff(queue.db, -10 * SECOND)
-    long, paused, other = waiting(), waiting(), queue.job()
+    long, paused = waiting(), waiting()
     queue.do(paused, Operation.PAUSE)
-    queue.db.execute(
-        "UPDATE job SET not_before = 10000 * 1000000 + :now WHERE id = :id", {"now": queue.now, "id": paused}
-    )
-    jobs.bound_backoff(queue.db, now=queue.now, longest_us=25 * SECOND)
-    found = [queue.row(job)["not_before"] for job in (short, long, other)]
-    assert found == [queue.now + 20 * SECOND, queue.now + 25 * SECOND, None]
-    assert queue.row(paused)["not_before"] == queue.now + 10000 * SECOND
+    queue.wait(-630)
+    assert not is_any_due(queue), "it may have been told to wait so long"
+    short, other = waiting(), queue.row(queue.job())
+    queue.wait(-1)
+    assert is_any_due(queue)
+    assert queue.promote() == 1
+    row = queue.row(long)
+    assert (row["not_before"], row["ready_at"]) == (None, queue.now)
+    assert queue.row(short)["not_before"] == queue.now + 31 * SECOND
+    assert queue.status(paused) is JobStatus.PAUSED
+    assert queue.row(other["id"]) == other
+    assert not is_any_due(queue)
 
 
 def test_a_paused_job_leaves_its_backoff(queue: Queue) -> None:

@@ -7,14 +7,12 @@ import shutil
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.connection_thread import MAX_SHARING
@@ -41,8 +39,8 @@ def words(db: Connection) -> list[str]:
     return [row[0] for row in db.execute("SELECT trigger FROM event ORDER BY seq")]
 
 
-def held_up(opened: Database, writes: Any, for_us: int = 0) -> list[Any]:
-    """What the writes answer when they all wait while the writer is busy, for so long at least."""
+def held_up(opened: Database, writes: Any) -> list[Any]:
+    """What the writes answer when they all wait while the writer is busy."""
     go, busy = threading.Event(), threading.Event()
 
     def hold(_: Connection) -> None:
@@ -54,18 +52,12 @@ def held_up(opened: Database, writes: Any, for_us: int = 0) -> list[Any]:
         holding = asyncio.create_task(opened.write(hold))
         await asyncio.to_thread(busy.wait, 60)
         asked = [asyncio.create_task(opened.write(fn, *args)) for fn, *args in writes]
-        await _pass_time(for_us)
+        await asyncio.sleep(0)
         go.set()
         await holding
         return await asyncio.gather(*asked, return_exceptions=True)
 
     return asyncio.run(run())
-
-
-async def _pass_time(us: int) -> None:
-    """What was asked before is under way; then so long."""
-    await asyncio.sleep(0)
-    await asyncio.sleep(us / 1e6)
 
 
 def commits(path: Path) -> int:
@@ -136,44 +128,6 @@ def test_a_full_disk_is_told_to_each_that_shares(opened: Database) -> None:
     assert opened.refusal is not None, "no more is written until there is room"
 
 
-@pytest.mark.parametrize("patience_us", [50_000, 3_600_000_000])
-def test_what_waited_too_long_comes_behind_what_is_done_after_a_hang(
-    opened: Database, patience_us: int
-) -> None:
-    """In their transaction; also when one of them fails and the others have theirs alone."""
-    waits: list[int] = []
-
-    def after_hang(db: Connection, waited_us: int) -> None:
-        waits.append(waited_us)
-        note(db, "after the hang")
-
-    def fail(_: Connection) -> None:
-        raise ValueError("it fails")
-
-    opened.watch(patience_us, after_hang)
-    answers = held_up(opened, [(fail,), (note, "one"), (note, "two")], for_us=60_000)
-    assert [type(answer) for answer in answers] == [ValueError, int, int]
-    told = opened.read_now(words)
-    assert [word for word in told if word != "after the hang"] == ["one", "two"]
-    assert (told[0] == "after the hang") == (patience_us == 50_000)
-    assert all(waited > patience_us for waited in waits)
-
-
-def test_a_file_that_another_program_holds_is_a_hang_too(opened: Database) -> None:
-    opened.watch(50_000, lambda db, _: note(db, "after the hang"))
-
-    async def run() -> None:
-        with closing(sqlite3.connect(opened.path, isolation_level=None)) as other:
-            other.execute("BEGIN IMMEDIATE")
-            writing = asyncio.create_task(opened.write(note, "written"))
-            await _pass_time(60_000)
-            other.execute("ROLLBACK")
-            await writing
-
-    asyncio.run(run())
-    assert opened.read_now(words) == ["after the hang", "written"]
-
-
 def test_who_hangs_up_leaves_a_whole_write(opened: Database) -> None:
     async def run() -> None:
         asked = asyncio.create_task(opened.write(note, "whole"))
@@ -226,11 +180,3 @@ def test_a_disk_that_takes_no_writes_is_refused_until_it_does(opened: Database, 
         assert await opened.read(words) == ["again", "on"]
 
     asyncio.run(run())
-
-
-def test_a_refusal_counts_from_where_its_hang_began(opened: Database) -> None:
-    before = now_us()
-    [answer] = held_up(opened, [(fail,)], for_us=50_000)
-    assert isinstance(answer, TqError)
-    assert opened.refusal is not None
-    assert before <= opened.refusal.since <= now_us() - 50_000

@@ -12,11 +12,12 @@ from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.event_row import EventRow
+from tqstudio.engine.store.jobs import claims
 from tqstudio.engine.store.machine import supervisors
 from tqstudio.events import EventKind
 from tqstudio.lifecycle import Operation
 
-from .conftest import NOW, Queue
+from .conftest import NOW, SECOND, Queue
 
 
 def note(queue: Queue, number: int) -> None:
@@ -145,9 +146,15 @@ def test_answers_are_kept_by_key(queue: Queue) -> None:
     assert supervisors.stored_answer(queue.db, "other") == "another"
 
 
+def begin(queue: Queue) -> tuple[int, str]:
+    return supervisors.begin(queue.db, pid=1, version="1", now=NOW, lease_us=60 * SECOND)
+
+
 def test_the_store_keeps_its_name(queue: Queue) -> None:
-    first = supervisors.take_over(queue.db, pid=1, version="1", now=NOW)
-    assert supervisors.take_over(queue.db, pid=2, version="2", now=NOW + 1) == first
+    first, second = begin(queue), begin(queue)
+    assert first[0] < second[0]
+    assert first[1] == second[1]
+    assert len(queue.db.execute("SELECT id FROM supervisor").all()) == 1, "nothing runs under the first"
 
 
 def test_watchers_hear_of_committed_events_alone_and_in_order(database: Path, tmp_path: Path) -> None:
@@ -210,8 +217,25 @@ def test_an_answer_is_that_of_its_key(queue: Queue) -> None:
     assert supervisors.stored_answer(queue.db, "second") == "two"
 
 
-def test_a_supervisor_that_beats_is_heard(queue: Queue) -> None:
-    supervisors.take_over(queue.db, pid=1, version="1", now=NOW)
-    supervisors.heartbeat(queue.db, now=NOW + 5)
-    row = queue.db.execute("SELECT started_at, last_heartbeat_at FROM supervisor").one()
-    assert row == (NOW, NOW + 5)
+def test_jobs_are_taken_over_from_supervisors_whose_lease_ran_out(queue: Queue) -> None:
+    lease, waiting = queue.claimed(), queue.row(queue.job())
+    assert claims.granted(queue.db, queue.supervisor) == [lease]
+    assert claims.take_over(queue.db, queue.supervisor, now=NOW + 600 * SECOND) == [], "it is its own"
+    other = queue.db.execute(
+        "INSERT INTO supervisor (store_uuid, expires_at) VALUES ('x', 0) RETURNING id"
+    ).scalar()
+    assert claims.take_over(queue.db, other, now=NOW + 60 * SECOND - 1) == []
+    supervisors.renew(queue.db, queue.supervisor, now=NOW + 5, lease_us=60 * SECOND)
+    assert claims.take_over(queue.db, other, now=NOW + 60 * SECOND + 4) == []
+    assert claims.take_over(queue.db, other, now=NOW + 60 * SECOND + 5) == [lease]
+    assert claims.granted(queue.db, queue.supervisor) == []
+    assert claims.granted(queue.db, other) == [lease]
+    assert queue.row(waiting["id"]) == waiting
+    assert queue.complete(lease), "its worker still owns it"
+
+
+def test_the_next_supervisor_takes_over_at_once(queue: Queue) -> None:
+    lease = queue.claimed()
+    begun, _ = begin(queue)
+    assert claims.take_over(queue.db, begun, now=0) == [lease]
+    assert claims.running(queue.db) == [lease]

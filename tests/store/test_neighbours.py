@@ -15,12 +15,12 @@ from tqstudio.engine.store.jobs.progress import RenditionRow
 from tqstudio.engine.store.library import folders, generations, publications, videos
 from tqstudio.engine.store.library.publications import PublicationRow
 from tqstudio.engine.store.library.videos import Unprobed
-from tqstudio.engine.store.machine import gates, quarantine, speeds, workers
+from tqstudio.engine.store.machine import gates, quarantine, speeds, supervisors, workers
 from tqstudio.errors import ErrorCode
 from tqstudio.events import EventKind
 from tqstudio.lifecycle import AttemptOutcome, AutorestartRule, GateKind, JobStatus, Operation, Step
 
-from .conftest import LEASE, NOW, Queue, token
+from .conftest import NOW, Queue, token
 
 TABLES = (
     *("folder", "video", "generation", "published", "publication", "speed", "job", "rendition", "attempt"),
@@ -143,7 +143,6 @@ def report(street: Street) -> None:
         resumed_at_s=None,
         encoder=None,
         at=NOW + 1,
-        now=NOW,
     )
 
 
@@ -211,9 +210,9 @@ def job_and_attempt(street: Street) -> set[str]:
 RULE = AutorestartRule(2, 5)
 
 WRITES: dict[str, tuple[Act, Changed]] = {
-    "a lease is renewed": (
-        lambda s: claims.extend(s.db, [token(s.lease)], now=NOW, lease_us=2 * LEASE),
-        job,
+    "a supervisor renews its lease": (
+        lambda s: supervisors.renew(s.db, s.queue.supervisor, now=NOW, lease_us=9),
+        lambda s: {f"supervisor {s.queue.supervisor}"},
     ),
     "an attempt ends": (
         lambda s: claims.end_attempt(s.db, s.lease, AttemptOutcome.FAILED, now=NOW, answer=JobStatus.PENDING),

@@ -396,10 +396,7 @@ class Lives(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([1, 40, 700]))
     def wait(self, seconds: int) -> None:
         self.queue.wait(seconds)
-        jobs.promote_due(self.queue.db, now=self.queue.now)
-        for lease in _running(self.queue):
-            if lease.lease_expires_at <= self.queue.now:
-                self.queue.lose(lease, "the lease ran out")
+        self.queue.promote()
 
     @invariant()
     def the_history_tells_every_status(self) -> None:

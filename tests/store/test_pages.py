@@ -73,7 +73,7 @@ def many(database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Q
                     "completed": queue.now + rng.randrange(50) if status in TERMINAL else None,
                     "worker": worker.id if running else None,
                     "instance": f"i{number}" if running else None,
-                    "lease": 1 if running else None,
+                    "supervisor": queue.supervisor if running else None,
                     "deleted": None if running or rng.random() > 0.1 else 5,
                     "batch": rng.choice([None, "first", "second"]),
                 }
@@ -85,9 +85,9 @@ def many(database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Q
         )
         queue.db.raw.executemany(
             "INSERT INTO job (id, video_id, profile, profile_json, status, priority, created_at,"
-            " completed_at, worker_id, instance, lease_expires_at, deleted_at, batch)"
+            " completed_at, worker_id, instance, supervisor_id, deleted_at, batch)"
             " VALUES (:id, :id, 'web', '{}', :status, :priority, :created, :completed, :worker,"
-            " :instance, :lease, :deleted, :batch)",
+            " :instance, :supervisor, :deleted, :batch)",
             rows,
         )
         yield queue

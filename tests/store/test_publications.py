@@ -13,7 +13,7 @@ from tqstudio.engine.store.library.publications import PublicationRow
 from tqstudio.engine.store.machine import gates
 from tqstudio.lifecycle import GateKind
 
-from .conftest import NOW, Queue
+from .conftest import NOW, Queue, supervisor_of
 from .test_videos import record
 
 
@@ -159,7 +159,11 @@ def test_the_counts_are_those_of_jobs_that_are_not_deleted(queue: Queue) -> None
 
 def test_what_the_database_says_of_itself(queue: Queue) -> None:
     assert integrity.foreign_key_problems(queue.db) == 0
-    assert (integrity.newest_event_at(queue.db), integrity.store_uuid(queue.db)) == (0, None)
+    assert integrity.newest_event_at(queue.db) == 0
+    assert integrity.store_uuid(queue.db) is not None
+    queue.db.execute("DELETE FROM supervisor")
+    assert integrity.store_uuid(queue.db) is None
+    queue.supervisor = supervisor_of(queue.db)
     video = queue.row(queue.job())["video_id"]
     assert integrity.newest_event_at(queue.db) == NOW
     assert integrity.has_video(queue.db, video)

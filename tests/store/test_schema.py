@@ -37,7 +37,7 @@ def alter(db: Connection, job: int, assignment: str) -> None:
 
 
 @pytest.mark.parametrize("status", [s for s in JobStatus if s is not JobStatus.IN_PROGRESS])
-@pytest.mark.parametrize("assignment", ["lease_expires_at = 1", "worker_id = 1", "instance = 'x'"])
+@pytest.mark.parametrize("assignment", ["supervisor_id = 1", "worker_id = 1", "instance = 'x'"])
 def test_only_a_running_job_has_a_lease(queue: Queue, status: JobStatus, assignment: str) -> None:
     job = queue.in_status(status)
     queue.worker()
@@ -45,7 +45,7 @@ def test_only_a_running_job_has_a_lease(queue: Queue, status: JobStatus, assignm
         alter(queue.db, job, assignment)
 
 
-@pytest.mark.parametrize("column", ["lease_expires_at", "worker_id", "instance"])
+@pytest.mark.parametrize("column", ["supervisor_id", "worker_id", "instance"])
 def test_a_running_job_has_its_whole_lease(queue: Queue, column: str) -> None:
     with pytest.raises(IntegrityError, match="ck_job_lease"):
         alter(queue.db, queue.claimed().job, f"{column} = NULL")
@@ -78,7 +78,6 @@ def test_what_a_job_may_not_be(queue: Queue, assignment: str, constraint: str) -
         "INSERT INTO gate (kind, reason, since) VALUES ('rain', '', 0)",
         "INSERT INTO worker (name, kind) VALUES ('tpu-0', 'tpu')",
         "INSERT INTO rendition (job_id, name, status) SELECT id, '360p', 'ready' FROM job",
-        "INSERT INTO supervisor (id, store_uuid) VALUES (2, 'x')",
         "UPDATE attempt SET outcome = 'ok'",
         f"INSERT INTO event (at, trigger, actor, detail) VALUES (0, 'x', 'x', '{'x' * 501}')",
     ],

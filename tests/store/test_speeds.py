@@ -91,9 +91,7 @@ def test_a_run_that_another_supervisor_finishes_counts_until_it_was_last_heard(q
     before = queue.now - 60 * SECOND
     speeds.add_work(queue.db, lease.job, lease.epoch, now=before, silent=True)
     assert figures(queue, lease.job) == (None, 0.0), "never before it began"
-    assert outcomes.complete(
-        queue.db, token(lease), now=queue.now, worker="cpu-0", detail="", published=True, silent=True
-    )
+    assert outcomes.complete(queue.db, token(lease), now=queue.now, worker="cpu-0", detail="", silent=True)
     assert figures(queue, lease.job) == (None, 9.0)
 
 

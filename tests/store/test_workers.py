@@ -67,10 +67,10 @@ def test_silence_is_told_once_and_a_later_beat_takes_it_back(queue: Queue) -> No
     silent, other = queue.worker("cpu-0", instance="the same"), queue.worker("cpu-1", instance="the same")
     workers.ensure(queue.db, "cpu-2", "cpu", device=None, now=NOW)
     workers.store_heartbeats(queue.db, [(other.id, other.instance, NOW + SECOND)])
-    assert workers.find_silent(queue.db, before=NOW - 1, now=NOW + 9) == []
-    assert workers.find_silent(queue.db, before=NOW, now=NOW + 9) == [(silent.id, "cpu-0")]
-    assert workers.find_silent(queue.db, before=NOW, now=NOW + 10) == [], "it is known by now"
-    assert workers.find_silent(queue.db, before=NOW + SECOND, now=NOW + 11) == [(other.id, "cpu-1")]
+    assert workers.mark_silent(queue.db, [], now=NOW + 9) == []
+    assert workers.mark_silent(queue.db, [silent.id], now=NOW + 9) == [(silent.id, "cpu-0")]
+    assert workers.mark_silent(queue.db, [silent.id], now=NOW + 10) == [], "it is known by now"
+    assert workers.mark_silent(queue.db, [silent.id, other.id], now=NOW + 11) == [(other.id, "cpu-1")]
     for worker, instance, at in (
         (silent.id, "an earlier life", NOW + 99),
         (silent.id, silent.instance, NOW + 9),
@@ -86,16 +86,7 @@ def test_a_worker_whose_process_ended_is_not_silent(queue: Queue) -> None:
     who = queue.worker()
     workers.store_heartbeats(queue.db, [(who.id, who.instance, NOW)])
     workers.ended(queue.db, who.id, instance=who.instance, now=NOW, why="killed")
-    assert workers.find_silent(queue.db, before=NOW + SECOND, now=NOW + SECOND) == []
-
-
-def test_while_nobody_could_be_heard_nobody_fell_silent(queue: Queue) -> None:
-    here, gone = queue.worker("cpu-0"), queue.worker("cpu-1")
-    queue.db.execute("UPDATE worker SET offline_at = 1 WHERE id = :id", {"id": gone.id})
-    absent = workers.ensure(queue.db, "cpu-2", "cpu", device=None, now=NOW)
-    workers.touch_all(queue.db, now=NOW + 5)
-    heard = [row(queue, worker).last_heartbeat_at for worker in (here.id, gone.id, absent.id)]
-    assert heard == [NOW + 5, None, None]
+    assert workers.mark_silent(queue.db, [who.id], now=NOW + SECOND) == []
 
 
 @pytest.mark.parametrize("registered", [True, False])
@@ -115,10 +106,9 @@ def test_the_end_of_a_process_is_told_whether_it_registered_or_not(queue: Queue,
 def test_a_new_supervisor_knows_no_process_of_an_earlier_one(queue: Queue) -> None:
     local, remote = queue.worker("cpu-0"), queue.worker("far-0")
     queue.db.execute("UPDATE worker SET type = 'remote' WHERE id = :id", {"id": remote.id})
-    workers.forget_processes(queue.db, now=NOW + 5)
+    workers.forget_processes(queue.db)
     assert (row(queue, local.id).instance, row(queue, local.id).registered_at) == (None, None)
     assert row(queue, remote.id).instance == remote.instance
-    assert row(queue, remote.id).last_heartbeat_at == NOW + 5
 
 
 def test_an_intent_is_for_the_worker_of_that_name(queue: Queue) -> None:

@@ -54,7 +54,7 @@ def test_it_counts_from_when_the_claim_was_sent(clock: Clock) -> None:
 
 @pytest.mark.fault(
     "The machine is suspended, or the supervisor stopped",
-    "Live leases are extended; no job is taken away",
+    "That time does not count against a lease; no job is taken away",
     area="workers",
 )
 @pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="the system cannot tell how long it slept")

@@ -22,6 +22,7 @@ from tqstudio.engine.queue.recovery import Recovery
 from tqstudio.engine.queue.reports import Reports
 from tqstudio.engine.queue.stuck_workers import StuckWorkers
 from tqstudio.engine.queue.worker_pool import WorkerPool
+from tqstudio.engine.retry import longest_wait_s
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
@@ -90,7 +91,7 @@ class Maintenance:
         at_once: bool = False,
     ) -> None:
         async def run() -> None:
-            now_us()  # the clock has to be read regularly: see `SteadyClock.watch`
+            self._recovery.clock.now_us()  # it has to be read often, see `RunningClock`
             # While the database cannot be written, the only useful task is the one that checks its disk.
             if self._db.refusal is not None and what != self.check_disks:
                 return
@@ -109,19 +110,18 @@ class Maintenance:
 
     async def flush_heartbeats(self) -> None:
         """Stores the heartbeats of workers and supervisor; started together they share a commit."""
-        await asyncio.gather(
-            self._reports.flush_heartbeats(),
-            self._db.write(lambda db: supervisors.heartbeat(db, now=now_us())),
-        )
+        await asyncio.gather(self._reports.flush_heartbeats(), self._recovery.renew())
 
     async def save_and_promote(self) -> None:
-        """Checks the clock, stores recent progress, and makes jobs claimable whose backoff is over."""
-        await self._recovery.keep_time()
+        """Stores recent progress, and makes jobs claimable whose backoff is over."""
         await self._reports.save_progress()
-        now = now_us()
-        if await self._db.read(jobs.is_any_due, now=now):
+        due = {
+            "now": now_us(),
+            "longest_us": int(longest_wait_s(self._settings.backoff_max_s) * MICROSECOND),
+        }
+        if await self._db.read(jobs.is_any_due, **due):
             await self._sources.look_again()
-            await self._db.write(lambda db: jobs.promote_due(db, now=now))
+            await self._db.write(jobs.promote_due, **due)
             self._dispatch.wake()
 
     async def restart_failed(self) -> None:
@@ -132,7 +132,6 @@ class Maintenance:
     async def recover(self) -> None:
         """Requeues jobs with expired leases, and replaces workers without heartbeats."""
         children.reap_orphans()
-        await self._reports.flush_heartbeats()
         if recovered := await self._recovery.scan():
             self._log.warning("requeued jobs with expired leases", jobs=recovered)
         for name in await self._recovery.silent_workers():

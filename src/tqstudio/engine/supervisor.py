@@ -39,7 +39,7 @@ from tqstudio.engine.host import (
     memory,
     orphan_processes,
 )
-from tqstudio.engine.host.clock import MICROSECOND, now_us
+from tqstudio.engine.host.clock import MICROSECOND, RunningClock, now_us
 from tqstudio.engine.host.home_guard import HomeGuard
 from tqstudio.engine.host.scheduler import Scheduler
 from tqstudio.engine.intake import Intake
@@ -80,6 +80,9 @@ from tqstudio.home import Home
 from tqstudio.lifecycle import GateKind, JobStatus
 
 _PR_SET_CHILD_SUBREAPER = 36
+_MIN_STOP_S = 1.5
+"""Shorter gaps never count as a stop of the process, see `RunningClock`."""
+
 _IDLE_PART_OF_STALL = 4
 """A job is shown as stalled after 1/N of the time after which its ffmpeg is killed."""
 
@@ -156,11 +159,16 @@ class _Supervisor:
     ) -> None:
         self._home, self._settings, self._db = home, settings, db
         self._log = structlog.get_logger()
-        uuid = db.write_now(supervisors.take_over, pid=os.getpid(), version=__version__, now=now_us())
+        lease_us = int(settings.lease_s * MICROSECOND)
+        row, uuid = db.write_now(
+            supervisors.begin, pid=os.getpid(), version=__version__, now=now_us(), lease_us=lease_us
+        )
         self._uuid = uuid
         children.mark(uuid, home.root)
+        # Heartbeat interval and gap together are shorter than a lease.
+        clock = RunningClock(int(max(_MIN_STOP_S, settings.lease_s / 4) * MICROSECOND))
         board = LiveBoard(
-            Leases(int(settings.lease_s * MICROSECOND), int(settings.heartbeat_s * MICROSECOND)),
+            Leases(row, lease_us, int(settings.heartbeat_s * MICROSECOND), clock),
             idle_after_us=int(settings.stall_s * MICROSECOND / _IDLE_PART_OF_STALL),
         )
         broadcast = Broadcast(event_view)
@@ -175,16 +183,10 @@ class _Supervisor:
         self._retention = retention = Retention(settings, db, workspace, bounded_io)
         outputs = OutputDisks(db, workspace, bounded_io)
         disk = DiskGate(home, settings, db, workspace, retention, bounded_io, outputs)
-        reports = Reports(settings, db, board, forecasts)
-        dispatch = Dispatch(home, settings, db, board, workspace, reports, disk)
+        reports = Reports(db, board, forecasts)
+        dispatch = Dispatch(home, settings, db, board, workspace, disk)
         self._publisher = Publisher(db, board, workspace, bounded_io)
-        endings = LeaseEnd(
-            db,
-            board,
-            self._publisher,
-            quarantine_after=settings.quarantine_after,
-            lease_us=int(settings.lease_s * MICROSECOND),
-        )
+        endings = LeaseEnd(db, board, self._publisher, quarantine_after=settings.quarantine_after)
         sources = SourceDisks(db, bounded_io, started_at=now_us())
         results = Results(settings, db, workspace, endings, self._publisher, forecasts, disk, sources)
         self._recovery = Recovery(home, settings, db, board, endings, results)

@@ -61,7 +61,6 @@ EVENTS: dict[str, tuple[str, str]] = {
     EventKind.WORKER_ONLINE: ("running", "{worker} is online again"),
     EventKind.WORKER_TESTED: ("running", "{worker} passed a test encode"),
     EventKind.WORKER_QUARANTINED: ("failed", "{worker} quarantined"),
-    EventKind.LEASES_EXTENDED: ("pending", "stall: leases extended"),
     EventKind.FOLDER_ADDED: ("running", "drop folder added"),
     EventKind.FOLDER_CHANGED: ("pending", "drop folder changed"),
     EventKind.FOLDER_REMOVED: ("cancelled", "drop folder removed"),

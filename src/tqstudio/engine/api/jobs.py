@@ -45,15 +45,16 @@ EVENTS_SHOWN = 200
 
 
 def rows_of(studio: Services, records: list[listed.JobRecord]) -> list[JobRow]:
-    now = now_us()
+    now, board = now_us(), studio.board
     return [
         job_row(
             record,
-            studio.board.jobs.get(record.id),
+            (live := board.jobs.get(record.id)),
             now=now,
             home=studio.home,
             forecasts=studio.forecasts,
-            idle_s=studio.board.idle_s(record.id, now),
+            expired=live is not None and not board.leases.is_live(live.token),
+            idle_s=board.idle_s(record.id, now),
         )
         for record in records
     ]
@@ -161,6 +162,7 @@ async def detail(studio: TheStudio, job: int) -> JobDetail:
     row = rows_of(studio, [record])[0]
     attempt_views = [attempt_view(attempt, job=job, home=studio.home) for attempt in attempts]
     live = studio.board.jobs.get(job)
+    left_us = 0 if live is None else studio.board.leases.remaining_us(live.token)
     if live is not None and attempt_views and attempt_views[-1]["epoch"] == live.token.epoch:
         # The stored attempt is a few seconds old.
         attempt_views[-1] = attempt_views[-1] | {
@@ -181,7 +183,7 @@ async def detail(studio: TheStudio, job: int) -> JobDetail:
         "metadata": dict(record.metadata),
         "idempotency_key": record.idempotency_key,
         "claimed_at": iso(record.claimed_at),
-        "lease_expires_at": iso(record.lease_expires_at),
+        "lease_expires_at": iso(now_us() + left_us) if left_us else None,
         "lease_epoch": record.epoch,
         "autorestart": autorestart_view(record),
         "attempts_log": attempt_views,

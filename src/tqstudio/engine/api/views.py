@@ -141,9 +141,14 @@ def job_row(
     now: int,
     home: Home,
     forecasts: Forecasts,
+    expired: bool = False,
     idle_s: float | None = None,
 ) -> JobRow:
-    """A job for lists; live values override stored ones."""
+    """A job for lists; live values override stored ones.
+
+    Args:
+        expired: whether the lease of a running job has expired.
+    """
     control = Control(record.control)
     status = JobStatus(record.status)
     running = status is JobStatus.IN_PROGRESS
@@ -170,7 +175,7 @@ def job_row(
         ),
         "claim": claim_word(
             status,
-            expired=record.lease_expires_at is not None and record.lease_expires_at <= now,
+            expired=expired,
             attempts=record.attempts + record.crashes,
         ),
         "control": record.control,

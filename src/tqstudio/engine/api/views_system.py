@@ -6,9 +6,6 @@ from collections.abc import Mapping
 
 from tqstudio.engine.api.views import iso, iso_time
 from tqstudio.engine.gates.disk import Shortage
-from tqstudio.engine.host.clock import (
-    MICROSECOND,
-)
 from tqstudio.engine.live.running_jobs import Heartbeat, LiveJob
 from tqstudio.engine.store.library.folders import FolderRow
 from tqstudio.engine.store.machine.gates import GateRow
@@ -24,13 +21,11 @@ def worker_view(
     beat: Heartbeat | None,
     live: LiveJob | None,
     *,
-    now: int,
+    silent_s: float,
     offline_s: float,
     note: str | None,
 ) -> WorkerView:
     heard = max(row.last_heartbeat_at or 0, beat.at if beat else 0) or None
-    since = heard or row.registered_at
-    age_s = None if since is None else (now - since) / MICROSECOND
     alive = row.instance is not None or row.registered_at is None
     sound = row.quarantine_reason is None
     shown = note
@@ -40,7 +35,7 @@ def worker_view(
     status = worker_status(
         enabled=row.enabled and sound,
         draining=row.draining,
-        beat_age_s=(0.0 if row.registered_at is None else age_s) if alive and note is None else None,
+        beat_age_s=(0.0 if row.registered_at is None else silent_s) if alive and note is None else None,
         offline_s=offline_s,
         registered=row.registered_at is not None,
         busy=live is not None,

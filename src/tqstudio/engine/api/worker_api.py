@@ -82,6 +82,7 @@ async def register(
         metadata=body.metadata,
         now=now_us(),
     )
+    studio.board.hear(worker.worker)
     settings = studio.settings
     return {
         "worker": worker.worker,

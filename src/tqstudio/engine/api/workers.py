@@ -31,7 +31,7 @@ def view_of(studio: Services, row: workers.WorkerRow) -> WorkerView:
         row,
         studio.board.heartbeats.get(row.id) if row.instance else None,
         job,
-        now=now_us(),
+        silent_s=studio.board.silent_s(row.id),
         offline_s=studio.settings.offline_s,
         note=note,
     )

@@ -27,7 +27,7 @@ from tqstudio.engine.files.bounded_io import BoundedIO, NoAnswer
 from tqstudio.engine.files.mounts import mount_point
 from tqstudio.engine.files.volumes import Volume, occupied_bytes, still_to_come, volume_of
 from tqstudio.engine.gates.output_volume import OutputDisks
-from tqstudio.engine.host.clock import MICROSECOND, now_us
+from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.outputs.retention import Retention
 from tqstudio.engine.outputs.workspace import Workspace
 from tqstudio.engine.store.db.connection import Connection
@@ -373,7 +373,7 @@ class DiskGate:
         if gate is None:
             return
         try:
-            await self._db.write_again(_recorded, gate, int(self._settings.lease_s * MICROSECOND))
+            await self._db.write_again(_recorded, gate)
         except TqError as error:
             if error.code not in UNWRITTEN:
                 raise
@@ -440,8 +440,7 @@ def _open(db: Connection) -> None:
     gates.reopen(db, GateKind.DISK, now=now_us(), actor="supervisor")
 
 
-def _recorded(db: Connection, gate: GateRow, lease_us: int) -> None:
-    """Record the gate that could not be written while the disk was full, and renew all leases."""
+def _recorded(db: Connection, gate: GateRow) -> None:
+    """Record the gate that could not be written while the disk was full."""
     if gates.shut(db, gate.kind, gate.reason, now=gate.since, actor="supervisor", path=gate.path):
         gates.reopen(db, gate.kind, now=now_us(), actor="supervisor")
-    claims.renew_live(db, now=now_us(), before=gate.since, lease_us=lease_us)

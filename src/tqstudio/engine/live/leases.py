@@ -1,16 +1,17 @@
-"""Keeps the leases of running jobs in memory; every flush writes the renewals to the database.
+"""Keeps the deadlines of the leases of running jobs, in memory.
 
+The database knows who owns a job (worker, epoch, instance), the supervisor that granted the lease knows until
+when, on its own clock: neither a changed wall clock nor a database that does not respond can expire a lease.
 A heartbeat shows that a process is alive, a lease that it owns a job, progress that the work advances. Only a
 heartbeat that names a lease renews it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Collection
+from dataclasses import dataclass
 
-from tqstudio.engine.store.db.connection import Connection
-from tqstudio.engine.store.jobs import claims
+from tqstudio.engine.host.clock import RunningClock
 from tqstudio.engine.store.jobs.claims import Token
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import JobStatus
@@ -27,7 +28,7 @@ def lost(job: int, status: JobStatus | None = None) -> TqError:
     """
     message = f"this lease of job {job} has ended"
     if status is JobStatus.IN_PROGRESS:
-        message += ": the job now has another lease"
+        message += ": it has expired, or the job now has another lease"
     elif status is not None:
         message += f": the job is now {status}"
     return TqError(ErrorCode.LOST_LEASE, message)
@@ -38,113 +39,72 @@ class _Held:
     token: Token
     since: int
     until: int
+    stopped_us: int
+    """What the clock had left out when the lease began."""
     unnamed: int = 0
-    excused: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Renewal:
-    """A renewal of a lease that is not stored yet."""
-
-    token: Token
-    since: int
-    """Time of the first heartbeat that is not stored. The stored lease was live then, and may have expired
-    since."""
-    heard: int
-    """Time of the last heartbeat."""
-
-
-@dataclass(frozen=True, slots=True)
-class Abandoned:
-    """A lease that its worker no longer names in its heartbeats: it has dropped the job."""
-
-    token: Token
-    excused: bool
-    """Whether it had to drop the job because its heartbeats could not be received for a while."""
+    """Heartbeats of its worker in a row that did not name it."""
 
 
 class Leases:
-    """The live leases; used on the event loop only. Times are µs of the supervisor's clock.
+    """The leases that a supervisor has granted; used on the event loop only.
 
     Args:
+        supervisor: its row in the database.
         lease_us: how long a lease lasts after a heartbeat that named it.
         heartbeat_us: interval of a worker's heartbeats.
+        clock: the clock of the deadlines.
     """
 
-    def __init__(self, lease_us: int, heartbeat_us: int) -> None:
+    def __init__(self, supervisor: int, lease_us: int, heartbeat_us: int, clock: RunningClock) -> None:
         self._lease_us, self._heartbeat_us = lease_us, heartbeat_us
+        self.supervisor, self.clock = supervisor, clock
         self._held: dict[int, _Held] = {}
-        self._renewals: dict[int, Renewal] = {}
 
-    def begin(self, token: Token, now: int, until: int) -> None:
-        """Adds the lease of a claimed job, which expires at `until`."""
-        self._held[token.job] = _Held(token, now, until)
+    def begin(self, token: Token, term_us: int | None = None) -> None:
+        """Adds the lease of a claimed job; it lasts for `term_us`, by default as after a heartbeat."""
+        now = self.clock.now_us()
+        until = now + (self._lease_us if term_us is None else term_us)
+        self._held[token.job] = _Held(token, now, until, self.clock.stopped_us)
 
     def end(self, job: int) -> None:
-        self._renewals.pop(job, None)
         self._held.pop(job, None)
 
-    def is_live(self, token: Token, now: int) -> bool:
-        """Whether the token's lease has neither ended nor expired."""
+    def knows(self, token: Token) -> bool:
+        """Whether the token's lease has not ended; it may have expired."""
         held = self._held.get(token.job)
-        return held is not None and held.token == token and held.until > now
+        return held is not None and held.token == token
 
-    def heartbeat(self, instance: str, named: Collection[Token], now: int) -> list[Token]:
+    def remaining_us(self, token: Token) -> int:
+        """Returns how long the token's lease lasts without another heartbeat; 0 if it expired or ended."""
+        return max(0, self._held[token.job].until - self.clock.now_us()) if self.knows(token) else 0
+
+    def is_live(self, token: Token) -> bool:
+        """Whether the token's lease has neither ended nor expired."""
+        return self.remaining_us(token) > 0
+
+    def expired_of(self, instance: str) -> frozenset[Token]:
+        """Returns the expired leases of a worker's process that were not taken back yet."""
+        tokens = [held.token for held in self._held.values() if held.token.instance == instance]
+        return frozenset(token for token in tokens if not self.is_live(token))
+
+    def heartbeat(self, instance: str, named: Collection[Token]) -> list[Token]:
         """Processes a heartbeat of a worker's process; returns the renewed leases."""
-        renewed = [token for token in named if self.is_live(token, now)]
+        renewed = [token for token in named if self.is_live(token)]
         for token in renewed:
             held = self._held[token.job]
-            held.until, held.unnamed = now + self._lease_us, 0
-            waiting = self.renewal_of(token)
-            self._renewals[token.job] = Renewal(token, waiting.since if waiting else now, now)
+            held.until, held.unnamed = self.clock.now_us() + self._lease_us, 0
         for held in self._held.values():
             if held.token.instance == instance and held.token not in named:
                 held.unnamed += 1
         return renewed
 
-    def abandoned(self, now: int) -> list[Abandoned]:
-        """Returns leases that their workers dropped, except those younger than a heartbeat."""
-        return [
-            Abandoned(held.token, held.excused)
-            for held in self._held.values()
-            if held.unnamed >= _UNNAMED_HEARTBEATS and now - held.since > self._heartbeat_us
-        ]
+    def is_abandoned(self, token: Token) -> bool:
+        """Whether its worker no longer names a lease in its heartbeats, so has dropped the job."""
+        held = self._held.get(token.job)
+        if held is None or held.token != token or held.unnamed < _UNNAMED_HEARTBEATS:
+            return False
+        return self.clock.now_us() - held.since > self._heartbeat_us
 
-    def renewals(self) -> list[Renewal]:
-        """Returns the renewals that are not stored yet."""
-        return list(self._renewals.values())
-
-    def renewal_of(self, token: Token) -> Renewal | None:
-        """Returns the renewal of one lease that is not stored yet; thread-safe."""
-        waiting = self._renewals.get(token.job)
-        return waiting if waiting is not None and waiting.token == token else None
-
-    def take_renewals(self) -> list[Renewal]:
-        """Returns and clears the renewals; the caller stores them."""
-        renewals, self._renewals = list(self._renewals.values()), {}
-        return renewals
-
-    def put_back(self, renewals: Iterable[Renewal]) -> None:
-        """Restores renewals that could not be stored, merged with newer ones."""
-        for one in renewals:
-            held, newer = self._held.get(one.token.job), self.renewal_of(one.token)
-            if held is not None and held.token == one.token:
-                self._renewals[one.token.job] = replace(newer or one, since=one.since)
-
-    def renew_live(self, now: int, before: int) -> None:
-        """Renews every lease that was live at `before` for a full term from `now`.
-
-        Used after a time in which no heartbeat could arrive. Unstored renewals are included.
-        """
-        self._renewals = {}
-        for held in self._held.values():
-            if held.until > before:
-                held.until, held.excused = now + self._lease_us, True
-            else:
-                held.until = min(held.until, now)  # still expired after the clock was set back
-
-
-def store_renewals(db: Connection, renewals: Iterable[Renewal], lease_us: int) -> None:
-    """Stores renewals; a lease that had expired before is not renewed."""
-    for one in renewals:
-        claims.extend(db, [one.token], now=one.since, lease_us=one.heard - one.since + lease_us)
+    def was_unreachable(self, token: Token) -> bool:
+        """Whether this process was stopped during a lease, so that its worker had to drop the job."""
+        return self.knows(token) and self._held[token.job].stopped_us < self.clock.stopped_us

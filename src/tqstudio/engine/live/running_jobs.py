@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
+from tqstudio.engine.host.clock import MICROSECOND
 from tqstudio.engine.live.leases import Leases
 from tqstudio.engine.live.speed_model import Prediction
 from tqstudio.engine.store.jobs.claims import Token
@@ -106,6 +107,8 @@ class LiveBoard:
         self._idle_after_us = idle_after_us
         self.jobs: dict[int, LiveJob] = {}
         self.heartbeats: dict[int, Heartbeat] = {}
+        self._heard: dict[int, int] = {}
+        """When each worker registered or sent its last heartbeat, by the clock of the leases."""
         self.leases = leases
         self.on_end: Callable[[], object] = lambda: None
         """Called when a job is no longer running."""
@@ -117,18 +120,20 @@ class LiveBoard:
         token: Token,
         worker: str,
         now: int,
-        until: int,
         control: Control = Control.NONE,
         stored: float = 0.0,
+        *,
+        term_us: int | None = None,
     ) -> None:
-        """Adds a claimed job, whose lease expires at `until`.
+        """Adds a claimed job and begins its lease.
 
         Args:
             stored: its progress so far, 0–100.
+            term_us: how long the lease lasts, by default as after a heartbeat.
         """
         live = LiveJob(token, worker, stored=stored, at=now, moved_at=now, saved_at=now, control=control)
         self.jobs[token.job] = live
-        self.leases.begin(token, now, until)
+        self.leases.begin(token, term_us)
         self._touched_jobs.add(token.job)
 
     def report(self, token: Token, report: LiveJob, *, significant: bool) -> LiveJob:
@@ -185,16 +190,33 @@ class LiveBoard:
 
     def due(self, now: int, *, everything: bool = False) -> list[LiveJob]:
         """Returns the reports that have to be stored."""
-        return [
-            live
-            for live in self.jobs.values()
-            if (live.unsaved and now - live.saved_at >= SAVE_INTERVAL_US)
-            or (everything and live.at > live.saved_at)
-        ]
+
+        def is_due(live: LiveJob) -> bool:
+            saved_at = live.saved_at if live.saved_at <= now else 0  # the wall clock was set back
+            return (live.unsaved and now - saved_at >= SAVE_INTERVAL_US) or (
+                everything and live.at > saved_at
+            )
+
+        return [live for live in self.jobs.values() if is_due(live)]
 
     def record_heartbeat(self, heartbeat: Heartbeat) -> None:
         """Records a heartbeat."""
         self.heartbeats[heartbeat.worker] = self._fresh_heartbeats[heartbeat.worker] = heartbeat
+        self.hear(heartbeat.worker)
+
+    def hear(self, worker: int) -> None:
+        """Records a sign of life of a worker."""
+        self._heard[worker] = self.leases.clock.now_us()
+
+    def silent_s(self, worker: int) -> float:
+        """Returns the seconds since the last sign of life of a worker, without those in which this process
+        was stopped; 0 if it never gave one."""
+        now = self.leases.clock.now_us()
+        return (now - self._heard.get(worker, now)) / MICROSECOND
+
+    def silent(self, offline_s: float) -> list[int]:
+        """Returns the workers without a sign of life for `offline_s`."""
+        return [worker for worker in self._heard if self.silent_s(worker) >= offline_s]
 
     def take_heartbeats(self) -> list[Heartbeat]:
         """Returns the last heartbeat of every worker with one since the last call."""

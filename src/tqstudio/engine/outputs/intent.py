@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tqstudio.engine.host.clock import MICROSECOND, now_us
+from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.media.plan.expected import expected_hashes
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.source.facts import SourceFacts
@@ -28,9 +28,6 @@ from tqstudio.events import EventKind
 from tqstudio.lifecycle import RenditionStatus, Step
 from tqstudio.protocol.answers import WarningView
 from tqstudio.protocol.requests import Manifest
-
-_LEASE_S = 600.0
-"""A publish may wait for a slow disk; the lease must outlast it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +95,9 @@ def load(db: Connection, row: PublicationRow) -> Publication:
 
 def intend(db: Connection, publication: Publication) -> bool:
     """Record the intent to publish; False when the lease is lost."""
-    now = now_us()
-    if not claims.extend(db, [publication.token], now=now, lease_us=int(_LEASE_S * MICROSECOND)):
+    if claims.held(db, publication.token) is None:
         return False
-    publications.begin(db, publication.row, now=now)
+    publications.begin(db, publication.row, now=now_us())
     return True
 
 
@@ -120,7 +116,6 @@ def record(db: Connection, publication: Publication, *, poster: str | None, sett
         worker=row.worker,
         detail=f"generation {row.number}",
         warnings=warnings,
-        published=True,
         silent=settled,
     ):
         return False

@@ -9,12 +9,11 @@ from tqstudio.config import Settings
 from tqstudio.engine.gates.disk import DiskGate
 from tqstudio.engine.gates.source_volume import SourceDisks
 from tqstudio.engine.host.clock import now_us
-from tqstudio.engine.live import leases
 from tqstudio.engine.live.forecasts import Forecasts
 from tqstudio.engine.outputs.publisher import Publisher
 from tqstudio.engine.outputs.workspace import Workspace
 from tqstudio.engine.queue.lease_end import LeaseEnd
-from tqstudio.engine.queue.reports import require_lease
+from tqstudio.engine.queue.reports import lost_lease
 from tqstudio.engine.queue.tokens import WorkerToken
 from tqstudio.engine.retry import RetryRules
 from tqstudio.engine.store.db.connection import Connection
@@ -69,6 +68,8 @@ class Results:
         token = Token(job, request.epoch, request.instance)
         task = self._publishing.get(token)
         if task is None:
+            if not self._endings.leases.is_live(token):
+                return await self._answer(token, None)
             before = await self._db.read(claims.first_answer, token)
             if before is not None:
                 return before
@@ -96,7 +97,8 @@ class Results:
 
     async def fail(self, caller: WorkerToken, job: int, request: FailRequest) -> JobStatus:
         token = Token(job, request.epoch, request.instance)
-        await self.publish_ended(token)
+        if not await self._may_end(token):
+            return await self._answer(token, None)
         error = TqError(code_of(request.code), request.text, request.hint)
         return await self._failed(caller.name, token, error, request.steps_by_name())
 
@@ -137,19 +139,26 @@ class Results:
 
     async def _forget_completed(self, token: Token) -> None:
         """Removes finished segments before the lease ends, while no other attempt can run."""
-        if await self._db.read(lambda db: claims.live(db, token, now=now_us())) is not None:
+        if await self._db.read(claims.held, token) is not None:
             await self._workspace.forget(token.job)
 
     async def release(self, caller: WorkerToken, job: int, request: ReleaseRequest) -> JobStatus:
         """Ends the lease of a worker that stopped on request, and applies the control request."""
         token = Token(job, request.epoch, request.instance)
-        await self.publish_ended(token)
+        if not await self._may_end(token):
+            return await self._answer(token, None)
         reason = request.reason if isinstance(request.reason, Control) else None
 
         def write(db: Connection) -> JobStatus | None:
             return outcomes.release(db, token, reason, now=now_us(), worker=caller.name)
 
         return await self._answer(token, await self._endings.end(token, write, request.steps_by_name()))
+
+    async def _may_end(self, token: Token) -> bool:
+        """Whether the lease is live now, when the request arrived; waits for a publish under it."""
+        live = self._endings.leases.is_live(token)
+        await self.publish_ended(token)
+        return live
 
     async def _answer(self, token: Token, ended: JobStatus | None) -> JobStatus:
         """Returns how the lease ended now, or how it had ended by an earlier identical call.
@@ -162,8 +171,7 @@ class Results:
         first = await self._db.read(claims.first_answer, token)
         if first is not None:
             return first
-        await require_lease(self._db, token)
-        raise leases.lost(token.job)
+        raise await lost_lease(self._db, token.job)
 
     def is_publishing(self, token: Token) -> bool:
         """Whether the result of this lease is being published."""

@@ -22,14 +22,13 @@ from tqstudio.engine.live.running_jobs import LiveBoard
 from tqstudio.engine.outputs import is_sound
 from tqstudio.engine.outputs.place import Place
 from tqstudio.engine.outputs.workspace import Workspace
-from tqstudio.engine.queue.reports import Reports
 from tqstudio.engine.queue.tokens import WorkerToken
 from tqstudio.engine.retry import RESOURCE_WAIT_S
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.jobs import claims
-from tqstudio.engine.store.jobs.claims import Claimant, HeldLease
+from tqstudio.engine.store.jobs.claims import Claimant, HeldLease, Token
 from tqstudio.engine.store.library import generations
 from tqstudio.engine.store.library.generations import GenerationRow
 from tqstudio.engine.store.machine import workers
@@ -88,11 +87,10 @@ class Dispatch:
         db: Database,
         board: LiveBoard,
         workspace: Workspace,
-        reports: Reports,
         disk: DiskGate,
     ) -> None:
         self._home, self._settings, self._db, self._board = home, settings, db, board
-        self._workspace, self._reports, self._disk = workspace, reports, disk
+        self._workspace, self._disk = workspace, disk
         self._work = asyncio.Event()
         self._waiting_gpus: dict[int, int] = {}
         self.closed = False
@@ -132,7 +130,8 @@ class Dispatch:
                 claimed = None
                 # While the database cannot be written, wait for its gate instead of failing every claim.
                 if self._db.refusal is None:
-                    claimed = await self._db.write(self._claim, claimant, self._idle_gpus())
+                    expired = self._board.leases.expired_of(request.instance)
+                    claimed = await self._db.write(self._claim, claimant, expired, self._idle_gpus())
                 if claimed == "test":
                     return {"job": None, "test": True}
                 if isinstance(claimed, NoRoom):
@@ -140,19 +139,10 @@ class Dispatch:
                     continue
                 if claimed is not None:
                     lease, job = claimed.lease, claimed.job
-                    if not lease.repeated or lease.job not in self._board.jobs:
-                        self._board.begin(
-                            lease.token,
-                            caller.name,
-                            now_us(),
-                            lease.lease_expires_at,
-                            lease.control,
-                            lease.progress,
-                        )
-                    else:
-                        # The lease starts at this claim: the worker has not received the first answer.
-                        self._board.leases.heartbeat(request.instance, [lease.token], now_us())
-                        await self._reports.flush_heartbeats()
+                    if not self._board.leases.knows(lease.token):
+                        self._board.begin(lease.token, caller.name, now_us(), lease.control, lease.progress)
+                    elif not self._board.leases.heartbeat(request.instance, [lease.token]):
+                        continue  # it has expired while this claim waited for the database
                     if claimed.starts_over:
                         await self._workspace.start_over(lease.job)
                     if claimed.published is not None:
@@ -175,7 +165,7 @@ class Dispatch:
         return sum(1 for waiting in self._waiting_gpus.values() if waiting)
 
     def _claim(
-        self, db: Connection, claimant: Claimant, idle_gpus: int
+        self, db: Connection, claimant: Claimant, expired: frozenset[Token], idle_gpus: int
     ) -> _Claimed | NoRoom | Literal["test"] | None:
         refused: NoRoom | None = None
 
@@ -189,8 +179,9 @@ class Dispatch:
             lease = claims.claim(
                 db,
                 claimant,
+                supervisor=self._board.leases.supervisor,
                 now=now_us(),
-                lease_us=int(self._settings.lease_s * MICROSECOND),
+                expired=expired,
                 idle_gpus=idle_gpus,
                 gpu_grace_us=int(self._settings.gpu_grace_s * MICROSECOND),
                 fits=fits,

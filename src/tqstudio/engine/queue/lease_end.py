@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from tqstudio.engine.host.clock import now_us
-from tqstudio.engine.live.leases import store_renewals
 from tqstudio.engine.live.running_jobs import LiveBoard, LiveJob
 from tqstudio.engine.outputs.publisher import Publisher
 from tqstudio.engine.queue.reports import save_report
@@ -33,20 +32,13 @@ class LeaseEnd:
     Args:
         quarantine_after: different jobs failed in a row after which a worker must pass a test encode; 0:
             never.
-        lease_us: how long a lease lasts after a heartbeat.
     """
 
     def __init__(
-        self,
-        db: Database,
-        board: LiveBoard,
-        publisher: Publisher,
-        *,
-        quarantine_after: int,
-        lease_us: int,
+        self, db: Database, board: LiveBoard, publisher: Publisher, *, quarantine_after: int
     ) -> None:
-        self._lease_us = lease_us
         self._db, self._board, self._publisher = db, board, publisher
+        self.leases = board.leases
         self._quarantine_after = quarantine_after
 
     async def end(
@@ -103,12 +95,10 @@ class LeaseEnd:
         return answer
 
     def save_last(self, db: Connection, token: Token, steps: dict[str, float]) -> None:
-        """Stores the last report, and first the last heartbeat: it may be what keeps the lease alive."""
-        heard = self._board.leases.renewal_of(token)
-        store_renewals(db, [heard] if heard is not None else [], self._lease_us)
+        """Stores the last report."""
         live = self._board.jobs.get(token.job)
         if live is None or live.token != token:
             live = LiveJob(token, "", at=now_us())
         if live.step is None and not steps:
             return  # it ended before its first report
-        save_report(db, live, {**live.steps, **steps}, now_us())
+        save_report(db, live, {**live.steps, **steps})

@@ -5,36 +5,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
-from collections.abc import Sequence
-
-import structlog
 
 from tqstudio.config import Settings
-from tqstudio.engine.host.clock import MICROSECOND, WALL, Drift, SteadyClock
-from tqstudio.engine.live.leases import Renewal, store_renewals
+from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.live.running_jobs import LiveBoard
 from tqstudio.engine.queue.completion import Results
 from tqstudio.engine.queue.lease_end import LeaseEnd
-from tqstudio.engine.retry import longest_wait_s
-from tqstudio.engine.store import events
-from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
-from tqstudio.engine.store.jobs import claims, jobs, outcomes
+from tqstudio.engine.store.jobs import claims, outcomes
 from tqstudio.engine.store.jobs.claims import HeldLease, Token
-from tqstudio.engine.store.machine import workers
+from tqstudio.engine.store.machine import supervisors, workers
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.events import EventKind
 from tqstudio.home import Home, run_logs
 
-_MIN_HANG_S = 1.5
-
 
 class Recovery:
-    """Ends the leases of workers that cannot end them. Their finished segments are kept.
-
-    Args:
-        clock: the clock of all leases.
-    """
+    """Ends the leases of workers that cannot end them. Their finished segments are kept."""
 
     def __init__(
         self,
@@ -44,48 +31,50 @@ class Recovery:
         board: LiveBoard,
         endings: LeaseEnd,
         results: Results,
-        clock: SteadyClock = WALL,
     ) -> None:
         self._home, self._settings, self._db, self._board = home, settings, db, board
         self._endings, self._results = endings, results
-        self._clock = clock
+        self.clock = board.leases.clock
         self._under_way: set[asyncio.Task[None]] = set()
         self._outlived: dict[str, list[Token]] = {}
         """Expired leases whose worker process still runs, by instance."""
-        self._was_set_back = False
-        """Whether the clock was set back while the database still has leases by the old time."""
-        self._log = structlog.get_logger()
 
     async def begin(self) -> None:
-        """Recovers the jobs of an earlier supervisor; the lock proves that it has ended.
+        """Takes over the jobs and remote workers of the supervisor before this one."""
+        await self._db.write(workers.forget_processes)
+        for row in await self._db.read(workers.listing):
+            if row.registered_at is not None:
+                self._board.hear(row.id)
+        await self._take_over()
 
-        Its local workers died with it: their jobs are requeued at once, without a crash. Remote workers
-        may still run: they have `grace_s` for their next heartbeat.
+    async def renew(self) -> None:
+        """Renews the lease of this supervisor in the database."""
+        lease_us = int(self._settings.lease_s * MICROSECOND)
+        supervisor = self._board.leases.supervisor
+        await self._db.write(supervisors.renew, supervisor, now=now_us(), lease_us=lease_us)
+
+    async def _take_over(self) -> None:
+        """Takes over the jobs of supervisors whose lease has run out.
+
+        Their local workers died with them: the jobs are requeued at once, without a crash. Remote workers may
+        still run: they have `grace_s` for their next heartbeat.
         """
-        # A longer gap counts as a hang of the supervisor or the database. Heartbeat interval and gap together
-        # are shorter than a lease.
-        hang_us = int(max(_MIN_HANG_S, self._settings.lease_s / 4) * MICROSECOND)
-        self._clock.watch(hang_us)
-        self._db.watch(hang_us, self._after_hang)
-        await self._db.write(self._grant_grace)
-        now = self._clock.now_us()
-        leases = await self._db.read(claims.running)
-        remote = {row.id: row for row in await self._db.read(workers.listing) if row.type == "remote"}
+        leases = await self._db.write(claims.take_over, self._board.leases.supervisor, now=now_us())
+        rows = await self._db.read(workers.listing) if leases else []
+        remote = {row.id for row in rows if row.type == "remote"}
+        local = [lease for lease in leases if lease.worker_id not in remote]
         for lease in leases:
             if lease.worker_id in remote:
-                name = remote[lease.worker_id].name
-                self._board.begin(lease.token, name, now, lease.lease_expires_at, stored=lease.progress)
-        why = "the supervisor ended while it was running"
-        local = [lease for lease in leases if lease.worker_id not in remote]
+                self._adopt(lease, grace_us=int(self._settings.grace_s * MICROSECOND))
         await asyncio.gather(*(self._clear_away(lease.token) for lease in local))
+        why = "the supervisor ended while it was running"
         await asyncio.gather(*(self.requeue(lease, why) for lease in local))
 
-    def _grant_grace(self, db: Connection) -> None:
-        now = self._clock.now_us()
-        workers.forget_processes(db, now=now)
-        longest_us = int(longest_wait_s(self._settings.backoff_max_s) * MICROSECOND)
-        jobs.bound_backoff(db, now=now, longest_us=longest_us)
-        claims.grant(db, now=now, grace_us=int(self._settings.grace_s * MICROSECOND))
+    def _adopt(self, lease: HeldLease, *, grace_us: int | None = None) -> None:
+        """Begins the lease of a job that is running already."""
+        self._board.begin(
+            lease.token, lease.worker, now_us(), lease.control, lease.progress, term_us=grace_us
+        )
 
     async def lost(self, instance: str, worker: str, why: str, on_request: bool) -> None:
         """Requeues every job of a worker process that has ended.
@@ -133,159 +122,59 @@ class Recovery:
         await self._results.publish_ended(lease.token)
         await self._endings.end(
             lease.token,
-            lambda db: outcomes.requeue(db, lease, now=self._clock.now_us(), why=why, event=event),
+            lambda db: outcomes.requeue(db, lease, now=now_us(), why=why, event=event),
         )
 
     async def requeue_lost(
-        self,
-        lease: HeldLease,
-        worker: str,
-        why: str,
-        event: EventKind | None = None,
-        *,
-        only_expired: bool = False,
-    ) -> bool:
-        """Requeues a job of a lost worker and counts a crash.
-
-        Args:
-            only_expired: not if a heartbeat has renewed the lease meanwhile.
-        """
+        self, lease: HeldLease, worker: str, why: str, event: EventKind | None = None
+    ) -> None:
+        """Requeues a job of a lost worker and counts a crash."""
         # A running publish no longer needs the worker, so it is completed first.
         await self._results.publish_ended(lease.token)
-        ended = await self._endings.end(
+        await self._endings.end(
             lease.token,
-            lambda db: outcomes.lose(
-                db,
-                lease,
-                now=self._clock.now_us(),
-                worker=worker,
-                why=why,
-                event=event,
-                only_expired=only_expired,
-            ),
+            lambda db: outcomes.lose(db, lease, now=now_us(), worker=worker, why=why, event=event),
             blame=ErrorCode.WORKER_LOST,
         )
-        return ended is not None
 
     async def scan(self) -> int:
         """Requeues jobs with expired leases and jobs that their worker dropped; returns how many.
 
-        Checks leases only, never workers. All heartbeats must have been flushed before; later ones count too
-        and are stored with the next flush.
+        Checks leases only, never workers. An expired lease is not renewed any more, so nothing can change
+        while its end is written.
         """
-        overdue = await self._db.read(lambda db: claims.expired(db, now=self._clock.now_us()))
-        names = {row.id: row.name for row in await self._db.read(workers.listing)} if overdue else {}
+        await self._take_over()
+        leases = self._board.leases
+        # By the writer, whose answers come in the order of the commits: a lease that has ended by then is no
+        # longer known here, one that was granted is.
+        running = await self._db.write(claims.granted, self._board.leases.supervisor)
+        for lease in running:
+            if not leases.knows(lease.token):
+                self._adopt(lease)  # its worker has never received the answer to its claim
         taken = 0
-        for lease in overdue:
-            heard = self._board.leases.renewal_of(lease.token) is not None
-            if heard or self._results.is_publishing(lease.token):
+        for lease in running:
+            token = lease.token
+            if self._results.is_publishing(token) or not leases.knows(token):
                 continue
-            self._outlived.setdefault(lease.instance, []).append(lease.token)
-            taken += await self.requeue_lost(
-                lease,
-                names.get(lease.worker_id, "?"),
-                "the lease expired",
-                EventKind.REQUEUED_STALE,
-                only_expired=True,
-            )
-        return taken + await self._take_abandoned()
-
-    async def _take_abandoned(self) -> int:
-        """Requeues jobs that a running worker no longer names in its heartbeats, before the lease expires."""
-        dropped = self._board.leases.abandoned(self._clock.now_us())
-        for abandoned in dropped:
-            token = abandoned.token
-            live = self._board.jobs.get(token.job)
-            lease = await self._db.read(claims.live, token, now=self._clock.now_us())
-            if lease is None or self._results.is_publishing(token):
+            if not leases.is_live(token):
+                self._outlived.setdefault(token.instance, []).append(token)
+                await self.requeue_lost(lease, lease.worker, "the lease expired", EventKind.REQUEUED_STALE)
+            elif not leases.is_abandoned(token):
                 continue
-            if abandoned.excused:
+            elif leases.was_unreachable(token):
                 why = "its worker could not reach the supervisor for a while"
                 await self.requeue(lease, why, EventKind.REQUEUED_ABANDONED)
             else:
-                name = live.worker if live else "?"
                 await self.requeue_lost(
-                    lease, name, "its worker dropped the job", EventKind.REQUEUED_ABANDONED
+                    lease, lease.worker, "its worker dropped the job", EventKind.REQUEUED_ABANDONED
                 )
-        return len(dropped)
+            taken += 1
+        return taken
 
     async def silent_workers(self) -> list[str]:
-        """Marks workers without a heartbeat for `offline_s` as silent; returns the names of new ones.
-
-        All heartbeats must have been flushed before; one that arrives meanwhile wins.
-        """
-        now = self._clock.now_us()
-        before = now - int(self._settings.offline_s * MICROSECOND)
-        silent = await self._db.write(lambda db: workers.find_silent(db, before=before, now=now))
-        heartbeats = self._board.heartbeats
-        return [
-            name for worker, name in silent if worker not in heartbeats or heartbeats[worker].at <= before
-        ]
-
-    async def keep_time(self) -> None:
-        """Renews all live leases after the wall clock was set, or this process was suspended.
-
-        No heartbeat could arrive in that time, or the expiry times no longer fit the clock: every lease that
-        was live gets a full term, once.
-        """
-        drift = self._clock.drift()
-        if not drift.noticeable:
-            return
-        # Waits for the end of a database hang, after which the stored leases are up to date again.
-        await self._db.write(self._keep_expired, drift, self._board.leases.renewals())
-        if drift.total_us < 0:
-            # In this order no lease looks expired in between; for a clock set forward it is the opposite.
-            self._catch_up(drift)
-            self._was_set_back = True
-            try:
-                await self._db.write(self._renew_live, drift, ahead_us=0)
-            finally:
-                self._was_set_back = False
-        else:
-            await self._db.write(self._renew_live, drift, ahead_us=drift.total_us)
-            self._catch_up(drift)
-
-    def _catch_up(self, drift: Drift) -> None:
-        """Moves clock and leases to the wall clock without awaiting: no heartbeat arrives in between."""
-        before = self._clock.now_us()
-        self._clock.catch_up(drift)
-        self._board.leases.renew_live(before + drift.total_us, before)
-
-    def _keep_expired(self, db: Connection, drift: Drift, heard: Sequence[Renewal]) -> None:
-        store_renewals(db, heard, int(self._settings.lease_s * MICROSECOND))
-        before = self._clock.now_us()
-        claims.keep_expired(db, now=before + drift.total_us, before=before)
-
-    def _renew_live(self, db: Connection, drift: Drift, *, ahead_us: int) -> None:
-        # Read the clock inside the transaction, as claims do.
-        before = self._clock.now_us()
-        jobs.shift_backoff(db, drift.set_us)
-        self._extend_all(db, _why(drift), before=before, now=before + ahead_us)
-
-    def _after_hang(self, db: Connection, waited_us: int) -> None:
-        """Renews the leases that expired in the database only because it could not store heartbeats.
-
-        Every lease that was live when the hang began gets a full term, even if its worker has stopped since.
-        """
-        if self._was_set_back:
-            return  # by this clock all are live; `keep_time` renews them next
-        now = self._clock.now_us()
-        why = f"the database did not respond for {waited_us / MICROSECOND:.1f} s"
-        self._extend_all(db, why, before=now - waited_us, now=now)
-
-    def _extend_all(self, db: Connection, why: str, *, before: int, now: int) -> None:
-        lease_us = int(self._settings.lease_s * MICROSECOND)
-        running = claims.renew_live(db, now=now, before=before, lease_us=lease_us)
-        workers.touch_all(db, now=now)
-        detail = f"{why}; leases of running jobs: {running}"
-        events.append(db, EventKind.LEASES_EXTENDED, now=now, actor="supervisor", detail=detail)
-        self._log.warning("leases extended", why=why, running=running)
-
-
-def _why(drift: Drift) -> str:
-    seconds = drift.set_us / MICROSECOND
-    was_set = f"the clock was set {'forward' if seconds > 0 else 'back'} by {abs(seconds):.1f} s"
-    if not drift.missed_us:
-        return was_set
-    stopped = f"the supervisor or the machine was stopped for {drift.missed_us / MICROSECOND:.1f} s"
-    return f"{stopped}, and {was_set}" if abs(drift.set_us) > MICROSECOND else stopped
+        """Marks workers without a sign of life for `offline_s` as silent; returns the names of new ones."""
+        silent = self._board.silent(self._settings.offline_s)
+        marked = await self._db.write(workers.mark_silent, silent, now=now_us())
+        # One may have been heard while this was written.
+        still = self._board.silent(self._settings.offline_s)
+        return [name for worker, name in marked if worker in still]

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from tqstudio.config import Settings
-from tqstudio.engine.host.clock import MICROSECOND, now_us
+from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.live import leases
 from tqstudio.engine.live.forecasts import Forecasts
-from tqstudio.engine.live.leases import Renewal, store_renewals
 from tqstudio.engine.live.running_jobs import Heartbeat, LiveBoard, LiveJob
 from tqstudio.engine.queue.tokens import WorkerToken
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import claims, progress
-from tqstudio.engine.store.jobs.claims import HeldLease, Token
+from tqstudio.engine.store.jobs.claims import Token
 from tqstudio.engine.store.jobs.progress import RenditionRow
 from tqstudio.engine.store.jobs.transitions import job_facts
 from tqstudio.engine.store.library import videos
@@ -26,17 +24,16 @@ from tqstudio.protocol.requests import HeartbeatRequest, ProgressRequest
 class Reports:
     """Keeps what workers report about their jobs."""
 
-    def __init__(self, settings: Settings, db: Database, board: LiveBoard, forecasts: Forecasts) -> None:
-        self._settings, self._db, self._board, self._forecasts = settings, db, board, forecasts
+    def __init__(self, db: Database, board: LiveBoard, forecasts: Forecasts) -> None:
+        self._db, self._board, self._forecasts = db, board, forecasts
 
     async def heartbeat(self, caller: WorkerToken, request: HeartbeatRequest) -> HeartbeatAnswer:
         """Renews the leases named in a heartbeat and answers with the control requests of their jobs."""
-        now = now_us()
         named = [Token(beat.job, beat.epoch, request.instance) for beat in request.jobs]
         self._board.record_heartbeat(
-            Heartbeat(caller.worker, now, request.instance, request.cpu_percent, request.memory_bytes)
+            Heartbeat(caller.worker, now_us(), request.instance, request.cpu_percent, request.memory_bytes)
         )
-        ours = self._board.leases.heartbeat(request.instance, named, now)
+        ours = self._board.leases.heartbeat(request.instance, named)
         return {
             "controls": {str(token.job): self._board.jobs[token.job].control.value for token in ours},
             "lost": [token.job for token in named if token not in ours],
@@ -50,10 +47,9 @@ class Reports:
             TqError: LOST_LEASE, NOT_FOUND.
         """
         token = Token(job, request.epoch, request.instance)
-        now = now_us()
-        held = self._board.jobs.get(job)
-        if held is None or not self._board.leases.is_live(token, now):
-            held = await self._adopt(caller, token)
+        if not self._board.leases.is_live(token):
+            raise await lost_lease(self._db, job)
+        now, held = now_us(), self._board.jobs[job]
         reported = None
         if request.renditions is not None:
             reported = tuple(
@@ -87,14 +83,8 @@ class Reports:
             await self.save_progress()
         return self._board.jobs[job].control if job in self._board.jobs else Control.NONE
 
-    async def _adopt(self, caller: WorkerToken, token: Token) -> LiveJob:
-        """Accepts a report for a job unknown to this supervisor if its lease is live."""
-        lease = await require_lease(self._db, token)
-        self._board.begin(token, caller.name, now_us(), lease.lease_expires_at, lease.control, lease.progress)
-        return self._board.jobs[token.job]
-
     def _facts(self, db: Connection, token: Token, facts: dict[str, object], content: str | None) -> None:
-        lease = claims.live(db, token, now=now_us())
+        lease = claims.held(db, token)
         if lease is not None:
             videos.set_facts(db, lease.video, facts, quick_hash=content)
 
@@ -103,43 +93,29 @@ class Reports:
         now = now_us()
         due = self._board.due(now, everything=everything)
         if due:
-            stored = await self._db.write(_save_all, due, now)
+            stored = await self._db.write(_save_all, due)
             self._saved(due, stored, now)
 
     async def flush_heartbeats(self) -> None:
-        """Stores all heartbeats and lease renewals since the last tick in one transaction."""
-        renewals = self._board.leases.take_renewals()
+        """Stores the workers' last heartbeats and all unsaved progress in one transaction."""
         heartbeats = [(each.worker, each.instance, each.at) for each in self._board.take_heartbeats()]
         now = now_us()
         due = self._board.due(now, everything=True)
-        if not renewals and not heartbeats and not due:
-            return
-        lease_us = int(self._settings.lease_s * MICROSECOND)
-        try:
-            stored = await self._db.write(_flush, renewals, heartbeats, due, now, lease_us)
-        except BaseException:
-            self._board.leases.put_back(renewals)
-            raise
-        self._saved(due, stored, now)
+        if heartbeats or due:
+            stored = await self._db.write(_flush, heartbeats, due)
+            self._saved(due, stored, now)
 
     def _saved(self, due: list[LiveJob], stored: list[float | None], now: int) -> None:
         for live, progress_now in zip(due, stored, strict=True):
             self._board.saved(live.token.job, now, progress_now)
 
 
-async def require_lease(db: Database, token: Token) -> HeldLease:
-    """Returns the live lease of a token.
-
-    Raises:
-        TqError: NOT_FOUND or LOST_LEASE.
-    """
-    facts = await db.read(job_facts, token.job)
+async def lost_lease(db: Database, job: int) -> TqError:
+    """Returns the error for a worker that has no live lease of a job: LOST_LEASE or NOT_FOUND."""
+    facts = await db.read(job_facts, job)
     if facts is None:
-        raise TqError(ErrorCode.NOT_FOUND, f"there is no job {token.job}")
-    lease = await db.read(claims.live, token, now=now_us())
-    if lease is None:
-        raise leases.lost(token.job, facts.status)
-    return lease
+        return TqError(ErrorCode.NOT_FOUND, f"there is no job {job}")
+    return leases.lost(job, facts.status)
 
 
 def _is_significant(before: LiveJob, now: LiveJob) -> bool:
@@ -153,7 +129,7 @@ def _is_significant(before: LiveJob, now: LiveJob) -> bool:
     return [r.status for r in before.renditions or ()] != [r.status for r in now.renditions]
 
 
-def save_report(db: Connection, live: LiveJob, steps: dict[str, float], now: int) -> float | None:
+def save_report(db: Connection, live: LiveJob, steps: dict[str, float]) -> float | None:
     """Stores a report with the seconds spent in each step; see `progress.save`."""
     return progress.save(
         db,
@@ -168,22 +144,13 @@ def save_report(db: Connection, live: LiveJob, steps: dict[str, float], now: int
         encoder=live.encoder,
         warnings=live.warnings,
         at=live.moved_at,
-        now=now,
     )
 
 
-def _save_all(db: Connection, due: list[LiveJob], now: int) -> list[float | None]:
-    return [save_report(db, live, dict(live.steps), now) for live in due]
+def _save_all(db: Connection, due: list[LiveJob]) -> list[float | None]:
+    return [save_report(db, live, dict(live.steps)) for live in due]
 
 
-def _flush(
-    db: Connection,
-    renewals: list[Renewal],
-    heartbeats: list[tuple[int, str, int]],
-    due: list[LiveJob],
-    now: int,
-    lease_us: int,
-) -> list[float | None]:
-    store_renewals(db, renewals, lease_us)
+def _flush(db: Connection, heartbeats: list[tuple[int, str, int]], due: list[LiveJob]) -> list[float | None]:
     workers.store_heartbeats(db, heartbeats)
-    return _save_all(db, due, now)
+    return _save_all(db, due)

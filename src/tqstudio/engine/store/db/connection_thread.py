@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from tqstudio.engine.host.clock import WALL
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.event_row import EventRow
 
@@ -31,8 +30,6 @@ class DatabaseCall:
     result: Any = None
     error: BaseException | None = None
     appended: list[EventRow] = field(default_factory=list)
-    at: int = field(default_factory=WALL.running_us)
-    """When it was queued, by the monotonic clock."""
 
     def deliver(self) -> None:
         if self.answer.done():

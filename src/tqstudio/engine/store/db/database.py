@@ -17,7 +17,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import structlog
 from sqlalchemy.exc import DBAPIError
 
-from tqstudio.engine.host.clock import WALL, now_us
+from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.store.db import errors
 from tqstudio.engine.store.db.connection import Connection, connect
 from tqstudio.engine.store.db.connection_thread import ConnectionThread, DatabaseCall
@@ -29,14 +29,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _log = structlog.get_logger()
-
-
-@dataclass(frozen=True, slots=True)
-class _Watch:
-    """The waiting time that counts as a hang, and the function that runs after one."""
-
-    hang_us: int
-    after: Callable[[Connection, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +58,6 @@ class Database:
         self._writer = ConnectionThread("db-writer", self._commit)
         self._reader = ConnectionThread("db-reader", self._look)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._watch: _Watch | None = None
-        self._began = 0
         self.refusal: Refusal | None = None
 
     def open(self) -> None:
@@ -82,14 +72,6 @@ class Database:
     def bind(self, loop: asyncio.AbstractEventLoop) -> None:
         """Sets the loop on which `on_events` is called."""
         self._loop = loop
-
-    def watch(self, hang_us: int, after_hang: Callable[[Connection, int], None]) -> None:
-        """Runs `after_hang(connection, µs)` before writes that waited for longer than `hang_us`.
-
-        A disk, or another program that locks the file, may block the writer for minutes, and the stored data
-        is outdated afterwards. The function runs once after each hang, in the transaction of the first write.
-        """
-        self._watch = _Watch(hang_us, after_hang)
 
     async def write(
         self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
@@ -126,7 +108,7 @@ class Database:
                 for call in calls:
                     self._commit(db, [call])
                 return
-            calls[0].error = self._converted(error, calls[0])
+            calls[0].error = self._converted(error)
         self._deliver(calls)
 
     def _run_sharing(self, db: Connection, calls: Sequence[DatabaseCall]) -> None:
@@ -138,20 +120,15 @@ class Database:
             BaseException: one failed; nothing was written.
         """
         db.begin()
-        began, waited = WALL.running_us(), self._waited_us(calls[0])
         try:
             for call in calls:
                 call.appended.clear()
-            db.appended = calls[0].appended
-            if self._watch is not None and waited > self._watch.hang_us:
-                self._watch.after(db, waited)
             for call in calls:
                 db.appended = call.appended
                 call.result = call.fn(db, *call.args, **call.kwargs)
         finally:
             db.appended = None
         db.commit()
-        self._began = began
 
     def _look(self, db: Connection, calls: Sequence[DatabaseCall]) -> None:
         for call in calls:
@@ -163,17 +140,12 @@ class Database:
             db.rollback()
             self._deliver([call])
 
-    def _converted(self, error: BaseException, call: DatabaseCall) -> BaseException:
+    def _converted(self, error: BaseException) -> BaseException:
         found = errors.as_tq_error(error, self.path, writing=True)
         if isinstance(found, TqError) and found is not error and found.code in UNWRITTEN and not self.refusal:
-            # The disk may have hung before it failed, so the time in which the call waited counts too.
-            self.refusal = Refusal(found, now_us() - self._waited_us(call))
+            self.refusal = Refusal(found, now_us())
             _log.warning("the database cannot be written", code=found.code.value, error=found.message)
         return found
-
-    def _waited_us(self, call: DatabaseCall) -> int:
-        """Waiting time since the previous transaction began: queueing after other calls is no hang."""
-        return WALL.running_us() - max(self._began, call.at)
 
     def _deliver(self, calls: Sequence[DatabaseCall]) -> None:
         events = [event for call in calls if call.error is None for event in call.appended]

@@ -253,7 +253,7 @@ class Job(SQLModel, table=True):
         _one_of("control", Control),
         _one_of("autorestart", Autorestart),
         CheckConstraint(
-            "(status = 'in_progress') = (lease_expires_at IS NOT NULL)"
+            "(status = 'in_progress') = (supervisor_id IS NOT NULL)"
             " AND (status = 'in_progress') = (worker_id IS NOT NULL)"
             " AND (status = 'in_progress') = (instance IS NOT NULL)",
             name="lease",
@@ -281,7 +281,6 @@ class Job(SQLModel, table=True):
             "id",
             sqlite_where=text("unprobed = 1 AND status IN ('pending', 'paused') AND deleted_at IS NULL"),
         ),
-        Index("ix_job_lease", "lease_expires_at", sqlite_where=text("status = 'in_progress'")),
         Index("ix_job_instance", "instance", sqlite_where=text("status = 'in_progress'")),
         Index(
             "ix_job_one_open",
@@ -342,10 +341,11 @@ class Job(SQLModel, table=True):
     max_attempts: int = _int(3)
     max_crashes: int = _int(3)
     epoch: int = _int()
+    supervisor_id: int = _ref("supervisor.id", optional=True)
+    """The supervisor that granted the lease and keeps its deadline."""
     worker_id: int = _ref("worker.id", optional=True)
     instance: str = _text(optional=True)
     claimed_at: int | None = _time()
-    lease_expires_at: int | None = _time()
     control: str = _text(default=Control.NONE.value)
     error_code: str = _text(optional=True)
     error_text: str = _text(optional=True)
@@ -460,16 +460,17 @@ class Worker(SQLModel, table=True):
 
 
 class Supervisor(SQLModel, table=True):
-    """The single row of the running supervisor."""
+    """A run of a supervisor. Its row is kept while jobs are in progress under it."""
 
-    __table_args__ = (CheckConstraint("id = 1", name="one_row"),)
-    id: int = Field(default=1, sa_column=Column(Integer, primary_key=True))
+    __table_args__ = (AUTOINCREMENT,)
+    id: int | None = _id()
     store_uuid: str = _text()
     """Identifies this database in the segment stores of its outputs."""
     pid: int = Field(default=None, sa_column=Column(Integer, nullable=True))
     version: str = _text(optional=True)
     started_at: int | None = _time()
-    last_heartbeat_at: int | None = _time()
+    expires_at: int | None = _time(optional=False)
+    """When its lease runs out unless it is renewed: then others take over its jobs."""
 
 
 class Gate(SQLModel, table=True):

@@ -1,12 +1,13 @@
-"""Claims jobs for workers, and renews, checks and ends leases.
+"""Claims jobs for workers, and checks and ends leases.
 
-Every write of a worker carries (job, epoch, instance) and must match a live lease.
+Every write of a worker carries (job, epoch, instance) and must match the lease stored here. Its deadline is
+kept by the supervisor that granted it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic_core import from_json
@@ -17,7 +18,7 @@ from tqstudio.events import EventKind
 from tqstudio.lifecycle import AttemptOutcome, Control, JobKind, JobStatus
 
 LEASE_FREE = (
-    "worker_id = NULL, instance = NULL, claimed_at = NULL, lease_expires_at = NULL, control = 'none',"
+    "supervisor_id = NULL, worker_id = NULL, instance = NULL, claimed_at = NULL, control = 'none',"
     " step = NULL"
 )
 """Assignments of every UPDATE that ends a lease."""
@@ -41,9 +42,9 @@ class HeldLease:
     video: int
     epoch: int
     worker_id: int
+    worker: str
     instance: str
     control: Control
-    lease_expires_at: int
     attempts: int
     crashes: int
     max_attempts: int
@@ -68,7 +69,7 @@ class Token:
 
 
 _LEASE_COLUMNS = (
-    "id, video_id, epoch, worker_id, instance, control, lease_expires_at, attempts, crashes,"
+    "id, video_id, epoch, worker_id, processed_by, instance, control, attempts, crashes,"
     " max_attempts, max_crashes, progress"
 )
 
@@ -79,9 +80,9 @@ def _lease(row: Any, *, repeated: bool = False) -> HeldLease:
         video=row[1],
         epoch=row[2],
         worker_id=row[3],
-        instance=row[4],
-        control=Control(row[5]),
-        lease_expires_at=row[6],
+        worker=row[4],
+        instance=row[5],
+        control=Control(row[6]),
         attempts=row[7],
         crashes=row[8],
         max_attempts=row[9],
@@ -112,16 +113,12 @@ CANDIDATES_SQL = (
 _STANDING = (
     "SELECT enabled = 1 AND draining = 0 AND quarantined_at IS NULL AND suspected_at IS NULL"
     " AND instance = :instance"
-    " AND NOT EXISTS (SELECT 1 FROM gate),"
-    " (SELECT id FROM job INDEXED BY ix_job_instance WHERE status = 'in_progress' AND instance = :instance"
-    " AND worker_id = :worker AND lease_expires_at > :now LIMIT 1)"
-    " FROM worker WHERE id = :worker"
+    " AND NOT EXISTS (SELECT 1 FROM gate) FROM worker WHERE id = :worker"
 )
-"""Whether a worker may get a job, and which one it has."""
-_HELD = f"SELECT {_LEASE_COLUMNS} FROM job WHERE id = :job"
+"""Whether a worker may get a job."""
 _CLAIM = (
     "UPDATE job SET status = 'in_progress', epoch = epoch + 1, worker_id = :worker, instance = :instance,"
-    " claimed_at = :now, lease_expires_at = :expires, started_at = coalesce(started_at, :now),"
+    " supervisor_id = :supervisor, claimed_at = :now, started_at = coalesce(started_at, :now),"
     " last_progress_at = :now, ready_at = NULL, processed_by_id = :worker, processed_by = :name, step = NULL"
     f" WHERE id = :id AND {READY} RETURNING {_LEASE_COLUMNS}"
 )
@@ -140,8 +137,9 @@ def claim(
     db: Connection,
     claimant: Claimant,
     *,
+    supervisor: int,
     now: int,
-    lease_us: int,
+    expired: Collection[Token] = (),
     idle_gpus: int,
     gpu_grace_us: int,
     fits: Fits = lambda _db, _job: True,
@@ -153,12 +151,15 @@ def claim(
     A GPU worker takes jobs that prefer a GPU. A CPU worker takes the first of all jobs, but leaves the
     first `idle_gpus` GPU-preferring ones to the idle GPU workers until they have been claimable for
     `gpu_grace_us`.
+
+    Args:
+        supervisor: the one that grants the lease and keeps its deadline.
+        expired: leases of this instance that have expired; they are not given again.
     """
-    asked = {"worker": claimant.id, "instance": claimant.instance, "now": now}
-    may_work, held = db.execute(_STANDING, asked).first() or (0, None)
-    if held is not None:
-        return _lease(db.execute(_HELD, {"job": held}).one(), repeated=True)
-    if not may_work:
+    for mine in of_instance(db, claimant.instance):
+        if mine.worker_id == claimant.id and mine.token not in expired:
+            return replace(mine, repeated=True)
+    if not db.execute(_STANDING, {"worker": claimant.id, "instance": claimant.instance}).scalar():
         return None
     candidate = _pick(db, claimant, now=now, idle_gpus=idle_gpus, gpu_grace_us=gpu_grace_us)
     if candidate is None or not fits(db, candidate):
@@ -168,8 +169,8 @@ def claim(
         "worker": claimant.id,
         "name": claimant.name,
         "instance": claimant.instance,
+        "supervisor": supervisor,
         "now": now,
-        "expires": now + lease_us,
     }
     row = db.execute(_CLAIM, values).first()
     if row is None:
@@ -303,78 +304,15 @@ def assignment_of(db: Connection, job: int) -> Assignment:
     )
 
 
-_MATCH = "id = :job AND epoch = :epoch AND instance = :instance AND lease_expires_at > :now"
-"""A live lease by its token. Only a job in progress has one (CHECK `lease`)."""
-_LIVE = f"SELECT {_LEASE_COLUMNS} FROM job WHERE {_MATCH}"
+_MATCH = "id = :job AND epoch = :epoch AND instance = :instance"
+"""A lease by its token. Only a job in progress has one (CHECK `lease`)."""
+_HELD = f"SELECT {_LEASE_COLUMNS} FROM job WHERE {_MATCH}"
 
 
-def live(db: Connection, token: Token, *, now: int) -> HeldLease | None:
-    """Returns the live lease of a token; None if it has expired or ended, or never existed."""
-    row = db.execute(
-        _LIVE, {"job": token.job, "epoch": token.epoch, "instance": token.instance, "now": now}
-    ).first()
+def held(db: Connection, token: Token) -> HeldLease | None:
+    """Returns the lease of a token; None if it has ended, or never existed."""
+    row = db.execute(_HELD, {"job": token.job, "epoch": token.epoch, "instance": token.instance}).first()
     return None if row is None else _lease(row)
-
-
-_EXTEND = f"UPDATE job SET lease_expires_at = max(lease_expires_at, :expires) WHERE {_MATCH}"
-
-
-def extend(db: Connection, tokens: Iterable[Token], *, now: int, lease_us: int) -> int:
-    """Renews leases that have not expired; returns how many."""
-    renewed = 0
-    for token in tokens:
-        renewed += db.execute(
-            _EXTEND,
-            {
-                "job": token.job,
-                "epoch": token.epoch,
-                "instance": token.instance,
-                "now": now,
-                "expires": now + lease_us,
-            },
-        ).rowcount
-    return renewed
-
-
-def renew_live(db: Connection, *, now: int, before: int, lease_us: int) -> int:
-    """Renews every lease that was live at `before` for a full term from `now`; returns how many.
-
-    Used when no heartbeat could be received or stored between `before` and `now`. Leases that had expired
-    before are not changed.
-    """
-    return db.execute(
-        "UPDATE job SET lease_expires_at = :expires"
-        " WHERE status = 'in_progress' AND lease_expires_at > :before",
-        {"before": before, "expires": now + lease_us},
-    ).rowcount
-
-
-def keep_expired(db: Connection, *, now: int, before: int) -> None:
-    """Keeps leases that are expired at `before` expired when the clock is set back to `now`."""
-    db.execute(
-        "UPDATE job SET lease_expires_at = min(lease_expires_at, :now)"
-        " WHERE status = 'in_progress' AND lease_expires_at <= :before",
-        {"before": before, "now": now},
-    )
-
-
-def grant(db: Connection, *, now: int, grace_us: int) -> None:
-    """Extends running leases to at least `grace_us` from now, so that workers have time to reconnect."""
-    db.execute(
-        "UPDATE job SET lease_expires_at = max(lease_expires_at, :until) WHERE status = 'in_progress'",
-        {"until": now + grace_us},
-    )
-
-
-EXPIRED_SQL = (
-    f"SELECT {_LEASE_COLUMNS} FROM job INDEXED BY ix_job_lease"
-    " WHERE status = 'in_progress' AND lease_expires_at <= :now LIMIT :limit"
-)
-
-
-def expired(db: Connection, *, now: int, limit: int = 100) -> list[HeldLease]:
-    """Returns expired leases; checks nothing but the lease."""
-    return [_lease(row) for row in db.execute(EXPIRED_SQL, {"now": now, "limit": limit})]
 
 
 _OF_INSTANCE = (
@@ -384,13 +322,30 @@ _OF_INSTANCE = (
 
 
 def of_instance(db: Connection, instance: str) -> list[HeldLease]:
-    """Returns the leases of a worker's process, expired or not."""
+    """Returns the leases of a worker's process."""
     return [_lease(row) for row in db.execute(_OF_INSTANCE, {"instance": instance})]
 
 
+_RUNNING = f"SELECT {_LEASE_COLUMNS} FROM job INDEXED BY ix_job_instance WHERE status = 'in_progress'"
+
+
 def running(db: Connection) -> list[HeldLease]:
+    return [_lease(row) for row in db.execute(_RUNNING)]
+
+
+def granted(db: Connection, supervisor: int) -> list[HeldLease]:
+    """Returns the leases that a supervisor has granted or taken over."""
+    rows = db.execute(f"{_RUNNING} AND supervisor_id = :supervisor", {"supervisor": supervisor})
+    return [_lease(row) for row in rows]
+
+
+def take_over(db: Connection, supervisor: int, *, now: int) -> list[HeldLease]:
+    """Takes over the jobs of supervisors whose lease has run out; returns their leases."""
     rows = db.execute(
-        f"SELECT {_LEASE_COLUMNS} FROM job INDEXED BY ix_job_lease WHERE status = 'in_progress'"
+        "UPDATE job SET supervisor_id = :supervisor WHERE status = 'in_progress' AND supervisor_id IN"
+        " (SELECT id FROM supervisor WHERE id <> :supervisor AND expires_at <= :now)"
+        f" RETURNING {_LEASE_COLUMNS}",
+        {"supervisor": supervisor, "now": now},
     )
     return [_lease(row) for row in rows]
 

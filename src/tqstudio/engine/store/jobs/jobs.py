@@ -244,42 +244,30 @@ def encode_all(db: Connection, job: int, *, now: int, actor: str) -> bool:
     return True
 
 
-def is_any_due(db: Connection, *, now: int) -> bool:
-    """Whether the backoff of a job is over."""
-    return (
-        db.execute(
-            "SELECT 1 FROM job INDEXED BY ix_job_backoff WHERE status = 'pending'"
-            " AND not_before IS NOT NULL AND not_before <= :now LIMIT 1",
-            {"now": now},
-        ).first()
-        is not None
-    )
+_IN_BACKOFF = "FROM job INDEXED BY ix_job_backoff WHERE status = 'pending' AND not_before IS NOT NULL"
 
 
-def promote_due(db: Connection, *, now: int, limit: int = 1000) -> int:
-    """Makes jobs claimable whose backoff is over; returns how many."""
+def is_any_due(db: Connection, *, now: int, longest_us: int) -> bool:
+    """Whether the backoff of a job is over.
+
+    Args:
+        longest_us: the longest possible backoff; a longer one was set before the wall clock was set back.
+    """
+    row = db.execute(
+        f"SELECT (SELECT min(not_before) {_IN_BACKOFF}) <= :now"
+        f" OR (SELECT max(not_before) {_IN_BACKOFF}) > :latest",
+        {"now": now, "latest": now + longest_us},
+    ).scalar()
+    return bool(row)
+
+
+def promote_due(db: Connection, *, now: int, longest_us: int, limit: int = 1000) -> int:
+    """Makes jobs claimable whose backoff is over, see `is_any_due`; returns how many."""
     return db.execute(
-        "UPDATE job SET not_before = NULL, ready_at = :now WHERE id IN (SELECT id FROM job"
-        " INDEXED BY ix_job_backoff WHERE status = 'pending' AND not_before IS NOT NULL"
-        " AND not_before <= :now ORDER BY not_before LIMIT :limit)",
-        {"now": now, "limit": limit},
+        f"UPDATE job SET not_before = NULL, ready_at = :now WHERE id IN (SELECT id {_IN_BACKOFF}"
+        " AND (not_before <= :now OR not_before > :latest) ORDER BY not_before LIMIT :limit)",
+        {"now": now, "latest": now + longest_us, "limit": limit},
     ).rowcount
-
-
-def shift_backoff(db: Connection, by_us: int) -> None:
-    """Shifts backoffs after the clock was set, so that their length stays the same."""
-    db.execute(
-        "UPDATE job SET not_before = not_before + :by WHERE status = 'pending' AND not_before IS NOT NULL",
-        {"by": by_us},
-    )
-
-
-def bound_backoff(db: Connection, *, now: int, longest_us: int) -> None:
-    """Limits backoffs to their maximum length, in case the clock was set back unnoticed."""
-    db.execute(
-        "UPDATE job SET not_before = :latest WHERE status = 'pending' AND not_before > :latest",
-        {"latest": now + longest_us},
-    )
 
 
 @dataclass(frozen=True, slots=True)

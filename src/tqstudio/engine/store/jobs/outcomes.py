@@ -1,6 +1,6 @@
 """Ends leases in the store: job done, failed, released, or lost with its worker.
 
-Each function reads the lease (`claims.live`, `_reread`) in the transaction that ends it, so its later
+Each function reads the lease (`claims.held`, `_reread`) in the transaction that ends it, so its later
 statements need no check of the token.
 """
 
@@ -56,7 +56,7 @@ def fail(
     Args:
         forgotten: whether the finished segments are removed.
     """
-    lease = claims.live(db, token, now=now)
+    lease = claims.held(db, token)
     if lease is None:
         return None
     speeds.add_work(db, lease.job, lease.epoch, now=now)
@@ -126,7 +126,7 @@ def release(
     db: Connection, token: Token, reason: Control | None, *, now: int, worker: str
 ) -> JobStatus | None:
     """Ends the lease of a worker that stopped on request (`reason`) or for a shutdown (None)."""
-    lease = claims.live(db, token, now=now)
+    lease = claims.held(db, token)
     if lease is None:
         return None
     speeds.add_work(db, lease.job, lease.epoch, now=now)
@@ -187,10 +187,9 @@ def _reread(db: Connection, lease: HeldLease) -> HeldLease | None:
         or current.status is not JobStatus.IN_PROGRESS
         or current.epoch != lease.epoch
         or current.instance != lease.instance
-        or current.lease_expires_at is None
     ):
         return None
-    return replace(lease, control=current.control, lease_expires_at=current.lease_expires_at)
+    return replace(lease, control=current.control)
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,15 +225,10 @@ def lose(
     worker: str,
     why: str,
     event: EventKind | None = None,
-    only_expired: bool = False,
 ) -> JobStatus | None:
-    """Ends the lease of a worker that died or is silent, and counts a crash. None: it has ended meanwhile.
-
-    Args:
-        only_expired: not if a heartbeat has renewed the lease.
-    """
+    """Ends the lease of a worker that died or is silent, and counts a crash. None: it has ended meanwhile."""
     current = _reread(db, lease)
-    if current is None or (only_expired and current.lease_expires_at > now):
+    if current is None:
         return None
     lease = current
     speeds.add_work(db, lease.job, lease.epoch, now=now, silent=True)
@@ -329,19 +323,15 @@ def complete(
     worker: str,
     detail: str,
     warnings: Sequence[WarningView] = (),
-    published: bool = False,
     silent: bool = False,
 ) -> bool:
     """Marks a job done whose generation is in place; False if the lease is lost.
 
     Args:
         warnings: all warnings of the job; each gets an event of its own.
-        published: whether a publication of this lease is unfinished. It was begun with a live lease and keeps
-            the job from being requeued, so the lease may have expired since.
         silent: whether its worker may have ended long ago.
     """
-    held = claims.of_instance(db, token.instance) if published else [claims.live(db, token, now=now)]
-    lease = next((lease for lease in held if lease is not None and lease.token == token), None)
+    lease = claims.held(db, token)
     if lease is None:
         return False
     speeds.add_work(db, lease.job, lease.epoch, now=now, silent=silent)

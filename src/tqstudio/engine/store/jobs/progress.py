@@ -84,7 +84,6 @@ def save(
     resumed_at_s: float | None,
     encoder: str | None,
     at: int,
-    now: int,
     warnings: Sequence[WarningView] | None = None,
 ) -> float | None:
     """Stores a running job's progress; returns the stored progress, None if the lease is lost.
@@ -96,7 +95,7 @@ def save(
         "UPDATE job SET step = coalesce(:step, step), last_progress_at = :at,"
         " progress = CASE WHEN :gone THEN :progress ELSE max(progress, :progress) END,"
         " warnings = coalesce(:warnings, warnings)"
-        " WHERE id = :job AND epoch = :epoch AND instance = :instance AND lease_expires_at > :now"
+        " WHERE id = :job AND epoch = :epoch AND instance = :instance"
         " RETURNING progress",
         {
             "step": step,
@@ -104,7 +103,6 @@ def save(
             "gone": int(gone),
             "warnings": None if warnings is None else json.dumps(warnings),
             "at": at,
-            "now": now,
             "job": token.job,
             "epoch": token.epoch,
             "instance": token.instance,

@@ -29,7 +29,6 @@ class JobFacts:
     deleted: bool
     epoch: int
     instance: str | None
-    lease_expires_at: int | None
     publishes: bool
     """Whether a publish of this epoch is unfinished."""
 
@@ -40,14 +39,14 @@ class JobFacts:
 
 def job_facts(db: Connection, job: int) -> JobFacts | None:
     row = db.execute(
-        "SELECT video_id, status, control, deleted_at IS NOT NULL, epoch, instance, lease_expires_at,"
+        "SELECT video_id, status, control, deleted_at IS NOT NULL, epoch, instance,"
         " EXISTS (SELECT 1 FROM publication p WHERE p.job_id = job.id AND p.epoch = job.epoch)"
         " FROM job WHERE id = :job",
         {"job": job},
     ).first()
     if row is None:
         return None
-    video, status, control, deleted, epoch, instance, until, publishes = row
+    video, status, control, deleted, epoch, instance, publishes = row
     return JobFacts(
         job,
         video,
@@ -56,7 +55,6 @@ def job_facts(db: Connection, job: int) -> JobFacts | None:
         bool(deleted),
         epoch,
         instance,
-        until,
         bool(publishes),
     )
 

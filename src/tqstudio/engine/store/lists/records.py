@@ -36,7 +36,6 @@ class JobRecord:
     epoch: int
     worker_id: int | None
     claimed_at: int | None
-    lease_expires_at: int | None
     control: str
     error_code: str | None
     error_text: str | None
@@ -82,7 +81,7 @@ class JobRecord:
 _SELECT = (
     "SELECT j.id, j.video_id, j.batch, j.kind, j.profile, j.requested, j.dropped, j.status, j.step,"
     " j.progress, j.priority, j.not_before, j.attempts, j.crashes, j.max_attempts, j.max_crashes, j.epoch,"
-    " j.worker_id, j.claimed_at, j.lease_expires_at, j.control, j.error_code, j.error_text,"
+    " j.worker_id, j.claimed_at, j.control, j.error_code, j.error_text,"
     " j.error_hint, j.error_log, j.exhausted, j.autorestart, j.autorestart_limit, j.autorestart_delay_s,"
     " j.restarts, j.last_restart_at, j.processed_by, j.metadata_json, j.ready_at, j.created_at, j.started_at,"
     " j.last_progress_at, j.completed_at, j.deleted_at, v.name, v.source, v.size, v.facts, v.probe_error,"
@@ -110,10 +109,10 @@ def _record(row: Any, renditions: Sequence[RenditionRow]) -> JobRecord:
     values = list(row)
     values[5] = None if values[5] is None else tuple(json.loads(values[5]))
     values[6] = tuple(json.loads(values[6]))
-    values[25] = bool(values[25])
-    values[32] = json.loads(values[32])
+    values[24] = bool(values[24])
+    values[31] = json.loads(values[31])
+    values[41] = None if values[41] is None else json.loads(values[41])
     values[42] = None if values[42] is None else json.loads(values[42])
-    values[43] = None if values[43] is None else json.loads(values[43])
     values[-1] = tuple(json.loads(values[-1]))
     values.append(tuple(renditions))
     return JobRecord(*values)

@@ -62,14 +62,14 @@ class Need:
 _NEED = "SELECT job.id, video.id, video.output_root, video.size, video.name, video.source FROM job"
 _NEEDS = (
     f"{_NEED} JOIN video ON video.id = job.video_id WHERE job.id = :job UNION ALL"
-    f" {_NEED} INDEXED BY ix_job_lease JOIN video ON video.id = job.video_id"
+    f" {_NEED} INDEXED BY ix_job_instance JOIN video ON video.id = job.video_id"
     " WHERE job.status = 'in_progress' AND job.id <> :job"
 )
 
 
 _OUTPUTS_OF_RUNNING = (
-    "SELECT DISTINCT video.output_root FROM job INDEXED BY ix_job_lease JOIN video ON video.id = job.video_id"
-    " WHERE job.status = 'in_progress'"
+    "SELECT DISTINCT video.output_root FROM job INDEXED BY ix_job_instance"
+    " JOIN video ON video.id = job.video_id WHERE job.status = 'in_progress'"
 )
 
 

@@ -1,30 +1,37 @@
-"""Stores the row of the running supervisor, and the answers kept for repeated requests."""
+"""Stores the leases of supervisors, and the answers kept for repeated requests."""
 
 from __future__ import annotations
 
 import uuid
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import delete, insert, select, update
 
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.sqlite import upsert
-from tqstudio.engine.store.db.tables import idempotency, supervisor
+from tqstudio.engine.store.db.tables import idempotency, job, supervisor
+from tqstudio.lifecycle import JobStatus
 
 
-def take_over(db: Connection, *, pid: int, version: str, now: int) -> str:
-    """Records the running supervisor; returns the store's uuid, created at the first start."""
-    running = {"pid": pid, "version": version, "started_at": now, "last_heartbeat_at": now}
-    statement = (
-        upsert(supervisor)
-        .values(id=1, store_uuid=str(uuid.uuid4()), **running)
-        .on_conflict_do_update(index_elements=["id"], set_=running)
-        .returning(supervisor.c.store_uuid)
-    )
-    return str(db.execute(statement).scalar_one())
+def begin(db: Connection, *, pid: int, version: str, now: int, lease_us: int) -> tuple[int, str]:
+    """Adds the row of a supervisor; returns its id, and the store's uuid, created at the first start.
+
+    The home lock proves that every earlier supervisor has ended, so their leases run out at once.
+    """
+    db.execute(update(supervisor).values(expires_at=0))
+    store = db.execute(select(supervisor.c.store_uuid).limit(1)).scalar() or str(uuid.uuid4())
+    begun: int = db.execute(
+        insert(supervisor)
+        .values(store_uuid=store, pid=pid, version=version, started_at=now, expires_at=now + lease_us)
+        .returning(supervisor.c.id)
+    ).scalar_one()
+    running = select(job.c.supervisor_id).where(job.c.status == JobStatus.IN_PROGRESS)
+    db.execute(delete(supervisor).where(supervisor.c.id != begun, supervisor.c.id.not_in(running)))
+    return begun, store
 
 
-def heartbeat(db: Connection, *, now: int) -> None:
-    db.execute(update(supervisor).values(last_heartbeat_at=now))
+def renew(db: Connection, row: int, *, now: int, lease_us: int) -> None:
+    """Renews the lease of a supervisor."""
+    db.execute(update(supervisor).where(supervisor.c.id == row).values(expires_at=now + lease_us))
 
 
 def stored_answer(db: Connection, key: str) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -128,25 +128,20 @@ def store_heartbeats(db: Connection, seen: Sequence[tuple[int, str, int]]) -> No
             events.append(db, EventKind.WORKER_ONLINE, now=at, actor=back[0], worker=back[0])
 
 
-def find_silent(db: Connection, *, before: int, now: int) -> list[tuple[int, str]]:
-    """Marks workers without a heartbeat or registration since `before` as offline; returns (id, name) of
-    those marked now. A later heartbeat clears the mark."""
-    gone = db.execute(
-        "UPDATE worker SET offline_at = :now WHERE offline_at IS NULL AND registered_at IS NOT NULL"
-        " AND coalesce(last_heartbeat_at, registered_at) <= :before RETURNING id, name",
-        {"before": before, "now": now},
-    ).all()
+def mark_silent(db: Connection, silent: Iterable[int], *, now: int) -> list[tuple[int, str]]:
+    """Marks registered workers as offline; returns (id, name) of those marked now. A later heartbeat clears
+    the mark."""
+    gone: list[tuple[int, str]] = []
+    for worker in silent:
+        marked = db.execute(
+            "UPDATE worker SET offline_at = :now WHERE id = :id AND offline_at IS NULL"
+            " AND registered_at IS NOT NULL RETURNING id, name",
+            {"id": worker, "now": now},
+        )
+        gone += [(row[0], row[1]) for row in marked]
     for _, name in gone:
         events.append(db, EventKind.WORKER_OFFLINE, now=now, actor="supervisor", worker=name)
-    return [(worker, name) for worker, name in gone]
-
-
-def touch_all(db: Connection, *, now: int) -> None:
-    """Sets the last heartbeat of all online workers to now, after a time in which none could arrive."""
-    db.execute(
-        "UPDATE worker SET last_heartbeat_at = :now WHERE registered_at IS NOT NULL AND offline_at IS NULL",
-        {"now": now},
-    )
+    return gone
 
 
 def ended(db: Connection, worker: int, *, instance: str | None, now: int, why: str) -> None:
@@ -216,13 +211,12 @@ def by_name(db: Connection, name: str) -> WorkerRow | None:
     return None if row is None else _row(row)
 
 
-def forget_processes(db: Connection, *, now: int) -> None:
-    """Clears the registration of local workers at a supervisor's start; remote workers count as online."""
+def forget_processes(db: Connection) -> None:
+    """Clears the registration of local workers at a supervisor's start."""
     db.execute(
         "UPDATE worker SET instance = NULL, pid = NULL, registered_at = NULL, draining = 0,"
         " offline_at = NULL WHERE type = 'local'"
     )
-    touch_all(db, now=now)
 
 
 def listing(db: Connection) -> list[WorkerRow]:
