@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tqstudio.engine.gates.disk import DATABASE_ROOM_BYTES
+from tqstudio.engine.gates.decide import DATABASE_ROOM_BYTES
 from tqstudio.errors import TqError
 from tqstudio.protocol import calls
 from waiting import until

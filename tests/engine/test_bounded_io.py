@@ -110,14 +110,11 @@ def test_a_place_that_does_not_answer_costs_one_thread(
         assert len(set(threading.enumerate()) - before) == 1
         assert not await bounded.answers(place)
         assert await bounded.answers(b"/"), "other paths are asked as before"
-        assert not bounded.take_recovered()
         hung.end()
         async with asyncio.timeout(30):
             while not await bounded.answers(place):
                 pass
         assert await bounded.run(place, lambda: os.path.isdir(place))
-        assert bounded.take_recovered()
-        assert not bounded.take_recovered(), "once"
 
     asyncio.run(looks())
 
@@ -141,8 +138,11 @@ def test_a_disk_that_does_not_answer_holds_up_no_other_job(
     call = calls.add([paths.encode(file) for file in files], output_b64=paths.encode(out))
     stuck = [result["job"] for result in live.send(call)["results"]]
     free = desk.add("free.mp4", 1000)
+    # The next supervisor has not measured the disk while it answered.
+    live.stop()
     mount = HungMount(hung.folder)
     try:
+        live.start()
         # They are next, and more than one transaction passes over.
         worker = desk.worker("one")
         job = until(worker.claim, "the job whose disks answer")

@@ -16,7 +16,7 @@ from harness import LiveSupervisor, MakeSupervisor, Worker
 from tqstudio import paths
 from tqstudio.config import Settings
 from tqstudio.engine.doctor import examine
-from tqstudio.engine.gates.disk import DATABASE_ROOM_BYTES, FILES_ROOM
+from tqstudio.engine.gates.decide import DATABASE_ROOM_BYTES, FILES_ROOM
 from tqstudio.protocol import calls
 from waiting import until
 
@@ -118,10 +118,10 @@ def test_a_volume_without_inodes_says_so_and_not_that_its_bytes_are_used_up(
 ) -> None:
     out = volume("out", 50 * MB, nr_inodes=FILES_ROOM + 100)
     desk = Desk(make_supervisor().start(), out, tmp_path)
-    job, worker = desk.add("one.mp4", MB), desk.worker("one")
     others = [out / f"of somebody else {number}" for number in range(200)]
     for path in others:
         path.touch()
+    job, worker = desk.add("one.mp4", MB), desk.worker("one")
     assert worker.claim() is None
     [gate] = desk.gates()
     free = os.statvfs(out).f_favail

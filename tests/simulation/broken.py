@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tqstudio.engine import outputs
-from tqstudio.engine.gates import disk
+from tqstudio.engine.gates import monitor
 from tqstudio.engine.live.leases import Leases
 from tqstudio.engine.media.plan.file_names import segment_name
 from tqstudio.engine.outputs import publisher, retention
@@ -373,7 +373,7 @@ def a_backoff_never_passes() -> Any:
 
 
 def a_disk_gate_never_opens() -> Any:
-    return patched((disk, "_open", lambda _db: None))
+    return patched((monitor, "_open", lambda _db: None))
 
 
 def some_ladders_are_never_good_enough() -> Any:

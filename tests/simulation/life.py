@@ -14,7 +14,7 @@ from sqlalchemy import Engine
 from tqstudio.engine import maintenance, supervisor
 from tqstudio.engine.api import events
 from tqstudio.engine.files import bounded_io
-from tqstudio.engine.gates import disk
+from tqstudio.engine.gates import measure
 from tqstudio.engine.gates.machine import PressureGate
 from tqstudio.engine.host import children, failpoints, orphan_processes
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
@@ -418,7 +418,7 @@ def outside_replaced(world: World) -> Iterator[None]:
         (supervisor, "Scheduler", _Schedule),
         (bounded_io, "_on_a_thread", _on_a_thread),
         (maintenance, "PressureGate", lambda *parts: PressureGate(*parts, lambda: world.reading)),
-        (disk, "volume_of", world.disks.volume_of),
+        (measure, "volume_of", world.disks.volume_of),
         (errors, "volume_of", world.disks.volume_of),
         (orphan_processes, "end_orphans", lambda _store: []),
         (children, "mark", lambda *_mark: None),

@@ -144,6 +144,7 @@ def test_a_deleted_job_is_not_next(queue: Queue) -> None:
     deleted, kept = queue.job(), queue.job()
     queue.do(deleted, Operation.DELETE)
     assert claims.head(queue.db) == kept
+    assert not claims.is_ready(queue.db, deleted)
     lease = queue.claim()
     assert lease is not None
     assert lease.job == kept
@@ -224,7 +225,8 @@ def test_the_head_is_what_a_worker_would_get(queue: Queue) -> None:
     queue.fail(queue.claimed(), ErrorCode.ENCODER_EXIT)
     queue.claimed()
     assert claims.head(queue.db) is None, "one waits for its time, one runs"
-    queue.job()
+    assert not any(claims.is_ready(queue.db, job) for job in (1, 2, 99))
+    assert claims.is_ready(queue.db, queue.job())
     first = queue.job(priority=1, gpu=True)
     assert claims.head(queue.db) == first
 
@@ -252,46 +254,6 @@ def test_a_claim_takes_only_what_can_still_be_claimed_then(queue: Queue, change:
     )
     assert lease is None
     assert queue.row(job)["epoch"] == 0
-
-
-def test_a_job_that_is_put_off_lets_the_next_one_go_and_says_why_once(queue: Queue) -> None:
-    first, second = queue.job(), queue.job()
-
-    def put_off(why: str) -> None:
-        until = queue.now + 15 * SECOND
-        claims.defer(queue.db, first, now=queue.now, until=until, code="DISK_SILENT", why=why, hint="see")
-
-    before = queue.row(second)
-    put_off("the disk is silent")
-    row = queue.row(first)
-    assert (row["status"], row["attempts"], row["crashes"]) == ("pending", 0, 0)
-    assert (row["error_code"], row["error_text"]) == ("DISK_SILENT", "the disk is silent")
-    assert (row["not_before"], row["ready_at"]) == (queue.now + 15 * SECOND, None)
-    assert queue.row(second) == before
-    assert queue.claim(queue.worker("one")).job == second  # type: ignore[union-attr]
-    assert queue.claim(queue.worker("two")) is None
-    for why in ("the disk is silent", "another is"):
-        put_off(why)
-    told = [event["detail"] for event in queue.history(first) if event["trigger"] == "put_off"]
-    assert told == ["the disk is silent", "another is"]
-    queue.wait(15)
-    queue.promote()
-    assert queue.claim(queue.worker("two")).job == first  # type: ignore[union-attr]
-
-
-def test_only_those_that_wait_for_it_go_on_when_a_disk_answers(queue: Queue) -> None:
-    waits, fails, ready, paused = (queue.job() for _ in range(4))
-    later = queue.now + 15 * SECOND
-    for job, change in (
-        (waits, f"not_before = {later}, error_code = 'DISK_SILENT'"),
-        (fails, f"not_before = {later}, error_code = 'STALLED'"),
-        (ready, "error_code = 'DISK_SILENT'"),
-        (paused, f"status = 'paused', not_before = {later}, error_code = 'DISK_SILENT'"),
-    ):
-        queue.db.execute(f"UPDATE job SET {change} WHERE id = :id", {"id": job})
-    claims.resume_deferred(queue.db, now=queue.now, code="DISK_SILENT")
-    found = [queue.row(job)["not_before"] for job in (waits, fails, ready, paused)]
-    assert found == [queue.now, later, None, later]
 
 
 def test_attempts_are_numbered_by_job(queue: Queue) -> None:

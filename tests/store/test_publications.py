@@ -73,12 +73,13 @@ def test_a_publish_is_seen_under_its_lease_alone(queue: Queue) -> None:
 def test_room_is_asked_for_by_the_job_and_by_what_runs(queue: Queue) -> None:
     waiting = [queue.job(video=queue.video(f"waits-{number}.mp4")) for number in range(3)]
     lease = queue.claimed()
-    need, [running] = gates.needs_with_running(queue.db, waiting[1])
+    need, [running] = gates.need_of(queue.db, waiting[1]), gates.running_needs(queue.db)
     assert need is not None
     assert (need.job, need.name) == (waiting[1], "waits-1.mp4")
     assert (running.job, running.video) == (lease.job, lease.video)
-    assert gates.needs_with_running(queue.db, lease.job) == (running, [])
-    assert gates.needs_with_running(queue.db, 99) == (None, [running])
+    assert gates.need_of(queue.db, lease.job) == running
+    assert gates.running_needs(queue.db, beside=lease.job) == []
+    assert gates.running_needs(queue.db, beside=waiting[1]) == [running]
 
 
 def test_outputs_at_work_are_those_that_are_written_to_or_waited_for(queue: Queue) -> None:

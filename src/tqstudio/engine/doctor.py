@@ -18,7 +18,7 @@ import psutil
 from tqstudio import path_checks
 from tqstudio.config import Settings
 from tqstudio.engine.files.volumes import Volume, occupied_bytes, volume_of
-from tqstudio.engine.gates.disk import DATABASE_ROOM_BYTES, FILES_ROOM, lacks_files
+from tqstudio.engine.gates.decide import DATABASE_ROOM_BYTES, FILES_ROOM, lacks_files
 from tqstudio.engine.host import orphan_processes
 from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.outputs.workspace import FOLDER, require_unshared

@@ -10,9 +10,8 @@ import structlog
 from apscheduler.schedulers.base import BaseScheduler
 
 from tqstudio.config import Settings
-from tqstudio.engine.gates.disk import TICK_S, DiskGate
 from tqstudio.engine.gates.machine import PressureGate
-from tqstudio.engine.gates.source_volume import SourceDisks
+from tqstudio.engine.gates.monitor import TICK_S, VolumeMonitor
 from tqstudio.engine.host import children
 from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.outputs.publisher import Publisher
@@ -52,15 +51,13 @@ class Maintenance:
         retention: Retention,
         publisher: Publisher,
         pool: WorkerPool,
-        disk: DiskGate,
-        sources: SourceDisks,
+        volumes: VolumeMonitor,
         stuck_workers: StuckWorkers,
     ) -> None:
         self._scheduler = scheduler
-        self._reports, self._sources = reports, sources
-        self._settings, self._db, self._dispatch, self._recovery = settings, db, dispatch, recovery
-        self._retention, self._publisher, self._pool, self._disk = retention, publisher, pool, disk
-        self._stuck_workers = stuck_workers
+        self._settings, self._db, self._dispatch, self._reports = settings, db, dispatch, reports
+        self._retention, self._publisher, self._pool, self._volumes = retention, publisher, pool, volumes
+        self._recovery, self._stuck_workers = recovery, stuck_workers
         self._pressure = PressureGate(settings, db)
         self._log = structlog.get_logger()
 
@@ -72,7 +69,7 @@ class Maintenance:
         # The scheduler's jitter only adds: 0.9 · T and up to 0.2 · T more is T ± 10 %.
         self._every(0.9 * s.scan_s, self.recover, jitter_s=0.2 * s.scan_s)
         self._every(_STUCK_S, self.free_stuck)
-        self._every(TICK_S, self.check_disks)
+        self._every(TICK_S, self.check_volumes)
         self._every(TICK_S, self.check_pressure, at_once=True)
         self._every(_RETENTION_S, self.clean_up)
         self._every(_EXPIRY_S, self.expire_work, at_once=True)
@@ -93,7 +90,7 @@ class Maintenance:
         async def run() -> None:
             self._recovery.clock.now_us()  # it has to be read often, see `RunningClock`
             # While the database cannot be written, the only useful task is the one that checks its disk.
-            if self._db.refusal is not None and what != self.check_disks:
+            if self._db.refusal is not None and what != self.check_volumes:
                 return
             try:
                 await what()
@@ -120,7 +117,6 @@ class Maintenance:
             "longest_us": int(longest_wait_s(self._settings.backoff_max_s) * MICROSECOND),
         }
         if await self._db.read(jobs.is_any_due, **due):
-            await self._sources.look_again()
             await self._db.write(jobs.promote_due, **due)
             self._dispatch.wake()
 
@@ -145,10 +141,9 @@ class Maintenance:
         """Updates the gate for load and memory."""
         await self._pressure.tick()
 
-    async def check_disks(self) -> None:
-        """Updates the disk gate and records which volumes are mounted."""
-        self._sources.note()
-        await self._disk.tick()
+    async def check_volumes(self) -> None:
+        """Measures the volumes in use, and updates the disk gate and the jobs that wait for one."""
+        await self._volumes.look()
 
     async def clean_up(self) -> None:
         """Removes replaced generations after `keep_old_s`, old events, and old idempotent answers."""

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from tqstudio.config import Settings
 from tqstudio.engine.admission.admission import Admission
 from tqstudio.engine.files.bounded_io import BoundedIO
-from tqstudio.engine.gates.disk import DiskGate
-from tqstudio.engine.gates.source_volume import SourceDisks
+from tqstudio.engine.gates.monitor import VolumeMonitor
 from tqstudio.engine.intake import Intake
 from tqstudio.engine.lifetime import Lifetime
 from tqstudio.engine.live.event_stream import Broadcast
@@ -39,9 +38,8 @@ class Services:
     forecasts: Forecasts
     dispatch: Dispatch
     reports: Reports
-    disk: DiskGate
+    volumes: VolumeMonitor
     bounded_io: BoundedIO
-    sources: SourceDisks
     results: Results
     admission: Admission
     actions: Actions

@@ -27,9 +27,8 @@ from tqstudio.engine.api.events import send_snapshots, send_sources
 from tqstudio.engine.api.server import Server
 from tqstudio.engine.api.views import event_view
 from tqstudio.engine.files.bounded_io import BoundedIO
-from tqstudio.engine.gates.disk import DiskGate
-from tqstudio.engine.gates.output_volume import OutputDisks
-from tqstudio.engine.gates.source_volume import SourceDisks
+from tqstudio.engine.gates.measure import VolumeReader
+from tqstudio.engine.gates.monitor import VolumeMonitor
 from tqstudio.engine.host import (
     children,
     failpoints,
@@ -72,7 +71,6 @@ from tqstudio.engine.shutdown import Shutdown, ShutdownMode
 from tqstudio.engine.store.db import opening, schema
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.event_row import EventRow
-from tqstudio.engine.store.jobs import claims
 from tqstudio.engine.store.library import folders, videos
 from tqstudio.engine.store.machine import gates, supervisors
 from tqstudio.errors import ErrorCode, TqError
@@ -181,14 +179,14 @@ class _Supervisor:
         )
         forecasts = Forecasts(db, board)
         self._retention = retention = Retention(settings, db, workspace, bounded_io)
-        outputs = OutputDisks(db, workspace, bounded_io)
-        disk = DiskGate(home, settings, db, workspace, retention, bounded_io, outputs)
+        reader = VolumeReader(db, workspace, bounded_io)
+        volumes = VolumeMonitor(home, settings, db, reader, retention)
         reports = Reports(db, board, forecasts)
-        dispatch = Dispatch(home, settings, db, board, workspace, disk)
+        dispatch = Dispatch(home, settings, db, board, workspace, volumes)
+        volumes.on_ready = dispatch.wake
         self._publisher = Publisher(db, board, workspace, bounded_io)
         endings = LeaseEnd(db, board, self._publisher, quarantine_after=settings.quarantine_after)
-        sources = SourceDisks(db, bounded_io, started_at=now_us())
-        results = Results(settings, db, workspace, endings, self._publisher, forecasts, disk, sources)
+        results = Results(settings, db, workspace, endings, self._publisher, forecasts, volumes)
         self._recovery = Recovery(home, settings, db, board, endings, results)
         identities = WorkerTokens()
         admission = Admission(home, settings, db)
@@ -203,9 +201,8 @@ class _Supervisor:
             forecasts=forecasts,
             dispatch=dispatch,
             reports=reports,
-            disk=disk,
+            volumes=volumes,
             bounded_io=bounded_io,
-            sources=sources,
             results=results,
             admission=admission,
             actions=Actions(db, board, retention),
@@ -240,8 +237,7 @@ class _Supervisor:
             retention,
             self._publisher,
             self.studio.pool,
-            disk,
-            sources,
+            volumes,
             stuck_workers,
         )
 
@@ -257,9 +253,8 @@ class _Supervisor:
         await self._lock_outputs()
         await self._recovery.begin()
         await asyncio.gather(
-            # The first job finds out whether a disk is still full or does not answer.
+            # The first job finds out whether a disk is still full.
             self._db.write(lambda db: gates.reopen(db, GateKind.DISK, now=now_us(), actor="supervisor")),
-            self._db.write(claims.resume_deferred, now=now_us(), code=ErrorCode.DISK_SILENT),
             # The first status must show every worker, although their processes start later.
             self.studio.pool.prepare(self._cpu_slots()),
         )
@@ -373,7 +368,7 @@ class _Supervisor:
 
     def _on_events(self, events: list[EventRow]) -> None:
         self.studio.broadcast.events(events)
-        self.studio.disk.hint(events)
+        self.studio.volumes.hint(events)
         self.studio.dispatch.hint(events)
         self._workspace.hint(events)
         self._prober.hint(events)

@@ -42,7 +42,7 @@ EVENTS: dict[str, tuple[str, str]] = {
     EventKind.REQUEUED_ABANDONED: ("retry", "{worker} dropped it; requeued"),
     EventKind.REQUEUED_SUPERVISOR: ("retry", "requeued at startup"),
     EventKind.RELEASE: ("pending", "returned to the queue"),
-    EventKind.PUT_OFF: ("pending", "waiting for disk space"),
+    EventKind.PUT_OFF: ("pending", "waiting for its disk"),
     EventKind.ABORTED_SHUTDOWN: ("pending", "stopped by shutdown"),
     EventKind.PRIORITY: ("pending", "priority changed"),
     EventKind.PROFILE: ("pending", "profile changed"),

@@ -40,7 +40,7 @@ async def listing(studio: TheStudio) -> dict[str, list[FolderView]]:
 def _view(studio: Services, row: FolderRow, ended: tuple[int, int] = (0, 0)) -> FolderView:
     state = studio.intake.states().get(row.id)
     problem: ErrorView | None = None
-    found = studio.sources.problem(row.path) if row.enabled else None
+    found = studio.volumes.source_problem(row.path) if row.enabled else None
     if found is None and state is not None:
         found = state.problem
     if found is not None:

@@ -95,16 +95,12 @@ async def _status(studio: Services) -> StatusView:
 
 async def _shut_gates(studio: Services) -> list[GateView]:
     rows = await studio.db.read(gates.listing)
-    of_database = studio.disk.of_database()
+    of_database = studio.volumes.of_database()
     if of_database is not None:
         # This gate cannot be stored, and takes precedence over a stored one.
         rows = [of_database, *(row for row in rows if row.kind is not GateKind.DISK)]
-    disk = GateKind.DISK
     home = os.fsencode(studio.home.root)
-    return [
-        gate_view(row, await studio.disk.figures(row) if row.kind is disk else None, of_home=row.path == home)
-        for row in rows
-    ]
+    return [gate_view(row, studio.volumes.figures(row), of_home=row.path == home) for row in rows]
 
 
 async def _no_worker(studio: Services, views: list[WorkerView], counts: dict[str, int]) -> list[GateView]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tqstudio.engine.api.views import iso, iso_time
-from tqstudio.engine.gates.disk import Shortage
+from tqstudio.engine.gates.decide import Waits
 from tqstudio.engine.live.running_jobs import Heartbeat, LiveJob
 from tqstudio.engine.store.library.folders import FolderRow
 from tqstudio.engine.store.machine.gates import GateRow
@@ -14,6 +14,7 @@ from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import GateKind, worker_status
 from tqstudio.paths import data, encode
 from tqstudio.protocol.answers import ErrorView, FolderView, GateView, SkippedFile, WorkerView
+from tqstudio.units import size
 
 
 def worker_view(
@@ -72,42 +73,38 @@ _GATE_HINTS: Mapping[GateKind, str] = {
 }
 
 
-def _gate_code(row: GateRow, short: Shortage | None, *, of_home: bool) -> str | None:
-    if row.kind is not GateKind.DISK:
-        return None
-    if short is None and row.path is not None:
-        # The gate has another reason than a lack of space.
-        return (ErrorCode.DATABASE_UNWRITABLE if of_home else ErrorCode.OUTPUT_GONE).value
-    return (ErrorCode.DISK_LOW if short is None else short.code).value
-
-
-def gate_view(row: GateRow, short: Shortage | None = None, *, of_home: bool = False) -> GateView:
+def gate_view(row: GateRow, waits: Waits | None = None, *, of_home: bool = False) -> GateView:
     """Convert a gate.
 
     Args:
-        short: the shortage of space, if that is its reason.
+        waits: what a disk gate waits for; None for a database that cannot be written for another reason.
         of_home: space is short in the home, not for a single job.
     """
+    code = None
+    if row.kind is GateKind.DISK:
+        code = (ErrorCode.DATABASE_UNWRITABLE if waits is None else waits.code).value
     view: GateView = {
         "kind": row.kind.value,
-        "code": _gate_code(row, short, of_home=of_home),
+        "code": code,
         "reason": row.reason,
         "since": iso_time(row.since),
         "hint": _GATE_HINTS[row.kind],
     }
-    if short is not None and short.of_files:
-        view["reason"] = short.reason
+    if waits is None:
+        return view
+    or_pause = "" if of_home else ", or pause the job that waits for it"
+    if waits.of_files:
+        view["reason"] = waits.why
         view["hint"] = "remove files there, because no inodes are left; the queue resumes automatically"
-    elif short is not None and short.hint:
-        view["hint"] = short.hint
-    elif short is not None:
-        view["path"], view["path_b64"] = data(short.path), encode(short.path)
-        view["free"], view["needed"] = short.free, short.needed
-        or_pause = "" if of_home else ", or pause the job that waits for it"
+    elif waits.hint:
+        view["hint"] = waits.hint
+    else:
+        view["path"], view["path_b64"] = data(waits.path), encode(waits.path)
+        view["free"], view["needed"] = waits.free, waits.needed
         view["hint"] = f"free some space there{or_pause}; the queue resumes automatically"
-        if short.too_small:
+        if 0 < waits.total < waits.needed:
             ways = "" if of_home else f"lower disk_reserve_bytes{or_pause}, or "
-            view["hint"] = f"the disk has only {short.too_small} in total: {ways}choose a larger one"
+            view["hint"] = f"the disk has only {size(waits.total)} in total: {ways}choose a larger one"
     return view
 
 

@@ -48,8 +48,6 @@ class BoundedIO:
 
     def __init__(self) -> None:
         self._places: dict[bytes, _Place] = {}
-        self._timed_out: set[bytes] = set()
-        self._recovered = False
 
     async def run(self, place: bytes, function: Callable[[], T]) -> T:
         """Run `function` in a thread and return its result.
@@ -70,7 +68,7 @@ class BoundedIO:
             answer.add_done_callback(lambda _: self._on_return(place, entry))
             await asyncio.wait([answer], timeout=TIMEOUT_S)
             if not answer.done():
-                raise self._no_answer(place)
+                raise NoAnswer(place)
             result: T = answer.result()
             return result
         finally:
@@ -86,20 +84,13 @@ class BoundedIO:
                     await entry.lock.acquire()
             except TimeoutError:
                 if entry.lock.locked() and entry.since == waits_for:
-                    raise self._no_answer(place) from None
+                    raise NoAnswer(place) from None
             else:
                 entry.since = loop.time()
                 return
 
-    def take_recovered(self) -> bool:
-        """Whether a call that had timed out has returned since the last time this was asked."""
-        recovered, self._recovered = self._recovered, False
-        return recovered
-
     def _on_return(self, place: bytes, entry: _Place) -> None:
         entry.lock.release()
-        self._recovered |= place in self._timed_out
-        self._timed_out.discard(place)
         self._forget(place, entry)
 
     def _forget(self, place: bytes, entry: _Place) -> None:
@@ -123,10 +114,6 @@ class BoundedIO:
         encoded = os.fsencode(place)
         if not await self.answers(encoded):
             raise NoAnswer(encoded)
-
-    def _no_answer(self, place: bytes) -> NoAnswer:
-        self._timed_out.add(place)
-        return NoAnswer(place)
 
 
 def _on_a_thread(function: Callable[[], Any]) -> asyncio.Future[Any]:

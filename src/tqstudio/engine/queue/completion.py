@@ -6,8 +6,7 @@ import asyncio
 import random
 
 from tqstudio.config import Settings
-from tqstudio.engine.gates.disk import DiskGate
-from tqstudio.engine.gates.source_volume import SourceDisks
+from tqstudio.engine.gates.monitor import BLOCKING, VolumeMonitor
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.live.forecasts import Forecasts
 from tqstudio.engine.outputs.publisher import Publisher
@@ -22,18 +21,9 @@ from tqstudio.engine.store.jobs import claims, outcomes
 from tqstudio.engine.store.jobs.claims import Token
 from tqstudio.engine.store.jobs.transitions import job_facts
 from tqstudio.engine.store.library import videos
-from tqstudio.engine.store.machine import gates
 from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of, code_of
-from tqstudio.lifecycle import Control, GateKind, JobStatus
-from tqstudio.paths import display
+from tqstudio.lifecycle import Control, JobStatus
 from tqstudio.protocol.requests import CompleteRequest, FailRequest, ReleaseRequest
-
-_SHUTS = {
-    ErrorCode.DISK_LOW: "is full",
-    ErrorCode.OUTPUT_GONE: "is missing or fails",
-    ErrorCode.OUTPUT_SHARED: "is writable by other users",
-}
-"""Failures that close the disk gate, in words."""
 
 
 class Results:
@@ -47,12 +37,10 @@ class Results:
         endings: LeaseEnd,
         publisher: Publisher,
         forecasts: Forecasts,
-        disk: DiskGate,
-        sources: SourceDisks,
+        volumes: VolumeMonitor,
     ) -> None:
-        self._disk, self._sources = disk, sources
         self._db, self._workspace, self._endings, self._publisher = db, workspace, endings, publisher
-        self._forecasts = forecasts
+        self._forecasts, self._volumes = forecasts, volumes
         self._keep_completed = settings.keep_completed
         self._publishing: dict[Token, asyncio.Task[JobStatus]] = {}
         self._rules = RetryRules(settings.backoff_s, settings.backoff_max_s, random.random)
@@ -112,27 +100,18 @@ class Results:
 
     async def _failed(self, worker: str, token: Token, error: TqError, steps: dict[str, float]) -> JobStatus:
         if error.code is ErrorCode.SOURCE_MISSING:
-            error = await self._sources.away(token.job) or error
+            error = await self._volumes.away(token.job) or error
         failure = outcomes.Failure(error.code, error.message, error.hint, f"{token.epoch}.log")
         forgotten = not self._keep_completed and class_of(error.code) is not ErrorClass.RESOURCE
 
         def write(db: Connection) -> JobStatus | None:
-            now = now_us()
-            answer = outcomes.fail(
-                db, token, failure, now=now, rules=self._rules, worker=worker, forgotten=forgotten
+            return outcomes.fail(
+                db, token, failure, now=now_us(), rules=self._rules, worker=worker, forgotten=forgotten
             )
-            if answer is not None and error.code in _SHUTS:
-                facts = job_facts(db, token.job)
-                video = videos.get(db, facts.video) if facts else None
-                path = video.output_root if video else None
-                reason = error.message
-                if path is not None and (where := display(path)) not in reason:
-                    reason = f"the disk of {where} {_SHUTS[error.code]}: {reason}"
-                if path is not None and error.code is not ErrorCode.DISK_LOW:
-                    self._disk.failed(path, error)
-                gates.shut(db, GateKind.DISK, reason, now=now, actor=worker, path=path)
-            return answer
 
+        if error.code in BLOCKING and (root := await self._db.read(_output_of, token)) is not None:
+            # Before the lease ends, so that no job is claimed between.
+            await self._volumes.block(root, error, actor=worker)
         if forgotten:
             await self._forget_completed(token)
         return await self._answer(token, await self._endings.end(token, write, steps, blame=error.code))
@@ -181,3 +160,10 @@ class Results:
         """Waits until no publish of this lease is running."""
         if (task := self._publishing.get(token)) is not None:
             await asyncio.wait([task])
+
+
+def _output_of(db: Connection, token: Token) -> bytes | None:
+    """Returns the output of a job; None if the token has lost it."""
+    facts = job_facts(db, token.job)
+    video = videos.get(db, facts.video) if facts is not None and facts.is_held_by(token) else None
+    return None if video is None else video.output_root

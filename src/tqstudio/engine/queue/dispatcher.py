@@ -16,7 +16,7 @@ from typing import Literal
 from pydantic_core import from_json
 
 from tqstudio.config import Settings
-from tqstudio.engine.gates.disk import DiskGate, NoRoom
+from tqstudio.engine.gates.monitor import Refused, VolumeMonitor
 from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.live.running_jobs import LiveBoard
 from tqstudio.engine.outputs import is_sound
@@ -27,21 +27,21 @@ from tqstudio.engine.retry import RESOURCE_WAIT_S
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.event_row import EventRow
-from tqstudio.engine.store.jobs import claims
+from tqstudio.engine.store.jobs import claims, volume_waits
 from tqstudio.engine.store.jobs.claims import Claimant, HeldLease, Token
 from tqstudio.engine.store.library import generations
 from tqstudio.engine.store.library.generations import GenerationRow
 from tqstudio.engine.store.machine import workers
-from tqstudio.errors import MEANINGS, ErrorCode, TqError
+from tqstudio.errors import ErrorCode, TqError
 from tqstudio.events import EventKind
 from tqstudio.home import Home
-from tqstudio.lifecycle import JobKind, JobStatus
+from tqstudio.lifecycle import JobKind
 from tqstudio.paths import encode
 from tqstudio.protocol.answers import ClaimAnswer, ClaimedJob
 from tqstudio.protocol.requests import ClaimRequest
 
 _MAX_DEFERRED = 50
-"""Jobs that one transaction defers because their disks do not respond; the next one continues."""
+"""Jobs that one transaction lets wait for their own volumes; the next one continues."""
 _WAKING_TRIGGERS = frozenset({EventKind.GATE_OPENED, EventKind.WORKER_ENABLED})
 
 
@@ -87,18 +87,18 @@ class Dispatch:
         db: Database,
         board: LiveBoard,
         workspace: Workspace,
-        disk: DiskGate,
+        volumes: VolumeMonitor,
     ) -> None:
         self._home, self._settings, self._db, self._board = home, settings, db, board
-        self._workspace, self._disk = workspace, disk
+        self._workspace, self._volumes = workspace, volumes
         self._work = asyncio.Event()
         self._waiting_gpus: dict[int, int] = {}
         self.closed = False
         """Set at shutdown: no more jobs are assigned."""
 
     def hint(self, events: list[EventRow]) -> None:
-        """Wakes waiting claims if the events may have made a job claimable."""
-        if any(e.target == JobStatus.PENDING or e.trigger in _WAKING_TRIGGERS for e in events):
+        """Wakes waiting claims; for new jobs the monitor does, when their volumes are measured."""
+        if any(e.trigger in _WAKING_TRIGGERS for e in events):
             self.wake()
 
     def wake(self) -> None:
@@ -126,6 +126,7 @@ class Dispatch:
             self._waiting_gpus[caller.worker] = self._waiting_gpus.get(caller.worker, 0) + 1
         try:
             while not self.closed and not await disconnected():
+                await self._volumes.settled()
                 work = self._work
                 claimed = None
                 # While the database cannot be written, wait for its gate instead of failing every claim.
@@ -134,8 +135,9 @@ class Dispatch:
                     claimed = await self._db.write(self._claim, claimant, expired, self._idle_gpus())
                 if claimed == "test":
                     return {"job": None, "test": True}
-                if isinstance(claimed, NoRoom):
-                    await self._disk.settle(claimed)
+                if isinstance(claimed, Refused):
+                    if not claimed.alone:
+                        await self._volumes.refused(claimed.job)
                     continue
                 if claimed is not None:
                     lease, job = claimed.lease, claimed.job
@@ -166,12 +168,12 @@ class Dispatch:
 
     def _claim(
         self, db: Connection, claimant: Claimant, expired: frozenset[Token], idle_gpus: int
-    ) -> _Claimed | NoRoom | Literal["test"] | None:
-        refused: NoRoom | None = None
+    ) -> _Claimed | Refused | Literal["test"] | None:
+        refused: Refused | None = None
 
         def fits(db: Connection, job: int) -> bool:
             nonlocal refused
-            refused = self._disk.judge(db, job)
+            refused = self._volumes.judge(db, job)
             return refused is None
 
         for _ in range(_MAX_DEFERRED):
@@ -188,9 +190,9 @@ class Dispatch:
             )
             if lease is not None:
                 return self._describe(db, lease)
-            if refused is None or not refused.silence:
+            if refused is None or not refused.alone:
                 break
-            _defer(db, refused)
+            _wait_alone(db, refused)
         if refused is not None:
             return refused
         row = workers.by_id(db, claimant.id)
@@ -242,15 +244,9 @@ class Dispatch:
         return _Claimed(lease, job, published, asked.starts_over)
 
 
-def _defer(db: Connection, refused: NoRoom) -> None:
-    """Defers a job whose disk does not respond, so that the next ones can be claimed."""
-    now, code = now_us(), ErrorCode.DISK_SILENT
-    claims.defer(
-        db,
-        refused.needs[0].job,
-        now=now,
-        until=now + int(RESOURCE_WAIT_S * MICROSECOND),
-        code=code,
-        why=refused.silence,
-        hint=MEANINGS[code].hint,
-    )
+def _wait_alone(db: Connection, refused: Refused) -> None:
+    """Lets a job wait for its volume, so that the next ones can be claimed."""
+    waits, now = refused.waits, now_us()
+    assert waits is not None
+    until = now + int(RESOURCE_WAIT_S * MICROSECOND)
+    volume_waits.begin(db, refused.job, now=now, until=until, code=waits.code, why=waits.why, hint=waits.hint)

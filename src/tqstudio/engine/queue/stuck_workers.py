@@ -15,13 +15,11 @@ from pathlib import Path
 
 from tqstudio.config import Settings
 from tqstudio.engine.files.bounded_io import BoundedIO, NoAnswer
-from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.live.running_jobs import LiveBoard, LiveJob
 from tqstudio.engine.outputs.workspace import Workspace
 from tqstudio.engine.queue.completion import Results
 from tqstudio.engine.queue.worker_pool import WorkerPool
 from tqstudio.engine.store.db.database import Database
-from tqstudio.engine.store.jobs import claims
 from tqstudio.engine.store.jobs.claims import Token
 from tqstudio.engine.store.machine import gates
 from tqstudio.engine.store.machine.gates import Need
@@ -54,9 +52,7 @@ class StuckWorkers:
         self._checked: dict[Token, float] = {}
 
     async def tick(self) -> None:
-        """Checks jobs whose worker is blocked, and requeues deferred jobs whose disk responds again."""
-        if self._bounded_io.take_recovered():
-            await self._db.write(claims.resume_deferred, now=now_us(), code=ErrorCode.DISK_SILENT)
+        """Checks jobs whose worker is blocked."""
         now = asyncio.get_running_loop().time()
         self._checked = {token: at for token, at in self._checked.items() if now - at < _CHECK_INTERVAL_S}
         quiet = [live for live in self._board.jobs.values() if self._is_suspect(live)]
@@ -70,7 +66,7 @@ class StuckWorkers:
         return ignores_control or live.quiet_s >= self._limit_s
 
     async def _check(self, live: LiveJob) -> None:
-        need, _ = await self._db.read(gates.needs_with_running, live.token.job)
+        need = await self._db.read(gates.need_of, live.token.job)
         silence = None if need is None else await self._silence(need)
         now = self._board.jobs.get(live.token.job)
         if now is None or now.token != live.token or now.quiet_s < live.quiet_s:

@@ -191,36 +191,6 @@ def claim(
     return lease
 
 
-def defer(db: Connection, job: int, *, now: int, until: int, code: str, why: str, hint: str) -> None:
-    """Defers the next job until a time and records why; no attempt is counted."""
-    before = db.execute("SELECT video_id, error_text FROM job WHERE id = :job", {"job": job}).one()
-    db.execute(
-        "UPDATE job SET not_before = :until, ready_at = NULL, error_code = :code, error_text = :why,"
-        " error_hint = :hint, error_log = NULL WHERE id = :job",
-        {"job": job, "until": until, "code": code, "why": why, "hint": hint},
-    )
-    if before[1] != why:
-        events.append(
-            db,
-            EventKind.PUT_OFF,
-            now=now,
-            actor="supervisor",
-            job=job,
-            video=before[0],
-            code=code,
-            detail=why,
-        )
-
-
-def resume_deferred(db: Connection, *, now: int, code: str) -> None:
-    """Ends the wait of all jobs deferred with this code."""
-    db.execute(
-        "UPDATE job INDEXED BY ix_job_backoff SET not_before = :now"
-        " WHERE status = 'pending' AND not_before IS NOT NULL AND error_code = :code",
-        {"now": now, "code": code},
-    )
-
-
 def _pick(db: Connection, claimant: Claimant, *, now: int, idle_gpus: int, gpu_grace_us: int) -> int | None:
     if claimant.kind == "gpu":
         row = db.execute(GPU_CANDIDATES_SQL).first()
@@ -236,6 +206,11 @@ def _pick(db: Connection, claimant: Claimant, *, now: int, idle_gpus: int, gpu_g
 def _in_order(candidates: Iterable[Row]) -> list[Row]:
     """Sorts by priority, age and id."""
     return sorted(candidates, key=lambda row: (-row[1], row[2], row[0]))
+
+
+def is_ready(db: Connection, job: int) -> bool:
+    """Whether a worker could get this job now."""
+    return db.execute(f"SELECT 1 FROM job WHERE id = :job AND {READY}", {"job": job}).first() is not None
 
 
 def head(db: Connection) -> int | None:

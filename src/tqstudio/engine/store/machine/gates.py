@@ -1,4 +1,4 @@
-"""Stores closed gates, and reads what the disk gate checks. While a gate is closed, no job is claimed."""
+"""Stores closed gates, and reads what jobs need of their volumes. A closed gate stops all claims."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def listing(db: Connection) -> list[GateRow]:
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A job's disk usage: `size` is the size of its source in bytes."""
+    """What a job reads and writes: `size` is the size of its source in bytes."""
 
     job: int
     video: int
@@ -57,14 +57,33 @@ class Need:
     size: int
     name: str
     source: bytes
+    folder: bytes | None
+    """The drop folder of the source."""
+    added_at: int
+    """When the source was first seen, µs since 1970 in UTC."""
 
 
-_NEED = "SELECT job.id, video.id, video.output_root, video.size, video.name, video.source FROM job"
-_NEEDS = (
-    f"{_NEED} JOIN video ON video.id = job.video_id WHERE job.id = :job UNION ALL"
-    f" {_NEED} INDEXED BY ix_job_instance JOIN video ON video.id = job.video_id"
+NEED_COLUMNS = (
+    "job.id, video.id, video.output_root, video.size, video.name, video.source,"
+    " (SELECT path FROM folder WHERE folder.id = video.folder_id), video.created_at"
+)
+"""The columns of a `Need`, in order, from `job` and `video`."""
+_NEED = f"SELECT {NEED_COLUMNS} FROM job JOIN video ON video.id = job.video_id WHERE job.id = :job"
+_RUNNING = (
+    f"SELECT {NEED_COLUMNS} FROM job INDEXED BY ix_job_instance JOIN video ON video.id = job.video_id"
     " WHERE job.status = 'in_progress' AND job.id <> :job"
 )
+
+
+def need_of(db: Connection, job: int) -> Need | None:
+    """Returns the need of a job; None if it does not exist."""
+    row = db.execute(_NEED, {"job": job}).first()
+    return None if row is None else Need(*row)
+
+
+def running_needs(db: Connection, *, beside: int = 0) -> list[Need]:
+    """Returns the needs of running jobs without that of `beside`."""
+    return [Need(*row) for row in db.execute(_RUNNING, {"job": beside})]
 
 
 _OUTPUTS_OF_RUNNING = (
@@ -97,10 +116,3 @@ def work_at(db: Connection, output_root: bytes, *, limit: int = 100) -> tuple[bo
     """
     begun = bool(db.execute(_BEGUN_AT, {"root": output_root}).scalar())
     return begun, [row[0] for row in db.execute(_LADDERS_AT, {"root": output_root, "limit": limit})]
-
-
-def needs_with_running(db: Connection, job: int) -> tuple[Need | None, list[Need]]:
-    """Returns the need of a job (None if it does not exist) and those of running jobs."""
-    needs = [Need(*row) for row in db.execute(_NEEDS, {"job": job})]
-    own = next((need for need in needs if need.job == job), None)
-    return own, [need for need in needs if need is not own]
