@@ -14,6 +14,7 @@ from tqstudio.engine.store.machine import gates
 from tqstudio.lifecycle import GateKind
 
 from .conftest import NOW, Queue, supervisor_of
+from .test_folders import folder
 from .test_videos import record
 
 
@@ -71,6 +72,7 @@ def test_a_publish_is_seen_under_its_lease_alone(queue: Queue) -> None:
 
 
 def test_room_is_asked_for_by_the_job_and_by_what_runs(queue: Queue) -> None:
+    folder(queue, b"/of no job")
     waiting = [queue.job(video=queue.video(f"waits-{number}.mp4")) for number in range(3)]
     lease = queue.claimed()
     need, [running] = gates.need_of(queue.db, waiting[1]), gates.running_needs(queue.db)
@@ -78,6 +80,7 @@ def test_room_is_asked_for_by_the_job_and_by_what_runs(queue: Queue) -> None:
     assert (need.job, need.name) == (waiting[1], "waits-1.mp4")
     assert (running.job, running.video) == (lease.job, lease.video)
     assert gates.need_of(queue.db, lease.job) == running
+    assert running.folder is None
     assert gates.running_needs(queue.db, beside=lease.job) == []
     assert gates.running_needs(queue.db, beside=waiting[1]) == [running]
 

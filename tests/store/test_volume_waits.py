@@ -8,7 +8,7 @@ from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import JobStatus
 
 from .conftest import SECOND, Queue
-from .test_claims import folder
+from .test_folders import folder
 
 
 def _waiting(queue: Queue, code: ErrorCode = ErrorCode.SOURCE_AWAY) -> int:
@@ -61,6 +61,7 @@ def test_a_need_names_what_is_read_and_written(queue: Queue) -> None:
 
 
 def test_those_that_wait_for_a_volume_come_in_turn(queue: Queue) -> None:
+    folder(queue, b"/of no job")
     one, two, three, paused = (_waiting(queue) for _ in range(4))
     silent = _waiting(queue, ErrorCode.DISK_SILENT)
     _waiting(queue, ErrorCode.GPU_SESSION)
