@@ -36,9 +36,9 @@ def sql(*replacements: tuple[str, str]) -> Iterator[None]:
     """Statements say something else: (what stands there, what is run instead)."""
     real, used = Connection.execute, set()
 
-    def execute(self: Connection, statement: str, values: Any = None) -> Any:
+    def execute(self: Connection, statement: Any, values: Any = None) -> Any:
         for what, instead in replacements:
-            if what in statement:
+            if isinstance(statement, str) and what in statement:
                 used.add(what)
                 statement = statement.replace(what, instead)
         return real(self, statement, values)

@@ -81,7 +81,12 @@ class Life:
         settings, found = self.world.settings, FFmpeg("/usr/bin/ffmpeg", "9.0", "0" * 12)
         try:
             self._supervisor = supervisor._Supervisor(
-                self.world.home, settings, self.db, found, supervisor.home_lock.HomeLock(self.world.home)
+                self.world.home,
+                settings,
+                self.db,
+                found,
+                supervisor.home_lock.HomeLock(self.world.home),
+                until_idle=False,
             )
             await self._supervisor.main()
             self.world.note("supervisor", "ended in order")
