@@ -417,7 +417,7 @@ def outside_replaced(world: World) -> Iterator[None]:
         (supervisor, "Intake", _Intake),
         (supervisor, "Prober", _Prober),
         (supervisor, "make_app", lambda _studio: None),
-        (supervisor, "_become_subreaper", lambda: None),
+        (children, "become_subreaper", lambda: None),
         (events, "SNAPSHOT_INTERVAL_S", 60.0),
         (supervisor, "HomeGuard", _HomeGuard),
         (supervisor, "Scheduler", _Schedule),

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import gc
 import os
 import signal
@@ -77,7 +76,6 @@ from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.lifecycle import GateKind, JobStatus
 
-_PR_SET_CHILD_SUBREAPER = 36
 _MIN_STOP_S = 1.5
 """Shorter gaps never count as a stop of the process, see `RunningClock`."""
 
@@ -249,7 +247,7 @@ class _Supervisor:
         self._db.on_events = self._on_events
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._shutdown.request_by_signal)
-        _become_subreaper()
+        children.become_subreaper()
         await self._lock_outputs()
         await self._recovery.begin()
         await asyncio.gather(
@@ -395,9 +393,3 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
 
     factory: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
     return factory
-
-
-def _become_subreaper() -> None:
-    """Adopt the ffmpeg of a dead worker, so that no zombies remain in a container without an init."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

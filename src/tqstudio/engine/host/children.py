@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import os
 import signal
 import subprocess
@@ -20,6 +21,8 @@ import psutil
 
 from tqstudio.engine.host import orphan_processes
 from tqstudio.engine.host.parent_death import PARENT
+
+_PR_SET_CHILD_SUBREAPER = 36
 
 
 class Child:
@@ -112,6 +115,12 @@ def spawn(
         process_group=0,
     )
     return Child(process)
+
+
+def become_subreaper() -> None:
+    """Adopt the ffmpeg of a dead worker, so that no zombies remain in a container without an init."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def reap_orphans() -> None:
