@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import re
 import threading
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import ParamSpec, TypeVar
@@ -17,7 +18,6 @@ import structlog
 
 from tqstudio.config import Settings
 from tqstudio.engine import outputs
-from tqstudio.engine.admission import full_check
 from tqstudio.engine.admission.change_detection import (
     Certainty,
     SourceState,
@@ -214,22 +214,11 @@ class Admission:
         # One file is one video. `..` is kept: after a link it may lead elsewhere.
         path = re.sub(rb"//+", b"/", path)
         known = await self._db.read(videos.find, path, how.output_root)
-        try:
+        stop = self._ending.is_set
+        with _refusal_at_shutdown(path):
             found = await asyncio.to_thread(
-                look_at,
-                path,
-                known,
-                how.certainty,
-                digest=how.digest,
-                may_read=how.may_read,
-                stop=self._ending.is_set,
+                look_at, path, known, how.certainty, digest=how.digest, may_read=how.may_read, stop=stop
             )
-        except Stopped:
-            raise TqError(
-                ErrorCode.REFUSED,
-                f"the supervisor shut down before it had read {display(path)}",
-                "add the file again",
-            ) from None
         generation = await self._db.read(generations.current, known.id) if known else None
         current = (
             known is not None
@@ -238,8 +227,10 @@ class Admission:
             and await asyncio.to_thread(is_current, known, generation, found, how.profile)
         )
         broken: frozenset[str] = frozenset()
-        if known is not None and current and how.certainty is Certainty.WHOLE:
-            broken = await full_check.broken(place_of(known).master)
+        if known and generation and current and how.certainty is Certainty.WHOLE:
+            published = place_of(known), generation.number, generation.renditions
+            with _refusal_at_shutdown(path):
+                broken = await asyncio.to_thread(outputs.damaged, *published, stop)
         whole = (
             current
             or known is None
@@ -275,6 +266,18 @@ class Admission:
 def new_batch() -> str:
     """Create an id for jobs that are added together."""
     return uuid.uuid4().hex[:12]
+
+
+@contextlib.contextmanager
+def _refusal_at_shutdown(path: bytes) -> Iterator[None]:
+    try:
+        yield
+    except Stopped:
+        raise TqError(
+            ErrorCode.REFUSED,
+            f"the supervisor shut down before it had read {display(path)}",
+            "add the file again",
+        ) from None
 
 
 async def _error_or(step: Callable[P, Awaitable[T]], *args: P.args, **kwargs: P.kwargs) -> T | TqError:

@@ -8,8 +8,8 @@
 `publisher` updates files and database together; most other modules only handle files.
 """
 
-from tqstudio.engine.outputs.generation import build, first_free, is_whole, name_it, remove, rows_of, sweep
-from tqstudio.engine.outputs.integrity import intact, is_sound
+from tqstudio.engine.outputs.generation import build, first_free, name_it, remove, rows_of, sweep
+from tqstudio.engine.outputs.integrity import damaged, intact, is_sound, is_whole
 from tqstudio.engine.outputs.master import named, point
 from tqstudio.engine.outputs.place import Place, own, unwritable
 from tqstudio.engine.outputs.rollback import undo
@@ -17,6 +17,7 @@ from tqstudio.engine.outputs.rollback import undo
 __all__ = [
     "Place",
     "build",
+    "damaged",
     "first_free",
     "intact",
     "is_sound",

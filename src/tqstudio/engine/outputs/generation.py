@@ -8,7 +8,6 @@ verified it and lists it in its manifest.
 from __future__ import annotations
 
 import re
-import stat
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from tqstudio.engine.host import failpoints
 from tqstudio.engine.media.check import digests
 from tqstudio.engine.media.encode import poster as pictures
 from tqstudio.engine.media.plan.file_names import INIT_NAME, PLAYLIST_NAME, POSTER_NAME
-from tqstudio.engine.media.segments.playlists import media_playlist
+from tqstudio.engine.outputs import integrity, master
 from tqstudio.engine.outputs.place import Place
 from tqstudio.engine.store.library.generations import PublishedFile, PublishedRow
 from tqstudio.errors import ErrorCode, TqError
@@ -66,6 +65,7 @@ def build(
     for row in rows:
         rendition = made.get(row.name)
         source = _in_store(sink, rendition) if rendition else _in_generation(kept_from, row)
+        integrity.require_files(source, row)
         _fill(source, building / row.name, row)
         failpoints.reach("publish.building")
     _poster(sink, building, manifest.poster, kept_from)
@@ -82,28 +82,6 @@ def name_it(place: Place, number: int) -> None:
     """
     place.building(number).rename(place.generation(number))
     durable.sync_folder(place.folder)
-
-
-def is_whole(generation: Path, row: PublishedRow) -> bool:
-    """Whether every file of a rendition exists and has the right size.
-
-    This is enough for files that were just written or linked; `integrity` checks older ones.
-    """
-    folder = generation / row.name
-    try:
-        return bool(
-            (folder / PLAYLIST_NAME).stat().st_size
-            and (folder / INIT_NAME).stat().st_size
-            # lstat, because links are not published.
-            and all(_is_file(folder / file.name, file.size) for file in row.files)
-        )
-    except OSError:
-        return False
-
-
-def _is_file(path: Path, size: int) -> bool:
-    found = path.lstat()
-    return stat.S_ISREG(found.st_mode) and found.st_size == size
 
 
 def remove(place: Place, number: int) -> None:
@@ -160,36 +138,18 @@ def _row(rendition: ManifestRendition) -> PublishedRow:
 
 
 def _in_store(sink: Path, rendition: ManifestRendition) -> Path:
-    """The folder of a new rendition in the segment store, after checking its files."""
+    """The folder of a new rendition in the segment store."""
     source = (sink / rendition.folder).resolve()
     if not source.is_relative_to(sink.resolve()):
         raise TqError(ErrorCode.OUTPUT_INVALID, f"{rendition.name} is not in the segment store")
-    segments = [(segment.name, segment.size) for segment in rendition.segments]
-    _require(rendition.name, source, [(INIT_NAME, rendition.init_size), *segments])
     return source
 
 
 def _in_generation(kept_from: Path | None, row: PublishedRow) -> Path:
-    """The folder of a kept rendition in the current generation, after checking its files."""
+    """The folder of a kept rendition in the current generation."""
     if kept_from is None:
         raise TqError(ErrorCode.OUTPUT_INVALID, f"{row.name} cannot be kept: nothing is published yet")
-    source = kept_from / row.name
-    _require(row.name, source, [(file.name, file.size) for file in row.files])
-    return source
-
-
-def _require(rendition: str, folder: Path, files: Sequence[tuple[str, int]]) -> None:
-    for name, size in files:
-        try:
-            facts = (folder / name).lstat()
-        except FileNotFoundError:
-            raise TqError(ErrorCode.OUTPUT_INVALID, f"{rendition}/{name} is missing") from None
-        if not stat.S_ISREG(facts.st_mode):
-            raise TqError(ErrorCode.OUTPUT_INVALID, f"{rendition}/{name} is not a regular file")
-        if facts.st_size != size:
-            raise TqError(
-                ErrorCode.OUTPUT_INVALID, f"{rendition}/{name} has {facts.st_size} bytes instead of {size}"
-            )
+    return kept_from / row.name
 
 
 def _fill(source: Path, target: Path, row: PublishedRow) -> None:
@@ -197,13 +157,7 @@ def _fill(source: Path, target: Path, row: PublishedRow) -> None:
     for file in row.files:
         durable.link(source / file.name, target / file.name)
     durable.write(target / INIT_NAME, durable.read(source / INIT_NAME))
-    durable.write(target / PLAYLIST_NAME, playlist(row))
-
-
-def playlist(row: PublishedRow) -> bytes:
-    """The playlist of a rendition as it is published."""
-    durations = [file.duration_s for file in row.files]
-    return media_playlist(durations, names=[file.name for file in row.files]).encode()
+    durable.write(target / PLAYLIST_NAME, master.playlist(row))
 
 
 def _poster(sink: Path, building: Path, made: str | None, kept_from: Path | None) -> None:
@@ -233,5 +187,5 @@ def _sums(building: Path, rows: Sequence[PublishedRow]) -> dict[str, str]:
 def _verify(folder: Path, rows: Sequence[PublishedRow]) -> None:
     """Read a built generation back and compare it with its rows."""
     for row in rows:
-        if not is_whole(folder, row) or (folder / row.name / PLAYLIST_NAME).read_bytes() != playlist(row):
+        if not integrity.is_whole(folder, row):
             raise TqError(ErrorCode.PUBLISH_FAILED, f"{row.name} differs from what was written")

@@ -1,67 +1,145 @@
-"""Checks whether a published ladder is intact, before it counts as complete.
+"""Checks published files against what was published: the rows of the database.
 
-Sizes alone prove little: a hole left by a crash or an edited playlist may not change them. Of media only the
-box headers are read, a few kB of each segment whatever its length; `tqstudio verify --full` reads everything.
+`tqstudio verify` and the check before publication are in `media.check`; they know no database and parse every
+frame. The supervisor does not, because damaged files may crash the parser.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import stat
+from collections.abc import Callable, Sequence
+from enum import IntEnum
 from pathlib import Path
 
+from tqstudio.engine.media.check import digests
 from tqstudio.engine.media.plan.file_names import INIT_NAME, PLAYLIST_NAME
 from tqstudio.engine.media.segments.inspect import Torn, inspect_init, outline_segment
-from tqstudio.engine.outputs import generation, master
+from tqstudio.engine.media.source.fingerprint import Stopped
+from tqstudio.engine.outputs import master
 from tqstudio.engine.outputs.place import Place
 from tqstudio.engine.store.library.generations import PublishedRow
+from tqstudio.errors import ErrorCode, TqError
+
+
+class Depth(IntEnum):
+    """How much of each file is read."""
+
+    NAMES = 0
+    """Nothing: its name, type and size suffice if it was just written or linked."""
+    HEADERS = 1
+    """The boxes of the media, a few kB of each segment: some 0.03 s for an hour in segments of 6 s. A hole
+    left by a crash may not change the size."""
+    DIGESTS = 2
+    """Every byte."""
+
+
+def _never() -> bool:
+    return False
 
 
 def intact(place: Place, number: int, rows: Sequence[PublishedRow]) -> bool:
     """Whether a generation is as published: its playlists byte by byte, its media by their boxes."""
-    folder = place.generation(number)
     try:
         return (
             bool(rows)
             and place.master.read_bytes() == master.text(number, rows)
-            and all(
-                (folder / row.name / PLAYLIST_NAME).read_bytes() == generation.playlist(row)
-                and is_sound(folder, row)
-                for row in rows
-            )
+            and all(is_whole(place.generation(number), row, Depth.HEADERS) for row in rows)
         )
     except OSError:
         return False
 
 
-def is_sound(folder: Path, row: PublishedRow) -> bool:
-    """Whether the media of a published rendition may be linked into another generation.
-
-    Takes some 0.03 s for an hour in segments of 6 s.
+def damaged(
+    place: Place, number: int, rows: Sequence[PublishedRow], stop: Callable[[], bool]
+) -> frozenset[str]:
+    """The names of the renditions of a generation of which not every byte is as published.
 
     Args:
-        folder: the folder of the generation.
+        stop: polled before each file; True aborts.
+
+    Raises:
+        Stopped: by `stop`.
     """
+    folder = place.generation(number)
+    return frozenset(row.name for row in rows if not is_whole(folder, row, Depth.DIGESTS, stop))
+
+
+def is_whole(
+    generation: Path, row: PublishedRow, depth: Depth = Depth.NAMES, stop: Callable[[], bool] = _never
+) -> bool:
+    """Whether a rendition is as published, its playlist too."""
     try:
-        return _is_sound(folder / row.name, row)
+        same = (generation / row.name / PLAYLIST_NAME).read_bytes() == master.playlist(row)
     except OSError:
+        return False
+    return same and is_sound(generation, row, depth, stop)
+
+
+def is_sound(
+    generation: Path, row: PublishedRow, depth: Depth = Depth.HEADERS, stop: Callable[[], bool] = _never
+) -> bool:
+    """Whether the media of a rendition is as published, and may be linked into another generation."""
+    folder = generation / row.name
+    try:
+        require_files(folder, row)
+        return (depth < Depth.HEADERS or _has_boxes(folder, row)) and (
+            depth < Depth.DIGESTS or _has_bytes(folder, row, stop)
+        )
+    except (OSError, ValueError, TqError):
         return False
 
 
-def _is_sound(folder: Path, row: PublishedRow) -> bool:
+def require_files(folder: Path, row: PublishedRow) -> None:
+    """Check name, type and size of the media files of a rendition.
+
+    Raises:
+        TqError: OUTPUT_INVALID, with the first file that is not as in its row.
+        OSError: of the file system.
+    """
+    sizes = {file.name: file.size for file in row.files}
+    for name, size in {INIT_NAME: row.size - sum(sizes.values()), **sizes}.items():
+        try:
+            found = (folder / name).lstat()
+        except FileNotFoundError:
+            raise TqError(ErrorCode.OUTPUT_INVALID, f"{row.name}/{name} is missing") from None
+        # Links are not published.
+        if not stat.S_ISREG(found.st_mode):
+            raise TqError(ErrorCode.OUTPUT_INVALID, f"{row.name}/{name} is not a regular file")
+        if found.st_size != size:
+            raise TqError(
+                ErrorCode.OUTPUT_INVALID, f"{row.name}/{name} has {found.st_size} bytes instead of {size}"
+            )
+
+
+def _has_boxes(folder: Path, row: PublishedRow) -> bool:
     init = inspect_init(folder / INIT_NAME)
-    if isinstance(init, Torn) or (folder / INIT_NAME).stat().st_size != row.size - sum(
-        file.size for file in row.files
-    ):
+    if isinstance(init, Torn):
         return False
     if (init.codec, init.width, init.height) != (row.codecs, row.width or 0, row.height or 0):
         return False
     at: int | None = None
     for file in row.files:
         found = outline_segment(folder / file.name)
-        if isinstance(found, Torn) or found.size != file.size or (at is not None and found.begins[0] != at):
+        if isinstance(found, Torn) or (at is not None and found.begins[0] != at):
             return False
         at = found.begins[0] + round(file.duration_s * init.timescale)
         # Its fragments follow each other, and none begins after its end.
         if any(not early < late for early, late in zip(found.begins, (*found.begins[1:], at), strict=True)):
+            return False
+    return True
+
+
+def _has_bytes(folder: Path, row: PublishedRow, stop: Callable[[], bool]) -> bool:
+    """Compare digests; a file that an earlier tqstudio published may have none."""
+    try:
+        listed = digests.read(folder.parent / digests.SUMS_NAME)
+    except FileNotFoundError:
+        listed = {}
+    stored = {file.name: file.blake3 for file in row.files}
+    for name in (INIT_NAME, *stored):
+        if stop():
+            raise Stopped
+        published = stored.get(name) or listed.get(f"{row.name}/{name}")
+        if published is not None and digests.of_file(folder / name) != published:
             return False
     return True

@@ -1,4 +1,4 @@
-"""Reads and replaces the master playlist, which switches players to another generation."""
+"""Writes the playlists of a generation; replacing the master playlist switches players to another one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from tqstudio.engine.files import durable
 from tqstudio.engine.media.plan.file_names import PLAYLIST_NAME
-from tqstudio.engine.media.segments.playlists import AudioEntry, Variant, master_playlist
+from tqstudio.engine.media.segments.playlists import AudioEntry, Variant, master_playlist, media_playlist
 from tqstudio.engine.outputs.place import Place
 from tqstudio.engine.store.library.generations import PublishedRow
 
@@ -51,6 +51,12 @@ def point(place: Place, number: int, rows: Sequence[PublishedRow]) -> None:
     """
     write_next(place, number, rows)
     replace(place)
+
+
+def playlist(row: PublishedRow) -> bytes:
+    """The playlist of a rendition as it is published."""
+    durations = [file.duration_s for file in row.files]
+    return media_playlist(durations, names=[file.name for file in row.files]).encode()
 
 
 def text(number: int, rows: Sequence[PublishedRow]) -> bytes:

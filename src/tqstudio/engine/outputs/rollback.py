@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tqstudio.engine.files import durable
 from tqstudio.engine.files.dir_fd import NotOurs
-from tqstudio.engine.outputs import generation, master
+from tqstudio.engine.outputs import generation, integrity, master
 from tqstudio.engine.outputs.place import Place
 from tqstudio.engine.store.library.generations import GenerationRow, PublishedRow
 
@@ -42,7 +42,7 @@ def _undo(place: Place, number: int, rows: Sequence[PublishedRow], recorded: Gen
     # its files differ.
     final = place.generation(number)
     named = not place.building(number).exists()
-    if named and rows and all(generation.is_whole(final, row) for row in rows):
+    if named and rows and all(integrity.is_whole(final, row) for row in rows):
         generation.remove(place, number)
     durable.discard(place.trash(number))
     generation.sweep(place)

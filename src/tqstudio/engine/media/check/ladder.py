@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -18,9 +17,7 @@ import m3u8
 from tqstudio.engine.media.check import digests
 from tqstudio.engine.media.check.rendition import verify_rendition, verify_same_length
 from tqstudio.engine.media.plan.file_names import INIT_NAME
-from tqstudio.engine.media.plan.grid import TIMELINE_START_S, Grid
 from tqstudio.engine.media.segments.checked import RenditionCheck
-from tqstudio.engine.media.segments.inspect import Torn, inspect_init, inspect_segment
 from tqstudio.engine.media.segments.store import SegmentStore
 from tqstudio.engine.media.source.measure import tolerance_s
 from tqstudio.errors import ErrorCode, TqError
@@ -159,7 +156,7 @@ def _rendition(index: Path, name: str, *, video: bool) -> RenditionCheck:
         raise _invalid(f"{name}: {missing[0]} is missing")
     if unlisted := sorted(there - set(listed)):
         raise _invalid(f"{name}: its playlist does not list {unlisted[0]}")
-    check = verify_rendition(folder, _grid(folder, listed) if video else None, name=name)
+    check = verify_rendition(folder, video=video, name=name)
     for segment, found in zip(playlist.segments, check.segments, strict=True):
         if abs(segment.duration - found.duration_s) > _DURATION_TOLERANCE_S:
             durations = f"{segment.duration:.3f} s, it has {found.duration_s:.3f} s"
@@ -167,26 +164,6 @@ def _rendition(index: Path, name: str, *, video: bool) -> RenditionCheck:
         if int(found.duration_s + 0.5) > (playlist.target_duration or 0):
             raise _invalid(f"{name}: {found.name} is longer than its playlist allows (EXT-X-TARGETDURATION)")
     return check
-
-
-def _grid(folder: Path, listed: list[str]) -> Grid | None:
-    """Derive the grid from the segments; None if they are invalid, which `verify_rendition` reports."""
-    init = inspect_init(folder / INIT_NAME) if (folder / INIT_NAME).exists() else Torn("")
-    found = [inspect_segment(folder / uri) for uri in listed]
-    whole = [segment for segment in found if not isinstance(segment, Torn)]
-    if isinstance(init, Torn) or not whole or len(whole) < len(found):
-        return None
-    frames, length = sum(s.frames for s in whole), sum(s.duration for s in whole)
-    if not frames or not length or not whole[0].frames:
-        return None
-    return Grid(
-        fps=Fraction(frames * init.timescale, length),
-        gop=whole[0].frames,
-        seg_frames=whole[0].frames,
-        g0=0,
-        total_frames=frames,
-        start_time=TIMELINE_START_S - Fraction(whole[0].tfdt, init.timescale),
-    )
 
 
 def _require_as_announced(name: str, info: Any, check: RenditionCheck) -> None:

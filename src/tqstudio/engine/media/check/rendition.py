@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import av
@@ -27,22 +27,20 @@ _SOUND_TOLERANCE_S = 0.2
 
 
 def verify_rendition(
-    directory: Path, grid: Grid | None, packets: bool = True, name: str = ""
+    directory: Path, grid: Grid | None = None, *, video: bool = False, name: str = ""
 ) -> RenditionCheck:
-    """Check all segments of a rendition, and that they are contiguous.
+    """Check all segments of a rendition, and that they are contiguous; 0.8 s for two hours.
 
     Args:
         directory: has `init.mp4` and `seg_00000.m4s` …; other files are ignored.
-        grid: for video, whose segments must be on the grid and full, except the last one. None for audio,
-            which is cut at audio frames.
-        packets: also demux the stream with PyAV (0.8 s for two hours), instead of reading boxes only (0.01
-            s).
+        grid: of video, if it is known: the segments begin at its times. None for audio.
+        video: its segments are full, except the last one; audio is cut at audio frames. True with a grid.
         name: of the rendition, for messages; by default that of the directory.
 
     Raises:
         TqError: OUTPUT_EMPTY or OUTPUT_INVALID, with the segment.
     """
-    label = name or directory.name
+    label, video = name or directory.name, video or grid is not None
     names = SegmentStore(directory).listing()
     if not names:
         raise TqError(ErrorCode.OUTPUT_EMPTY, f"{label} has no segment")
@@ -53,11 +51,13 @@ def verify_rendition(
     for k, segment in enumerate(found):
         if k and segment.tfdt != found[k - 1].tfdt + found[k - 1].duration:
             raise _invalid(label, f"does not join at segment {k}")
-        if grid is not None:
-            _check_on_grid(label, grid, init, k, segment, last=k == len(found) - 1)
+        if grid is not None and not grid.on_grid(k * grid.seg_frames, segment.tfdt, init.timescale):
+            raise _invalid(label, f"segment {k} does not begin at its time on the grid")
+        if video:
+            full = found[0].frames if grid is None else grid.seg_frames
+            _check_cut(label, full, k, segment, last=k == len(found) - 1)
     frames = sum(segment.frames for segment in found)
-    if packets:
-        _check_packets(directory, label, names, frames, video=grid is not None)
+    _check_packets(directory, label, names, frames, video)
     durations = [segment.duration / init.timescale for segment in found]
     peak, average = bit_rates([segment.size for segment in found], durations)
     return RenditionCheck(
@@ -76,7 +76,7 @@ def verify_rendition(
     )
 
 
-def verify_same_length(checks: dict[str, RenditionCheck]) -> None:
+def verify_same_length(checks: Mapping[str, RenditionCheck]) -> None:
     """Check that all video renditions of a ladder have the same frame count.
 
     Raises:
@@ -124,13 +124,12 @@ def check_sound(facts: SourceFacts, grid: Grid, check: RenditionCheck, name: str
             raise _invalid(name, f"{what} {abs(off_s):.2f} s {'before' if off_s < 0 else 'after'} the video")
 
 
-def _check_on_grid(label: str, grid: Grid, init: Init, k: int, segment: Segment, last: bool) -> None:
+def _check_cut(label: str, full: int, k: int, segment: Segment, last: bool) -> None:
+    """Check that a segment can be decoded alone, and has the number of frames of a full one."""
     if not segment.keyframe:
         raise _invalid(label, f"segment {k} does not begin with a key frame")
-    if not grid.on_grid(k * grid.seg_frames, segment.tfdt, init.timescale):
-        raise _invalid(label, f"segment {k} does not begin at its time on the grid")
-    if segment.frames > grid.seg_frames or (segment.frames < grid.seg_frames and not last):
-        raise _invalid(label, f"segment {k} has {segment.frames} frames instead of {grid.seg_frames}")
+    if segment.frames > full or (segment.frames < full and not last):
+        raise _invalid(label, f"segment {k} has {segment.frames} frames instead of {full}")
 
 
 def _check_packets(directory: Path, label: str, names: Sequence[str], frames: int, video: bool) -> None:

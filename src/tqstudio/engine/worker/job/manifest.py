@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from blake3 import blake3
 
 from tqstudio.engine.media.check import digests
+from tqstudio.engine.media.check.rendition import verify_same_length
 from tqstudio.engine.media.encode.values import RenditionState
 from tqstudio.engine.media.plan.grid import Grid
 from tqstudio.engine.media.plan.rungs import AudioRendition
@@ -43,7 +44,8 @@ def build(
         OSError: from the file system.
     """
     completed = [(state, _checked(state)) for state in states if state.status == "completed"]
-    _require_same_length({state.name: found for state, found in completed if state.kind == "video"})
+    # Again, because stored renditions may be from different attempts.
+    verify_same_length({state.name: found for state, found in completed if state.kind == "video"})
     sounds = {sound.name: sound for sound in choice.audio}
     keys = {state.name: state.settings_hash for state, _ in completed} | dict(choice.keep)
     return {
@@ -119,10 +121,3 @@ def _checked(state: RenditionState) -> RenditionCheck:
     if state.check is None:
         raise TqError(ErrorCode.OUTPUT_INVALID, f"{state.name} was never verified")
     return state.check
-
-
-def _require_same_length(checks: Mapping[str, RenditionCheck]) -> None:
-    """Check the lengths again, because stored renditions may be from different attempts."""
-    if len({check.frames for check in checks.values()}) > 1:
-        counts = ", ".join(f"{name} {check.frames}" for name, check in checks.items())
-        raise TqError(ErrorCode.OUTPUT_INVALID, f"the qualities differ in length (frames: {counts})")
