@@ -91,7 +91,7 @@ def _claim_in_store(home: Home, claimed: int) -> list[float]:
     database = Database(home.database)
     database.open()
     try:
-        row = database.write_now(workers.ensure, "bench", "cpu", device=None, now=now_us())
+        row = database.write_now(workers.ensure, "bench", "cpu", device=None)
         who = Claimant(row.id, row.name, row.kind, "bench-instance")
         supervisor, _ = database.write_now(
             supervisors.begin, pid=os.getpid(), version="", now=now_us(), lease_us=60_000_000

@@ -241,7 +241,7 @@ def _hand_out(db: Connection) -> tuple[int, list[tuple[int, str, int]]]:
     )
     beats = []
     for number in range(BATCH):
-        row = workers.ensure(db, f"batch-{number}", "cpu", device=None, now=now_us())
+        row = workers.ensure(db, f"batch-{number}", "cpu", device=None)
         instance = f"instance-{number}"
         workers.register(
             db,

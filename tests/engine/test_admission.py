@@ -110,7 +110,7 @@ class House:
 
     def claim(self) -> HeldLease:
         def write(db: Any) -> HeldLease | None:
-            row = workers.ensure(db, "cpu-0", "cpu", device=None, now=now_us())
+            row = workers.ensure(db, "cpu-0", "cpu", device=None)
             workers.register(
                 db,
                 row.id,

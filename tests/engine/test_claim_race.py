@@ -60,7 +60,7 @@ print(json.dumps(claimed))
 def seed(db: Connection, count: int) -> None:
     """Jobs whose sources do not exist, and the pool's worker disabled before it is born."""
     now = now_us()
-    workers.ensure(db, "cpu-0", "cpu", device=None, now=now)
+    workers.ensure(db, "cpu-0", "cpu", device=None)
     workers.set_intent(db, "cpu-0", enabled=False, now=now)
     for number in range(count):
         name = f"{number}.mp4"

@@ -45,7 +45,7 @@ def _run(db: Connection, seconds: float, predicted_s: float | None) -> Token:
         now=began,
         actor="test",
     )
-    worker = workers.ensure(db, "cpu-0", "cpu", device=None, now=began)
+    worker = workers.ensure(db, "cpu-0", "cpu", device=None)
     who = Claimant(worker.id, "cpu-0", "cpu", "an instance")
     workers.register(
         db,

@@ -91,7 +91,7 @@ class House:
 
     def claim(self) -> HeldLease:
         def write(db: Any) -> HeldLease | None:
-            row = workers.ensure(db, "w", "cpu", device=None, now=now_us())
+            row = workers.ensure(db, "w", "cpu", device=None)
             workers.register(
                 db,
                 row.id,

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import ClauseElement
 
 from tqstudio.engine.retry import RetryRules
+from tqstudio.engine.store.db import sqlite
 from tqstudio.engine.store.db.connection import Connection, connect
 from tqstudio.engine.store.db.schema import migrate
 from tqstudio.engine.store.jobs import claims, jobs, operations, outcomes
@@ -61,7 +63,7 @@ class Queue:
         return job
 
     def worker(self, name: str = "cpu-0", kind: str = "cpu", *, instance: str | None = None) -> Claimant:
-        row = workers.ensure(self.db, name, kind, device=None, now=self.now)
+        row = workers.ensure(self.db, name, kind, device=None)
         instance = instance or f"instance of {name}"
         workers.register(
             self.db,
@@ -165,6 +167,14 @@ def supervisor_of(db: Connection) -> int:
     """The supervisor that grants leases in a test; its row is made if there is none."""
     known: int | None = db.execute("SELECT max(id) FROM supervisor").scalar()
     return known or supervisors.begin(db, pid=1, version="1", now=NOW, lease_us=60 * SECOND)[0]
+
+
+def plan(db: Connection, statement: ClauseElement, **values: Any) -> list[str]:
+    """SQLite's plan of a statement."""
+    compiled = statement.compile(dialect=sqlite.engine_of(Path()).dialect)
+    given = compiled.construct_params(values)
+    ordered = [given[name] for name in compiled.positiontup] if compiled.positiontup else given
+    return [row[3] for row in db.raw.execute(f"EXPLAIN QUERY PLAN {compiled}", ordered)]
 
 
 def token(lease: HeldLease) -> Token:

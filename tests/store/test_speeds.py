@@ -12,7 +12,7 @@ from tqstudio.engine.store.machine.speeds import Speed
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import Control, Operation
 
-from .conftest import SECOND, Queue, token
+from .conftest import SECOND, Queue, plan, token
 
 
 def test_a_speed_is_kept_once(queue: Queue) -> None:
@@ -139,8 +139,8 @@ def test_errors_are_those_of_the_last_jobs(queue: Queue) -> None:
     assert len(found) == speeds.LAST_JOBS
     assert found[0] == (150.0, 100.0), "newest first; what was not foretold does not count"
     assert found[-1] == (101.0, 100.0)
-    plan = [row[3] for row in queue.db.execute(f"EXPLAIN QUERY PLAN {speeds.LAST_SQL}", {"limit": 1})]
-    assert not [line for line in plan if "B-TREE" in line], plan
+    steps = plan(queue.db, speeds.LAST, limit=1)
+    assert not [step for step in steps if "B-TREE" in step], steps
 
 
 def test_what_waits_is_read_in_the_order_of_claims(queue: Queue) -> None:

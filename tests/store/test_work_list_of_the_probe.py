@@ -17,7 +17,7 @@ from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import JobStatus, Operation
 from tqstudio.protocol.answers import ErrorView
 
-from .conftest import Queue, rolled_back
+from .conftest import Queue, plan, rolled_back
 
 FACTS = {"duration_s": 5.0, "video": {"width": 640, "height": 360, "fps": "25"}}
 ERROR: ErrorView = {"code": "NO_MEDIA", "message": "no video in it", "hint": "remove it"}
@@ -53,9 +53,7 @@ def test_it_is_the_queue_of_waiting_jobs_in_its_order(queue: Queue) -> None:
 
 
 def test_it_reads_its_index_and_sorts_nothing(queue: Queue) -> None:
-    rows = queue.db.execute(f"EXPLAIN QUERY PLAN {videos.UNPROBED_SQL}", {"limit": 1})
-    plan = [row[3] for row in rows]
-    assert plan == [
+    assert plan(queue.db, videos.UNPROBED, limit=1) == [
         "SCAN job USING INDEX ix_job_unprobed",
         "SEARCH video USING INTEGER PRIMARY KEY (rowid=?)",
     ]

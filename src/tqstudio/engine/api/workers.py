@@ -48,7 +48,7 @@ async def new_worker(studio: TheStudio, request: NewWorker) -> dict[str, object]
     supervisor."""
     if studio.pool.has(request.name):
         raise TqError(ErrorCode.REFUSED, f"the pool runs {request.name} itself", "choose another name")
-    row = await studio.db.write(workers.ensure, request.name, request.kind.value, device=None, now=now_us())
+    row = await studio.db.write(workers.ensure, request.name, request.kind.value, device=None)
     token = studio.identities.issue(row.id, row.name, row.kind)
     return {"worker": row.id, "name": row.name, "token": token}
 

@@ -224,7 +224,7 @@ class WorkerPool:
 
 
 def _ensure(db: Connection, slot: Slot) -> workers.WorkerRow:
-    return workers.ensure(db, slot.name, slot.kind, device=slot.label or slot.device, now=now_us())
+    return workers.ensure(db, slot.name, slot.kind, device=slot.label or slot.device)
 
 
 def _ensure_all(db: Connection, slots: Sequence[Slot]) -> None:

@@ -2,24 +2,36 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
+from sqlalchemy import column, func, select, table, update
+
+from tqstudio.engine.store.db import sqlite, tables
 from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.sqlite import NOT_INDEXED, indexed_by
+from tqstudio.engine.store.db.tables import const, job_count
+from tqstudio.lifecycle import JobStatus
 
 
 def foreign_key_problems(db: Connection) -> int:
     """Counts rows that refer to a missing row."""
-    return len(db.execute("PRAGMA foreign_key_check").all())
+    return len(db.execute(sqlite.FOREIGN_KEY_CHECK).all())
 
 
 def miscounted(db: Connection) -> list[str]:
     """Returns the statuses whose stored count differs from the number of jobs."""
-    rows = db.execute("SELECT status, count(*) FROM job NOT INDEXED WHERE deleted_at IS NULL GROUP BY status")
-    return _differing(_kept(db), dict(rows.all()))
+    return _differing(_kept(db), _counted(db, NOT_INDEXED))
+
+
+def _counted(db: Connection, hint: str) -> dict[str, int]:
+    jobs = select(tables.job.c.status, func.count()).where(tables.job.c.deleted_at.is_(None))
+    rows = db.execute(jobs.with_hint(tables.job, hint, "sqlite").group_by(tables.job.c.status))
+    return dict(rows.all())
 
 
 def _kept(db: Connection) -> dict[str, int]:
-    return dict(db.execute("SELECT status, n FROM job_count").all())
+    return dict(db.execute(select(job_count.c.status, job_count.c.n)).all())
 
 
 def _differing(kept: dict[str, int], real: dict[str, int]) -> list[str]:
@@ -36,69 +48,68 @@ def unlisted(db: Connection) -> str:
     A job that is missing from one of these is never run or never shown. Reads only indexes: 0.4 s for a
     million jobs.
     """
-    there = db.execute("SELECT name FROM sqlite_master")
-    if not {*_LISTS, *_QUEUE} <= {row[0] for row in there}:
+    there = db.execute(sqlite.OBJECTS).scalars()
+    if not {*_LISTS, *_QUEUE} <= set(there):
         return ""  # an earlier schema, before its migration
     kept = _kept(db)
-    ready = db.execute(
-        "SELECT count(*) FROM job INDEXED BY ix_job_ready"
-        " WHERE status = 'pending' AND not_before IS NULL AND deleted_at IS NULL"
-    ).scalar_one()
-    later = db.execute(
-        "SELECT count(*) FROM job INDEXED BY ix_job_backoff"
-        " WHERE status = 'pending' AND not_before IS NOT NULL AND deleted_at IS NULL"
-    ).scalar_one()
+    job = tables.job.c
+    pending = select(func.count(job.id)).where(
+        job.status == const(JobStatus.PENDING), job.deleted_at.is_(None)
+    )
+    ready, later = (
+        db.execute(pending.where(when).with_hint(tables.job, indexed_by(index), "sqlite")).scalar_one()
+        for index, when in zip(_QUEUE, (job.not_before.is_(None), job.not_before.is_not(None)), strict=True)
+    )
     if ready + later != kept.get("pending", 0):
         return f"the queue has {ready + later} of {kept.get('pending', 0)} pending jobs"
     for index in _LISTS:
-        rows = db.execute(
-            f"SELECT status, count(*) FROM job INDEXED BY {index} WHERE deleted_at IS NULL GROUP BY status"
-        )
-        if wrong := _differing(kept, dict(rows.all())):
+        if wrong := _differing(kept, _counted(db, indexed_by(index))):
             return f"the index {index} differs from the stored count of {', '.join(wrong)} jobs"
     return ""
 
 
 def rebuild_indexes(db: Connection) -> None:
     """Rebuilds every index from its table, including the full-text index of names."""
-    db.execute("REINDEX")
-    db.execute("INSERT INTO video_name (video_name) VALUES ('rebuild')")
+    for statement in sqlite.REBUILD_INDEXES:
+        db.execute(statement)
 
 
 def recount(db: Connection) -> None:
     """Sets the stored counts to the numbers of jobs."""
+    job = tables.job.c
+    jobs = select(func.count(job.id)).where(job.status == job_count.c.status, job.deleted_at.is_(None))
     db.execute(
-        "UPDATE job_count SET n = (SELECT count(*) FROM job NOT INDEXED"
-        " WHERE job.status = job_count.status AND deleted_at IS NULL)"
+        update(job_count).values(n=jobs.with_hint(tables.job, NOT_INDEXED, "sqlite").scalar_subquery())
     )
 
 
 def has_version(db: Connection) -> bool:
     """Whether the schema has a version, or the database has no tables."""
-    tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master")}
-    if "alembic_version" not in tables:
-        return not tables
-    numbered = "SELECT count(*) FROM alembic_version WHERE version_num GLOB '[0-9][0-9][0-9][0-9]'"
-    return bool(db.execute(numbered).scalar())
+    there = set(db.execute(sqlite.OBJECTS).scalars())
+    if "alembic_version" not in there:
+        return not there
+    versions = db.execute(select(column("version_num")).select_from(table("alembic_version"))).scalars()
+    return any(re.fullmatch("[0-9]{4}", str(version)) for version in versions)
 
 
 def newest_event_at(db: Connection) -> int:
     """Returns the time of the newest event in µs since 1970; 0 without events."""
-    return int(db.execute("SELECT coalesce(max(at), 0) FROM event").scalar_one())
+    return int(db.execute(select(func.max(tables.event.c.at))).scalar() or 0)
 
 
 def store_uuid(db: Connection) -> str | None:
-    answer = db.execute("SELECT store_uuid FROM supervisor").scalar()
+    answer = db.execute(select(tables.supervisor.c.store_uuid)).scalar()
     return None if answer is None else str(answer)
 
 
 def has_video(db: Connection, video: int) -> bool:
-    return db.execute("SELECT 1 FROM video WHERE id = :id", {"id": video}).first() is not None
+    return db.execute(select(tables.video.c.id).where(tables.video.c.id == video)).first() is not None
 
 
 def runs(db: Connection, job: int, epoch: int) -> bool:
-    statement = "SELECT 1 FROM job WHERE id = :job AND epoch = :epoch AND status = 'in_progress'"
-    return db.execute(statement, {"job": job, "epoch": epoch}).first() is not None
+    row = tables.job.c
+    leased = (row.id == job, row.epoch == epoch, row.status == JobStatus.IN_PROGRESS)
+    return db.execute(select(row.id).where(*leased)).first() is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +122,11 @@ class Numbers:
 
 def numbers_at(db: Connection, output_root: bytes, slug: str) -> Numbers | None:
     """Returns the generations of the video with this folder; None if there is no such video."""
-    at = {"root": output_root, "slug": slug}
-    video = db.execute("SELECT id FROM video WHERE output_root = :root AND slug = :slug", at).scalar()
+    at = (tables.video.c.output_root == output_root, tables.video.c.slug == slug)
+    video = db.execute(select(tables.video.c.id).where(*at)).scalar()
     if video is None:
         return None
-    rows = db.execute(
-        "SELECT number FROM generation WHERE video_id = :video AND removed_at IS NULL"
-        " UNION SELECT number FROM publication WHERE video_id = :video",
-        {"video": video},
-    )
-    return Numbers(int(video), frozenset(int(row[0]) for row in rows))
+    generation, publication = tables.generation.c, tables.publication.c
+    there = select(generation.number).where(generation.video_id == video, generation.removed_at.is_(None))
+    coming = select(publication.number).where(publication.video_id == video)
+    return Numbers(int(video), frozenset(db.execute(there.union(coming)).scalars()))

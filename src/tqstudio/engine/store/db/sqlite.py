@@ -11,15 +11,16 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from sqlalchemy import Engine, create_engine, event
-from sqlalchemy.dialects.sqlite import insert as upsert
+from sqlalchemy import ColumnElement, Engine, Select, column, create_engine, event, func, select, table
+from sqlalchemy.dialects import sqlite as dialect
 from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
 from sqlalchemy.pool import NullPool
 
-__all__ = ["BUSY_TIMEOUT_S", "SCHEMA", "engine_of", "indexed_by", "open_raw", "upsert"]
-
 BUSY_TIMEOUT_S = 10
 _CACHED_STATEMENTS = 512
+
+upsert = dialect.insert
+"""INSERT with ON CONFLICT."""
 
 
 class _Compiler(SQLiteCompiler):
@@ -35,6 +36,20 @@ def indexed_by(index: str) -> str:
     Without statistics SQLite chooses among the indexes of `job` by their columns alone, often wrongly.
     """
     return f"INDEXED BY {index}"
+
+
+NOT_INDEXED = "NOT INDEXED"
+"""The hint that makes a statement read the table alone."""
+OBJECTS: Select[str] = select(column("name")).select_from(table("sqlite_master"))
+"""The names of all tables, indexes and triggers."""
+FOREIGN_KEY_CHECK = "PRAGMA foreign_key_check"
+REBUILD_INDEXES = ("REINDEX", "INSERT INTO video_name (video_name) VALUES ('rebuild')")
+"""Builds every index from its table, and the full-text index of names."""
+
+
+def json_value(column: ColumnElement[str], key: str) -> ColumnElement[Any]:
+    """Returns the value of a key of a column that holds a JSON object."""
+    return func.json_extract(column, f"$.{key}")
 
 
 def engine_of(path: Path, *, read_only: bool = False) -> Engine:

@@ -7,10 +7,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sqlalchemy import delete, func, select, update
+
 from tqstudio.engine.store import events
+from tqstudio.engine.store.db import tables
 from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.sqlite import upsert
 from tqstudio.events import EventKind
-from tqstudio.lifecycle import AutorestartRule
+from tqstudio.lifecycle import AutorestartRule, JobStatus
 from tqstudio.paths import display
 
 
@@ -31,40 +35,30 @@ class FolderRow:
     autorestart: AutorestartRule
 
 
-_COLUMNS = (
-    "id, path, output_root, profile, watch, enabled, recursive, patterns, settle_s, priority,"
-    " autorestart_limit, autorestart_delay_s"
-)
-
-
 def _row(row: Any) -> FolderRow:
     return FolderRow(
-        row[0],
-        row[1],
-        row[2],
-        row[3],
-        row[4],
-        bool(row[5]),
-        bool(row[6]),
-        tuple(json.loads(row[7])),
-        row[8],
-        row[9],
-        AutorestartRule(row[10], row[11]),
+        id=row.id,
+        path=row.path,
+        output_root=row.output_root,
+        profile=row.profile,
+        watch=row.watch,
+        enabled=bool(row.enabled),
+        recursive=bool(row.recursive),
+        patterns=tuple(json.loads(row.patterns)),
+        settle_s=row.settle_s,
+        priority=row.priority,
+        autorestart=AutorestartRule(row.autorestart_limit, row.autorestart_delay_s),
     )
 
 
 def add(db: Connection, values: Mapping[str, Any], *, now: int) -> FolderRow | None:
     """Adds a folder; None if its path is already watched."""
-    row = db.execute(
-        "INSERT INTO folder (path, output_root, profile, watch, recursive, patterns, settle_s, priority,"
-        " autorestart_limit, autorestart_delay_s, created_at) VALUES (:path, :output_root, :profile,"
-        " :watch, :recursive, :patterns, :settle_s, :priority, :autorestart_limit, :autorestart_delay_s,"
-        f" :now) ON CONFLICT (path) DO NOTHING RETURNING {_COLUMNS}",
-        {**values, "patterns": json.dumps(list(values["patterns"])), "now": now},
-    ).first()
+    values = {**values, "patterns": json.dumps(list(values["patterns"])), "created_at": now}
+    new = upsert(tables.folder).on_conflict_do_nothing(index_elements=["path"]).returning(tables.folder)
+    row = db.execute(new, values).first()
     if row is None:
         return None
-    events.append(db, EventKind.FOLDER_ADDED, now=now, actor="user", detail=display(row[1]))
+    events.append(db, EventKind.FOLDER_ADDED, now=now, actor="user", detail=display(row.path))
     return _row(row)
 
 
@@ -87,41 +81,43 @@ def change(db: Connection, folder: int, changes: Mapping[str, Any], *, now: int)
     given = {key: value for key, value in changes.items() if key in _CHANGEABLE}
     if "patterns" in given:
         given["patterns"] = json.dumps(list(given["patterns"]))
-    assigned = ", ".join(f"{key} = :{key}" for key in given) or "id = id"
-    row = db.execute(
-        f"UPDATE folder SET {assigned} WHERE id = :id RETURNING {_COLUMNS}", {**given, "id": folder}
-    ).first()
+    changed = update(tables.folder).where(tables.folder.c.id == folder).values(given or {"id": folder})
+    row = db.execute(changed.returning(tables.folder)).first()
     if row is None:
         return None
-    what = f"{display(row[1])}: {', '.join(given)}"
+    what = f"{display(row.path)}: {', '.join(given)}"
     events.append(db, EventKind.FOLDER_CHANGED, now=now, actor="user", detail=what)
     return _row(row)
 
 
 def remove(db: Connection, folder: int, *, now: int) -> bool:
     """Deletes a folder; its videos and jobs are kept."""
-    db.execute("UPDATE video SET folder_id = NULL WHERE folder_id = :id", {"id": folder})
-    gone = db.execute("DELETE FROM folder WHERE id = :id RETURNING path", {"id": folder}).first()
-    if gone is not None:
-        events.append(db, EventKind.FOLDER_REMOVED, now=now, actor="user", detail=display(gone[0]))
-    return gone is not None
+    db.execute(update(tables.video).where(tables.video.c.folder_id == folder).values(folder_id=None))
+    gone = delete(tables.folder).where(tables.folder.c.id == folder).returning(tables.folder.c.path)
+    path = db.execute(gone).scalar()
+    if path is not None:
+        events.append(db, EventKind.FOLDER_REMOVED, now=now, actor="user", detail=display(path))
+    return path is not None
 
 
 def exists(db: Connection, folder: int) -> bool:
-    return db.execute("SELECT 1 FROM folder WHERE id = :id", {"id": folder}).first() is not None
+    found = select(tables.folder.c.id).where(tables.folder.c.id == folder)
+    return db.execute(found).first() is not None
 
 
 def listing(db: Connection) -> list[FolderRow]:
-    return [_row(row) for row in db.execute(f"SELECT {_COLUMNS} FROM folder ORDER BY id")]
+    return [_row(row) for row in db.execute(select(tables.folder).order_by(tables.folder.c.id))]
 
 
 def ended_since(db: Connection, since: int) -> dict[int, tuple[int, int]]:
     """Counts jobs done and failed since a time, by folder: {folder: (done, failed)}."""
+    job, folder = tables.job.c, tables.video.c.folder_id
+    done, failed = JobStatus.DONE, JobStatus.FAILED
     rows = db.execute(
-        "SELECT v.folder_id, sum(j.status = 'done'), sum(j.status = 'failed') FROM job j"
-        " JOIN video v ON v.id = j.video_id WHERE j.status IN ('done', 'failed')"
-        " AND j.completed_at >= :since AND j.deleted_at IS NULL AND v.folder_id IS NOT NULL"
-        " GROUP BY v.folder_id",
-        {"since": since},
+        select(folder, *(func.count().filter(job.status == status) for status in (done, failed)))
+        .join_from(tables.job, tables.video)
+        .where(job.status.in_([done, failed]), job.completed_at >= since)
+        .where(job.deleted_at.is_(None), folder.is_not(None))
+        .group_by(folder)
     )
     return {int(row[0]): (int(row[1]), int(row[2])) for row in rows}

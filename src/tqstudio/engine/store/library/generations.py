@@ -7,7 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from sqlalchemy import func, insert, select, update
+
 from tqstudio.engine.store import events
+from tqstudio.engine.store.db import tables
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.events import EventKind
 
@@ -59,10 +62,7 @@ class GenerationRow:
     retired_at: int | None = None
 
 
-_PUBLISHED = (
-    "name, kind, width, height, frame_rate, codecs, duration_s, average_bps, peak_bps, size, settings_hash,"
-    " stream_key, language, title, channels, is_default, files"
-)
+_COLUMNS = tuple(PublishedRow.__dataclass_fields__)
 
 
 def _published(row: Any) -> PublishedRow:
@@ -73,50 +73,42 @@ def _published(row: Any) -> PublishedRow:
 
 
 def get(db: Connection, generation: int) -> GenerationRow | None:
-    row = db.execute(
-        "SELECT id, video_id, number, settings_hash, poster, published_at, omitted, retired_at"
-        " FROM generation WHERE id = :id",
-        {"id": generation},
-    ).first()
+    row = db.execute(select(tables.generation).where(tables.generation.c.id == generation)).first()
     if row is None:
         return None
-    renditions = db.execute(
-        f"SELECT {_PUBLISHED} FROM published WHERE generation_id = :id ORDER BY id", {"id": generation}
+    renditions = (
+        select(*tables.published.c[_COLUMNS])
+        .where(tables.published.c.generation_id == generation)
+        .order_by(tables.published.c.id)
     )
     return GenerationRow(
-        id=row[0],
-        video=row[1],
-        number=row[2],
-        settings_hash=row[3],
-        poster=row[4],
-        published_at=row[5],
-        renditions=tuple(_published(rendition) for rendition in renditions),
-        omitted=json.loads(row[6]),
-        retired_at=row[7],
+        id=row.id,
+        video=row.video_id,
+        number=row.number,
+        settings_hash=row.settings_hash,
+        poster=row.poster,
+        published_at=row.published_at,
+        renditions=tuple(_published(rendition) for rendition in db.execute(renditions)),
+        omitted=json.loads(row.omitted),
+        retired_at=row.retired_at,
     )
 
 
 def current(db: Connection, video: int) -> GenerationRow | None:
     """Returns the current generation of a video."""
-    found = db.execute("SELECT generation_id FROM video WHERE id = :id", {"id": video}).first()
-    return None if found is None or found[0] is None else get(db, found[0])
+    found = db.execute(select(tables.video.c.generation_id).where(tables.video.c.id == video)).scalar()
+    return None if found is None else get(db, found)
 
 
 def exists(db: Connection, video: int, number: int) -> bool:
     """Whether a generation of that number was ever recorded."""
-    found = db.execute(
-        "SELECT 1 FROM generation WHERE video_id = :video AND number = :number",
-        {"video": video, "number": number},
-    )
-    return found.first() is not None
+    numbered = (tables.generation.c.video_id == video, tables.generation.c.number == number)
+    return db.execute(select(tables.generation.c.id).where(*numbered)).first() is not None
 
 
 def next_number(db: Connection, video: int) -> int:
-    return int(
-        db.execute(
-            "SELECT coalesce(max(number), 0) + 1 FROM generation WHERE video_id = :id", {"id": video}
-        ).scalar_one()
-    )
+    last = select(func.max(tables.generation.c.number)).where(tables.generation.c.video_id == video)
+    return int(db.execute(last).scalar() or 0) + 1
 
 
 def record(
@@ -136,40 +128,27 @@ def record(
     Args:
         job: the job that created it.
     """
-    db.execute(
-        "UPDATE generation SET retired_at = :now WHERE video_id = :video AND retired_at IS NULL",
-        {"now": now, "video": video},
-    )
+    current = (tables.generation.c.video_id == video, tables.generation.c.retired_at.is_(None))
+    db.execute(update(tables.generation).where(*current).values(retired_at=now))
+    values = {
+        "video_id": video,
+        "number": number,
+        "settings_hash": settings_hash,
+        "omitted": json.dumps(dict(omitted or {})),
+        "poster": poster,
+        "published_at": now,
+    }
     generation = int(
-        db.execute(
-            "INSERT INTO generation (video_id, number, settings_hash, omitted, poster, published_at)"
-            " VALUES (:video, :number, :settings_hash, :omitted, :poster, :now) RETURNING id",
-            {
-                "video": video,
-                "number": number,
-                "settings_hash": settings_hash,
-                "omitted": json.dumps(dict(omitted or {})),
-                "poster": poster,
-                "now": now,
-            },
-        ).scalar_one()
+        db.execute(insert(tables.generation).returning(tables.generation.c.id), values).scalar_one()
     )
     for rendition in renditions:
-        db.execute(
-            f"INSERT INTO published (generation_id, {_PUBLISHED}) VALUES (:generation, :name, :kind,"
-            " :width, :height, :frame_rate, :codecs, :duration_s, :average_bps, :peak_bps, :size,"
-            " :settings_hash, :stream_key, :language, :title, :channels, :is_default, :files)",
-            {
-                **{field: getattr(rendition, field) for field in PublishedRow.__dataclass_fields__},
-                "is_default": int(rendition.is_default),
-                "files": json.dumps(rendition.files),
-                "generation": generation,
-            },
-        )
-    db.execute(
-        "UPDATE video SET generation_id = :generation WHERE id = :video",
-        {"generation": generation, "video": video},
-    )
+        values = {name: getattr(rendition, name) for name in _COLUMNS} | {
+            "generation_id": generation,
+            "is_default": int(rendition.is_default),
+            "files": json.dumps(rendition.files),
+        }
+        db.execute(insert(tables.published), values)
+    db.execute(update(tables.video).where(tables.video.c.id == video).values(generation_id=generation))
     events.append(
         db,
         EventKind.PUBLISHED,
@@ -193,17 +172,24 @@ class Retired:
 
 def retired_before(db: Connection, before: int, *, after: int = 0, limit: int = 50) -> list[Retired]:
     """Returns generations replaced before a time whose files still exist, by id."""
+    generation, video = tables.generation.c, tables.video.c
     rows = db.execute(
-        "SELECT g.id, g.video_id, g.number, v.slug, v.output_root FROM generation g"
-        " JOIN video v ON v.id = g.video_id WHERE g.id > :after AND g.retired_at < :before"
-        " AND g.removed_at IS NULL AND g.id IS NOT v.generation_id ORDER BY g.id LIMIT :limit",
-        {"before": before, "after": after, "limit": limit},
+        select(generation.id, generation.video_id, generation.number, video.slug, video.output_root)
+        .join_from(tables.generation, tables.video)
+        .where(
+            generation.id > after,
+            generation.retired_at < before,
+            generation.removed_at.is_(None),
+            generation.id.is_distinct_from(video.generation_id),
+        )
+        .order_by(generation.id)
+        .limit(limit)
     )
     return [Retired(*row) for row in rows]
 
 
 def removed(db: Connection, generation: int, video: int, number: int, *, now: int) -> None:
-    db.execute("UPDATE generation SET removed_at = :now WHERE id = :id", {"now": now, "id": generation})
+    db.execute(update(tables.generation).where(tables.generation.c.id == generation).values(removed_at=now))
     events.append(
         db,
         EventKind.GENERATION_REMOVED,

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sqlalchemy import case, delete, func, insert, select
+
 from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.tables import job as job_table
+from tqstudio.engine.store.db.tables import publication
 from tqstudio.engine.store.jobs.claims import Token
 
 
@@ -28,48 +32,45 @@ class PublicationRow:
         return (self.epoch, self.instance) == (token.epoch, token.instance)
 
 
-_SELECT = (
-    "SELECT p.job_id, p.epoch,"
-    # Only a job in progress has an instance.
-    " CASE WHEN j.epoch = p.epoch THEN j.instance END AS holder,"
-    " coalesce(j.processed_by, '?'), p.video_id, p.number, p.slug, p.manifest, p.full_hash"
-    " FROM publication p JOIN job j ON j.id = p.job_id"
-)
+# Only a job in progress has an instance.
+_HOLDER = case((job_table.c.epoch == publication.c.epoch, job_table.c.instance))
+_SELECT = select(
+    *publication.c["job_id", "epoch"],
+    _HOLDER,
+    func.coalesce(job_table.c.processed_by, "?"),
+    *publication.c["video_id", "number", "slug", "manifest", "full_hash"],
+).join_from(publication, job_table)
 
 
 def begin(db: Connection, row: PublicationRow, *, now: int) -> None:
     """Records the intent to publish."""
-    db.execute(
-        "INSERT INTO publication (job_id, epoch, video_id, number, slug, manifest, full_hash, begun_at)"
-        " VALUES (:job, :epoch, :video, :number, :slug, :manifest, :full_hash, :now)",
-        {
-            "job": row.job,
-            "epoch": row.epoch,
-            "video": row.video,
-            "number": row.number,
-            "slug": row.slug,
-            "manifest": row.manifest,
-            "full_hash": row.full_hash,
-            "now": now,
-        },
-    )
+    values = {
+        "job_id": row.job,
+        "epoch": row.epoch,
+        "video_id": row.video,
+        "number": row.number,
+        "slug": row.slug,
+        "manifest": row.manifest,
+        "full_hash": row.full_hash,
+        "begun_at": now,
+    }
+    db.execute(insert(publication), values)
 
 
 def of_job(db: Connection, job: int) -> PublicationRow | None:
-    row = db.execute(f"{_SELECT} WHERE p.job_id = :job", {"job": job}).first()
+    row = db.execute(_SELECT.where(publication.c.job_id == job)).first()
     return None if row is None else PublicationRow(*row)
 
 
 def of_video(db: Connection, video: int) -> list[PublicationRow]:
-    rows = db.execute(f"{_SELECT} WHERE p.video_id = :video", {"video": video})
-    return [PublicationRow(*row) for row in rows]
+    return [PublicationRow(*row) for row in db.execute(_SELECT.where(publication.c.video_id == video))]
 
 
 def abandoned(db: Connection) -> list[PublicationRow]:
     """Returns publications whose lease has ended, so that no worker finishes them."""
-    return [PublicationRow(*row) for row in db.execute(f"{_SELECT} WHERE holder IS NULL")]
+    return [PublicationRow(*row) for row in db.execute(_SELECT.where(_HOLDER.is_(None)))]
 
 
 def end(db: Connection, job: int) -> None:
     """Deletes a publication that was recorded or undone."""
-    db.execute("DELETE FROM publication WHERE job_id = :job", {"job": job})
+    db.execute(delete(publication).where(publication.c.job_id == job))

@@ -6,10 +6,18 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+from uuid import uuid4
+
+from sqlalchemy import and_, bindparam, case, exists, func, insert, literal_column, select, update
 
 from tqstudio.engine.store import events
+from tqstudio.engine.store.db import tables
 from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.sqlite import indexed_by, json_value
+from tqstudio.engine.store.db.tables import const
+from tqstudio.errors import ErrorCode
 from tqstudio.events import EventKind
+from tqstudio.lifecycle import JobStatus
 from tqstudio.paths import display
 from tqstudio.protocol.answers import ErrorView
 
@@ -35,9 +43,9 @@ class VideoRow:
     deleted_at: int | None
 
 
-_COLUMNS = (
-    "id, folder_id, source, output_root, name, title, slug, size, mtime_ns, quick_hash, full_hash, facts,"
-    " generation_id, deleted_at"
+_SELECT = select(
+    *tables.video.c["id", "folder_id", "source", "output_root", "name", "title", "slug", "size", "mtime_ns"],
+    *tables.video.c["quick_hash", "full_hash", "facts", "generation_id", "deleted_at"],
 )
 
 
@@ -48,34 +56,26 @@ def _row(row: Any) -> VideoRow:
 
 
 def find(db: Connection, source: bytes, output_root: bytes) -> VideoRow | None:
-    row = db.execute(
-        f"SELECT {_COLUMNS} FROM video WHERE source = :source AND output_root = :output_root",
-        {"source": source, "output_root": output_root},
-    ).first()
+    at = (tables.video.c.source == source, tables.video.c.output_root == output_root)
+    row = db.execute(_SELECT.where(*at)).first()
     return None if row is None else _row(row)
 
 
 def get(db: Connection, video: int) -> VideoRow | None:
-    row = db.execute(f"SELECT {_COLUMNS} FROM video WHERE id = :id", {"id": video}).first()
+    row = db.execute(_SELECT.where(tables.video.c.id == video)).first()
     return None if row is None else _row(row)
 
 
 def page(db: Connection, *, after: int, limit: int) -> list[VideoRow]:
     """Returns the videos after an id, oldest first."""
-    rows = db.execute(
-        f"SELECT {_COLUMNS} FROM video WHERE id > :after ORDER BY id LIMIT :limit",
-        {"after": after, "limit": limit},
-    )
-    return [_row(row) for row in rows]
+    found = _SELECT.where(tables.video.c.id > after).order_by(tables.video.c.id)
+    return [_row(row) for row in db.execute(found.limit(limit))]
 
 
 def page_before(db: Connection, *, before: int, limit: int) -> list[VideoRow]:
     """Returns the videos before an id, newest first."""
-    rows = db.execute(
-        f"SELECT {_COLUMNS} FROM video WHERE id < :before ORDER BY id DESC LIMIT :limit",
-        {"before": before, "limit": limit},
-    )
-    return [_row(row) for row in rows]
+    found = _SELECT.where(tables.video.c.id < before).order_by(tables.video.c.id.desc())
+    return [_row(row) for row in db.execute(found.limit(limit))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,22 +95,25 @@ class NewVideo:
     inode: int | None = None
 
 
+_INSERT = insert(tables.video).returning(tables.video.c.id)
+
+
 def create(db: Connection, new: NewVideo, *, now: int) -> int:
     """Adds a video and returns its id."""
     taken = not new.slug or _is_taken(db, new.output_root, new.slug)
     values = {
-        "folder": new.folder,
+        "folder_id": new.folder,
         "source": new.source,
         "output_root": new.output_root,
         "name": new.name,
         "title": new.title,
         # A slug with the id needs the row first; until then the row has a random one.
-        "slug": None if taken else new.slug,
+        "slug": uuid4().hex if taken else new.slug,
         "size": new.size,
         "mtime_ns": new.mtime_ns,
         "quick_hash": new.quick_hash,
         "inode": new.inode,
-        "now": now,
+        "created_at": now,
     }
     video = int(db.execute(_INSERT, values).scalar_one())
     if taken:
@@ -118,16 +121,13 @@ def create(db: Connection, new: NewVideo, *, now: int) -> int:
     return video
 
 
-_INSERT = (
-    "INSERT INTO video (folder_id, source, output_root, name, title, slug, size, mtime_ns, quick_hash,"
-    " inode, created_at) VALUES (:folder, :source, :output_root, :name, :title,"
-    " coalesce(:slug, hex(randomblob(16))), :size, :mtime_ns, :quick_hash, :inode, :now) RETURNING id"
-)
-_TAKEN = "SELECT 1 FROM video WHERE output_root = :output_root AND slug = :slug"
-
-
 def _is_taken(db: Connection, output_root: bytes, slug: str) -> bool:
-    return db.execute(_TAKEN, {"output_root": output_root, "slug": slug}).first() is not None
+    at = (tables.video.c.output_root == output_root, tables.video.c.slug == slug)
+    return db.execute(select(tables.video.c.id).where(*at)).first() is not None
+
+
+def _set(db: Connection, video: int, **values: Any) -> None:
+    db.execute(update(tables.video).where(tables.video.c.id == video).values(values))
 
 
 def _give_free_slug(db: Connection, video: int, output_root: bytes, wanted: str) -> None:
@@ -136,7 +136,7 @@ def _give_free_slug(db: Connection, video: int, output_root: bytes, wanted: str)
     while _is_taken(db, output_root, slug):
         tries += 1
         slug = f"{wanted}-{tries}"
-    db.execute("UPDATE video SET slug = :slug WHERE id = :id", {"slug": slug, "id": video})
+    _set(db, video, slug=slug)
 
 
 def set_fingerprint(
@@ -154,32 +154,27 @@ def set_fingerprint(
 
     A probe error that the source was missing is cleared.
     """
-    forget = ", facts = NULL, full_hash = :full_hash" if changed else ""
-    db.execute(
-        "UPDATE video SET size = :size, mtime_ns = :mtime_ns,"
-        " probe_error = iif(size = :size AND mtime_ns = :mtime_ns"
-        " AND json_extract(probe_error, '$.code') <> 'SOURCE_MISSING', probe_error, NULL),"
-        " inode = coalesce(:inode, inode),"
-        f" quick_hash = coalesce(:quick_hash, quick_hash), deleted_at = NULL{forget} WHERE id = :id",
-        {
-            "size": size,
-            "mtime_ns": mtime_ns,
-            "quick_hash": quick_hash,
-            "inode": inode,
-            "id": video,
-            **({"full_hash": full_hash} if changed else {}),
-        },
+    row = tables.video.c
+    was_there = json_value(row.probe_error, "code") != ErrorCode.SOURCE_MISSING
+    same = and_(row.size == size, row.mtime_ns == mtime_ns, was_there)
+    _set(
+        db,
+        video,
+        size=size,
+        mtime_ns=mtime_ns,
+        probe_error=case((same, row.probe_error)),
+        inode=func.coalesce(inode, row.inode),
+        quick_hash=func.coalesce(quick_hash, row.quick_hash),
+        deleted_at=None,
+        **({"facts": None, "full_hash": full_hash} if changed else {}),
     )
     _mark_jobs(db, video)
 
 
 def set_facts(db: Connection, video: int, facts: Mapping[str, Any], *, quick_hash: str | None) -> None:
     """Records the facts found by a worker."""
-    db.execute(
-        "UPDATE video SET facts = :facts, probe_error = NULL,"
-        " quick_hash = coalesce(:quick_hash, quick_hash) WHERE id = :id",
-        {"facts": json.dumps(dict(facts)), "quick_hash": quick_hash, "id": video},
-    )
+    known = func.coalesce(quick_hash, tables.video.c.quick_hash)
+    _set(db, video, facts=json.dumps(dict(facts)), probe_error=None, quick_hash=known)
     _mark_jobs(db, video)
 
 
@@ -194,17 +189,23 @@ class Unprobed:
     mtime_ns: int
 
 
-UNPROBED_SQL = (
-    "SELECT job.id, video.id, video.source, video.size, video.mtime_ns"
-    " FROM job INDEXED BY ix_job_unprobed CROSS JOIN video ON video.id = job.video_id"
-    " WHERE job.unprobed = 1 AND job.status IN ('pending', 'paused') AND job.deleted_at IS NULL"
-    " ORDER BY job.priority DESC, job.created_at, job.id LIMIT :limit"
+UNPROBED = (
+    select(tables.job.c.id, *tables.video.c["id", "source", "size", "mtime_ns"])
+    .join_from(tables.job, tables.video)
+    .with_hint(tables.job, indexed_by("ix_job_unprobed"), "sqlite")
+    .where(
+        tables.job.c.unprobed == literal_column("1"),
+        tables.job.c.status.in_([const(JobStatus.PENDING), const(JobStatus.PAUSED)]),
+        tables.job.c.deleted_at.is_(None),
+    )
+    .order_by(tables.job.c.priority.desc(), tables.job.c.created_at, tables.job.c.id)
+    .limit(bindparam("limit"))
 )
 
 
 def unprobed(db: Connection, *, limit: int) -> list[Unprobed]:
     """Returns the next work of the background probe, in queue order; constant cost at any queue length."""
-    return [Unprobed(*row) for row in db.execute(UNPROBED_SQL, {"limit": limit})]
+    return [Unprobed(*row) for row in db.execute(UNPROBED, {"limit": limit})]
 
 
 def set_probed(
@@ -215,30 +216,34 @@ def set_probed(
     False, and nothing is recorded, if the path, size or time of the video has changed since; then its jobs
     are probed again. Facts that a worker found meanwhile are kept.
     """
-    values = {
-        "facts": None if facts is None else json.dumps(dict(facts)),
-        "error": None if error is None else json.dumps(error),
-        "id": seen.video,
-        "path": seen.path,
-        "size": seen.size,
-        "mtime_ns": seen.mtime_ns,
-    }
-    taken = db.execute(
-        "UPDATE video SET facts = coalesce(facts, :facts), probe_error = iif(facts IS NULL, :error, NULL)"
-        " WHERE id = :id AND source = :path AND size = :size AND mtime_ns = :mtime_ns",
-        values,
+    row = tables.video.c
+    unchanged = update(tables.video).where(
+        row.id == seen.video, row.source == seen.path, row.size == seen.size, row.mtime_ns == seen.mtime_ns
     )
+    probed = {
+        "facts": func.coalesce(row.facts, None if facts is None else json.dumps(dict(facts))),
+        "probe_error": case((row.facts.is_(None), None if error is None else json.dumps(error))),
+    }
+    taken = db.execute(unchanged.values(probed))
     _mark_jobs(db, seen.video)
     return taken.rowcount == 1
 
 
+_IS_UNPROBED = (
+    select(tables.video.c.facts.is_(None) & tables.video.c.probe_error.is_(None))
+    .where(tables.video.c.id == bindparam("video"))
+    .scalar_subquery()
+)
+_MARK_JOBS = (
+    update(tables.job)
+    .where(tables.job.c.video_id == bindparam("video"), tables.job.c.unprobed != _IS_UNPROBED)
+    .values(unprobed=1 - tables.job.c.unprobed)
+)
+
+
 def _mark_jobs(db: Connection, video: int) -> None:
     """Updates whether the video's jobs are on the work list of the background probe."""
-    db.execute(
-        "UPDATE job SET unprobed = 1 - unprobed WHERE video_id = :id"
-        " AND unprobed <> (SELECT facts IS NULL AND probe_error IS NULL FROM video WHERE id = :id)",
-        {"id": video},
-    )
+    db.execute(_MARK_JOBS, {"video": video})
 
 
 def set_slug(db: Connection, video: int, slug: str) -> None:
@@ -246,23 +251,21 @@ def set_slug(db: Connection, video: int, slug: str) -> None:
 
     Another video with this slug gets a new one, because the folder is not its own.
     """
-    holder = db.execute(
-        "SELECT id, output_root FROM video WHERE slug = :slug AND id <> :id"
-        " AND output_root = (SELECT output_root FROM video WHERE id = :id)",
-        {"slug": slug, "id": video},
-    ).first()
+    row, own = tables.video.c, tables.video.alias("own").c
+    output_root = select(own.output_root).where(own.id == video).scalar_subquery()
+    others = select(row.id, row.output_root).where(row.id != video)
+    holder = db.execute(others.where(row.output_root == output_root, row.slug == slug)).first()
     if holder is not None:
         _give_free_slug(db, holder[0], holder[1], f"{slug}-{holder[0]}")
-    db.execute("UPDATE video SET slug = :slug WHERE id = :id", {"slug": slug, "id": video})
+    _set(db, video, slug=slug)
 
 
 def with_inode(db: Connection, output_root: bytes, *, inode: int, size: int, mtime_ns: int) -> list[VideoRow]:
     """Returns the videos of an output whose source had this inode, size and time, under any name."""
-    rows = db.execute(
-        f"SELECT {_COLUMNS} FROM video INDEXED BY ix_video_inode WHERE inode = :inode AND size = :size"
-        " AND mtime_ns = :mtime_ns AND output_root = :output_root",
-        {"inode": inode, "size": size, "mtime_ns": mtime_ns, "output_root": output_root},
-    )
+    row = tables.video.c
+    same = (row.inode == inode, row.size == size, row.mtime_ns == mtime_ns, row.output_root == output_root)
+    indexed = _SELECT.with_hint(tables.video, indexed_by("ix_video_inode"), "sqlite")
+    rows = db.execute(indexed.where(*same))
     return [_row(row) for row in rows]
 
 
@@ -270,10 +273,9 @@ def rename(
     db: Connection, before: VideoRow, source: bytes, *, name: str, title: str, job: int, now: int, actor: str
 ) -> bool:
     """Changes the path of a video whose source was renamed; False if it has changed already."""
-    moved = db.execute(
-        "UPDATE video SET source = :source, name = :name, title = :title WHERE id = :id AND source = :before",
-        {"source": source, "name": name, "title": title, "id": before.id, "before": before.source},
-    ).rowcount
+    row = tables.video.c
+    unmoved = update(tables.video).where(row.id == before.id, row.source == before.source)
+    moved = db.execute(unmoved.values(source=source, name=name, title=title)).rowcount
     if moved:
         detail = f"{display(before.source)} is now {display(source)}"
         events.append(db, EventKind.RENAMED, now=now, actor=actor, job=job, video=before.id, detail=detail)
@@ -285,29 +287,25 @@ def want_slug(db: Connection, video: int, output_root: bytes, slug: str) -> None
     if not slug or _is_taken(db, output_root, slug):
         _give_free_slug(db, video, output_root, f"{slug or 'video'}-{video}")
     else:
-        db.execute("UPDATE video SET slug = :slug WHERE id = :id", {"slug": slug, "id": video})
+        _set(db, video, slug=slug)
 
 
 def adopt(db: Connection, video: int, folder: int) -> None:
     """Assigns a video that was added by hand to a drop folder."""
-    db.execute("UPDATE video SET folder_id = :folder WHERE id = :id", {"folder": folder, "id": video})
+    _set(db, video, folder_id=folder)
 
 
 def set_full_hash(db: Connection, video: int, full_hash: str) -> None:
-    db.execute("UPDATE video SET full_hash = :full WHERE id = :id", {"full": full_hash, "id": video})
+    _set(db, video, full_hash=full_hash)
 
 
 def output_roots(db: Connection) -> list[bytes]:
     """Returns every output root, one lookup each: DISTINCT would read the index of all videos."""
+    root = tables.video.c.output_root
     roots: list[bytes] = []
-    while True:
-        row = db.execute(
-            "SELECT min(output_root) FROM video WHERE output_root > :after",
-            {"after": roots[-1] if roots else b""},
-        ).one()
-        if row[0] is None:
-            return roots
-        roots.append(row[0])
+    while found := db.execute(select(func.min(root)).where(root > (roots or [b""])[-1])).scalar():
+        roots.append(found)
+    return roots
 
 
 def known_sources(db: Connection, folder: int) -> dict[bytes, tuple[int, int, int]]:
@@ -315,11 +313,17 @@ def known_sources(db: Connection, folder: int) -> dict[bytes, tuple[int, int, in
 
     Without those whose newest job failed because they were missing, so that they are added again if found.
     """
+    video, job, later = tables.video.c, tables.job.c, tables.job.alias("later").c
+    again = exists().where(later.video_id == job.video_id, later.id > job.id, later.deleted_at.is_(None))
+    missing = (
+        select(job.video_id)
+        .with_hint(tables.job, indexed_by("ix_job_status"), "sqlite")
+        .where(job.status == JobStatus.FAILED, job.error_code == ErrorCode.SOURCE_MISSING)
+        .where(job.deleted_at.is_(None), ~again)
+    )
     rows = db.execute(
-        "SELECT source, id, size, mtime_ns FROM video WHERE folder_id = :folder AND deleted_at IS NULL"
-        " AND id NOT IN (SELECT video_id FROM job INDEXED BY ix_job_status WHERE status = 'failed'"
-        " AND error_code = 'SOURCE_MISSING' AND deleted_at IS NULL AND NOT EXISTS (SELECT 1 FROM job later"
-        " WHERE later.video_id = job.video_id AND later.id > job.id AND later.deleted_at IS NULL))",
-        {"folder": folder},
+        select(video.source, video.id, video.size, video.mtime_ns).where(
+            video.folder_id == folder, video.deleted_at.is_(None), video.id.not_in(missing)
+        )
     )
     return {row[0]: (row[1], row[2], row[3]) for row in rows}

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import json
 
+from sqlalchemy import select, update
+
 from tqstudio.engine.store import events
+from tqstudio.engine.store.db import tables
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.errors import ErrorCode
 from tqstudio.events import EventKind
@@ -39,20 +42,14 @@ def failed(db: Connection, job: int, epoch: int, code: ErrorCode, *, after: int,
     """
     if not after or code not in BLAMES:
         return False
-    row = db.execute(
-        "SELECT id, failed_jobs FROM worker"
-        " WHERE id = (SELECT worker_id FROM attempt WHERE job_id = :job AND epoch = :epoch)",
-        {"job": job, "epoch": epoch},
-    ).first()
+    failed_by = select(*tables.worker.c["id", "failed_jobs"]).join_from(tables.attempt, tables.worker)
+    row = db.execute(failed_by.where(tables.attempt.c.job_id == job, tables.attempt.c.epoch == epoch)).first()
     if row is None:
         return False
-    worker, jobs = row[0], sorted({*json.loads(row[1]), job})
+    jobs = sorted({*json.loads(row.failed_jobs), job})
     full = len(jobs) >= after
-    db.execute(
-        "UPDATE worker SET failed_jobs = :jobs, suspected_at = CASE WHEN :full THEN :now END"
-        " WHERE id = :worker",
-        {"jobs": json.dumps(jobs), "full": int(full), "now": now, "worker": worker},
-    )
+    counted = update(tables.worker).where(tables.worker.c.id == row.id)
+    db.execute(counted.values(failed_jobs=json.dumps(jobs), suspected_at=now if full else None))
     return full
 
 
@@ -62,28 +59,27 @@ def tested(db: Connection, worker: int, *, instance: str, problem: str, now: int
     Args:
         problem: why the test encode failed; empty when it passed.
     """
-    row = db.execute(
-        "SELECT name, failed_jobs FROM worker"
-        " WHERE id = :worker AND instance = :instance AND suspected_at IS NOT NULL",
-        {"worker": worker, "instance": instance},
-    ).first()
+    of_worker = tables.worker.c.id == worker
+    tested = (of_worker, tables.worker.c.instance == instance, tables.worker.c.suspected_at.is_not(None))
+    row = db.execute(select(*tables.worker.c["name", "failed_jobs"]).where(*tested)).first()
     if row is None:
         return False
-    jobs = json.loads(row[1])
+    jobs = json.loads(row.failed_jobs)
     reason = f"it failed {len(jobs)} different jobs in a row and a test encode: {problem}"[:500]
-    db.execute(
-        "UPDATE worker SET suspected_at = NULL, failed_jobs = '[]',"
-        " quarantined_at = CASE WHEN :bad THEN :now END, quarantine_reason = CASE WHEN :bad THEN :reason END"
-        " WHERE id = :worker",
-        {"bad": int(bool(problem)), "now": now, "reason": reason, "worker": worker},
-    )
+    values = {
+        "suspected_at": None,
+        "failed_jobs": "[]",
+        "quarantined_at": now if problem else None,
+        "quarantine_reason": reason if problem else None,
+    }
+    db.execute(update(tables.worker).where(of_worker).values(values))
     listed = ", ".join(str(each) for each in jobs)
     events.append(
         db,
         EventKind.WORKER_QUARANTINED if problem else EventKind.WORKER_TESTED,
         now=now,
         actor="supervisor",
-        worker=row[0],
+        worker=row.name,
         detail=f"{reason} (jobs {listed})" if problem else f"after jobs {listed} failed",
     )
     return True
@@ -91,8 +87,6 @@ def tested(db: Connection, worker: int, *, instance: str, problem: str, now: int
 
 def succeeded(db: Connection, worker: int) -> None:
     """Resets the failures of a worker that completed a job."""
-    db.execute(
-        "UPDATE worker SET failed_jobs = '[]', suspected_at = NULL"
-        " WHERE id = :worker AND failed_jobs <> '[]'",
-        {"worker": worker},
-    )
+    row = tables.worker.c
+    failing = update(tables.worker).where(row.id == worker, row.failed_jobs != "[]")
+    db.execute(failing.values(failed_jobs="[]", suspected_at=None))

@@ -7,7 +7,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from sqlalchemy import bindparam, func, select, update
+
+from tqstudio.engine.store.db import tables
 from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.sqlite import indexed_by, upsert
+from tqstudio.engine.store.db.tables import const
+from tqstudio.lifecycle import JobStatus
 
 LAST_JOBS = 50
 """Number of finished jobs over which the error of the estimates is computed."""
@@ -27,18 +33,15 @@ class Speed:
 
 
 def load(db: Connection) -> list[Speed]:
-    return [Speed(*row) for row in db.execute("SELECT key, value, samples, work_s FROM speed")]
+    rows = db.execute(select(*tables.speed.c["key", "value", "samples", "work_s"]))
+    return [Speed(*row) for row in rows]
 
 
 def save(db: Connection, speeds: Iterable[Speed], *, now: int) -> None:
     for speed in speeds:
-        db.execute(
-            "INSERT INTO speed (key, value, samples, work_s, at)"
-            " VALUES (:key, :value, :samples, :work_s, :at)"
-            " ON CONFLICT (key) DO UPDATE"
-            " SET value = :value, samples = :samples, work_s = :work_s, at = :at",
-            {**asdict(speed), "at": now},
-        )
+        values = {**asdict(speed), "at": now}
+        new = upsert(tables.speed).values(values)
+        db.execute(new.on_conflict_do_update(index_elements=["key"], set_=values))
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +62,9 @@ FORGOTTEN = "predicted_s = NULL, actual_s = NULL"
 
 def set_prediction(db: Connection, job: int, seconds: float) -> None:
     """Stores the prediction of a whole job; none is stored if an earlier run has done part of it."""
-    db.execute(
-        "UPDATE job SET predicted_s = :seconds WHERE id = :job AND predicted_s IS NULL AND actual_s IS NULL",
-        {"seconds": seconds, "job": job},
-    )
+    row = tables.job.c
+    unstarted = (row.id == job, row.predicted_s.is_(None), row.actual_s.is_(None))
+    db.execute(update(tables.job).where(*unstarted).values(predicted_s=seconds))
 
 
 def add_work(db: Connection, job: int, epoch: int, *, now: int, silent: bool = False) -> None:
@@ -71,36 +73,40 @@ def add_work(db: Connection, job: int, epoch: int, *, now: int, silent: bool = F
     Args:
         silent: whether the end was not observed; then the run counts until its last progress.
     """
-    db.execute(
-        "UPDATE job SET actual_s = coalesce(actual_s, 0) + max(0,"
-        " CASE WHEN :silent THEN min(:now, coalesce(last_progress_at, 0)) ELSE :now END"
-        " - (SELECT started_at FROM attempt WHERE job_id = :job AND epoch = :epoch)) / 1e6 WHERE id = :job",
-        {"silent": int(silent), "now": now, "job": job, "epoch": epoch},
-    )
+    row, run = tables.job.c, tables.attempt.c
+    until = func.min(now, func.coalesce(row.last_progress_at, 0)) if silent else now
+    started_at = select(run.started_at).where(run.job_id == job, run.epoch == epoch).scalar_subquery()
+    total_s = func.coalesce(row.actual_s, 0) + func.max(0, until - started_at) / 1e6
+    db.execute(update(tables.job).where(row.id == job).values(actual_s=total_s))
 
 
 def outcome(db: Connection, job: int, epoch: int) -> MeasuredSpeed | None:
     """Returns predicted and actual time; None unless this run has ended."""
-    row = db.execute(
-        "SELECT j.predicted_s, j.actual_s, (a.ended_at - a.started_at) / 1e6 FROM job j"
-        " JOIN attempt a ON a.job_id = j.id"
-        " WHERE j.id = :job AND a.epoch = :epoch AND a.ended_at IS NOT NULL",
-        {"job": job, "epoch": epoch},
-    ).first()
+    run = tables.attempt.c
+    times = select(*tables.job.c["predicted_s", "actual_s"], (run.ended_at - run.started_at) / 1e6)
+    ended = (run.job_id == job, run.epoch == epoch, run.ended_at.is_not(None))
+    row = db.execute(times.join_from(tables.job, tables.attempt).where(*ended)).first()
     return None if row is None else MeasuredSpeed(*row)
 
 
-LAST_SQL = (
+LAST = (
+    select(tables.job.c.predicted_s, tables.job.c.actual_s)
     # An index of their own: of a million finished jobs, perhaps none has a prediction.
-    "SELECT predicted_s, actual_s FROM job INDEXED BY ix_job_foretold WHERE status = 'done'"
-    " AND deleted_at IS NULL AND predicted_s IS NOT NULL AND actual_s > 0"
-    " ORDER BY completed_at DESC, id DESC LIMIT :limit"
+    .with_hint(tables.job, indexed_by("ix_job_foretold"), "sqlite")
+    .where(
+        tables.job.c.status == const(JobStatus.DONE),
+        tables.job.c.deleted_at.is_(None),
+        tables.job.c.predicted_s.is_not(None),
+        tables.job.c.actual_s > 0,
+    )
+    .order_by(tables.job.c.completed_at.desc(), tables.job.c.id.desc())
+    .limit(bindparam("limit"))
 )
 
 
 def last_outcomes(db: Connection, *, limit: int = LAST_JOBS) -> list[tuple[float, float]]:
     """Returns predicted and actual seconds of the last finished jobs, newest first."""
-    return [(predicted, actual) for predicted, actual in db.execute(LAST_SQL, {"limit": limit})]
+    return [(predicted, actual) for predicted, actual in db.execute(LAST, {"limit": limit})]
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,27 +119,27 @@ class JobOutline:
     prefer_gpu: bool
 
 
-_OUTLINE = "v.facts, j.profile_json, j.requested, j.prefer_gpu FROM job j"
+_OUTLINED = (tables.video.c.facts, *tables.job.c["profile_json", "requested", "prefer_gpu"])
+_OUTLINE = select(*_OUTLINED).join_from(tables.job, tables.video)
 _WAITING = (
-    f"SELECT {_OUTLINE} INDEXED BY ix_job_waiting JOIN video v ON v.id = j.video_id"
-    " WHERE j.status = 'pending' AND j.deleted_at IS NULL"
-    " ORDER BY j.priority DESC, j.created_at, j.id LIMIT :limit"
+    _OUTLINE.with_hint(tables.job, indexed_by("ix_job_waiting"), "sqlite")
+    .where(tables.job.c.status == JobStatus.PENDING, tables.job.c.deleted_at.is_(None))
+    .order_by(tables.job.c.priority.desc(), tables.job.c.created_at, tables.job.c.id)
+    .limit(bindparam("limit"))
 )
 
 
 def _outline(row: Any) -> JobOutline:
     return JobOutline(
-        None if row[0] is None else json.loads(row[0]),
-        row[1],
-        None if row[2] is None else tuple(json.loads(row[2])),
-        bool(row[3]),
+        None if row.facts is None else json.loads(row.facts),
+        row.profile_json,
+        None if row.requested is None else tuple(json.loads(row.requested)),
+        bool(row.prefer_gpu),
     )
 
 
 def outline(db: Connection, job: int) -> JobOutline | None:
-    row = db.execute(
-        f"SELECT {_OUTLINE} JOIN video v ON v.id = j.video_id WHERE j.id = :job", {"job": job}
-    ).first()
+    row = db.execute(_OUTLINE.where(tables.job.c.id == job)).first()
     return None if row is None else _outline(row)
 
 

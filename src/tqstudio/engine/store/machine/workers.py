@@ -7,8 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sqlalchemy import bindparam, func, or_, select, update
+
 from tqstudio.engine.store import events
+from tqstudio.engine.store.db import tables
 from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.sqlite import upsert
 from tqstudio.events import EventKind
 
 
@@ -43,9 +47,11 @@ class WorkerRow:
 
 
 _COLUMNS = (
-    "id, name, type, kind, device, encoder, enabled, draining, instance, pid, pid_started, capabilities,"
-    " metadata_json, registered_at, last_heartbeat_at, quarantine_reason, suspected_at"
+    *tables.worker.c["id", "name", "type", "kind", "device", "encoder", "enabled", "draining", "instance"],
+    *tables.worker.c["pid", "pid_started", "capabilities", "metadata_json", "registered_at"],
+    *tables.worker.c["last_heartbeat_at", "quarantine_reason", "suspected_at"],
 )
+_SELECT = select(*_COLUMNS)
 
 
 def _row(row: Any) -> WorkerRow:
@@ -55,20 +61,19 @@ def _row(row: Any) -> WorkerRow:
     return WorkerRow(*values)
 
 
-def ensure(db: Connection, name: str, kind: str, *, device: str | None, now: int) -> WorkerRow:
+_NO_PROCESS = {"instance": None, "pid": None, "registered_at": None, "offline_at": None}
+
+
+def ensure(db: Connection, name: str, kind: str, *, device: str | None) -> WorkerRow:
     """Returns the worker of that name, created if needed, and resets its registration for a new process.
 
     The operator's `enabled` is kept; a drain ends with the process.
     """
-    row = db.execute(
-        "INSERT INTO worker (name, kind, device, registered_at) VALUES (:name, :kind, :device, NULL)"
-        " ON CONFLICT (name) DO UPDATE SET kind = :kind, device = :device, draining = 0,"
-        " instance = NULL, pid = NULL, registered_at = NULL, last_heartbeat_at = NULL,"
-        " offline_at = NULL"
-        f" RETURNING {_COLUMNS}",
-        {"name": name, "kind": kind, "device": device, "now": now},
-    ).one()
-    return _row(row)
+    given = {"kind": kind, "device": device}
+    reset = {**given, **_NO_PROCESS, "draining": 0, "last_heartbeat_at": None}
+    new = upsert(tables.worker).values(name=name, **given)
+    stored = new.on_conflict_do_update(index_elements=["name"], set_=reset).returning(*_COLUMNS)
+    return _row(db.execute(stored).one())
 
 
 def register(
@@ -85,20 +90,20 @@ def register(
 ) -> WorkerRow:
     """Registers a worker's process."""
     row = db.execute(
-        "UPDATE worker SET instance = :instance, pid = :pid, pid_started = :pid_started,"
-        " encoder = :encoder, capabilities = :capabilities, metadata_json = :metadata,"
-        " registered_at = :now, last_heartbeat_at = NULL, offline_at = NULL"
-        f" WHERE id = :worker RETURNING {_COLUMNS}",
-        {
-            "worker": worker,
-            "instance": instance,
-            "pid": pid,
-            "pid_started": pid_started,
-            "encoder": encoder,
-            "capabilities": json.dumps(dict(capabilities)),
-            "metadata": json.dumps(dict(metadata)),
-            "now": now,
-        },
+        update(tables.worker)
+        .where(tables.worker.c.id == worker)
+        .values(
+            instance=instance,
+            pid=pid,
+            pid_started=pid_started,
+            encoder=encoder,
+            capabilities=json.dumps(dict(capabilities)),
+            metadata_json=json.dumps(dict(metadata)),
+            registered_at=now,
+            last_heartbeat_at=None,
+            offline_at=None,
+        )
+        .returning(*_COLUMNS)
     ).one()
     registered = _row(row)
     events.append(
@@ -112,51 +117,52 @@ def register(
     return registered
 
 
+_OF_PROCESS = update(tables.worker).where(
+    tables.worker.c.id == bindparam("process_of"), tables.worker.c.instance == bindparam("process")
+)
+_HEARTBEAT = _OF_PROCESS.values(last_heartbeat_at=bindparam("at"))
+_ONLINE = (
+    _OF_PROCESS.where(tables.worker.c.offline_at < bindparam("at"))
+    .values(offline_at=None)
+    .returning(tables.worker.c.name)
+)
+
+
 def store_heartbeats(db: Connection, seen: Sequence[tuple[int, str, int]]) -> None:
     """Stores the last heartbeats (worker, instance, µs); those of earlier processes are ignored."""
     for worker, instance, at in seen:
-        values = {"worker": worker, "instance": instance, "at": at}
-        db.execute(
-            "UPDATE worker SET last_heartbeat_at = :at WHERE id = :worker AND instance = :instance", values
-        )
-        back = db.execute(
-            "UPDATE worker SET offline_at = NULL WHERE id = :worker AND instance = :instance"
-            " AND offline_at < :at RETURNING name",
-            values,
-        ).first()
+        values = {"process_of": worker, "process": instance, "at": at}
+        db.execute(_HEARTBEAT, values)
+        back = db.execute(_ONLINE, values).scalar()
         if back is not None:
-            events.append(db, EventKind.WORKER_ONLINE, now=at, actor=back[0], worker=back[0])
+            events.append(db, EventKind.WORKER_ONLINE, now=at, actor=back, worker=back)
 
 
 def mark_silent(db: Connection, silent: Iterable[int], *, now: int) -> list[tuple[int, str]]:
     """Marks registered workers as offline; returns (id, name) of those marked now. A later heartbeat clears
     the mark."""
-    gone: list[tuple[int, str]] = []
-    for worker in silent:
-        marked = db.execute(
-            "UPDATE worker SET offline_at = :now WHERE id = :id AND offline_at IS NULL"
-            " AND registered_at IS NOT NULL RETURNING id, name",
-            {"id": worker, "now": now},
-        )
-        gone += [(row[0], row[1]) for row in marked]
+    row = tables.worker.c
+    those = (row.id.in_(list(silent)), row.offline_at.is_(None), row.registered_at.is_not(None))
+    offline = update(tables.worker).where(*those).values(offline_at=now)
+    gone = db.execute(offline.returning(row.id, row.name)).all()
     for _, name in gone:
         events.append(db, EventKind.WORKER_OFFLINE, now=now, actor="supervisor", worker=name)
-    return gone
+    return [(worker, name) for worker, name in gone]
 
 
 def ended(db: Connection, worker: int, *, instance: str | None, now: int, why: str) -> None:
     """Clears the registration of a worker whose process has ended."""
-    gone = db.execute(
-        "UPDATE worker SET instance = NULL, pid = NULL, pid_started = NULL, registered_at = NULL,"
-        " offline_at = NULL WHERE id = :worker AND (instance IS :instance OR instance IS NULL)"
-        " RETURNING name",
-        {"worker": worker, "instance": instance},
-    ).first()
-    if gone is not None:
-        events.append(db, EventKind.WORKER_ENDED, now=now, actor="supervisor", worker=gone[0], detail=why)
+    row = tables.worker.c
+    ended = update(tables.worker).where(
+        row.id == worker, or_(row.instance == instance, row.instance.is_(None))
+    )
+    gone = ended.values(_NO_PROCESS | {"pid_started": None}).returning(row.name)
+    name = db.execute(gone).scalar()
+    if name is not None:
+        events.append(db, EventKind.WORKER_ENDED, now=now, actor="supervisor", worker=name, detail=why)
 
 
-_LIFTED = ", quarantined_at = NULL, quarantine_reason = NULL, suspected_at = NULL, failed_jobs = '[]'"
+_LIFTED = {"quarantined_at": None, "quarantine_reason": None, "suspected_at": None, "failed_jobs": "[]"}
 
 
 def set_intent(
@@ -166,16 +172,13 @@ def set_intent(
 
     Enabling lifts a quarantine.
     """
+    intent = {"enabled": enabled, "draining": draining}
     row = db.execute(
-        "UPDATE worker SET enabled = coalesce(:enabled, enabled),"
-        " draining = coalesce(:draining, draining)"
-        f"{_LIFTED if enabled else ''}"
-        f" WHERE name = :name RETURNING {_COLUMNS}",
-        {
-            "name": name,
-            "enabled": None if enabled is None else int(enabled),
-            "draining": None if draining is None else int(draining),
-        },
+        update(tables.worker)
+        .where(tables.worker.c.name == name)
+        .values({key: int(value) for key, value in intent.items() if value is not None})
+        .values(_LIFTED if enabled else {})
+        .returning(*_COLUMNS)
     ).first()
     if row is None:
         return None
@@ -187,37 +190,34 @@ def set_intent(
     return _row(row)
 
 
-_LAST_OFF = (
-    # These have no index, so only the end of the history is searched; while no job runs, they are there.
-    "SELECT max(at) FROM (SELECT at, trigger FROM event ORDER BY seq DESC LIMIT :limit)"
-    f" WHERE trigger IN ('{EventKind.WORKER_DISABLED}', '{EventKind.WORKER_DRAINED}',"
-    f" '{EventKind.WORKER_QUARANTINED}')"
-)
+_OFF = (EventKind.WORKER_DISABLED, EventKind.WORKER_DRAINED, EventKind.WORKER_QUARANTINED)
 
 
 def last_off(db: Connection, *, limit: int = 10_000) -> int | None:
     """Returns when a worker was last disabled, drained or quarantined; None if not in the last events."""
-    at: int | None = db.execute(_LAST_OFF, {"limit": limit}).scalar()
+    # These have no index, so only the end of the history is searched; while no job runs, they are there.
+    event = tables.event.c
+    last = select(event.at, event.trigger).order_by(event.seq.desc()).limit(limit).subquery()
+    at: int | None = db.execute(select(func.max(last.c.at)).where(last.c.trigger.in_(_OFF))).scalar()
     return at
 
 
 def by_id(db: Connection, worker: int) -> WorkerRow | None:
-    row = db.execute(f"SELECT {_COLUMNS} FROM worker WHERE id = :id", {"id": worker}).first()
+    row = db.execute(_SELECT.where(tables.worker.c.id == worker)).first()
     return None if row is None else _row(row)
 
 
 def by_name(db: Connection, name: str) -> WorkerRow | None:
-    row = db.execute(f"SELECT {_COLUMNS} FROM worker WHERE name = :name", {"name": name}).first()
+    row = db.execute(_SELECT.where(tables.worker.c.name == name)).first()
     return None if row is None else _row(row)
 
 
 def forget_processes(db: Connection) -> None:
     """Clears the registration of local workers at a supervisor's start."""
-    db.execute(
-        "UPDATE worker SET instance = NULL, pid = NULL, registered_at = NULL, draining = 0,"
-        " offline_at = NULL WHERE type = 'local'"
-    )
+    local = update(tables.worker).where(tables.worker.c.type == "local")
+    db.execute(local.values(_NO_PROCESS | {"draining": 0}))
 
 
 def listing(db: Connection) -> list[WorkerRow]:
-    return [_row(row) for row in db.execute(f"SELECT {_COLUMNS} FROM worker ORDER BY kind DESC, name")]
+    rows = db.execute(_SELECT.order_by(tables.worker.c.kind.desc(), tables.worker.c.name))
+    return [_row(row) for row in rows]
