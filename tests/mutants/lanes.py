@@ -131,7 +131,7 @@ class Lanes:
     def prepare(self) -> Path:
         """Make what all tests share, for those who are forked from here; answers where temporary files go."""
         for name, item in self._items.items():
-            if "database" in getattr(item, "fixturenames", ()):
+            if "address" in getattr(item, "fixturenames", ()):
                 self.run(name)
                 break
         return Path(self._session.config._tmp_path_factory.getbasetemp())  # type: ignore[attr-defined]

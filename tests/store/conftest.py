@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import ClauseElement
+from sqlalchemy import URL, ClauseElement, make_url
 
 from tqstudio.engine.retry import RetryRules
 from tqstudio.engine.store.db import sqlite
@@ -26,6 +26,8 @@ from tqstudio.lifecycle import Control, JobKind, JobStatus, Operation
 
 NOW = 1_800_000_000_000_000
 SECOND = 1_000_000
+ADDRESSES = ["sqlite:///{folder}/tqstudio.db"]
+"""The databases that the store is tested on. A test that needs `database`, the file, runs on SQLite alone."""
 RULES = RetryRules(backoff_s=30, backoff_max_s=600, jitter=lambda: 0.5)
 
 
@@ -169,30 +171,35 @@ def supervisor_of(db: Connection) -> int:
     return known or supervisors.begin(db, pid=1, version="1", now=NOW, lease_us=60 * SECOND)[0]
 
 
-def plan(db: Connection, statement: ClauseElement, **values: Any) -> list[str]:
-    """SQLite's plan of a statement."""
-    compiled = statement.compile(dialect=sqlite.engine_of(Path()).dialect)
-    given = compiled.construct_params(values)
-    ordered = [given[name] for name in compiled.positiontup] if compiled.positiontup else given
-    return [row[3] for row in db.raw.execute(f"EXPLAIN QUERY PLAN {compiled}", ordered)]
-
-
 def token(lease: HeldLease) -> Token:
     return Token(lease.job, lease.epoch, lease.instance)
 
 
+@pytest.fixture(scope="session", params=ADDRESSES, ids=lambda address: address.partition(":")[0])
+def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> URL:
+    """The address of a migrated database; use it through `rolled_back`."""
+    url = make_url(request.param.format(folder=tmp_path_factory.mktemp("store")))
+    migrate(_file(url))
+    return url
+
+
 @pytest.fixture(scope="session")
-def database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A migrated database; use it through `rolled_back`."""
-    path = tmp_path_factory.mktemp("store") / "tqstudio.db"
-    migrate(path)
-    return path
+def database(address: URL) -> Path:
+    """The file of the migrated database, for what only SQLite has."""
+    if address.get_backend_name() != "sqlite":
+        pytest.skip("is about SQLite's file")
+    return _file(address)
+
+
+def _file(url: URL) -> Path:
+    assert url.database is not None
+    return Path(url.database)
 
 
 @contextmanager
-def rolled_back(path: Path) -> Iterator[Queue]:
+def rolled_back(address: URL | Path) -> Iterator[Queue]:
     """A queue in one transaction that leaves nothing behind."""
-    connection = connect(path)
+    connection = connect(_file(address) if isinstance(address, URL) else address)
     connection.begin()
     try:
         yield Queue(connection)
@@ -202,11 +209,28 @@ def rolled_back(path: Path) -> Iterator[Queue]:
 
 
 @pytest.fixture
-def queue(database: Path) -> Iterator[Queue]:
-    with rolled_back(database) as queue:
+def queue(address: URL) -> Iterator[Queue]:
+    with rolled_back(address) as queue:
         yield queue
 
 
 @pytest.fixture
 def db(queue: Queue) -> Connection:
     return queue.db
+
+
+Plan = Callable[..., list[str]]
+
+
+@pytest.fixture
+def plan(database: Path, db: Connection) -> Plan:
+    """Returns SQLite's plan of a statement with these values."""
+    dialect = sqlite.engine_of(database).dialect
+
+    def explained(statement: ClauseElement, **values: Any) -> list[str]:
+        compiled = statement.compile(dialect=dialect)
+        given = compiled.construct_params(values)
+        ordered = [given[name] for name in compiled.positiontup] if compiled.positiontup else given
+        return [row[3] for row in db.raw.execute(f"EXPLAIN QUERY PLAN {compiled}", ordered)]
+
+    return explained

@@ -64,6 +64,7 @@ def test_a_long_detail_is_cut(queue: Queue) -> None:
     assert queue.history()[0]["detail"] == "x" * 499 + "…"
 
 
+@pytest.mark.usefixtures("database")
 @pytest.mark.parametrize(
     "statement",
     [

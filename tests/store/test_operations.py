@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -16,6 +15,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
+from sqlalchemy import URL
 
 from tqstudio.engine.store.jobs import claims, jobs, operations, outcomes, transitions
 from tqstudio.engine.store.jobs.claims import HeldLease
@@ -345,11 +345,11 @@ class Lives(RuleBasedStateMachine):
 
     job_ids = Bundle("job_ids")
     leases = Bundle("leases")
-    database: Path
+    address: URL
 
     def __init__(self) -> None:
         super().__init__()
-        self._context = rolled_back(self.database)
+        self._context = rolled_back(self.address)
         self.queue = self._context.__enter__()
         self.worker = self.queue.worker()
 
@@ -438,8 +438,8 @@ def assert_counts_are_true(queue: Queue) -> None:
     assert {row[0]: row[1] for row in kept} == real
 
 
-def test_lives(database: Path) -> None:
-    machine = type("TheLives", (Lives,), {"database": database})
+def test_lives(address: URL) -> None:
+    machine = type("TheLives", (Lives,), {"address": address})
     run_state_machine_as_test(
         machine,
         settings=settings(

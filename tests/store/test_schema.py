@@ -15,7 +15,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from sqlalchemy import create_engine
+from sqlalchemy import URL, create_engine
 from sqlalchemy.exc import IntegrityError, OperationalError
 
 from tqstudio.engine.store.db import schema, sqlite
@@ -114,6 +114,7 @@ def test_a_source_is_known_once_per_output(queue: Queue) -> None:
         videos.create(queue.db, new, now=queue.now)
 
 
+@pytest.mark.usefixtures("database")
 @pytest.mark.parametrize("table", ["job", "video", "event", "worker", "attempt", "generation", "folder"])
 def test_ids_are_never_reused(queue: Queue, table: str) -> None:
     sql = queue.db.execute("SELECT sql FROM sqlite_master WHERE name = :name", {"name": table}).scalar()
@@ -134,8 +135,8 @@ _steps = st.lists(
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=_steps)
-def test_counts_follow_any_change_of_rows(database: Path, steps: list[tuple[str, int]]) -> None:
-    with rolled_back(database) as queue:
+def test_counts_follow_any_change_of_rows(address: URL, steps: list[tuple[str, int]]) -> None:
+    with rolled_back(address) as queue:
         made: list[int] = []
         for step, number in steps:
             job = made[number % len(made)] if made else None

@@ -12,7 +12,7 @@ from tqstudio.engine.store.machine.speeds import Speed
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import Control, Operation
 
-from .conftest import SECOND, Queue, plan, token
+from .conftest import SECOND, Plan, Queue, token
 
 
 def test_a_speed_is_kept_once(queue: Queue) -> None:
@@ -127,7 +127,7 @@ def test_a_failure_that_keeps_what_is_made_keeps_the_forecast(queue: Queue) -> N
     assert figures(queue, lease.job) == (30.0, 5.0)
 
 
-def test_errors_are_those_of_the_last_jobs(queue: Queue) -> None:
+def test_errors_are_those_of_the_last_jobs(queue: Queue, plan: Plan) -> None:
     who = queue.worker()
     for number in range(speeds.LAST_JOBS + 2):
         queue.wait(1)
@@ -139,7 +139,7 @@ def test_errors_are_those_of_the_last_jobs(queue: Queue) -> None:
     assert len(found) == speeds.LAST_JOBS
     assert found[0] == (150.0, 100.0), "newest first; what was not foretold does not count"
     assert found[-1] == (101.0, 100.0)
-    steps = plan(queue.db, speeds.LAST, limit=1)
+    steps = plan(speeds.LAST, limit=1)
     assert not [step for step in steps if "B-TREE" in step], steps
 
 

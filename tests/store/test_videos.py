@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlalchemy import URL
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.jobs import jobs
@@ -59,8 +60,8 @@ def test_even_the_name_with_the_id_may_be_taken(queue: Queue, wanted: str) -> No
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(wanted=st.lists(st.sampled_from(["", "a", "a-2", "a-3", "a-3-2", "video-1", "video-2"]), max_size=12))
-def test_slugs_never_clash(database: object, wanted: list[str]) -> None:
-    with rolled_back(database) as queue:  # type: ignore[arg-type]
+def test_slugs_never_clash(address: URL, wanted: list[str]) -> None:
+    with rolled_back(address) as queue:
         made = [queue.video(slug=name) for name in wanted]
         found = [slug(queue, video) for video in made]
         assert len(set(found)) == len(found)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sqlalchemy import URL
 
 from tqstudio.engine.store.jobs import jobs
 from tqstudio.engine.store.library import videos
@@ -17,7 +17,7 @@ from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import JobStatus, Operation
 from tqstudio.protocol.answers import ErrorView
 
-from .conftest import Queue, plan, rolled_back
+from .conftest import Plan, Queue, rolled_back
 
 FACTS = {"duration_s": 5.0, "video": {"width": 640, "height": 360, "fps": "25"}}
 ERROR: ErrorView = {"code": "NO_MEDIA", "message": "no video in it", "hint": "remove it"}
@@ -52,8 +52,8 @@ def test_it_is_the_queue_of_waiting_jobs_in_its_order(queue: Queue) -> None:
     assert wanted(queue, limit=1) == [urgent]
 
 
-def test_it_reads_its_index_and_sorts_nothing(queue: Queue) -> None:
-    assert plan(queue.db, videos.UNPROBED, limit=1) == [
+def test_it_reads_its_index_and_sorts_nothing(plan: Plan) -> None:
+    assert plan(videos.UNPROBED, limit=1) == [
         "SCAN job USING INDEX ix_job_unprobed",
         "SEARCH video USING INTEGER PRIMARY KEY (rowid=?)",
     ]
@@ -151,8 +151,8 @@ _steps = st.lists(
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=_steps)
-def test_the_list_is_what_nothing_is_known_of(database: Path, steps: list[tuple[str, int]]) -> None:
-    with rolled_back(database) as queue:
+def test_the_list_is_what_nothing_is_known_of(address: URL, steps: list[tuple[str, int]]) -> None:
+    with rolled_back(address) as queue:
         made = [queue.job() for _ in range(2)]
         earlier = videos.unprobed(queue.db, limit=10)
         for time, (step, number) in enumerate(steps, start=2):
