@@ -26,42 +26,24 @@ def measure(options: Options, root: Path) -> Section:
         f"{count(options.list_jobs)} jobs in the table; {options.rounds} rounds of {options.pages} pages of"
         " each kind; a figure is the median of a round, the slowest page stands below it",
     )
-    cases, searches = _cases(options.list_jobs), _searches()
+    cases = _cases(options.list_jobs)
     medians: dict[str, list[float]] = {case: [] for case in cases}
     slowest: dict[str, list[float]] = {case: [] for case in cases}
-    wholes: dict[str, list[float]] = {search: [] for search in searches}
     with studio(home.root) as running:
         line = running.line()
         for case, path in cases.items():
-            if not _jobs(line, path) and "no match" not in case:
+            if not json.loads(line.ask("GET", path))["jobs"] and "no match" not in case:
                 raise RuntimeError(f"{case}: nothing is found")
         for _ in range(options.rounds):
             for case, path in cases.items():
                 seconds = _ask(line, path, options.pages)
                 medians[case].append(percentile(seconds, 50) * 1000)
                 slowest[case].append(max(seconds) * 1000)
-            for search, path in searches.items():
-                began = time.perf_counter()
-                _jobs(line, path)
-                wholes[search].append(time.perf_counter() - began)
         line.close()
     for case in cases:
         section.add(case, medians[case], "ms", at_most(300 if "text=" in cases[case] else 100))
         section.add(f"{case}, slowest", slowest[case], "ms")
-    for search in searches:
-        section.add(f"{search}, all pages of the search", wholes[search], "s")
     return section
-
-
-def _jobs(line: Line, path: str) -> int:
-    """How many jobs a search finds until its first page is full or everything has been looked through."""
-    found, after = 0, ""
-    while True:
-        page = json.loads(line.ask("GET", f"{path}{after}"))
-        found += len(page["jobs"])
-        if not page["searching"] or page["after"] is None:
-            return found
-        after = f"&after={quote(page['after'])}"
 
 
 def _ask(line: Line, path: str, times: int) -> list[float]:
@@ -94,13 +76,6 @@ def _cases(jobs: int) -> dict[str, str]:
         f"one of {SCATTERED_EVERY}, among the done": f"{FIRST}&text={SCATTERED}&status=done",
         "text and a state with no match": f"{FIRST}&text={COMMON}&status=done",
         "two words with no match": f"{FIRST}&text={COMMON}%20{SCATTERED}",
-        **_searches(),
-    }
-
-
-def _searches() -> dict[str, str]:
-    """What no index tells: all names are looked through, page after page."""
-    return {
         "one letter with no match": f"{FIRST}&text=z",
         "two letters with no match": f"{FIRST}&text=zq",
         "two letters with no match, newest first": f"{FIRST}&text=zq&sort=newest",

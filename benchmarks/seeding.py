@@ -94,10 +94,11 @@ def _fill(db: sqlite3.Connection, output: Path, jobs: int, backoff: int) -> None
     db.execute(
         f"{ids}, named AS (SELECT i, {_WORD} || ' ' || printf('%07d', i) || ' take ' || (i % 7) AS name"
         " FROM n)"
-        " INSERT INTO video (id, source, output_root, name, title, slug, size, mtime_ns, quick_hash, facts,"
-        " created_at)"
+        " INSERT INTO video (id, source, output_root, name, name_lower, title, slug, size, mtime_ns,"
+        " quick_hash, facts, created_at)"
         " SELECT i, CAST('/media/drop/' || name || '.mp4' AS BLOB), :output,"
-        " name || '.mp4', name, replace(name, ' ', '-'), 250000000 + i, 1700000000000000000 + i,"
+        " name || '.mp4', lower(name) || '.mp4', name, replace(name, ' ', '-'), 250000000 + i,"
+        " 1700000000000000000 + i,"
         " printf('%064x', i), :facts, :begin + i FROM named",
         values,
     )
@@ -123,7 +124,6 @@ def _fill(db: sqlite3.Connection, output: Path, jobs: int, backoff: int) -> None
         " 1280 AS width, 720 AS height UNION ALL SELECT '480p', 1, 854, 480"
         " UNION ALL SELECT '360p', 2, 640, 360) AS r WHERE job.status = 'done' ORDER BY id, r.name"
     )
-    db.execute("INSERT INTO video_name (video_name) VALUES ('rebuild')")
     db.execute("UPDATE job_count SET n = (SELECT count(*) FROM job WHERE job.status = job_count.status)")
 
 

@@ -26,8 +26,8 @@ def home(tmp_path: Path) -> Home:
         for number, status in enumerate(("pending", "pending", "done"), 1):
             source = str(tmp_path / f"{number}.mp4").encode()
             db.execute(
-                "INSERT INTO video (source, output_root, name, title, slug, size, mtime_ns, created_at)"
-                " VALUES (:source, x'2f', :slug, :slug, :slug, 1, 1, 1)",
+                "INSERT INTO video (source, output_root, name, name_lower, title, slug, size, mtime_ns,"
+                " created_at) VALUES (:source, x'2f', :slug, :slug, :slug, :slug, 1, 1, 1)",
                 {"source": source, "slug": f"film-{number}"},
             )
             db.execute(

@@ -156,6 +156,7 @@ class _SimulatedDatabase(Database):
         self._life, self._wrote = life, False
         self._writer = _Turns(life, self._commit, writes=True)  # type: ignore[assignment]
         self._reader = _Turns(life, self._look)  # type: ignore[assignment]
+        self._searcher = _Turns(life, self._look)  # type: ignore[assignment]
 
     def open(self) -> None:
         super().open()
@@ -166,7 +167,7 @@ class _SimulatedDatabase(Database):
         self._life.world.audit.attach(self._writer.db.raw)
 
     def cut(self) -> None:
-        for turns in (self._writer, self._reader):
+        for turns in (self._writer, self._reader, self._searcher):
             turns.cut()
 
     def _commit(self, db: Connection, calls: Sequence[Any]) -> None:

@@ -16,8 +16,8 @@ from damage import forget_in_indexes, forget_rows
 from databases import committed
 from tqstudio.engine.store.db import backup, connection, integrity, opening, sqlite
 from tqstudio.engine.store.db.database import Database
-from tqstudio.engine.store.library import videos
 from tqstudio.engine.store.lists import pages
+from tqstudio.engine.store.lists.orders import PageQuery
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.home import Home
 from tqstudio.lifecycle import JobStatus, Operation
@@ -165,7 +165,7 @@ def test_a_start_rebuilds_an_index_that_lacks_jobs(varied: Home, lost: str) -> N
     assert opening.require_sound(varied) is not None
     assert opening.problem_of(varied.database) is None
     with committed(varied.database) as reader:
-        assert pages.page(reader, pages.Query(), limit=500).ids[1:3] == [1, 2]
+        assert pages.page(reader, PageQuery(), limit=500).ids[1:3] == [1, 2]
     assert _claimable(varied) == 2
 
 
@@ -192,16 +192,6 @@ def test_a_start_compares_counts_and_lists_before_it_looks_at_each_row(
     found = opening.require_sound(varied)
     assert found is not None
     assert found.text.startswith(said)
-
-
-def test_a_text_finds_its_file_after_a_repair(home: Home) -> None:
-    with committed(home.database) as db:
-        db.execute("INSERT INTO video_name (video_name) VALUES ('delete-all')")
-        assert videos.get(db, 1) is not None
-    opening.repair(home.database)
-    with committed(home.database) as db:
-        found = db.execute("SELECT count(*) FROM video_name WHERE video_name MATCH 'mp4'").scalar()
-    assert found == 300
 
 
 def test_jobs_that_are_lost_stop_the_start_until_a_person_goes_on_without_them(varied: Home) -> None:

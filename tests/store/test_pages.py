@@ -13,11 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tqstudio.engine.store.db.connection import Connection
-from tqstudio.engine.store.db.sqlite import name_holds
+from tqstudio.engine.store.lists import matching, orders
 from tqstudio.engine.store.lists import pages as listing
-from tqstudio.engine.store.lists import plan as finding
 from tqstudio.engine.store.lists import records as jobviews
-from tqstudio.engine.store.lists import scan
 from tqstudio.engine.store.lists.orders import PageQuery as Query
 from tqstudio.engine.store.lists.pages import Page
 from tqstudio.lifecycle import QUEUE_ORDER, TERMINAL, JobStatus
@@ -60,7 +58,13 @@ def many(database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Q
         for number in range(1, JOBS + 1):
             name = f"{_WORDS[number % len(_WORDS)]} {number}.mp4"
             videos.append(
-                {"id": number, "name": name, "source": f"/in/{number}".encode(), "slug": f"v{number}"}
+                {
+                    "id": number,
+                    "name": name,
+                    "name_lower": name.lower(),
+                    "source": f"/in/{number}".encode(),
+                    "slug": f"v{number}",
+                }
             )
             status = rng.choice(list(JobStatus))
             running = status is JobStatus.IN_PROGRESS
@@ -79,8 +83,8 @@ def many(database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Q
                 }
             )
         queue.db.raw.executemany(
-            "INSERT INTO video (id, source, output_root, name, title, slug, size, mtime_ns, created_at)"
-            " VALUES (:id, :source, x'2f6f', :name, '', :slug, 1, 1, 1)",
+            "INSERT INTO video (id, source, output_root, name, name_lower, title, slug, size, mtime_ns,"
+            " created_at) VALUES (:id, :source, x'2f6f', :name, :name_lower, '', :slug, 1, 1, 1)",
             videos,
         )
         queue.db.raw.executemany(
@@ -91,12 +95,6 @@ def many(database: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Q
             rows,
         )
         yield queue
-
-
-@pytest.fixture(autouse=True)
-def unhurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However busy the machine is, no search stops early."""
-    monkeypatch.setattr(listing, "SEARCH_S", 3600)
 
 
 def expected(queue: Queue, query: Query) -> list[int]:
@@ -131,7 +129,7 @@ def downwards(db: Connection, query: Query, limit: int) -> list[int]:
     assert page.before is None
     while True:
         assert len(page.ids) <= limit
-        assert page.searching == (len(page.ids) < limit and page.after is not None)
+        assert len(page.ids) == limit or page.after is None
         found += page.ids
         if page.after is None:
             assert page.total in (None, len(found))
@@ -146,7 +144,7 @@ def upwards(db: Connection, query: Query, limit: int, before: str = "end") -> li
     assert before != "end" or page.after is None
     while True:
         assert len(page.ids) <= limit
-        assert page.searching == (len(page.ids) < limit and page.before is not None)
+        assert len(page.ids) == limit or page.before is None
         found = page.ids + found
         if page.before is None:
             return found
@@ -212,28 +210,9 @@ def test_paging_is_complete_and_ordered(many: Queue, query: Query, limit: int) -
     assert upwards(many.db, query, limit) == wanted
 
 
-@pytest.fixture
-def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is looked up, and every search stops after one short stretch."""
-    monkeypatch.setattr(listing, "SEARCH_S", 0)
-    monkeypatch.setattr(scan, "STRETCH", 150)
-    monkeypatch.setattr(finding, "FEW", 0)
-
-
-@pytest.mark.usefixtures("hurried")
-@pytest.mark.parametrize("query", QUERIES, ids=str)
-@pytest.mark.parametrize("limit", [3, 500])
-def test_a_search_in_short_stretches_finds_the_same(many: Queue, query: Query, limit: int) -> None:
-    if limit == 3 and not query.text:
-        return
-    wanted = expected(many, query)
-    assert downwards(many.db, query, limit) == wanted
-    assert upwards(many.db, query, limit) == wanted
-
-
 def test_few_matches_are_listed_like_many(many: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     for few in (0, 5, 300, 5_000):
-        monkeypatch.setattr(finding, "FEW", few)
+        monkeypatch.setattr(matching, "FEW", few)
         for wanted in ("alpha", "100%", 'quo"te', "back\\s", "under_score", "été", "ФИЛЬМ", "alpha 12"):
             query = Query(text=wanted)
             assert downwards(many.db, query, 500) == expected(many, query)
@@ -279,7 +258,7 @@ def test_a_page_follows_its_cursor_when_its_row_is_gone(many: Queue) -> None:
     assert after.ids == wanted[10:20]
 
 
-@pytest.mark.parametrize("sort", listing.SORTS)
+@pytest.mark.parametrize("sort", orders.SORTS)
 @pytest.mark.parametrize(
     "cursor",
     [
@@ -329,23 +308,18 @@ def test_any_text_finds_what_holds_it(many: Queue, wanted: str) -> None:
         Query,
         statuses=st.sets(st.sampled_from(list(JobStatus))).map(tuple),
         text=st.sampled_from(["a", "1", "12", "99", "alpha", "ét", "zq", "mp4", "no such name", "9.mp"]),
-        sort=st.sampled_from(listing.SORTS),
+        sort=st.sampled_from(orders.SORTS),
         batch=st.sampled_from([None, None, "first"]),
         deleted=st.booleans(),
     ),
     limit=st.integers(1, 200),
-    stretch=st.integers(100, 1500),
     few=st.sampled_from([0, 50, 5_000]),
     at=st.floats(0, 1),
 )
-def test_every_walk_shows_the_same_list(
-    many: Queue, query: Query, limit: int, stretch: int, few: int, at: float
-) -> None:
+def test_every_way_shows_the_same_list(many: Queue, query: Query, limit: int, few: int, at: float) -> None:
     wanted = expected(many, query)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(listing, "SEARCH_S", 0)
-        patch.setattr(scan, "STRETCH", stretch)
-        patch.setattr(finding, "FEW", few)
+        patch.setattr(matching, "FEW", few)
         limit = max(limit, len(wanted) // 20)
         assert downwards(many.db, query, limit) == wanted
         assert upwards(many.db, query, limit) == wanted
@@ -366,51 +340,6 @@ def around(db: Connection, query: Query, limit: int, middle: int) -> list[int]:
         page = listing.page(db, query, limit=limit, after=after)
         found, after = found + page.ids, page.after
     return found
-
-
-@pytest.mark.usefixtures("hurried")
-@pytest.mark.parametrize("sort", listing.SORTS)
-def test_the_way_back_from_an_empty_page_misses_nothing(many: Queue, sort: str) -> None:
-    query, passed = Query(text="777", sort=sort), list[int]()
-    page = listing.page(many.db, query, limit=400, after="start")
-    pages = [page]
-    while page.after is not None:
-        passed += page.ids
-        page = listing.page(many.db, query, limit=400, after=page.after)
-        pages.append(page)
-        assert page.before is not None
-        assert upwards(many.db, query, 400, page.before) == passed
-    assert not all(page.ids for page in pages)
-    nothing = Query(text="zq", sort=sort)
-    page = listing.page(many.db, nothing, limit=5)
-    assert (page.ids, page.before, page.searching) == ([], None, True)
-    beyond = listing.page(many.db, nothing, limit=5, after=page.after)
-    assert (beyond.ids, beyond.searching) == ([], True)
-    assert beyond.before == beyond.after
-
-
-@pytest.mark.usefixtures("hurried")
-@pytest.mark.parametrize("sort", listing.SORTS)
-@pytest.mark.parametrize("statuses", [(), (JobStatus.DONE,)])
-def test_a_page_tries_no_more_names_than_a_stretch(
-    many: Queue, sort: str, statuses: tuple[JobStatus, ...]
-) -> None:
-    tried = 0
-
-    def count(_name: str, _wanted: str) -> bool:
-        nonlocal tried
-        tried += 1
-        return False
-
-    raw = many.db.raw
-    raw.create_function("name_holds", 2, count, deterministic=True)
-    try:
-        query = Query(statuses, "ñá", sort)
-        page = listing.page(many.db, query, limit=5)
-        assert page.searching
-        assert 0 < tried <= scan.STRETCH * (len(JobStatus) if sort != "order" and not statuses else 1)
-    finally:
-        raw.create_function("name_holds", 2, name_holds, deterministic=True)
 
 
 # By index
@@ -435,18 +364,21 @@ def statements(many: Queue) -> Iterator[list[str]]:
         Query(text="a", sort="newest"),
         Query(deleted=True),
         Query(deleted=True, text="1", sort="oldest"),
-        *(Query(statuses=(status,), sort=sort) for status in JobStatus for sort in listing.SORTS),
+        *(Query(statuses=(status,), sort=sort) for status in JobStatus for sort in orders.SORTS),
     ],
     ids=str,
 )
-def test_every_lane_is_read_from_an_index(many: Queue, statements: list[str], query: Query) -> None:
+def test_every_section_is_read_from_an_index(
+    many: Queue, statements: list[str], monkeypatch: pytest.MonkeyPatch, query: Query
+) -> None:
+    monkeypatch.setattr(matching, "FEW", 0)
     first = listing.page(many.db, query, limit=7)
     listing.page(many.db, query, limit=7, after=first.after)
     listing.page(many.db, query, limit=7, before="end")
     middle = expected(many, query)[7]
     page = listing.page(many.db, query, limit=7, around=middle)
     listing.page(many.db, query, limit=7, before=page.before)
-    read = [statement for statement in list(statements) if "FROM job INDEXED BY" in statement]
+    read = [statement for statement in list(statements) if "job.status =" in statement]
     assert len(read) >= 5
     for statement in read:
         plan = [row[3] for row in many.db.execute(f"EXPLAIN QUERY PLAN {statement}")]
@@ -455,7 +387,7 @@ def test_every_lane_is_read_from_an_index(many: Queue, statements: list[str], qu
         assert all(line.startswith("SEARCH job") and "INDEX ix_job_" in line for line in jobs), plan
         if query.sort == "order":
             assert not [line for line in plan if "B-TREE" in line], plan
-        assert all("COVERING INDEX ix_video_name" in line for line in plan if " v " in line), plan
+        assert all("COVERING INDEX ix_video_search" in line for line in plan if " video " in line), plan
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=str)
@@ -463,12 +395,11 @@ def test_every_lane_is_read_from_an_index(many: Queue, statements: list[str], qu
 def test_a_total_is_exact_or_unknown(
     many: Queue, monkeypatch: pytest.MonkeyPatch, query: Query, few: int
 ) -> None:
-    monkeypatch.setattr(finding, "FEW", few)
+    monkeypatch.setattr(matching, "FEW", few)
     page = listing.page(many.db, query, limit=1)
     assert page.total in (len(expected(many, query)), None)
-    looked_up = query.batch is not None or any(len(word) > 2 for word in query.text.split())
-    walked = bool(query.text.strip() or query.batch) and query.video is None and not (few and looked_up)
-    assert page.total is not None or walked
+    scanned = query.filtered and query.video is None and not few
+    assert page.total is not None or scanned
     monkeypatch.setattr(listing, "COUNTED", 10)
     assert listing.page(many.db, Query(deleted=True), limit=1).total is None
 
@@ -483,8 +414,8 @@ def test_counts_need_no_scan(many: Queue) -> None:
 def test_an_empty_queue(queue: Queue) -> None:
     for query in (Query(), Query(sort="newest"), Query(text="abc"), Query(deleted=True)):
         assert listing.page(queue.db, query, limit=5) == Page([], None, None, total=0)
-        assert listing.page(queue.db, query, limit=5, before="end") == Page([], None, None)
-        assert listing.page(queue.db, query, limit=5, around=1) == Page([], None, None)
+        assert listing.page(queue.db, query, limit=5, before="end") == Page([], None, None, total=0)
+        assert listing.page(queue.db, query, limit=5, around=1) == Page([], None, None, total=0)
 
 
 def test_records_come_in_the_order_asked_for(many: Queue) -> None:
@@ -511,7 +442,7 @@ def test_the_jobs_of_a_drop_folder(queue: Queue, sort: str) -> None:
             {"folder": folder, "job": job},
         )
     first = listing.page(queue.db, Query(sort=sort, folder=1), limit=2)
-    assert first.total is None, "unknown until it was walked through"
+    assert first.total == 3
     assert first.after is not None
     rest = listing.page(queue.db, Query(sort=sort, folder=1), limit=2, after=first.after)
     assert sorted([*first.ids, *rest.ids]) == [jobs[0], jobs[2], jobs[4]]

@@ -13,6 +13,8 @@ from tqstudio.engine.store import events
 from tqstudio.engine.store.jobs import jobs
 from tqstudio.engine.store.library import generations, videos
 from tqstudio.engine.store.library.generations import PublishedFile, PublishedRow
+from tqstudio.engine.store.lists import pages
+from tqstudio.engine.store.lists.orders import PageQuery
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import JobStatus, Operation
 
@@ -159,17 +161,18 @@ def test_a_generation_retires_the_one_before(queue: Queue) -> None:
     assert generations.retired_before(queue.db, queue.now) == []
 
 
-def test_names_are_found_by_their_index_after_a_change(queue: Queue) -> None:
-    video = queue.video("summer.mp4")
-    queue.db.execute("UPDATE video SET name = 'winter.mp4' WHERE id = :id", {"id": video})
+def test_a_renamed_video_is_found_by_its_new_name(queue: Queue) -> None:
+    job = queue.job(video=(video := queue.video("Summer.mp4")))
 
-    def found(name: str) -> list[int]:
-        rows = queue.db.execute("SELECT rowid FROM video_name WHERE video_name MATCH :n", {"n": name})
-        return [row[0] for row in rows]
+    def found(text: str) -> list[int]:
+        return pages.page(queue.db, PageQuery(text=text), limit=9).ids
 
-    assert (found("summer"), found("winter")) == ([], [video])
-    queue.db.execute("DELETE FROM video WHERE id = :id", {"id": video})
-    assert found("winter") == []
+    assert (found("SUMMER"), found("été")) == ([job], [])
+    before = videos.get(queue.db, video)
+    assert before is not None
+    more = {"name": "ÉTÉ.mp4", "title": "", "job": job, "now": queue.now, "actor": "intake"}
+    assert videos.rename(queue.db, before, b"/in/b", **more)  # type: ignore[arg-type]
+    assert (found("summer"), found("été")) == ([], [job])
 
 
 def test_a_video_is_found_by_its_source_and_its_output(queue: Queue) -> None:

@@ -99,8 +99,6 @@ class FakeSupervisor:
         self.sent: list[Call[Any]] = []
         self.asked_after: list[int | None] = []
         self.down = False
-        self.stretch: int | None = None
-        """Rows that one request tries when it searches; all by default."""
         self.pages: asyncio.Semaphore | None = None
         """How many more pages of jobs are answered, where a test counts them out."""
         self._streams: list[asyncio.Queue[StreamEvent | None]] = []
@@ -579,40 +577,22 @@ class FakeSupervisor:
             rows = sorted(rows, key=lambda row: row["id"], reverse=sort == "newest")
         wanted, limit = params.get("text", "").lower().split(), params.get("limit", 50)
 
-        def walk(places: range, limit: int) -> tuple[list[int], str | None, bool]:
-            """The places of matches, the cursor that continues, and whether the walk stopped early."""
-            found: list[int] = []
-            for tried, place in enumerate(places):
-                if wanted and tried == self.stretch:
-                    return found, str(place), len(found) < limit
-                if all(word in rows[place]["name"].lower() for word in wanted):
-                    if len(found) == limit:
-                        return found, str(place), False
-                    found.append(place)
-            return found, None, False
-
-        around = [at for at, row in enumerate(rows) if row["id"] == params.get("around")]
-        after, searching = None, False
-        if around or "before" in params:
-            end = around[0] if around else _cursor(params["before"], rows) + 1
-            found, before, searching = walk(range(end - 1, -1, -1), limit // 2 if around else limit)
-            found.reverse()
-            after = str(end) if end < len(rows) else None
+        rows = [row for row in rows if all(word in row["name"].lower() for word in wanted)]
+        around = next((at for at, row in enumerate(rows) if row["id"] == params.get("around")), None)
+        if around is not None:
+            start, end = max(0, around - limit // 2), len(rows)
+        elif "before" in params:
+            end = _cursor(params["before"], rows)
+            start = max(0, end - limit)
         else:
-            start = _cursor(params.get("after", "start"), rows)
-            found, after, searching = walk(range(start, len(rows)), limit)
-            before = str(start - 1) if start else None
-        if around:
-            more, after, early = walk(range(around[0], len(rows)), limit - len(found))
-            found, searching = found + more, searching or early
-        whole = before is None and after is None
-        uncounted = bool(wanted) or "folder" in params or "batch" in params
+            start, end = _cursor(params.get("after", "start"), rows), len(rows)
+        end = min(end, start + limit)
+        counted = len(rows) <= 1_000 or not (wanted or "folder" in params or "batch" in params)
         return {
-            "jobs": [rows[place] for place in found],
-            "total": len(found) if whole else None if uncounted else len(rows),
-            "searching": searching,
-            "before": before,
-            "after": after,
+            "jobs": rows[start:end],
+            "total": len(rows) if counted else None,
+            "before": str(start) if start else None,
+            "after": str(end) if end < len(rows) else None,
         }
 
     def _listed(self, params: Mapping[str, Any]) -> list[Any]:
@@ -678,7 +658,7 @@ def _require_known(name: str, params: Mapping[str, Any]) -> None:
 
 
 def _cursor(cursor: str, rows: Sequence[Any]) -> int:
-    ends = {"start": 0, "end": len(rows) - 1}
+    ends = {"start": 0, "end": len(rows)}
     try:
         return ends[cursor] if cursor in ends else int(cursor)
     except ValueError:

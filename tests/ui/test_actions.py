@@ -404,7 +404,7 @@ async def test_a_job_that_slips_under_the_cursor_is_not_hit(make_app: MakeApp, d
         await pilot.press("j", "j", "j")
         window = app.studio.model.jobs
         left = [row for row in door.jobs if row["id"] != 322]
-        window.show({"jobs": left, "total": 13, "searching": False, "before": None, "after": None})
+        window.show({"jobs": left, "total": 13, "before": None, "after": None})
         await app.perform("pause")
         await until(pilot, lambda: "check it and press again" in messages(app))
         assert not door.operations()

@@ -108,10 +108,7 @@ async def several(side: Side) -> list[int]:
 
 
 async def page_of(side: Side, **query: Any) -> Any:
-    """A page of a list; a search that reached its time limit is repeated."""
-    while (page := await side.send(calls.jobs(**query)))["searching"]:  # noqa: ASYNC110 - a supervisor's state
-        await asyncio.sleep(0.05)
-    return page
+    return await side.send(calls.jobs(**query))
 
 
 PAGES: dict[str, dict[str, Any]] = {

@@ -47,7 +47,7 @@ def test_its_finished_segments_are_counted(trigger: str) -> None:
 def test_only_what_the_filter_hides_is_hidden() -> None:
     rows = [job_row(7, "shown.mp4"), job_row(8, "Elsewhere [1].mp4"), job_row(9, "b.mp4", "failed")]
     marks, window = marked(*rows), JobWindow()
-    page = {"jobs": rows[:1], "total": 3, "searching": False, "before": None, "after": "8"}
+    page = {"jobs": rows[:1], "total": 3, "before": None, "after": "8"}
     window.show(page)  # type: ignore[arg-type]
     assert marks.hidden(window) == [], "on another page"
     window.query = Query(("pending",), "")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 from textual.widgets import Input
@@ -298,98 +297,20 @@ async def test_a_hundred_thousand_jobs(make_app: MakeApp) -> None:
         await until(pilot, lambda: current(app) == 1)
 
 
-def searched() -> FakeSupervisor:
-    """Thousands of jobs, a few with a word in their names, and a supervisor that looks for it bit by bit."""
-    jobs = many_jobs(3_000)
-    for number in (7, 1_200, 1_201, 2_950):
-        jobs[number - 1] = job_row(number, f"kingfisher {number}.mp4", "pending")
-    door = FakeSupervisor(jobs)
-    door.stretch = 100
-    return door
-
-
-async def test_a_long_search_shows_what_it_finds_and_goes_on(make_app: MakeApp) -> None:
-    door = searched()
-    async with make_app(client_factory=lambda: door).run_test(size=(80, 24)) as pilot:
-        app = await loaded(pilot)
-        ids = lambda: [row["id"] for row in app.studio.model.jobs.rows]  # noqa: E731
-        # One page from the top and one around the job under the cursor, which is not among the matches.
-        door.pages = asyncio.Semaphore(2)
-        await pilot.press("slash", *"kingfisher", "enter")
-        await until(pilot, lambda: ids() == [7], "the first match is shown")
-        await until(pilot, lambda: remark(app).startswith("searching… · 1+ of 3"))
-        await pilot.press("j", "question_mark", "escape")
-        assert current(app) == 7
-        for _ in range(100):
-            door.pages.release()
-        await until(pilot, lambda: ids() == [7, 1_200, 1_201, 2_950], "all are shown")
-        await until(pilot, lambda: remark(app).startswith("4 of 3"))
-
-
-async def test_a_search_that_finds_nothing_says_so_at_its_end(make_app: MakeApp) -> None:
-    door = searched()
-    async with make_app(client_factory=lambda: door).run_test(size=(80, 24)) as pilot:
-        app = await loaded(pilot)
-        door.pages = asyncio.Semaphore(3)
-        await pilot.press("slash", *"zebra", "enter")
-        await until(pilot, lambda: text_of(app)[2].strip() == "searching…")
-        for _ in range(100):
-            door.pages.release()
-        await until(pilot, lambda: text_of(app)[2].strip() == "no job matches the filter – esc shows all")
-
-
-async def test_the_last_match_is_found_from_the_end(make_app: MakeApp) -> None:
-    door = searched()
+async def test_the_answer_to_a_replaced_filter_is_discarded(make_app: MakeApp) -> None:
+    door = FakeSupervisor(many_jobs(3_000))
     async with make_app(client_factory=lambda: door).run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         window = app.studio.model.jobs
-        await pilot.press("slash", *"kingfisher 1", "enter")
-        await until(pilot, lambda: [row["id"] for row in window.rows] == [1_200, 1_201])
-        door.stretch = 10
-        await app.studio.feed.pager.ask(window.query)
-        assert not window.rows
-        await pilot.press("G")
-        await until(pilot, lambda: current(app) == 1_201, "the last match is selected")
-        await until(pilot, lambda: [row["id"] for row in window.rows] == [1_200, 1_201])
-        assert current(app) == 1_201
-
-
-async def test_a_refresh_takes_no_row_away_that_a_search_has_found(make_app: MakeApp) -> None:
-    door = searched()
-    async with make_app(client_factory=lambda: door).run_test(size=(80, 24)) as pilot:
-        app = await loaded(pilot)
-        window = app.studio.model.jobs
-        await pilot.press("slash", *"kingfisher", "enter")
-        await until(pilot, lambda: len(window) == 4)
-        await pilot.press("j", "j")
-        sizes, show = set[int](), window.show
-
-        def watched(*args: Any, **more: Any) -> None:
-            show(*args, **more)
-            sizes.add(len(window))
-
-        window.show = watched  # type: ignore[method-assign]
-        door.jobs[1_200] = door.jobs[1_200] | {"priority": 9}
-        door.happened("priority", 1_201)
-        await until(pilot, lambda: (window.row(1_201) or {}).get("priority") == 9, "the list was read again")
-        assert sizes == {4}
-        assert current(app) == 1_201
-
-
-async def test_another_filter_ends_a_search(make_app: MakeApp) -> None:
-    door = searched()
-    async with make_app(client_factory=lambda: door).run_test(size=(80, 24)) as pilot:
-        app = await loaded(pilot)
-        window = app.studio.model.jobs
-        door.pages = asyncio.Semaphore(3)
-        await pilot.press("slash", *"zebra", "enter")
-        await until(pilot, lambda: door.pages is not None and door.pages.locked(), "it searches")
+        door.pages = asyncio.Semaphore(0)
+        app.start(app.studio.feed.pager.ask(Query(text="zebra")))
+        await until(pilot, lambda: window.query == Query(text="zebra"), "it searches")
         app.start(app.studio.feed.pager.ask(Query(sort="newest")))
-        # One for the page that the search waits for, and one for what was asked instead.
-        door.pages.release()
-        door.pages.release()
-        await until(pilot, lambda: window.rows and window.rows[0]["id"] == 3_000, "the new list is shown")
-        assert window.query == Query(sort="newest")
+        await until(pilot, lambda: window.query == Query(sort="newest"), "another filter replaces it")
+        for _ in range(3):
+            assert window.rows
+            door.pages.release()
+        await until(pilot, lambda: window.rows[0]["id"] == 3_000, "the new list is shown")
 
 
 async def test_only_visible_rows_are_drawn(make_app: MakeApp) -> None:

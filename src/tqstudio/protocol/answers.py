@@ -422,13 +422,11 @@ class StatusView(TypedDict):
 
 
 class JobPage(TypedDict):
-    """A page of jobs. A search may return few or none with a cursor; use it to continue the search."""
+    """A page of jobs."""
 
     jobs: list[JobRow]
     total: int | None
     """Jobs on all pages; None if counting them would take a scan."""
-    searching: bool
-    """The time limit of the search was reached before the page was full."""
     before: str | None
     """Cursor of the previous page; None at the top."""
     after: str | None

@@ -90,8 +90,8 @@ def jobs(
 ) -> Call[JobPage]:
     """A page of jobs. `sort` is order (queue order), newest or oldest.
 
-    `text` is words that the name must contain. `after` and `before` take the cursors of another page; even a
-    short or empty page may have one. `before="end"` is the last page.
+    `text` is words that the name must contain. `after` and `before` take the cursors of another page;
+    `before="end"` is the last page.
     """
     params: dict[str, Any] = {"sort": sort, "limit": limit}
     optional = {

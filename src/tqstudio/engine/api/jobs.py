@@ -21,7 +21,7 @@ from tqstudio.engine.store.jobs import jobs, progress
 from tqstudio.engine.store.library import generations, videos
 from tqstudio.engine.store.lists import pages
 from tqstudio.engine.store.lists import records as listed
-from tqstudio.engine.store.lists.orders import PageQuery
+from tqstudio.engine.store.lists.orders import SORTS, PageQuery
 from tqstudio.engine.store.machine import gates
 from tqstudio.engine.store.machine.gates import GateRow
 from tqstudio.errors import ErrorCode, TqError
@@ -75,14 +75,9 @@ async def page(
     deleted: bool = False,
     folder: int | None = None,
 ) -> JobPage:
-    """A page of jobs. Cursors come from another page, or are `start` or `end`.
-
-    The time of a text search is limited: such a page may be short and still have a cursor to continue from.
-    """
-    if sort not in pages.SORTS:
-        raise TqError(
-            ErrorCode.BAD_REQUEST, f"jobs cannot be sorted by {sort!r}", f"use {', '.join(pages.SORTS)}"
-        )
+    """A page of jobs. Cursors come from another page, or are `start` or `end`."""
+    if sort not in SORTS:
+        raise TqError(ErrorCode.BAD_REQUEST, f"jobs cannot be sorted by {sort!r}", f"use {', '.join(SORTS)}")
     query = PageQuery(_statuses(status), text, sort, batch, video, deleted, folder)
 
     def read(db: Connection) -> tuple[pages.Page, list[listed.JobRecord]]:
@@ -90,7 +85,7 @@ async def page(
         return found, listed.by_ids(db, found.ids)
 
     try:
-        found, records = await studio.db.read(read)
+        found, records = await (studio.db.search if query.filtered else studio.db.read)(read)
     except ValueError:
         raise TqError(
             ErrorCode.BAD_REQUEST, "the cursor does not belong to this list", "start without a cursor"
@@ -98,7 +93,6 @@ async def page(
     return {
         "jobs": rows_of(studio, records),
         "total": found.total,
-        "searching": found.searching,
         "before": found.before,
         "after": found.after,
     }

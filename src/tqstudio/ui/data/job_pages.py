@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from tqstudio.errors import UNANSWERED, TqError
 from tqstudio.lifecycle import TERMINAL
 from tqstudio.protocol import calls
-from tqstudio.ui.data.job_window import AHEAD, KEEP, PAGE, JobWindow
+from tqstudio.ui.data.job_window import KEEP, PAGE, JobWindow
 from tqstudio.ui.data.query import Query
 from tqstudio.ui.data.target import Target
 
@@ -26,8 +25,7 @@ MAX_MARKED = 10_000
 class Pager:
     """Moves the window over the list.
 
-    Answers to a query that was replaced meanwhile are discarded. A long search is split into many requests
-    and ends as soon as the user asks for something else.
+    Answers to a query that was replaced meanwhile are discarded.
     """
 
     def __init__(
@@ -40,8 +38,6 @@ class Pager:
         self._send = send
         self._now = now
         self._lock = asyncio.Lock()
-        self._waiting = 0
-        """Requests of the user that wait for the running one."""
 
     async def ask(self, query: Query, *, keep: int | None = None) -> None:
         """Show another query, around job `keep` if it matches, else from the top.
@@ -50,7 +46,7 @@ class Pager:
             TqError: it cannot be answered; the previous query stays active.
         """
         before, self.window.query = self.window.query, query
-        async with self._with_priority():
+        async with self._lock:
             if query != self.window.query:
                 return
             try:
@@ -67,8 +63,8 @@ class Pager:
     async def go(self, edge: Edge) -> None:
         """Load the first or the last page."""
         query = self.window.query
-        async with self._with_priority():
-            page = await self._on(query, "top", "end") if edge == "end" else await self._page(query)
+        async with self._lock:
+            page = await self._page(query, before="end") if edge == "end" else await self._page(query)
             if query == self.window.query:
                 self.window.show(page, from_end=edge == "end")
 
@@ -81,7 +77,7 @@ class Pager:
             cursor = window.before if edge == "top" else window.after
             if cursor is None:
                 return
-            page = await self._on(query, edge, cursor)
+            page = await self._page(query, **{"before" if edge == "top" else "after": cursor})
             if query != window.query:
                 return
             if edge == "top":
@@ -92,10 +88,7 @@ class Pager:
             await self.reload(near)
 
     async def reload(self, anchor: int | None) -> None:
-        """Read the window again; job `anchor` stays in it wherever it has moved, unless it ended and left.
-
-        The result is shown once it fills the screen, so that rows do not vanish during a search.
-        """
+        """Read the window again; job `anchor` stays in it wherever it has moved, unless it ended and left."""
         window, query = self.window, self.window.query
         async with self._lock:
             page: JobPage | None = None
@@ -111,7 +104,7 @@ class Pager:
                     page = await self._around(query, anchor)
             if page is None:
                 page = await self._page(query)
-            if await self._fill(query, page, anchor):
+            if query == window.query:
                 window.show(page, anchor=anchor)
 
     def _has_moved_away(self, job: int, page: JobPage) -> bool:
@@ -131,87 +124,28 @@ class Pager:
                 break
         return found[:MAX_MARKED], after is not None or len(found) > MAX_MARKED
 
-    @asynccontextmanager
-    async def _with_priority(self) -> AsyncIterator[None]:
-        """Acquire the lock for a user's request; a running search then gives it up."""
-        self._waiting += 1
-        try:
-            await self._lock.acquire()
-        finally:
-            self._waiting -= 1
-        try:
-            yield
-        finally:
-            self._lock.release()
-
-    def _still_wanted(self, query: Query) -> bool:
-        return query == self.window.query and not self._waiting
-
-    async def _on(self, query: Query, edge: Edge, cursor: str) -> JobPage:
-        """The next page in this direction that contains a job, if there is one."""
-        while True:
-            page = await self._beyond(query, edge, cursor)
-            on = page["before"] if edge == "top" else page["after"]
-            if page["jobs"] or on is None or not self._still_wanted(query):
-                return page
-            cursor = on
-
-    async def _beyond(self, query: Query, edge: Edge, cursor: str) -> JobPage:
-        if edge == "top":
-            return await self._page(query, before=cursor)
-        return await self._page(query, after=cursor)
-
-    async def _fill(self, query: Query, page: JobPage, anchor: int | None) -> bool:
-        """Add jobs on both sides of the anchor until there are enough; False if the query was replaced."""
-        while self._still_wanted(query):
-            ids = [row["id"] for row in page["jobs"]]
-            at = ids.index(anchor) if anchor in ids else 0
-            if page["after"] is not None and len(ids) - at <= AHEAD:
-                more = await self._beyond(query, "end", page["after"])
-                page["jobs"] += [row for row in more["jobs"] if row["id"] not in ids]
-                page["after"] = more["after"]
-            elif page["before"] is not None and at < AHEAD:
-                more = await self._beyond(query, "top", page["before"])
-                page["jobs"][:0] = [row for row in more["jobs"] if row["id"] not in ids]
-                page["before"] = more["before"]
-            else:
-                return True
-            page["total"], page["searching"] = more["total"], more["searching"]
-        return False
-
-    async def _page(self, query: Query, *, after: str | None = None, before: str | None = None) -> JobPage:
-        page: JobPage = await self._send(
-            calls.jobs(
-                statuses=query.statuses,
-                text=query.text,
-                sort=query.sort,
-                folder=query.folder,
-                limit=PAGE,
-                after=after,
-                before=before,
-            )
+    async def _page(self, query: Query, **where: Any) -> JobPage:
+        """Read the page at a place: `after` or `before` a cursor, `around` a job, else the first."""
+        call = calls.jobs(
+            statuses=query.statuses,
+            text=query.text,
+            sort=query.sort,
+            folder=query.folder,
+            limit=PAGE,
+            **where,
         )
+        page: JobPage = await self._send(call)
         self.window.read_at = self._now()
         return page
 
     async def _around(self, query: Query, job: int) -> JobPage | None:
         """The page around a job; None if the query does not match it."""
         try:
-            page: JobPage = await self._send(
-                calls.jobs(
-                    statuses=query.statuses,
-                    text=query.text,
-                    sort=query.sort,
-                    folder=query.folder,
-                    limit=PAGE,
-                    around=job,
-                )
-            )
+            page = await self._page(query, around=job)
         except TqError as error:
             if error.code in UNANSWERED:
                 raise
             return None
-        self.window.read_at = self._now()
         return page if _has(page, job) else None
 
 

@@ -29,8 +29,6 @@ class JobWindow:
         self.rows: list[JobRow] = []
         self.before: str | None = None
         self.after: str | None = None
-        self.searching = False
-        """The supervisor answered before a page was full; there may be more beyond the cursors."""
         self.offset: int | None = 0
         """Rows above the window; None if unknown."""
         self.loaded = False
@@ -80,7 +78,7 @@ class JobWindow:
         known = None if place is None or self.offset is None else self.offset + place
         self.rows = list(page["jobs"])
         self.before, self.after = page["before"], page["after"]
-        self._total, self.searching = page["total"], page["searching"]
+        self._total = page["total"]
         self.loaded = True
         self._changed()
         now_at = self.index_of(anchor)
@@ -95,7 +93,7 @@ class JobWindow:
         """Append the page below."""
         known = {row["id"] for row in self.rows}
         self.rows += [row for row in page["jobs"] if row["id"] not in known]
-        self.after, self._total, self.searching = page["after"], page["total"], page["searching"]
+        self.after, self._total = page["after"], page["total"]
         self._changed()
 
     def prepend(self, page: JobPage) -> None:
@@ -103,7 +101,7 @@ class JobWindow:
         known = {row["id"] for row in self.rows}
         new = [row for row in page["jobs"] if row["id"] not in known]
         self.rows = new + self.rows
-        self.before, self._total, self.searching = page["before"], page["total"], page["searching"]
+        self.before, self._total = page["before"], page["total"]
         if self.before is None:
             self.offset = 0
         elif self.offset is not None:

@@ -158,11 +158,6 @@ class JobList(RowList):
             return "top"
         return None
 
-    @property
-    def searching(self) -> bool:
-        """Whether the supervisor is still searching for rows that are needed."""
-        return self.studio.model.jobs.searching and self.lacks is not None
-
     def _look_ahead(self) -> None:
         if edge := self.lacks:
             self.post_message(self.NeedMore(edge))
@@ -171,8 +166,6 @@ class JobList(RowList):
         model = self.studio.model
         if unread := model.unread(read=model.jobs.loaded):
             return unread
-        if self.searching:
-            return "searching…"
         if model.jobs.query.narrowed:
             return "no job matches the filter – esc shows all"
         return "the queue is empty – n adds files, 3 shows the drop folders"

@@ -1,8 +1,8 @@
 """Runs reads and writes on the SQLite database of a home, each on a thread of its own.
 
-One thread owns the only writing connection, a second one a reading connection, because a deep list would
-delay a claim by hundreds of milliseconds on a shared thread. Waiting writes share a commit (group commit):
-the disk, not the processor, limits the number of commits per second.
+One thread owns the only writing connection; a second reads, and a third searches, which may take a second: on
+a shared thread it would delay claims and screens. Waiting writes share a commit (group commit): the disk, not
+the processor, limits the number of commits per second.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ class Database:
     """The database of a running supervisor.
 
     `write(fn, *args)` runs `fn(connection, *args)` in a transaction on the writer's thread and returns once
-    it is durable; `read` runs on the reader's thread. A function may run again if the commit it shared with
-    others failed, so it must have no effect except on the connection. Events that it appended are passed to
-    `on_events` on the event loop after the commit, in commit order.
+    it is durable; `read` and `search` run on threads of their own. A function may run again if the commit it
+    shared with others failed, so it must have no effect except on the connection. Events that it appended are
+    passed to `on_events` on the event loop after the commit, in commit order.
 
     When the disk is full or cannot be written, writes are refused with DISK_LOW or DATABASE_UNWRITABLE until
     one by `write_again` succeeds; reads continue. SQLite's errors about a damaged or busy file are raised as
@@ -57,6 +57,7 @@ class Database:
         self.on_events: Callable[[list[EventRow]], None] = lambda _events: None
         self._writer = ConnectionThread("db-writer", self._commit)
         self._reader = ConnectionThread("db-reader", self._look)
+        self._searcher = ConnectionThread("db-searcher", self._look)
         self._loop: asyncio.AbstractEventLoop | None = None
         self.refusal: Refusal | None = None
 
@@ -66,6 +67,7 @@ class Database:
         try:
             self._writer.open(lambda: connect(self.path))
             self._reader.open(lambda: connect(self.path, read_only=True))
+            self._searcher.open(lambda: connect(self.path, read_only=True))
         except DBAPIError as error:
             raise errors.as_tq_error(error, self.path) from error
 
@@ -90,6 +92,12 @@ class Database:
 
     async def read(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         return await _asked(self._reader, fn, args, kwargs)
+
+    async def search(
+        self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Reads like `read`, but lets other reads pass."""
+        return await _asked(self._searcher, fn, args, kwargs)
 
     def write_now(self, fn: Callable[Concatenate[Connection, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Writes synchronously, for callers without a loop: start-up, tests, benchmarks."""
@@ -165,6 +173,7 @@ class Database:
         _deliver_all(calls)
 
     def close(self) -> None:
+        self._searcher.close()
         self._reader.close()
         self._writer.close()
 

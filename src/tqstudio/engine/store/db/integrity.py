@@ -69,9 +69,8 @@ def unlisted(db: Connection) -> str:
 
 
 def rebuild_indexes(db: Connection) -> None:
-    """Rebuilds every index from its table, including the full-text index of names."""
-    for statement in sqlite.REBUILD_INDEXES:
-        db.execute(statement)
+    """Rebuilds every index from its table."""
+    db.execute(sqlite.REBUILD_INDEXES)
 
 
 def recount(db: Connection) -> None:

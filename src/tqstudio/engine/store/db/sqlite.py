@@ -1,4 +1,4 @@
-"""Holds everything that is particular to SQLite: settings of connections, triggers, the full-text index.
+"""Holds everything that is particular to SQLite: settings of connections, and triggers.
 
 Statements are SQLAlchemy expressions on the tables of `tables`; the few parts of them that only SQLite
 understands are functions at the end.
@@ -43,8 +43,7 @@ NOT_INDEXED = "NOT INDEXED"
 OBJECTS: Select[str] = select(column("name")).select_from(table("sqlite_master"))
 """The names of all tables, indexes and triggers."""
 FOREIGN_KEY_CHECK = "PRAGMA foreign_key_check"
-REBUILD_INDEXES = ("REINDEX", "INSERT INTO video_name (video_name) VALUES ('rebuild')")
-"""Builds every index from its table, and the full-text index of names."""
+REBUILD_INDEXES = "REINDEX"
 
 
 def json_value(column: ColumnElement[str], key: str) -> ColumnElement[Any]:
@@ -89,32 +88,19 @@ def open_raw(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
         raw.execute("PRAGMA foreign_keys=ON")
         raw.execute("PRAGMA temp_store=MEMORY")
         raw.execute("PRAGMA cache_size=-16000")
-        raw.create_function("name_holds", 2, name_holds, deterministic=True)
     except BaseException:
         raw.close()
         raise
     return raw
 
 
-def name_holds(name: str, wanted: str) -> bool:
-    """Whether the name contains the lower-case text, ignoring case in any alphabet."""
-    return wanted in name.lower()
-
-
-_INDEX = "INSERT INTO video_name (rowid, name) VALUES (new.id, new.name);"
-_UNINDEX = "INSERT INTO video_name (video_name, rowid, name) VALUES ('delete', old.id, old.name);"
 _ONE_MORE = "UPDATE job_count SET n = n + 1 WHERE status = new.status"
 _ONE_LESS = "UPDATE job_count SET n = n - 1 WHERE status = old.status"
 SCHEMA = (
-    "CREATE VIRTUAL TABLE video_name USING"
-    " fts5(name, content='video', content_rowid='id', tokenize='trigram')",
-    f"CREATE TRIGGER video_name_insert AFTER INSERT ON video BEGIN {_INDEX} END",
-    f"CREATE TRIGGER video_name_update AFTER UPDATE OF name ON video BEGIN {_UNINDEX} {_INDEX} END",
-    f"CREATE TRIGGER video_name_delete AFTER DELETE ON video BEGIN {_UNINDEX} END",
     f"CREATE TRIGGER job_count_insert AFTER INSERT ON job WHEN new.deleted_at IS NULL BEGIN {_ONE_MORE}; END",
     f"CREATE TRIGGER job_count_delete AFTER DELETE ON job WHEN old.deleted_at IS NULL BEGIN {_ONE_LESS}; END",
     "CREATE TRIGGER job_count_update AFTER UPDATE OF status, deleted_at ON job"
     " WHEN old.status <> new.status OR (old.deleted_at IS NULL) <> (new.deleted_at IS NULL)"
     f" BEGIN {_ONE_LESS} AND old.deleted_at IS NULL; {_ONE_MORE} AND new.deleted_at IS NULL; END",
 )
-"""What follows the tables in a new database: the full-text index of names, and the counts of jobs."""
+"""What follows the tables in a new database: the triggers that keep the counts of jobs."""

@@ -107,19 +107,19 @@ def _ref(target: str, *, optional: bool = False) -> int:
     return column
 
 
-def _lanes(prefix: str, where: str) -> tuple[Index, ...]:
+def _orders(prefix: str, where: str) -> tuple[Index, ...]:
     """Defines the indexes for the orders of job lists.
 
-    `video_id` is there for text filters: beside these they look only at `ix_video_name`.
+    `video_id` is there for text filters: beside these they read only `ix_video_search`.
     """
 
-    def lane(name: str, *columns: str | TextClause) -> Index:
+    def order(name: str, *columns: str | TextClause) -> Index:
         return Index(f"{prefix}_{name}", "status", *columns, "video_id", sqlite_where=text(where))
 
     return (
-        lane("waiting", text("priority DESC"), "created_at", "id"),
-        lane("ended", text("completed_at DESC"), text("id DESC")),
-        lane("status", "id"),
+        order("waiting", text("priority DESC"), "created_at", "id"),
+        order("ended", text("completed_at DESC"), text("id DESC")),
+        order("status", "id"),
     )
 
 
@@ -149,8 +149,8 @@ class Video(SQLModel, table=True):
     __table_args__ = (
         UniqueConstraint("source", "output_root"),
         UniqueConstraint("output_root", "slug"),
-        # Names alone, in order: text filters try thousands of them at a time.
-        Index("ix_video_name", "id", "name"),
+        # What list filters compare, alone and in order: they read up to a million rows at a time.
+        Index("ix_video_search", "id", "folder_id", "name_lower"),
         Index("ix_video_inode", "inode", sqlite_where=text("inode IS NOT NULL")),
         AUTOINCREMENT,
     )
@@ -159,7 +159,9 @@ class Video(SQLModel, table=True):
     source: bytes = _bytes()
     output_root: bytes = _bytes()
     name: str = _text()
-    """Displayed file name, searched by text filters."""
+    """Displayed file name."""
+    name_lower: str = _text()
+    """The same in lower case, searched by text filters: LIKE ignores case for ASCII only."""
     title: str = _text()
     slug: str = _text()
     size: int = Field(sa_column=Column(BigInteger, nullable=False))
@@ -293,10 +295,10 @@ class Job(SQLModel, table=True):
         ),
         Index("ix_job_video", "video_id", "id"),
         Index("ix_job_batch", "batch", "id", sqlite_where=text("batch IS NOT NULL")),
-        *_lanes("ix_job", "deleted_at IS NULL"),
-        *_lanes("ix_job_deleted", "deleted_at IS NOT NULL"),
+        *_orders("ix_job", "deleted_at IS NULL"),
+        *_orders("ix_job_deleted", "deleted_at IS NOT NULL"),
         Index(
-            "ix_job_foretold",
+            "ix_job_predicted",
             text("completed_at DESC"),
             text("id DESC"),
             sqlite_where=text("predicted_s IS NOT NULL AND status = 'done' AND deleted_at IS NULL"),

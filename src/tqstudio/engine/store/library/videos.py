@@ -106,6 +106,7 @@ def create(db: Connection, new: NewVideo, *, now: int) -> int:
         "source": new.source,
         "output_root": new.output_root,
         "name": new.name,
+        "name_lower": new.name.lower(),
         "title": new.title,
         # A slug with the id needs the row first; until then the row has a random one.
         "slug": uuid4().hex if taken else new.slug,
@@ -275,7 +276,8 @@ def rename(
     """Changes the path of a video whose source was renamed; False if it has changed already."""
     row = tables.video.c
     unmoved = update(tables.video).where(row.id == before.id, row.source == before.source)
-    moved = db.execute(unmoved.values(source=source, name=name, title=title)).rowcount
+    names = {"name": name, "name_lower": name.lower(), "title": title}
+    moved = db.execute(unmoved.values(source=source, **names)).rowcount
     if moved:
         detail = f"{display(before.source)} is now {display(source)}"
         events.append(db, EventKind.RENAMED, now=now, actor=actor, job=job, video=before.id, detail=detail)

@@ -1,21 +1,25 @@
-"""Defines the orders of job lists, the key of a job in each, and the index ranges that follow a key.
+"""Defines the orders of job lists: their sections, keys of jobs, and conditions of what follows a key.
 
-“Queue order” is one lane per status, in the order of `lifecycle.QUEUE_ORDER`, each with an order of its own.
-The other lists are sorted by age, that is by id.
+“Queue order” has a section per status, in the order of `lifecycle.QUEUE_ORDER`: waiting jobs in the order of
+work, ended ones latest first. The other lists are one section, sorted by age, that is by id.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import ClassVar
 
+from sqlalchemy import Column, ColumnElement, RowMapping, UnaryExpression, and_, true
+
+from tqstudio.engine.store.db import tables
 from tqstudio.lifecycle import QUEUE_ORDER, TERMINAL, JobStatus
 
 SORTS = ("order", "newest", "oldest")
 
 Key = tuple[int, ...]
-"""A position in a list; greater is further down."""
+"""A position in a list; greater is further down. Its last number is the job's id, perhaps negated."""
+
+JOB = tables.job.c
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,117 +36,63 @@ class PageQuery:
     """A drop folder."""
 
     @property
-    def visible(self) -> str:
-        """The condition of the partial indexes of these jobs, verbatim, or SQLite would not use them."""
-        return "deleted_at IS NOT NULL" if self.deleted else "deleted_at IS NULL"
-
-    @property
-    def indexes(self) -> str:
-        """The prefix of those indexes' names."""
-        return "ix_job_deleted" if self.deleted else "ix_job"
+    def filtered(self) -> bool:
+        """Whether finding or counting the jobs may need a scan of up to a second."""
+        return bool(self.text.strip()) or self.batch is not None or self.folder is not None
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
-    """A contiguous part of a lane in its index: condition, values and order."""
+class Section:
+    """The jobs of some statuses, sorted by columns; its keys are `rank` and the columns' values."""
 
-    where: str
-    values: Mapping[str, int]
-    order: str
-
-
-@dataclass(frozen=True, slots=True)
-class Lane:
-    """The jobs of one status in queue order."""
-
-    INDEX: ClassVar[str]
-    """Suffix of its index, after `PageQuery.indexes`."""
-    COLUMNS: ClassVar[str]
-    """The arguments of `key`, as far as that index contains them."""
-    PARTS: ClassVar[int]
-    """Numbers in a key."""
-    status: JobStatus
+    rank: Key
+    statuses: tuple[JobStatus, ...]
+    order: tuple[tuple[Column[int], int], ...]
+    """Columns, with 1 for ascending and -1 for descending."""
+    index: str
+    """The end of the name of the index in this order."""
 
     @property
-    def rank(self) -> int:
-        return QUEUE_ORDER.index(self.status)
+    def columns(self) -> list[Column[int]]:
+        return [column for column, _ in self.order]
 
-    def key(self, job: int, priority: int, created_at: int, completed_at: int) -> Key:
-        raise NotImplementedError
+    def key(self, row: RowMapping) -> Key:
+        return (*self.rank, *(sign * (row[column.name] or 0) for column, sign in self.order))
 
-    def ranges(self, key: Key | None, backwards: bool) -> list[Range]:
-        """Returns the ranges that follow a key, in order; the whole lane for a key of another lane.
+    def has(self, key: Key) -> bool:
+        """Whether this can be the key of a job of this section."""
+        return len(key) == len(self.rank) + len(self.order) and key[: len(self.rank)] == self.rank
 
-        One range per leading column: a single OR over all of them would scan the lane from its start.
+    def sorting(self, *, backwards: bool) -> list[UnaryExpression[int]]:
+        return [column.desc() if (sign < 0) != backwards else column.asc() for column, sign in self.order]
+
+    def beyond(self, key: Key | None, *, backwards: bool) -> Iterator[ColumnElement[bool]]:
+        """Yields the conditions of the jobs after a key, nearest first; none if the section lies before it.
+
+        One condition per column: a single OR over all of them would scan the index from its start.
         """
-        raise NotImplementedError
+        if key is None or not self.has(key):
+            if key is None or (self.rank > key) != backwards:
+                yield true()
+            return
+        values = [sign * part for (_, sign), part in zip(self.order, key[len(self.rank) :], strict=True)]
+        equal = [column == value for column, value in zip(self.columns, values, strict=True)]
+        for at in reversed(range(len(self.order))):
+            column, sign = self.order[at]
+            further = column > values[at] if (sign > 0) != backwards else column < values[at]
+            yield and_(*equal[:at], further)
 
 
-class Waiting(Lane):
-    """Jobs that have not ended, in the order of work."""
-
-    INDEX = "waiting"
-    COLUMNS = "id, priority AS p, created_at AS c, 0 AS e"
-    PARTS = 4
-
-    def key(self, job: int, priority: int, created_at: int, _completed_at: int) -> Key:
-        return (self.rank, -priority, created_at, job)
-
-    def ranges(self, key: Key | None, backwards: bool) -> list[Range]:
-        order = "priority, created_at DESC, id DESC" if backwards else "priority DESC, created_at, id"
-        if key is None or key[0] != self.rank:
-            return [Range("", {}, order)]
-        priority, created, job = -key[1], key[2], key[3]
-        than, other = ("<", ">") if backwards else (">", "<")
-        return [
-            Range(
-                f" AND priority = :priority AND (created_at, id) {than} (:created, :job)",
-                {"priority": priority, "created": created, "job": job},
-                order,
-            ),
-            Range(f" AND priority {other} :priority", {"priority": priority}, order),
-        ]
+_WAITING = ((JOB.priority, -1), (JOB.created_at, 1), (JOB.id, 1)), "waiting"
+_ENDED = ((JOB.completed_at, -1), (JOB.id, -1)), "ended"
 
 
-class Ended(Lane):
-    """Jobs that have ended, latest first."""
-
-    INDEX = "ended"
-    COLUMNS = "id, 0 AS p, 0 AS c, coalesce(completed_at, 0) AS e"
-    PARTS = 3
-
-    def key(self, job: int, _priority: int, _created_at: int, completed_at: int) -> Key:
-        return (self.rank, -completed_at, -job)
-
-    def ranges(self, key: Key | None, backwards: bool) -> list[Range]:
-        order = "completed_at, id" if backwards else "completed_at DESC, id DESC"
-        if key is None or key[0] != self.rank:
-            return [Range("", {}, order)]
-        than = ">" if backwards else "<"
-        values = {"completed": -key[1], "job": -key[2]}
-        return [Range(f" AND (completed_at, id) {than} (:completed, :job)", values, order)]
-
-
-LANES = {status: (Ended if status in TERMINAL else Waiting)(status) for status in QUEUE_ORDER}
-
-
-def lanes_from(statuses: tuple[JobStatus, ...], key: Key | None, backwards: bool) -> list[Lane]:
-    """Returns the lanes from a key on, in reading order; all lanes without a key."""
-    lanes = [lane for status, lane in LANES.items() if not statuses or status in statuses]
-    if backwards:
-        return [lane for lane in reversed(lanes) if key is None or lane.rank <= key[0]]
-    return [lane for lane in lanes if key is None or lane.rank >= key[0]]
-
-
-def key_of(sort: str, status: JobStatus, job: int, priority: int, created_at: int, completed_at: int) -> Key:
-    """Returns the key of a job in lists with this sort."""
-    if sort == "order":
-        return LANES[status].key(job, priority, created_at, completed_at)
-    return (-job,) if sort == "newest" else (job,)
-
-
-def is_key(sort: str, key: Key) -> bool:
-    """Whether this can be a key of a list with that sort."""
+def sections(sort: str, statuses: tuple[JobStatus, ...] = ()) -> list[Section]:
+    """Returns the sections of a list, from top to bottom."""
+    shown = tuple(status for status in QUEUE_ORDER if not statuses or status in statuses)
     if sort != "order":
-        return len(key) == 1
-    return bool(key) and 0 <= key[0] < len(QUEUE_ORDER) and len(key) == LANES[QUEUE_ORDER[key[0]]].PARTS
+        return [Section((), shown, ((JOB.id, -1 if sort == "newest" else 1),), "status")]
+    return [
+        Section((QUEUE_ORDER.index(status),), (status,), *(_ENDED if status in TERMINAL else _WAITING))
+        for status in shown
+    ]

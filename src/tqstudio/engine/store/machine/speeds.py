@@ -92,7 +92,7 @@ def outcome(db: Connection, job: int, epoch: int) -> MeasuredSpeed | None:
 LAST = (
     select(tables.job.c.predicted_s, tables.job.c.actual_s)
     # An index of their own: of a million finished jobs, perhaps none has a prediction.
-    .with_hint(tables.job, indexed_by("ix_job_foretold"), "sqlite")
+    .with_hint(tables.job, indexed_by("ix_job_predicted"), "sqlite")
     .where(
         tables.job.c.status == const(JobStatus.DONE),
         tables.job.c.deleted_at.is_(None),

@@ -106,11 +106,7 @@ class QueueScreen(QueueActions, JobActions):
         if query.narrowed and status:
             shown = f"{fmt.number(len(window))}+" if window.total is None else fmt.number(window.total)
             count = f"{shown} of {fmt.number(sum(status['jobs'].values()))}"
-        states = (
-            ("frozen", self.frozen),
-            ("following", self.list.follow),
-            ("searching…", self.list.searching),
-        )
+        states = (("frozen", self.frozen), ("following", self.list.follow))
         flags = [word for word, on in states if on]
         remark = f" {self.studio.glyphs.bullet} ".join([*flags, *self._folder(), count, f"sort {query.sort}"])
         return query.line(), remark
@@ -258,12 +254,7 @@ class QueueScreen(QueueActions, JobActions):
         await self._go("top")
 
     async def do_end(self, _: str) -> None:
-        if self.studio.model.jobs.after is None:
-            # Keys pressed next refer to the new position.
-            await self._go("end")
-        else:
-            # A search may take long to reach the last job, so keys do not wait.
-            self.shell.start(self._go("end"))
+        await self._go("end")
 
     async def _go(self, edge: str) -> None:
         window = self.studio.model.jobs
