@@ -23,6 +23,9 @@ RARE_EVERY = 50_000
 SCATTERED = "lighthouse"
 """A word in more names of a million than are looked up, and yet in few of the list."""
 SCATTERED_EVERY = 401
+FAR = "archive"
+"""A word in the names of the first `FAR_JOBS` alone, the last ones of a list from the newest."""
+FAR_JOBS = 2_000
 COMMON = "beach"
 """A word in every tenth name."""
 
@@ -33,6 +36,7 @@ _STATUS = (
 )
 _WORD = (
     f"CASE WHEN i % {RARE_EVERY} = 7 THEN '{RARE}' WHEN i % {SCATTERED_EVERY} = 3 THEN '{SCATTERED}'"
+    f" WHEN i <= {FAR_JOBS} THEN '{FAR}'"
     f" WHEN i % 10 = 1 THEN '{COMMON}' WHEN i % 10 = 2 THEN 'interview' ELSE 'holiday' END"
 )
 
