@@ -10,7 +10,15 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from tqstudio.engine.api.dependencies import TheStudio
-from tqstudio.engine.api.views import attempt_view, autorestart_view, event_view, iso, job_row, video_view
+from tqstudio.engine.api.views import (
+    attempt_view,
+    autorestart_view,
+    event_view,
+    fill,
+    iso,
+    job_row,
+    video_view,
+)
 from tqstudio.engine.api.views_system import gate_view
 from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.services import Services
@@ -166,23 +174,18 @@ async def detail(studio: TheStudio, job: int) -> JobDetail:
             "resumed_at_s": live.resumed_at_s,
             "encoder": live.encoder,
         }
-    return {
+    return fill(
+        JobDetail,
+        record,
         **row,
-        "video_view": video_view(video, generation, newest, record.error),
-        "requested": None if record.requested is None else list(record.requested),
-        "dropped": list(record.dropped),
-        "not_before": iso(record.not_before),
-        "processed_by": record.processed_by,
-        "processed_by_id": record.processed_by_id,
-        "metadata": dict(record.metadata),
-        "idempotency_key": record.idempotency_key,
-        "claimed_at": iso(record.claimed_at),
-        "lease_expires_at": iso(now_us() + left_us) if left_us else None,
-        "lease_epoch": record.epoch,
-        "autorestart": autorestart_view(record),
-        "attempts_log": attempt_views,
-        "events": [event_view(event) for event in history],
-    }
+        video_view=video_view(video, generation, newest, record.error),
+        not_before=iso(record.not_before),
+        lease_epoch=record.epoch,
+        lease_expires_at=iso(now_us() + left_us) if left_us else None,
+        autorestart=autorestart_view(record),
+        attempts_log=attempt_views,
+        events=[event_view(event) for event in history],
+    )
 
 
 @router.get("/jobs/{job}/log")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from functools import cache
+from typing import Any, TypeVar
 
 from tqstudio.engine.host.clock import MICROSECOND
 from tqstudio.engine.live.forecasts import Forecasts
@@ -12,7 +13,7 @@ from tqstudio.engine.live.running_jobs import LiveJob
 from tqstudio.engine.outputs.place import place_of
 from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.jobs.progress import AttemptRow, RenditionRow
-from tqstudio.engine.store.library.generations import GenerationRow, PublishedRow
+from tqstudio.engine.store.library.generations import GenerationRow
 from tqstudio.engine.store.library.videos import VideoRow
 from tqstudio.engine.store.lists.records import JobRecord
 from tqstudio.home import Home
@@ -42,6 +43,7 @@ from tqstudio.protocol.answers import (
     VideoView,
 )
 
+M = TypeVar("M")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -66,25 +68,33 @@ def parse_time(text: str) -> int:
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
+def fill(message: Callable[..., M], row: Any, **more: Any) -> M:
+    """Creates a message from the fields of a row that have the same names, and from more fields.
+
+    Times (`…_at`) become ISO 8601, paths (bytes) text and base64, as `protocol.answers` promises.
+    """
+    filled = more
+    for name in _common(message, row.__class__):
+        if name in more:
+            continue
+        value = getattr(row, name)
+        if isinstance(value, bytes):
+            filled[f"{name}_b64"], value = encode(value), data(value)
+        elif isinstance(value, tuple):
+            value = list(value)
+        filled[name] = iso(value) if name.endswith("_at") else value
+    return message(**filled)
+
+
+@cache
+def _common(message: Any, row: Any) -> tuple[str, ...]:
+    return tuple(name for name in message.__annotations__ if name in row.__dataclass_fields__)
+
+
 def rendition_live(row: RenditionRow, eta_s: float | None) -> RenditionLive:
     """A quality; unless it is running, its progress counts only what is kept for the next attempt."""
-    return {
-        "name": row.name,
-        "status": row.status,
-        "reason": row.reason,
-        "required": row.required,
-        "width": row.width,
-        "height": row.height,
-        "encoder": row.encoder,
-        "progress": row.progress if row.status == RenditionStatus.IN_PROGRESS else row.kept,
-        "segments_done": row.segments_done,
-        "segments_total": row.segments_total,
-        "speed": row.speed,
-        "eta_s": eta_s,
-        "settings_hash": row.settings_hash,
-        "stream_key": row.stream_key,
-        "error": row.error,
-    }
+    progress = row.progress if row.status == RenditionStatus.IN_PROGRESS else row.kept
+    return fill(RenditionLive, row, progress=progress, eta_s=eta_s)
 
 
 def _live_renditions(rows: Iterable[RenditionRow], eta_s: float | None) -> list[RenditionLive]:
@@ -158,55 +168,39 @@ def job_row(
     renditions = live.renditions if live and live.renditions is not None else record.renditions
     retrying = record.not_before is not None and record.not_before > now
     eta = forecasts.of_running(live) if live else forecasts.of_waiting(record)
-    return {
-        "id": record.id,
-        "video": record.video,
-        "batch": record.batch,
-        "name": record.name,
-        "path": data(record.source),
-        "path_b64": encode(record.source),
-        "kind": record.kind,
-        "status": record.status,
-        "word": job_word(
+    return fill(
+        JobRow,
+        record,
+        path=data(record.source),
+        path_b64=encode(record.source),
+        word=job_word(
             status,
             control,
             retrying=retrying,
             held=record.ready_at is None and record.started_at is None,
         ),
-        "claim": claim_word(
+        claim=claim_word(
             status,
             expired=expired,
             attempts=record.attempts + record.crashes,
         ),
-        "control": record.control,
-        "step": (live.step if live and live.step else record.step),
-        "profile": record.profile,
-        "priority": record.priority,
-        "progress": max(record.progress, live.progress) if live else record.progress,
-        "speed": live.speed if live else None,
-        "eta_s": eta["eta_s"] if eta else None,
-        "eta": eta,
-        "predicted_s": record.predicted_s,
-        "actual_s": record.actual_s if status is JobStatus.DONE else None,
-        "attempts": record.attempts,
-        "max_attempts": record.max_attempts,
-        "crashes": record.crashes,
-        "max_crashes": record.max_crashes,
-        "retry_in_s": (record.not_before - now) / MICROSECOND if retrying and record.not_before else None,
-        "worker": record.processed_by if running else None,
-        "idle_s": idle_s if live else None,
-        "error": _job_error(record, home),
-        "warnings": list(live.warnings if live and live.warnings is not None else record.warnings),
-        "source": summary,
-        "renditions": _renditions(renditions, record.renditions, eta["eta_s"] if live and eta else None),
-        "created_at": iso_time(record.created_at),
-        "started_at": iso(record.started_at),
-        "completed_at": iso(record.completed_at),
-        "last_progress_at": iso(
+        step=live.step if live and live.step else record.step,
+        progress=max(record.progress, live.progress) if live else record.progress,
+        speed=live.speed if live else None,
+        eta_s=eta["eta_s"] if eta else None,
+        eta=eta,
+        actual_s=record.actual_s if status is JobStatus.DONE else None,
+        retry_in_s=(record.not_before - now) / MICROSECOND if retrying and record.not_before else None,
+        worker=record.processed_by if running else None,
+        idle_s=idle_s if live else None,
+        error=_job_error(record, home),
+        warnings=list(live.warnings if live and live.warnings is not None else record.warnings),
+        source=summary,
+        renditions=_renditions(renditions, record.renditions, eta["eta_s"] if live and eta else None),
+        last_progress_at=iso(
             max(record.last_progress_at or 0, live.moved_at) if live else record.last_progress_at
         ),
-        "deleted_at": iso(record.deleted_at),
-    }
+    )
 
 
 def _job_error(record: JobRecord, home: Home) -> JobError | None:
@@ -244,23 +238,7 @@ def job_live(live: LiveJob, forecasts: Forecasts, idle_s: float | None) -> JobLi
 
 
 def attempt_view(row: AttemptRow, *, job: int, home: Home) -> AttemptView:
-    return {
-        "number": row.number,
-        "epoch": row.epoch,
-        "worker": row.worker,
-        "encoder": row.encoder,
-        "argv": row.argv,
-        "resumed_from": row.resumed_from,
-        "resumed_at_s": row.resumed_at_s,
-        "steps": dict(row.steps),
-        "started_at": iso_time(row.started_at),
-        "ended_at": iso(row.ended_at),
-        "last_progress_at": iso(row.last_progress_at),
-        "outcome": row.outcome,
-        "error_code": row.error_code,
-        "error": row.error,
-        "log": str(home.job_logs(job) / row.log) if row.log else None,
-    }
+    return fill(AttemptView, row, log=str(home.job_logs(job) / row.log) if row.log else None)
 
 
 def autorestart_view(record: JobRecord) -> AutorestartView:
@@ -280,34 +258,7 @@ def autorestart_view(record: JobRecord) -> AutorestartView:
 
 
 def event_view(row: EventRow) -> EventView:
-    return {
-        "seq": row.seq,
-        "at": iso_time(row.at),
-        "trigger": str(row.trigger),
-        "job": row.job,
-        "video": row.video,
-        "worker": row.worker,
-        "source": None if row.source is None else str(row.source),
-        "target": None if row.target is None else str(row.target),
-        "actor": row.actor,
-        "code": None if row.code is None else str(row.code),
-        "detail": row.detail,
-    }
-
-
-def published_view(row: PublishedRow) -> PublishedView:
-    return {
-        "name": row.name,
-        "kind": "audio" if row.kind == "audio" else "video",
-        "width": row.width,
-        "height": row.height,
-        "codecs": row.codecs,
-        "duration_s": row.duration_s,
-        "average_bps": row.average_bps,
-        "peak_bps": row.peak_bps,
-        "size": row.size,
-        "settings_hash": row.settings_hash,
-    }
+    return fill(EventView, row, at=iso_time(row.at))
 
 
 def generation_view(video: VideoRow, row: GenerationRow | None) -> GenerationView | None:
@@ -315,17 +266,15 @@ def generation_view(video: VideoRow, row: GenerationRow | None) -> GenerationVie
         return None
     place = place_of(video)
     poster = place.generation(row.number) / row.poster if row.poster else None
-    return {
-        "number": row.number,
-        "settings_hash": row.settings_hash,
-        "published_at": iso_time(row.published_at),
-        "retired_at": iso(row.retired_at),
-        "master": data(place.master),
-        "master_b64": encode(place.master),
-        "poster": data(poster) if poster else None,
-        "poster_b64": encode(poster) if poster else None,
-        "renditions": [published_view(rendition) for rendition in row.renditions],
-    }
+    return fill(
+        GenerationView,
+        row,
+        master=data(place.master),
+        master_b64=encode(place.master),
+        poster=data(poster) if poster else None,
+        poster_b64=encode(poster) if poster else None,
+        renditions=[fill(PublishedView, rendition) for rendition in row.renditions],
+    )
 
 
 def video_view(
@@ -334,23 +283,13 @@ def video_view(
     job: tuple[int, JobStatus] | None,
     error: ErrorView | None,
 ) -> VideoView:
-    return {
-        "id": video.id,
-        "name": video.name,
-        "path": data(video.source),
-        "path_b64": encode(video.source),
-        "output_root": data(video.output_root),
-        "output_root_b64": encode(video.output_root),
-        "slug": video.slug,
-        "title": video.title,
-        "size": video.size,
-        "mtime_ns": video.mtime_ns,
-        "quick_hash": video.quick_hash,
-        "full_hash": video.full_hash,
-        "status": video_status(has_generation=generation is not None, job=job[1] if job else None).value,
-        "facts": dict(video.facts) if video.facts else None,
-        "generation": generation_view(video, generation),
-        "job": job[0] if job else None,
-        "error": error,
-        "deleted_at": iso(video.deleted_at),
-    }
+    return fill(
+        VideoView,
+        video,
+        path=data(video.source),
+        path_b64=encode(video.source),
+        status=video_status(has_generation=generation is not None, job=job[1] if job else None).value,
+        generation=generation_view(video, generation),
+        job=job[0] if job else None,
+        error=error,
+    )

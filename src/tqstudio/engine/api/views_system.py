@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tqstudio.engine.api.views import iso, iso_time
+from tqstudio.engine.api.views import fill, iso, iso_time
 from tqstudio.engine.gates.decide import Waits
+from tqstudio.engine.host.clock import MICROSECOND
 from tqstudio.engine.live.running_jobs import Heartbeat, LiveJob
 from tqstudio.engine.store.library.folders import FolderRow
 from tqstudio.engine.store.machine.gates import GateRow
@@ -41,29 +42,21 @@ def worker_view(
         registered=row.registered_at is not None,
         busy=live is not None,
     )
-    return {
-        "id": row.id,
-        "name": row.name,
-        "kind": row.kind,
-        "type": row.type,
-        "status": status.value,
-        "enabled": row.enabled and sound and (live is not None or not row.draining),
-        "draining": row.draining and live is not None,
-        "encoder": row.encoder,
-        "device": row.device,
-        "pid": row.pid,
-        "registered_at": iso(row.registered_at),
-        "last_heartbeat_at": iso(heard),
-        "job": live.token.job if live else None,
-        "step": live.step if live else None,
-        "speed": live.speed if live else None,
-        "cpu_percent": beat.cpu_percent if beat else None,
-        "memory_bytes": beat.memory_bytes if beat else None,
-        "note": shown,
-        "quarantine": row.quarantine_reason,
-        "capabilities": dict(row.capabilities),
-        "metadata": dict(row.metadata),
-    }
+    return fill(
+        WorkerView,
+        row,
+        status=status.value,
+        enabled=row.enabled and sound and (live is not None or not row.draining),
+        draining=row.draining and live is not None,
+        last_heartbeat_at=iso(heard),
+        job=live.token.job if live else None,
+        step=live.step if live else None,
+        speed=live.speed if live else None,
+        cpu_percent=beat.cpu_percent if beat else None,
+        memory_bytes=beat.memory_bytes if beat else None,
+        note=shown,
+        quarantine=row.quarantine_reason,
+    )
 
 
 _GATE_HINTS: Mapping[GateKind, str] = {
@@ -122,25 +115,17 @@ def folder_view(
     listed: list[SkippedFile] = [
         {"name": name, "code": code, "reason": reason, "hint": hint} for name, (code, reason, hint) in skipped
     ]
-    return {
-        "id": row.id,
-        "path": data(row.path),
-        "path_b64": encode(row.path),
-        "output_root": data(row.output_root),
-        "output_root_b64": encode(row.output_root),
-        "profile": row.profile,
-        "watch": watch,
-        "enabled": row.enabled,
-        "recursive": row.recursive,
-        "patterns": list(row.patterns),
-        "settle_s": default_settle_s if row.settle_s is None else row.settle_s,
-        "priority": row.priority,
-        "autorestart": row.autorestart.limit,
-        "autorestart_delay_s": row.autorestart.delay_s,
-        "settling": settling,
-        "checking": checking,
-        "skipped": listed,
-        "done_today": ended[0],
-        "failed_today": ended[1],
-        "problem": problem,
-    }
+    return fill(
+        FolderView,
+        row,
+        watch=watch,
+        settle_s=default_settle_s if row.settle_s is None else row.settle_s,
+        autorestart=row.autorestart.limit,
+        autorestart_delay_s=row.autorestart.delay_s,
+        settling=settling,
+        checking=checking,
+        skipped=listed,
+        done_today=ended[0],
+        failed_today=ended[1],
+        problem=problem,
+    )
