@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
+import io
 import json
 import os
 import shutil
@@ -13,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
@@ -101,6 +103,43 @@ class Program:
             stderr=subprocess.PIPE,
             env=self.environment | environment,
         )
+
+
+class ProgramInside(Program):
+    """Runs commands within this process, where they are as in one of their own but for the start of Python.
+
+    For commands that end soon; `spawn` starts a process as ever.
+    """
+
+    def __call__(
+        self,
+        *arguments: str | bytes | Path,
+        timeout_s: float = COMMAND_TIMEOUT_S,  # noqa: ARG002 - the limit of the test holds
+        cwd: Path | None = None,
+        **environment: str,
+    ) -> Answer:
+        from tqstudio.cli import main
+
+        kept = dict(os.environ), {number: signal.getsignal(number) for number in _SIGNALS}
+        written = io.BytesIO(), io.BytesIO()
+        out, err = (io.TextIOWrapper(each, "utf-8", "backslashreplace") for each in written)
+        os.environ.clear()
+        os.environ.update(self.environment | environment)
+        try:
+            with contextlib.chdir(cwd or Path.cwd()), redirect_stdout(out), redirect_stderr(err):
+                code = main([os.fsdecode(argument) for argument in arguments])
+                sys.stdout.flush()
+                sys.stderr.flush()
+                # The command may have put streams of its own in place, which close these when they go.
+                return Answer(code, *(each.getvalue().decode() for each in written))
+        finally:
+            os.environ.clear()
+            os.environ.update(kept[0])
+            for number, handler in kept[1].items():
+                signal.signal(number, handler)
+
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def answer_of(

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from harness import COMMAND_TIMEOUT_S, QUICK, Answer, Program, lives
+from harness import COMMAND_TIMEOUT_S, QUICK, Answer, Program, ProgramInside, lives
 from tqstudio.protocol import calls
 from tqstudio.protocol.client import Client
 from waiting import until
@@ -57,10 +57,11 @@ def clips(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
     """A home with a supervisor that runs; every test leaves its queue without running jobs."""
-    shell = Program(tmp_path_factory.mktemp("up") / "home", **QUICKER)
+    home = tmp_path_factory.mktemp("up") / "home"
+    shell = Program(home, **QUICKER)
     started = shell("up", "--detach")
     assert started.code == 0, started.err
-    yield shell
+    yield ProgramInside(home, **QUICKER)
     stopped = shell("down")
     assert stopped.code == 0, stopped.err
 

@@ -13,6 +13,7 @@ LARGE = "1280x720"
 """A size of which a few seconds are enough work to be measured."""
 
 
+@pytest.mark.slow
 def test_the_second_job_is_foretold_by_the_first(make_studio: MakeStudio, clip: MakeClip, copy) -> None:
     studio = make_studio().up()
     assert studio.status()["eta_error"] == {"median": None, "jobs": 0}

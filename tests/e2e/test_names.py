@@ -70,6 +70,7 @@ def test_through_a_drop_folder(shared: Studio, odd: Path, tmp_path: Path) -> Non
     _all_there(odd)
 
 
+@pytest.mark.slow
 def test_through_process(shared: Studio, odd: Path, tmp_path: Path) -> None:
     out = tmp_path / "出力\u3000\n\x1b"
     answer = shared("process", "-i", odd, "-o", out, "--json")

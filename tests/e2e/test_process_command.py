@@ -210,7 +210,7 @@ _EDITS: dict[str, tuple[str, Callable[[bytes], bytes], int]] = {
 
 
 @pytest.mark.parametrize("edit", _EDITS)
-@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("full", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_ladder_of_the_right_sizes_is_mended_too(beside: Batch, edit: str, full: bool) -> None:
     assert beside().code == 0
     kept = _segments(beside, "180p")

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from harness import PROGRAM
+from waiting import until
 
 from .conftest import Held, MakeStudio
 from .studio import Studio
@@ -41,10 +42,13 @@ def test_wrong_settings_are_shown_with_their_place_and_what_to_do(
     down.home.config.write_text(text)
     environment = {key: value for key, value in down.environment.items() if key != "TQSTUDIO_SETTLE_S"}
     with Terminal(PROGRAM, environment, columns=200) as terminal:
-        said = terminal.shows("The supervisor cannot start", "BAD_CONFIG", now)
-        joined = re.sub(r"[│\s]", "", said)
-        assert str(down.home.config) in joined
-        assert what.replace(" ", "") in joined
+        terminal.shows("The supervisor cannot start", "BAD_CONFIG", now)
+
+        def joined() -> str:
+            return re.sub(r"[│\s]", "", terminal.text())
+
+        until(lambda: str(down.home.config) in joined(), "the file is named")
+        until(lambda: what.replace(" ", "") in joined(), "the mistake is named")
         # Corrected, but for another mistake.
         down.home.config.write_text("workrs = 2\n")
         terminal.press("S")

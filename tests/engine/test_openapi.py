@@ -37,7 +37,7 @@ CHECKS = [
     content_type_conformance,
     response_schema_conformance,
 ]
-EXAMPLES = 10
+EXAMPLES = 6
 """Of each call and kind; the same ones in each run."""
 STREAM, SHUTDOWN = "/v1/events/stream", "/v1/shutdown"
 

@@ -47,7 +47,7 @@ def same(live: LiveSupervisor, tmp_path: Path) -> Compare:
 
 
 STATES = (
-    *("pending", "held", "paused", "running", "pausing", "cancelling", "restarting"),
+    *("pending", "paused", "running", "pausing", "cancelling"),
     *("failed", "cancelled", "done", "deleted"),
 )
 
