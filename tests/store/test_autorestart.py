@@ -9,7 +9,7 @@ from tqstudio.engine.store.jobs.claims import HeldLease
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import AutorestartRule, JobStatus, Operation
 
-from .conftest import Queue
+from .conftest import Plan, Queue
 
 TWICE = AutorestartRule(2, delay_s=60)
 
@@ -155,9 +155,8 @@ def test_the_rule_of_a_job_can_be_changed(queue: Queue) -> None:
     assert restart_due(queue) == []
 
 
-def test_what_is_due_goes_by_index(queue: Queue) -> None:
-    plan = queue.db.execute(f"EXPLAIN QUERY PLAN {autorestart.DUE_SQL}", {"now": 5, "limit": 9})
-    said = " / ".join(row[3] for row in plan)
+def test_what_is_due_goes_by_index(plan: Plan) -> None:
+    said = " / ".join(plan(autorestart.DUE, now=5, limit=9))
     assert "ix_job_autorestart" in said
     assert "SEARCH other USING INDEX ix_job_video" in said
 

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import pytest
+from sqlalchemy import ClauseElement
 
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import claims, jobs, operations, progress
-from tqstudio.engine.store.jobs.claims import CANDIDATES_SQL, GPU_CANDIDATES_SQL, Assignment, HeldLease, Token
+from tqstudio.engine.store.jobs.claims import CANDIDATES, GPU_CANDIDATES, Assignment, HeldLease, Token
 from tqstudio.engine.store.library import folders, videos
 from tqstudio.engine.store.machine import gates, workers
 from tqstudio.errors import ErrorCode
 from tqstudio.lifecycle import GateKind, JobKind, JobStatus, Operation
 
-from .conftest import NOW, SECOND, Queue, token
+from .conftest import NOW, SECOND, Plan, Queue, token
 from .test_folders import folder
 
 
-@pytest.mark.parametrize(("sql", "heads"), [(CANDIDATES_SQL, 2), (GPU_CANDIDATES_SQL, 1)])
-def test_a_claim_reads_its_index_and_sorts_nothing(queue: Queue, sql: str, heads: int) -> None:
-    plan = [row[3] for row in queue.db.execute(f"EXPLAIN QUERY PLAN {sql}", {"gpu_jobs": 3})]
-    reads = [step for step in plan if "job" in step]
+@pytest.mark.parametrize(("statement", "heads"), [(CANDIDATES, 2), (GPU_CANDIDATES, 1)])
+def test_a_claim_reads_its_index_and_sorts_nothing(plan: Plan, statement: ClauseElement, heads: int) -> None:
+    steps = plan(statement, gpu_jobs=3)
+    reads = [step for step in steps if "job" in step]
     assert len(reads) == heads
     assert all("INDEX ix_job_ready (prefer_gpu=?)" in step for step in reads)
-    assert not any("TEMP B-TREE" in step for step in plan)
+    assert not any("TEMP B-TREE" in step for step in steps)
 
 
 def test_the_order_is_priority_then_age_then_id(queue: Queue) -> None:
@@ -35,6 +36,14 @@ def test_the_order_is_priority_then_age_then_id(queue: Queue) -> None:
     queue.wait(20)
     got = [queue.claim(queue.worker(f"w{n}")) for n in range(6)]
     assert [lease and lease.job for lease in got] == [d, e, a, b, c, None]
+
+
+def test_a_worker_is_its_row_not_only_its_process(queue: Queue) -> None:
+    queue.job()
+    off, on = queue.worker("a", instance="both"), queue.worker("b", instance="both")
+    workers.set_intent(queue.db, "a", enabled=False, now=queue.now)
+    assert queue.claim(off) is None
+    assert queue.claim(on) is not None
 
 
 def test_a_priority_counts_while_queued(queue: Queue) -> None:
@@ -414,16 +423,6 @@ def test_a_job_in_backoff_waits_for_its_promotion(queue: Queue) -> None:
     assert again is not None
     assert again.job == lease.job
     assert again.attempts == 1
-
-
-def test_promotion_goes_by_index(queue: Queue) -> None:
-    for statement in (
-        "SELECT id FROM job INDEXED BY ix_job_backoff WHERE status = 'pending' AND not_before IS NOT NULL"
-        " AND not_before <= 5 ORDER BY not_before LIMIT 9",
-        "SELECT id FROM job INDEXED BY ix_job_instance WHERE status = 'in_progress' AND instance = 'x'",
-    ):
-        [row] = queue.db.execute(f"EXPLAIN QUERY PLAN {statement}", {"now": 5, "limit": 9})
-        assert "SEARCH" in row[3]
 
 
 def test_no_backoff_outlasts_a_clock_that_was_set_back(queue: Queue) -> None:

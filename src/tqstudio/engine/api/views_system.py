@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from tqstudio.engine.api.views import fill, iso, iso_time
 from tqstudio.engine.gates.decide import Waits
-from tqstudio.engine.host.clock import MICROSECOND
 from tqstudio.engine.live.running_jobs import Heartbeat, LiveJob
 from tqstudio.engine.store.library.folders import FolderRow
 from tqstudio.engine.store.machine.gates import GateRow

@@ -51,6 +51,11 @@ def json_value(column: ColumnElement[str], key: str) -> ColumnElement[Any]:
     return func.json_extract(column, f"$.{key}")
 
 
+def greatest(*values: ColumnElement[Any]) -> ColumnElement[Any]:
+    """Returns the largest of several values, none of them NULL."""
+    return func.max(*values)
+
+
 def engine_of(path: Path, *, read_only: bool = False) -> Engine:
     """Returns an engine; each of its connections is for one thread at a time.
 

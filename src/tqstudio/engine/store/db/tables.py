@@ -16,6 +16,7 @@ from sqlalchemy import (
     ColumnElement,
     Float,
     ForeignKey,
+    FromClause,
     Index,
     Integer,
     LargeBinary,
@@ -50,6 +51,7 @@ SQLModel.metadata.naming_convention = MetaData(
     }
 ).naming_convention
 
+_OPEN = (JobStatus.PENDING, JobStatus.IN_PROGRESS, JobStatus.PAUSED)
 AUTOINCREMENT = {"sqlite_autoincrement": True}
 
 
@@ -288,10 +290,7 @@ class Job(SQLModel, table=True):
             "ix_job_one_open",
             "video_id",
             unique=True,
-            sqlite_where=text(
-                f"status IN ({_in((JobStatus.PENDING, JobStatus.IN_PROGRESS, JobStatus.PAUSED))})"
-                " AND deleted_at IS NULL"
-            ),
+            sqlite_where=text(f"status IN ({_in(_OPEN)}) AND deleted_at IS NULL"),
         ),
         Index("ix_job_video", "video_id", "id"),
         Index("ix_job_batch", "batch", "id", sqlite_where=text("batch IS NOT NULL")),
@@ -545,3 +544,8 @@ speed = _tables["speed"]
 supervisor = _tables["supervisor"]
 video = _tables["video"]
 worker = _tables["worker"]
+
+
+def is_open(jobs: FromClause) -> ColumnElement[bool]:
+    """Returns the condition of the index `ix_job_one_open`, for `job` or an alias of it."""
+    return jobs.c.status.in_([const(status) for status in _OPEN]) & jobs.c.deleted_at.is_(None)

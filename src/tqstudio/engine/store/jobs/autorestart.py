@@ -11,47 +11,66 @@
 
 from __future__ import annotations
 
+from sqlalchemy import bindparam, case, exists, func, or_, select, update
+
+from tqstudio.engine.host.clock import MICROSECOND
 from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.sqlite import greatest, indexed_by
+from tqstudio.engine.store.db.tables import const, is_open, job
 from tqstudio.engine.store.jobs.transitions import assignments_of, move
 from tqstudio.events import EventKind
-from tqstudio.lifecycle import AutorestartRule
+from tqstudio.lifecycle import Autorestart, AutorestartRule, JobStatus
 
-DUE_SQL = (
-    "SELECT id, restarts, autorestart_limit FROM job INDEXED BY ix_job_autorestart"
-    " WHERE status = 'failed' AND autorestart IN ('enabled', 'in_progress') AND deleted_at IS NULL"
-    " AND restarts < autorestart_limit"
-    " AND max(coalesce(last_restart_at, 0), coalesce(completed_at, 0))"
-    " + autorestart_delay_s * 1000000 <= :now"
+_other = job.alias("other")
+_REPLACED = exists().where(
     # A newer job of the same video replaces it, and a video can have only one open job.
-    " AND NOT EXISTS (SELECT 1 FROM job AS other WHERE other.video_id = job.video_id"
-    " AND other.deleted_at IS NULL"
-    " AND (other.id > job.id OR other.status IN ('pending', 'in_progress', 'paused'))) LIMIT :limit"
+    _other.c.video_id == job.c.video_id,
+    or_((_other.c.id > job.c.id) & _other.c.deleted_at.is_(None), is_open(_other)),
+)
+_SINCE = greatest(func.coalesce(job.c.last_restart_at, 0), func.coalesce(job.c.completed_at, 0))
+DUE = (
+    select(job.c.id, job.c.restarts, job.c.autorestart_limit)
+    .with_hint(job, indexed_by("ix_job_autorestart"), "sqlite")
+    .where(
+        job.c.status == const(JobStatus.FAILED),
+        job.c.autorestart.in_([const(Autorestart.ENABLED), const(Autorestart.IN_PROGRESS)]),
+        job.c.deleted_at.is_(None),
+        job.c.restarts < job.c.autorestart_limit,
+        _SINCE + job.c.autorestart_delay_s * MICROSECOND <= bindparam("now"),
+        ~_REPLACED,
+    )
+    .limit(bindparam("limit"))
 )
 
 
 def is_any_due(db: Connection, *, now: int) -> bool:
-    return db.execute(DUE_SQL, {"now": now, "limit": 1}).first() is not None
+    return db.execute(DUE, {"now": now, "limit": 1}).first() is not None
 
 
 def restart_due(db: Connection, *, now: int, limit: int = 100) -> list[int]:
     """Restarts the failed jobs whose delay, since their failure or last restart, is over."""
     restarted = []
-    for job, restarts, allowed in db.execute(DUE_SQL, {"now": now, "limit": limit}):
+    for number, restarts, allowed in db.execute(DUE, {"now": now, "limit": limit}).all():
         detail = f"restart {restarts + 1} of {allowed}"
-        assign = assignments_of(EventKind.AUTORESTART)
-        if move(db, job, EventKind.AUTORESTART, now=now, actor="autorestart", assign=assign, detail=detail):
-            restarted.append(int(job))
+        assign = assignments_of(EventKind.AUTORESTART, now=now)
+        if move(
+            db, number, EventKind.AUTORESTART, now=now, actor="autorestart", assign=assign, detail=detail
+        ):
+            restarted.append(int(number))
     return restarted
 
 
-def set_rule(db: Connection, job: int, rule: AutorestartRule) -> bool:
+def set_rule(db: Connection, number: int, rule: AutorestartRule) -> bool:
     """Changes a job's autorestart rule; returns whether it differed."""
-    return bool(
-        db.execute(
-            "UPDATE job SET autorestart_limit = :limit, autorestart_delay_s = :delay_s,"
-            " autorestart = CASE WHEN :limit = 0 THEN 'disabled'"
-            " WHEN autorestart = 'disabled' THEN 'enabled' ELSE autorestart END"
-            " WHERE id = :job AND (autorestart_limit <> :limit OR autorestart_delay_s <> :delay_s)",
-            {"job": job, "limit": rule.limit, "delay_s": rule.delay_s},
-        ).rowcount
+    state = case((job.c.autorestart == Autorestart.DISABLED, Autorestart.ENABLED), else_=job.c.autorestart)
+    differs = or_(job.c.autorestart_limit != rule.limit, job.c.autorestart_delay_s != rule.delay_s)
+    changed = db.execute(
+        update(job)
+        .where(job.c.id == number, differs)
+        .values(
+            autorestart_limit=rule.limit,
+            autorestart_delay_s=rule.delay_s,
+            autorestart=state if rule.limit else Autorestart.DISABLED,
+        )
     )
+    return bool(changed.rowcount)

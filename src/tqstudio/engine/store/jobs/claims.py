@@ -11,17 +11,37 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic_core import from_json
+from sqlalchemy import (
+    ColumnElement,
+    Select,
+    and_,
+    bindparam,
+    exists,
+    func,
+    insert,
+    literal_column,
+    select,
+    union_all,
+    update,
+)
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection, Row
+from tqstudio.engine.store.db.sqlite import indexed_by
+from tqstudio.engine.store.db.tables import attempt, const, folder, gate, job, video, worker
+from tqstudio.engine.store.db.tables import supervisor as supervisors
 from tqstudio.events import EventKind
 from tqstudio.lifecycle import AttemptOutcome, Control, JobKind, JobStatus
 
-LEASE_FREE = (
-    "supervisor_id = NULL, worker_id = NULL, instance = NULL, claimed_at = NULL, control = 'none',"
-    " step = NULL"
-)
-"""Assignments of every UPDATE that ends a lease."""
+NO_LEASE = {
+    "supervisor_id": None,
+    "worker_id": None,
+    "instance": None,
+    "claimed_at": None,
+    "control": Control.NONE,
+    "step": None,
+}
+"""What every UPDATE that ends a lease sets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,64 +88,88 @@ class Token:
     instance: str
 
 
-_LEASE_COLUMNS = (
-    "id, video_id, epoch, worker_id, processed_by, instance, control, attempts, crashes,"
-    " max_attempts, max_crashes, progress"
+_LEASE = (
+    job.c.id,
+    job.c.video_id,
+    job.c.epoch,
+    job.c.worker_id,
+    job.c.processed_by,
+    job.c.instance,
+    job.c.control,
+    job.c.attempts,
+    job.c.crashes,
+    job.c.max_attempts,
+    job.c.max_crashes,
+    job.c.progress,
 )
+"""The columns of a `HeldLease`, in order."""
 
 
-def _lease(row: Any, *, repeated: bool = False) -> HeldLease:
-    return HeldLease(
-        job=row[0],
-        video=row[1],
-        epoch=row[2],
-        worker_id=row[3],
-        worker=row[4],
-        instance=row[5],
-        control=Control(row[6]),
-        attempts=row[7],
-        crashes=row[8],
-        max_attempts=row[9],
-        max_crashes=row[10],
-        progress=row[11],
-        repeated=repeated,
-    )
+def _lease(row: Any) -> HeldLease:
+    values = list(row)
+    values[6] = Control(values[6])
+    return HeldLease(*values)
 
 
-READY = "status = 'pending' AND not_before IS NULL AND deleted_at IS NULL"
-"""The condition of the partial index `ix_job_ready`, verbatim, or SQLite would not use it."""
+READY = and_(job.c.status == const(JobStatus.PENDING), job.c.not_before.is_(None), job.c.deleted_at.is_(None))
+"""The condition of the partial index `ix_job_ready`."""
 
 
-def _candidates(prefer_gpu: int, limit: str) -> str:
+def _candidates(prefer_gpu: int, limit: Any) -> Select[*tuple[Any, ...]]:
     return (
-        "SELECT id, priority, created_at, ready_at, prefer_gpu FROM job INDEXED BY ix_job_ready"
-        f" WHERE {READY} AND prefer_gpu = {prefer_gpu}"
-        f" ORDER BY priority DESC, created_at, id LIMIT {limit}"
+        select(job.c.id, job.c.priority, job.c.created_at, job.c.ready_at, job.c.prefer_gpu)
+        .with_hint(job, indexed_by("ix_job_ready"), "sqlite")
+        .where(READY, job.c.prefer_gpu == literal_column(str(prefer_gpu)))
+        .order_by(job.c.priority.desc(), job.c.created_at, job.c.id)
+        .limit(limit)
     )
 
 
-GPU_CANDIDATES_SQL = _candidates(1, "1")
-CANDIDATES_SQL = (
-    f"SELECT * FROM ({_candidates(0, '1')}) UNION ALL SELECT * FROM ({_candidates(1, ':gpu_jobs')})"
+GPU_CANDIDATES = _candidates(1, 1)
+CANDIDATES = union_all(
+    select(_candidates(0, 1).subquery()), select(_candidates(1, bindparam("gpu_jobs")).subquery())
 )
 """The first job that prefers no GPU, and the first `gpu_jobs` jobs that do, in no particular order."""
 
-_STANDING = (
-    "SELECT enabled = 1 AND draining = 0 AND quarantined_at IS NULL AND suspected_at IS NULL"
-    " AND instance = :instance"
-    " AND NOT EXISTS (SELECT 1 FROM gate) FROM worker WHERE id = :worker"
+_MAY_WORK = select(worker.c.id).where(
+    worker.c.id == bindparam("worker"),
+    worker.c.instance == bindparam("instance"),
+    worker.c.enabled == 1,
+    worker.c.draining == 0,
+    worker.c.quarantined_at.is_(None),
+    worker.c.suspected_at.is_(None),
+    ~exists(select(gate.c.kind)),
 )
 """Whether a worker may get a job."""
 _CLAIM = (
-    "UPDATE job SET status = 'in_progress', epoch = epoch + 1, worker_id = :worker, instance = :instance,"
-    " supervisor_id = :supervisor, claimed_at = :now, started_at = coalesce(started_at, :now),"
-    " last_progress_at = :now, ready_at = NULL, processed_by_id = :worker, processed_by = :name, step = NULL"
-    f" WHERE id = :id AND {READY} RETURNING {_LEASE_COLUMNS}"
+    update(job)
+    .where(job.c.id == bindparam("candidate"), READY)
+    .values(
+        status=JobStatus.IN_PROGRESS,
+        epoch=job.c.epoch + 1,
+        supervisor_id=bindparam("supervisor"),
+        worker_id=bindparam("worker"),
+        instance=bindparam("holder"),
+        claimed_at=bindparam("now"),
+        started_at=func.coalesce(job.c.started_at, bindparam("now")),
+        last_progress_at=bindparam("now"),
+        ready_at=None,
+        processed_by_id=bindparam("worker"),
+        processed_by=bindparam("name"),
+        step=None,
+    )
+    .returning(*_LEASE)
 )
-_ATTEMPT = (
-    "INSERT INTO attempt (job_id, number, epoch, worker_id, worker, instance, started_at, log)"
-    " VALUES (:job, (SELECT count(*) + 1 FROM attempt WHERE job_id = :job), :epoch, :worker, :name,"
-    " :instance, :now, :log)"
+_EARLIER = select(func.count()).where(attempt.c.job_id == bindparam("job")).scalar_subquery()
+_ATTEMPT = insert(attempt).values(
+    job_id=bindparam("job"),
+    number=_EARLIER + 1,
+    epoch=bindparam("lease_epoch"),
+    worker_id=bindparam("holder_id"),
+    worker=bindparam("name"),
+    instance=bindparam("holder"),
+    started_at=bindparam("now"),
+    log=bindparam("file"),
 )
 
 
@@ -159,24 +203,23 @@ def claim(
     for mine in of_instance(db, claimant.instance):
         if mine.worker_id == claimant.id and mine.token not in expired:
             return replace(mine, repeated=True)
-    if not db.execute(_STANDING, {"worker": claimant.id, "instance": claimant.instance}).scalar():
+    if db.execute(_MAY_WORK, {"worker": claimant.id, "instance": claimant.instance}).first() is None:
         return None
     candidate = _pick(db, claimant, now=now, idle_gpus=idle_gpus, gpu_grace_us=gpu_grace_us)
     if candidate is None or not fits(db, candidate):
         return None
-    values = {
-        "id": candidate,
-        "worker": claimant.id,
-        "name": claimant.name,
-        "instance": claimant.instance,
-        "supervisor": supervisor,
-        "now": now,
-    }
-    row = db.execute(_CLAIM, values).first()
+    values = {"holder": claimant.instance, "name": claimant.name, "now": now}
+    row = db.execute(
+        _CLAIM, {**values, "candidate": candidate, "worker": claimant.id, "supervisor": supervisor}
+    ).first()
     if row is None:
         return None
     lease = _lease(row)
-    db.execute(_ATTEMPT, {**values, "job": lease.job, "epoch": lease.epoch, "log": f"{lease.epoch}.log"})
+    log = f"{lease.epoch}.log"
+    db.execute(
+        _ATTEMPT,
+        {**values, "job": lease.job, "lease_epoch": lease.epoch, "holder_id": claimant.id, "file": log},
+    )
     events.append(
         db,
         EventKind.CLAIM,
@@ -193,13 +236,13 @@ def claim(
 
 def _pick(db: Connection, claimant: Claimant, *, now: int, idle_gpus: int, gpu_grace_us: int) -> int | None:
     if claimant.kind == "gpu":
-        row = db.execute(GPU_CANDIDATES_SQL).first()
+        row = db.execute(GPU_CANDIDATES).first()
         return None if row is None else int(row[0])
-    rows = _in_order(db.execute(CANDIDATES_SQL, {"gpu_jobs": idle_gpus + 1}))
-    for left_to_gpus, (job, _, created_at, ready_at, prefers_gpu) in enumerate(rows):
+    rows = _in_order(db.execute(CANDIDATES, {"gpu_jobs": idle_gpus + 1}))
+    for left_to_gpus, (number, _, created_at, ready_at, prefers_gpu) in enumerate(rows):
         waited = now - (ready_at if ready_at is not None else created_at)
         if not prefers_gpu or left_to_gpus >= idle_gpus or waited >= gpu_grace_us:
-            return int(job)
+            return int(number)
     return None
 
 
@@ -215,7 +258,7 @@ def is_ready(db: Connection, job: int) -> bool:
 
 def head(db: Connection) -> int | None:
     """Returns the next job for any worker; None if no job can be claimed."""
-    rows = _in_order(db.execute(CANDIDATES_SQL, {"gpu_jobs": 1}))
+    rows = _in_order(db.execute(CANDIDATES, {"gpu_jobs": 1}))
     return int(rows[0][0]) if rows else None
 
 
@@ -248,60 +291,66 @@ class Assignment:
 
 
 _ASSIGNMENT = (
-    "SELECT (SELECT count(*) FROM attempt WHERE job_id = job.id), kind, profile_json, requested, dropped,"
-    " starts_over, source, (SELECT path FROM folder WHERE folder.id = folder_id), size, mtime_ns, quick_hash,"
-    " full_hash, facts, output_root, slug, generation_id"
-    " FROM job JOIN video ON video.id = job.video_id WHERE job.id = :job"
+    select(
+        select(func.count()).where(attempt.c.job_id == job.c.id).scalar_subquery().label("attempt"),
+        select(folder.c.path).where(folder.c.id == video.c.folder_id).scalar_subquery().label("folder"),
+        *(job.c.kind, job.c.profile_json, job.c.requested, job.c.dropped, job.c.starts_over),
+        *(video.c.source, video.c.size, video.c.mtime_ns, video.c.quick_hash, video.c.full_hash),
+        *(video.c.facts, video.c.output_root, video.c.slug, video.c.generation_id),
+    )
+    .join_from(job, video)
+    .where(job.c.id == bindparam("job"))
 )
 
 
-def assignment_of(db: Connection, job: int) -> Assignment:
-    row = db.execute(_ASSIGNMENT, {"job": job}).one()
-    attempt, kind, profile_json, requested, dropped, starts_over, *of_video = row
-    source, folder, size, mtime_ns, quick_hash, full_hash, facts, root, slug, plays = of_video
+def assignment_of(db: Connection, number: int) -> Assignment:
+    row = db.execute(_ASSIGNMENT, {"job": number}).one()
     return Assignment(
-        attempt=attempt,
-        kind=JobKind(kind),
-        profile_json=profile_json,
-        requested=None if requested is None else tuple(from_json(requested)),
-        dropped=tuple(from_json(dropped)),
-        source=source,
-        folder=folder,
-        size=size,
-        mtime_ns=mtime_ns,
-        quick_hash=quick_hash,
-        full_hash=full_hash,
-        facts=None if facts is None else from_json(facts),
-        output_root=root,
-        slug=slug,
-        generation=plays,
-        starts_over=bool(starts_over),
+        attempt=row.attempt,
+        kind=JobKind(row.kind),
+        profile_json=row.profile_json,
+        requested=None if row.requested is None else tuple(from_json(row.requested)),
+        dropped=tuple(from_json(row.dropped)),
+        source=row.source,
+        folder=row.folder,
+        size=row.size,
+        mtime_ns=row.mtime_ns,
+        quick_hash=row.quick_hash,
+        full_hash=row.full_hash,
+        facts=None if row.facts is None else from_json(row.facts),
+        output_root=row.output_root,
+        slug=row.slug,
+        generation=row.generation_id,
+        starts_over=bool(row.starts_over),
     )
 
 
-_MATCH = "id = :job AND epoch = :epoch AND instance = :instance"
-"""A lease by its token. Only a job in progress has one (CHECK `lease`)."""
-_HELD = f"SELECT {_LEASE_COLUMNS} FROM job WHERE {_MATCH}"
+def is_held_by(token: Token) -> ColumnElement[bool]:
+    """Returns the condition that the lease of a job is that of a token.
+
+    Only a job in progress has an instance (CHECK `lease`).
+    """
+    return and_(job.c.id == token.job, job.c.epoch == token.epoch, job.c.instance == token.instance)
 
 
 def held(db: Connection, token: Token) -> HeldLease | None:
     """Returns the lease of a token; None if it has ended, or never existed."""
-    row = db.execute(_HELD, {"job": token.job, "epoch": token.epoch, "instance": token.instance}).first()
+    row = db.execute(select(*_LEASE).where(is_held_by(token))).first()
     return None if row is None else _lease(row)
 
 
-_OF_INSTANCE = (
-    f"SELECT {_LEASE_COLUMNS} FROM job INDEXED BY ix_job_instance"
-    " WHERE status = 'in_progress' AND instance = :instance"
+_RUNNING = (
+    select(*_LEASE)
+    .with_hint(job, indexed_by("ix_job_instance"), "sqlite")
+    .where(job.c.status == const(JobStatus.IN_PROGRESS))
 )
+_OF_INSTANCE = _RUNNING.where(job.c.instance == bindparam("instance"))
+_GRANTED = _RUNNING.where(job.c.supervisor_id == bindparam("supervisor"))
 
 
 def of_instance(db: Connection, instance: str) -> list[HeldLease]:
     """Returns the leases of a worker's process."""
     return [_lease(row) for row in db.execute(_OF_INSTANCE, {"instance": instance})]
-
-
-_RUNNING = f"SELECT {_LEASE_COLUMNS} FROM job INDEXED BY ix_job_instance WHERE status = 'in_progress'"
 
 
 def running(db: Connection) -> list[HeldLease]:
@@ -310,25 +359,16 @@ def running(db: Connection) -> list[HeldLease]:
 
 def granted(db: Connection, supervisor: int) -> list[HeldLease]:
     """Returns the leases that a supervisor has granted or taken over."""
-    rows = db.execute(f"{_RUNNING} AND supervisor_id = :supervisor", {"supervisor": supervisor})
-    return [_lease(row) for row in rows]
+    return [_lease(row) for row in db.execute(_GRANTED, {"supervisor": supervisor})]
 
 
 def take_over(db: Connection, supervisor: int, *, now: int) -> list[HeldLease]:
     """Takes over the jobs of supervisors whose lease has run out; returns their leases."""
-    rows = db.execute(
-        "UPDATE job SET supervisor_id = :supervisor WHERE status = 'in_progress' AND supervisor_id IN"
-        " (SELECT id FROM supervisor WHERE id <> :supervisor AND expires_at <= :now)"
-        f" RETURNING {_LEASE_COLUMNS}",
-        {"supervisor": supervisor, "now": now},
-    )
-    return [_lease(row) for row in rows]
-
-
-_END_ATTEMPT = (
-    "UPDATE attempt SET ended_at = :now, outcome = :outcome, answer = :answer, error_code = :code,"
-    " error_text = :error WHERE job_id = :job AND epoch = :epoch"
-)
+    row = supervisors.c
+    ended = select(row.id).where(row.id != supervisor, row.expires_at <= now)
+    statement = update(job).where(job.c.status == JobStatus.IN_PROGRESS, job.c.supervisor_id.in_(ended))
+    taken = db.execute(statement.values(supervisor_id=supervisor).returning(*_LEASE))
+    return [_lease(row) for row in taken]
 
 
 def end_attempt(
@@ -342,16 +382,9 @@ def end_attempt(
     error: str | None = None,
 ) -> None:
     db.execute(
-        _END_ATTEMPT,
-        {
-            "now": now,
-            "outcome": outcome.value,
-            "answer": answer.value,
-            "code": code,
-            "error": error,
-            "job": lease.job,
-            "epoch": lease.epoch,
-        },
+        update(attempt)
+        .where(attempt.c.job_id == lease.job, attempt.c.epoch == lease.epoch)
+        .values(ended_at=now, outcome=outcome, answer=answer, error_code=code, error_text=error)
     )
 
 
@@ -360,9 +393,11 @@ def first_answer(db: Connection, token: Token) -> JobStatus | None:
 
     A worker that lost the answer repeats the call and must get the same one.
     """
-    row = db.execute(
-        "SELECT answer FROM attempt WHERE job_id = :job AND epoch = :epoch AND instance = :instance"
-        " AND outcome <> 'lost'",
-        {"job": token.job, "epoch": token.epoch, "instance": token.instance},
-    ).first()
-    return None if row is None or row[0] is None else JobStatus(row[0])
+    of_token = (
+        attempt.c.job_id == token.job,
+        attempt.c.epoch == token.epoch,
+        attempt.c.instance == token.instance,
+    )
+    found = select(attempt.c.answer).where(*of_token, attempt.c.outcome != AttemptOutcome.LOST)
+    answer = db.execute(found).scalar()
+    return None if answer is None else JobStatus(answer)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sqlalchemy import case, literal, update
+
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.tables import job
 from tqstudio.engine.store.jobs.jobs import open_job_of
 from tqstudio.engine.store.jobs.progress import reset_renditions
 from tqstudio.engine.store.jobs.transitions import JobFacts, assignments_of, job_facts, move
@@ -37,9 +40,9 @@ _CONTROLS = {
 }
 
 
-def operate(db: Connection, job: int, operation: Operation, *, now: int, actor: str) -> Applied | None:
+def operate(db: Connection, number: int, operation: Operation, *, now: int, actor: str) -> Applied | None:
     """Pauses, resumes, cancels, retries, restarts, deletes or undeletes a job; None if it does not exist."""
-    facts = job_facts(db, job)
+    facts = job_facts(db, number)
     if facts is None:
         return None
     if operation in (Operation.DELETE, Operation.UNDELETE):
@@ -49,19 +52,16 @@ def operate(db: Connection, job: int, operation: Operation, *, now: int, actor: 
     decision = decide(facts.status, operation, facts.control)
     if decision.effect is Effect.CONTROL:
         control, asked = _CONTROLS[operation]
-        db.execute(
-            "UPDATE job SET control = :control WHERE id = :job",
-            {"control": control.value, "job": job},
-        )
-        events.append(db, asked, now=now, actor=actor, job=job, video=facts.video, source=facts.status)
+        db.execute(update(job).where(job.c.id == number).values(control=control))
+        events.append(db, asked, now=now, actor=actor, job=number, video=facts.video, source=facts.status)
         return Applied(decision, facts.status, control)
     if decision.effect is Effect.NOW and operation in _NOW_TRIGGERS:
         trigger = _NOW_TRIGGERS[operation]
-        if not move(db, job, trigger, now=now, actor=actor, assign=assignments_of(trigger)):
+        if not move(db, number, trigger, now=now, actor=actor, assign=assignments_of(trigger, now=now)):
             other = open_job_of(db, facts.video)
             return _refused(facts, f"cannot continue: job {other} has the same video; cancel that first")
         if trigger is EventKind.RESTART:
-            reset_renditions(db, job)
+            reset_renditions(db, number)
         return Applied(decision, target_of(trigger), Control.NONE)
     return Applied(decision, facts.status, facts.control)
 
@@ -81,10 +81,7 @@ def _set_deleted(db: Connection, facts: JobFacts, *, deleted: bool, now: int, ac
         other = open_job_of(db, facts.video)
         if other is not None:
             return _refused(facts, f"cannot be undeleted: job {other} has the same video; cancel that first")
-    db.execute(
-        "UPDATE job SET deleted_at = :at WHERE id = :job",
-        {"at": now if deleted else None, "job": facts.id},
-    )
+    db.execute(update(job).where(job.c.id == facts.id).values(deleted_at=now if deleted else None))
     events.append(
         db,
         EventKind.DELETED if deleted else EventKind.UNDELETED,
@@ -99,28 +96,28 @@ def _set_deleted(db: Connection, facts: JobFacts, *, deleted: bool, now: int, ac
 
 
 def set_priority(
-    db: Connection, job: int, *, value: int | None, delta: int | None, now: int, actor: str
+    db: Connection, number: int, *, value: int | None, delta: int | None, now: int, actor: str
 ) -> Applied | None:
     """Sets or shifts a job's priority, within ±1000."""
-    facts = job_facts(db, job)
+    facts = job_facts(db, number)
     if facts is None:
         return None
     if facts.deleted:
         return _refused(facts, "is deleted; undelete it first")
     decision = decide(facts.status, Operation.PRIORITY)
     if decision.allowed:
-        row = db.execute(
-            "UPDATE job SET priority = max(-1000, min(1000, coalesce(:value, priority + :delta)))"
-            " WHERE id = :job RETURNING priority",
-            {"value": value, "delta": delta or 0, "job": job},
-        ).one()
+        wanted = job.c.priority + (delta or 0) if value is None else literal(value)
+        bounded = case((wanted < -1000, -1000), (wanted > 1000, 1000), else_=wanted)
+        priority = db.execute(
+            update(job).where(job.c.id == number).values(priority=bounded).returning(job.c.priority)
+        ).scalar_one()
         events.append(
             db,
             EventKind.PRIORITY,
             now=now,
             actor=actor,
-            job=job,
+            job=number,
             video=facts.video,
-            detail=f"priority {row[0]}",
+            detail=f"priority {priority}",
         )
     return Applied(decision, facts.status, facts.control)

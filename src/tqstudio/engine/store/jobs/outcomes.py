@@ -9,26 +9,32 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
+
+from sqlalchemy import case, func, select
 
 from tqstudio.engine.host.clock import MICROSECOND
 from tqstudio.engine.retry import RetryRules, judge_failure, judge_loss
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.tables import attempt, job, rendition
 from tqstudio.engine.store.jobs import claims, progress
 from tqstudio.engine.store.jobs.claims import HeldLease, Token
-from tqstudio.engine.store.jobs.transitions import assignments_of, job_facts, move
+from tqstudio.engine.store.jobs.transitions import (
+    AUTORESTART_AGAIN,
+    NO_ERROR,
+    NO_ESTIMATE,
+    assignments_of,
+    job_facts,
+    move,
+)
 from tqstudio.engine.store.machine import quarantine, speeds
 from tqstudio.errors import MAX_ERROR_TEXT, MEANINGS, ErrorClass, ErrorCode, class_of
 from tqstudio.events import EventKind
-from tqstudio.lifecycle import AttemptOutcome, Control, JobStatus, Trigger, target_of
+from tqstudio.lifecycle import AttemptOutcome, Autorestart, Control, JobStatus, Trigger, target_of
 from tqstudio.protocol.answers import WarningView
 
-_AUTORESTART = (
-    "autorestart = CASE WHEN :final = 0 OR autorestart = 'disabled' THEN autorestart"
-    " WHEN :denied THEN 'denied' WHEN restarts >= autorestart_limit THEN 'failed' ELSE autorestart END"
-)
-"""The autorestart state after a failure; values: final, denied."""
-_NOTHING_KEPT = f", progress = 0, segments_at_crash = 0, resumed_at_crash_s = 0, {speeds.FORGOTTEN}"
+_NOTHING_KEPT = {"progress": 0, "segments_at_crash": 0, "resumed_at_crash_s": 0, **NO_ESTIMATE}
 
 _GIVEN_UP = "; it failed twice in the same way, so it is not retried automatically"
 
@@ -88,23 +94,16 @@ def fail(
         worker=worker,
         code=verdict.code,
         detail=error,
-        assign=(
-            "attempts = :attempts, error_code = :code, error_text = :error, error_hint = :hint,"
-            " error_log = :log, exhausted = :exhausted, not_before = :not_before,"
-            " completed_at = :completed,"
-            f" {_AUTORESTART}{_NOTHING_KEPT if discard else ''}"
-        ),
-        values={
+        assign={
             "attempts": verdict.attempts,
-            "code": failure.code.value,
-            "error": error,
-            "hint": hint,
-            "log": failure.log,
+            "error_code": failure.code,
+            "error_text": error,
+            "error_hint": hint,
+            "error_log": failure.log,
             "exhausted": int(verdict.exhausted),
             "not_before": None if verdict.wait_s is None else now + int(verdict.wait_s * MICROSECOND),
-            "completed": now if verdict.trigger is EventKind.FAIL_FINAL else None,
-            "final": int(verdict.trigger is EventKind.FAIL_FINAL),
-            "denied": int(denied),
+            **(_NOTHING_KEPT if discard else {}),
+            **(_failed(now, denied=denied) if verdict.trigger is EventKind.FAIL_FINAL else {}),
         },
     )
     if discard:
@@ -116,9 +115,19 @@ def fail(
     return answer
 
 
-def _last_error(db: Connection, job: int) -> tuple[str | None, str | None]:
+def _failed(now: int, *, denied: bool) -> dict[str, Any]:
+    """Returns what a job sets that failed: its end, and whether autorestart may still restart it."""
+    if denied:
+        after: Any = Autorestart.DENIED
+    else:
+        after = case((job.c.restarts >= job.c.autorestart_limit, Autorestart.FAILED), else_=job.c.autorestart)
+    kept = (job.c.autorestart == Autorestart.DISABLED, job.c.autorestart)
+    return {"completed_at": now, "autorestart": case(kept, else_=after)}
+
+
+def _last_error(db: Connection, number: int) -> tuple[str | None, str | None]:
     """Returns code and text of the last failure since the last retry by a user."""
-    row = db.execute("SELECT error_code, error_text FROM job WHERE id = :job", {"job": job}).one()
+    row = db.execute(select(job.c.error_code, job.c.error_text).where(job.c.id == number)).one()
     return row[0], row[1]
 
 
@@ -172,7 +181,7 @@ def _apply_control(
         actor=actor,
         worker=actor,
         detail=detail,
-        assign=assignments_of(trigger),
+        assign=assignments_of(trigger, now=now),
     )
     answer = target_of(trigger)
     claims.end_attempt(db, lease, outcome, now=now, answer=answer, error=detail)
@@ -208,11 +217,17 @@ class _Reached:
 
 def _reached(db: Connection, lease: HeldLease) -> tuple[_Reached, _Reached]:
     """Returns the progress now and at the last crash."""
+    segments = select(func.sum(rendition.c.segments_done)).where(rendition.c.job_id == lease.job)
+    resumed = select(attempt.c.resumed_at_s).where(
+        attempt.c.job_id == lease.job, attempt.c.epoch == lease.epoch
+    )
     row = db.execute(
-        "SELECT coalesce((SELECT sum(segments_done) FROM rendition WHERE job_id = :job), 0),"
-        " coalesce((SELECT resumed_at_s FROM attempt WHERE job_id = :job AND epoch = :epoch), 0),"
-        " segments_at_crash, resumed_at_crash_s FROM job WHERE id = :job",
-        {"job": lease.job, "epoch": lease.epoch},
+        select(
+            func.coalesce(segments.scalar_subquery(), 0),
+            func.coalesce(resumed.scalar_subquery(), 0),
+            job.c.segments_at_crash,
+            job.c.resumed_at_crash_s,
+        ).where(job.c.id == lease.job)
     ).one()
     return _Reached(row[0], row[1]), _Reached(row[2], row[3])
 
@@ -256,24 +271,17 @@ def lose(
         code=verdict.code,
         detail=why,
         event=None if poison else event,
-        assign=(
-            "crashes = :crashes, segments_at_crash = :segments, resumed_at_crash_s = :resumed_at,"
-            " error_code = :code, error_text = :why,"
-            " error_hint = NULL, error_log = :log, exhausted = :exhausted, completed_at = :completed,"
-            " not_before = NULL,"
-            f" {_AUTORESTART}"
-        ),
-        values={
+        assign={
             "crashes": verdict.crashes,
-            "segments": furthest.segments,
-            "resumed_at": furthest.resumed_at_s,
-            "code": verdict.code.value,
-            "why": why[:MAX_ERROR_TEXT],
-            "log": f"{lease.epoch}.log",
+            "segments_at_crash": furthest.segments,
+            "resumed_at_crash_s": furthest.resumed_at_s,
+            "error_code": verdict.code,
+            "error_text": why[:MAX_ERROR_TEXT],
+            "error_hint": None,
+            "error_log": f"{lease.epoch}.log",
             "exhausted": int(verdict.exhausted),
-            "completed": now if poison else None,
-            "final": int(poison),
-            "denied": int(poison),
+            "not_before": None,
+            **(_failed(now, denied=True) if poison else {}),
         },
     )
     answer = target_of(verdict.trigger)
@@ -344,13 +352,15 @@ def complete(
         actor=worker,
         worker=worker,
         detail=detail,
-        assign=(
-            "progress = 100, completed_at = :now, last_progress_at = :now, warnings = :warnings,"
-            " error_code = NULL,"
-            " error_text = NULL, error_hint = NULL, error_log = NULL, exhausted = 0, restarts = 0,"
-            " autorestart = CASE WHEN autorestart = 'disabled' THEN 'disabled' ELSE 'enabled' END"
-        ),
-        values={"warnings": json.dumps(warnings)},
+        assign={
+            **NO_ERROR,
+            **AUTORESTART_AGAIN,
+            "progress": 100,
+            "completed_at": now,
+            "last_progress_at": now,
+            "restarts": 0,
+            "warnings": json.dumps(warnings),
+        },
     )
     if moved:
         for warning in warnings:

@@ -7,9 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sqlalchemy import ColumnElement, and_, case, delete, func, literal, select, update
+
 from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.sqlite import greatest, upsert
+from tqstudio.engine.store.db.tables import attempt, rendition
+from tqstudio.engine.store.db.tables import job as job_table
+from tqstudio.engine.store.jobs import claims
 from tqstudio.engine.store.jobs.claims import Token
-from tqstudio.lifecycle import Step
+from tqstudio.lifecycle import JobStatus, RenditionStatus, Step
 from tqstudio.protocol.answers import WarningView
 
 
@@ -40,27 +46,13 @@ class RenditionRow:
 
 _FIELDS = tuple(name for name in RenditionRow.__dataclass_fields__ if name != "kept")
 _PROGRESS = _FIELDS.index("progress")
-_TIMES = {
-    "started_at": "coalesce(started_at, :started_at)",
-    "completed_at": (
-        "CASE WHEN :status = 'completed' THEN coalesce(:completed_at, completed_at,"
-        " CASE WHEN started_at IS NOT NULL THEN :at END) END"
-    ),
-}
-"""How stored times are updated: the first start is kept, an end is kept until the quality is encoded again.
-A quality that an earlier attempt began and this one finds complete ended when it was first reported so."""
-_SELECT = f"SELECT {', '.join(_FIELDS)} FROM rendition WHERE job_id = :job ORDER BY position"
-_UPSERT = (
-    f"INSERT INTO rendition (job_id, position, {', '.join(_FIELDS)}) VALUES (:job, :position,"
-    f" {', '.join(':' + name for name in _FIELDS)}) ON CONFLICT (job_id, name) DO UPDATE SET"
-    f" position = :position, {', '.join(f'{name} = :{name}' for name in _FIELDS[1:] if name not in _TIMES)},"
-    f" {', '.join(f'{name} = {value}' for name, value in _TIMES.items())}"
-)
+_COLUMNS = [rendition.c[name] for name in _FIELDS]
 
 
 def renditions(db: Connection, job: int) -> list[RenditionRow]:
     rows = []
-    for row in db.execute(_SELECT, {"job": job}):
+    found = select(*_COLUMNS).where(rendition.c.job_id == job).order_by(rendition.c.position)
+    for row in db.execute(found):
         values = [*row, row[_PROGRESS]]
         values[3] = bool(values[3])
         rows.append(RenditionRow(*values))
@@ -91,86 +83,87 @@ def save(
     Progress never decreases unless finished segments were removed.
     """
     gone = reported is not None and sum(row.segments_done for row in reported) < _segments(db, token.job)
-    stored = db.execute(
-        "UPDATE job SET step = coalesce(:step, step), last_progress_at = :at,"
-        " progress = CASE WHEN :gone THEN :progress ELSE max(progress, :progress) END,"
-        " warnings = coalesce(:warnings, warnings)"
-        " WHERE id = :job AND epoch = :epoch AND instance = :instance"
-        " RETURNING progress",
-        {
-            "step": step,
-            "progress": progress,
-            "gone": int(gone),
-            "warnings": None if warnings is None else json.dumps(warnings),
-            "at": at,
-            "job": token.job,
-            "epoch": token.epoch,
-            "instance": token.instance,
-        },
-    ).scalar()
+    values: dict[str, Any] = {
+        "step": step,
+        "warnings": None if warnings is None else json.dumps(warnings),
+        "progress": progress if gone else greatest(job_table.c.progress, literal(progress)),
+        "last_progress_at": at,
+    }
+    held = update(job_table).where(claims.is_held_by(token))
+    stored = db.execute(held.values(_known(values)).returning(job_table.c.progress)).scalar()
     if stored is None:
         return None
-    db.execute(
-        "UPDATE attempt SET steps = :steps, last_progress_at = :at, argv = coalesce(:argv, argv),"
-        " resumed_from = coalesce(:resumed_from, resumed_from),"
-        " resumed_at_s = coalesce(:resumed_at_s, resumed_at_s), encoder = coalesce(:encoder, encoder)"
-        " WHERE job_id = :job AND epoch = :epoch",
-        {
-            "steps": json.dumps(dict(steps)),
-            "argv": None if argv is None else json.dumps([list(command) for command in argv]),
-            "resumed_from": resumed_from,
-            "resumed_at_s": resumed_at_s,
-            "encoder": encoder,
-            "at": at,
-            "job": token.job,
-            "epoch": token.epoch,
-        },
-    )
+    values = {
+        "steps": json.dumps(dict(steps)),
+        "argv": None if argv is None else json.dumps([list(command) for command in argv]),
+        "resumed_from": resumed_from,
+        "resumed_at_s": resumed_at_s,
+        "encoder": encoder,
+        "last_progress_at": at,
+    }
+    db.execute(update(attempt).where(_is_of(token)).values(_known(values)))
     if reported is not None:
         set_renditions(db, token.job, reported, at=at)
     return float(stored)
 
 
+def _known(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the values that were reported; the others stay as they are stored."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _is_of(token: Token) -> ColumnElement[bool]:
+    return and_(attempt.c.job_id == token.job, attempt.c.epoch == token.epoch)
+
+
 def lengthen(db: Connection, token: Token, step: Step, seconds: float) -> None:
     """Adds the supervisor's time to a step of the worker's report."""
-    db.execute(
-        "UPDATE attempt SET steps = json_set(steps, '$.' || :step,"
-        " round(coalesce(json_extract(steps, '$.' || :step), 0) + :seconds, 3))"
-        " WHERE job_id = :job AND epoch = :epoch",
-        {"step": step.value, "seconds": seconds, "job": token.job, "epoch": token.epoch},
-    )
+    steps = json.loads(db.execute(select(attempt.c.steps).where(_is_of(token))).scalar_one())
+    steps[step] = round(steps.get(step, 0) + seconds, 3)
+    db.execute(update(attempt).where(_is_of(token)).values(steps=json.dumps(steps)))
 
 
 def _segments(db: Connection, job: int) -> int:
     """Counts finished segments of all qualities, as stored."""
-    found = db.execute("SELECT sum(segments_done) FROM rendition WHERE job_id = :job", {"job": job})
-    return int(found.scalar() or 0)
+    found = select(func.sum(rendition.c.segments_done)).where(rendition.c.job_id == job)
+    return int(db.execute(found).scalar() or 0)
 
 
 def set_renditions(db: Connection, job: int, reported: Sequence[RenditionRow], *, at: int) -> None:
     """Stores reported renditions; of the unfinished ones only the kept progress."""
-    for position, rendition in enumerate(reported):
-        values: dict[str, Any] = {name: getattr(rendition, name) for name in _FIELDS}
-        values["progress"] = rendition.kept
-        db.execute(
-            _UPSERT,
-            {**values, "required": int(rendition.required), "job": job, "position": position, "at": at},
-        )
+    for position, row in enumerate(reported):
+        values: dict[str, Any] = {name: getattr(row, name) for name in _FIELDS}
+        values |= {"required": int(row.required), "progress": row.kept, "position": position}
+        stored = {**values, **_times(row, at)}
+        statement = upsert(rendition).values(job_id=job, **values)
+        db.execute(statement.on_conflict_do_update(index_elements=["job_id", "name"], set_=stored))
+
+
+def _times(row: RenditionRow, at: int) -> dict[str, Any]:
+    """Returns how stored times change: the first start is kept, an end until the quality is encoded again.
+
+    A quality that an earlier attempt began and this one finds complete ended when it was first reported so.
+    """
+    started, completed = rendition.c.started_at, rendition.c.completed_at
+    first_seen = case((started.is_not(None), at))
+    ended = func.coalesce(literal(row.completed_at), completed, first_seen)
+    return {
+        "started_at": func.coalesce(started, literal(row.started_at)),
+        "completed_at": ended if row.status == RenditionStatus.COMPLETED else None,
+    }
 
 
 def settle_renditions(db: Connection, job: int, *, running_becomes: str, now: int) -> None:
     """Sets the status of running renditions when their job stops."""
-    db.execute(
-        "UPDATE rendition SET status = :status, speed = NULL,"
-        " completed_at = CASE WHEN :status = 'completed' THEN :now END"
-        " WHERE job_id = :job AND status = 'in_progress'",
-        {"status": running_becomes, "job": job, "now": now},
-    )
+    running = and_(rendition.c.job_id == job, rendition.c.status == RenditionStatus.IN_PROGRESS)
+    ended = now if running_becomes == RenditionStatus.COMPLETED else None
+    values = {"status": running_becomes, "speed": None, "completed_at": ended}
+    db.execute(update(rendition).where(running).values(values))
 
 
 def reset_renditions(db: Connection, job: int) -> None:
     """Deletes the renditions of a job that starts over."""
-    db.execute("DELETE FROM rendition WHERE job_id = :job", {"job": job})
+    db.execute(delete(rendition).where(rendition.c.job_id == job))
 
 
 def forget_work(db: Connection, video: int) -> dict[int, int]:
@@ -179,18 +172,18 @@ def forget_work(db: Connection, video: int) -> dict[int, int]:
     Not of done jobs, which are published, nor of running ones, which report their own. Returns the finished
     segments that each of the others had.
     """
-    found = db.execute(
-        "SELECT id, (SELECT coalesce(sum(segments_done), 0) FROM rendition WHERE job_id = job.id) FROM job"
-        " WHERE video_id = :video AND status NOT IN ('done', 'in_progress') ORDER BY id",
-        {"video": video},
+    found = select(job_table.c.id).where(
+        job_table.c.video_id == video,
+        job_table.c.status.not_in([JobStatus.DONE, JobStatus.IN_PROGRESS]),
     )
-    lost = {int(row[0]): int(row[1]) for row in found}
+    lost = {int(job): _segments(db, job) for (job,) in db.execute(found.order_by(job_table.c.id)).all()}
     for job in lost:
-        db.execute("UPDATE job SET progress = 0 WHERE id = :job", {"job": job})
+        db.execute(update(job_table).where(job_table.c.id == job).values(progress=0))
+        completed = (rendition.c.status == RenditionStatus.COMPLETED, RenditionStatus.PENDING)
         db.execute(
-            "UPDATE rendition SET segments_done = 0, progress = 0,"
-            " status = CASE status WHEN 'completed' THEN 'pending' ELSE status END WHERE job_id = :job",
-            {"job": job},
+            update(rendition)
+            .where(rendition.c.job_id == job)
+            .values(segments_done=0, progress=0, status=case(completed, else_=rendition.c.status))
         )
     return lost
 
@@ -214,15 +207,12 @@ class AttemptRow:
     log: str | None
 
 
+_ATTEMPT = [attempt.c["error_text" if name == "error" else name] for name in AttemptRow.__dataclass_fields__]
+
+
 def attempts(db: Connection, job: int) -> list[AttemptRow]:
-    rows = db.execute(
-        "SELECT number, epoch, worker, encoder, argv, resumed_from, resumed_at_s, steps, started_at,"
-        " ended_at, last_progress_at, outcome, error_code, error_text, log FROM attempt WHERE job_id = :job"
-        " ORDER BY epoch",
-        {"job": job},
-    )
     found = []
-    for row in rows:
+    for row in db.execute(select(*_ATTEMPT).where(attempt.c.job_id == job).order_by(attempt.c.epoch)):
         values = list(row)
         values[4], values[7] = json.loads(values[4]), json.loads(values[7])
         found.append(AttemptRow(*values))

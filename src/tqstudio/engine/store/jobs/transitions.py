@@ -9,13 +9,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from sqlalchemy import bindparam, case, exists, select, update
 from sqlalchemy.exc import IntegrityError
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
-from tqstudio.engine.store.jobs.claims import LEASE_FREE, HeldLease, Token
+from tqstudio.engine.store.db.tables import job, publication
+from tqstudio.engine.store.jobs.claims import NO_LEASE, HeldLease, Token
 from tqstudio.events import EventKind
-from tqstudio.lifecycle import Control, JobStatus, Trigger, sources_of, target_of
+from tqstudio.lifecycle import Autorestart, Control, JobStatus, Trigger, sources_of, target_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,37 +39,36 @@ class JobFacts:
         return (self.epoch, self.instance) == (token.epoch, token.instance)
 
 
-def job_facts(db: Connection, job: int) -> JobFacts | None:
-    row = db.execute(
-        "SELECT video_id, status, control, deleted_at IS NOT NULL, epoch, instance,"
-        " EXISTS (SELECT 1 FROM publication p WHERE p.job_id = job.id AND p.epoch = job.epoch)"
-        " FROM job WHERE id = :job",
-        {"job": job},
-    ).first()
+_PUBLISHES = exists().where(publication.c.job_id == job.c.id, publication.c.epoch == job.c.epoch)
+_FACTS = select(
+    job.c.id,
+    job.c.video_id,
+    job.c.status,
+    job.c.control,
+    job.c.deleted_at.is_not(None),
+    job.c.epoch,
+    job.c.instance,
+    _PUBLISHES,
+).where(job.c.id == bindparam("job"))
+
+
+def job_facts(db: Connection, number: int) -> JobFacts | None:
+    row = db.execute(_FACTS, {"job": number}).first()
     if row is None:
         return None
-    video, status, control, deleted, epoch, instance, publishes = row
-    return JobFacts(
-        job,
-        video,
-        JobStatus(status),
-        Control(control),
-        bool(deleted),
-        epoch,
-        instance,
-        bool(publishes),
-    )
+    found, of_video, status, control, deleted, epoch, instance, publishes = row
+    state = JobStatus(status), Control(control), bool(deleted)
+    return JobFacts(found, of_video, *state, epoch, instance, bool(publishes))
 
 
 def move(
     db: Connection,
-    job: int,
+    number: int,
     trigger: Trigger,
     *,
     now: int,
     actor: str,
-    assign: str = "",
-    values: Mapping[str, Any] | None = None,
+    assign: Mapping[str, Any] | None = None,
     worker: str | None = None,
     code: str | None = None,
     detail: str | None = None,
@@ -77,16 +78,22 @@ def move(
     """Applies a transition of the lifecycle table; False if the job's status does not allow it.
 
     Args:
+        assign: further columns to set.
         lease: of the job, if read in the same transaction; saves a query.
     """
     target = target_of(trigger)
-    before = (JobStatus.IN_PROGRESS, lease.video) if lease is not None else _status_and_video(db, job)
+    before = (JobStatus.IN_PROGRESS, lease.video) if lease is not None else _status_and_video(db, number)
     if before is None:
         return False
-    statement = _moving(trigger, before[0] == JobStatus.IN_PROGRESS, assign)
-    given = {"target": target.value, "job": job, "now": now, **(values or {})}
+    values: dict[str, Any] = {"status": target}
+    if before[0] == JobStatus.IN_PROGRESS:
+        values |= NO_LEASE
+    if target is JobStatus.PENDING:
+        values["ready_at"] = now
+    allowed = job.c.status.in_(sorted(sources_of(trigger)))
+    statement = update(job).where(job.c.id == number, allowed, job.c.deleted_at.is_(None))
     try:
-        moved = db.execute(statement, given).rowcount == 1
+        moved = db.execute(statement.values(**values, **(assign or {}))).rowcount == 1
     except IntegrityError:
         # The video has another open job, and only one is allowed. SQLite has rolled back the statement only,
         # so no savepoint is needed.
@@ -97,7 +104,7 @@ def move(
             event or trigger,
             now=now,
             actor=actor,
-            job=job,
+            job=number,
             video=before[1],
             worker=worker,
             source=before[0],
@@ -108,48 +115,50 @@ def move(
     return moved
 
 
-def _status_and_video(db: Connection, job: int) -> tuple[str, int] | None:
-    row = db.execute("SELECT status, video_id FROM job WHERE id = :job", {"job": job}).first()
+def _status_and_video(db: Connection, number: int) -> tuple[str, int] | None:
+    row = db.execute(select(job.c.status, job.c.video_id).where(job.c.id == number)).first()
     return None if row is None else (row[0], row[1])
 
 
-def _moving(trigger: Trigger, from_progress: bool, assign: str) -> str:
-    """Builds the UPDATE of a transition."""
-    target = target_of(trigger)
-    allowed = ", ".join(f"'{status.value}'" for status in sorted(sources_of(trigger)))
-    leaving = f", {LEASE_FREE}" if from_progress else ""
-    ready = ", ready_at = :now" if target is JobStatus.PENDING else ""
-    more = f", {assign}" if assign else ""
-    return (
-        f"UPDATE job SET status = :target{leaving}{ready}{more}"
-        f" WHERE id = :job AND status IN ({allowed}) AND deleted_at IS NULL"
+NO_ESTIMATE = {"predicted_s": None, "actual_s": None}
+NO_ERROR = {"error_code": None, "error_text": None, "error_hint": None, "error_log": None, "exhausted": 0}
+AUTORESTART_AGAIN = {
+    "autorestart": case(
+        (job.c.autorestart == Autorestart.DISABLED, Autorestart.DISABLED), else_=Autorestart.ENABLED
     )
+}
+"""All restarts are available again."""
+_UNCOUNTED = {"attempts": 0, "crashes": 0, "segments_at_crash": 0, "resumed_at_crash_s": 0}
+_RETRIED = {
+    **_UNCOUNTED,
+    **NO_ERROR,
+    **AUTORESTART_AGAIN,
+    "restarts": 0,
+    "not_before": None,
+    "completed_at": None,
+}
 
 
-_UNCOUNTED = "attempts = 0, crashes = 0, segments_at_crash = 0, resumed_at_crash_s = 0"
-
-_FRESH = (
-    f"{_UNCOUNTED}, restarts = 0, exhausted = 0, error_code = NULL, error_text = NULL,"
-    " error_hint = NULL, error_log = NULL, not_before = NULL, completed_at = NULL,"
-    " autorestart = CASE WHEN autorestart = 'disabled' THEN 'disabled' ELSE 'enabled' END"
-)
-
-
-def assignments_of(trigger: Trigger) -> str:
-    """Returns the further assignments of a transition by a user or autorestart."""
+def assignments_of(trigger: Trigger, *, now: int) -> dict[str, Any]:
+    """Returns the columns that a transition by a user or autorestart also sets."""
     match trigger:
         case EventKind.RETRY:
-            return _FRESH
+            return _RETRIED
         case EventKind.RESTART:
-            return f"{_FRESH}, progress = 0, starts_over = 1, predicted_s = NULL, actual_s = NULL"
+            return {**_RETRIED, **NO_ESTIMATE, "progress": 0, "starts_over": 1}
         case EventKind.AUTORESTART:
-            return (
-                f"{_UNCOUNTED}, exhausted = 0, completed_at = NULL, not_before = NULL,"
-                " restarts = restarts + 1, last_restart_at = :now, autorestart = 'in_progress'"
-            )
+            return {
+                **_UNCOUNTED,
+                "exhausted": 0,
+                "completed_at": None,
+                "not_before": None,
+                "restarts": job.c.restarts + 1,
+                "last_restart_at": now,
+                "autorestart": Autorestart.IN_PROGRESS,
+            }
         case EventKind.CANCEL:
-            return "completed_at = :now, not_before = NULL"
+            return {"completed_at": now, "not_before": None}
         case EventKind.PAUSE:
-            return "not_before = NULL"
+            return {"not_before": None}
         case _:
-            return ""
+            return {}

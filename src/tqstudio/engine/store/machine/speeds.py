@@ -56,10 +56,6 @@ class MeasuredSpeed:
     """Time of the last run."""
 
 
-FORGOTTEN = "predicted_s = NULL, actual_s = NULL"
-"""Assignments when a job starts from the beginning."""
-
-
 def set_prediction(db: Connection, job: int, seconds: float) -> None:
     """Stores the prediction of a whole job; none is stored if an earlier run has done part of it."""
     row = tables.job.c
