@@ -568,6 +568,7 @@ _PARTS: list[tuple[Any, Any, dict[str, str], dict[str, str]]] = [
             "created_at": "its first job says it",
             "probe_error": "source.problem of the job, while it counts",
             "inode": "only compared, when a file has a new name",
+            "name_lower": "the name, for filters",
         },
     ),
     (

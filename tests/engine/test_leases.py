@@ -343,7 +343,7 @@ def parts(home: Home, opened: Database, settings: Settings) -> Parts:
     # What looks at files is left out.
     nothing: Any = None
     endings = LeaseEnd(opened, board, nothing, quarantine_after=0)
-    results = Results(settings, opened, nothing, endings, nothing, nothing, nothing, nothing)
+    results = Results(settings, opened, nothing, endings, nothing, nothing, nothing)
     recovery = Recovery(home, settings, opened, board, endings, results)
     return Parts(opened, board, Reports(opened, board, nothing), endings, recovery, boot)
 
