@@ -229,7 +229,8 @@ def test_a_supervisor_that_was_stopped_takes_no_job_away(
         assert beat(worker, job)["lost"] == []
         row = desk.show(job["job"])
         assert (row["status"], row["crashes"], row["claim"]) == ("in_progress", 0, "claimed")
-        assert "the process was stopped" in desk.live.home.supervisor_log.read_text()
+        log = desk.live.home.supervisor_log
+        until(lambda: "the process was stopped" in log.read_text(), "the time is left out")
         # A worker that gave up meanwhile is excused.
         until(lambda: beat(worker) and desk.show(job["job"])["status"] == "pending", "it goes again")
         row = desk.show(job["job"])
