@@ -186,6 +186,13 @@ def test_a_video_is_found_by_its_source_and_its_output(queue: Queue) -> None:
     assert videos.find(queue.db, other.source, b"/out") == other
 
 
+def test_a_slug_is_taken_in_the_output_of_the_video(queue: Queue) -> None:
+    queue.video(slug="a", out=b"/first")
+    mine, holder = queue.video(slug="b", out=b"/second"), queue.video(slug="c", out=b"/second")
+    videos.set_slug(queue.db, mine, "c")
+    assert (slug(queue, mine), slug(queue, holder)) == ("c", f"c-{holder}")
+
+
 def test_a_slug_is_taken_from_nobody_in_another_output(queue: Queue) -> None:
     mine, same, other = queue.video(slug="a"), queue.video(slug="b"), queue.video(slug="c", out=b"/there")
     videos.set_slug(queue.db, mine, "c")

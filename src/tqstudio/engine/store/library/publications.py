@@ -32,11 +32,10 @@ class PublicationRow:
         return (self.epoch, self.instance) == (token.epoch, token.instance)
 
 
-# Only a job in progress has an instance.
-_HOLDER = case((job_table.c.epoch == publication.c.epoch, job_table.c.instance))
 _SELECT = select(
     *publication.c["job_id", "epoch"],
-    _HOLDER,
+    # Only a job in progress has an instance.
+    case((job_table.c.epoch == publication.c.epoch, job_table.c.instance)),
     func.coalesce(job_table.c.processed_by, "?"),
     *publication.c["video_id", "number", "slug", "manifest", "full_hash"],
 ).join_from(publication, job_table)
@@ -68,7 +67,8 @@ def of_video(db: Connection, video: int) -> list[PublicationRow]:
 
 def abandoned(db: Connection) -> list[PublicationRow]:
     """Returns publications whose lease has ended, so that no worker finishes them."""
-    return [PublicationRow(*row) for row in db.execute(_SELECT.where(_HOLDER.is_(None)))]
+    rows = (PublicationRow(*row) for row in db.execute(_SELECT))
+    return [row for row in rows if row.instance is None]
 
 
 def end(db: Connection, job: int) -> None:

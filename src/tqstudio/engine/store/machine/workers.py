@@ -153,11 +153,10 @@ def mark_silent(db: Connection, silent: Iterable[int], *, now: int) -> list[tupl
 def ended(db: Connection, worker: int, *, instance: str | None, now: int, why: str) -> None:
     """Clears the registration of a worker whose process has ended."""
     row = tables.worker.c
-    ended = update(tables.worker).where(
-        row.id == worker, or_(row.instance == instance, row.instance.is_(None))
-    )
-    gone = ended.values(_NO_PROCESS | {"pid_started": None}).returning(row.name)
-    name = db.execute(gone).scalar()
+    # A parameter, because a comparison with None becomes IS NULL.
+    its_own = or_(row.instance == bindparam("process"), row.instance.is_(None))
+    gone = update(tables.worker).where(row.id == worker, its_own).values(_NO_PROCESS | {"pid_started": None})
+    name = db.execute(gone.returning(row.name), {"process": instance}).scalar()
     if name is not None:
         events.append(db, EventKind.WORKER_ENDED, now=now, actor="supervisor", worker=name, detail=why)
 
