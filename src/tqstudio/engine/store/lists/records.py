@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
+from sqlalchemy import Row, func, select
+
+from tqstudio.engine.store.db import tables
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs.progress import RenditionRow, renditions_of
 from tqstudio.errors import MEANINGS, code_of
@@ -78,26 +81,20 @@ class JobRecord:
         return {"code": self.error_code, "message": message, "hint": hint}
 
 
-_SELECT = (
-    "SELECT j.id, j.video_id, j.batch, j.kind, j.profile, j.requested, j.dropped, j.status, j.step,"
-    " j.progress, j.priority, j.not_before, j.attempts, j.crashes, j.max_attempts, j.max_crashes, j.epoch,"
-    " j.worker_id, j.claimed_at, j.control, j.error_code, j.error_text,"
-    " j.error_hint, j.error_log, j.exhausted, j.autorestart, j.autorestart_limit, j.autorestart_delay_s,"
-    " j.restarts, j.last_restart_at, j.processed_by, j.metadata_json, j.ready_at, j.created_at, j.started_at,"
-    " j.last_progress_at, j.completed_at, j.deleted_at, v.name, v.source, v.size, v.facts, v.probe_error,"
-    " j.profile_json, j.predicted_s, j.actual_s, j.processed_by_id, j.idempotency_key, j.warnings"
-    " FROM job j JOIN video v ON v.id = j.video_id"
-)
+_OF_VIDEO = ("name", "source", "size", "facts", "probe_error")
+_COLUMNS = {"video": "video_id", "metadata": "metadata_json"}
+"""Columns by the fields that are named differently."""
+_FIELDS = [field.name for field in fields(JobRecord) if field.name != "renditions"]
+_SELECT = select(
+    *((tables.video if name in _OF_VIDEO else tables.job).c[_COLUMNS.get(name, name)] for name in _FIELDS)
+).join_from(tables.job, tables.video, tables.video.c.id == tables.job.c.video_id)
 
 
 def by_ids(db: Connection, ids: Sequence[int]) -> list[JobRecord]:
     """Returns the jobs with these ids, in the order given; unknown ids are left out."""
-    rows = db.execute(
-        f"{_SELECT} WHERE j.id IN (SELECT value FROM json_each(:ids))", {"ids": json.dumps(list(ids))}
-    )
-    found = {row[0]: row for row in rows}
-    qualities = renditions_of(db, list(found))
-    return [_record(found[job], qualities.get(job, [])) for job in ids if job in found]
+    found = {row.id: row for row in db.execute(_SELECT.where(tables.job.c.id.in_(ids)))}
+    renditions = renditions_of(db, list(found))
+    return [_record(found[job], renditions.get(job, [])) for job in ids if job in found]
 
 
 def one(db: Connection, job: int) -> JobRecord | None:
@@ -105,24 +102,20 @@ def one(db: Connection, job: int) -> JobRecord | None:
     return found[0] if found else None
 
 
-def _record(row: Any, renditions: Sequence[RenditionRow]) -> JobRecord:
-    values = list(row)
-    values[5] = None if values[5] is None else tuple(json.loads(values[5]))
-    values[6] = tuple(json.loads(values[6]))
-    values[24] = bool(values[24])
-    values[31] = json.loads(values[31])
-    values[41] = None if values[41] is None else json.loads(values[41])
-    values[42] = None if values[42] is None else json.loads(values[42])
-    values[-1] = tuple(json.loads(values[-1]))
-    values.append(tuple(renditions))
-    return JobRecord(*values)
+def _record(row: Row[Any], renditions: Sequence[RenditionRow]) -> JobRecord:
+    values = dict(zip(_FIELDS, row, strict=True))
+    for name in ("requested", "dropped", "warnings"):
+        values[name] = None if values[name] is None else tuple(json.loads(values[name]))
+    for name in ("metadata", "facts", "probe_error"):
+        values[name] = None if values[name] is None else json.loads(values[name])
+    values["exhausted"] = bool(values["exhausted"])
+    return JobRecord(**values, renditions=tuple(renditions))
 
 
 def batch_counts(db: Connection, batch: str) -> dict[str, int] | None:
     """Counts the jobs of a batch by status, without deleted ones; None if the batch never had any."""
-    rows = db.execute(
-        "SELECT status, count(*) FILTER (WHERE deleted_at IS NULL) FROM job WHERE batch = :batch"
-        " GROUP BY status",
-        {"batch": batch},
-    ).all()
-    return {row[0]: int(row[1]) for row in rows if row[1]} if rows else None
+    job = tables.job.c
+    shown = func.count().filter(job.deleted_at.is_(None)).label("shown")
+    found = select(job.status, shown).where(job.batch == batch).group_by(job.status)
+    rows = db.execute(found).all()
+    return {row.status: row.shown for row in rows if row.shown} if rows else None
