@@ -239,7 +239,7 @@ def test_a_folder_of_ladders_in_words(made: Path, ladder: Path, tmp_path: Path) 
     lines = answer.out.splitlines()
     assert lines[0] == f"FAIL  {ladder}/master.m3u8"
     assert f"ok    {tmp_path}/out/good/master.m3u8" in lines
-    assert re.search(r"180p +320×180, 4 segments, 7 s, \d+ kB", answer.out)
+    assert re.search(r"180p +320×180, 4 segments, 00:07, \d+ kB", answer.out)
     assert "120p       OUTPUT_INVALID: 120p: seg_00001.m4s is missing" in answer.out
     assert lines[-1] == "2 ladders: 1 damaged"
 
