@@ -61,6 +61,8 @@ def configure(home: Home) -> logging.handlers.QueueListener:
     logging._srcfile = None  # as the standard library's documentation advises
     # The scheduler logs every run of every task.
     logging.getLogger("apscheduler").setLevel(logging.WARNING)
+    # It calls it an error that one of its threads ends just after an event, as with each scan.
+    logging.getLogger("watchdog.observers.inotify").setLevel(logging.CRITICAL)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)
     logging.getLogger("uvicorn.error").addFilter(_is_not_cancelled)
     structlog.configure(
