@@ -89,3 +89,8 @@ async def loaded(pilot: Pilot[None]) -> StudioApp:
     app.painter.now()
     await pilot.pause()
     return app
+
+
+def messages(app: StudioApp) -> str:
+    """The toasts that are shown."""
+    return "\n".join(note.message for note in app._notifications)

@@ -17,7 +17,7 @@ from tqstudio.ui.screens.text import TextScreen
 from tqstudio.ui.widgets.job_list import JobList
 from tqstudio.ui.widgets.tick import Tick
 
-from .conftest import MakeApp, loaded, until
+from .conftest import MakeApp, loaded, messages, until
 from .fake_supervisor import FakeSupervisor
 from .samples import missing_folder, sample_jobs
 from .test_queue import current
@@ -190,10 +190,6 @@ async def test_escape_hides_a_folders_remark_wherever_it_says_so(
         await pilot.press("escape")
         await until(pilot, lambda: not notice.has_class("open"))
         assert app.screen is screen
-
-
-def messages(app: StudioApp) -> str:
-    return "\n".join(note.message for note in app._notifications)
 
 
 async def test_a_key_that_cannot_act_says_why(make_app: MakeApp, door: FakeSupervisor) -> None:

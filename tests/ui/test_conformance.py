@@ -249,7 +249,7 @@ async def test_a_job_that_runs_again_competes_with_no_other_of_its_video(same: C
 async def test_files_are_added(same: Compare) -> None:
     async def scenario(side: Side) -> Any:
         before = await side.last_seq()
-        given = {
+        given: dict[str, dict[str, Any]] = {
             "one.mp4": {},
             "held.mp4": {"hold": True},
             "first.mp4": {"priority": FIRST, "profile": "fast"},

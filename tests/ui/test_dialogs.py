@@ -15,10 +15,9 @@ from tqstudio.ui.screens.dialogs.dialogs import AskPriority, Caution, Confirm
 from tqstudio.ui.screens.help import HelpScreen
 from tqstudio.ui.screens.job.screen import JobScreen
 
-from .conftest import MakeApp, loaded, until
+from .conftest import MakeApp, loaded, messages, until
 from .fake_supervisor import FakeSupervisor
 from .samples import profile
-from .test_actions import messages
 from .test_queue import problem_of
 
 

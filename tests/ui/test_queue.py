@@ -18,7 +18,7 @@ from tqstudio.ui.widgets.footer import Footer
 from tqstudio.ui.widgets.job_list import JobList
 from tqstudio.ui.widgets.row_list import RowList
 
-from .conftest import MakeApp, loaded, until
+from .conftest import MakeApp, loaded, messages, until
 from .fake_supervisor import FakeSupervisor
 from .samples import job_live, job_row, many_jobs, rendition
 
@@ -236,7 +236,7 @@ async def test_a_wrong_state_is_named(make_app: MakeApp) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("slash", *"state:lost", "enter")
-        await until(pilot, lambda: any("'lost'" in note.message for note in app._notifications))
+        await until(pilot, lambda: "'lost'" in messages(app))
 
 
 async def test_a_click_on_a_count_filters(make_app: MakeApp) -> None:
@@ -361,7 +361,7 @@ async def test_files_and_folders_are_added(make_app: MakeApp, door: FakeSupervis
         await until(pilot, lambda: isinstance(app.screen, AskPath))
         app.screen.query_one("#path", Input).value = str(folder)
         await pilot.press("enter")
-        await until(pilot, lambda: any("2 queued" in note.message for note in app._notifications))
+        await until(pilot, lambda: "2 queued" in messages(app))
         (sent,) = [call for call in door.sent if call.path == "/v1/videos"]
         assert [paths.decode(path).rpartition(b"/")[2] for path in (sent.body or {})["paths_b64"]] == [
             b"a.mp4",
@@ -381,7 +381,7 @@ async def test_marking_more_jobs_than_can_be_marked_says_so(make_app: MakeApp, d
         app = await loaded(pilot)
         await pilot.press("a")
         said = "only the first 10 000 of 10 050 jobs are marked"
-        await until(pilot, lambda: any(said in note.message for note in app._notifications))
+        await until(pilot, lambda: said in messages(app))
         footer = app.screen.query_one(Footer)
         await until(pilot, lambda: "10 000 marked" in footer.render_line(0).text)
         await pilot.press("plus")
