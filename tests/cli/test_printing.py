@@ -6,8 +6,6 @@ import pytest
 
 from tqstudio.cli import printing
 from tqstudio.cli.commands.studio.events import parse_since
-from tqstudio.cli.commands.studio.up_down import remaining_summary
-from tqstudio.engine.queue.shutdown_summary import Remainder
 from tqstudio.errors import ErrorCode, TqError
 
 
@@ -78,30 +76,3 @@ def test_since_is_a_span_or_a_time() -> None:
 )
 def test_a_text_takes_the_cells_that_a_terminal_gives_it(text: str, cells: int) -> None:
     assert printing.width(text) == cells
-
-
-@pytest.mark.parametrize(
-    ("left", "begun", "paused", "told"),
-    [
-        (0, 0, 0, "no job is left"),
-        (0, 0, 1, "no job is left; 1 is paused"),
-        (1, 0, 0, "1 job is left; continue with: tqstudio up"),
-        (1, 1, 0, "1 job is left, started: finished parts are kept; continue with: tqstudio up"),
-        (
-            3,
-            1,
-            0,
-            "3 jobs are left, 1 of them started: finished parts are kept; continue with: tqstudio up",
-        ),
-        (
-            *(3, 2, 4),
-            "3 jobs are left, 2 of them started: finished parts are kept; 4 are paused;"
-            " continue with: tqstudio up",
-        ),
-    ],
-)
-def test_what_a_supervisor_leaves(
-    left: int, begun: int, paused: int, told: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("TQSTUDIO_HOME", raising=False)
-    assert remaining_summary(Remainder(left, begun, paused)) == f"the supervisor has stopped; {told}"

@@ -1,4 +1,6 @@
-"""What screens say: how far a job is, what happened, what is known about a source."""
+"""The sentences people read: events, jobs, gates, sources, added files, errors, a stopped supervisor.
+
+Other tests compare codes."""
 
 from __future__ import annotations
 
@@ -7,10 +9,14 @@ from typing import Any, cast
 
 import pytest
 
+from tqstudio.cli.commands.studio.up_down import remaining_summary
+from tqstudio.engine.queue.shutdown_summary import Remainder
+from tqstudio.errors import MEANINGS, ErrorCode
 from tqstudio.events import EventKind
 from tqstudio.lifecycle import PAUSED_WITHOUT_REASON
 from tqstudio.ui.screens.job.sections import broken_off_in
 from tqstudio.ui.screens.job.source_facts import facts_text
+from tqstudio.words.added import COMMANDS, sentence, summary
 from tqstudio.words.sentences import (
     EVENTS,
     attempt_words,
@@ -22,8 +28,7 @@ from tqstudio.words.sentences import (
     status_text,
 )
 from tqstudio.words.symbols import UNICODE, quality_look
-
-from .samples import event, job_detail, job_row, rendition, sample_jobs
+from ui.samples import event, job_detail, job_row, rendition, sample_jobs
 
 
 @pytest.mark.parametrize(
@@ -180,3 +185,82 @@ def test_a_job_says_why_it_waits(word: str, more: dict[str, Any], gates: list[An
 def test_autorestart_is_told(rule: dict[str, Any], said: str) -> None:
     unset = {"limit": 2, "delay_s": 60.0, "restarts": 0, "last_at": None, "next_at": None}
     assert autorestart_words(cast("Any", unset | rule), NOW) == said
+
+
+ADDED: dict[str, Any] = {
+    "job": 7,
+    "master": "/out/a/master.m3u8",
+    "applied": {},
+    "other_job": None,
+    "error": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("result", "said", "counted"),
+    [
+        ({"decision": "queued"}, "queued as job 7", "1 queued"),
+        ({"decision": "cached"}, "its ladder is complete: /out/a/master.m3u8", "1 already complete"),
+        ({"decision": "retried"}, "job 7 requeued", "1 requeued"),
+        (
+            {"decision": "failed"},
+            "job 7 failed; retry it with: tqstudio job retry 7",
+            "1 failed before",
+        ),
+        (
+            {"decision": "changed", "reason": "ladder"},
+            "its ladder is incomplete; queued as job 7 to encode what is missing",
+            "1 queued for what is missing",
+        ),
+        (
+            {"decision": "waiting", "status": "paused", "applied": {"priority": 3, "hold": True}},
+            "is paused as job 7; resume it with: tqstudio job resume 7; held; now with priority 3",
+            "1 paused; 1 held; 1 now with priority 3",
+        ),
+        (
+            {"decision": "queued", "other_job": 4},
+            "queued as job 7 (job 4 encodes the same file for another output)",
+            "1 queued; 1 also encoded for another output",
+        ),
+    ],
+)
+def test_what_becomes_of_an_added_file(result: dict[str, Any], said: str, counted: str) -> None:
+    whole = cast("Any", ADDED | result)
+    assert sentence(whole, COMMANDS) == said
+    assert summary([whole]) == counted
+
+
+@pytest.mark.parametrize("code", list(ErrorCode))
+def test_every_code_says_what_and_what_now(code: ErrorCode) -> None:
+    meaning = MEANINGS[code]
+    for text in (meaning.meaning, meaning.hint):
+        assert text
+        assert text[0].islower()
+        assert not text.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("left", "begun", "paused", "told"),
+    [
+        (0, 0, 0, "no job is left"),
+        (0, 0, 1, "no job is left; 1 is paused"),
+        (1, 0, 0, "1 job is left; continue with: tqstudio up"),
+        (1, 1, 0, "1 job is left, started: finished parts are kept; continue with: tqstudio up"),
+        (
+            3,
+            1,
+            0,
+            "3 jobs are left, 1 of them started: finished parts are kept; continue with: tqstudio up",
+        ),
+        (
+            *(3, 2, 4),
+            "3 jobs are left, 2 of them started: finished parts are kept; 4 are paused;"
+            " continue with: tqstudio up",
+        ),
+    ],
+)
+def test_what_a_supervisor_leaves(
+    left: int, begun: int, paused: int, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TQSTUDIO_HOME", raising=False)
+    assert remaining_summary(Remainder(left, begun, paused)) == f"the supervisor has stopped; {told}"
