@@ -247,13 +247,12 @@ def _pick(db: Connection, claimant: Claimant, *, now: int, idle_gpus: int, gpu_g
 
 
 def _in_order(candidates: Iterable[Row]) -> list[Row]:
-    """Sorts by priority, age and id."""
     return sorted(candidates, key=lambda row: (-row[1], row[2], row[0]))
 
 
-def is_ready(db: Connection, job: int) -> bool:
+def is_ready(db: Connection, number: int) -> bool:
     """Whether a worker could get this job now."""
-    return db.execute(f"SELECT 1 FROM job WHERE id = :job AND {READY}", {"job": job}).first() is not None
+    return db.execute(select(job.c.id).where(job.c.id == number, READY)).first() is not None
 
 
 def head(db: Connection) -> int | None:
@@ -333,6 +332,11 @@ def is_held_by(token: Token) -> ColumnElement[bool]:
     return and_(job.c.id == token.job, job.c.epoch == token.epoch, job.c.instance == token.instance)
 
 
+def is_attempt_of(token: Token | HeldLease) -> ColumnElement[bool]:
+    """Returns the condition that an attempt is that of a lease."""
+    return and_(attempt.c.job_id == token.job, attempt.c.epoch == token.epoch)
+
+
 def held(db: Connection, token: Token) -> HeldLease | None:
     """Returns the lease of a token; None if it has ended, or never existed."""
     row = db.execute(select(*_LEASE).where(is_held_by(token))).first()
@@ -381,11 +385,8 @@ def end_attempt(
     code: str | None = None,
     error: str | None = None,
 ) -> None:
-    db.execute(
-        update(attempt)
-        .where(attempt.c.job_id == lease.job, attempt.c.epoch == lease.epoch)
-        .values(ended_at=now, outcome=outcome, answer=answer, error_code=code, error_text=error)
-    )
+    ended = {"ended_at": now, "outcome": outcome, "answer": answer, "error_code": code, "error_text": error}
+    db.execute(update(attempt).where(is_attempt_of(lease)).values(ended))
 
 
 def first_answer(db: Connection, token: Token) -> JobStatus | None:
@@ -393,11 +394,7 @@ def first_answer(db: Connection, token: Token) -> JobStatus | None:
 
     A worker that lost the answer repeats the call and must get the same one.
     """
-    of_token = (
-        attempt.c.job_id == token.job,
-        attempt.c.epoch == token.epoch,
-        attempt.c.instance == token.instance,
-    )
-    found = select(attempt.c.answer).where(*of_token, attempt.c.outcome != AttemptOutcome.LOST)
-    answer = db.execute(found).scalar()
+    mine = (is_attempt_of(token), attempt.c.instance == token.instance)
+    answered = select(attempt.c.answer).where(*mine, attempt.c.outcome != AttemptOutcome.LOST)
+    answer = db.execute(answered).scalar()
     return None if answer is None else JobStatus(answer)

@@ -218,9 +218,7 @@ class _Reached:
 def _reached(db: Connection, lease: HeldLease) -> tuple[_Reached, _Reached]:
     """Returns the progress now and at the last crash."""
     segments = select(func.sum(rendition.c.segments_done)).where(rendition.c.job_id == lease.job)
-    resumed = select(attempt.c.resumed_at_s).where(
-        attempt.c.job_id == lease.job, attempt.c.epoch == lease.epoch
-    )
+    resumed = select(attempt.c.resumed_at_s).where(claims.is_attempt_of(lease))
     row = db.execute(
         select(
             func.coalesce(segments.scalar_subquery(), 0),

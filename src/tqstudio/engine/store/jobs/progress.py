@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, case, delete, func, literal, select, update
+from sqlalchemy import and_, case, delete, func, literal, select, update
 
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.sqlite import greatest, upsert
@@ -101,7 +101,7 @@ def save(
         "encoder": encoder,
         "last_progress_at": at,
     }
-    db.execute(update(attempt).where(_is_of(token)).values(_known(values)))
+    db.execute(update(attempt).where(claims.is_attempt_of(token)).values(_known(values)))
     if reported is not None:
         set_renditions(db, token.job, reported, at=at)
     return float(stored)
@@ -112,15 +112,11 @@ def _known(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _is_of(token: Token) -> ColumnElement[bool]:
-    return and_(attempt.c.job_id == token.job, attempt.c.epoch == token.epoch)
-
-
 def lengthen(db: Connection, token: Token, step: Step, seconds: float) -> None:
     """Adds the supervisor's time to a step of the worker's report."""
-    steps = json.loads(db.execute(select(attempt.c.steps).where(_is_of(token))).scalar_one())
+    steps = json.loads(db.execute(select(attempt.c.steps).where(claims.is_attempt_of(token))).scalar_one())
     steps[step] = round(steps.get(step, 0) + seconds, 3)
-    db.execute(update(attempt).where(_is_of(token)).values(steps=json.dumps(steps)))
+    db.execute(update(attempt).where(claims.is_attempt_of(token)).values(steps=json.dumps(steps)))
 
 
 def _segments(db: Connection, job: int) -> int:

@@ -8,10 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from sqlalchemy import bindparam, select, update
+
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
-from tqstudio.engine.store.machine.gates import NEED_COLUMNS, Need
+from tqstudio.engine.store.db.sqlite import indexed_by
+from tqstudio.engine.store.db.tables import const, job, video
+from tqstudio.engine.store.machine.gates import NEED, Need
+from tqstudio.errors import ErrorCode
 from tqstudio.events import EventKind
+from tqstudio.lifecycle import JobStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,38 +29,39 @@ class Waiting:
     need: Need
 
 
-def begin(db: Connection, job: int, *, now: int, until: int, code: str, why: str, hint: str) -> None:
+def begin(db: Connection, number: int, *, now: int, until: int, code: str, why: str, hint: str) -> None:
     """Lets a ready job wait for its volume, and records why."""
-    before = db.execute("SELECT video_id, error_text FROM job WHERE id = :job", {"job": job}).one()
-    db.execute(
-        "UPDATE job SET not_before = :until, ready_at = NULL, error_code = :code, error_text = :why,"
-        " error_hint = :hint, error_log = NULL WHERE id = :job",
-        {"job": job, "until": until, "code": code, "why": why, "hint": hint},
-    )
+    before = db.execute(select(job.c.video_id, job.c.error_text).where(job.c.id == number)).one()
+    values = {"error_code": code, "error_text": why, "error_hint": hint, "error_log": None}
+    waits = update(job).where(job.c.id == number).values(not_before=until, ready_at=None, **values)
+    db.execute(waits)
     if before[1] != why:
         events.append(
             db,
             EventKind.PUT_OFF,
             now=now,
             actor="supervisor",
-            job=job,
+            job=number,
             video=before[0],
             code=code,
             detail=why,
         )
 
 
+_WAITS = (job.c.status == const(JobStatus.PENDING), job.c.not_before.is_not(None))
 _WAITING = (
-    f"SELECT job.not_before, job.error_code, {NEED_COLUMNS} FROM job INDEXED BY ix_job_backoff"
-    " JOIN video ON video.id = job.video_id WHERE job.status = 'pending' AND job.not_before IS NOT NULL"
-    " AND job.error_code IN ('DISK_SILENT', 'SOURCE_AWAY') ORDER BY job.not_before LIMIT :limit"
+    select(job.c.not_before, job.c.error_code, *NEED)
+    .join_from(job, video)
+    .with_hint(job, indexed_by("ix_job_backoff"), "sqlite")
+    .where(*_WAITS, job.c.error_code.in_([ErrorCode.DISK_SILENT, ErrorCode.SOURCE_AWAY]))
+    .order_by(job.c.not_before)
+    .limit(bindparam("most"))
 )
-_WAITS = "WHERE id = :job AND status = 'pending' AND not_before IS NOT NULL"
 
 
 def waiting(db: Connection, *, limit: int) -> list[Waiting]:
     """Returns the jobs that wait, first those whose wait ends first."""
-    return [Waiting(row[0], row[1], Need(*row[2:])) for row in db.execute(_WAITING, {"limit": limit})]
+    return [Waiting(row[0], row[1], Need(*row[2:])) for row in db.execute(_WAITING, {"most": limit})]
 
 
 def settle(db: Connection, *, longer: Iterable[int], back: Iterable[int], now: int, until: int) -> None:
@@ -62,7 +69,5 @@ def settle(db: Connection, *, longer: Iterable[int], back: Iterable[int], now: i
 
     A longer wait is recorded neither as an attempt nor as an event.
     """
-    for job in longer:
-        db.execute(f"UPDATE job SET not_before = :until {_WAITS}", {"job": job, "until": until})
-    for job in back:
-        db.execute(f"UPDATE job SET not_before = NULL, ready_at = :now {_WAITS}", {"job": job, "now": now})
+    for jobs, values in ((longer, {"not_before": until}), (back, {"not_before": None, "ready_at": now})):
+        db.execute(update(job).where(job.c.id.in_(list(jobs)), *_WAITS).values(values))

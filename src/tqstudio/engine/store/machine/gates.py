@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from sqlalchemy import delete, select
+
 from tqstudio.engine.store import events
+from tqstudio.engine.store.db import sqlite
 from tqstudio.engine.store.db.connection import Connection
+from tqstudio.engine.store.db.tables import const, folder, gate, job, video
 from tqstudio.events import EventKind
-from tqstudio.lifecycle import GateKind
+from tqstudio.lifecycle import GateKind, JobStatus
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +28,8 @@ def shut(
     db: Connection, kind: GateKind, reason: str, *, now: int, actor: str, path: bytes | None = None
 ) -> bool:
     """Closes a gate; False if it is closed already."""
-    made = db.execute(
-        "INSERT INTO gate (kind, reason, path, since) VALUES (:kind, :reason, :path, :now)"
-        " ON CONFLICT (kind) DO NOTHING",
-        {"kind": kind.value, "reason": reason, "path": path, "now": now},
-    ).rowcount
+    values = {"kind": kind, "reason": reason, "path": path, "since": now}
+    made = db.execute(sqlite.upsert(gate).on_conflict_do_nothing(), values).rowcount
     if made:
         events.append(db, EventKind.GATE_SHUT, now=now, actor=actor, code=kind.value, detail=reason)
     return bool(made)
@@ -36,14 +37,14 @@ def shut(
 
 def reopen(db: Connection, kind: GateKind, *, now: int, actor: str) -> bool:
     """Opens a gate; False if it is open already."""
-    gone = db.execute("DELETE FROM gate WHERE kind = :kind", {"kind": kind.value}).rowcount
+    gone = db.execute(delete(gate).where(gate.c.kind == kind)).rowcount
     if gone:
         events.append(db, EventKind.GATE_OPENED, now=now, actor=actor, code=kind.value)
     return bool(gone)
 
 
 def listing(db: Connection) -> list[GateRow]:
-    rows = db.execute("SELECT kind, reason, path, since FROM gate ORDER BY since")
+    rows = db.execute(select(gate).order_by(gate.c.since))
     return [GateRow(GateKind(row[0]), row[1], row[2], row[3]) for row in rows]
 
 
@@ -63,49 +64,36 @@ class Need:
     """When the source was first seen, µs since 1970 in UTC."""
 
 
-NEED_COLUMNS = (
-    "job.id, video.id, video.output_root, video.size, video.name, video.source,"
-    " (SELECT path FROM folder WHERE folder.id = video.folder_id), video.created_at"
+NEED = (
+    job.c.id,
+    video.c.id,
+    *(video.c.output_root, video.c.size, video.c.name, video.c.source),
+    select(folder.c.path).where(folder.c.id == video.c.folder_id).scalar_subquery(),
+    video.c.created_at,
 )
-"""The columns of a `Need`, in order, from `job` and `video`."""
-_NEED = f"SELECT {NEED_COLUMNS} FROM job JOIN video ON video.id = job.video_id WHERE job.id = :job"
-_RUNNING = (
-    f"SELECT {NEED_COLUMNS} FROM job INDEXED BY ix_job_instance JOIN video ON video.id = job.video_id"
-    " WHERE job.status = 'in_progress' AND job.id <> :job"
-)
+"""The columns of a `Need`, in order."""
+_IS_RUNNING = job.c.status == const(JobStatus.IN_PROGRESS)
+_BY_INSTANCE = sqlite.indexed_by("ix_job_instance")
 
 
-def need_of(db: Connection, job: int) -> Need | None:
+def need_of(db: Connection, number: int) -> Need | None:
     """Returns the need of a job; None if it does not exist."""
-    row = db.execute(_NEED, {"job": job}).first()
+    row = db.execute(select(*NEED).join_from(job, video).where(job.c.id == number)).first()
     return None if row is None else Need(*row)
 
 
 def running_needs(db: Connection, *, beside: int = 0) -> list[Need]:
     """Returns the needs of running jobs without that of `beside`."""
-    return [Need(*row) for row in db.execute(_RUNNING, {"job": beside})]
-
-
-_OUTPUTS_OF_RUNNING = (
-    "SELECT DISTINCT video.output_root FROM job INDEXED BY ix_job_instance"
-    " JOIN video ON video.id = job.video_id WHERE job.status = 'in_progress'"
-)
+    running = select(*NEED).join_from(job, video).with_hint(job, _BY_INSTANCE, "sqlite")
+    return [Need(*row) for row in db.execute(running.where(_IS_RUNNING, job.c.id != beside))]
 
 
 def outputs_in_use(db: Connection) -> set[bytes]:
     """Returns the outputs of running jobs, and the paths of closed gates."""
     waited_for = {row.path for row in listing(db) if row.path is not None}
-    return waited_for | {row[0] for row in db.execute(_OUTPUTS_OF_RUNNING)}
-
-
-_BEGUN_AT = (
-    "SELECT EXISTS (SELECT 1 FROM video JOIN job ON job.video_id = video.id"
-    " WHERE video.output_root = :root AND job.progress > 0 AND job.status <> 'done')"
-)
-_LADDERS_AT = (
-    "SELECT slug FROM video WHERE output_root = :root AND generation_id IS NOT NULL"
-    " ORDER BY slug LIMIT :limit"
-)
+    running = select(video.c.output_root).distinct().join_from(job, video)
+    rows = db.execute(running.with_hint(job, _BY_INSTANCE, "sqlite").where(_IS_RUNNING))
+    return waited_for | {row[0] for row in rows}
 
 
 def work_at(db: Connection, output_root: bytes, *, limit: int = 100) -> tuple[bool, list[str]]:
@@ -114,5 +102,9 @@ def work_at(db: Connection, output_root: bytes, *, limit: int = 100) -> tuple[bo
     Args:
         limit: maximum number of folders, in order of their names.
     """
-    begun = bool(db.execute(_BEGUN_AT, {"root": output_root}).scalar())
-    return begun, [row[0] for row in db.execute(_LADDERS_AT, {"root": output_root, "limit": limit})]
+    here = video.c.output_root == output_root
+    unfinished = (here, job.c.progress > 0, job.c.status != JobStatus.DONE)
+    begun = db.execute(select(job.c.id).join_from(video, job).where(*unfinished).limit(1)).first()
+    ladders = select(video.c.slug).where(here, video.c.generation_id.is_not(None))
+    slugs = [row[0] for row in db.execute(ladders.order_by(video.c.slug).limit(limit))]
+    return begun is not None, slugs
