@@ -152,6 +152,7 @@ def begin(queue: Queue) -> tuple[int, str]:
 
 
 def test_the_store_keeps_its_name(queue: Queue) -> None:
+    queue.job()
     first, second = begin(queue), begin(queue)
     assert first[0] < second[0]
     assert first[1] == second[1]
@@ -228,6 +229,7 @@ def test_jobs_are_taken_over_from_supervisors_whose_lease_ran_out(queue: Queue) 
     assert claims.take_over(queue.db, other, now=NOW + 60 * SECOND - 1) == []
     supervisors.renew(queue.db, queue.supervisor, now=NOW + 5, lease_us=60 * SECOND)
     assert claims.take_over(queue.db, other, now=NOW + 60 * SECOND + 4) == []
+    assert queue.db.execute("SELECT expires_at FROM supervisor ORDER BY id DESC").scalar() == 0, "the other's"
     assert claims.take_over(queue.db, other, now=NOW + 60 * SECOND + 5) == [lease]
     assert claims.granted(queue.db, queue.supervisor) == []
     assert claims.granted(queue.db, other) == [lease]
