@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
+from sqlalchemy import event
+
 from tqstudio.engine import outputs
 from tqstudio.engine.gates import monitor
 from tqstudio.engine.live.leases import Leases
@@ -17,8 +19,9 @@ from tqstudio.engine.outputs import publisher, retention
 from tqstudio.engine.queue.lease_end import LeaseEnd
 from tqstudio.engine.queue.recovery import Recovery
 from tqstudio.engine.store import events
-from tqstudio.engine.store.db.connection import Connection
-from tqstudio.engine.store.jobs import claims, jobs, operations, outcomes, transitions
+from tqstudio.engine.store.db import sqlite
+from tqstudio.engine.store.db.tables import job
+from tqstudio.engine.store.jobs import claims, jobs, operations, outcomes, progress, transitions
 from tqstudio.engine.store.library import generations
 from tqstudio.engine.store.machine import quarantine, supervisors
 from tqstudio.errors import ErrorCode, TqError
@@ -33,46 +36,71 @@ Break = Callable[[], Any]
 
 @contextmanager
 def sql(*replacements: tuple[str, str]) -> Iterator[None]:
-    """Statements say something else: (what stands there, what is run instead)."""
-    real, used = Connection.execute, set()
+    """Run other statements: (part of the SQL that the driver gets, with named values; what replaces it)."""
+    used, make = set(), sqlite.create_engine
 
-    def execute(self: Connection, statement: Any, values: Any = None) -> Any:
+    def replaced(_c: Any, _cursor: Any, statement: str, values: Any, *_: Any) -> tuple[str, Any]:
+        statement = " ".join(statement.split())
         for what, instead in replacements:
-            if isinstance(statement, str) and what in statement:
+            if what in statement:
                 used.add(what)
                 statement = statement.replace(what, instead)
-        return real(self, statement, values)
+        return statement, values
 
-    with patched((Connection, "execute", execute)):
+    def engine(*arguments: Any, **more: Any) -> Any:
+        made = make(*arguments, paramstyle="named", **more)
+        event.listen(made, "before_cursor_execute", replaced, retval=True)
+        return made
+
+    with patched((sqlite, "create_engine", engine)):
         yield
     assert used == {what for what, _ in replacements}, "no such statement was run"
+
+
+def _assigned(**changed: Any) -> Any:
+    """The end of a lease sets other columns; `...` leaves one as it is."""
+    real = outcomes.move
+
+    def move(*arguments: Any, **more: Any) -> Any:
+        assign = {
+            name: changed.get(name, value)
+            for name, value in (more.pop("assign", None) or {}).items()
+            if changed.get(name) is not ...
+        }
+        return real(*arguments, **more, assign=assign)
+
+    return patched((outcomes, "move", move))
+
+
+def _held_by_anybody(token: Any) -> Any:
+    return (job.c.id == token.job) & (job.c.status == JobStatus.IN_PROGRESS)
+
+
+_READY = "job.status = 'pending' AND job.not_before IS NULL AND job.deleted_at IS NULL"
 
 
 def a_claim_takes_what_runs() -> Any:
     """Neither the choice nor the claim looks whether the job still waits."""
     return sql(
         (
-            f"INDEXED BY ix_job_ready WHERE {claims.READY}",
-            "WHERE status IN ('pending', 'in_progress') AND deleted_at IS NULL",
+            f"INDEXED BY ix_job_ready WHERE {_READY}",
+            "WHERE job.status IN ('pending', 'in_progress') AND job.deleted_at IS NULL",
         ),
-        (f"WHERE id = :id AND {claims.READY} RETURNING", "WHERE id = :id RETURNING"),
+        (f"WHERE job.id = :candidate AND {_READY} RETURNING", "WHERE job.id = :candidate RETURNING"),
     )
 
 
 def a_claim_passes_a_shut_gate() -> Any:
-    return sql((" AND NOT EXISTS (SELECT 1 FROM gate)", ""))
+    return sql((" AND NOT (EXISTS (SELECT gate.kind FROM gate))", ""))
 
 
 def a_disabled_worker_claims() -> Any:
-    return sql(("enabled = 1 AND draining = 0 AND", ""))
+    return sql(("worker.enabled = :enabled_1 AND worker.draining = :draining_1 AND ", ""))
 
 
 def an_end_counts_from_anybody() -> Any:
     """Neither complete nor fail nor release looks at epoch, instance and expiry."""
-    return _both(
-        sql((f"FROM job WHERE {claims._MATCH}", "FROM job WHERE id = :job AND status = 'in_progress'")),
-        patched((Leases, "is_live", lambda *_: True)),
-    )
+    return patched((claims, "is_held_by", _held_by_anybody), (Leases, "is_live", lambda *_: True))
 
 
 def an_expired_lease_is_revived() -> Any:
@@ -106,27 +134,30 @@ def _both(one: Any, other: Any) -> Iterator[None]:
 
 
 def a_backoff_is_cut_short() -> Any:
-    return sql(("(not_before <= :now OR not_before > :latest)", "TRUE"))
+    return sql(("(job.not_before <= :not_before_1 OR job.not_before > :not_before_2)", "TRUE"))
 
 
 def a_report_counts_from_anybody() -> Any:
     """Progress is taken and stored whoever reports it."""
-    reported = "coalesce(:warnings, warnings) WHERE"
-    return _both(
-        sql((f"{reported} {claims._MATCH}", f"{reported} id = :job AND status = 'in_progress'")),
-        patched((Leases, "is_live", lambda self, token: token.job in self._held)),
-    )
+    real = Leases.is_live
+
+    def is_live(self: Leases, token: Any) -> bool:
+        held = self._held.get(token.job)
+        return real(self, token) or (held is not None and held.token != token)
+
+    to_all = SimpleNamespace(is_held_by=_held_by_anybody, is_attempt_of=claims.is_attempt_of)
+    return patched((progress, "claims", to_all), (Leases, "is_live", is_live))
 
 
 def a_replaced_generation_stays_current() -> Any:
     return sql(
-        ("UPDATE generation SET retired_at = :now WHERE", "UPDATE generation SET retired_at = NULL WHERE")
+        ("UPDATE generation SET retired_at=:retired_at WHERE", "UPDATE generation SET retired_at=NULL WHERE")
     )
 
 
 def a_lost_worker_is_never_counted() -> Any:
     """A file that kills every worker is tried for ever."""
-    return sql(("crashes = :crashes", "crashes = crashes"))
+    return _assigned(crashes=...)
 
 
 def a_lost_answer_takes_another_job() -> Any:
@@ -153,23 +184,23 @@ def an_expired_lease_is_never_taken_back() -> Any:
 
 
 def a_quarantined_worker_claims() -> Any:
-    return sql((" AND quarantined_at IS NULL AND", " AND"))
+    return sql((" AND worker.quarantined_at IS NULL", ""))
 
 
 def a_draining_worker_claims() -> Any:
-    return sql((" AND draining = 0", ""))
+    return sql((" AND worker.draining = :draining_1", ""))
 
 
 def a_claim_takes_what_waits_out_a_backoff() -> Any:
-    ready = claims.READY.replace(" AND not_before IS NULL", "")
+    ready = _READY.replace(" AND job.not_before IS NULL", "")
     return sql(
-        (f"INDEXED BY ix_job_ready WHERE {claims.READY}", f"WHERE {ready}"),
-        (f"WHERE id = :id AND {claims.READY} RETURNING", f"WHERE id = :id AND {ready} RETURNING"),
+        (f"INDEXED BY ix_job_ready WHERE {_READY}", f"WHERE {ready}"),
+        (f":candidate AND {_READY} RETURNING", f":candidate AND {ready} RETURNING"),
     )
 
 
 def an_epoch_is_left_out() -> Any:
-    return sql(("epoch = epoch + 1,", "epoch = epoch + 2,"))
+    return sql(("epoch=(job.epoch + :epoch_1)", "epoch=(job.epoch + 2)"))
 
 
 def _judged_loss(*, further: bool) -> Any:
@@ -190,12 +221,12 @@ def each_crash_is_the_first() -> Any:
 
 def segments_at_a_crash_are_not_kept() -> Any:
     """One segment, finished once, excuses every later crash."""
-    return sql(("segments_at_crash = :segments,", ""))
+    return _assigned(segments_at_crash=...)
 
 
 def where_a_crash_had_gone_on_is_not_kept() -> Any:
     """One attempt that went on in the middle excuses every later crash."""
-    return sql(("resumed_at_crash_s = :resumed_at,", ""))
+    return _assigned(resumed_at_crash_s=...)
 
 
 def a_last_report_is_forgotten() -> Any:
@@ -214,13 +245,13 @@ def a_failure_costs_two_attempts() -> Any:
 
 def an_attempt_is_given_back() -> Any:
     """A failure is not counted, as if it were a shortage."""
-    return sql(("attempts = :attempts,", ""))
+    return _assigned(attempts=...)
 
 
 def autorestarts_never_end() -> Any:
-    return sql(
-        (" AND restarts < autorestart_limit", ""),
-        ("WHEN restarts >= autorestart_limit THEN 'failed' ", ""),
+    return _both(
+        sql((" AND job.restarts < job.autorestart_limit", "")),
+        patched((outcomes, "_failed", lambda now, **_: {"completed_at": now})),
     )
 
 
@@ -232,7 +263,8 @@ def a_wish_is_forgotten() -> Any:
 def a_wish_outlives_its_lease() -> Any:
     """Nor does the schema forbid it."""
     return _both(
-        sql(("control = 'none',", "control = control,")), _schema("PRAGMA ignore_check_constraints = ON")
+        patched((transitions, "NO_LEASE", {**transitions.NO_LEASE, "control": job.c.control})),
+        _schema("PRAGMA ignore_check_constraints = ON"),
     )
 
 
@@ -240,8 +272,10 @@ def a_shutdown_sets_jobs_aside() -> Any:
     """What was to go on by itself waits for a person."""
     real = outcomes.move
 
-    def move(db: Any, job: int, trigger: Trigger, **more: Any) -> Any:
-        return real(db, job, EventKind.PAUSE if more.get("event") == "aborted:shutdown" else trigger, **more)
+    def move(db: Any, number: int, trigger: Trigger, **more: Any) -> Any:
+        return real(
+            db, number, EventKind.PAUSE if more.get("event") == "aborted:shutdown" else trigger, **more
+        )
 
     return patched((outcomes, "move", move))
 
@@ -279,7 +313,7 @@ def an_event_names_another_status() -> Any:
 
 
 def a_job_waits_and_nobody_knows_why() -> Any:
-    return sql(("attempts = :attempts, error_code = :code,", "attempts = :attempts, error_code = NULL,"))
+    return _assigned(error_code=None)
 
 
 def a_worker_may_fail_for_ever() -> Any:
@@ -290,8 +324,8 @@ def one_bad_file_stops_a_worker() -> Any:
     """The same job counts each time that it fails."""
     return sql(
         (
-            "UPDATE worker SET failed_jobs = '[]', suspected_at = NULL WHERE",
-            "UPDATE worker SET failed_jobs = failed_jobs, suspected_at = NULL WHERE",
+            "failed_jobs=:failed_jobs, suspected_at=:suspected_at WHERE worker.id = :id_1 AND",
+            "failed_jobs=worker.failed_jobs, suspected_at=:suspected_at WHERE worker.id = :id_1 AND",
         )
     )
 
@@ -315,7 +349,10 @@ def a_ladder_lacks_a_segment() -> Any:
 def retention_removes_what_plays() -> Any:
     blind = SimpleNamespace(named=lambda _place: None, remove=outputs.remove)
     return _both(
-        sql((" AND g.id IS NOT v.generation_id", ""), ("g.retired_at < :before", "g.published_at < :before")),
+        sql(
+            (" AND generation.id IS NOT video.generation_id", ""),
+            ("generation.retired_at < :retired_at_1", "generation.published_at < :retired_at_1"),
+        ),
         patched((retention, "outputs", blind)),
     )
 
@@ -369,7 +406,7 @@ def history_is_forgotten_too_soon() -> Any:
 
 
 def a_backoff_never_passes() -> Any:
-    return sql(("(not_before <= :now OR not_before > :latest)", "FALSE"))
+    return sql(("(job.not_before <= :not_before_1 OR job.not_before > :not_before_2)", "FALSE"))
 
 
 def a_disk_gate_never_opens() -> Any:
