@@ -82,6 +82,13 @@ def test_silence_is_told_once_and_a_later_beat_takes_it_back(queue: Queue) -> No
     assert words(queue)[-1] == ("worker_online", "cpu-0")
 
 
+def test_those_that_are_silent_are_marked_alone(queue: Queue) -> None:
+    first, second, heard = (queue.worker(f"cpu-{number}") for number in range(3))
+    marked = workers.mark_silent(queue.db, [first.id, second.id], now=NOW)
+    assert sorted(marked) == [(first.id, "cpu-0"), (second.id, "cpu-1")]
+    assert workers.mark_silent(queue.db, [heard.id], now=NOW) == [(heard.id, "cpu-2")]
+
+
 def test_a_worker_whose_process_ended_is_not_silent(queue: Queue) -> None:
     who = queue.worker()
     workers.store_heartbeats(queue.db, [(who.id, who.instance, NOW)])
