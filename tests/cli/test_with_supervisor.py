@@ -414,7 +414,7 @@ def test_a_run_leaves_the_supervisor_it_started_to_another_run(
             answer, _ = second.communicate(timeout=WAIT_S)
     assert second.returncode == 1
     assert json.loads(answer.splitlines()[-1])["summary"]["cancelled"] == 1
-    assert fresh("status").code == 3, "the last one has stopped it"
+    until(lambda: fresh("status").code == 3, "the last one has stopped it")
 
 
 @pytest.mark.fault(

@@ -74,7 +74,7 @@ def test_a_worker_that_is_drained_ends_its_job_and_takes_no_more(
 ) -> None:
     studio = shared
     with studio.paced(1):
-        first = studio.add(copy(clip(seconds=6), "first.mp4"))
+        first = studio.add(copy(clip(seconds=20), "first.mp4"))
         studio.running(first)
         assert studio("worker", "drain", "cpu-0").code == 0
         assert studio.worker()["status"] == "draining"

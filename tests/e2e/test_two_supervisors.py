@@ -38,7 +38,7 @@ def test_a_copy_does_not_start_while_the_first_one_works(
     first.up()
     first.done(first.add(copy(clip(seconds=1), "done.mp4")))
     with first.paced(1):
-        job = first.add(copy(clip(seconds=12), "long.mp4"))
+        job = first.add(copy(clip(seconds=40), "long.mp4"))
         first.running(job)
         double(first, second)
         second.environment = {**second.environment, "TQSTUDIO_OUTPUT": str(first.out)}

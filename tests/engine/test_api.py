@@ -74,7 +74,7 @@ def error_of(answer: tuple[int, Any], status: int) -> dict[str, str]:
         ("GET", "/v1/videos/4711", None, 404, "NOT_FOUND"),
         ("GET", "/v1/jobs/4711", None, 404, "NOT_FOUND"),
         ("GET", "/v1/jobs/x", None, 400, "BAD_REQUEST"),
-        ("GET", f"/v1/jobs/{BIG}", None, 404, "NOT_FOUND"),
+        ("GET", f"/v1/jobs/{BIG}", None, 400, "BAD_REQUEST"),
         ("GET", f"/v1/videos/{BIG}", None, 400, "BAD_REQUEST"),
         ("GET", "/v1/jobs/4711/log", None, 404, "NOT_FOUND"),
         ("GET", "/v1/jobs?after=bm8%3D", None, 400, "BAD_REQUEST"),
