@@ -20,7 +20,7 @@ from .of_a_job import replay
 _US = 1_000_000
 _SOON_S = 40.0
 """Two scans, and a disk that is slow."""
-_UNDER_WAY_US = 14 * _US
+_UNDER_WAY_US = 25 * _US
 """A claim that finds its lease waits so long for a slow disk."""
 
 
