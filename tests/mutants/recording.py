@@ -76,11 +76,13 @@ def watched(seen: Seen) -> Iterator[None]:
 
     Connection.execute = execute  # type: ignore[method-assign]
     sqlite.create_engine = named
+    sqlite.engine_of.cache_clear()
     try:
         yield
     finally:
         Connection.execute = run  # type: ignore[method-assign]
         sqlite.create_engine = make
+        sqlite.engine_of.cache_clear()
 
 
 def places() -> dict[Place, range]:

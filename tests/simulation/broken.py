@@ -53,6 +53,7 @@ def sql(*replacements: tuple[str, str]) -> Iterator[None]:
         return made
 
     with patched((sqlite, "create_engine", engine)):
+        sqlite.engine_of.cache_clear()
         yield
     assert used == {what for what, _ in replacements}, "no such statement was run"
 

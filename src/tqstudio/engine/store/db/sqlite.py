@@ -7,6 +7,7 @@ understands are functions at the end.
 from __future__ import annotations
 
 import sqlite3
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -56,8 +57,9 @@ def greatest(*values: ColumnElement[Any]) -> ColumnElement[Any]:
     return func.max(*values)
 
 
+@lru_cache(maxsize=8)
 def engine_of(path: Path, *, read_only: bool = False) -> Engine:
-    """Returns an engine; each of its connections is for one thread at a time.
+    """Returns the engine of a database, which caches compiled statements; a connection is for one thread.
 
     A transaction that may write locks the database when it begins: otherwise another process could change
     what a SELECT before its UPDATE has read.
