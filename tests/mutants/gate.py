@@ -22,7 +22,7 @@ from .lanes import Ending, Lanes, Recording, Trial, allowed_s
 from .recording import Place, Statement, places
 
 EQUIVALENTS = Path(__file__).with_name("equivalents.toml")
-SHOWS = ("matching", "orders", "pages")
+SHOWS = ("matching", "orders", "pages", "records")
 """Modules that only show lists, by statements put together from parts. Nothing is decided by them, and
 `store/test_pages` holds them against a plain sort of all rows."""
 

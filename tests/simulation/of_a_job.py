@@ -275,6 +275,8 @@ def a_backoff_is_waited_out(change: JobChange) -> None:
     before = change.before
     if before is None or before["status"] != "pending" or before["not_before"] is None:
         return
+    if before["error_code"] in ("DISK_SILENT", "SOURCE_AWAY"):
+        return  # it waits for a volume, which may be back before the next look was due
     if change.after["not_before"] is None and not any(event.target for event in change.events):
         # By the clock that said so: another may have been set meanwhile. Longer than the longest, it was set
         # before the clock was set back.

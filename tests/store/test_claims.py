@@ -425,6 +425,13 @@ def test_a_job_in_backoff_waits_for_its_promotion(queue: Queue) -> None:
     assert again.attempts == 1
 
 
+def test_the_longest_backoff_is_waited_out(queue: Queue) -> None:
+    lease = queue.claimed()
+    queue.fail(lease, ErrorCode.ENCODER_EXIT)
+    assert jobs.promote_due(queue.db, now=queue.now, longest_us=30 * SECOND) == 0
+    assert jobs.promote_due(queue.db, now=queue.now, longest_us=30 * SECOND - 1) == 1
+
+
 def test_no_backoff_outlasts_a_clock_that_was_set_back(queue: Queue) -> None:
     def waiting() -> int:
         lease = queue.claimed()

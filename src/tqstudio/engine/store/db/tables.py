@@ -547,5 +547,5 @@ worker = _tables["worker"]
 
 
 def is_open(jobs: FromClause) -> ColumnElement[bool]:
-    """Returns the condition of the index `ix_job_one_open`, for `job` or an alias of it."""
-    return jobs.c.status.in_([const(status) for status in _OPEN]) & jobs.c.deleted_at.is_(None)
+    """Returns the condition of the index `ix_job_one_open` on the status, for `job` or an alias of it."""
+    return jobs.c.status.in_([const(status) for status in _OPEN])

@@ -25,7 +25,8 @@ _other = job.alias("other")
 _REPLACED = exists().where(
     # A newer job of the same video replaces it, and a video can have only one open job.
     _other.c.video_id == job.c.video_id,
-    or_((_other.c.id > job.c.id) & _other.c.deleted_at.is_(None), is_open(_other)),
+    _other.c.deleted_at.is_(None),
+    or_(_other.c.id > job.c.id, is_open(_other)),
 )
 _SINCE = greatest(func.coalesce(job.c.last_restart_at, 0), func.coalesce(job.c.completed_at, 0))
 DUE = (

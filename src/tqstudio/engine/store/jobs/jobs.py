@@ -90,7 +90,8 @@ def create(db: Connection, new: NewJob, *, now: int, actor: str) -> int | None:
 
 def open_job_of(db: Connection, video: int) -> int | None:
     """Returns the video's pending, running or paused job."""
-    found: int | None = db.execute(select(job.c.id).where(job.c.video_id == video, is_open(job))).scalar()
+    open_jobs = select(job.c.id).where(job.c.video_id == video, is_open(job), job.c.deleted_at.is_(None))
+    found: int | None = db.execute(open_jobs).scalar()
     return found
 
 
@@ -162,8 +163,8 @@ def failed(db: Connection, *, after: int, batch: str | None, limit: int) -> list
 def open_job_elsewhere(db: Connection, source: bytes, output_root: bytes) -> int | None:
     """Returns an open job of the same source for another output."""
     elsewhere = select(video.c.id).where(video.c.source == source, video.c.output_root != output_root)
-    found = select(job.c.id).where(is_open(job), job.c.video_id.in_(elsewhere)).limit(1)
-    number: int | None = db.execute(found).scalar()
+    found = select(job.c.id).where(is_open(job), job.c.deleted_at.is_(None), job.c.video_id.in_(elsewhere))
+    number: int | None = db.execute(found.limit(1)).scalar()
     return number
 
 

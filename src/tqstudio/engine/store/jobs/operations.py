@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import case, literal, update
+from sqlalchemy import case, update
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
@@ -106,8 +107,10 @@ def set_priority(
         return _refused(facts, "is deleted; undelete it first")
     decision = decide(facts.status, Operation.PRIORITY)
     if decision.allowed:
-        wanted = job.c.priority + (delta or 0) if value is None else literal(value)
-        bounded = case((wanted < -1000, -1000), (wanted > 1000, 1000), else_=wanted)
+        wanted = job.c.priority + (delta or 0)
+        bounded: Any = case((wanted < -1000, -1000), (wanted > 1000, 1000), else_=wanted)
+        if value is not None:
+            bounded = max(-1000, min(1000, value))
         priority = db.execute(
             update(job).where(job.c.id == number).values(priority=bounded).returning(job.c.priority)
         ).scalar_one()

@@ -70,4 +70,5 @@ def settle(db: Connection, *, longer: Iterable[int], back: Iterable[int], now: i
     A longer wait is recorded neither as an attempt nor as an event.
     """
     for jobs, values in ((longer, {"not_before": until}), (back, {"not_before": None, "ready_at": now})):
-        db.execute(update(job).where(job.c.id.in_(list(jobs)), *_WAITS).values(values))
+        for number in jobs:
+            db.execute(update(job).where(job.c.id == number, *_WAITS).values(values))
