@@ -31,6 +31,7 @@ WORLDS = MIXED + OF_ONE_KIND
 GATES = {"user", "disk", "backpressure"}
 
 
+@pytest.mark.timeout(1_800)
 @pytest.mark.slow
 def test_every_transition_of_the_lifecycle_is_taken(kept: Path) -> None:
     # From the last on: another process may be at the first ones.
