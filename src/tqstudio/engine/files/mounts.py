@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 _NETWORK = {
@@ -119,13 +120,21 @@ def system_devices(*, mounts: str = _MOUNTS) -> frozenset[int]:
     )
 
 
-def _table(mounts: str) -> Iterator[_Mount]:
+def _table(mounts: str) -> tuple[_Mount, ...]:
     try:
         with open(mounts, "rb") as table:
-            lines = table.read().splitlines()
+            return _parsed(table.read())
     except OSError:
-        return
-    for line in lines:
+        return ()
+
+
+@lru_cache(maxsize=4)
+def _parsed(table: bytes) -> tuple[_Mount, ...]:
+    return tuple(_mounts(table))
+
+
+def _mounts(table: bytes) -> Iterator[_Mount]:
+    for line in table.splitlines():
         before, _, after = line.partition(b" - ")
         fields = before.split(b" ")
         if len(fields) < 5 or not after:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -26,8 +26,15 @@ class Connection:
         self.appended: list[Any] | None = None
         """Events of the running transaction, for listeners; None if there are none."""
 
-    def execute(self, statement: Executable | str, values: Mapping[str, Any] | None = None) -> Rows:
-        """Runs one statement. Values belong in named parameters, never in the text.
+    def execute(
+        self,
+        statement: Executable | str,
+        values: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+    ) -> Rows:
+        """Runs one statement, once for each mapping of `values`. Values belong there, never in the text.
+
+        Building a statement takes several times as long as looking up its compiled form, so one that runs
+        often is a constant of its module.
 
         Raises:
             sqlalchemy.exc.DBAPIError: the database refused it.

@@ -57,6 +57,11 @@ def greatest(*values: ColumnElement[Any]) -> ColumnElement[Any]:
     return func.max(*values)
 
 
+def least(*values: ColumnElement[Any]) -> ColumnElement[Any]:
+    """Returns the smallest of several values, none of them NULL."""
+    return func.min(*values)
+
+
 @lru_cache(maxsize=8)
 def engine_of(path: Path, *, read_only: bool = False) -> Engine:
     """Returns the engine of a database, which caches compiled statements; a connection is for one thread.

@@ -12,7 +12,6 @@ from typing import Any
 
 from pydantic_core import from_json
 from sqlalchemy import (
-    ColumnElement,
     Select,
     and_,
     bindparam,
@@ -86,6 +85,21 @@ class Token:
     job: int
     epoch: int
     instance: str
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The parameters of `IS_HELD` and `IS_ATTEMPT`."""
+        return {"leased": self.job, "lease_epoch": self.epoch, "holder": self.instance}
+
+
+IS_HELD = and_(
+    job.c.id == bindparam("leased"),
+    job.c.epoch == bindparam("lease_epoch"),
+    job.c.instance == bindparam("holder"),
+)
+"""The condition that a job is held with a token. Only a job in progress has an instance (CHECK `lease`)."""
+IS_ATTEMPT = and_(attempt.c.job_id == bindparam("leased"), attempt.c.epoch == bindparam("lease_epoch"))
+"""The condition that an attempt is that of a lease."""
 
 
 _LEASE = (
@@ -324,22 +338,12 @@ def assignment_of(db: Connection, number: int) -> Assignment:
     )
 
 
-def is_held_by(token: Token) -> ColumnElement[bool]:
-    """Returns the condition that the lease of a job is that of a token.
-
-    Only a job in progress has an instance (CHECK `lease`).
-    """
-    return and_(job.c.id == token.job, job.c.epoch == token.epoch, job.c.instance == token.instance)
-
-
-def is_attempt_of(token: Token | HeldLease) -> ColumnElement[bool]:
-    """Returns the condition that an attempt is that of a lease."""
-    return and_(attempt.c.job_id == token.job, attempt.c.epoch == token.epoch)
+_HELD = select(*_LEASE).where(IS_HELD)
 
 
 def held(db: Connection, token: Token) -> HeldLease | None:
     """Returns the lease of a token; None if it has ended, or never existed."""
-    row = db.execute(select(*_LEASE).where(is_held_by(token))).first()
+    row = db.execute(_HELD, token.values).first()
     return None if row is None else _lease(row)
 
 
@@ -375,6 +379,9 @@ def take_over(db: Connection, supervisor: int, *, now: int) -> list[HeldLease]:
     return [_lease(row) for row in taken]
 
 
+_END_ATTEMPT = update(attempt).where(IS_ATTEMPT)
+
+
 def end_attempt(
     db: Connection,
     lease: HeldLease,
@@ -386,7 +393,7 @@ def end_attempt(
     error: str | None = None,
 ) -> None:
     ended = {"ended_at": now, "outcome": outcome, "answer": answer, "error_code": code, "error_text": error}
-    db.execute(update(attempt).where(is_attempt_of(lease)).values(ended))
+    db.execute(_END_ATTEMPT, {**lease.token.values, **ended})
 
 
 def first_answer(db: Connection, token: Token) -> JobStatus | None:
@@ -394,7 +401,7 @@ def first_answer(db: Connection, token: Token) -> JobStatus | None:
 
     A worker that lost the answer repeats the call and must get the same one.
     """
-    mine = (is_attempt_of(token), attempt.c.instance == token.instance)
+    mine = (IS_ATTEMPT, attempt.c.instance == bindparam("holder"))
     answered = select(attempt.c.answer).where(*mine, attempt.c.outcome != AttemptOutcome.LOST)
-    answer = db.execute(answered).scalar()
+    answer = db.execute(answered, token.values).scalar()
     return None if answer is None else JobStatus(answer)

@@ -238,12 +238,17 @@ _BACKOFF = indexed_by("ix_job_backoff")
 _WAITS_UNTIL = and_(job.c.status == const(JobStatus.PENDING), job.c.not_before.is_not(None))
 
 
+_BACKOFFS = select(job).with_hint(job, _BACKOFF, "sqlite").where(_WAITS_UNTIL)
+# Two lookups: min and max in one SELECT would scan the whole index.
+_FIRST_AND_LAST = select(
+    _BACKOFFS.with_only_columns(func.min(job.c.not_before)).scalar_subquery(),
+    _BACKOFFS.with_only_columns(func.max(job.c.not_before)).scalar_subquery(),
+)
+
+
 def is_any_due(db: Connection, *, now: int, longest_us: int) -> bool:
     """Whether the backoff of a job is over, see `promote_due`."""
-    # Two lookups: min and max in one SELECT would scan the whole index.
-    first = select(func.min(job.c.not_before)).with_hint(job, _BACKOFF, "sqlite").where(_WAITS_UNTIL)
-    last = select(func.max(job.c.not_before)).with_hint(job, _BACKOFF, "sqlite").where(_WAITS_UNTIL)
-    soonest, latest = db.execute(select(first.scalar_subquery(), last.scalar_subquery())).one()
+    soonest, latest = db.execute(_FIRST_AND_LAST).one()
     return soonest is not None and (soonest <= now or latest > now + longest_us)
 
 
@@ -254,8 +259,8 @@ def promote_due(db: Connection, *, now: int, longest_us: int, limit: int = 1000)
         longest_us: the longest possible backoff; a longer one was set before the wall clock was set back.
     """
     over = or_(job.c.not_before <= now, job.c.not_before > now + longest_us)
-    due = select(job.c.id).with_hint(job, _BACKOFF, "sqlite").where(_WAITS_UNTIL, over)
-    chosen = job.c.id.in_(due.order_by(job.c.not_before).limit(limit))
+    due = _BACKOFFS.with_only_columns(job.c.id).where(over).order_by(job.c.not_before)
+    chosen = job.c.id.in_(due.limit(limit))
     return db.execute(update(job).where(chosen).values(not_before=None, ready_at=now)).rowcount
 
 

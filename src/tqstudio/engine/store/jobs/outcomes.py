@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import case, func, select
+from sqlalchemy import bindparam, case, func, select
 
 from tqstudio.engine.host.clock import MICROSECOND
 from tqstudio.engine.retry import RetryRules, judge_failure, judge_loss
@@ -215,18 +215,19 @@ class _Reached:
         return _Reached(max(self.segments, before.segments), max(self.resumed_at_s, before.resumed_at_s))
 
 
+_SEGMENTS = select(func.sum(rendition.c.segments_done)).where(rendition.c.job_id == bindparam("leased"))
+_RESUMED = select(attempt.c.resumed_at_s).where(claims.IS_ATTEMPT)
+_REACHED = select(
+    func.coalesce(_SEGMENTS.scalar_subquery(), 0),
+    func.coalesce(_RESUMED.scalar_subquery(), 0),
+    job.c.segments_at_crash,
+    job.c.resumed_at_crash_s,
+).where(job.c.id == bindparam("leased"))
+
+
 def _reached(db: Connection, lease: HeldLease) -> tuple[_Reached, _Reached]:
     """Returns the progress now and at the last crash."""
-    segments = select(func.sum(rendition.c.segments_done)).where(rendition.c.job_id == lease.job)
-    resumed = select(attempt.c.resumed_at_s).where(claims.is_attempt_of(lease))
-    row = db.execute(
-        select(
-            func.coalesce(segments.scalar_subquery(), 0),
-            func.coalesce(resumed.scalar_subquery(), 0),
-            job.c.segments_at_crash,
-            job.c.resumed_at_crash_s,
-        ).where(job.c.id == lease.job)
-    ).one()
+    row = db.execute(_REACHED, lease.token.values).one()
     return _Reached(row[0], row[1]), _Reached(row[2], row[3])
 
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import and_, case, delete, func, literal, select, update
+from sqlalchemy import and_, bindparam, case, delete, func, select, update
 
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.sqlite import greatest, upsert
-from tqstudio.engine.store.db.tables import attempt, rendition
+from tqstudio.engine.store.db.tables import attempt, const, rendition
 from tqstudio.engine.store.db.tables import job as job_table
 from tqstudio.engine.store.jobs import claims
 from tqstudio.engine.store.jobs.claims import Token
@@ -49,10 +49,14 @@ _PROGRESS = _FIELDS.index("progress")
 _COLUMNS = [rendition.c[name] for name in _FIELDS]
 
 
+_RENDITIONS = (
+    select(*_COLUMNS).where(rendition.c.job_id == bindparam("number")).order_by(rendition.c.position)
+)
+
+
 def renditions(db: Connection, job: int) -> list[RenditionRow]:
     rows = []
-    found = select(*_COLUMNS).where(rendition.c.job_id == job).order_by(rendition.c.position)
-    for row in db.execute(found):
+    for row in db.execute(_RENDITIONS, {"number": job}):
         values = [*row, row[_PROGRESS]]
         values[3] = bool(values[3])
         rows.append(RenditionRow(*values))
@@ -61,6 +65,12 @@ def renditions(db: Connection, job: int) -> list[RenditionRow]:
 
 def renditions_of(db: Connection, jobs: Sequence[int]) -> dict[int, list[RenditionRow]]:
     return {job: found for job in jobs if (found := renditions(db, job))}
+
+
+_SAVE = update(job_table).where(claims.IS_HELD).returning(job_table.c.progress)
+_SET_PROGRESS = _SAVE.values(progress=bindparam("reached"))
+_RAISE_PROGRESS = _SAVE.values(progress=greatest(job_table.c.progress, bindparam("reached")))
+_SAVE_ATTEMPT = update(attempt).where(claims.IS_ATTEMPT)
 
 
 def save(
@@ -86,11 +96,10 @@ def save(
     values: dict[str, Any] = {
         "step": step,
         "warnings": None if warnings is None else json.dumps(warnings),
-        "progress": progress if gone else greatest(job_table.c.progress, literal(progress)),
         "last_progress_at": at,
     }
-    held = update(job_table).where(claims.is_held_by(token))
-    stored = db.execute(held.values(_known(values)).returning(job_table.c.progress)).scalar()
+    reached = {**token.values, "reached": progress, **_known(values)}
+    stored = db.execute(_SET_PROGRESS if gone else _RAISE_PROGRESS, reached).scalar()
     if stored is None:
         return None
     values = {
@@ -101,7 +110,7 @@ def save(
         "encoder": encoder,
         "last_progress_at": at,
     }
-    db.execute(update(attempt).where(claims.is_attempt_of(token)).values(_known(values)))
+    db.execute(_SAVE_ATTEMPT, {**token.values, **_known(values)})
     if reported is not None:
         set_renditions(db, token.job, reported, at=at)
     return float(stored)
@@ -114,15 +123,33 @@ def _known(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def lengthen(db: Connection, token: Token, step: Step, seconds: float) -> None:
     """Adds the supervisor's time to a step of the worker's report."""
-    steps = json.loads(db.execute(select(attempt.c.steps).where(claims.is_attempt_of(token))).scalar_one())
+    stored = db.execute(select(attempt.c.steps).where(claims.IS_ATTEMPT), token.values).scalar_one()
+    steps = json.loads(stored)
     steps[step] = round(steps.get(step, 0) + seconds, 3)
-    db.execute(update(attempt).where(claims.is_attempt_of(token)).values(steps=json.dumps(steps)))
+    db.execute(_SAVE_ATTEMPT, {**token.values, "steps": json.dumps(steps)})
+
+
+_SEGMENTS = select(func.sum(rendition.c.segments_done)).where(rendition.c.job_id == bindparam("number"))
 
 
 def _segments(db: Connection, job: int) -> int:
     """Counts finished segments of all qualities, as stored."""
-    found = select(func.sum(rendition.c.segments_done)).where(rendition.c.job_id == job)
-    return int(db.execute(found).scalar() or 0)
+    return int(db.execute(_SEGMENTS, {"number": job}).scalar() or 0)
+
+
+_NEW = upsert(rendition)
+_STARTED, _COMPLETED = rendition.c.started_at, rendition.c.completed_at
+# The first start is kept, an end until the quality is encoded again. A quality that an earlier attempt began
+# and this one finds complete ended when it was first reported so.
+_ENDED = func.coalesce(_NEW.excluded.completed_at, _COMPLETED, case((_STARTED.is_not(None), bindparam("at"))))
+_SET_RENDITION = _NEW.on_conflict_do_update(
+    index_elements=["job_id", "name"],
+    set_={
+        **{name: _NEW.excluded[name] for name in (*_FIELDS, "position")},
+        "started_at": func.coalesce(_STARTED, _NEW.excluded.started_at),
+        "completed_at": case((_NEW.excluded.status == const(RenditionStatus.COMPLETED), _ENDED)),
+    },
+)
 
 
 def set_renditions(db: Connection, job: int, reported: Sequence[RenditionRow], *, at: int) -> None:
@@ -130,23 +157,7 @@ def set_renditions(db: Connection, job: int, reported: Sequence[RenditionRow], *
     for position, row in enumerate(reported):
         values: dict[str, Any] = {name: getattr(row, name) for name in _FIELDS}
         values |= {"required": int(row.required), "progress": row.kept, "position": position}
-        stored = {**values, **_times(row, at)}
-        statement = upsert(rendition).values(job_id=job, **values)
-        db.execute(statement.on_conflict_do_update(index_elements=["job_id", "name"], set_=stored))
-
-
-def _times(row: RenditionRow, at: int) -> dict[str, Any]:
-    """Returns how stored times change: the first start is kept, an end until the quality is encoded again.
-
-    A quality that an earlier attempt began and this one finds complete ended when it was first reported so.
-    """
-    started, completed = rendition.c.started_at, rendition.c.completed_at
-    first_seen = case((started.is_not(None), at))
-    ended = func.coalesce(literal(row.completed_at), completed, first_seen)
-    return {
-        "started_at": func.coalesce(started, literal(row.started_at)),
-        "completed_at": ended if row.status == RenditionStatus.COMPLETED else None,
-    }
+        db.execute(_SET_RENDITION, {"job_id": job, "at": at, **values})
 
 
 def settle_renditions(db: Connection, job: int, *, running_becomes: str, now: int) -> None:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
-from sqlalchemy import bindparam, case, exists, select, update
+from sqlalchemy import ColumnElement, bindparam, case, exists, select, update
 from sqlalchemy.exc import IntegrityError
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.connection import Connection
-from tqstudio.engine.store.db.tables import job, publication
+from tqstudio.engine.store.db.tables import const, job, publication
 from tqstudio.engine.store.jobs.claims import NO_LEASE, HeldLease, Token
 from tqstudio.events import EventKind
 from tqstudio.lifecycle import Autorestart, Control, JobStatus, Trigger, sources_of, target_of
@@ -61,6 +61,18 @@ def job_facts(db: Connection, number: int) -> JobFacts | None:
     return JobFacts(found, of_video, *state, epoch, instance, bool(publishes))
 
 
+_MOVES = {
+    trigger: update(job).where(
+        job.c.id == bindparam("number"),
+        job.c.status.in_([const(status) for status in sorted(sources_of(trigger))]),
+        job.c.deleted_at.is_(None),
+    )
+    for trigger in get_args(Trigger)
+    if sources_of(trigger)
+}
+_STATUS_AND_VIDEO = select(job.c.status, job.c.video_id).where(job.c.id == bindparam("number"))
+
+
 def move(
     db: Connection,
     number: int,
@@ -90,10 +102,12 @@ def move(
         values |= NO_LEASE
     if target is JobStatus.PENDING:
         values["ready_at"] = now
-    allowed = job.c.status.in_(sorted(sources_of(trigger)))
-    statement = update(job).where(job.c.id == number, allowed, job.c.deleted_at.is_(None))
+    values |= assign or {}
+    computed = {name: value for name, value in values.items() if isinstance(value, ColumnElement)}
+    given = {name: value for name, value in values.items() if name not in computed}
+    statement = _MOVES[trigger].values(computed) if computed else _MOVES[trigger]
     try:
-        moved = db.execute(statement.values(**values, **(assign or {}))).rowcount == 1
+        moved = db.execute(statement, {"number": number, **given}).rowcount == 1
     except IntegrityError:
         # The video has another open job, and only one is allowed. SQLite has rolled back the statement only,
         # so no savepoint is needed.
@@ -116,7 +130,7 @@ def move(
 
 
 def _status_and_video(db: Connection, number: int) -> tuple[str, int] | None:
-    row = db.execute(select(job.c.status, job.c.video_id).where(job.c.id == number)).first()
+    row = db.execute(_STATUS_AND_VIDEO, {"number": number}).first()
     return None if row is None else (row[0], row[1])
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import bindparam, func, insert, select, update
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db import tables
@@ -72,15 +72,19 @@ def _published(row: Any) -> PublishedRow:
     return PublishedRow(*values)
 
 
+_GET = select(tables.generation).where(tables.generation.c.id == bindparam("generation"))
+_RENDITIONS = (
+    select(*tables.published.c[_COLUMNS])
+    .where(tables.published.c.generation_id == bindparam("generation"))
+    .order_by(tables.published.c.id)
+)
+
+
 def get(db: Connection, generation: int) -> GenerationRow | None:
-    row = db.execute(select(tables.generation).where(tables.generation.c.id == generation)).first()
+    row = db.execute(_GET, {"generation": generation}).first()
     if row is None:
         return None
-    renditions = (
-        select(*tables.published.c[_COLUMNS])
-        .where(tables.published.c.generation_id == generation)
-        .order_by(tables.published.c.id)
-    )
+    renditions = db.execute(_RENDITIONS, {"generation": generation})
     return GenerationRow(
         id=row.id,
         video=row.video_id,
@@ -88,15 +92,18 @@ def get(db: Connection, generation: int) -> GenerationRow | None:
         settings_hash=row.settings_hash,
         poster=row.poster,
         published_at=row.published_at,
-        renditions=tuple(_published(rendition) for rendition in db.execute(renditions)),
+        renditions=tuple(_published(rendition) for rendition in renditions),
         omitted=json.loads(row.omitted),
         retired_at=row.retired_at,
     )
 
 
+_CURRENT = select(tables.video.c.generation_id).where(tables.video.c.id == bindparam("video"))
+
+
 def current(db: Connection, video: int) -> GenerationRow | None:
     """Returns the current generation of a video."""
-    found = db.execute(select(tables.video.c.generation_id).where(tables.video.c.id == video)).scalar()
+    found = db.execute(_CURRENT, {"video": video}).scalar()
     return None if found is None else get(db, found)
 
 

@@ -61,8 +61,11 @@ def find(db: Connection, source: bytes, output_root: bytes) -> VideoRow | None:
     return None if row is None else _row(row)
 
 
+_GET = _SELECT.where(tables.video.c.id == bindparam("video"))
+
+
 def get(db: Connection, video: int) -> VideoRow | None:
-    row = db.execute(_SELECT.where(tables.video.c.id == video)).first()
+    row = db.execute(_GET, {"video": video}).first()
     return None if row is None else _row(row)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import delete, select
+from sqlalchemy import bindparam, delete, select
 
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db import sqlite
@@ -43,9 +43,11 @@ def reopen(db: Connection, kind: GateKind, *, now: int, actor: str) -> bool:
     return bool(gone)
 
 
+_LISTING = select(gate).order_by(gate.c.since)
+
+
 def listing(db: Connection) -> list[GateRow]:
-    rows = db.execute(select(gate).order_by(gate.c.since))
-    return [GateRow(GateKind(row[0]), row[1], row[2], row[3]) for row in rows]
+    return [GateRow(GateKind(row[0]), row[1], row[2], row[3]) for row in db.execute(_LISTING)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +78,22 @@ _IS_RUNNING = job.c.status == const(JobStatus.IN_PROGRESS)
 _BY_INSTANCE = sqlite.indexed_by("ix_job_instance")
 
 
+_NEEDS = select(*NEED).join_from(job, video)
+_NEED_OF = _NEEDS.where(job.c.id == bindparam("number"))
+_RUNNING_NEEDS = _NEEDS.with_hint(job, _BY_INSTANCE, "sqlite").where(
+    _IS_RUNNING, job.c.id != bindparam("beside")
+)
+
+
 def need_of(db: Connection, number: int) -> Need | None:
     """Returns the need of a job; None if it does not exist."""
-    row = db.execute(select(*NEED).join_from(job, video).where(job.c.id == number)).first()
+    row = db.execute(_NEED_OF, {"number": number}).first()
     return None if row is None else Need(*row)
 
 
 def running_needs(db: Connection, *, beside: int = 0) -> list[Need]:
     """Returns the needs of running jobs without that of `beside`."""
-    running = select(*NEED).join_from(job, video).with_hint(job, _BY_INSTANCE, "sqlite")
-    return [Need(*row) for row in db.execute(running.where(_IS_RUNNING, job.c.id != beside))]
+    return [Need(*row) for row in db.execute(_RUNNING_NEEDS, {"beside": beside})]
 
 
 def outputs_in_use(db: Connection) -> set[bytes]:

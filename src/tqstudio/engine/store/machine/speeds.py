@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sqlalchemy import bindparam, func, select, update
+from sqlalchemy import BigInteger, ColumnElement, Update, bindparam, func, literal, select, update
 
 from tqstudio.engine.store.db import tables
 from tqstudio.engine.store.db.connection import Connection
-from tqstudio.engine.store.db.sqlite import indexed_by, upsert
+from tqstudio.engine.store.db.sqlite import greatest, indexed_by, least, upsert
 from tqstudio.engine.store.db.tables import const
 from tqstudio.lifecycle import JobStatus
 
@@ -63,17 +63,30 @@ def set_prediction(db: Connection, job: int, seconds: float) -> None:
     db.execute(update(tables.job).where(*unstarted).values(predicted_s=seconds))
 
 
+_STARTED = select(tables.attempt.c.started_at).where(
+    tables.attempt.c.job_id == bindparam("number"), tables.attempt.c.epoch == bindparam("run")
+)
+
+
+def _add_work(until: ColumnElement[int]) -> Update:
+    run_s = greatest(literal(0), until - _STARTED.scalar_subquery()) / 1e6
+    total_s = func.coalesce(tables.job.c.actual_s, 0) + run_s
+    return update(tables.job).where(tables.job.c.id == bindparam("number")).values(actual_s=total_s)
+
+
+_ADD_WORK = _add_work(bindparam("now", type_=BigInteger))
+_ADD_SILENT_WORK = _add_work(
+    least(bindparam("now", type_=BigInteger), func.coalesce(tables.job.c.last_progress_at, 0))
+)
+
+
 def add_work(db: Connection, job: int, epoch: int, *, now: int, silent: bool = False) -> None:
     """Adds the time of a run that ends, before its end is stored.
 
     Args:
         silent: whether the end was not observed; then the run counts until its last progress.
     """
-    row, run = tables.job.c, tables.attempt.c
-    until = func.min(now, func.coalesce(row.last_progress_at, 0)) if silent else now
-    started_at = select(run.started_at).where(run.job_id == job, run.epoch == epoch).scalar_subquery()
-    total_s = func.coalesce(row.actual_s, 0) + func.max(0, until - started_at) / 1e6
-    db.execute(update(tables.job).where(row.id == job).values(actual_s=total_s))
+    db.execute(_ADD_SILENT_WORK if silent else _ADD_WORK, {"number": job, "run": epoch, "now": now})
 
 
 def outcome(db: Connection, job: int, epoch: int) -> MeasuredSpeed | None:

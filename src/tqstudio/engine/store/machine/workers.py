@@ -76,6 +76,9 @@ def ensure(db: Connection, name: str, kind: str, *, device: str | None) -> Worke
     return _row(db.execute(stored).one())
 
 
+_REGISTER = update(tables.worker).where(tables.worker.c.id == bindparam("number")).returning(*_COLUMNS)
+
+
 def register(
     db: Connection,
     worker: int,
@@ -89,23 +92,18 @@ def register(
     now: int,
 ) -> WorkerRow:
     """Registers a worker's process."""
-    row = db.execute(
-        update(tables.worker)
-        .where(tables.worker.c.id == worker)
-        .values(
-            instance=instance,
-            pid=pid,
-            pid_started=pid_started,
-            encoder=encoder,
-            capabilities=json.dumps(dict(capabilities)),
-            metadata_json=json.dumps(dict(metadata)),
-            registered_at=now,
-            last_heartbeat_at=None,
-            offline_at=None,
-        )
-        .returning(*_COLUMNS)
-    ).one()
-    registered = _row(row)
+    values = {
+        "instance": instance,
+        "pid": pid,
+        "pid_started": pid_started,
+        "encoder": encoder,
+        "capabilities": json.dumps(dict(capabilities)),
+        "metadata_json": json.dumps(dict(metadata)),
+        "registered_at": now,
+        "last_heartbeat_at": None,
+        "offline_at": None,
+    }
+    registered = _row(db.execute(_REGISTER, {"number": worker, **values}).one())
     events.append(
         db,
         EventKind.WORKER_REGISTERED,
@@ -201,8 +199,11 @@ def last_off(db: Connection, *, limit: int = 10_000) -> int | None:
     return at
 
 
+_BY_ID = _SELECT.where(tables.worker.c.id == bindparam("number"))
+
+
 def by_id(db: Connection, worker: int) -> WorkerRow | None:
-    row = db.execute(_SELECT.where(tables.worker.c.id == worker)).first()
+    row = db.execute(_BY_ID, {"number": worker}).first()
     return None if row is None else _row(row)
 
 
