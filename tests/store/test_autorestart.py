@@ -136,6 +136,23 @@ def test_a_video_that_has_another_job_is_left_to_it(queue: Queue) -> None:
     assert len(restart_due(queue)) == 1
 
 
+@pytest.mark.parametrize("status", ["pending", "in_progress", "paused"])
+def test_a_video_whose_older_job_is_open_holds_up_no_other(queue: Queue, status: str) -> None:
+    video = queue.video()
+    older = failed(queue, queue.claimed(video=video, max_attempts=1)).job
+    failed(queue, queue.claimed(video=video, max_attempts=1, autorestart=TWICE))
+    other = failed(queue).job
+    queue.do(older, Operation.RETRY)
+    if status == "in_progress":
+        assert again(queue).job == older
+    elif status == "paused":
+        queue.do(older, Operation.PAUSE)
+    assert queue.row(older)["status"] == status
+    queue.wait(60)
+    assert autorestart.restart_due(queue.db, now=queue.now, limit=1) == [other]
+    assert restart_due(queue) == []
+
+
 def test_what_a_person_ended_stays_ended(queue: Queue) -> None:
     cancelled, deleted = failed(queue).job, failed(queue).job
     queue.do(cancelled, Operation.CANCEL)
