@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from harness import Answer, Program
+from tqstudio import __version__
 
 _NO_OVERRIDE = "-dac_override,-dac_read_search"
 
@@ -79,7 +80,7 @@ def test_the_cache_of_the_demo(closed: Path, tmp_path: Path) -> None:
     del tqstudio.environment["TQSTUDIO_HOME"]
     answer = tqstudio("demo")
     assert answer.code == 2
-    assert f"error: PERMISSION: {closed}/tqstudio/demo/clips/" in answer.err
+    assert f"error: PERMISSION: {closed}/tqstudio/demo/{__version__}/clips/" in answer.err
 
 
 def test_a_cache_that_may_not_be_written(closed: Path, tmp_path: Path) -> None:

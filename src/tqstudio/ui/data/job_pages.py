@@ -38,26 +38,29 @@ class Pager:
         self._send = send
         self._now = now
         self._lock = asyncio.Lock()
+        self._shown = window.query
 
     async def ask(self, query: Query, *, keep: int | None = None) -> None:
         """Show another query, around job `keep` if it matches, else from the top.
 
         Raises:
-            TqError: it cannot be answered; the previous query stays active.
+            TqError: it cannot be answered; the query that was shown last becomes active again.
         """
-        before, self.window.query = self.window.query, query
+        self.window.query = query
         async with self._lock:
-            if query != self.window.query:
+            # The same filter may be asked for twice, by typing and by enter: only the last one counts.
+            if query is not self.window.query:
                 return
             try:
                 page = await self._page(query)
             except TqError:
-                if query == self.window.query:
-                    self.window.query = before
+                if query is self.window.query:
+                    self.window.query = self._shown
                 raise
             if keep is not None and not _has(page, keep):
                 page = await self._around(query, keep) or page
-            if query == self.window.query:
+            if query is self.window.query:
+                self._shown = query
                 self.window.show(page)
 
     async def go(self, edge: Edge) -> None:

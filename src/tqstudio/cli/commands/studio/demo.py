@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tqstudio import path_checks
+from tqstudio import __version__, path_checks
 from tqstudio.cli import printing
 from tqstudio.cli.follow.follower import POLL_S, Video, last_seq
 from tqstudio.cli.follow.interrupt import Interrupt
@@ -50,7 +50,8 @@ def demo(
     else:
         from platformdirs import user_cache_path
 
-        folder = user_cache_path("tqstudio", appauthor=False) / "demo"
+        # Of this version: an older one could not open the database of a newer one.
+        folder = user_cache_path("tqstudio", appauthor=False) / "demo" / __version__
         os.environ["TQSTUDIO_HOME"] = str(folder)
         home = current_home()
     printing.err(f"the demo uses {folder}")
