@@ -58,9 +58,10 @@ def live(make_supervisor: MakeSupervisor) -> LiveSupervisor:
     return live
 
 
-def add(live: LiveSupervisor, source: Path, out: Path) -> Any:
+def add(live: LiveSupervisor, source: Path, out: Path, *, hold: bool = False) -> Any:
     source.write_bytes(b"some video")
-    [result] = live.send(calls.add([paths.encode(source)], output_b64=paths.encode(out)))["results"]
+    call = calls.add([paths.encode(source)], output_b64=paths.encode(out), hold=hold)
+    [result] = live.send(call)["results"]
     return result
 
 
@@ -227,8 +228,9 @@ def test_an_output_that_others_may_write_to_is_refused_and_waited_for(
         add(live, tmp_path / "refused.mp4", shared)
     assert caught.value.code is ErrorCode.OUTPUT_SHARED
     shared.chmod(0o755)
-    job = add(live, tmp_path / "clip.mp4", shared)["job"]
+    job = add(live, tmp_path / "clip.mp4", shared, hold=True)["job"]
     shared.chmod(0o777)
+    live.send(calls.act("resume", [job]))
     worker = live.worker("by-hand").register()
     assert worker.claim() is None
     [gate] = live.send(calls.status())["gates"]
