@@ -12,15 +12,21 @@ T = TypeVar("T")
 WAIT_S = 60.0
 """Long enough for a machine that does much else; a condition that holds earlier is noticed at once."""
 _POLL_S = 0.02
+_SLOWEST_POLL_S = 0.2
 
 
 def until(condition: Callable[[], T], what: str = "the condition", timeout_s: float = WAIT_S) -> T:
-    """Wait until a condition holds, and answer its value."""
-    deadline = time.monotonic() + timeout_s
+    """Wait until a condition holds, and answer its value.
+
+    The longer it takes, the more rarely it is checked: a check may cost the supervisor a request, and what
+    tests that wait use is missing where others work.
+    """
+    began = time.monotonic()
     while not (value := condition()):
-        if time.monotonic() > deadline:
+        waited_s = time.monotonic() - began
+        if waited_s > timeout_s:
             raise AssertionError(f"not true within {timeout_s:g} s: {what}")
-        time.sleep(_POLL_S)
+        time.sleep(min(_SLOWEST_POLL_S, _POLL_S + waited_s / 20))
     return value
 
 

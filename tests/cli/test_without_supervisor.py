@@ -259,6 +259,22 @@ def test_doctor_works_alone(here: Here, capsys: pytest.CaptureFixture[str]) -> N
     assert names >= {"home", "settings", "ffmpeg", "encoders", "disk", "sqlite", "clock", "supervisor"}
 
 
+def test_doctor_names_what_sets_anything(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def settings() -> str:
+        assert here("doctor", "--json") == 0
+        [check] = [each for each in json.loads(capsys.readouterr().out)["checks"] if each["name"] == "settings"]
+        return str(check["detail"])
+
+    assert settings() == "all defaults"
+    monkeypatch.setenv("TQSTUDIO_WORKERS", "1")
+    assert settings() == "TQSTUDIO_WORKERS"
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "config.toml").write_text("workers = 2\n")
+    assert settings() == f"{tmp_path}/home/config.toml, TQSTUDIO_WORKERS"
+
+
 def test_doctor_names_what_is_wrong(
     here: Here, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -221,7 +221,7 @@ down_revision = "0001"
 
 def upgrade() -> None:
     with op.batch_alter_table("job") as job:
-        job.add_column(sa.Column("note", sa.Text, nullable=False, server_default="none"))
+        job.add_column(sa.Column("column_of_a_test", sa.Text, nullable=False, server_default="none"))
 """
 
 
@@ -240,7 +240,7 @@ def test_a_database_of_an_earlier_version_keeps_its_rows(
         queue.db.commit()
     migrations = tmp_path / "migrations"
     shutil.copytree(schema.MIGRATIONS, migrations)
-    (migrations / "versions" / "0002_note.py").write_text(_NEXT)
+    (migrations / "versions" / "0002_column.py").write_text(_NEXT)
     monkeypatch.setattr(schema, "MIGRATIONS", migrations)
     monkeypatch.setattr(schema, "SCHEMA_VERSION", "0002")
 
@@ -248,7 +248,7 @@ def test_a_database_of_an_earlier_version_keeps_its_rows(
     db.open()
     try:
         assert db.read_now(pages.counts_by_status) == counts
-        notes = db.read_now(lambda c: c.execute("SELECT id, note FROM job ORDER BY id").all())
+        notes = db.read_now(lambda c: c.execute("SELECT id, column_of_a_test FROM job ORDER BY id").all())
         assert notes == [(job, "none") for job in made]
         assert db.read_now(lambda c: pages.page(c, PageQuery(text="CLIP"), limit=10)).ids
         assert db.write_now(lambda c: c.execute("PRAGMA quick_check").scalar()) == "ok"

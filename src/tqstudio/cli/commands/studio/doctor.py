@@ -111,13 +111,23 @@ def _local(home: Home) -> Iterator[CheckView]:
         if error.code is ErrorCode.PERMISSION:
             yield _permissions(home)
         return
-    yield _check("settings", True, str(home.config) if home.config.is_file() else "all defaults")
+    yield _check("settings", True, ", ".join(_set_by(home)) or "all defaults")
     yield from _profiles(home, settings)
     yield from _ffmpeg(settings)
     yield _disk(home, settings)
     yield _sqlite()
     yield _clock(home)
     yield from _examined(home, settings)
+
+
+def _set_by(home: Home) -> Iterator[str]:
+    """The settings file and the variables that set anything."""
+    from tqstudio.config import Settings
+
+    if home.config.is_file():
+        yield str(home.config)
+    names = (f"TQSTUDIO_{name.upper()}" for name in Settings.model_fields)
+    yield from sorted(name for name in names if name in os.environ)
 
 
 def _examined(home: Home, settings: Settings) -> Iterator[CheckView]:

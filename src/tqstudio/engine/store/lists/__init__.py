@@ -1,1 +1,1 @@
-"""Pages of the job list: orders, filters, search by name."""
+"""Jobs as clients read them: pages of the list, with orders, filters and search by name, and one job."""
