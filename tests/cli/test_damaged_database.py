@@ -85,6 +85,7 @@ def test_a_start_finds_waiting_jobs_again_that_every_index_had_lost(home: Home, 
     assert running.err.startswith("error: ALREADY_RUNNING: ")
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "The table has lost jobs",
     "The start stops with `DATABASE_DAMAGED`; `doctor --repair` accepts the loss",
@@ -114,6 +115,14 @@ def test_a_database_that_lost_the_version_of_its_schema(home: Home, shell: Progr
         assert answer.err.splitlines()[-2].startswith("error: DATABASE_DAMAGED: ")
         assert "alembic_version" in answer.err
     assert "alembic_version" in _database(shell("doctor", "--json"))[1]
+
+
+def test_a_command_reports_a_database_that_is_none(tqstudio: Program) -> None:
+    tqstudio.home.create()
+    tqstudio.home.database.write_bytes(b"no database" * 400)
+    answer = tqstudio("job", "pause", "1")
+    assert answer.code == 4
+    assert "error: DATABASE_DAMAGED: " in answer.err
 
 
 def test_there_is_nothing_to_repair_without_a_database(tqstudio: Program) -> None:

@@ -264,7 +264,9 @@ def test_doctor_names_what_sets_anything(
 ) -> None:
     def settings() -> str:
         assert here("doctor", "--json") == 0
-        [check] = [each for each in json.loads(capsys.readouterr().out)["checks"] if each["name"] == "settings"]
+        [check] = [
+            each for each in json.loads(capsys.readouterr().out)["checks"] if each["name"] == "settings"
+        ]
         return str(check["detail"])
 
     assert settings() == "all defaults"

@@ -27,6 +27,7 @@ def _spoilt(clip: Path, path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "Several bad files follow one another",
     "Each fails; the worker passes its test encode and continues",

@@ -128,6 +128,7 @@ def test_heartbeats_go_on_while_it_drains(make_studio: MakeStudio, clip: MakeCli
     assert attempt["outcome"] == "done"
 
 
+@pytest.mark.slow
 def test_down_and_up_in_a_row_go_on_with_everything(
     make_studio: MakeStudio, long: Path, clip: MakeClip, copy
 ) -> None:

@@ -258,6 +258,7 @@ def without_setpriv(make_studio: MakeStudio, tmp_path: Path) -> Studio:
     return studio.up()
 
 
+@pytest.mark.slow
 @pytest.mark.fault("ffmpegs outlive a killed supervisor", "The next one ends them", area="supervisor")
 def test_ffmpegs_that_outlive_a_killed_supervisor_are_ended_by_the_next(
     without_setpriv: Studio, long: Path, make_studio: MakeStudio

@@ -87,6 +87,7 @@ def _went_on_from(studio: Studio, job: int) -> list[int | None]:
     return [attempt["resumed_from"] for attempt in studio.job(job)["attempts_log"]]
 
 
+@pytest.mark.slow
 @pytest.mark.fault(
     "The output is mounted after the supervisor started",
     "The queue waits; nothing is written beneath the mount point",

@@ -8,6 +8,8 @@ from collections import Counter
 from fractions import Fraction
 from pathlib import Path
 
+import pytest
+
 from tqstudio.protocol import calls
 from waiting import until
 
@@ -17,6 +19,7 @@ from .studio import Studio
 from .test_event_log import rebuilt
 
 
+@pytest.mark.slow
 def test_every_job_is_made_once_whatever_dies(make_studio: MakeStudio, clip: MakeClip, copy) -> None:
     studio = make_studio(workers=3).up()
     names = ("cpu-0", "cpu-1", "cpu-2")
@@ -69,6 +72,7 @@ def test_a_file_offered_many_times_has_one_job(shared: Studio, clip: MakeClip, c
     assert len(studio.client.send(calls.jobs(video=video))["jobs"]) == 1
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_drained_ends_its_job_and_takes_no_more(
     shared: Studio, clip: MakeClip, copy
 ) -> None:

@@ -90,6 +90,7 @@ def test_through_process(shared: Studio, odd: Path, tmp_path: Path) -> None:
     _all_there(odd)
 
 
+@pytest.mark.slow
 def test_through_add_by_their_bare_names(shared: Studio, odd: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     answer = shared("add", "-o", out, "--json", "--", *NAMES, cwd=odd)

@@ -209,8 +209,14 @@ _EDITS: dict[str, tuple[str, Callable[[bytes], bytes], int]] = {
 }
 
 
-@pytest.mark.parametrize("edit", _EDITS)
-@pytest.mark.parametrize("full", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("edit", "full"),
+    [
+        pytest.param(edit, full, marks=[pytest.mark.slow] if full or number else [])
+        for full in (False, True)
+        for number, edit in enumerate(_EDITS)
+    ],
+)
 def test_a_ladder_of_the_right_sizes_is_mended_too(beside: Batch, edit: str, full: bool) -> None:
     assert beside().code == 0
     kept = _segments(beside, "180p")

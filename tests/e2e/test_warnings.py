@@ -128,8 +128,13 @@ def _half(ffmpeg: str, folder: Path, _: tuple[float, float]) -> Path:
     ("make_it", "code", "where"),
     [
         (_hole, "SOURCE_DAMAGED", r"has a gap at 0:0[34]: [34]\.\d s are missing"),
-        (_bit_errors, "SOURCE_DAMAGED", r"pictures .* without errors, the first at about 0:\d\d"),
-        (_half, "SOURCE_INCOMPLETE", r"was cut off at 0:0[45]"),
+        pytest.param(
+            _bit_errors,
+            "SOURCE_DAMAGED",
+            r"pictures .* without errors, the first at about 0:\d\d",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(_half, "SOURCE_INCOMPLETE", r"was cut off at 0:0[45]", marks=pytest.mark.slow),
     ],
 )
 def test_damage_is_said_with_its_time(

@@ -176,8 +176,9 @@ def session_for(known: Callable[[Connection], bool], error: TqError) -> Supervis
 
 def runs_or_has(known: Callable[[Connection], bool]) -> bool:
     """Whether a supervisor is running, or else the database contains the object."""
-    import sqlite3
     from contextlib import closing
+
+    from sqlalchemy.exc import DBAPIError
 
     from tqstudio.engine.store.db.connection import connect
     from tqstudio.protocol import launch
@@ -190,7 +191,7 @@ def runs_or_has(known: Callable[[Connection], bool]) -> bool:
     try:
         with closing(connect(home.database, read_only=True)) as db:
             return known(db)
-    except sqlite3.Error:
+    except DBAPIError:
         return True  # an earlier schema, or damage: the start reports which
 
 
