@@ -35,6 +35,7 @@ from tqstudio.engine.retry import RetryRules
 from tqstudio.engine.store import events
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.jobs import claims, jobs, operations, outcomes, progress
+from tqstudio.engine.store.jobs.assignments import assignment_of
 from tqstudio.engine.store.jobs.claims import Claimant, HeldLease, Token
 from tqstudio.engine.store.jobs.outcomes import Failure
 from tqstudio.engine.store.library import folders, generations, videos
@@ -606,7 +607,7 @@ def test_what_a_full_check_finds_broken_is_made_again(house: House) -> None:
     result = house.offer(path, certainty=Certainty.WHOLE)
     assert result["decision"] == "changed"
     lease = house.claim()
-    asked = house.db.read_now(claims.assignment_of, lease.job)
+    asked = house.db.read_now(assignment_of, lease.job)
     assert (lease.job, asked.kind) == (result["job"], JobKind.RETRANSCODE)
     assert asked.requested == ("480p",)
 

@@ -7,7 +7,8 @@ from sqlalchemy import ClauseElement
 
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.jobs import claims, jobs, operations, progress
-from tqstudio.engine.store.jobs.claims import CANDIDATES, GPU_CANDIDATES, Assignment, HeldLease, Token
+from tqstudio.engine.store.jobs.assignments import Assignment, assignment_of
+from tqstudio.engine.store.jobs.claims import CANDIDATES, GPU_CANDIDATES, HeldLease, Token
 from tqstudio.engine.store.library import folders, videos
 from tqstudio.engine.store.machine import gates, workers
 from tqstudio.errors import ErrorCode
@@ -184,7 +185,7 @@ def test_an_assignment_says_what_to_make_of_which_file(queue: Queue) -> None:
     videos.set_full_hash(queue.db, video, "of all")
     known = videos.get(queue.db, video)
     assert known is not None
-    assert claims.assignment_of(queue.db, job) == Assignment(
+    assert assignment_of(queue.db, job) == Assignment(
         attempt=0,
         kind=JobKind.RETRANSCODE,
         profile_json="{}",
@@ -204,7 +205,7 @@ def test_an_assignment_says_what_to_make_of_which_file(queue: Queue) -> None:
     )
     queue.do(job, Operation.PAUSE)
     queue.do(job, Operation.RESTART)
-    assert claims.assignment_of(queue.db, job).starts_over
+    assert assignment_of(queue.db, job).starts_over
 
 
 def test_an_assignment_names_the_drop_folder_of_its_file(queue: Queue) -> None:
@@ -213,9 +214,9 @@ def test_an_assignment_names_the_drop_folder_of_its_file(queue: Queue) -> None:
     videos.adopt(queue.db, mine, ours)
     videos.adopt(queue.db, other, theirs)
     job = queue.job(video=mine)
-    assert claims.assignment_of(queue.db, job).folder == b"/in"
+    assert assignment_of(queue.db, job).folder == b"/in"
     folders.remove(queue.db, ours, now=NOW)
-    assert claims.assignment_of(queue.db, job).folder is None
+    assert assignment_of(queue.db, job).folder is None
 
 
 def test_attempts_are_counted_whatever_ended_the_one_before(queue: Queue) -> None:
@@ -224,7 +225,7 @@ def test_attempts_are_counted_whatever_ended_the_one_before(queue: Queue) -> Non
     for number, end in enumerate((queue.release, queue.lose, queue.release), 1):
         assert lease is not None
         [*_, attempt] = progress.attempts(queue.db, lease.job)
-        assert claims.assignment_of(queue.db, lease.job).attempt == attempt.number == number
+        assert assignment_of(queue.db, lease.job).attempt == attempt.number == number
         assert end(lease) is not None
         lease = queue.claim()
 

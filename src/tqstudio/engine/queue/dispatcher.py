@@ -28,6 +28,7 @@ from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.event_row import EventRow
 from tqstudio.engine.store.jobs import claims, volume_waits
+from tqstudio.engine.store.jobs.assignments import assignment_of
 from tqstudio.engine.store.jobs.claims import Claimant, HeldLease, Token
 from tqstudio.engine.store.library import generations
 from tqstudio.engine.store.library.generations import GenerationRow
@@ -205,7 +206,7 @@ class Dispatch:
         return "test" if row.needs_test else None
 
     def _describe(self, db: Connection, lease: HeldLease) -> _Claimed:
-        asked = claims.assignment_of(db, lease.job)
+        asked = assignment_of(db, lease.job)
         generation = generations.current(db, lease.video) if asked.generation is not None else None
         kept = {row.name: row.settings_hash for row in generation.renditions} if generation else {}
         if asked.kind is JobKind.RETRANSCODE:
