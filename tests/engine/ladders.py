@@ -13,6 +13,7 @@ import tiny_media
 from tqstudio.engine import outputs
 from tqstudio.engine.media.plan.file_names import INIT_NAME, segment_name
 from tqstudio.engine.outputs import Place
+from tqstudio.engine.outputs.generation import rows_of
 from tqstudio.engine.store.library.generations import PublishedRow
 from tqstudio.protocol.requests import Manifest
 
@@ -76,7 +77,7 @@ def put_in_place(
 ) -> tuple[PublishedRow, ...]:
     """The steps of a publish that are about files, and the way back when one of them fails."""
     place.folder.mkdir(parents=True, exist_ok=True)
-    rows = outputs.rows_of(manifest, kept)
+    rows = rows_of(manifest, kept)
     try:
         outputs.build(sink, place, number, manifest, rows, kept_from)
         outputs.name_it(place, number)

@@ -16,6 +16,7 @@ import tiny_media
 from tqstudio.engine import outputs
 from tqstudio.engine.media.plan.file_names import INIT_NAME, PLAYLIST_NAME, POSTER_NAME, segment_name
 from tqstudio.engine.outputs import Place
+from tqstudio.engine.outputs.generation import rows_of
 from tqstudio.engine.store.library.generations import GenerationRow, PublishedRow
 from tqstudio.errors import ErrorCode, TqError
 
@@ -265,7 +266,7 @@ def test_what_a_killed_publish_left_is_swept(place: Place, bench: Bench) -> None
 
 
 def recorded(rows: Rows) -> GenerationRow:
-    return GenerationRow(1, 1, 1, "ladder", None, 0, rows)
+    return GenerationRow(1, "ladder", None, 0, rows)
 
 
 @pytest.mark.parametrize("steps", range(4))
@@ -274,7 +275,7 @@ def test_whatever_step_was_the_last_it_is_undone(place: Place, bench: Bench, ste
     before = tree(place.folder)
     bench.rendition("360p", "two")
     manifest = bench.manifest()
-    rows = outputs.rows_of(manifest, old)
+    rows = rows_of(manifest, old)
     if steps > 0:
         outputs.build(bench.sink, place, 2, manifest, rows, place.generation(1))
     if steps > 1:

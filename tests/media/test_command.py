@@ -30,7 +30,7 @@ def after(argv: list[str], option: str) -> str:
 
 
 def test_one_decode_feeds_every_rung() -> None:
-    argv = video_command(FFMPEG, b"/media/a.mp4", FACTS, GRID, WEB, RUNGS, threads=2)
+    argv = video_command(FFMPEG, b"/media/a.mp4", FACTS, GRID, WEB, RUNGS)
     assert argv[0] == "/opt/ffmpeg"
     assert argv.count("-i") == 1
     graph = after(argv, "-filter_complex")

@@ -20,8 +20,9 @@ from tqstudio.engine.media.ffmpeg.binary import FFmpeg
 from tqstudio.engine.media.plan.file_names import FRAGMENTS_NAME, INIT_NAME, fragment_name, segment_name
 from tqstudio.engine.media.plan.grid import Grid
 from tqstudio.engine.media.segments import boxes, join
+from tqstudio.engine.media.segments.boxes import Segment
 from tqstudio.engine.media.segments.collector import NewSegment, SeamError, StreamOutput
-from tqstudio.engine.media.segments.inspect import Prefix, Segment, Torn, inspect_segment, verified_prefix
+from tqstudio.engine.media.segments.inspect import Prefix, Torn, inspect_segment, verified_prefix
 from tqstudio.engine.media.segments.store import Complete, SegmentStore
 from tqstudio.errors import ErrorCode, TqError
 

@@ -42,14 +42,14 @@ def stored(**fragments: int) -> dict[str, Stored]:
 )
 def test_what_is_made(disk: dict[str, Stored], runs: list[tuple[int, int | None, str]]) -> None:
     todo = plan(GRID, WANTED, disk)
-    assert todo.runs == tuple(VideoRun(a, b, tuple(names.split()), "seek") for a, b, names in runs)
+    assert todo.runs == tuple(VideoRun(a, b, tuple(names.split())) for a, b, names in runs)
     assert todo.complete == ()
 
 
 def test_what_ends_on_disk_is_not_made() -> None:
     disk = stored(_720=7, _480=7) | {"360p": Stored("key-360", 80, ended=True)}
     todo = plan(GRID, WANTED, disk)
-    assert (todo.complete, todo.runs) == (("360p",), (VideoRun(7, None, ("720p", "480p"), "seek"),))
+    assert (todo.complete, todo.runs) == (("360p",), (VideoRun(7, None, ("720p", "480p")),))
     everything = {name: Stored(key, 80, ended=True) for name, key in WANTED.items()}
     assert plan(GRID, WANTED, everything).runs == ()
     assert plan(GRID, WANTED, everything).complete == tuple(WANTED)
@@ -70,15 +70,6 @@ def test_a_run_always_has_a_frame_to_make() -> None:
     assert run.start == 99
     (run,) = plan(GRID, {"720p": "key-720"}, stored(_720=100), latest=55).runs
     assert run.start == 55
-
-
-def test_linear_is_a_matter_of_how_not_of_what() -> None:
-    disk = stored(_720=40, _480=3, _360=41)
-    seeking, linear = plan(GRID, WANTED, disk), plan(GRID, WANTED, disk, "linear")
-    assert {run.mode for run in linear.runs} == {"linear"}
-    assert [(r.start, r.stop, r.names) for r in seeking.runs] == [
-        (r.start, r.stop, r.names) for r in linear.runs
-    ]
 
 
 @given(

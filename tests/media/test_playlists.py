@@ -17,9 +17,10 @@ from tqstudio.engine.media.segments.playlists import (
 
 
 def test_media_playlist() -> None:
-    text = media_playlist([6.006, 6.006, 1.968633])
+    names = [f"seg_{k:05d}.m4s" for k in range(3)]
+    text = media_playlist([6.006, 6.006, 1.968633], names)
     playlist = m3u8.loads(text)
-    assert [segment.uri for segment in playlist.segments] == [f"seg_{k:05d}.m4s" for k in range(3)]
+    assert [segment.uri for segment in playlist.segments] == names
     assert [segment.duration for segment in playlist.segments] == [6.006, 6.006, 1.968633]
     assert playlist.target_duration == 6
     assert playlist.is_endlist
@@ -30,8 +31,8 @@ def test_media_playlist() -> None:
 
 
 def test_no_segment_is_longer_than_the_target_when_rounded() -> None:
-    assert m3u8.loads(media_playlist([6.5, 2.0])).target_duration == 7
-    assert m3u8.loads(media_playlist([0.04])).target_duration == 1
+    assert m3u8.loads(media_playlist([6.5, 2.0], ["a", "b"])).target_duration == 7
+    assert m3u8.loads(media_playlist([0.04], ["a"])).target_duration == 1
 
 
 def variant(name: str, width: int, height: int, peak: int) -> Variant:

@@ -59,7 +59,7 @@ def test_a_claim_gives_everything(queue: Queue) -> None:
     queue.wait(3)
     lease = queue.claim(who)
     assert lease is not None
-    assert (lease.job, lease.epoch, lease.worker_id, lease.repeated) == (job, 1, who.id, False)
+    assert (lease.job, lease.epoch, lease.worker_id) == (job, 1, who.id)
     row = queue.row(job)
     assert (row["status"], row["instance"], row["processed_by"]) == ("in_progress", who.instance, "cpu-0")
     assert row["claimed_at"] == row["started_at"] == row["last_progress_at"] == queue.now
@@ -97,7 +97,6 @@ def test_an_answer_that_was_lost_is_given_again(queue: Queue) -> None:
     second = queue.claim(who)
     assert first is not None
     assert second is not None
-    assert second.repeated
     assert token(second) == token(first)
     assert len(queue.history()) == events
     assert len(queue.attempts(first.job)) == 1
@@ -119,7 +118,7 @@ def test_an_expired_lease_is_not_given_again(queue: Queue) -> None:
     job = queue.job()
     other = queue.claim(who, expired={token(lease)})
     assert other is not None
-    assert (other.job, other.repeated) == (job, False)
+    assert (other.job, other.epoch) == (job, 1)
 
 
 def test_a_life_that_ended_gets_nothing(queue: Queue) -> None:
@@ -146,7 +145,7 @@ def test_a_new_life_does_not_inherit_the_lease_of_an_old_one(queue: Queue) -> No
     other = queue.job()
     again = queue.claim(queue.worker(instance="the new life"))
     assert again is not None
-    assert (again.job, again.repeated) == (other, False)
+    assert (again.job, again.epoch) == (other, 1)
     assert queue.row(lease.job)["instance"] == "the old life"
 
 
@@ -393,10 +392,10 @@ def test_only_the_whole_token_counts(queue: Queue, wrong: dict[str, object]) -> 
 
 def test_the_leases_of_a_process_are_found(queue: Queue) -> None:
     first, second = queue.claimed(queue.worker("cpu-0")), queue.claimed(queue.worker("cpu-1"))
-    assert claims.running(queue.db) == [first, second]
+    assert claims.granted(queue.db, queue.supervisor) == [first, second]
     assert [lease.job for lease in claims.of_instance(queue.db, second.instance)] == [second.job]
     assert queue.release(first) is JobStatus.PENDING
-    assert claims.running(queue.db) == [second]
+    assert claims.granted(queue.db, queue.supervisor) == [second]
     assert claims.held(queue.db, token(first)) is None
 
 

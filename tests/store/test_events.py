@@ -241,4 +241,4 @@ def test_the_next_supervisor_takes_over_at_once(queue: Queue) -> None:
     lease = queue.claimed()
     begun, _ = begin(queue)
     assert claims.take_over(queue.db, begun, now=0) == [lease]
-    assert claims.running(queue.db) == [lease]
+    assert claims.granted(queue.db, begun) == [lease]

@@ -20,6 +20,7 @@ from tqstudio.ui.widgets.document import Document
 from tqstudio.ui.widgets.filter_line import FilterLine
 from tqstudio.ui.widgets.job_list import JobList
 from tqstudio.ui.widgets.job_pane import JobPane
+from tqstudio.ui.widgets.line_view import LineView
 
 from .conftest import MakeApp, loaded, until
 from .fake_supervisor import FakeSupervisor
@@ -118,7 +119,7 @@ async def test_every_view_and_back(make_app: MakeApp) -> None:
                 pilot,
                 lambda word=word: any(
                     word in line.text
-                    for view in app.painter.full_screens()[0].line_views()
+                    for view in app.painter.full_screens()[0].query(LineView)
                     for line in view._shown.values()
                 ),
                 f"{word} is shown",

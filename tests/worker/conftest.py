@@ -24,9 +24,9 @@ from tqstudio.engine.worker.outcome import Outcome
 from tqstudio.engine.worker.progress_report import Report
 from tqstudio.errors import TqError
 from tqstudio.lifecycle import Step
-from tqstudio.protocol.answers import ClaimedJob
 from tqstudio.protocol.calls import Call
 from tqstudio.protocol.requests import ProgressRequest
+from tqstudio.protocol.worker_answers import ClaimedJob
 
 MakeJob = Callable[..., ClaimedJob]
 

@@ -18,7 +18,6 @@ from tqstudio.engine.worker.program import main, take_identity
 from tqstudio.engine.worker.session import WorkerIdentity, WorkerSession
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import WorkerKind
-from tqstudio.protocol.answers import ClaimedJob
 from tqstudio.protocol.requests import (
     ClaimRequest,
     CompleteRequest,
@@ -26,6 +25,7 @@ from tqstudio.protocol.requests import (
     RegisterRequest,
     ReleaseRequest,
 )
+from tqstudio.protocol.worker_answers import ClaimedJob
 
 from .conftest import MakeJob, RecordingLine
 

@@ -159,9 +159,9 @@ def gate_reason(gate: GateView) -> str:
     return in_one_line(gate["code"], gate["reason"])
 
 
-def colourful(stream: Any = None) -> bool:
+def colourful() -> bool:
     """Whether to use colours: on a terminal, unless NO_COLOR is set."""
-    return terminal(stream) and not os.environ.get("NO_COLOR")
+    return terminal() and not os.environ.get("NO_COLOR")
 
 
 def terminal(stream: Any = None) -> bool:

@@ -195,20 +195,6 @@ def runs_or_has(known: Callable[[Connection], bool]) -> bool:
         return True  # an earlier schema, or damage: the start reports which
 
 
-def only_at_start(options: Sequence[str]) -> TqError:
-    """The error for start options if a supervisor is already running.
-
-    Args:
-        options: the given options, such as `--workers`.
-    """
-    them = options[0] if len(options) == 1 else "them"
-    return TqError(
-        ErrorCode.REFUSED,
-        f"{', '.join(options)} cannot be set: a supervisor is already running",
-        f"leave {them} out, or stop it first with: tqstudio down",
-    )
-
-
 def stop(at: Client, *, drain: bool = False, timeout_s: float | None = STOP_TIMEOUT_S) -> int:
     """Shut the supervisor down and wait until its process is gone; returns its pid.
 

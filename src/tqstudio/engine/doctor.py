@@ -233,7 +233,7 @@ def _left_over(db: Connection, root: bytes, uuid: str) -> Iterator[Path]:
             continue  # a restored database may not know it, and it may be in use
         for generation in _folders(folder):
             number = _GENERATION.fullmatch(generation.name)
-            if number and int(number[1]) not in known.numbers and not _plays(folder, generation.name):
+            if number and int(number[1]) not in known and not _plays(folder, generation.name):
                 yield generation
 
 

@@ -68,11 +68,11 @@ class Maintenance:
         self._every(_AUTORESTART_S, self.restart_failed)
         # The scheduler's jitter only adds: 0.9 · T and up to 0.2 · T more is T ± 10 %.
         self._every(0.9 * s.scan_s, self.recover, jitter_s=0.2 * s.scan_s)
-        self._every(_STUCK_S, self.free_stuck)
-        self._every(TICK_S, self.check_volumes)
-        self._every(TICK_S, self.check_pressure, at_once=True)
+        self._every(_STUCK_S, self._stuck_workers.tick)
+        self._every(TICK_S, self._volumes.look)
+        self._every(TICK_S, self._pressure.tick, at_once=True)
         self._every(_RETENTION_S, self.clean_up)
-        self._every(_EXPIRY_S, self.expire_work, at_once=True)
+        self._every(_EXPIRY_S, self._retention.expire_work, at_once=True)
         self._scheduler.start()
 
     def stop(self) -> None:
@@ -90,7 +90,7 @@ class Maintenance:
         async def run() -> None:
             self._recovery.clock.now_us()  # it has to be read often, see `RunningClock`
             # While the database cannot be written, the only useful task is the one that checks its disk.
-            if self._db.refusal is not None and what != self.check_volumes:
+            if self._db.refusal is not None and what != self._volumes.look:
                 return
             try:
                 await what()
@@ -98,9 +98,9 @@ class Maintenance:
                 return  # shutdown; writes already queued are still committed
             except TqError as error:
                 if error.code not in UNWRITTEN:
-                    self._log.exception("maintenance failed", task=what.__name__)
+                    self._log.exception("maintenance failed", task=what.__qualname__)
             except Exception:
-                self._log.exception("maintenance failed", task=what.__name__)
+                self._log.exception("maintenance failed", task=what.__qualname__)
 
         first = {"next_run_time": datetime.now(UTC)} if at_once else {}
         self._scheduler.add_job(run, "interval", seconds=seconds, jitter=jitter_s, **first)
@@ -133,27 +133,11 @@ class Maintenance:
         for name in await self._recovery.silent_workers():
             self._pool.end_silent(name)
 
-    async def free_stuck(self) -> None:
-        """Frees jobs and slots of workers that are blocked by an unresponsive disk."""
-        await self._stuck_workers.tick()
-
-    async def check_pressure(self) -> None:
-        """Updates the gate for load and memory."""
-        await self._pressure.tick()
-
-    async def check_volumes(self) -> None:
-        """Measures the volumes in use, and updates the disk gate and the jobs that wait for one."""
-        await self._volumes.look()
-
     async def clean_up(self) -> None:
         """Removes replaced generations after `keep_old_s`, old events, and old idempotent answers."""
         await self._publisher.undo_leftovers()
         await self._retention.remove_retired()
         await self._db.write(self._prune, now_us())
-
-    async def expire_work(self) -> None:
-        """Removes old unfinished work of failed and cancelled jobs."""
-        await self._retention.expire_work()
 
     def _prune(self, db: Connection, now: int) -> None:
         events.prune(db, before=now - int(self._settings.event_retention_s * MICROSECOND), now=now)

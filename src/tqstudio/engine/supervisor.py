@@ -153,7 +153,7 @@ class _Supervisor:
         *,
         until_idle: bool,
     ) -> None:
-        self._home, self._settings, self._db = home, settings, db
+        self._settings, self._db = settings, db
         self._log = structlog.get_logger()
         lease_us = int(settings.lease_s * MICROSECOND)
         row, uuid = db.write_now(

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
         ActionResult,
         AddAnswer,
         BackupView,
-        BatchView,
         CheckView,
         ClearAnswer,
         EventPage,
@@ -138,11 +137,6 @@ def videos(*, after: int | None = None, limit: int = 50) -> Call[VideoPage]:
 
 def video(video_id: int) -> Call[VideoView]:
     return Call("GET", f"/v1/videos/{video_id}")
-
-
-def batch(batch_id: str) -> Call[BatchView]:
-    """Counts of a batch's jobs by status; `jobs(batch=…)` lists them."""
-    return Call("GET", f"/v1/batches/{_part(batch_id)}")
 
 
 def _part(name: str) -> str:

@@ -167,9 +167,8 @@ class _UnixConnection(HTTPConnection):
 class AsyncClient:
     """Sends calls with asyncio: a `calls.ApiClient`."""
 
-    def __init__(self, socket_path: Path, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
+    def __init__(self, socket_path: Path) -> None:
         self._path = socket_path
-        self._timeout_s = timeout_s
         self._http: httpx.AsyncClient | None = None
         self._hooks = {"trace": self._on_progress}
 
@@ -190,7 +189,7 @@ class AsyncClient:
             # A unix socket needs no TLS store; loading one costs 35 ms.
             transport = httpx.AsyncHTTPTransport(uds=str(self._path), verify=False)
             self._http = httpx.AsyncClient(
-                transport=transport, base_url="http://tqstudio", timeout=self._timeout_s, verify=False
+                transport=transport, base_url="http://tqstudio", timeout=DEFAULT_TIMEOUT_S, verify=False
             )
         return self._http
 

@@ -152,22 +152,20 @@ def start(home: Home, flags: Sequence[str] = ()) -> subprocess.Popen[bytes]:
         ) from None
 
 
-def wait_until_up(
-    home: Home, process: subprocess.Popen[bytes], timeout_s: float = START_TIMEOUT_S
-) -> SupervisorView:
+def wait_until_up(home: Home, process: subprocess.Popen[bytes]) -> None:
     """Wait for a started supervisor to answer; another one that started first may answer instead.
 
     Raises:
-        TqError: the error that the supervisor printed before it exited; after `timeout_s` SUPERVISOR_SILENT
+        TqError: the error that the supervisor printed before it exited; after 30 s SUPERVISOR_SILENT
             when another one locks the home, else NO_SUPERVISOR.
     """
     from tqstudio.protocol.client import silent
 
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + START_TIMEOUT_S
     while True:
         ended = process.poll() is not None
-        if view := running(home, timeout_s):
-            return view
+        if running(home, START_TIMEOUT_S):
+            return
         if ended:
             error = exit_error(home, process.returncode)
             if error.code is not ErrorCode.ALREADY_RUNNING:
@@ -177,7 +175,7 @@ def wait_until_up(
                 raise silent(pid)
             raise TqError(
                 ErrorCode.NO_SUPERVISOR,
-                f"the supervisor was started but did not answer within {timeout_s:.0f} s",
+                f"the supervisor was started but did not answer within {START_TIMEOUT_S:.0f} s",
                 f"see {start_log(home)} and {home.supervisor_log}",
             )
         time.sleep(_POLL_S)

@@ -27,7 +27,6 @@ def run(
     *,
     home: Home,
     notice: str = "",
-    view: str = "queue",
     started: Popen[bytes] | None = None,
     exit_message: str = EXIT_MESSAGE,
 ) -> int:
@@ -37,7 +36,6 @@ def run(
         client_factory: creates the connection to the supervisor; called again after a lost connection.
         notice: a sentence shown first, such as that a supervisor is being started.
         started: the supervisor that was just started.
-        view: queue, workers, folders or history.
         exit_message: printed at exit; empty when the caller stops the supervisor.
 
     Raises:
@@ -55,9 +53,7 @@ def run(
     # Imported here, so that a missing terminal is reported without loading Textual.
     from tqstudio.ui.app import StudioApp
 
-    app = StudioApp(
-        client_factory, home=home, notice=notice, view=view, started=started, painted=_collect_garbage
-    )
+    app = StudioApp(client_factory, home=home, notice=notice, started=started, painted=_collect_garbage)
     with app.signals:
         app.run()
     runs = app.studio.model.up or (started is not None and started.poll() is None)

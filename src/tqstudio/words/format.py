@@ -54,9 +54,9 @@ def step_duration(seconds: float) -> str:
     return f"{seconds:.1f}s" if seconds < 60 else clock_duration(seconds)
 
 
-def counted(count: int, one: str, many: str = "") -> str:
-    """Formats a count with its noun: `1 job`, `2 jobs`; `many` is an irregular plural."""
-    return f"{number(count)} {one if count == 1 else many or one + 's'}"
+def counted(count: int, one: str) -> str:
+    """Formats a count with its noun: `1 job`, `2 jobs`."""
+    return f"{number(count)} {one}{'' if count == 1 else 's'}"
 
 
 def speed(value: float | None) -> str:

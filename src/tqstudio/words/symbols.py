@@ -37,7 +37,6 @@ class Glyphs:
     bullet: str
     ellipsis: str
     arrow: str
-    up_arrow: str
     checked: str
     unchecked: str
 
@@ -71,7 +70,6 @@ UNICODE = Glyphs(
     bullet="·",
     ellipsis="…",
     arrow="→",
-    up_arrow="↑",
     checked="■",
     unchecked="□",
 )
@@ -105,7 +103,6 @@ ASCII = Glyphs(
     bullet="-",
     ellipsis="~",
     arrow=">",
-    up_arrow="^",
     checked="X",
     unchecked=".",
 )

@@ -13,14 +13,6 @@ from tqstudio.engine.host.clock import now_us
 from tqstudio.engine.queue.tokens import WorkerToken
 from tqstudio.engine.store.machine import quarantine, workers
 from tqstudio.errors import ErrorCode, TqError
-from tqstudio.protocol.answers import (
-    ClaimAnswer,
-    HeartbeatAnswer,
-    OutcomeAnswer,
-    ProgressAnswer,
-    RegisterAnswer,
-    TestedAnswer,
-)
 from tqstudio.protocol.requests import (
     ClaimRequest,
     CompleteRequest,
@@ -31,6 +23,14 @@ from tqstudio.protocol.requests import (
     ReleaseRequest,
     TestedRequest,
     WorkerMessage,
+)
+from tqstudio.protocol.worker_answers import (
+    ClaimAnswer,
+    HeartbeatAnswer,
+    OutcomeAnswer,
+    ProgressAnswer,
+    RegisterAnswer,
+    TestedAnswer,
 )
 
 router = APIRouter(prefix="/worker")

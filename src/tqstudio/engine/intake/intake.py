@@ -28,7 +28,6 @@ class Intake:
         offer: awaited with a folder and a complete file. If it raises `NotHashed`, the whole file is hashed
             and offered again with its digest.
         known: the files of a folder that are in the database: path → (size, mtime_ns).
-        exclude: directories that are part of no drop folder, such as the home.
     """
 
     def __init__(
@@ -39,14 +38,12 @@ class Intake:
         rescan_s: float,
         offer: Offer,
         known: Known,
-        exclude: Sequence[bytes] = (),
     ) -> None:
         self._scheduler = scheduler
         self._default_settle_s = default_settle_s
         self._rescan_s = rescan_s
         self._offer = offer
         self._known = known
-        self._exclude = tuple(exclude)
         self._started = False
         self._rows: tuple[FolderRow, ...] = ()
         self._watched: dict[int, FolderIntake] = {}
@@ -121,5 +118,4 @@ class Intake:
         others = {other.path for other in self._rows if other.id != row.id}
         outputs = {other.output_root for other in self._rows}
         own = os.path.normpath(row.path)
-        excluded = others | outputs | set(self._exclude)
-        return tuple(sorted(path for path in excluded if os.path.normpath(path) != own))
+        return tuple(sorted(path for path in others | outputs if os.path.normpath(path) != own))

@@ -8,7 +8,7 @@
 `publisher` updates files and database together; most other modules only handle files.
 """
 
-from tqstudio.engine.outputs.generation import build, first_free, name_it, remove, rows_of, sweep
+from tqstudio.engine.outputs.generation import build, first_free, name_it, remove, sweep
 from tqstudio.engine.outputs.integrity import damaged, intact, is_sound, is_whole
 from tqstudio.engine.outputs.master import named, point
 from tqstudio.engine.outputs.place import Place, own, unwritable
@@ -27,7 +27,6 @@ __all__ = [
     "own",
     "point",
     "remove",
-    "rows_of",
     "sweep",
     "undo",
     "unwritable",

@@ -119,12 +119,12 @@ def _has_boxes(folder: Path, row: PublishedRow) -> bool:
         return False
     at: int | None = None
     for file in row.files:
-        found = outline_segment(folder / file.name)
-        if isinstance(found, Torn) or (at is not None and found.begins[0] != at):
+        begins = outline_segment(folder / file.name)
+        if isinstance(begins, Torn) or (at is not None and begins[0] != at):
             return False
-        at = found.begins[0] + round(file.duration_s * init.timescale)
+        at = begins[0] + round(file.duration_s * init.timescale)
         # Its fragments follow each other, and none begins after its end.
-        if any(not early < late for early, late in zip(found.begins, (*found.begins[1:], at), strict=True)):
+        if any(not early < late for early, late in zip(begins, (*begins[1:], at), strict=True)):
             return False
     return True
 

@@ -56,7 +56,7 @@ def point(place: Place, number: int, rows: Sequence[PublishedRow]) -> None:
 def playlist(row: PublishedRow) -> bytes:
     """The playlist of a rendition as it is published."""
     durations = [file.duration_s for file in row.files]
-    return media_playlist(durations, names=[file.name for file in row.files]).encode()
+    return media_playlist(durations, [file.name for file in row.files]).encode()
 
 
 def text(number: int, rows: Sequence[PublishedRow]) -> bytes:

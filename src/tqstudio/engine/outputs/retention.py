@@ -17,9 +17,10 @@ from tqstudio.engine.host.clock import MICROSECOND, now_us
 from tqstudio.engine.outputs import Place
 from tqstudio.engine.outputs.workspace import Workspace
 from tqstudio.engine.store import events
+from tqstudio.engine.store.db import integrity
 from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
-from tqstudio.engine.store.jobs import claims, jobs, progress
+from tqstudio.engine.store.jobs import jobs, progress
 from tqstudio.engine.store.jobs.transitions import job_facts
 from tqstudio.engine.store.library import generations, videos
 from tqstudio.engine.store.library.generations import Retired
@@ -140,7 +141,7 @@ class Retention:
             lambda: list(self._workspace.scratches(output_root, idle_s=idle_s))
         )
         for job, epoch, name in scratches:
-            if not await self._db.read(_runs, job, epoch):
+            if not await self._db.read(integrity.runs, job, epoch):
                 await asyncio.to_thread(self._workspace.remove_scratch, output_root, name)
 
     async def _answers(self, output_root: bytes) -> bool:
@@ -177,10 +178,6 @@ def _on_same_disk(path: bytes, roots: Iterable[bytes]) -> list[bytes]:
 
     full = device(path)
     return [root for root in roots if root == path or (full is not None and device(root) == full)]
-
-
-def _runs(db: Connection, job: int, epoch: int) -> bool:
-    return any((lease.job, lease.epoch) == (job, epoch) for lease in claims.running(db))
 
 
 def _forget(db: Connection, video: int) -> dict[int, int]:

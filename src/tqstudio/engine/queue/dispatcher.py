@@ -38,8 +38,8 @@ from tqstudio.events import EventKind
 from tqstudio.home import Home
 from tqstudio.lifecycle import JobKind
 from tqstudio.paths import encode
-from tqstudio.protocol.answers import ClaimAnswer, ClaimedJob
 from tqstudio.protocol.requests import ClaimRequest
+from tqstudio.protocol.worker_answers import ClaimAnswer, ClaimedJob
 
 _MAX_DEFERRED = 50
 """Jobs that one transaction lets wait for their own volumes; the next one continues."""

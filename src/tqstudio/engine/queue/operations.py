@@ -33,9 +33,7 @@ class Actions:
         self._under_way: dict[str, asyncio.Task[list[ActionResult]]] = {}
         """Running requests by idempotency key: a repeated request gets the same answer."""
 
-    async def apply(
-        self, request: ActionRequest, *, profile: Profile | None = None, actor: str = "user"
-    ) -> list[ActionResult]:
+    async def apply(self, request: ActionRequest, *, profile: Profile | None = None) -> list[ActionResult]:
         """Applies the operation to every named job; a refusal does not affect the others.
 
         Args:
@@ -43,15 +41,15 @@ class Actions:
         """
         key = request.idempotency_key
         if key is None:
-            return await self._apply(request, profile, actor)
+            return await self._apply(request, profile)
         task = self._under_way.get(key)
         if task is None:
-            task = self._under_way[key] = asyncio.create_task(self._apply(request, profile, actor))
+            task = self._under_way[key] = asyncio.create_task(self._apply(request, profile))
             task.add_done_callback(lambda _: self._under_way.pop(key, None))
         return await asyncio.shield(task)
 
-    async def _apply(self, request: ActionRequest, profile: Profile | None, actor: str) -> list[ActionResult]:
-        results, repeated = await self._db.write(self._apply_all, request, profile, actor)
+    async def _apply(self, request: ActionRequest, profile: Profile | None) -> list[ActionResult]:
+        results, repeated = await self._db.write(self._apply_all, request, profile)
         if repeated:
             return results
         for result in results:
@@ -68,39 +66,30 @@ class Actions:
         return results
 
     def _apply_all(
-        self, db: Connection, request: ActionRequest, profile: Profile | None, actor: str
+        self, db: Connection, request: ActionRequest, profile: Profile | None
     ) -> tuple[list[ActionResult], bool]:
         """Returns the results, and whether they are remembered ones of the same request."""
         key = None if request.idempotency_key is None else _key(request.idempotency_key)
         if key is not None and (answer := supervisors.stored_answer(db, key)) is not None:
             return json.loads(answer), True
-        results = [self._one(db, job, request, profile, actor) for job in request.ids]
+        results = [self._one(db, job, request, profile) for job in request.ids]
         if key is not None:
             supervisors.store_answer(db, key, json.dumps(results), now=now_us())
         return results, False
 
-    def _one(
-        self, db: Connection, job: int, request: ActionRequest, profile: Profile | None, actor: str
-    ) -> ActionResult:
+    def _one(self, db: Connection, job: int, request: ActionRequest, profile: Profile | None) -> ActionResult:
         now = now_us()
         if request.operation is Operation.RETRANSCODE:
-            return self._retranscode(db, job, request, profile, actor, now)
+            return self._retranscode(db, job, request, profile, now)
         if request.operation is Operation.PRIORITY:
-            applied = operations.set_priority(
-                db, job, value=request.priority, delta=request.delta, now=now, actor=actor
-            )
+            value, delta = request.priority, request.delta
+            applied = operations.set_priority(db, job, value=value, delta=delta, now=now, actor="user")
         else:
-            applied = operations.operate(db, job, request.operation, now=now, actor=actor)
+            applied = operations.operate(db, job, request.operation, now=now, actor="user")
         return result_of(job, applied)
 
     def _retranscode(
-        self,
-        db: Connection,
-        job: int,
-        request: ActionRequest,
-        profile: Profile | None,
-        actor: str,
-        now: int,
+        self, db: Connection, job: int, request: ActionRequest, profile: Profile | None, now: int
     ) -> ActionResult:
         facts = job_facts(db, job)
         if facts is None:
@@ -157,7 +146,7 @@ class Actions:
                 idempotency_key=request.idempotency_key,
             ),
             now=now,
-            actor=actor,
+            actor="user",
         )
         answer = result_of(job, Applied(decision, facts.status, facts.control))
         answer["new_job"] = new

@@ -17,8 +17,8 @@ from tqstudio.engine.store.library import videos
 from tqstudio.engine.store.machine import workers
 from tqstudio.errors import ErrorCode, TqError
 from tqstudio.lifecycle import Control
-from tqstudio.protocol.answers import HeartbeatAnswer
 from tqstudio.protocol.requests import HeartbeatRequest, ProgressRequest
+from tqstudio.protocol.worker_answers import HeartbeatAnswer
 
 
 class Reports:

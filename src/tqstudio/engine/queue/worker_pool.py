@@ -209,13 +209,13 @@ class WorkerPool:
         for running in self._running.values():
             running.child.signal(signal.SIGTERM)
 
-    async def stop(self, *, kill_after_s: float = KILL_AFTER_S) -> None:
-        """Ends every worker: SIGTERM first, killed after `kill_after_s`. Idempotent."""
+    async def stop(self) -> None:
+        """Ends every worker: SIGTERM first, killed after `KILL_AFTER_S`. Idempotent."""
         self.terminate()
         if self._running:
             done = asyncio.gather(*(running.child.exited.wait() for running in self._running.values()))
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(done, kill_after_s)
+                await asyncio.wait_for(done, KILL_AFTER_S)
             for running in self._running.values():
                 self._kill(running)
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)

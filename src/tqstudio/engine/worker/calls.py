@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tqstudio.protocol.calls import Call
 
 if TYPE_CHECKING:
-    from tqstudio.protocol.answers import (
+    from tqstudio.protocol.worker_answers import (
         ClaimAnswer,
         HeartbeatAnswer,
         OutcomeAnswer,

@@ -17,7 +17,7 @@ from tqstudio.engine.worker.outcome import Done, Failed, Lost, Outcome, Stopped
 from tqstudio.errors import UNANSWERED, UNWRITTEN, ErrorCode, TqError
 
 if TYPE_CHECKING:
-    from tqstudio.protocol.answers import ClaimedJob
+    from tqstudio.protocol.worker_answers import ClaimedJob
 
 _COMPLETE_TIMEOUT_S = 120.0
 """The supervisor publishes before it answers."""

@@ -36,7 +36,7 @@ from tqstudio.lifecycle import WorkerKind
 from tqstudio.protocol.client import Client
 
 if TYPE_CHECKING:
-    from tqstudio.protocol.answers import ClaimedJob, RegisterAnswer
+    from tqstudio.protocol.worker_answers import ClaimedJob, RegisterAnswer
 
 _CLAIM_SLACK_S = 10.0
 # If the supervisor answers a long poll immediately, pause instead of repeating it thousands of times per

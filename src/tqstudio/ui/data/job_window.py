@@ -108,13 +108,10 @@ class JobWindow:
             self.offset = max(0, self.offset - len(new))
         self._changed()
 
-    def merge(self, updates: Iterable[JobLive]) -> set[int]:
-        """Apply live fields of running jobs to their rows; returns the changed jobs."""
-        changed = set()
+    def merge(self, updates: Iterable[JobLive]) -> None:
+        """Apply live fields of running jobs to their rows."""
         for update in updates:
-            if self.patch(update["id"], cast("Mapping[str, Any]", update)):
-                changed.add(update["id"])
-        return changed
+            self.patch(update["id"], cast("Mapping[str, Any]", update))
 
     def patch(self, job: int, fields: Mapping[str, Any]) -> bool:
         """Replace some fields of a row; False if the job is not loaded."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import ClassVar, cast
 
 from textual import events, on
@@ -82,17 +82,14 @@ class StudioScreen(Screen[None]):
         """Whether keys currently go into a text field."""
         return False
 
-    def line_views(self) -> Iterator[LineView]:
-        return iter(self.query(LineView))
-
     def paint(self) -> None:
         """Repaint changed lines from the model."""
-        for view in self.line_views():
+        for view in self.query(LineView):
             view.paint()
 
     def redraw(self) -> None:
         """Draw everything again, after a change of theme."""
-        for view in self.line_views():
+        for view in self.query(LineView):
             view.redraw()
 
     def on_screen_resume(self) -> None:
@@ -140,5 +137,8 @@ class StudioScreen(Screen[None]):
     def show_error(self, error: TqError) -> None:
         self.shell.show_error(error)
 
-    def find(self, id: str) -> Widget:
-        return self.query_one(f"#{id}")
+    async def do_back(self, _: str) -> None:
+        if self.studio.model.dismiss_notices():
+            self.paint()
+        else:
+            self.dismiss()

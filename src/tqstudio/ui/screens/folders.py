@@ -15,8 +15,7 @@ from tqstudio.ui.actions.registry import View, bindings_of
 from tqstudio.ui.look.line import fit_name, width_of
 from tqstudio.ui.screens.dialogs.ask_path import AskPath, PathAnswer
 from tqstudio.ui.screens.dialogs.dialogs import Confirm
-from tqstudio.ui.screens.list_screen import Facts, ListScreen
-from tqstudio.ui.widgets.row_list import RowList
+from tqstudio.ui.screens.list_screen import Facts, ItemList, ListScreen
 from tqstudio.words import format as fmt
 
 if TYPE_CHECKING:
@@ -25,13 +24,13 @@ if TYPE_CHECKING:
 REREAD_S = 3.0
 
 
-class FolderList(RowList):
+class FolderList(ItemList["FolderView"]):
     def __init__(self, screen: FoldersScreen) -> None:
         super().__init__(screen.studio, id="folders")
         self._owner = screen
 
     @property
-    def folders(self) -> list[FolderView]:
+    def shown(self) -> list[FolderView]:
         folders = self.studio.model.folders or []
         return [folder for folder in folders if self._owner.matches(folder["path"], folder["profile"])]
 
@@ -39,18 +38,15 @@ class FolderList(RowList):
         unwatched = "no drop folder yet – n adds one; videos dropped into it are transcoded"
         return self._owner.nothing("folder", unwatched, read=self.studio.model.folders is not None)
 
-    def count(self) -> int:
-        return len(self.folders)
-
     def key(self, at: int) -> Hashable:
-        return self.folders[at]["id"]
+        return self.shown[at]["id"]
 
     def head(self, width: int) -> Strip:
         return self._columns(width, "folder", "state", "profile", "watch", "waiting", "today")
 
     def row(self, at: int, width: int, *, selected: bool) -> Strip:
         glyphs = self.studio.glyphs
-        folder = self.folders[at]
+        folder = self.shown[at]
         state = "failed" if folder["problem"] else "running" if folder["enabled"] else "cancelled"
         word = "problem" if folder["problem"] else "watched" if folder["enabled"] else "off"
         today = (
@@ -81,7 +77,7 @@ class FolderList(RowList):
         line = self.start(width, palette.cursor if selected else palette.base)
         line.add(glyphs.cursor if selected else " ", palette.accent).gap()
         widths = (9, 8, 11, 11) if width >= 72 else (8, 0, 11, 9)
-        longest = max((width_of(paths.readable(folder["path"])) for folder in self.folders), default=0)
+        longest = max((width_of(paths.readable(folder["path"])) for folder in self.shown), default=0)
         room = max(14, min(width - 2 - 12 - sum(widths) - len(widths) - 1, longest + 2))
         line.cell(fit_name(path, room, glyphs.ellipsis), room, None if state else palette.faint).gap()
         line.cell(word, 10, palette.states[state] if state else palette.faint).gap()
@@ -98,7 +94,7 @@ def _waiting(folder: FolderView) -> str:
     return f"{folder['checking']} checking" if folder["checking"] else ""
 
 
-class FoldersScreen(ListScreen):
+class FoldersScreen(ListScreen["FolderView"]):
     VIEW: ClassVar[View] = "folders"
     BINDINGS = bindings_of("folders")
 
@@ -120,11 +116,6 @@ class FoldersScreen(ListScreen):
 
     def tab_text(self) -> tuple[str, str]:
         return self.filter_text, fmt.counted(self.folders.count(), "folder")
-
-    def selected(self) -> FolderView | None:
-        self.folders.settle()
-        folders = self.folders.folders
-        return folders[self.folders.cursor] if self.folders.cursor < len(folders) else None
 
     def details(self) -> tuple[str, Facts]:
         folder = self.selected()

@@ -10,8 +10,7 @@ from textual.strip import Strip
 from tqstudio.ui.actions.registry import View, bindings_of
 from tqstudio.ui.look.line import fit, fit_name
 from tqstudio.ui.screens.job.screen import JobScreen
-from tqstudio.ui.screens.list_screen import Facts, ListScreen
-from tqstudio.ui.widgets.row_list import RowList
+from tqstudio.ui.screens.list_screen import Facts, ItemList, ListScreen
 from tqstudio.words import format as fmt
 from tqstudio.words.sentences import actor_words, event_remark, event_sentence, event_state, status_word
 
@@ -24,7 +23,7 @@ WIDE = 100
 WHAT_CELLS, NAME_CELLS = 29, 26
 
 
-class EventList(RowList):
+class EventList(ItemList["EventView"]):
     def __init__(self, screen: HistoryScreen) -> None:
         super().__init__(screen.studio, id="events")
         self._owner = screen
@@ -33,7 +32,7 @@ class EventList(RowList):
         self.follow = True
 
     @property
-    def events(self) -> list[EventView]:
+    def shown(self) -> list[EventView]:
         """The events that match the filter, cached until there are new ones."""
         model = self.studio.model
         key = (model.last_seq, len(model.events), self._owner.filter_text)
@@ -42,16 +41,13 @@ class EventList(RowList):
             self._events = [event for event in model.events if self._owner.shows(event)]
         return self._events
 
-    def count(self) -> int:
-        return len(self.events)
-
     def empty(self) -> str:
         return self._owner.nothing(
             "event", "nothing has happened yet", read=self.studio.model.last_seq is not None
         )
 
     def key(self, at: int) -> Hashable:
-        return self.events[at]["seq"]
+        return self.shown[at]["seq"]
 
     def followed(self) -> int:
         return self.count() - 1
@@ -64,7 +60,7 @@ class EventList(RowList):
 
     def row(self, at: int, width: int, *, selected: bool) -> Strip:
         palette, glyphs = self.studio.palette, self.studio.glyphs
-        event = self.events[at]
+        event = self.shown[at]
         line = self.start(width, palette.cursor if selected else palette.base)
         line.add(glyphs.cursor if selected else " ", palette.accent).gap()
         line.cell(fmt.moment(event["at"], self.studio.model.now()), 12, palette.dim)
@@ -82,7 +78,7 @@ class EventList(RowList):
         return line.add(fit(remark, line.room - 1, glyphs.ellipsis), palette.dim).strip()
 
 
-class HistoryScreen(ListScreen):
+class HistoryScreen(ListScreen["EventView"]):
     VIEW: ClassVar[View] = "history"
     BINDINGS = bindings_of("history")
 
@@ -100,11 +96,6 @@ class HistoryScreen(ListScreen):
     def tab_text(self) -> tuple[str, str]:
         following = "following · " if self.events.follow else ""
         return self.filter_text, f"{following}{fmt.counted(self.events.count(), 'event')}"
-
-    def selected(self) -> EventView | None:
-        self.events.settle()
-        events = self.events.events
-        return events[self.events.cursor] if self.events.cursor < len(events) else None
 
     def details(self) -> tuple[str, Facts]:
         event = self.selected()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Generic, TypeVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -18,6 +19,7 @@ from tqstudio.ui.widgets.row_list import RowList
 from tqstudio.words import format as fmt
 
 Facts = list[tuple[str, str]]
+Item = TypeVar("Item")
 
 
 class FactPane(LineView):
@@ -51,13 +53,29 @@ class FactPane(LineView):
         return lines
 
 
-class ListScreen(StudioScreen):
+class ItemList(RowList, Generic[Item]):
+    """Subclasses provide the items that match the filter; each has a row."""
+
+    @property
+    def shown(self) -> Sequence[Item]:
+        raise NotImplementedError
+
+    def count(self) -> int:
+        return len(self.shown)
+
+
+class ListScreen(StudioScreen, Generic[Item]):
     """Subclasses provide the list and the facts; the filter matches words in a row's text."""
 
     filter_text = ""
 
-    def make_list(self) -> RowList:
+    def make_list(self) -> ItemList[Item]:
         raise NotImplementedError
+
+    def selected(self) -> Item | None:
+        self.list.settle()
+        shown = self.list.shown
+        return shown[self.list.cursor] if self.list.cursor < len(shown) else None
 
     def details(self) -> tuple[str, Facts]:
         """Title and facts of the selected row."""

@@ -131,9 +131,3 @@ class TextScreen(StudioScreen):
         self.app.copy_to_clipboard(self._copied or self._text.text)
         shown = "\n".join(map(fmt.plain, self._copied.split("\n")))
         self.toast(f"copied: {fit(shown, 200)}" if shown else "text copied")
-
-    async def do_back(self, _: str) -> None:
-        if self.studio.model.dismiss_notices():
-            self.paint()
-        else:
-            self.dismiss()

@@ -12,8 +12,7 @@ from tqstudio.protocol import calls
 from tqstudio.ui.actions.registry import View, bindings_of
 from tqstudio.ui.look.line import fit
 from tqstudio.ui.screens.job.screen import JobScreen
-from tqstudio.ui.screens.list_screen import Facts, ListScreen
-from tqstudio.ui.widgets.row_list import RowList
+from tqstudio.ui.screens.list_screen import Facts, ItemList, ListScreen
 from tqstudio.words import format as fmt
 from tqstudio.words.symbols import state_of
 
@@ -35,7 +34,7 @@ COLUMNS = (
 )
 
 
-class WorkerList(RowList):
+class WorkerList(ItemList["WorkerView"]):
     def __init__(self, screen: WorkersScreen) -> None:
         super().__init__(screen.studio, id="workers")
         self._owner = screen
@@ -44,9 +43,6 @@ class WorkerList(RowList):
     def shown(self) -> list[WorkerView]:
         workers = self.studio.model.workers.values()
         return [w for w in workers if self._owner.matches(w["name"], w["kind"], w["status"], w["note"])]
-
-    def count(self) -> int:
-        return len(self.shown)
 
     def empty(self) -> str:
         unknown = "no workers – tqstudio doctor shows what is missing"
@@ -105,7 +101,7 @@ class WorkerList(RowList):
         }
 
 
-class WorkersScreen(ListScreen):
+class WorkersScreen(ListScreen["WorkerView"]):
     VIEW: ClassVar[View] = "workers"
     BINDINGS = bindings_of("workers")
 
@@ -116,11 +112,6 @@ class WorkersScreen(ListScreen):
     def tab_text(self) -> tuple[str, str]:
         busy = sum(worker["status"] == "busy" for worker in self.rows.shown)
         return self.filter_text, f"{fmt.counted(len(self.rows.shown), 'worker')}, {busy} busy"
-
-    def selected(self) -> WorkerView | None:
-        self.rows.settle()
-        workers = self.rows.shown
-        return workers[self.rows.cursor] if self.rows.cursor < len(workers) else None
 
     def details(self) -> tuple[str, Facts]:
         worker = self.selected()

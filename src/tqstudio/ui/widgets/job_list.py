@@ -73,8 +73,8 @@ class JobList(RowList):
             super().__init__()
             self.edge = edge
 
-    def __init__(self, studio: Context, *, id: str | None = None) -> None:
-        super().__init__(studio, id=id)
+    def __init__(self, studio: Context) -> None:
+        super().__init__(studio, id="jobs")
         self._drawn: OrderedDict[int, tuple[JobRow, object, Strip]] = OrderedDict()
         self._columns: tuple[object, tuple[Column, ...], int] = (None, (), 0)
         self._version = -1

@@ -13,7 +13,7 @@ from tqstudio.cli import options, printing
 from tqstudio.cli.commands.jobs.add import describe, offer
 from tqstudio.cli.follow.follower import Display, Follower, Video, last_seq
 from tqstudio.cli.follow.interrupt import Interrupt
-from tqstudio.cli.supervisor_session import SupervisorSession, only_at_start, session
+from tqstudio.cli.supervisor_session import SupervisorSession, session
 from tqstudio.errors import UNANSWERED, ErrorCode, TqError
 from tqstudio.home import current_home
 from tqstudio.paths import absolute, readable
@@ -122,7 +122,11 @@ def working_session(workers: int | None) -> SupervisorSession:
     if launch.running(current_home()) is None:
         at = session(["--workers", str(workers)], for_this_run=True)
     if at is None or not at.started:
-        raise only_at_start(["--workers"])
+        raise TqError(
+            ErrorCode.REFUSED,
+            "--workers cannot be set: a supervisor is already running",
+            "leave --workers out, or stop it first with: tqstudio down",
+        )
     return at
 
 

@@ -13,8 +13,9 @@ from tqstudio.engine.files import errnos
 from tqstudio.engine.media.ffmpeg.errors import from_output_error
 from tqstudio.engine.media.plan.file_names import segment_name
 from tqstudio.engine.media.plan.grid import TIMELINE_START_S, Grid
+from tqstudio.engine.media.segments.boxes import Init, Segment
 from tqstudio.engine.media.segments.checked import CheckedSegment, RenditionCheck
-from tqstudio.engine.media.segments.inspect import Init, Segment, Torn, inspect_init, inspect_segment
+from tqstudio.engine.media.segments.inspect import Torn, inspect_init, inspect_segment
 from tqstudio.engine.media.segments.playlists import bit_rates
 from tqstudio.engine.media.segments.store import SegmentStore
 from tqstudio.engine.media.source.facts import SourceFacts

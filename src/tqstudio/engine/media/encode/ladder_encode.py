@@ -18,6 +18,7 @@ from tqstudio.engine.media.encode.rendition_states import Board
 from tqstudio.engine.media.encode.runs import Batch, Launcher, Task
 from tqstudio.engine.media.encode.values import (
     EncodeSpec,
+    Mode,
     OwnershipLostError,
     RenditionState,
     RunRecord,
@@ -26,7 +27,7 @@ from tqstudio.engine.media.encode.values import (
 from tqstudio.engine.media.ffmpeg.command import PosterPicture, is_indexed
 from tqstudio.engine.media.ffmpeg.errors import classify_exit, from_os_error
 from tqstudio.engine.media.plan.file_names import CPU_ENCODER, GPU_ENCODERS
-from tqstudio.engine.media.plan.missing_runs import Mode, plan
+from tqstudio.engine.media.plan.missing_runs import plan
 from tqstudio.engine.media.plan.warnings import of_damage
 from tqstudio.engine.media.segments.collector import InitDiffersError, NewSegment, SeamError, StreamOutput
 from tqstudio.engine.media.segments.store import SegmentStore
@@ -190,7 +191,6 @@ class LadderEncode:
             self._spec.grid,
             {state.name: state.stream_key for state in states},
             {} if batch.fresh else {state.name: state.stored for state in states},
-            self.mode,
             batch.latest,
         )
         if todo.complete:

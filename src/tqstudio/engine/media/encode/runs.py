@@ -150,7 +150,6 @@ class Launcher:
             encoder,
             planned.start,
             planned.stop,
-            spec.threads,
             spec.device if encoder in GPU_ENCODERS else None,
             batch.early,
         )

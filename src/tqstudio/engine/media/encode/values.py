@@ -14,7 +14,7 @@ from tqstudio.engine.media.ffmpeg.errors import from_output_error
 from tqstudio.engine.media.plan.file_names import CPU_ENCODER
 from tqstudio.engine.media.plan.grid import Grid
 from tqstudio.engine.media.plan.keys import audio_settings_hash, settings_hash, stream_key
-from tqstudio.engine.media.plan.missing_runs import Mode, Stored
+from tqstudio.engine.media.plan.missing_runs import Stored
 from tqstudio.engine.media.plan.profiles import Profile
 from tqstudio.engine.media.plan.rungs import AudioRendition, Rung
 from tqstudio.engine.media.segments.checked import RenditionCheck
@@ -26,6 +26,8 @@ from tqstudio.errors import TqError
 
 State = Literal["idle", "running", "done", "failed", "killed"]
 RenditionStatus = Literal["pending", "in_progress", "completed", "failed"]
+Mode = Literal["seek", "linear"]
+"""How a run reaches its first fragment: by seeking in the source, or by decoding from the start."""
 
 
 class OwnershipLostError(Exception):
@@ -56,8 +58,6 @@ class EncodeSpec:
     encoder: str = CPU_ENCODER
     device: str | None = None
     """Index of the GPU for a GPU encoder."""
-    threads: int = 0
-    """Maximum per decoder and encoder; 0 lets ffmpeg choose."""
     memory_limit: int | None = None
     """Memory limit of each ffmpeg process in bytes."""
     nice: int = 10

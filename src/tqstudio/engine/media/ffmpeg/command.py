@@ -68,7 +68,6 @@ def video_command(
     encoder: str = CPU_ENCODER,
     start: int = 0,
     stop: int | None = None,
-    threads: int = 0,
     device: str | None = None,
     early: bool = False,
 ) -> list[str]:
@@ -80,7 +79,6 @@ def video_command(
     Args:
         encoder: `libx264` or `h264_nvenc`.
         stop: None encodes to the end of the source.
-        threads: maximum for the decoder and each encoder; 0 lets ffmpeg choose.
         device: index of the GPU for a GPU encoder.
         early: seek with a margin even if the source has an index.
     """
@@ -88,7 +86,7 @@ def video_command(
     end = _end_frame(facts, grid, start, stop)
     in_head = first < grid.head
     seek = Fraction(0) if facts.linear or in_head else _seek(facts, grid, start, early)
-    stream: Any = _input(threads, facts, seek)[str(facts.video.index)]
+    stream: Any = _input(0, facts, seek)[str(facts.video.index)]
     if facts.video.varies:
         stream = _one_size(stream, facts)
     if facts.video.interlaced:
@@ -122,7 +120,6 @@ def video_command(
         .output(
             str(PurePosixPath(rung.name, PLAYLIST_NAME)),
             **encoder_options(profile, rung, grid, encoder, device),
-            **({"threads": threads} if threads else {}),
             # `trim` ends the run; this also limits the output if `trim` fails to.
             **{"frames:v": end - first},
             # ffmpeg's own constant-rate mode would shift or duplicate the first pictures.
@@ -131,7 +128,7 @@ def video_command(
         )
         for number, rung in enumerate(rungs)
     ]
-    return _compile(ffmpeg, source, outputs, progress=True, threads=threads) + _read_all_streams(facts)
+    return _compile(ffmpeg, source, outputs, progress=True, threads=0) + _read_all_streams(facts)
 
 
 def audio_command(
@@ -298,6 +295,7 @@ def _input(threads: int, facts: SourceFacts, seek_s: Fraction | int = 0) -> Any:
 
 
 def _input_options(threads: int) -> dict[str, Any]:
+    """Options of every input. With 0 `threads`, ffmpeg chooses the number for the decoder."""
     return {
         "protocol_whitelist": sources.PROTOCOLS,
         "format_whitelist": sources.FORMATS,
@@ -317,9 +315,7 @@ def is_indexed(facts: SourceFacts) -> bool:
 def _seek(facts: SourceFacts, grid: Grid, start: int, early: bool) -> Fraction:
     """Value of `-ss` in seconds from the smallest timestamp of the file."""
     margin_s = 0 if is_indexed(facts) and not early else _SEEK_MARGIN_S
-    at_s = (grid.g0 + start * grid.gop) / grid.fps - Fraction(
-        round(facts.start_time_s * 1_000_000), 1_000_000
-    )
+    at_s = (grid.g0 + start * grid.gop) / grid.fps - _start(facts)
     return max(Fraction(0), at_s - margin_s) if start else Fraction(0)
 
 

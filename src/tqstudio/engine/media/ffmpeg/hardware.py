@@ -16,15 +16,13 @@ from tqstudio.engine.media.ffmpeg.process import start
 from tqstudio.engine.media.plan.file_names import CPU_ENCODER, GPU_ENCODERS
 
 PROBE_TIMEOUT_S = 10.0
-_NVIDIA_DEVICE = re.compile(r"nvidia(\d+)")
+_NVIDIA_DEVICE = re.compile(r"nvidia\d+")
 
 
 @dataclass(frozen=True, slots=True)
 class Device:
     """A GPU that passed the test encode."""
 
-    kind: str
-    """Always `gpu`."""
     name: str
     """Name of the worker that uses it: `gpu-0` …."""
     encoder: str
@@ -33,8 +31,6 @@ class Device:
     """Value of the encoder's `-gpu` option."""
     label: str
     """Product name, such as `NVIDIA H200`."""
-    detail: str
-    """The device node, or that none was found."""
 
 
 def discover(ffmpeg: FFmpeg, dev: Path = Path("/dev"), proc: Path = Path("/proc")) -> list[Device]:
@@ -48,10 +44,10 @@ def discover(ffmpeg: FFmpeg, dev: Path = Path("/dev"), proc: Path = Path("/proc"
     """
     found: list[Device] = []
     for encoder in sorted(compiled_encoders(ffmpeg) & set(GPU_ENCODERS)):
-        for index, node in _nvidia_devices(dev):
+        for index in _nvidia_devices(dev):
             if encodes(ffmpeg, encoder, index):
                 name = f"gpu-{len(found)}"
-                found.append(Device("gpu", name, encoder, index, _label(proc, index), node))
+                found.append(Device(name, encoder, index, _label(proc, index)))
     return found
 
 
@@ -107,17 +103,11 @@ def cpu_capabilities() -> dict[str, object]:
     return {"encoder": CPU_ENCODER, "cores": _usable_cores(), "model": _cpu_model()}
 
 
-def _nvidia_devices(dev: Path) -> list[tuple[str, str]]:
-    """List (index, device node) of all GPUs; without a visible node (WSL, some containers) one to try."""
-    nodes = sorted(
-        (int(match[1]), node)
-        for node in dev.glob("nvidia*")
-        if (match := _NVIDIA_DEVICE.fullmatch(node.name))
-    )
+def _nvidia_devices(dev: Path) -> list[str]:
+    """List the index of each GPU; without a visible device node (WSL, some containers) one to try."""
+    nodes = sum(_NVIDIA_DEVICE.fullmatch(node.name) is not None for node in dev.glob("nvidia*"))
     # NVENC numbers the visible devices from 0, independent of the node names.
-    return [(str(position), str(node)) for position, (_, node) in enumerate(nodes)] or [
-        ("0", "no device node found")
-    ]
+    return [str(position) for position in range(nodes or 1)]
 
 
 def _label(proc: Path, index: str) -> str:

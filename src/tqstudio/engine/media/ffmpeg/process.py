@@ -6,7 +6,6 @@ import contextlib
 import functools
 import os
 import resource
-import shlex
 import shutil
 import signal
 import subprocess
@@ -23,7 +22,7 @@ from tqstudio.engine.media.ffmpeg.errors import from_os_error
 from tqstudio.engine.media.source import source_file
 from tqstudio.errors import ErrorCode, TqError
 
-LOG_TAIL_BYTES = 16 * 1024
+_LOG_TAIL_BYTES = 16 * 1024
 _REAP_TIMEOUT_S = 10.0
 
 
@@ -37,8 +36,6 @@ class Progress:
     """Output time in µs; negative at first, may decrease."""
     speed: float | None = None
     """Output seconds per second."""
-    ended: bool = False
-    """ffmpeg wrote `progress=end`, which it also does when it is interrupted."""
 
 
 class Run:
@@ -67,11 +64,6 @@ class Run:
     def progress(self) -> Progress:
         """The latest progress; empty before the first block."""
         return self._progress
-
-    @property
-    def command_line(self) -> str:
-        """The argv quoted for a shell."""
-        return shlex.join(self.argv)
 
     @property
     def bytes_read(self) -> int:
@@ -145,7 +137,6 @@ def parse_progress(block: dict[str, str]) -> Progress:
         frame=_integer(block.get("frame")),
         out_time_us=_integer(block.get("out_time_us")),
         speed=_decimal(block.get("speed", "").removesuffix("x")),
-        ended=block.get("progress") == "end",
     )
 
 
@@ -228,11 +219,11 @@ def _set_group_niceness(pid: int, nice: int) -> None:
         Path(f"/proc/{pid}/autogroup").write_text(str(nice))
 
 
-def read_tail(path: Path, limit: int = LOG_TAIL_BYTES) -> str:
-    """Read the last `limit` bytes of a log as text; empty if it does not exist."""
+def read_tail(path: Path) -> str:
+    """Read the last 16 KiB of a log as text; empty if it does not exist."""
     try:
         with path.open("rb") as log:
-            log.seek(max(0, log.seek(0, os.SEEK_END) - limit))
+            log.seek(max(0, log.seek(0, os.SEEK_END) - _LOG_TAIL_BYTES))
             return source_file.with_path(log.read()).decode(errors="replace")
     except OSError:
         return ""

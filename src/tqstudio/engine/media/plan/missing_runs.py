@@ -4,12 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from tqstudio.engine.media.plan.grid import Grid
-
-Mode = Literal["seek", "linear"]
-"""How a run reaches its first fragment: by seeking in the source, or by decoding from the start."""
 
 # When a run is killed, its renditions may differ by a fragment. Encoding that fragment again is cheaper than
 # another ffmpeg process that decodes the same seconds.
@@ -38,7 +34,6 @@ class VideoRun:
     """End of the range, exclusive; None encodes to the end of the source."""
     names: tuple[str, ...]
     """Renditions, largest first."""
-    mode: Mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +50,6 @@ def plan(
     grid: Grid,
     wanted: Mapping[str, str],
     stored: Mapping[str, Stored],
-    mode: Mode = "seek",
     latest: int | None = None,
 ) -> EncodePlan:
     """Plan the missing runs.
@@ -80,13 +74,10 @@ def plan(
         for name in wanted
         if name not in complete
     }
-    return EncodePlan(
-        complete=complete,
-        runs=_runs(starts, mode),
-    )
+    return EncodePlan(complete, _runs(starts))
 
 
-def _runs(starts: Mapping[str, int], mode: Mode) -> tuple[VideoRun, ...]:
+def _runs(starts: Mapping[str, int]) -> tuple[VideoRun, ...]:
     """One run between each two starting points, with all renditions that start at or before the first."""
     points: list[int] = []
     for start in sorted(set(starts.values())):
@@ -94,11 +85,6 @@ def _runs(starts: Mapping[str, int], mode: Mode) -> tuple[VideoRun, ...]:
             points.append(start)
     ends: list[int | None] = [*points[1:], None]
     return tuple(
-        VideoRun(
-            point,
-            end,
-            tuple(name for name, start in starts.items() if start <= point + _TOGETHER),
-            mode,
-        )
+        VideoRun(point, end, tuple(name for name, start in starts.items() if start <= point + _TOGETHER))
         for point, end in zip(points, ends, strict=False)
     )

@@ -23,30 +23,69 @@ class Damage(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Samples:
-    """The samples of a `moof` with one `trun`. Times are in units of the track's timescale."""
+class Segment:
+    """An intact media segment or fragment: complete boxes, contiguous fragments.
 
-    count: int
+    A fragment is one `moof` and one `mdat`. Times are in units of the track's timescale.
+    """
+
+    frames: int
+    """Number of samples: pictures, or audio frames."""
     tfdt: int
     """Decode time of the first sample."""
     duration: int
-    """Sum of all durations."""
-    bytes: int
+    """Sum of its sample durations."""
+    size: int
+    """Bytes of the file; of its samples, if it is read from a `moof` alone."""
     keyframe: bool
-    """Whether the first sample is a sync sample."""
+    """Whether it begins with a sync sample."""
     first_pts: int
     """Smallest presentation time."""
     end_pts: int
-    """End of the last sample in presentation order."""
+    """End of the last picture in presentation order."""
+
+    def follows(self, earlier: Segment) -> bool:
+        """Whether it continues `earlier` without a gap, in decode and presentation times."""
+        return self.tfdt == earlier.tfdt + earlier.duration and self.first_pts == earlier.end_pts
+
+    def is_like(self, other: Segment) -> bool:
+        """Whether it has the same frame count and times as another one."""
+        return (self.frames, self.tfdt, self.duration, self.end_pts) == (
+            other.frames,
+            other.tfdt,
+            other.duration,
+            other.end_pts,
+        )
+
+    def with_next(self, later: Segment) -> Segment:
+        """Combine it with the segment that follows it.
+
+        Raises:
+            Damage: they are not contiguous.
+        """
+        if not later.follows(self):
+            raise Damage("its fragments are not contiguous")
+        return Segment(
+            self.frames + later.frames,
+            self.tfdt,
+            self.duration + later.duration,
+            self.size + later.size,
+            self.keyframe,
+            self.first_pts,
+            later.end_pts,
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class Track:
-    """The first track of a `moov`."""
+class Init:
+    """An intact initialisation segment of one track."""
 
     timescale: int
+    """Units per second of the track."""
     codec: str
+    """For CODECS in playlists, such as `avc1.640028` or `mp4a.40.2`."""
     width: int
+    """Pixels; 0 for audio."""
     height: int
 
 
@@ -81,7 +120,7 @@ def decode_time(moof: bytes) -> int:
     return _decode_time(_children(_child(_children(moof), b"traf")))
 
 
-def fragment(moof: bytes) -> Samples:
+def fragment(moof: bytes) -> Segment:
     """Read a `moof` with one track and one run of samples, as the hls muxer writes it."""
     traf = _children(_child(_children(moof), b"traf"))
     defaults = _fragment_defaults(_child(traf, b"tfhd"))
@@ -104,7 +143,7 @@ def fragment(moof: bytes) -> Samples:
     starts = list(accumulate(durations, initial=begin))
     shifts = columns.get(_COMPOSITION, (0,) * count)
     shown = [at + _signed(shift) for at, shift in zip(starts, shifts, strict=False)]
-    return Samples(
+    return Segment(
         count,
         begin,
         starts[-1] - begin,
@@ -115,7 +154,7 @@ def fragment(moof: bytes) -> Samples:
     )
 
 
-def track(moov: bytes) -> Track:
+def track(moov: bytes) -> Init:
     """Read the first track of a `moov`: H.264 video or AAC audio."""
     mdia = _children(_child(_children(_child(_children(moov), b"trak")), b"mdia"))
     mdhd = _child(mdia, b"mdhd")
@@ -125,9 +164,9 @@ def track(moov: bytes) -> Track:
     if entry_kind == b"avc1":
         width, height = struct.unpack_from(">HH", entry, 24)
         avcc = _child(_children(entry, 78), b"avcC")
-        return Track(timescale, f"avc1.{avcc[1]:02X}{avcc[2]:02X}{avcc[3]:02X}", width, height)
+        return Init(timescale, f"avc1.{avcc[1]:02X}{avcc[2]:02X}{avcc[3]:02X}", width, height)
     if entry_kind == b"mp4a":
-        return Track(timescale, _aac_codec(_child(_children(entry, 28), b"esds")), 0, 0)
+        return Init(timescale, _aac_codec(_child(_children(entry, 28), b"esds")), 0, 0)
     raise Damage(f"a track of type {entry_kind!r}")
 
 

@@ -17,7 +17,8 @@ from tqstudio.engine.media.ffmpeg.errors import from_output_error
 from tqstudio.engine.media.plan.file_names import FRAGMENTS_NAME, INIT_NAME, fragment_name, segment_name
 from tqstudio.engine.media.plan.grid import Grid
 from tqstudio.engine.media.segments import boxes, join
-from tqstudio.engine.media.segments.inspect import Segment, Torn, inspect_init, inspect_segment, is_placed
+from tqstudio.engine.media.segments.boxes import Segment
+from tqstudio.engine.media.segments.inspect import Torn, inspect_init, inspect_segment, is_placed
 from tqstudio.engine.media.segments.store import SegmentStore
 from tqstudio.errors import ErrorCode, TqError
 

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from tqstudio.engine.media.plan.file_names import INIT_NAME
+
 VERSION = 7
 """The lowest version for fMP4 segments with EXT-X-MAP in any playlist."""
 AUDIO_GROUP = "audio"
@@ -42,30 +44,23 @@ class AudioEntry:
     default: bool = True
 
 
-def media_playlist(
-    durations: Sequence[float],
-    target: int | None = None,
-    init: str = "init.mp4",
-    names: Sequence[str] | None = None,
-) -> str:
+def media_playlist(durations: Sequence[float], names: Sequence[str]) -> str:
     """Write the media playlist of a complete rendition.
 
     Args:
         durations: of each segment in seconds.
-        target: EXT-X-TARGETDURATION; by default that of the longest segment, rounded as in RFC 8216.
-        init: URI of the initialisation segment.
-        names: URIs of the segments; by default `seg_00000.m4s` ….
+        names: URIs of the segments.
     """
-    names = [f"seg_{k:05d}.m4s" for k in range(len(durations))] if names is None else names
-    longest = int(max(durations, default=1.0) + 0.5)
+    # The longest segment, rounded as in RFC 8216.
+    target = max(1, int(max(durations, default=1.0) + 0.5))
     lines = [
         "#EXTM3U",
         f"#EXT-X-VERSION:{VERSION}",
-        f"#EXT-X-TARGETDURATION:{max(1, longest if target is None else target)}",
+        f"#EXT-X-TARGETDURATION:{target}",
         "#EXT-X-MEDIA-SEQUENCE:0",
         "#EXT-X-PLAYLIST-TYPE:VOD",
         "#EXT-X-INDEPENDENT-SEGMENTS",
-        f'#EXT-X-MAP:URI="{init}"',
+        f'#EXT-X-MAP:URI="{INIT_NAME}"',
     ]
     for duration, name in zip(durations, names, strict=True):
         lines += [f"#EXTINF:{duration:.6f},", name]

@@ -41,7 +41,7 @@ class PacketTimes:
         self._shown: int | None = None
         self._count = 0
         self._first: Fraction | None = None
-        self._last_pts = self._last_duration = 0
+        self._last_pts = 0
         self._end: Fraction | None = None
 
     @property

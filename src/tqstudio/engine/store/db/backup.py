@@ -47,7 +47,7 @@ def copy(database: Path, target: Path) -> int:
     return target.stat().st_size
 
 
-def before_migration(database: Path, version: str) -> Path:
+def before_migration(database: Path, version: str) -> None:
     """Copies a database before its migration to `version`; only the newest such copy is kept."""
     folder = database.parent / "backups"
     target = folder / f"{_MIGRATION_PREFIX}{version}.db"
@@ -56,7 +56,6 @@ def before_migration(database: Path, version: str) -> Path:
     for older in folder.glob(f"{_MIGRATION_PREFIX}*.db"):
         if older != target:
             older.unlink(missing_ok=True)
-    return target
 
 
 @contextlib.contextmanager

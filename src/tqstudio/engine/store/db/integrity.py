@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from sqlalchemy import column, func, select, table, update
 
@@ -111,16 +110,9 @@ def runs(db: Connection, job: int, epoch: int) -> bool:
     return db.execute(select(row.id).where(*leased)).first() is not None
 
 
-@dataclass(frozen=True, slots=True)
-class Numbers:
-    """The generations of a video that may be on disk, including those being published."""
-
-    video: int
-    numbers: frozenset[int]
-
-
-def numbers_at(db: Connection, output_root: bytes, slug: str) -> Numbers | None:
-    """Returns the generations of the video with this folder; None if there is no such video."""
+def numbers_at(db: Connection, output_root: bytes, slug: str) -> frozenset[int] | None:
+    """Returns the generations of the video with this folder that may be on disk, including those being
+    published; None if there is no such video."""
     at = (tables.video.c.output_root == output_root, tables.video.c.slug == slug)
     video = db.execute(select(tables.video.c.id).where(*at)).scalar()
     if video is None:
@@ -128,4 +120,4 @@ def numbers_at(db: Connection, output_root: bytes, slug: str) -> Numbers | None:
     generation, publication = tables.generation.c, tables.publication.c
     there = select(generation.number).where(generation.video_id == video, generation.removed_at.is_(None))
     coming = select(publication.number).where(publication.video_id == video)
-    return Numbers(int(video), frozenset(db.execute(there.union(coming)).scalars()))
+    return frozenset(db.execute(there.union(coming)).scalars())

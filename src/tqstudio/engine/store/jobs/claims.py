@@ -7,7 +7,7 @@ kept by the supervisor that granted it.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import (
@@ -69,8 +69,6 @@ class HeldLease:
     max_crashes: int
     progress: float
     """0–100, as stored."""
-    repeated: bool = False
-    """Whether the worker already had this lease."""
 
     @property
     def token(self) -> Token:
@@ -215,7 +213,7 @@ def claim(
     """
     for mine in of_instance(db, claimant.instance):
         if mine.worker_id == claimant.id and mine.token not in expired:
-            return replace(mine, repeated=True)
+            return mine
     if db.execute(_MAY_WORK, {"worker": claimant.id, "instance": claimant.instance}).first() is None:
         return None
     candidate = _pick(db, claimant, now=now, idle_gpus=idle_gpus, gpu_grace_us=gpu_grace_us)
@@ -295,10 +293,6 @@ _GRANTED = _RUNNING.where(job.c.supervisor_id == bindparam("supervisor"))
 def of_instance(db: Connection, instance: str) -> list[HeldLease]:
     """Returns the leases of a worker's process."""
     return [_lease(row) for row in db.execute(_OF_INSTANCE, {"instance": instance})]
-
-
-def running(db: Connection) -> list[HeldLease]:
-    return [_lease(row) for row in db.execute(_RUNNING)]
 
 
 def granted(db: Connection, supervisor: int) -> list[HeldLease]:

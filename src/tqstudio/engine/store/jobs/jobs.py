@@ -273,7 +273,6 @@ class JobSpec:
     profile_json: str
     prefer_gpu: bool
     requested: tuple[str, ...] | None
-    dropped: tuple[str, ...]
     max_attempts: int
     max_crashes: int
     priority: int
@@ -293,7 +292,6 @@ def spec_of(db: Connection, number: int) -> JobSpec:
         profile_json=row.profile_json,
         prefer_gpu=bool(row.prefer_gpu),
         requested=None if row.requested is None else tuple(json.loads(row.requested)),
-        dropped=tuple(json.loads(row.dropped)),
         max_attempts=row.max_attempts,
         max_crashes=row.max_crashes,
         priority=row.priority,

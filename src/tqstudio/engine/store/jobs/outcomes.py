@@ -1,14 +1,14 @@
 """Ends leases in the store: job done, failed, released, or lost with its worker.
 
-Each function reads the lease (`claims.held`, `_reread`) in the transaction that ends it, so its later
-statements need no check of the token.
+Each function reads the lease (`claims.held`) in the transaction that ends it, so its later statements need no
+check of the token.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import bindparam, case, func, select
@@ -25,7 +25,6 @@ from tqstudio.engine.store.jobs.transitions import (
     NO_ERROR,
     NO_ESTIMATE,
     assignments_of,
-    job_facts,
     move,
 )
 from tqstudio.engine.store.machine import quarantine, speeds
@@ -188,19 +187,6 @@ def _apply_control(
     return answer
 
 
-def _reread(db: Connection, lease: HeldLease) -> HeldLease | None:
-    """Reads a lease from an earlier transaction again; None if it has ended."""
-    current = job_facts(db, lease.job)
-    if (
-        current is None
-        or current.status is not JobStatus.IN_PROGRESS
-        or current.epoch != lease.epoch
-        or current.instance != lease.instance
-    ):
-        return None
-    return replace(lease, control=current.control)
-
-
 @dataclass(frozen=True, slots=True)
 class _Reached:
     """The progress of a job at a crash."""
@@ -241,7 +227,7 @@ def lose(
     event: EventKind | None = None,
 ) -> JobStatus | None:
     """Ends the lease of a worker that died or is silent, and counts a crash. None: it has ended meanwhile."""
-    current = _reread(db, lease)
+    current = claims.held(db, lease.token)
     if current is None:
         return None
     lease = current
@@ -292,7 +278,7 @@ def requeue(
     db: Connection, lease: HeldLease, *, now: int, why: str, event: EventKind = EventKind.REQUEUED_SUPERVISOR
 ) -> JobStatus | None:
     """Ends a lease without counting a failure or crash. None: it has ended meanwhile."""
-    current = _reread(db, lease)
+    current = claims.held(db, lease.token)
     if current is None:
         return None
     lease = current

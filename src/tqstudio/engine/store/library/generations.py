@@ -50,8 +50,6 @@ class PublishedRow:
 
 @dataclass(frozen=True, slots=True)
 class GenerationRow:
-    id: int
-    video: int
     number: int
     settings_hash: str
     poster: str | None
@@ -86,8 +84,6 @@ def get(db: Connection, generation: int) -> GenerationRow | None:
         return None
     renditions = db.execute(_RENDITIONS, {"generation": generation})
     return GenerationRow(
-        id=row.id,
-        video=row.video_id,
         number=row.number,
         settings_hash=row.settings_hash,
         poster=row.poster,

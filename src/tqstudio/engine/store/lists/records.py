@@ -37,7 +37,6 @@ class JobRecord:
     max_attempts: int
     max_crashes: int
     epoch: int
-    worker_id: int | None
     claimed_at: int | None
     control: str
     error_code: str | None

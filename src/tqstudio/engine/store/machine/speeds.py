@@ -113,9 +113,9 @@ LAST = (
 )
 
 
-def last_outcomes(db: Connection, *, limit: int = LAST_JOBS) -> list[tuple[float, float]]:
+def last_outcomes(db: Connection) -> list[tuple[float, float]]:
     """Returns predicted and actual seconds of the last finished jobs, newest first."""
-    return [(predicted, actual) for predicted, actual in db.execute(LAST, {"limit": limit})]
+    return [(predicted, actual) for predicted, actual in db.execute(LAST, {"limit": LAST_JOBS})]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +125,9 @@ class JobOutline:
     facts: Mapping[str, Any] | None
     profile_json: str
     requested: tuple[str, ...] | None
-    prefer_gpu: bool
 
 
-_OUTLINED = (tables.video.c.facts, *tables.job.c["profile_json", "requested", "prefer_gpu"])
+_OUTLINED = (tables.video.c.facts, *tables.job.c["profile_json", "requested"])
 _OUTLINE = select(*_OUTLINED).join_from(tables.job, tables.video)
 _WAITING = (
     _OUTLINE.with_hint(tables.job, indexed_by("ix_job_waiting"), "sqlite")
@@ -143,7 +142,6 @@ def _outline(row: Any) -> JobOutline:
         None if row.facts is None else json.loads(row.facts),
         row.profile_json,
         None if row.requested is None else tuple(json.loads(row.requested)),
-        bool(row.prefer_gpu),
     )
 
 

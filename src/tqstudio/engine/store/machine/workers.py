@@ -30,7 +30,6 @@ class WorkerRow:
     draining: bool
     instance: str | None
     pid: int | None
-    pid_started: float | None
     capabilities: Mapping[str, Any]
     metadata: Mapping[str, Any]
     registered_at: int | None
@@ -48,7 +47,7 @@ class WorkerRow:
 
 _COLUMNS = (
     *tables.worker.c["id", "name", "type", "kind", "device", "encoder", "enabled", "draining", "instance"],
-    *tables.worker.c["pid", "pid_started", "capabilities", "metadata_json", "registered_at"],
+    *tables.worker.c["pid", "capabilities", "metadata_json", "registered_at"],
     *tables.worker.c["last_heartbeat_at", "quarantine_reason", "suspected_at"],
 )
 _SELECT = select(*_COLUMNS)
@@ -57,7 +56,7 @@ _SELECT = select(*_COLUMNS)
 def _row(row: Any) -> WorkerRow:
     values = list(row)
     values[6], values[7] = bool(values[6]), bool(values[7])
-    values[11], values[12] = json.loads(values[11]), json.loads(values[12])
+    values[10], values[11] = json.loads(values[10]), json.loads(values[11])
     return WorkerRow(*values)
 
 

@@ -48,7 +48,7 @@ from tqstudio.errors import ErrorClass, ErrorCode, TqError, class_of
 from tqstudio.lifecycle import Step
 
 if TYPE_CHECKING:
-    from tqstudio.protocol.answers import ClaimedJob
+    from tqstudio.protocol.worker_answers import ClaimedJob
 
 _log = structlog.get_logger()
 _SOURCE_CODES = (

@@ -11,7 +11,7 @@ from tqstudio.engine.media.source.facts import SourceFacts
 from tqstudio.engine.media.source.source_file import FileId
 
 if TYPE_CHECKING:
-    from tqstudio.protocol.answers import ClaimedJob
+    from tqstudio.protocol.worker_answers import ClaimedJob
 
 
 @dataclass(frozen=True, slots=True)

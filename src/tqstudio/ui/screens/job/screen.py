@@ -139,9 +139,3 @@ class JobScreen(JobActions):
             self.toast("no command has run yet")
             return
         self.copy("\n".join(shell_quoting.script(attempt["argv"])), "command")
-
-    async def do_back(self, _: str) -> None:
-        if self.studio.model.dismiss_notices():
-            self.paint()
-        else:
-            self.dismiss()

@@ -44,7 +44,7 @@ class QueueScreen(QueueActions, JobActions):
     BINDINGS = bindings_of("queue")
 
     def body(self) -> ComposeResult:
-        self.list = JobList(self.studio, id="jobs")
+        self.list = JobList(self.studio)
         self.pane = JobPane(self.studio, self.current)
         self.filter_line = FilterLine()
         self.frozen = False
@@ -142,7 +142,7 @@ class QueueScreen(QueueActions, JobActions):
         self.pane.paint()
 
     def place(self, width: int, height: int) -> None:
-        panes = self.find("panes")
+        panes = self.query_one("#panes")
         self.pane.beside = width >= BESIDE_WIDTH
         self.pane.display = self.pane.page != "hidden"
         panes.styles.layout = "horizontal" if self.pane.beside else "vertical"

@@ -1,0 +1,88 @@
+"""Defines the answers of the supervisor's HTTP API to workers, in the form of those in `answers.py`."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from typing_extensions import TypedDict
+
+
+class FileDescriptor(TypedDict):
+    """A source or sink on a file system both sides see."""
+
+    kind: Literal["file"]
+    path_b64: str
+
+
+class ClaimedJob(TypedDict):
+    """A claimed job, with all that its worker needs to know."""
+
+    job: int
+    epoch: int
+    video: int
+    attempt: int
+    kind: str
+    source: FileDescriptor
+    source_root_b64: str
+    """Its drop folder, or else its parent folder; paths in the attempt's log are relative to it."""
+    drop_folder_b64: str | None
+    """The drop folder it was found in; links below it are not followed. None for a file that was added."""
+    source_size: int
+    source_mtime_ns: int
+    sink: FileDescriptor
+    """The store's folder on the output's file system, `OUT/.tqstudio/<uuid>`; workers write nowhere else."""
+    profile: dict[str, Any]
+    requested: list[str] | None
+    dropped: list[str]
+    """Renditions to leave out, whatever is requested."""
+    kept: dict[str, str]
+    """Renditions of the current generation: name → settings_hash; equal ones need not be encoded."""
+    facts: dict[str, Any] | None
+    content_id: str | None
+    full_hash: str | None
+    """Hash of the whole source when its ladder was encoded."""
+    log: str
+    lease_s: float
+
+
+class ClaimAnswer(TypedDict):
+    job: ClaimedJob | None
+    test: bool
+    """It failed several jobs in a row and must report a test encode (`tested`) before it gets another."""
+
+
+class TestedAnswer(TypedDict):
+    heard: bool
+    """Whether a test encode was requested."""
+
+
+class RegisterAnswer(TypedDict):
+    worker: int
+    name: str
+    heartbeat_s: float
+    long_poll_s: float
+    ffmpeg_nice: int
+    stall_s: float
+    time_limit_factor: float
+    time_limit_min_s: float
+    time_limit_max_s: float
+    disk_reserve_bytes: int
+    disk_factor: float
+
+
+class ProgressAnswer(TypedDict):
+    control: str
+
+
+class HeartbeatAnswer(TypedDict):
+    controls: dict[str, str]
+    """Job id → control, for every job in the heartbeat that the worker still owns."""
+    lost: list[int]
+    enabled: bool
+
+
+class OutcomeAnswer(TypedDict):
+    """The job's status after complete, fail or release; a repeated call gets the same answer."""
+
+    job: int
+    status: str
