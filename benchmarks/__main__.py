@@ -93,7 +93,7 @@ def _options(arguments: argparse.Namespace) -> Options:
 
 
 if __name__ == "__main__":
-    # Settings of the person who runs this are no part of what is measured.
+    # Settings of the user who runs this are no part of what is measured.
     for variable in [
         name for name in os.environ if name.startswith("TQSTUDIO_") and name != "TQSTUDIO_FFMPEG"
     ]:

@@ -62,7 +62,7 @@ def measure(options: Options, root: Path) -> Section:
     section = Section(
         "Claims",
         f"{count(options.jobs)} jobs in the table; {options.rounds} rounds of {options.claims} claims each,"
-        " an ffmpeg encoding beside where nothing else is said",
+        " an ffmpeg encoding beside where nothing else is specified",
     )
     plain, behind = Home(root / "plain"), Home(root / "behind")
     # Two thirds of them wait.
@@ -206,8 +206,8 @@ def _answers(clients: list[subprocess.Popen[str]]) -> list[dict[str, Any]]:
             process.stdin.flush()
     answers = []
     for process in clients:
-        said = process.stdout.readline() if process.stdout is not None else ""
-        if not said:
+        printed = process.stdout.readline() if process.stdout is not None else ""
+        if not printed:
             raise RuntimeError("a client ended without an answer")
-        answers.append(json.loads(said))
+        answers.append(json.loads(printed))
     return answers

@@ -1,4 +1,4 @@
-"""How fast a source's bytes are hashed: what tells that a file changed, and what settles doubt."""
+"""How fast a source's bytes are hashed: what shows that a file changed, and what settles doubt."""
 
 from __future__ import annotations
 

@@ -109,14 +109,14 @@ def _report(
 
 
 def _run_job(running: Studio, clip: Path, output: Path) -> _Job:
-    """Run a job through the product, as a person does."""
+    """Run a job through the product, as a user does."""
     worker = running.worker_pid()
     before = cpu_s(running.pid), cpu_s(worker)
-    said = running.run("process", "-i", str(clip), "-o", str(output), "--profile", PROFILE, "--json")
+    printed = running.run("process", "-i", str(clip), "-o", str(output), "--profile", PROFILE, "--json")
     after = cpu_s(running.pid), cpu_s(worker)
-    summary = json.loads(said.splitlines()[-1])["summary"]
+    summary = json.loads(printed.splitlines()[-1])["summary"]
     if summary["done"] != 1:
-        raise RuntimeError(f"the job is not done: {said}")
+        raise RuntimeError(f"the job is not done: {printed}")
     line = running.line()
     newest = line.get("/v1/jobs?sort=newest&limit=1")["jobs"][0]["id"]
     job = line.get(f"/v1/jobs/{newest}")
@@ -152,7 +152,7 @@ def _by_hand(root: Path, commands: list[list[str]], rungs: list[Rung], nice: int
 def _command(
     program: str, clip: Path, profile: profiles.Profile, rungs: list[Rung], *, with_sound: bool
 ) -> list[str]:
-    """What a person would write who knows ffmpeg: decode once, split, scale, encode, cut."""
+    """What a user would write who knows ffmpeg: decode once, split, scale, encode, cut."""
     gop = profile.gop_s * _FPS
     branches = [*(f"[s{number}]" for number in range(len(rungs))), *(["[p]"] if with_sound else [])]
     graph = f"[0:v]split={len(branches)}{''.join(branches)}"

@@ -53,7 +53,7 @@ def _ask(line: Line, path: str, times: int) -> list[float]:
         began = time.perf_counter()
         line.ask("GET", path)
         seconds.append(time.perf_counter() - began)
-        # Nobody asks for one page a thousand times; a slow kind is known after two seconds.
+        # No client asks for one page a thousand times; a slow kind is known after two seconds.
         if sum(seconds) > 2:
             break
     return seconds

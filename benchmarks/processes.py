@@ -32,7 +32,7 @@ def run(commands: Sequence[Sequence[str]], directory: Path, nice: int) -> Cost:
     """Run commands one after another.
 
     Raises:
-        RuntimeError: one failed, with the end of what it said.
+        RuntimeError: one failed, with the end of its output.
     """
     began, before = time.perf_counter(), _children_cpu_s()
     for command in commands:

@@ -1,4 +1,4 @@
-"""How soon the product reacts: to a file, to a person, to the death of a worker."""
+"""How soon the product reacts: to a file, to a user, to the death of a worker."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ _DOWN = "`tqstudio down` while a job runs and the UI is open"
 
 @contextlib.contextmanager
 def _drained(terminal: Terminal) -> Iterator[None]:
-    """Somebody reads what the program writes."""
+    """Someone reads what the program writes."""
     done = threading.Event()
 
     def read() -> None:
@@ -90,7 +90,7 @@ class _Round:
         taken[_PAUSED] = self._act("pause", worker)
         began = time.perf_counter()
         self._post("resume", self._job("paused"))
-        until(lambda: encoders(worker), "the job goes on")
+        until(lambda: encoders(worker), "the job resumes")
         taken[_RESUMED] = time.perf_counter() - began
         taken |= self._kill(worker)
         taken[_DOWN] = self._down()

@@ -1,4 +1,4 @@
-"""What a death costs: time until the work goes on, media that is made again, and the scans for it."""
+"""What a death costs: time until the work resumes, media that is made again, and the scans for it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _DEATHS_BEFORE_BACKOFF = 2
 _JOB_TIMEOUT_S = 1800.0
 _SELDOM_S = 0.2
 """Between two looks at a job whose time is taken: with one every 2 ms it took a third longer, and a job with
-several attempts, of which there is more to tell, longer still."""
+several attempts, of which there is more to report, longer still."""
 
 
 def measure(options: Options, root: Path) -> Section:
@@ -80,8 +80,8 @@ def _add(running: Studio, clip: Path, home: Path) -> int:
     # A file of its own: what was made of it before must not be found again.
     source = home / "source.mp4"
     source.write_bytes(clip.read_bytes())
-    said = json.loads(running.run("add", str(source), "--profile", "fast", "--json"))
-    job: int = said["results"][0]["job"]
+    answer = json.loads(running.run("add", str(source), "--profile", "fast", "--json"))
+    job: int = answer["results"][0]["job"]
     return job
 
 
@@ -103,7 +103,7 @@ def _encoded_s(job: Any) -> float:
 
 
 def _began_at_s(job: Any) -> float | None:
-    """Seconds of media that lie before the video that the newest attempt makes; None before it told."""
+    """Seconds of media that lie before the video that the newest attempt makes; None before it reported."""
     for argv in job["attempts_log"][-1]["argv"] or []:
         if "-c:v" in argv and "-start_number" in argv:
             return int(argv[argv.index("-start_number") + 1]) * _GOP_S
@@ -128,7 +128,7 @@ def _kill_worker(running: Studio, job: int, worker: int) -> tuple[float, float]:
         job_now = _job(running, job)
         return _began_at_s(job_now) if len(job_now["attempts_log"]) > attempts else None
 
-    until(lambda: begun_at() is not None, "it tells where it goes on", 60)
+    until(lambda: begun_at() is not None, "it reports where it resumes", 60)
     return max(0.0, _encoded_s(seen) - (begun_at() or 0.0)), took
 
 
@@ -179,7 +179,7 @@ def _run_job(running: Studio, job: int, kills: int) -> float:
 
 
 def _until_progress(running: Studio, job: int, percent: float) -> None:
-    until(lambda: _job(running, job)["progress"] >= percent, "the job goes on", _JOB_TIMEOUT_S, _SELDOM_S)
+    until(lambda: _job(running, job)["progress"] >= percent, "the job continues", _JOB_TIMEOUT_S, _SELDOM_S)
 
 
 def _scans(section: Section, options: Options, root: Path) -> None:

@@ -44,7 +44,7 @@ _WORD = (
 def seed(home: Home, jobs: int, backoff: int = 0) -> None:
     """Make the database of a home: `jobs` of all statuses, and `backoff` more that wait for a later time.
 
-    Those stand in front of all others by priority and age. The pool's worker is switched off, so that nobody
+    Those stand in front of all others by priority and age. The pool's worker is switched off, so that no one
     takes the jobs away.
     """
     home.create()
@@ -53,7 +53,7 @@ def seed(home: Home, jobs: int, backoff: int = 0) -> None:
     database.close()
     db = sqlite3.connect(home.database, isolation_level=None)
     try:
-        # Nobody else sees this database yet, so it needs no journal.
+        # No other process sees this database yet, so it needs no journal.
         db.execute("PRAGMA journal_mode=OFF")
         db.execute("PRAGMA synchronous=OFF")
         db.execute("PRAGMA cache_size=-200000")

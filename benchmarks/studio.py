@@ -47,7 +47,7 @@ class Studio:
         return until(look, "a worker registers") or 0
 
     def run(self, *arguments: str, check: bool = True) -> str:
-        """What a command prints, run as a person does."""
+        """What a command prints, run as a user does."""
         ended = subprocess.run(
             [*tqstudio(), *arguments],
             env=self.environment,
@@ -94,7 +94,7 @@ def studio(root: Path, flags: Sequence[str] = (), *, keep: bool = False) -> Iter
     """
     home = Home(root)
     root.mkdir(parents=True, exist_ok=True)
-    with (root / "said.log").open("wb") as log:
+    with (root / "output.log").open("wb") as log:
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "tqstudio", "up", "--workers", "1", "--no-gpu", *flags],
             env=environment({"TQSTUDIO_HOME": str(root)}),
@@ -113,7 +113,9 @@ def studio(root: Path, flags: Sequence[str] = (), *, keep: bool = False) -> Iter
                 break
             except OSError:
                 if process.poll() is not None or time.monotonic() > deadline:
-                    raise RuntimeError(f"no supervisor: {(root / 'said.log').read_text()[-2000:]}") from None
+                    raise RuntimeError(
+                        f"no supervisor: {(root / 'output.log').read_text()[-2000:]}"
+                    ) from None
                 time.sleep(0.02)
         yield running
     finally:

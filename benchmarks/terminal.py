@@ -1,4 +1,4 @@
-"""A program on a terminal of its own, such as a person has it."""
+"""A program on a terminal of its own, such as a user has it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import termios
 import time
 from collections.abc import Mapping, Sequence
 
-# Control sequences, and the strings that set titles and colours: what is left is what a person sees.
+# Control sequences, and the strings that set titles and colours: what is left is what a user sees.
 _CONTROL = re.compile(
     rb"\x1b\[[0-?]*[ -/]*[@-~]|\x1b[\]P^_].*?(?:\x07|\x1b\\)|\x1b[ -/]*[0-~]|[\x00-\x1f\x7f]", re.DOTALL
 )
@@ -82,7 +82,7 @@ class Terminal:
             pass
 
     def drain(self, seconds: float) -> None:
-        """Read what is written for so long: a terminal that nobody reads stops its program."""
+        """Read what is written for so long: a terminal that no one reads stops its program."""
         deadline = time.perf_counter() + seconds
         while (left := deadline - time.perf_counter()) > 0:
             self._read(left)

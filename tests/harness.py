@@ -310,19 +310,19 @@ class Worker:
             "POST", f"/v1/worker/{path}", body, headers={"Authorization": f"Bearer {self.token}"}
         )
 
-    def tell(self, path: str, **body: Any) -> Any:
+    def send(self, path: str, **body: Any) -> Any:
         """Post with this worker's instance; the answer must be good."""
         status, answer = self.post(path, **({"instance": self.instance} | body))
         assert status == 200, answer
         return answer
 
     def register(self) -> Worker:
-        self.tell("register", pid=os.getpid(), pid_started=1.0, encoder="libx264")
+        self.send("register", pid=os.getpid(), pid_started=1.0, encoder="libx264")
         return self
 
     def claim(self, wait_s: float = 0) -> Any:
         """The next job; creates its work folder, as a worker does first."""
-        job = self.tell("claim", wait_s=wait_s)["job"]
+        job = self.send("claim", wait_s=wait_s)["job"]
         if job is not None:
             os.makedirs(paths.decode(job["sink"]["path_b64"]), exist_ok=True)
         return job

@@ -81,21 +81,21 @@ def _commands() -> dict[str, Any]:
 COMMANDS = _commands()
 
 
-def _command_of(said: str) -> tuple[str, list[str]]:
+def _command_of(command: str) -> tuple[str, list[str]]:
     """The longest command that the words begin with, and the other words."""
-    words = said.split()
+    words = command.split()
     for count in (2, 1, 0):
         if " ".join(words[:count]) in COMMANDS:
             return " ".join(words[:count]), words[count:]
     raise AssertionError("unreachable: no word is the command that opens the UI")
 
 
-def _mistakes(said: str) -> list[str]:
+def _mistakes(command: str) -> list[str]:
     """What a line says that no command understands: `folder add PATH [--settle S]`."""
-    said = re.sub(r"\s#.*", "", said)
-    name, rest = _command_of(said)
+    command = re.sub(r"\s#.*", "", command)
+    name, rest = _command_of(command)
     if not name and rest and not rest[0].startswith("-"):
-        return [f"tqstudio {said}: no such command"]
+        return [f"tqstudio {command}: no such command"]
     known = {option for param in COMMANDS[name].params for option in (*param.opts, *param.secondary_opts)}
     known |= {"--help", *({"--home", "--version"} if not name else set())}
     given = re.findall(r"(?<![\w-])--?[a-z][a-z-]*", " ".join(rest))
@@ -107,15 +107,15 @@ def _spoken(page: Path) -> list[str]:
     text = page.read_text()
     blocks = re.findall(r"```(?:\w*)\n(.*?)```", text, re.DOTALL)
     lines = [line for block in blocks for line in re.sub(r"\n {8,}", " ", block).splitlines()]
-    said = [part for line in lines for part in re.findall(r"^(?:\$ )?(?:.*&& )?tqstudio\b ?(.*)", line)]
+    commands = [part for line in lines for part in re.findall(r"^(?:\$ )?(?:.*&& )?tqstudio\b ?(.*)", line)]
     prose = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
-    return [*said, *re.findall(r"`tqstudio ([^`]+)`", prose)]
+    return [*commands, *re.findall(r"`tqstudio ([^`]+)`", prose)]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_command_on_a_page_exists_with_its_options(page: Path) -> None:
-    said = _spoken(page)
-    assert [mistake for each in said for mistake in _mistakes(each)] == []
+    commands = _spoken(page)
+    assert [mistake for each in commands for mistake in _mistakes(each)] == []
 
 
 def test_every_command_is_in_the_reference() -> None:
@@ -126,15 +126,15 @@ def test_every_command_is_in_the_reference() -> None:
 
 
 def test_every_command_that_a_message_names_exists() -> None:
-    said = [
+    commands = [
         each
         for module in (ROOT / "src").rglob("*.py")
         for each in re.findall(
             r"(?:: |`)tqstudio (?!needs)([a-z]+(?: [a-z]+)?(?: --[a-z-]+)?)", module.read_text()
         )
     ]
-    assert len(said) > 30
-    assert [mistake for each in said for mistake in _mistakes(each)] == []
+    assert len(commands) > 30
+    assert [mistake for each in commands for mistake in _mistakes(each)] == []
 
 
 def test_the_five_most_used_commands_are_the_same_everywhere() -> None:
@@ -142,7 +142,7 @@ def test_the_five_most_used_commands_are_the_same_everywhere() -> None:
     most_used = (ROOT / "docs" / "commands.md").read_text().partition("## The five most used")[2]
     fences = (use_it, most_used.partition("```\n")[0])
     five = [re.findall(r"^(?:\$ )?(?:.*&& )?tqstudio\b ?(.*)", each, re.MULTILINE) for each in fences]
-    names = [[_command_of(re.sub(r"\s*#.*", "", said))[0] for said in each] for each in five]
+    names = [[_command_of(re.sub(r"\s*#.*", "", command))[0] for command in each] for each in five]
     assert len(names[0]) == 5
     assert names[0] == names[1]
 

@@ -87,7 +87,7 @@ def test_the_matrix(operation: Operation, status: JobStatus) -> None:
         assert decision.reason == ""
     else:
         assert any(name in decision.reason for name in NAMES_OF[status]), "the status is named"
-        assert "; " in decision.reason, "the way out, or why there is none, is named"
+        assert "; " in decision.reason, "the remedy, or why there is none, is named"
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_only_what_is_not_running_comes_back_from_deletion(status: JobStatus) ->
         (Control.CANCEL, Operation.RESTART, None),
     ],
 )
-def test_a_stronger_wish_replaces_a_weaker_one(
+def test_a_stronger_control_request_replaces_a_weaker_one(
     control: Control, operation: Operation, effect: Effect | None
 ) -> None:
     decision = decide(JobStatus.IN_PROGRESS, operation, control)
@@ -141,7 +141,7 @@ def test_a_stronger_wish_replaces_a_weaker_one(
 
 @pytest.mark.parametrize("status", [s for s in JobStatus if s is not JobStatus.IN_PROGRESS])
 @pytest.mark.parametrize("operation", list(Operation))
-def test_a_wish_counts_for_running_jobs_only(status: JobStatus, operation: Operation) -> None:
+def test_a_control_request_counts_for_running_jobs_only(status: JobStatus, operation: Operation) -> None:
     for control in Control:
         assert decide(status, operation, control) == decide(status, operation)
 

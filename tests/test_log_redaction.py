@@ -16,7 +16,7 @@ IN = Roots("/srv/in")
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("/srv/in/a.mp4", "a.mp4"),
         ("/srv/in/2026/may/a.mp4", "2026/may/a.mp4"),
@@ -34,8 +34,8 @@ IN = Roots("/srv/in")
         ("from /srv/in/a.mp4 to /srv/in/b.mp4", "from a.mp4 to b.mp4"),
     ],
 )
-def test_a_root_is_not_named(text: str, said: str) -> None:
-    assert IN.relative(text) == said
+def test_a_root_is_not_named(text: str, expected: str) -> None:
+    assert IN.relative(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -107,9 +107,9 @@ def test_a_root_is_not_named_in_any_writing(root: bytes, name: bytes) -> None:
         str(of_bytes),
     ]
     for text in [*ways, *map(_as_a_value, ways)]:
-        said = odd.relative(text)
-        assert "srv" not in said, text
-        assert os.path.splitext(name)[1].decode() in said
+        output = odd.relative(text)
+        assert "srv" not in output, text
+        assert os.path.splitext(name)[1].decode() in output
 
 
 def _as_a_value(text: str) -> str:
@@ -131,16 +131,16 @@ def test_what_ffmpeg_says_of_a_root(tmp_path: Path) -> None:
         capture_output=True,
         check=False,
     )
-    said = run.stderr.decode("utf-8", "backslashreplace")
-    assert str(tmp_path) in said
-    assert "é.mp4" in Roots(str(folder)).relative(said)
-    assert str(tmp_path) not in Roots(str(folder)).relative(said)
+    output = run.stderr.decode("utf-8", "backslashreplace")
+    assert str(tmp_path) in output
+    assert "é.mp4" in Roots(str(folder)).relative(output)
+    assert str(tmp_path) not in Roots(str(folder)).relative(output)
 
 
 def test_a_traceback_names_no_folder_of_the_program() -> None:
     program = "from tqstudio import paths\npaths.decode('?')\n"
     run = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=False)
     assert "tqstudio/paths.py" in run.stderr
-    said = log_redaction.of_program().relative(run.stderr)
-    assert 'File "tqstudio/paths.py"' in said
-    assert os.path.dirname(os.path.dirname(log_redaction.__file__)) not in said
+    output = log_redaction.of_program().relative(run.stderr)
+    assert 'File "tqstudio/paths.py"' in output
+    assert os.path.dirname(os.path.dirname(log_redaction.__file__)) not in output

@@ -83,8 +83,8 @@ def test_every_kind_of_event_has_a_sentence() -> None:
     assert EVENTS.keys() == set(EventKind)
     assert {state for state, _ in EVENTS.values()} <= UNICODE.states.keys()
     for kind in EventKind:
-        said = event_sentence(event(1, kind, 7, 0, worker="cpu-0"))
-        assert not set(said) & set("_{"), kind
+        text = event_sentence(event(1, kind, 7, 0, worker="cpu-0"))
+        assert not set(text) & set("_{"), kind
 
 
 def test_an_event_of_a_later_version_is_shown_as_it_came() -> None:
@@ -102,11 +102,11 @@ def test_a_remark_says_what_the_sentence_leaves_out() -> None:
 
 def test_facts_are_a_table_with_units() -> None:
     text = facts_text(job_detail(sample_jobs()[0])["video_view"])
-    said = {line[:18].strip(): line[18:] for line in text.splitlines() if line.startswith(" ")}
-    assert said["size"].startswith("812 MB (812")
-    assert said["frame rate"] == "23.976 frames a second"
-    assert said["colour"] == "BT.709, limited range"
-    assert said["sample rate"] == "48 kHz"
+    fields = {line[:18].strip(): line[18:] for line in text.splitlines() if line.startswith(" ")}
+    assert fields["size"].startswith("812 MB (812")
+    assert fields["frame rate"] == "23.976 frames a second"
+    assert fields["colour"] == "BT.709, limited range"
+    assert fields["sample rate"] == "48 kHz"
     assert [line for line in text.splitlines() if line and line[0] != " "] == ["File", "Video", "Audio 1"]
 
 
@@ -125,12 +125,12 @@ GATE: dict[str, Any] = {"kind": "disk", "code": "DISK_LOW", "reason": "job 4 has
 GATE |= {"hint": "free some space"}
 
 
-def test_a_shut_disk_gate_is_told_with_its_code() -> None:
+def test_a_shut_disk_gate_is_reported_with_its_code() -> None:
     assert gate_words(cast("Any", GATE)) == "DISK_LOW: job 4 has no room – free some space"
 
 
 @pytest.mark.parametrize(
-    ("word", "more", "gates", "said"),
+    ("word", "more", "gates", "expected"),
     [
         ("pending", {}, [], "waiting for a worker"),
         ("pending", {}, [GATE], "waiting: job 4 has no room"),
@@ -165,14 +165,14 @@ def test_a_shut_disk_gate_is_told_with_its_code() -> None:
         ("pending", {"deleted_at": "2026-01-01T00:00:00Z"}, [], "deleted; restore it with: "),
     ],
 )
-def test_a_job_says_why_it_waits(word: str, more: dict[str, Any], gates: list[Any], said: str) -> None:
+def test_a_job_says_why_it_waits(word: str, more: dict[str, Any], gates: list[Any], expected: str) -> None:
     row = job_row(1, "a.mp4", "pending", renditions=[rendition("720p", 3)]) | {"word": word} | more
-    assert said in status_text(row, gates)
-    assert bool(said) == bool(status_text(row, gates))
+    assert expected in status_text(row, gates)
+    assert bool(expected) == bool(status_text(row, gates))
 
 
 @pytest.mark.parametrize(
-    ("rule", "said"),
+    ("rule", "expected"),
     [
         ({"state": "disabled", "limit": 0}, ""),
         ({"state": "enabled"}, "restarts automatically 60s after a failure, 2 times at most"),
@@ -182,9 +182,9 @@ def test_a_job_says_why_it_waits(word: str, more: dict[str, Any], gates: list[An
         ({"state": "denied"}, "not restarted automatically: retrying cannot fix this error"),
     ],
 )
-def test_autorestart_is_told(rule: dict[str, Any], said: str) -> None:
+def test_autorestart_is_reported(rule: dict[str, Any], expected: str) -> None:
     unset = {"limit": 2, "delay_s": 60.0, "restarts": 0, "last_at": None, "next_at": None}
-    assert autorestart_words(cast("Any", unset | rule), NOW) == said
+    assert autorestart_words(cast("Any", unset | rule), NOW) == expected
 
 
 ADDED: dict[str, Any] = {
@@ -197,7 +197,7 @@ ADDED: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("result", "said", "counted"),
+    ("result", "expected", "counted"),
     [
         ({"decision": "queued"}, "queued as job 7", "1 queued"),
         ({"decision": "cached"}, "its ladder is complete: /out/a/master.m3u8", "1 already complete"),
@@ -224,9 +224,9 @@ ADDED: dict[str, Any] = {
         ),
     ],
 )
-def test_what_becomes_of_an_added_file(result: dict[str, Any], said: str, counted: str) -> None:
+def test_what_becomes_of_an_added_file(result: dict[str, Any], expected: str, counted: str) -> None:
     whole = cast("Any", ADDED | result)
-    assert sentence(whole, COMMANDS) == said
+    assert sentence(whole, COMMANDS) == expected
     assert summary([whole]) == counted
 
 
@@ -240,7 +240,7 @@ def test_every_code_says_what_and_what_now(code: ErrorCode) -> None:
 
 
 @pytest.mark.parametrize(
-    ("left", "begun", "paused", "told"),
+    ("left", "begun", "paused", "expected"),
     [
         (0, 0, 0, "no job is left"),
         (0, 0, 1, "no job is left; 1 is paused"),
@@ -260,7 +260,7 @@ def test_every_code_says_what_and_what_now(code: ErrorCode) -> None:
     ],
 )
 def test_what_a_supervisor_leaves(
-    left: int, begun: int, paused: int, told: str, monkeypatch: pytest.MonkeyPatch
+    left: int, begun: int, paused: int, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("TQSTUDIO_HOME", raising=False)
-    assert remaining_summary(Remainder(left, begun, paused)) == f"the supervisor has stopped; {told}"
+    assert remaining_summary(Remainder(left, begun, paused)) == f"the supervisor has stopped; {expected}"

@@ -1,4 +1,4 @@
-"""Files of fragmented MP4 of a hundred bytes: whole boxes around any payload, that nobody can decode."""
+"""Files of fragmented MP4 of a hundred bytes: whole boxes around any payload, that no decoder can decode."""
 
 from __future__ import annotations
 

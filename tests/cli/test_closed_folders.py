@@ -1,4 +1,4 @@
-"""Folders of somebody else: what may not be looked at is told in a sentence, and is never "missing"."""
+"""Folders of another user: what may not be looked at is reported in a sentence, and is never "missing"."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def test_a_start_finds_waiting_jobs_again_that_every_index_had_lost(home: Home, 
     "The start stops with `DATABASE_DAMAGED`; `doctor --repair` accepts the loss",
     area="database",
 )
-def test_jobs_that_are_lost_are_given_up_by_a_person_alone(home: Home, shell: Program) -> None:
+def test_jobs_that_are_lost_are_given_up_by_a_user_alone(home: Home, shell: Program) -> None:
     forget_rows(home.database, (2,))
     assert _database(shell("doctor", "--json"))[0] == "records"
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""What is said of drop folders."""
+"""What is reported of drop folders."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from tqstudio.ui.screens.folders import _waiting
 
 
 @pytest.mark.parametrize(
-    ("count", "said"),
+    ("count", "expected"),
     [
         (0, ""),
         (1, "folder 3: comparing a file with a new modification time byte by byte\n"),
         (2, "folder 3: comparing 2 files with a new modification time byte by byte\n"),
     ],
 )
-def test_files_that_are_read_whole_are_told(
-    count: int, said: str, capsys: pytest.CaptureFixture[str]
+def test_files_that_are_read_whole_are_reported(
+    count: int, expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder: Any = {"id": 3, "problem": None, "skipped": [], "checking": count}
     folders._print_problems(folder)
-    assert capsys.readouterr().err == said
+    assert capsys.readouterr().err == expected
 
 
 def test_the_folders_screen_counts_what_is_not_queued_yet() -> None:
-    def said(**counts: int) -> str:
+    def shown(**counts: int) -> str:
         folder: Any = counts
         return _waiting(folder)
 
-    assert said(settling=2, checking=1) == "2 settling"
-    assert said(settling=0, checking=12) == "12 checking"
-    assert said(settling=0, checking=0) == ""
+    assert shown(settling=2, checking=1) == "2 settling"
+    assert shown(settling=0, checking=12) == "12 checking"
+    assert shown(settling=0, checking=0) == ""

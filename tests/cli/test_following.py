@@ -1,4 +1,4 @@
-"""`events --follow` as a process: it tells every event once, whatever becomes of its stream."""
+"""`events --follow` as a process: it prints every event once, whatever becomes of its stream."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def change(live: LiveSupervisor, job: int, count: int) -> int:
     return live.send(calls.events(limit=1))["last_seq"]
 
 
-def told(stdout: Any, last: int) -> Iterator[dict[str, Any]]:
+def printed(stdout: Any, last: int) -> Iterator[dict[str, Any]]:
     """The lines up to that event."""
     seq = 0
     while seq < last:
@@ -58,9 +58,9 @@ def told(stdout: Any, last: int) -> Iterator[dict[str, Any]]:
 def test_one_action_on_thousands_is_followed_whole(live: LiveSupervisor, tmp_path: Path) -> None:
     shell, number = Program(live.home.root), job(live, tmp_path)
     with shell.spawn("events", "--follow", "--limit", "1", "--json") as process:
-        (first,) = told(process.stdout, 1)
+        (first,) = printed(process.stdout, 1)
         last = change(live, number, MANY)
-        assert [event["seq"] for event in told(process.stdout, last)] == list(
+        assert [event["seq"] for event in printed(process.stdout, last)] == list(
             range(first["seq"] + 1, last + 1)
         )
         # It ends with its supervisor, and not before.
@@ -117,9 +117,9 @@ def test_a_stream_that_is_cut_is_taken_up(live: LiveSupervisor, tmp_path: Path) 
     cutting = Cutting(front, live.home, 300, 1_000, 20_011)
     try:
         with shell.spawn("events", "--follow", "--limit", "1", "--json") as process:
-            (first,) = told(process.stdout, 1)
+            (first,) = printed(process.stdout, 1)
             last = change(live, number, MANY)
-            every = [event["seq"] for event in told(process.stdout, last)]
+            every = [event["seq"] for event in printed(process.stdout, last)]
             assert every == list(range(first["seq"] + 1, last + 1))
             until(lambda: cutting.all_cut, "every cut was made")
             assert process.poll() is None
@@ -146,7 +146,7 @@ def test_following_one_job_does_not_read_what_others_did(live: LiveSupervisor, t
         process.terminate()
 
 
-class Told:
+class RecordingDisplay:
     """What a follower shows."""
 
     def __init__(self) -> None:
@@ -166,12 +166,12 @@ class Told:
 
 def test_a_forgotten_history_does_not_hide_an_end(live: LiveSupervisor, tmp_path: Path) -> None:
     """`queue clear --history` while a command waits for a job that has just ended."""
-    number, at, told = job(live, tmp_path), Client(live.home.socket), Told()
+    number, at, display = job(live, tmp_path), Client(live.home.socket), RecordingDisplay()
     video = Video("clip.mp4", "/clip.mp4", "", "pending", number)
-    follower = Follower(at, [video], told, after=last_seq(at))
+    follower = Follower(at, [video], display, after=last_seq(at))
     follower.poll()
     live.send(calls.act("cancel", [number]))
     live.send(calls.clear_queue(history=True))
     follower.poll()
     assert not video.waited_for
-    assert told.over == [number]
+    assert display.over == [number]

@@ -55,15 +55,15 @@ def test_all_values_stand_in_one_column(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     _, *lines = shown(monkeypatch, capsys, status, error=LOST, **more)
-    said = {line[2:13].strip(): line[13:] for line in lines}
+    fields = {line[2:13].strip(): line[13:] for line in lines}
     assert all(line[12] == " " != line[13] for line in lines), lines
-    assert said[label] == "WORKER_LOST: cpu-0 died"
+    assert fields[label] == "WORKER_LOST: cpu-0 died"
     assert [line[13:] for line in lines[-2:]] == [
         f"{printing.ARROW} it is tried again",
         "log: /home/logs/7-1.log",
     ]
     if status == "done":
-        assert said["took"] == "00:28; estimated 08:30"
+        assert fields["took"] == "00:28; estimated 08:30"
 
 
 def test_a_quality_says_how_long_it_took(
@@ -81,9 +81,9 @@ def test_a_quality_says_how_long_it_took(
 def test_what_fails_for_good_does_not_say_that_nothing_failed(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for attempts, said in ((0, "failed for good"), (3, "3 of 3 failed")):
+    for attempts, expected in ((0, "failed for good"), (3, "3 of 3 failed")):
         lines = shown(monkeypatch, capsys, "failed", attempts=attempts, error=LOST)
-        assert f"  failures   {said}" in lines
+        assert f"  failures   {expected}" in lines
 
 
 def test_a_failed_video_says_where_the_log_is() -> None:

@@ -61,7 +61,7 @@ def test_a_search_stops_at_the_limit(up: Program) -> None:
     assert answer.err.strip() == "2 of 3 jobs shown; use --limit for more"
 
 
-def test_a_search_in_vain_says_so(up: Program) -> None:
+def test_a_search_in_vain_is_reported(up: Program) -> None:
     assert up("job", "list", "--text", "zq no").out.strip() == "no matching jobs"
 
 

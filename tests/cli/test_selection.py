@@ -43,16 +43,16 @@ def test_what_may_be_meant_and_is_not_taken_is_reported(tmp_path: Path) -> None:
     _touch(tmp_path / "out" / "c.xyz")
     (tmp_path / "link.mp4").symlink_to("a.mp4")
     os.mkfifo(tmp_path / "pipe.mp4")
-    told: list[tuple[bytes, str]] = []
+    reported: list[tuple[bytes, str]] = []
     by = _by(recursive=True, exclude=[str(tmp_path / "out")])
-    select([str(tmp_path)], by, lambda path, why: told.append((path, why)))
-    named = dict(told)
+    select([str(tmp_path)], by, lambda path, why: reported.append((path, why)))
+    named = dict(reported)
     assert set(named) == {odd, deep, os.fsencode(tmp_path / "link.mp4"), os.fsencode(tmp_path / "pipe.mp4")}
     assert "--ext" in named[odd]
     assert "link" in named[os.fsencode(tmp_path / "link.mp4")]
-    told.clear()
-    select([str(tmp_path)], _by(extensions=["mp4"]), lambda path, why: told.append((path, why)))
-    assert os.fsencode(odd) not in dict(told), "a person has said what is meant"
+    reported.clear()
+    select([str(tmp_path)], _by(extensions=["mp4"]), lambda path, why: reported.append((path, why)))
+    assert os.fsencode(odd) not in dict(reported), "a user has named what is meant"
 
 
 @pytest.mark.parametrize("name", ["a.rm", "a.wtv", "a.ivf", "a.m2v", "a.h264", "a.dv"])

@@ -1,4 +1,4 @@
-"""A supervisor that lives and does not answer is told apart from none, and no second one is started."""
+"""A supervisor that lives and does not answer is distinguished from none, and no second one is started."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def _shell(tqstudio: Program, arguments: str, redirected: str, **environment: st
 
 
 @pytest.mark.parametrize(
-    ("arguments", "redirected", "said"),
+    ("arguments", "redirected", "expected"),
     [
         ("status", ">&-", "error: NO_SUPERVISOR: "),
         ("status --json", ">&-", "error: NO_SUPERVISOR: "),
@@ -37,23 +37,23 @@ def _shell(tqstudio: Program, arguments: str, redirected: str, **environment: st
         ("", "<&-", "error: BAD_REQUEST: the terminal UI needs a terminal"),
     ],
 )
-def test_without_an_output_errors_are_still_told(
-    arguments: str, redirected: str, said: str, tqstudio: Program
+def test_without_an_output_errors_are_still_reported(
+    arguments: str, redirected: str, expected: str, tqstudio: Program
 ) -> None:
     answer = _shell(tqstudio, arguments, redirected)
     assert answer.code in (2, 3)
     assert answer.out == ""
-    assert answer.err.startswith(said)
+    assert answer.err.startswith(expected)
     assert len(answer.err.splitlines()) == 2
 
 
-def test_an_answer_for_nobody_is_no_error(tqstudio: Program) -> None:
+def test_an_answer_that_no_one_reads_is_no_error(tqstudio: Program) -> None:
     for redirected in (">&-", CLOSED):
         answer = _shell(tqstudio, "profile list", redirected)
         assert (answer.code, answer.out, answer.err) == (0, "", "")
 
 
-def test_remarks_for_nobody_do_not_get_into_the_answer(tqstudio: Program) -> None:
+def test_remarks_that_no_one_reads_do_not_get_into_the_answer(tqstudio: Program) -> None:
     answer = _shell(tqstudio, "status --json", "2>&-")
     assert answer.code == 3
     assert json.loads(answer.out)["error"]["code"] == "NO_SUPERVISOR"
@@ -71,7 +71,7 @@ def test_an_answer_that_cannot_be_written(arguments: str, unbuffered: str, tqstu
 
 
 @full
-def test_the_first_error_is_the_one_that_is_told(tqstudio: Program) -> None:
+def test_the_first_error_is_the_one_that_is_reported(tqstudio: Program) -> None:
     answer = _shell(tqstudio, "status --json", f">{FULL}")
     assert answer.code == 3
     assert answer.err.startswith("error: NO_SUPERVISOR: ")

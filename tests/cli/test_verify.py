@@ -98,7 +98,7 @@ def test_a_ladder_without_digests_is_checked_as_far_as_can_be(verify: Verify, la
 
 
 @pytest.mark.parametrize("content", ["no digest at all\n", "\x00\xff"])
-def test_digests_that_cannot_be_read_are_told(verify: Verify, ladder: Path, content: str) -> None:
+def test_digests_that_cannot_be_read_are_reported(verify: Verify, ladder: Path, content: str) -> None:
     (sums,) = ladder.glob("v*/BLAKE3SUMS")
     sums.write_bytes(content.encode("latin-1"))
     code, answer = verify(ladder, "--full")
@@ -244,8 +244,8 @@ def test_a_folder_of_ladders_in_words(made: Path, ladder: Path, tmp_path: Path) 
     assert lines[-1] == "2 ladders: 1 damaged"
 
 
-@pytest.mark.parametrize(("path", "said"), [("nowhere", "there is no "), (".", "there is no ladder in ")])
-def test_where_there_is_no_ladder(path: str, said: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("path", "expected"), [("nowhere", "there is no "), (".", "there is no ladder in ")])
+def test_where_there_is_no_ladder(path: str, expected: str, tmp_path: Path) -> None:
     answer = Program(tmp_path / "home")("verify", f"{tmp_path}/{path}")
     assert answer.code == 2
-    assert answer.err.startswith(f"error: SOURCE_MISSING: {said}")
+    assert answer.err.startswith(f"error: SOURCE_MISSING: {expected}")

@@ -102,9 +102,9 @@ def test_an_argument_that_is_not_utf_8_is_refused(
 ) -> None:
     answer = up(*[str(clips / "short.mp4") if word == "SOURCE" else word for word in words])
     assert (answer.code, answer.out) == (2, "")
-    said = answer.err.splitlines()[0]
-    assert said.startswith("error: BAD_REQUEST: ")
-    assert said.endswith("M\\xfcller is not UTF-8")
+    output = answer.err.splitlines()[0]
+    assert output.startswith("error: BAD_REQUEST: ")
+    assert output.endswith("M\\xfcller is not UTF-8")
     assert up("job", "list", "--json").json()["jobs"] == []
 
 
@@ -164,8 +164,8 @@ def test_the_second_of_two_foreground_starts_is_refused(fresh: Program) -> None:
     starts = [fresh.spawn("up"), fresh.spawn("up")]
     loser = until(lambda: next((start for start in starts if start.poll() is not None), None))
     assert loser.returncode in (0, 4)
-    said = b"".join(loser.communicate())
-    assert (b"ALREADY_RUNNING" if loser.returncode == 4 else b"runs already") in said
+    output = b"".join(loser.communicate())
+    assert (b"ALREADY_RUNNING" if loser.returncode == 4 else b"runs already") in output
     until(lambda: fresh("status").code == 0)
     assert fresh("down").code == 0
     (winner,) = [start for start in starts if start is not loser]
@@ -261,7 +261,7 @@ def test_process_makes_a_ladder_once(fresh: Program, clips: Path, tmp_path: Path
     assert fresh(*arguments).last_line()["videos"] == [video], "it is the same when its job is off the list"
 
 
-def test_process_goes_on_after_a_file_that_is_no_video(fresh: Program, clips: Path, tmp_path: Path) -> None:
+def test_process_continues_after_a_file_that_is_no_video(fresh: Program, clips: Path, tmp_path: Path) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
     names = [b"[red]x.mp4", b"caf\xe9.mp4", b"-y.mp4"]
@@ -353,16 +353,16 @@ def _wait_for_jobs(shell: Program, status: str, count: int) -> list[int]:
 
 
 def _is_left(process: subprocess.Popen[bytes], how: str) -> bytes:
-    """Interrupt a run, or stop reading what it prints; answers what it said."""
+    """Interrupt a run, or stop reading what it prints; answers what it printed."""
     assert process.stdout is not None
     assert process.stderr is not None
     if how == "ctrl-c":
         process.send_signal(signal.SIGINT)
     else:
         process.stdout.close()
-    said = process.stderr.read()
-    assert process.wait(timeout=WAIT_S) in ((130,) if how == "ctrl-c" else (1, 141)), said
-    return said
+    output = process.stderr.read()
+    assert process.wait(timeout=WAIT_S) in ((130,) if how == "ctrl-c" else (1, 141)), output
+    return output
 
 
 @pytest.mark.parametrize("how", ["ctrl-c", "head"])
@@ -373,8 +373,8 @@ def test_a_run_leaves_the_supervisor_it_started_to_jobs_of_others(
     with fresh.spawn("process", "-i", f"{clips}/long.mp4", "-o", out) as process:
         (long,) = _wait_for_jobs(fresh, "in_progress", 1)
         assert fresh("add", f"{clips}/short.mp4", "-o", out).code == 0
-        said = _is_left(process, how)
-    assert b") keeps running: other jobs are open; stop it with: tqstudio --home " in said
+        output = _is_left(process, how)
+    assert b") keeps running: other jobs are open; stop it with: tqstudio --home " in output
     assert fresh("job", "cancel", str(long)).code == 0
     until(lambda: fresh("status").code == 3, "it ends when the other job has ended")
 
@@ -388,8 +388,8 @@ def test_a_run_stops_its_supervisor_when_only_its_own_jobs_are_open(
     with fresh.spawn("process", "-i", f"{clips}/long.mp4", "-o", out) as process:
         _wait_for_jobs(fresh, "in_progress", 1)
         assert fresh("add", f"{clips}/short.mp4", "-o", out, "--hold").code == 0
-        said = _is_left(process, how)
-    assert b"goes on" not in said
+        output = _is_left(process, how)
+    assert b"keeps running" not in output
     assert fresh("status").code == 3
 
 
@@ -408,8 +408,8 @@ def test_a_run_leaves_the_supervisor_it_started_to_another_run(
             # It works on the same job: no other one is open, and yet it is not alone.
             assert second.stderr is not None
             until(lambda: b"long.mp4" in second.stderr.readline())
-            said = _is_left(first, "ctrl-c")
-            assert b") keeps running: another command uses it; " in said
+            output = _is_left(first, "ctrl-c")
+            assert b") keeps running: another command uses it; " in output
             assert fresh("job", "cancel", str(long)).code == 0
             answer, _ = second.communicate(timeout=WAIT_S)
     assert second.returncode == 1
@@ -437,8 +437,8 @@ def test_a_supervisor_stays_if_it_is_asked_to_during_the_run(
     with fresh.spawn("process", "-i", f"{clips}/long.mp4", "-o", str(tmp_path / "out")) as process:
         _wait_for_jobs(fresh, "in_progress", 1)
         assert "already running" in fresh("up", "--detach").out
-        said = _is_left(process, "ctrl-c")
-    assert b") keeps running: it was asked to stay; " in said
+        output = _is_left(process, "ctrl-c")
+    assert b") keeps running: it was asked to stay; " in output
     assert fresh("job", "list", "-s", "in_progress").out.startswith("ID")
     assert fresh("down").code == 0
 
@@ -500,7 +500,7 @@ def test_adding_again_cannot_change_a_running_job(up: Program, clips: Path, tmp_
     job = _only(up(*arguments, "--json"))["job"]
     until(lambda: _status_of(up, job) == "in_progress")
     assert f"job {job} is already encoding it" in up(*arguments, "--profile", "fast", "--priority", "9").out
-    for more, way_out in (
+    for more, remedy in (
         (("--profile", "web"), f"tqstudio job retranscode {job} --profile web"),
         (("--set", "video.crf=30"), "add it again when"),
         (("--hold",), f"tqstudio job pause {job}"),
@@ -508,7 +508,7 @@ def test_adding_again_cannot_change_a_running_job(up: Program, clips: Path, tmp_
         refused = up(*arguments, *more)
         assert refused.code == 4, refused.out
         assert refused.err.startswith(f"error: REFUSED: job {job} is encoding long.mp4")
-        assert way_out in refused.err
+        assert remedy in refused.err
     run = up("process", "-i", str(source), "-o", str(tmp_path / "out"), "--profile", "web", "--json")
     assert run.code == 4, run.err
     (video,) = run.last_line()["videos"]
@@ -530,9 +530,9 @@ def test_retranscode_with_another_profile(up: Program, held: int) -> None:
     assert missing.code == 4
     assert "no quality 1080p with the profile fast" in missing.err
     (only,) = _shown(up, held)["video_view"]["generation"]["renditions"]
-    for name, said in (("361p", "no quality 361p to drop"), (only["name"], "no quality left without")):
+    for name, expected in (("361p", "no quality 361p to drop"), (only["name"], "no quality left without")):
         refused = up("job", "retranscode", str(held), "--drop", name)
-        assert (refused.code, said in refused.err) == (4, True)
+        assert (refused.code, expected in refused.err) == (4, True)
 
     assert up("queue", "pause").code == 0
     made = up("job", "retranscode", str(held), "--profile", "web", "--priority", "7")
@@ -580,9 +580,9 @@ def test_a_job_through_its_life(up: Program, held: int) -> None:
     new = _only(up("job", "retranscode", str(held), "--json"))["new_job"]
     assert new != held
     until(lambda: _status_of(up, new) == "done")
-    said = up("events", "--job", str(new), "--json").out.splitlines()
-    assert [json.loads(line)["target"] for line in said if json.loads(line)["target"]][-1] == "done"
-    assert "published" in [json.loads(line)["trigger"] for line in said], "when its ladder began to play"
+    output = up("events", "--job", str(new), "--json").out.splitlines()
+    assert [json.loads(line)["target"] for line in output if json.loads(line)["target"]][-1] == "done"
+    assert "published" in [json.loads(line)["trigger"] for line in output], "when its ladder began to play"
 
 
 def test_the_commands_of_a_job_run_in_bash(up: Program, clips: Path, tmp_path: Path) -> None:
@@ -605,8 +605,8 @@ def test_priority_delete_and_undelete(up: Program, held: int) -> None:
         return int(up("job", "show", str(held), "--json").json()["priority"])
 
     for wanted, expected in (("7", 7), ("+5", 12), ("-2", 10), ("=-3", -3)):
-        told = up("job", "priority", str(held), wanted)
-        assert (told.code, told.out) == (0, f"job {held}: priority {wanted.removeprefix('=')}\n")
+        answer = up("job", "priority", str(held), wanted)
+        assert (answer.code, answer.out) == (0, f"job {held}: priority {wanted.removeprefix('=')}\n")
         assert priority() == expected
     assert up("job", "delete", str(held)).code == 0
     assert held not in [job["id"] for job in up("job", "list", "--json").json()["jobs"]]
@@ -672,16 +672,16 @@ def _asked(shell: Program, answer: str, *arguments: str) -> tuple[int, str]:
         shell.command(*arguments), stdin=its, stdout=its, stderr=its, env=shell.environment
     ) as process:
         os.close(its)
-        said = b""
-        while b"[y/N]" not in said:
-            said += os.read(mine, 1000)
+        output = b""
+        while b"[y/N]" not in output:
+            output += os.read(mine, 1000)
         os.write(mine, f"{answer}\n".encode())
         with contextlib.suppress(OSError):  # the terminal is gone with its last user
             while chunk := os.read(mine, 1000):
-                said += chunk
+                output += chunk
         code = process.wait(timeout=WAIT_S)
     os.close(mine)
-    return code, said.decode()
+    return code, output.decode()
 
 
 def test_queue_clear(fresh: Program, clips: Path, tmp_path: Path) -> None:
@@ -697,14 +697,14 @@ def test_queue_clear(fresh: Program, clips: Path, tmp_path: Path) -> None:
     assert unasked.code == 2
     assert "remove 2 ended jobs from the list, which needs a confirmation" in unasked.err
     assert "--yes" in unasked.err
-    code, said = _asked(fresh, "n", "queue", "clear")
+    code, output = _asked(fresh, "n", "queue", "clear")
     assert code == 4
-    assert "nothing was changed" in said
+    assert "nothing was changed" in output
     assert len(fresh("job", "list", "--json").json()["jobs"]) == 3
 
-    code, said = _asked(fresh, "y", "queue", "clear")
+    code, output = _asked(fresh, "y", "queue", "clear")
     assert code == 0
-    assert "2 jobs removed from the list, the ladders stay" in said
+    assert "2 jobs removed from the list, the ladders stay" in output
     assert [job["id"] for job in fresh("job", "list", "--json").json()["jobs"]] == [held]
     deleted = fresh("job", "list", "--deleted", "--json").json()["jobs"]
     assert sorted(job["id"] for job in deleted) == [done, failed]
@@ -731,7 +731,7 @@ def _segments(shell: Program, job: int) -> int:
 
 @pytest.mark.slow
 def test_deleting_says_what_is_lost(fresh: Program, tmp_path: Path) -> None:
-    """By a job's deletion, and by that of all that ended; undoing brings back a job that tells the truth."""
+    """By a job's deletion, and by that of all that ended; undoing brings back a truthful job."""
     assert fresh("up", "--detach").code == 0
     # Small, so that a segment is soon made; long, so that it is not done before it is cancelled.
     source = str(_clip(tmp_path / "small.mp4", "320x240", 240))
@@ -746,15 +746,15 @@ def test_deleting_says_what_is_lost(fresh: Program, tmp_path: Path) -> None:
         return f"{count} finished segment{'' if count == 1 else 's'}"
 
     made = work_and_stop()
-    told = fresh("job", "delete", str(job))
+    answer = fresh("job", "delete", str(job))
     back = f"tqstudio job undelete {job} restores only the job"
-    assert told.out == f"job {job} deleted with {made}; {back}\n"
+    assert answer.out == f"job {job} deleted with {made}; {back}\n"
     assert up_again(fresh, job) == "cancelled"
     shown = _shown(fresh, job)
     assert (shown["progress"], _segments(fresh, job)) == (0, 0)
-    said = [json.loads(line) for line in fresh("events", "--job", str(job), "--json").out.splitlines()]
-    assert [event["detail"] for event in said if event["trigger"] == "work_removed"] == [made]
-    # Nothing is left to lose: it is not said again.
+    events = [json.loads(line) for line in fresh("events", "--job", str(job), "--json").out.splitlines()]
+    assert [event["detail"] for event in events if event["trigger"] == "work_removed"] == [made]
+    # Nothing is left to lose: it is not reported again.
     assert "undo with: tqstudio job undelete" in fresh("job", "delete", str(job)).out
 
     assert up_again(fresh, job) == "cancelled"
@@ -855,13 +855,13 @@ def test_a_drop_folder(up: Program, clips: Path, tmp_path: Path) -> None:
         "pipe.mp4": "UNSUPPORTED",
     }
     assert all(each["hint"] for each in left_out)
-    said = up("folder", "list").err
-    assert f"folder {folder['id']}: skipped empty.mp4: SOURCE_EMPTY: empty – copy it again" in said
+    output = up("folder", "list").err
+    assert f"folder {folder['id']}: skipped empty.mp4: SOURCE_EMPTY: empty – copy it again" in output
     assert up("folder", "remove", str(folder["id"])).code == 0
     assert str(drop) not in up("folder", "list").out
-    told = up("folder", "add", str(drop), "-o", str(tmp_path / "out")).out
-    assert f"watching {drop}" in told
-    assert f"output: {tmp_path / 'out'}" in told
+    answer = up("folder", "add", str(drop), "-o", str(tmp_path / "out")).out
+    assert f"watching {drop}" in answer
+    assert f"output: {tmp_path / 'out'}" in answer
     assert up("folder", "remove", str(drop)).code == 0
 
 
@@ -880,10 +880,10 @@ def test_an_output_that_can_take_no_file_is_refused_at_once(
         return [sorted(row["id"] for row in rows) for rows in lists]
 
     before = known()
-    told = up(*words, "-o", str(file / "out"))
-    assert told.code == 2
-    assert told.err.startswith(f"error: BAD_REQUEST: {file} is not a folder\n")
-    assert "choose another output folder" in told.err
+    answer = up(*words, "-o", str(file / "out"))
+    assert answer.code == 2
+    assert answer.err.startswith(f"error: BAD_REQUEST: {file} is not a folder\n")
+    assert "choose another output folder" in answer.err
     assert known() == before
 
 
@@ -892,7 +892,7 @@ def test_workers(up: Program) -> None:
     assert up("worker", "list", "--json").json()["workers"][0]["enabled"] is False
     assert up("worker", "enable", "cpu-0").code == 0
     assert up("worker", "list", "--json").json()["workers"][0]["enabled"] is True
-    assert up("worker", "drain", "nobody").code == 4
+    assert up("worker", "drain", "no-such-worker").code == 4
     idle = up("worker", "drain", "cpu-0").out
     assert idle == "cpu-0 (disabled) takes no jobs until it is enabled\n"
     assert up("worker", "enable", "cpu-0").out == "cpu-0 (idle) takes jobs\n"
@@ -902,17 +902,19 @@ def test_a_worker_at_work_ends_its_job_first(up: Program, clips: Path, tmp_path:
     job = _only(up("add", f"{clips}/long.mp4", "-o", str(tmp_path / "out"), "--json"))["job"]
     _wait_for_jobs(up, "in_progress", 1)
     for verb in ("drain", "disable"):
-        said = f"cpu-0 (draining) finishes job {job}, then takes no jobs until it is enabled\n"
-        assert up("worker", verb, "cpu-0").out == said
+        expected = f"cpu-0 (draining) finishes job {job}, then takes no jobs until it is enabled\n"
+        assert up("worker", verb, "cpu-0").out == expected
     assert up("job", "cancel", str(job)).code == 0
     assert up("worker", "enable", "cpu-0").code == 0
     until(lambda: _status_of(up, job) == "cancelled")
 
 
-def test_a_deleted_job_says_so(up: Program, held: int) -> None:
+def test_a_deleted_job_is_reported_as_deleted(up: Program, held: int) -> None:
     assert up("job", "delete", str(held)).code == 0
-    said = up("job", "show", str(held)).out
-    assert re.search(rf"^  deleted    .*; restore it with: tqstudio job undelete {held}$", said, re.MULTILINE)
+    output = up("job", "show", str(held)).out
+    assert re.search(
+        rf"^  deleted    .*; restore it with: tqstudio job undelete {held}$", output, re.MULTILINE
+    )
     assert up("job", "undelete", str(held)).code == 0
     assert "deleted  " not in up("job", "show", str(held)).out.partition("EVENT")[0]
 

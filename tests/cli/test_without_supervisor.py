@@ -40,9 +40,9 @@ def test_reads_say_that_none_runs_and_start_none(
     arguments: tuple[str, ...], here: Here, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert here(*arguments) == 3
-    said = capsys.readouterr()
-    assert said.out == ""
-    first, hint = said.err.splitlines()
+    output = capsys.readouterr()
+    assert output.out == ""
+    first, hint = output.err.splitlines()
     assert first.startswith("error: NO_SUPERVISOR: ")
     assert hint.endswith("tqstudio up --detach")
 
@@ -85,10 +85,10 @@ def test_a_change_of_what_does_not_exist_starts_no_supervisor(
     arguments: tuple[str, ...], here: Here, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert here(*arguments) == 4
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.startswith("error: NOT_FOUND: ")
-    assert arguments[2] in said.err
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.startswith("error: NOT_FOUND: ")
+    assert arguments[2] in output.err
 
 
 @pytest.mark.parametrize("arguments", [("queue", "retry"), ("queue", "clear", "--yes")], ids=" ".join)
@@ -200,9 +200,9 @@ def test_paths_without_a_video(
     os.mkfifo(tmp_path / "fifo.mp4")
     path = tmp_path / name
     assert here(verb, option, path) == 2
-    said = capsys.readouterr().err
-    assert said.startswith(f"error: {code}: ")
-    assert str(path) in said
+    output = capsys.readouterr().err
+    assert output.startswith(f"error: {code}: ")
+    assert str(path) in output
 
 
 def test_one_missing_path_stops_all_before_anything_is_queued(
@@ -232,9 +232,9 @@ def test_metadata_that_is_no_pair(
 ) -> None:
     (tmp_path / "clip.mp4").write_bytes(b"x")
     assert here(verb, tmp_path / "clip.mp4", "--meta", pair) == 2
-    said = capsys.readouterr().err
-    assert f"BAD_REQUEST: --meta {pair} has no {lacks}" in said
-    assert "--meta client=acme" in said
+    output = capsys.readouterr().err
+    assert f"BAD_REQUEST: --meta {pair} has no {lacks}" in output
+    assert "--meta client=acme" in output
 
 
 def test_hostile_names_are_printed_as_text(tqstudio: Program, tmp_path: Path) -> None:
@@ -308,9 +308,9 @@ def test_doctor_reads_every_profile(here: Here, tmp_path: Path, capsys: pytest.C
     assert "'gone' is not among them" in wrong["profiles"]["detail"]
     assert all(check["hint"] for check in wrong.values())
     assert here("doctor") == 1
-    said = capsys.readouterr().out
-    assert "FAIL  profile bad" in said
-    assert "a whole number from 1 to 51" in said
+    output = capsys.readouterr().out
+    assert "FAIL  profile bad" in output
+    assert "a whole number from 1 to 51" in output
 
 
 def test_doctor_aligns_what_it_says(here: Here, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -327,7 +327,7 @@ def test_doctor_aligns_what_it_says(here: Here, tmp_path: Path, capsys: pytest.C
     ("key", "value", "needed"),
     [("LEASE_S", "x", "a number"), ("WORKERS", "1.5", "a whole number"), ("SCAN_S", "0", "greater than 0")],
 )
-def test_a_wrong_setting_is_told_in_words(
+def test_a_wrong_setting_is_reported_in_words(
     key: str,
     value: str,
     needed: str,
@@ -337,8 +337,8 @@ def test_a_wrong_setting_is_told_in_words(
 ) -> None:
     monkeypatch.setenv(f"TQSTUDIO_{key}", value)
     assert here("doctor") == 1
-    said = capsys.readouterr().out
-    assert f"the setting {key.lower()} is invalid: it is '{value}' and must be {needed}\n" in said
+    output = capsys.readouterr().out
+    assert f"the setting {key.lower()} is invalid: it is '{value}' and must be {needed}\n" in output
 
 
 @pytest.mark.fault(
@@ -353,9 +353,9 @@ def test_a_start_that_gives_workers_no_time_for_two_beats_is_refused(
     monkeypatch.setenv("TQSTUDIO_HEARTBEAT_S", "10")
     monkeypatch.setenv(f"TQSTUDIO_{key}", "5")
     assert here("up") == 2
-    said = capsys.readouterr().err
-    assert f"the setting {key.lower()} is too short: 5 s with a heartbeat every 10 s" in said
-    assert f"set {key.lower()} to at least twice heartbeat_s" in said
+    output = capsys.readouterr().err
+    assert f"the setting {key.lower()} is too short: 5 s with a heartbeat every 10 s" in output
+    assert f"set {key.lower()} to at least twice heartbeat_s" in output
 
 
 def test_profiles_are_listed(here: Here, capsys: pytest.CaptureFixture[str]) -> None:
@@ -375,11 +375,11 @@ def test_a_broken_profile_does_not_hide_the_others(
     (tmp_path / "home" / "profiles").mkdir(parents=True)
     (tmp_path / "home" / "profiles" / "mine.toml").write_text("crf = 7\n")
     assert here("profile", "list") == 2
-    said = capsys.readouterr()
-    assert "web" in said.out
-    assert re.search(r"^mine +broken, see below", said.out, re.MULTILINE)
-    assert f"{tmp_path}/home/profiles/mine.toml: crf: no such key" in said.err
-    assert said.err.startswith("error: BAD_CONFIG: ")
+    output = capsys.readouterr()
+    assert "web" in output.out
+    assert re.search(r"^mine +broken, see below", output.out, re.MULTILINE)
+    assert f"{tmp_path}/home/profiles/mine.toml: crf: no such key" in output.err
+    assert output.err.startswith("error: BAD_CONFIG: ")
 
 
 def test_a_reader_that_leaves_ends_the_command_quietly(tqstudio: Program) -> None:

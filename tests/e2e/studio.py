@@ -209,7 +209,7 @@ class Studio(LiveSupervisor):
             self._pace.unlink(missing_ok=True)
 
     def let_work(self) -> None:
-        """Let the queue and every worker go on, whoever held them up."""
+        """Let the queue and every worker continue, whoever held them up."""
         state = self.status()
         if any(gate["kind"] == "user" for gate in state["gates"]):
             self.client.send(calls.resume_queue())
@@ -243,14 +243,14 @@ class Studio(LiveSupervisor):
     def last_seq(self) -> int:
         return int(self.client.send(calls.events(limit=1))["last_seq"])
 
-    def offer(self, *paths: Path | bytes, **wishes: Any) -> list[Any]:
+    def offer(self, *paths: Path | bytes, **options: Any) -> list[Any]:
         """Add files; what became of each."""
-        wishes = {"output_b64": encode(self.out)} | wishes
-        return self.client.send(calls.add([encode(path) for path in paths], **wishes))["results"]  # type: ignore[return-value]
+        options = {"output_b64": encode(self.out)} | options
+        return self.client.send(calls.add([encode(path) for path in paths], **options))["results"]  # type: ignore[return-value]
 
-    def add(self, path: Path | bytes, **wishes: Any) -> int:
+    def add(self, path: Path | bytes, **options: Any) -> int:
         """Add a file that makes a new job."""
-        (result,) = self.offer(path, **wishes)
+        (result,) = self.offer(path, **options)
         assert result["error"] is None, result
         assert result["job"] is not None, result
         return int(result["job"])
@@ -336,7 +336,7 @@ def audio_runs(attempt: Mapping[str, Any]) -> list[list[str]]:
 
 
 def mark(path: Path) -> tuple[int, int]:
-    """What tells this very file from one of the same content that was made later; a hard link has it too."""
+    """What distinguishes this very file from a later one of the same content; a hard link has it too."""
     found = path.stat()
     return found.st_ino, found.st_mtime_ns
 

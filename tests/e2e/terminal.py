@@ -1,4 +1,4 @@
-"""A real terminal: a pty with the real program on it, and an emulator that holds what a person would see."""
+"""A real terminal: a pty with the real program on it, and an emulator that holds what a user would see."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Terminal:
             try:
                 chunk = os.read(self._master, 65536)
             except OSError:
-                # Nobody has the other side open: the program, or all that a shell has started, is gone.
+                # No process has the other side open: the program, or all that a shell has started, is gone.
                 return
             # A sequence that is not whole yet waits for its end.
             whole, escape, rest = (held + chunk).rpartition(b"\x1b")

@@ -30,8 +30,8 @@ def good(clip: MakeClip, copy) -> Path:
     return copy(clip(), "good.mp4")
 
 
-def _said(error: Any, code: str, *words: str) -> None:
-    """An error that a person can use."""
+def _reported(error: Any, code: str, *words: str) -> None:
+    """An error that a user can use."""
     assert error["code"] == code, error
     assert 10 < len(error["message"]) <= MAX_ERROR_TEXT
     assert "Traceback" not in error["message"]
@@ -112,7 +112,7 @@ def test_a_file_that_is_no_video_fails_alone(
     job = shared.add(bad)
     after = shared.add(good)
     failed = shared.wait(job, "failed")
-    _said(failed["error"], code, bad.name)
+    _reported(failed["error"], code, bad.name)
     assert Path(failed["error"]["log"]).is_file()
     assert failed["video_view"]["status"] == "failed"
     assert failed["crashes"] == 0
@@ -125,7 +125,7 @@ def test_a_file_that_is_no_video_fails_alone(
 
 def test_a_file_without_pictures(shared: Studio, clip: MakeClip, copy) -> None:
     job = shared.add(copy(clip(video=False), "song.mp4"))
-    _said(shared.wait(job, "failed")["error"], "NO_MEDIA", "song.mp4")
+    _reported(shared.wait(job, "failed")["error"], "NO_MEDIA", "song.mp4")
 
 
 def test_a_source_that_is_replaced_by_a_bad_one_in_the_queue(
@@ -138,7 +138,7 @@ def test_a_source_that_is_replaced_by_a_bad_one_in_the_queue(
         copy(good, "swapped.mp4").write_text("no video any more")
     finally:
         shared.client.send(calls.resume_queue())
-    _said(shared.wait(job, "failed")["error"], "NO_MEDIA", "swapped.mp4")
+    _reported(shared.wait(job, "failed")["error"], "NO_MEDIA", "swapped.mp4")
 
 
 # Paths that are no files
@@ -154,7 +154,7 @@ def test_what_is_refused_before_it_is_queued(shared: Studio, tmp_path: Path, goo
     for result, code in zip(
         results, ("SOURCE_MISSING", "SOURCE_EMPTY", "UNSUPPORTED", "UNSUPPORTED"), strict=False
     ):
-        _said(result["error"], code, result["path"])
+        _reported(result["error"], code, result["path"])
         assert result["job"] is None
     shared.done(results[-1]["job"])
 
@@ -179,9 +179,9 @@ def test_commands_say_what_is_wrong_with_a_path(
         assert answer.code == 2, answer
         # `process` reports each file among its progress; what stops the whole command is on stderr.
         lines = [*answer.err.splitlines(), *answer.out.splitlines()]
-        said = next(n for n, line in enumerate(lines) if line.startswith("error: "))
-        assert lines[said].startswith(f"error: {code}: "), answer
-        assert lines[said + 1].startswith("  "), "what to do"
+        at = next(n for n, line in enumerate(lines) if line.startswith("error: "))
+        assert lines[at].startswith(f"error: {code}: "), answer
+        assert lines[at + 1].startswith("  "), "what to do"
         assert "Traceback" not in answer.err
     assert not (tmp_path / "out").exists()
 
@@ -228,7 +228,7 @@ def test_a_file_that_may_not_be_read(make_studio: MakeStudio, clip: MakeClip, co
     closed = copy(clip(), "closed.mp4")
     closed.chmod(0)
     (result,) = studio.offer(closed)
-    _said(result["error"], "PERMISSION", "closed.mp4")
+    _reported(result["error"], "PERMISSION", "closed.mp4")
     # One that is closed while it waits.
     studio.client.send(calls.pause_queue("a test"))
     later = copy(clip(fps="24"), "closed-later.mp4")
@@ -236,7 +236,7 @@ def test_a_file_that_may_not_be_read(make_studio: MakeStudio, clip: MakeClip, co
     after = studio.add(good)
     later.chmod(0)
     studio.client.send(calls.resume_queue())
-    _said(studio.wait(job, "failed")["error"], "PERMISSION", "closed-later.mp4")
+    _reported(studio.wait(job, "failed")["error"], "PERMISSION", "closed-later.mp4")
     studio.done(after)
     later.chmod(0o600)
     studio.do("retry", job)
@@ -252,7 +252,7 @@ def test_a_file_that_may_not_be_read(make_studio: MakeStudio, clip: MakeClip, co
     job = studio.add(good, output_b64=encode(walled))
     walled.chmod(0o500)
     studio.client.send(calls.resume_queue())
-    _said(studio.wait(job, "failed")["error"], "PERMISSION", "walled")
+    _reported(studio.wait(job, "failed")["error"], "PERMISSION", "walled")
     walled.chmod(0o700)
     studio.do("retry", job)
     studio.done(job)
@@ -291,7 +291,7 @@ def _shut(studio: Studio) -> Any:
 def test_a_disk_that_becomes_full_holds_the_queue_and_costs_nothing(
     make_studio: MakeStudio, small_disk: Path, clip: MakeClip, copy
 ) -> None:
-    # The estimate is told to be next to nothing, so that ffmpeg itself meets the end of the disk.
+    # The estimate is made next to nothing, so that ffmpeg itself meets the end of the disk.
     studio = make_studio(disk_reserve_bytes=10_000, disk_factor=0.001).up()
     ballast = small_disk / "ballast"
     ballast.write_bytes(b"\0" * (shutil.disk_usage(small_disk).free - 150_000))
@@ -301,11 +301,11 @@ def test_a_disk_that_becomes_full_holds_the_queue_and_costs_nothing(
     waiting = studio.job(job)
     assert waiting["status"] == "pending"
     assert (waiting["attempts"], waiting["crashes"]) == (0, 0)
-    _said(waiting["error"], "DISK_LOW")
+    _reported(waiting["error"], "DISK_LOW")
     assert studio("status").out.count(f"DISK_LOW: {gate['reason']}") == 1
     ballast.unlink()
     until(lambda: not studio.status()["gates"], "the gate opens by itself")
-    # It would go on by itself as well, a quarter of a minute later.
+    # It would continue by itself as well, a quarter of a minute later.
     studio.do("pause", job)
     studio.do("resume", job)
     done = studio.done(job)

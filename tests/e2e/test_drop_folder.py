@@ -145,7 +145,7 @@ def test_a_file_that_returns_is_made_by_the_job_that_missed_it(
     assert len(drop.jobs()) == len(BACK) + 1
 
 
-def test_a_file_that_is_taken_away_while_it_is_made_goes_on_when_it_is_back(
+def test_a_file_that_is_taken_away_while_it_is_made_resumes_when_it_is_back(
     drop: Drop, clip: MakeClip, tmp_path: Path
 ) -> None:
     studio = drop.studio
@@ -206,7 +206,7 @@ def test_files_that_are_renamed_while_they_wait_stay_the_same_jobs(
         (drop.path / "cam4.mp4").rename(drop.path / "there.mp4")
         until(lambda: "there.mp4" in _names(drop), "it is followed")
         (drop.path / "there.mp4").rename(drop.path / "cam4.mp4")
-        # It stays where it was, under a name that nobody watches.
+        # It stays where it was, under a name that no folder watches.
         os.link(drop.path / "cam5.mp4", tmp_path / "kept.mp4")
         (drop.path / "cam5.mp4").rename(drop.path / "old5.mp4")
         names = ["Käse.mp4", "new1.mp4", "new2.mp4", "moved.mp4", "cam4.mp4", "old5.mp4"]
@@ -219,8 +219,8 @@ def test_files_that_are_renamed_while_they_wait_stay_the_same_jobs(
     assert [job["id"] for job in drop.jobs()] == ids
     slugs = {entry.name for entry in studio.out.iterdir() if not entry.name.startswith(".")}
     assert slugs == {"käse", "new1", "new2", "moved", "cam4", "old5"}
-    said = [event["detail"] for event in studio.events(ids[0]) if event["trigger"] == "renamed"]
-    assert said == [f"{drop.path}/cam0.mp4 is now {drop.path}/Käse.mp4"]
+    details = [event["detail"] for event in studio.events(ids[0]) if event["trigger"] == "renamed"]
+    assert details == [f"{drop.path}/cam0.mp4 is now {drop.path}/Käse.mp4"]
 
 
 def test_a_file_that_is_renamed_while_no_supervisor_runs_stays_the_same_job(
@@ -242,7 +242,7 @@ def test_a_file_that_is_renamed_while_no_supervisor_runs_stays_the_same_job(
     "The job follows the file and resumes; nothing is counted",
     area="resume",
 )
-def test_a_file_that_is_renamed_while_it_is_made_is_gone_on_with(drop: Drop, clip: MakeClip) -> None:
+def test_a_file_that_is_renamed_while_it_is_made_is_resumed(drop: Drop, clip: MakeClip) -> None:
     studio = drop.studio
     with studio.paced(2):
         path = drop.put(clip(seconds=12), "a.mp4")

@@ -56,9 +56,9 @@ def test_sigterm_stops_at_the_segment_and_counts_nothing(make_studio: MakeStudio
     assert 'event="supervisor ended" left=1 begun=1 paused=0' in studio.home.supervisor_log.read_text()
     before = {mark(path) for path in studio.stored_segments(video)}
     assert before
-    told = (studio.home.logs / "worker-cpu-0.log").read_text()
-    assert 'event="job stopped"' in told
-    assert "of 6 segments" in told
+    log = (studio.home.logs / "worker-cpu-0.log").read_text()
+    assert 'event="job stopped"' in log
+    assert "of 6 segments" in log
     assert not studio.home.tmpdir("cpu-0").exists()
     studio.up()
     done = studio.done(job)
@@ -114,8 +114,8 @@ def test_ctrl_c_bounds_a_drain_without_a_limit(
     )
 
 
-def test_heartbeats_go_on_while_it_drains(make_studio: MakeStudio, clip: MakeClip, copy) -> None:
-    """The job outlasts its lease several times, and is nobody's but its worker's to the end."""
+def test_heartbeats_continue_while_it_drains(make_studio: MakeStudio, clip: MakeClip, copy) -> None:
+    """The job outlasts its lease several times, and is no one's but its worker's to the end."""
     studio = make_studio(drain_s=600, lease_s=2, heartbeat_s=0.4, scan_s=0.3).up()
     with studio.paced(1):
         job = studio.add(copy(clip(seconds=6), "outlasts.mp4"))
@@ -129,7 +129,7 @@ def test_heartbeats_go_on_while_it_drains(make_studio: MakeStudio, clip: MakeCli
 
 
 @pytest.mark.slow
-def test_down_and_up_in_a_row_go_on_with_everything(
+def test_down_and_up_in_a_row_resume_everything(
     make_studio: MakeStudio, long: Path, clip: MakeClip, copy
 ) -> None:
     studio = make_studio().up()
@@ -197,7 +197,7 @@ def test_a_second_supervisor_is_refused(shared: Studio) -> None:
     assert forced.returncode == 1
     assert forced.stderr.startswith("ALREADY_RUNNING: ")
     assert str(pid) in forced.stderr
-    assert studio.status()["supervisor"]["pid"] == pid, "the first goes on"
+    assert studio.status()["supervisor"]["pid"] == pid, "the first keeps running"
 
 
 def test_progress_is_pushed_while_a_job_runs(shared: Studio, long: Path) -> None:
@@ -222,7 +222,7 @@ def test_progress_is_pushed_while_a_job_runs(shared: Studio, long: Path) -> None
     ]
     assert made == sorted(made)
     assert max(made) >= 2
-    # A stream opened later is told what it missed.
+    # A stream opened later is sent what it missed.
     replayed = studio.watch(after=0)
     replayed.target(job, "done")
     seqs = [event.seq for event in replayed.seen if event.seq is not None]
@@ -235,7 +235,9 @@ def test_progress_is_pushed_while_a_job_runs(shared: Studio, long: Path) -> None
     "It is disconnected and reads again; others are not delayed",
     area="supervisor",
 )
-def test_a_screen_that_does_not_read_holds_nobody_up(make_studio: MakeStudio, clip: MakeClip, copy) -> None:
+def test_a_screen_that_does_not_read_delays_no_other_client(
+    make_studio: MakeStudio, clip: MakeClip, copy
+) -> None:
     """A terminal that was suspended, or whose line went dead."""
     studio = make_studio().up()
     with socket.socket(socket.AF_UNIX) as screen:

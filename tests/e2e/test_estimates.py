@@ -1,4 +1,4 @@
-"""What a job will take is told from what earlier ones took here, and held against the outcome."""
+"""What a job will take is predicted from what earlier ones took here, and held against the outcome."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LARGE = "1280x720"
 
 
 @pytest.mark.slow
-def test_the_second_job_is_foretold_by_the_first(make_studio: MakeStudio, clip: MakeClip, copy) -> None:
+def test_the_second_job_is_predicted_from_the_first(make_studio: MakeStudio, clip: MakeClip, copy) -> None:
     studio = make_studio().up()
     assert studio.status()["eta_error"] == {"median": None, "jobs": 0}
     with studio.paced(2):
@@ -23,7 +23,7 @@ def test_the_second_job_is_foretold_by_the_first(make_studio: MakeStudio, clip: 
         until(lambda: studio.job(first["id"])["actual_s"], "what it took is logged")
         second = studio.add(copy(clip(seconds=9, size=LARGE), "second.mp4"))
         studio.running(second)
-        eta = until(lambda: studio.job(second)["eta"], "a range is told")
+        eta = until(lambda: studio.job(second)["eta"], "a range is reported")
         assert 0 <= eta["low_s"] <= eta["eta_s"] <= eta["high_s"]
         studio.done(second)
     done = until(lambda: (job := studio.job(second))["actual_s"] and job, "what it took is logged")
@@ -55,7 +55,7 @@ def test_the_second_job_is_foretold_by_the_first(make_studio: MakeStudio, clip: 
 
 
 @pytest.mark.slow
-def test_a_job_is_judged_by_what_was_foretold_at_its_start(
+def test_a_job_is_judged_by_what_was_predicted_at_its_start(
     make_studio: MakeStudio, clip: MakeClip, copy
 ) -> None:
     """It dies near its end, and again in mid-publish: another supervisor finishes it."""
@@ -65,8 +65,8 @@ def test_a_job_is_judged_by_what_was_foretold_at_its_start(
         assert first["actual_s"] > 0
         job = studio.add(copy(clip(seconds=12, size=LARGE), "killed.mp4"))
         studio.running(job)
-        foretold = studio.job(job)["predicted_s"]
-        assert foretold > 0
+        predicted = studio.job(job)["predicted_s"]
+        assert predicted > 0
         assert studio.job(job)["actual_s"] is None, "it is not done"
         studio.kill()
         studio.fail_point = "publish.pointed"
@@ -76,9 +76,9 @@ def test_a_job_is_judged_by_what_was_foretold_at_its_start(
     done = studio.done(job)
     *earlier, last = done["attempts_log"]
     assert earlier
-    assert done["predicted_s"] == foretold, "not what was left for the last run"
+    assert done["predicted_s"] == predicted, "not what was left for the last run"
     assert done["actual_s"] > sum(last["steps"].values()), "the first run counts too"
-    error = abs(foretold - done["actual_s"]) / done["actual_s"]
+    error = abs(predicted - done["actual_s"]) / done["actual_s"]
     assert studio.status()["eta_error"] == {"median": pytest.approx(error), "jobs": 1}
 
 
@@ -86,7 +86,7 @@ def test_a_job_is_judged_by_what_was_foretold_at_its_start(
 def test_the_range_of_the_queue_holds_what_a_busy_machine_takes(
     make_studio: MakeStudio, clip: MakeClip, copy
 ) -> None:
-    """What is predicted from one short job is told as such: the next one is held to a third of its speed."""
+    """What is predicted from one short job is reported so: the next one is held to a third of its speed."""
     studio = make_studio().up()
     with studio.paced(3):
         first = studio.done(studio.add(copy(clip(seconds=9, size=LARGE), "first.mp4")))

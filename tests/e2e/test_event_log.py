@@ -1,4 +1,4 @@
-"""The log alone tells the whole history of a job; the database agrees with it at every step."""
+"""The log alone reports the whole history of a job; the database agrees with it at every step."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def rebuilt(events: Iterable[dict[str, Any]]) -> list[str]:
     history: list[str] = []
     for event in events:
         if event["target"] is None:
-            # A wish, a new priority: the status stays.
+            # A control request, a new priority: the status stays.
             assert event["source"] in (None, history[-1])
             continue
         assert event["source"] == (history[-1] if history else None), (event, history)
@@ -93,9 +93,9 @@ def test_the_history_of_a_job_from_its_events(make_studio: MakeStudio, clip: Mak
     _agree(studio, job, *so_far, "in_progress", "pending", "in_progress", "done")
     numbers = [event["seq"] for event in studio.events(job)]
     assert numbers == sorted(set(numbers))
-    told = {event["trigger"] for event in studio.events(job)}
-    assert told >= {"create_held", "priority", "deleted", "undeleted", "pause_asked", "cancel_asked"}
-    assert told >= {"restart_asked", "restart", "aborted:shutdown", "complete"}
+    triggers = {event["trigger"] for event in studio.events(job)}
+    assert triggers >= {"create_held", "priority", "deleted", "undeleted", "pause_asked", "cancel_asked"}
+    assert triggers >= {"restart_asked", "restart", "aborted:shutdown", "complete"}
 
 
 def test_the_log_can_be_taken_along(shared: Studio, clip: MakeClip, copy) -> None:

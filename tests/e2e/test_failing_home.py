@@ -66,13 +66,13 @@ def test_changes_are_refused_and_the_job_is_done_in_its_first_attempt(
         assert refused.code == "DATABASE_UNWRITABLE"
         assert f"the disk of the database {studio.home.database} cannot be written" in refused.message
         assert "quota" in refused.hint
-        # It is told what is wrong, and what runs goes on.
+        # What is wrong is reported, and what runs continues.
         [gate] = studio.status()["gates"]
         assert (gate["kind"], gate["reason"]) == ("disk", refused.message)
         assert "check that disk" in gate["hint"]
-        said = studio("add", copy(clip(), "other.mp4"))
-        assert said.code != 0
-        assert "DATABASE_UNWRITABLE" in said.err
+        answer = studio("add", copy(clip(), "other.mp4"))
+        assert answer.code != 0
+        assert "DATABASE_UNWRITABLE" in answer.err
         assert "cannot be written" in studio("doctor").out
         # Longer than a lease, and to the last segment.
         expires = datetime.fromisoformat(studio.job(job)["lease_expires_at"])

@@ -68,7 +68,7 @@ def _in_store(studio: Studio, video: int) -> int:
     "Changes are refused, reads answered; the encode continues and the job is done in its first attempt",
     area="database",
 )
-def test_the_encode_goes_on_and_the_job_is_done_in_its_first_attempt(
+def test_the_encode_continues_and_the_job_is_done_in_its_first_attempt(
     studio: Studio, clip: MakeClip, copy
 ) -> None:
     with studio.paced(2):
@@ -79,13 +79,13 @@ def test_the_encode_goes_on_and_the_job_is_done_in_its_first_attempt(
     until(lambda: _refused(studio), "changes are refused")
     assert _refused(studio) == "DISK_LOW"
     made, expires = _in_store(studio, video), studio.job(job)["lease_expires_at"]
-    # It is told what is wrong, and what runs goes on.
+    # What is wrong is reported, and what runs continues.
     [gate] = studio.status()["gates"]
     assert (gate["kind"], gate["path"]) == ("disk", str(studio.home.root))
-    said = studio("queue", "pause")
-    assert said.code != 0
-    assert "DISK_LOW" in said.err
-    assert str(studio.home.root) in said.err
+    answer = studio("queue", "pause")
+    assert answer.code != 0
+    assert "DISK_LOW" in answer.err
+    assert str(studio.home.root) in answer.err
     until(lambda: _in_store(studio, video) > made, "a segment is finished meanwhile")
     assert set(studio.encoders()) & set(encoders), "by the same ffmpeg"
     # Longer than a lease, and to the last segment.

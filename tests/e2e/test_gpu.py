@@ -74,7 +74,7 @@ def test_a_gpu_that_encodes_gets_a_worker_that_finishes_jobs(
     assert fallen["attempts"] == 0
     rows = [row for row in fallen["renditions"] if row["status"] == "completed"]
     assert {row["encoder"] for row in rows} == {"libx264"}
-    assert all("h264_nvenc" in row["reason"] for row in rows), "it says so"
+    assert all("h264_nvenc" in row["reason"] for row in rows), "it is reported"
     master = Path(fallen["video_view"]["generation"]["master"])
     check_ladder(master, frames=100, fps=Fraction(25), names=("180p", "120p", "90p"))
 

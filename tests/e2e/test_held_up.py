@@ -1,4 +1,4 @@
-"""What keeps a queue from moving is said where a person looks, with the way out."""
+"""What keeps a queue from moving is reported where a user looks, with the remedy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _reasons(studio: Studio) -> dict[str, str]:
     return {gate["kind"]: gate["hint"] for gate in studio.status()["gates"]}
 
 
-def test_no_worker_switched_on_is_told_like_a_shut_gate(
+def test_no_worker_switched_on_is_reported_like_a_shut_gate(
     make_studio: MakeStudio, clip: MakeClip, copy
 ) -> None:
     studio = make_studio().up()

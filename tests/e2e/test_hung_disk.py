@@ -44,7 +44,7 @@ def hang() -> Iterator[Callable[[Path], HungMount]]:
 
 
 def _waits(studio: Studio, job: int) -> bool:
-    """Whether the job waits for a disk, and says so."""
+    """Whether the job waits for a disk, and reports it."""
     row = studio.job(job)
     return row["status"] == "pending" and row["error"]["code"] == "DISK_SILENT"
 
@@ -56,7 +56,7 @@ def _waits(studio: Studio, job: int) -> bool:
     area="disks",
 )
 @pytest.mark.timeout(400)
-def test_other_jobs_go_on_and_its_own_go_on_when_it_answers(
+def test_other_jobs_continue_and_its_own_resume_when_it_answers(
     make_studio: MakeStudio, disk: Volume, clip: MakeClip, copy
 ) -> None:
     """Who writes there cannot even be killed."""

@@ -1,4 +1,4 @@
-"""Processes die by SIGKILL in the middle of their work; nothing is lost and nobody is left behind."""
+"""Processes die by SIGKILL in the middle of their work; nothing is lost and no process is left behind."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _least_encoded_s(studio: Studio, job: int) -> float:
     return min(made, default=0.0)
 
 
-def _segments_told(studio: Studio, job: int) -> int:
+def _segments_reported(studio: Studio, job: int) -> int:
     return sum(rendition["segments_done"] for rendition in studio.job(job)["renditions"])
 
 
@@ -64,7 +64,7 @@ def _whole(job: Any) -> None:
 @pytest.mark.fault(
     "A worker is killed", "A new worker resumes the job at the last finished fragment", area="resume"
 )
-def test_a_killed_worker_is_replaced_and_its_job_goes_on(make_studio: MakeStudio, long: Path) -> None:
+def test_a_killed_worker_is_replaced_and_its_job_resumes(make_studio: MakeStudio, long: Path) -> None:
     studio = make_studio().up()
     watch = studio.watch(studio.last_seq())
     with studio.paced(2):
@@ -151,14 +151,14 @@ def test_a_job_that_gets_further_outlives_any_number_of_workers(
             encoders, before = studio.running(job, segments=0), _least_encoded_s(studio, job)
             _kill_worker(studio)
             until_ended(encoders)
-            until(lambda n=kills: len(studio.job(job)["attempts_log"]) == n + 2, "it goes on")
-            segments.append(_segments_told(studio, job))
+            until(lambda n=kills: len(studio.job(job)["attempts_log"]) == n + 2, "it resumes")
+            segments.append(_segments_reported(studio, job))
     done = studio.done(job)
     assert [attempt["outcome"] for attempt in done["attempts_log"]] == ["lost"] * 3 + ["done"]
     assert done["crashes"] == crashes, "in a row"
     assert done["attempts"] == 0
     resumed_at = [attempt["resumed_at_s"] for attempt in done["attempts_log"]]
-    assert sorted(set(resumed_at)) == resumed_at, "each goes on behind the one before"
+    assert sorted(set(resumed_at)) == resumed_at, "each resumes behind the one before"
     assert (max(segments) == 0) == (segment_s == 20)
 
 
@@ -189,7 +189,7 @@ def test_a_job_that_kills_its_workers_is_poison(
     assert failed["error"]["exhausted"]
     assert failed["error"]["hint"]
     assert [event["code"] for event in failed["events"] if event["target"] == "failed"] == ["POISON"]
-    # The next job has a worker again, and a person may let the poisoned one go again.
+    # The next job has a worker again, and a user may let the poisoned one go again.
     studio.done(studio.add(copy(clip(), "innocent.mp4")))
     studio.do("retry", job)
     done = studio.done(job)
@@ -201,7 +201,7 @@ def test_a_job_that_kills_its_workers_is_poison(
     "Its workers and ffmpegs die with it; the next supervisor resumes at the fragment",
     area="resume",
 )
-def test_a_killed_supervisor_leaves_nobody_and_the_next_goes_on(
+def test_a_killed_supervisor_leaves_no_process_and_the_next_resumes(
     make_studio: MakeStudio, long: Path, clip: MakeClip, copy
 ) -> None:
     studio = make_studio().up()
@@ -235,7 +235,7 @@ def test_a_killed_supervisor_leaves_nobody_and_the_next_goes_on(
     assert {row["status"] for row in waiting["renditions"]} == {"pending", "skipped"}
     studio.client.send(calls.resume_queue())
     done = studio.done(job)
-    assert (done["attempts"], done["crashes"]) == (0, 0), "it was nobody's fault"
+    assert (done["attempts"], done["crashes"]) == (0, 0), "it was no one's fault"
     assert [attempt["outcome"] for attempt in done["attempts_log"]] == ["lost", "done"]
     assert audio_runs(done["attempts_log"][1]) == [], "the finished sound was not made again"
     assert before <= published_marks(done)
@@ -279,7 +279,7 @@ def test_ffmpegs_that_outlive_a_killed_supervisor_are_ended_by_the_next(
             assert [pid for pid in encoders if lives(pid)], "they outlived it"
             studio.up()
             until_ended(encoders)
-            assert lives(mine.pid), "what a person runs in this home is left alone"
+            assert lives(mine.pid), "what a user runs in this home is left alone"
         finally:
             mine.kill()
             mine.wait()

@@ -83,7 +83,7 @@ def _gate(studio: Studio, words: str) -> str:
     return hint
 
 
-def _went_on_from(studio: Studio, job: int) -> list[int | None]:
+def _resumed_from(studio: Studio, job: int) -> list[int | None]:
     return [attempt["resumed_from"] for attempt in studio.job(job)["attempts_log"]]
 
 
@@ -119,7 +119,7 @@ def test_an_output_that_is_mounted_late_is_waited_for(
         assert list(disk.root.iterdir()) == [], "nothing is written beneath the mount point"
     detail = studio.done(job)
     assert before <= published_marks(detail), "finished segments are not made again"
-    assert _went_on_from(studio, job)[-1], "it goes on where it was"
+    assert _resumed_from(studio, job)[-1], "it resumes where it was"
     assert detail["attempts"] == 0
     studio.done(again)
     assert not studio.status()["gates"]
@@ -133,7 +133,7 @@ def test_an_output_that_is_mounted_late_is_waited_for(
     "The queue waits; the message names the command that confirms it",
     area="disks",
 )
-def test_an_output_that_a_person_emptied_is_taken_again(
+def test_an_output_that_a_user_emptied_is_taken_again(
     make_studio: MakeStudio, disk: Disk, clip: MakeClip, copy
 ) -> None:
     studio = make_studio().up()
@@ -157,10 +157,10 @@ def test_an_output_that_becomes_read_only_loses_no_job(
     make_studio: MakeStudio, disk: Disk, clip: MakeClip, copy
 ) -> None:
     studio = make_studio().up()
-    wishes = {"output_b64": encode(disk.root), "autorestart": 3}
+    options = {"output_b64": encode(disk.root), "autorestart": 3}
     with studio.paced(2):
-        first = studio.add(copy(clip(seconds=12), "0.mp4"), **wishes)
-        jobs = [first, *(studio.add(copy(clip(), f"{number}.mp4"), **wishes) for number in (1, 2, 3))]
+        first = studio.add(copy(clip(seconds=12), "0.mp4"), **options)
+        jobs = [first, *(studio.add(copy(clip(), f"{number}.mp4"), **options) for number in (1, 2, 3))]
         studio.running(first)
         with disk.read_only():
             until(lambda: studio.job(first)["attempts_log"][0]["error_code"] == "OUTPUT_GONE", "it is named")
@@ -171,7 +171,7 @@ def test_an_output_that_becomes_read_only_loses_no_job(
         detail = studio.done(job)
         assert detail["attempts"] == 0
         assert "autorestart" not in {event["trigger"] for event in studio.events(job)}
-    assert _went_on_from(studio, first)[-1], "it goes on where it was"
+    assert _resumed_from(studio, first)[-1], "it resumes where it was"
     assert not studio.status()["gates"]
 
 
@@ -205,7 +205,7 @@ def test_a_drop_folder_whose_mount_goes_away_loses_no_job(
         disk.unmount()
         _missed(studio, *jobs)
     here = studio.add(copy(clip(), "here.mp4"))
-    assert studio.done(here)["attempts"] == 0, "others go on meanwhile"
+    assert studio.done(here)["attempts"] == 0, "others continue meanwhile"
     listed = _folders(studio)
     assert f"the disk of {disk.root} is not mounted" in listed
     assert {studio.job(job)["status"] for job in jobs} == {"pending"}
@@ -216,12 +216,12 @@ def test_a_drop_folder_whose_mount_goes_away_loses_no_job(
         assert detail["attempts"] == 0
         assert len(detail["attempts_log"]) == begun[job] + 1, "a wait begins no attempt"
         assert "autorestart" not in {event["trigger"] for event in studio.events(job)}
-    assert _went_on_from(studio, running)[-1], "it goes on where it was"
+    assert _resumed_from(studio, running)[-1], "it resumes where it was"
     assert "not mounted" not in _folders(studio)
 
 
 @pytest.mark.fault("A source is removed while its disk is there", "`SOURCE_MISSING`, at once", area="disks")
-def test_a_source_that_a_person_removed_is_missing_and_not_away(
+def test_a_source_that_a_user_removed_is_missing_and_not_away(
     make_studio: MakeStudio, disk: Disk, clip: MakeClip
 ) -> None:
     studio = make_studio().up()

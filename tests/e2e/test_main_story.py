@@ -74,7 +74,7 @@ def story(one_for_all: Studio, clip: MakeClip, tmp_path_factory: pytest.TempPath
     with (drop / "slow.mp4").open("wb") as slow:
         slow.write(content[: len(content) // 2])
         slow.flush()
-        # All that was complete is done while the copy goes on: the half file was not taken.
+        # All that was complete is done while the copy continues: the half file was not taken.
         for name in ("silent.mp4", "ntsc.mp4", "portrait.mp4", "mono.mp4"):
             _wait_done(shared, watch, name)
         assert _job_of(shared, "slow.mp4") is None
@@ -170,7 +170,7 @@ def test_each_file_made_one_job(story: Story) -> None:
     assert folder["skipped"] == []
 
 
-def test_a_job_tells_its_whole_story(story: Story) -> None:
+def test_a_job_reports_its_whole_history(story: Story) -> None:
     job = story.studio.job(_job_of(story.studio, "ntsc.mp4") or 0)
     assert (job["status"], job["progress"], job["error"]) == ("done", 100, None)
     assert (job["attempts"], job["crashes"]) == (0, 0)
@@ -203,8 +203,8 @@ def test_no_log_names_a_folder(story: Story, tmp_path: Path) -> None:
     assert f"tqstudio job command {job['id']} prints the complete commands" in logs[0]
     assert "): bad.mp4\n" in logs[1]
     assert "failed: NO_MEDIA: bad.mp4" in logs[1]
-    told = studio.home.supervisor_log.read_text()
-    assert f" path=2026/may/mono.mp4 decision=queued job={job['id']}\n" in told
+    log = studio.home.supervisor_log.read_text()
+    assert f" path=2026/may/mono.mp4 decision=queued job={job['id']}\n" in log
     for folder in (studio.root, story.drop, tmp_path, Path(studio.environment["TQSTUDIO_FFMPEG"]).parent):
         assert not studio.lines_that_name(folder)
 

@@ -36,7 +36,7 @@ def _begun(job: Any) -> str:
     return min((row["started_at"] for row in job["renditions"] if row["started_at"]), default="")
 
 
-def test_a_running_job_is_paused_and_goes_on(shared: Studio, long: Path) -> None:
+def test_a_running_job_is_paused_and_resumes(shared: Studio, long: Path) -> None:
     with shared.paced(2):
         job = shared.add(long)
         encoders = shared.running(job)
@@ -130,7 +130,7 @@ def test_restart_begins_a_running_job_again(shared: Studio, long: Path) -> None:
     assert (done["attempts"], done["crashes"]) == (0, 0)
     assert before
     assert not before & published_marks(done), "nothing of the first attempt is used"
-    assert begun < _begun(done), "its qualities begin anew too"
+    assert begun < _begun(done), "its qualities begin again too"
     assert "restart" in [event["trigger"] for event in shared.events(job)]
     _whole(shared, job)
 

@@ -26,7 +26,7 @@ def _seed() -> int:
 )
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_nothing_that_was_told_is_lost(ffmpeg: str) -> None:
+def test_nothing_that_was_reported_is_lost(ffmpeg: str) -> None:
     try:
         account = run(Account(), ffmpeg=ffmpeg, cuts=CUTS, seed=_seed(), say=print)
     except CannotCut as reason:

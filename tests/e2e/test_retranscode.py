@@ -110,7 +110,7 @@ def test_one_quality_again_keeps_the_others(shared: Studio, ready: int, player: 
     for name in ("180p", "90p", "audio-und"):
         marks = published_marks(before, name)
         assert marks
-        assert published_marks(done, name) == marks, f"{name} goes on as it is, by hard links"
+        assert published_marks(done, name) == marks, f"{name} stays as it is, by hard links"
     assert not published_marks(done, "120p") & published_marks(before, "120p")
     (attempt,) = done["attempts_log"]
     (run,) = video_runs(attempt)
@@ -139,7 +139,7 @@ def test_one_that_fails_leaves_the_old_playing(shared: Studio, ready: int, playe
     assert failed["video_view"]["generation"]["number"] == 1
     assert published_marks(failed) == before
     rounds = player.rounds
-    until(lambda: player.rounds > rounds or player.trouble, "the player goes on")
+    until(lambda: player.rounds > rounds or player.trouble, "the player keeps playing")
     player.end()
     assert player.generations == {"v1"}
 

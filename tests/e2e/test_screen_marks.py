@@ -78,10 +78,10 @@ def _asked_to_cancel(job: int, terminal: Terminal) -> str:
     """What the screen asks before it cancels a job that the filter hides; the answer is no."""
     question = f"Cancel job {job}, long.mp4 (hidden by the filter)?"
     terminal.press("x")
-    said = terminal.shows(question, "Keep it")
+    shown = terminal.shows(question, "Keep it")
     terminal.press("\r")
     terminal.lacks(question)
-    return said
+    return shown
 
 
 def test_a_key_on_many_jobs_asks(studio: Studio, held: Held, terminal: Terminal) -> None:

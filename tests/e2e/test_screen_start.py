@@ -69,8 +69,8 @@ def test_leaving_says_once_more_what_is_wrong(down: Studio) -> None:
         terminal.lacks("The supervisor cannot start")
         terminal.shows("S starts one")
         terminal.press("q")
-        said = terminal.shows("error: BAD_CONFIG", "did you mean settle_s?")
-        assert "the supervisor keeps running" not in said
+        shown = terminal.shows("error: BAD_CONFIG", "did you mean settle_s?")
+        assert "the supervisor keeps running" not in shown
         assert terminal.ended() == 2
 
 
@@ -88,5 +88,5 @@ def test_nothing_is_called_empty_before_it_was_read(studio: Studio, held: Held, 
     with Terminal(PROGRAM, studio.environment) as terminal:
         terminal.press(view)
         terminal.shows({"1": "clip-002.mp4", "2": "cpu-0", "4": "queued"}[view])
-        for said in ("queue is empty", "0 jobs", "no worker is known", "nothing has happened"):
-            assert said.encode() not in terminal.written
+        for text in ("queue is empty", "0 jobs", "no worker is known", "nothing has happened"):
+            assert text.encode() not in terminal.written

@@ -97,7 +97,7 @@ def test_a_worker_that_hangs_loses_its_job_to_another(brittle: Studio, long: Pat
     area="workers",
 )
 def test_a_supervisor_that_hangs_costs_its_workers_nothing(brittle: Studio, long: Path) -> None:
-    """Longer than a lease nobody answers: the worker gives up by itself, and is not blamed for it."""
+    """Longer than a lease no supervisor answers: the worker gives up by itself, and is not blamed for it."""
     studio = brittle
     supervisor = psutil.Process(studio.status()["supervisor"]["pid"])
     with studio.paced(2):
@@ -243,11 +243,11 @@ def test_an_output_that_goes_away_is_named_at_once(make_studio: MakeStudio, long
     studio.out.with_name("moved").rename(studio.out)
     done = studio.done(job)
     assert done["attempts"] == 0
-    assert done["attempts_log"][-1]["resumed_from"], "it goes on where it was"
+    assert done["attempts_log"][-1]["resumed_from"], "it resumes where it was"
     check_ladder(Path(done["video_view"]["generation"]["master"]), frames=300, fps=Fraction(25), names=RUNGS)
 
 
-def test_a_source_that_changes_while_it_is_encoded_is_made_anew(
+def test_a_source_that_changes_while_it_is_encoded_is_encoded_again(
     shared: Studio, long: Path, clip: MakeClip
 ) -> None:
     with shared.paced(2):

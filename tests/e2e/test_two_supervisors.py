@@ -65,12 +65,12 @@ def test_two_that_run_do_not_work_in_one_output_at_the_same_time(
     first.up()
     double(first, second)
     second.up()
-    wishes = {"output_b64": encode(first.out)}
+    options = {"output_b64": encode(first.out)}
     with first.paced(1):
         job = first.add(copy(clip(seconds=12), "long.mp4"))
         first.running(job)
         until(lambda: list(first.out.glob(".tqstudio/*/lock")), "the output is locked")
-        other = second.add(copy(clip(seconds=1), "short.mp4"), **wishes)
+        other = second.add(copy(clip(seconds=1), "short.mp4"), **options)
         gate = until(lambda: second.status()["gates"], "the second one waits")[0]
         assert (gate["code"], second.job(other)["status"]) == ("OUTPUT_IN_USE", "pending")
         assert str(first.out) in gate["reason"]

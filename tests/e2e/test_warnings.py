@@ -1,4 +1,4 @@
-"""What is left out of a source, or is damaged in it, is said wherever its job is shown."""
+"""What is left out of a source, or is damaged in it, is reported wherever its job is shown."""
 
 from __future__ import annotations
 
@@ -44,7 +44,9 @@ def processed(studio: Studio, source: Path) -> Any:
     return video
 
 
-def test_hdr_is_published_as_sdr_and_said_so(make_studio: MakeStudio, ffmpeg: str, tmp_path: Path) -> None:
+def test_hdr_is_published_as_sdr_and_reported_so(
+    make_studio: MakeStudio, ffmpeg: str, tmp_path: Path
+) -> None:
     tags = "setparams=color_primaries=bt2020:colorspace=bt2020nc:color_trc=arib-std-b67:range=tv"
     picture = (*PICTURE, "-vf", f"format=yuv420p10le,{tags}")
     source = make(
@@ -59,7 +61,7 @@ def test_hdr_is_published_as_sdr_and_said_so(make_studio: MakeStudio, ffmpeg: st
     assert master.count("VIDEO-RANGE=SDR") == master.count("#EXT-X-STREAM-INF") > 0
 
 
-def test_what_is_left_out_is_said_in_every_answer(
+def test_what_is_left_out_is_reported_in_every_answer(
     make_studio: MakeStudio, ffmpeg: str, tmp_path: Path
 ) -> None:
     words = tmp_path / "words.srt"
@@ -75,15 +77,15 @@ def test_what_is_left_out_is_said_in_every_answer(
     assert "warning: AUDIO_LEFT_OUT: 1 audio track is left out" in plain.out
     assert "1 done, 1 with warnings" in plain.out
     [job] = studio("job", "list", "--json").json()["jobs"]
-    said = [(each["code"], each["text"]) for each in job["warnings"]]
-    assert [code for code, _ in said] == ["AUDIO_LEFT_OUT", "SUBTITLES_LEFT_OUT"]
-    assert "fr" in said[0][1]
+    warnings = [(each["code"], each["text"]) for each in job["warnings"]]
+    assert [code for code, _ in warnings] == ["AUDIO_LEFT_OUT", "SUBTITLES_LEFT_OUT"]
+    assert "fr" in warnings[0][1]
     assert processed(studio, source)["warnings"] == job["warnings"], "also of a ladder that was there already"
     assert "2 warnings" in studio("job", "list").out
     shown = studio("job", "show", str(job["id"]))
-    assert all(f"{code}: {text}" in shown.out for code, text in said)
+    assert all(f"{code}: {text}" in shown.out for code, text in warnings)
     events = [json.loads(line) for line in studio("events", "--json").out.splitlines()]
-    assert [(e["code"], e["detail"]) for e in events if e["trigger"] == "warning"] == said
+    assert [(e["code"], e["detail"]) for e in events if e["trigger"] == "warning"] == warnings
 
 
 def _hole(ffmpeg: str, folder: Path, seconds: tuple[float, float]) -> Path:
@@ -137,11 +139,11 @@ def _half(ffmpeg: str, folder: Path, _: tuple[float, float]) -> Path:
         pytest.param(_half, "SOURCE_INCOMPLETE", r"was cut off at 0:0[45]", marks=pytest.mark.slow),
     ],
 )
-def test_damage_is_said_with_its_time(
+def test_damage_is_reported_with_its_time(
     make_studio: MakeStudio, ffmpeg: str, tmp_path: Path, make_it: Any, code: str, where: str
 ) -> None:
     video = processed(make_studio(), make_it(ffmpeg, tmp_path, (4, 8)))
     assert video["status"] == "done"
-    said = [each["text"] for each in video["warnings"] if each["code"] == code]
-    assert any(re.search(where, text) for text in said), video["warnings"]
+    warnings = [each["text"] for each in video["warnings"] if each["code"] == code]
+    assert any(re.search(where, text) for text in warnings), video["warnings"]
     assert processed(make_studio(), make(ffmpeg, tmp_path / "sound.mp4", *_LONG))["warnings"] == []

@@ -1,4 +1,4 @@
-"""A file system that does not answer: mounted, and nobody there who serves it."""
+"""A file system that does not answer: mounted, and no process there that serves it."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class HungMount:
         self._mounted = True
 
     def leave(self) -> None:
-        """The server goes and the mount stays: whoever asks is told that nobody is connected."""
+        """The server goes and the mount stays: whoever asks gets the error that no server is connected."""
         os.close(self._server)
         self._server = -1
 
     def end(self) -> None:
-        """What is below it can be seen again, and whoever waits is told that it is gone."""
+        """What is below it can be seen again, and whoever waits gets the error that it is gone."""
         if self._mounted:
             subprocess.run(["umount", "--lazy", self.folder], check=True)
             self._mounted = False

@@ -192,7 +192,7 @@ def test_a_new_file_is_queued(house: House) -> None:
 
 
 def test_a_file_of_a_folder_that_was_removed_is_not_queued(house: House) -> None:
-    """The folder's last look found it; the person was quicker."""
+    """The folder's last look found it; the user was quicker."""
     with pytest.raises(TqError, match="drop folder was removed") as refused:
         house.offer(house.file(), folder=7)
     assert refused.value.code is ErrorCode.NOT_FOUND
@@ -234,8 +234,8 @@ def test_a_waiting_job_takes_over_what_is_asked_by_name(house: House, hold: bool
     spec = _job(house, job)
     assert (spec.profile, spec.priority) == ("fast", 9)
     assert Profile.from_json(json.loads(spec.profile_json)) == fast
-    said = [event.trigger for event in house.db.read_now(events.newest, limit=9, job=job)]
-    assert said.count("profile") == said.count("priority") == 1
+    triggers = [event.trigger for event in house.db.read_now(events.newest, limit=9, job=job)]
+    assert triggers.count("profile") == triggers.count("priority") == 1
     again = house.offer(path, fast, priority=9, named=frozenset({"profile", "priority"}))
     assert again["applied"] == {}
 
@@ -268,17 +268,17 @@ def test_what_a_paused_job_had_made_of_the_old_profile_is_forgotten(house: House
 
 
 @pytest.mark.parametrize(
-    ("more", "said"),
+    ("more", "expected"),
     [
         ({"named": frozenset({"profile"})}, "the profile web"),
         ({"hold": True, "named": frozenset({"hold"})}, "only a waiting job can be held"),
     ],
 )
-def test_a_running_job_refuses_what_it_cannot_be(house: House, more: Any, said: str) -> None:
+def test_a_running_job_refuses_what_it_cannot_be(house: House, more: Any, expected: str) -> None:
     path = house.file()
     job = house.offer(path)["job"]
     house.claim()
-    with pytest.raises(RunningJob, match=said) as refused:
+    with pytest.raises(RunningJob, match=expected) as refused:
         house.offer(path, house.admission.profile("fast"), **more)
     assert (refused.value.code, refused.value.job) == (ErrorCode.REFUSED, job)
     assert f"tqstudio job {'pause' if 'hold' in more else 'retranscode'} {job}" in refused.value.hint
@@ -352,7 +352,7 @@ def test_a_full_hash_is_taken_from_who_offers_the_file(house: House) -> None:
     assert house.decided(path, may_read=False, digest=fingerprint.digest(os.fsencode(path))) == "changed"
 
 
-def test_content_that_came_and_went_unmade_is_told_from_the_next(house: House) -> None:
+def test_content_that_came_and_went_unmade_is_distinguished_from_the_next(house: House) -> None:
     """A ladder of A plays. B was queued and cancelled; C differs from it between the samples, as A does."""
     path = house.file(content=bytes(8_000_000))
     house.offer(path)
@@ -377,7 +377,7 @@ def test_content_that_came_and_went_unmade_is_told_from_the_next(house: House) -
 
 
 def test_a_failed_file_with_a_new_time_goes_again_where_it_may_differ(house: House) -> None:
-    """It was never read whole, so nothing tells that it was not mended between the samples."""
+    """It was never read whole, so nothing shows that it was not mended between the samples."""
     large, small = house.file("large.mp4", bytes(8_000_000)), house.file("small.mp4", bytes(1_000))
     for path in (large, small):
         house.offer(path)
@@ -736,7 +736,7 @@ def test_one_source_may_have_two_outputs(house: House, tmp_path: Path) -> None:
     assert second["decision"] == "queued"
     assert second["video"] != first["video"]
     assert second["slug"] == first["slug"]
-    assert (first["other_job"], second["other_job"]) == (None, first["job"]), "and that is said"
+    assert (first["other_job"], second["other_job"]) == (None, first["job"]), "and that is reported"
 
 
 # What is not taken

@@ -90,7 +90,7 @@ def error_of(answer: tuple[int, Any], status: int) -> dict[str, str]:
         ("GET", f"/v1/events?before={BIG}", None, 400, "BAD_REQUEST"),
         ("GET", "/v1/events?job=4711", None, 404, "NOT_FOUND"),
         ("GET", "/v1/events?job=4711&after=0", None, 404, "NOT_FOUND"),
-        ("GET", "/v1/batches/nobody-knows", None, 404, "NOT_FOUND"),
+        ("GET", "/v1/batches/no-such-batch", None, 404, "NOT_FOUND"),
         ("POST", "/v1/jobs/actions", {"operation": "explode", "ids": [1]}, 400, "BAD_REQUEST"),
         ("POST", "/v1/jobs/actions", {"operation": "pause", "ids": [BIG]}, 400, "BAD_REQUEST"),
         (
@@ -126,7 +126,7 @@ def test_errors(standing: LiveSupervisor, method: str, path: str, body: Any, sta
 
 
 def test_a_query_that_is_not_known_is_refused_with_those_that_are(standing: LiveSupervisor) -> None:
-    """On every endpoint for people: who asks another question than is answered is told so."""
+    """On every endpoint for people: who asks another question than is answered is refused."""
     error = error_of(standing.raw("GET", "/v1/videos?around=2&colour=red"), 400)
     assert error["message"] == "/v1/videos has no parameter 'colour'"
     assert error["hint"] == "it takes after, before, around, limit"
@@ -233,8 +233,8 @@ def test_a_report_that_cannot_be_stored_spoils_no_other(desk: Desk, report: dict
     body = {"instance": worker.instance, "epoch": 1, "step": "probe", "progress": 1}
     answer = worker.post(f"jobs/{job['job']}/progress", **body, **report)
     assert error_of(answer, 400)["code"] == "BAD_REQUEST"
-    worker.tell("heartbeat", jobs=[{"job": job["job"], "epoch": 1}])
-    worker.tell(f"jobs/{job['job']}/progress", epoch=1, step="transcode", progress=2)
+    worker.send("heartbeat", jobs=[{"job": job["job"], "epoch": 1}])
+    worker.send(f"jobs/{job['job']}/progress", epoch=1, step="transcode", progress=2)
     until(lambda: desk.show(job["job"])["step"] == "transcode", "a later report is shown")
 
 
@@ -326,7 +326,7 @@ def test_a_second_supervisor_is_refused_by_the_lock(standing: LiveSupervisor) ->
     standing.send(client.status())
 
 
-def test_up_when_already_up_says_so(standing: LiveSupervisor) -> None:
+def test_up_when_already_up_reports_it(standing: LiveSupervisor) -> None:
     done = standing("up")
     assert done.code == 0
     assert f"pid {standing.process.pid}" in done.out
@@ -350,9 +350,9 @@ def test_of_many_that_start_at_once_one_remains(make_supervisor: MakeSupervisor)
         until(lambda: sum(r.poll() is not None for r in racers) == 2, "all but one have ended", 60)
         for racer in racers:
             if racer.poll() is not None:
-                _, said = racer.communicate()
+                _, output = racer.communicate()
                 assert racer.returncode in (0, 4)
-                assert racer.returncode == 0 or b"ALREADY_RUNNING" in said
+                assert racer.returncode == 0 or b"ALREADY_RUNNING" in output
         [left] = [racer for racer in racers if racer.poll() is None]
         assert until(lambda: _pid_that_answers(first), "one answers") == left.pid
         first.send(client.shutdown())
@@ -393,7 +393,7 @@ def test_a_signal_ends_it_like_a_command(make_supervisor: MakeSupervisor, number
     live.stop()
 
 
-def test_a_killed_supervisor_takes_its_workers_along_and_its_home_goes_on(
+def test_a_killed_supervisor_takes_its_workers_along_and_its_home_serves_the_next(
     make_supervisor: MakeSupervisor, tmp_path: Path
 ) -> None:
     live = make_supervisor().start()
@@ -405,7 +405,7 @@ def test_a_killed_supervisor_takes_its_workers_along_and_its_home_goes_on(
     assert live.home.socket.exists(), "a stale socket is left"
     again = make_supervisor().start()
     row = again.send(client.job(job["job"]))
-    assert (row["status"], row["attempts"], row["crashes"]) == ("pending", 0, 0), "nobody's fault"
+    assert (row["status"], row["attempts"], row["crashes"]) == ("pending", 0, 0), "no one's fault"
     assert row["events"][0]["trigger"] == "requeued:supervisor"
     assert (
         again.raw("POST", "/v1/worker/claim", {}, headers={"Authorization": f"Bearer {worker.token}"})[0]
@@ -534,7 +534,7 @@ _CALLED = {
     "restarts": "autorestart.restarts",
     "last_restart_at": "autorestart.last_at",
 }
-_UNSAID = {
+_UNREPORTED = {
     "profile_json": "the profile's name says it, and each rendition what came of it",
     "worker_id": "processed_by_id, while it runs",
     "unprobed": "follows from the facts of the video: the key of an index",
@@ -542,7 +542,7 @@ _UNSAID = {
     "ready_at": "orders the queue: what people read is created_at and not_before",
     "segments_at_crash": "only compared, at the next crash",
     "resumed_at_crash_s": "only compared, at the next crash",
-    "instance": "what its lease is known by; for nobody but its worker",
+    "instance": "what its lease is known by; for no client but its worker",
     "supervisor_id": "who keeps the deadline of its lease; there is but one",
     "starts_over": "owed by the next claim; the event of the restart says it",
 }
@@ -550,10 +550,10 @@ _UNSAID = {
 
 def test_the_detail_has_all_that_is_stored_of_a_job() -> None:
     parts = {"": JobDetail, "error.": JobError, "autorestart.": AutorestartView}
-    said = {f"{of}{key}" for of, part in parts.items() for key in get_type_hints(part)}
+    reported = {f"{of}{key}" for of, part in parts.items() for key in get_type_hints(part)}
     columns = set(inspect(tables.Job).columns.keys())
-    assert {_CALLED.get(column, column) for column in columns - set(_UNSAID)} - said == set()
-    assert (set(_CALLED) | set(_UNSAID)) - columns == set(), "they are columns no more"
+    assert {_CALLED.get(column, column) for column in columns - set(_UNREPORTED)} - reported == set()
+    assert (set(_CALLED) | set(_UNREPORTED)) - columns == set(), "they are columns no more"
 
 
 _IN_ITS_PLACE = "it stands there where it belongs"
@@ -598,16 +598,16 @@ _PARTS: list[tuple[Any, Any, dict[str, str], dict[str, str]]] = [
 
 
 @pytest.mark.parametrize(
-    ("table", "view", "called", "unsaid"), _PARTS, ids=[part[0].__tablename__ for part in _PARTS]
+    ("table", "view", "called", "unreported"), _PARTS, ids=[part[0].__tablename__ for part in _PARTS]
 )
 def test_the_detail_has_all_that_is_stored_of_its_parts(
-    table: Any, view: Any, called: dict[str, str], unsaid: dict[str, str]
+    table: Any, view: Any, called: dict[str, str], unreported: dict[str, str]
 ) -> None:
     columns = set(inspect(table).columns.keys())
-    assert {called.get(column, column) for column in columns - set(unsaid)} - set(
+    assert {called.get(column, column) for column in columns - set(unreported)} - set(
         get_type_hints(view)
     ) == set()
-    assert (set(called) | set(unsaid)) - columns == set(), "they are columns no more"
+    assert (set(called) | set(unreported)) - columns == set(), "they are columns no more"
 
 
 def test_a_job_keeps_what_was_noted_with_it(desk: Desk) -> None:
@@ -639,7 +639,7 @@ def test_a_running_job_can_be_given_metadata(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize(
-    ("metadata", "said"),
+    ("metadata", "expected"),
     [
         (b'{"client": "M\\udcfcller"}', "M\\udcfcller is not valid Unicode"),
         (b'{"of": [{"\\ud800": 1}]}', "\\ud800 is not valid Unicode"),
@@ -649,11 +649,11 @@ def test_a_running_job_can_be_given_metadata(desk: Desk) -> None:
         (b'{"n": ' + b"[" * 20 + b"]" * 20 + b"}", "nested more than 20 levels deep"),
     ],
 )
-def test_metadata_that_could_not_be_answered_is_refused(desk: Desk, metadata: bytes, said: str) -> None:
+def test_metadata_that_could_not_be_answered_is_refused(desk: Desk, metadata: bytes, expected: str) -> None:
     path = sources.encode(desk.file()).encode()
     body = b'{"paths_b64": ["' + path + b'"], "metadata": ' + metadata + b"}"
     error = error_of(desk.live.raw("POST", "/v1/videos", body), 400)
-    assert error["message"].startswith(f"metadata: {said}")
+    assert error["message"].startswith(f"metadata: {expected}")
     assert desk.live.send(client.jobs(statuses=["pending"]))["jobs"] == []
     worker = desk.live.worker("odd")
     body = b'{"instance": "instance", "pid": 1, "pid_started": 1, "capabilities": ' + metadata + b"}"
@@ -707,7 +707,7 @@ def test_the_detail_says_who_holds_a_job_and_when_it_goes_again(desk: Desk) -> N
     [known] = [w for w in desk.live.send(client.workers())["workers"] if w["name"] == held["worker"]]
     assert (held["processed_by"], held["processed_by_id"]) == (known["name"], known["id"])
     assert (held["dropped"], held["not_before"]) == ([], None)
-    worker.tell(f"jobs/{job['job']}/fail", epoch=job["epoch"], code="STALLED", text="no")
+    worker.send(f"jobs/{job['job']}/fail", epoch=job["epoch"], code="STALLED", text="no")
     waits = desk.show(job["job"])
     assert (waits["word"], waits["processed_by_id"]) == ("retry", known["id"])
     assert datetime.fromisoformat(waits["not_before"]) > datetime.fromisoformat(held["claimed_at"])
@@ -780,7 +780,7 @@ def test_a_path_that_is_text_is_given_as_it_is_and_its_name_is_found(
     assert [each["id"] for each in found] == [result["job"]]
 
 
-def test_the_disk_of_an_output_that_is_no_text_is_told(desk: Desk, tmp_path: Path) -> None:
+def test_the_disk_of_an_output_that_is_no_text_is_reported(desk: Desk, tmp_path: Path) -> None:
     output = os.fsencode(desk.live.home.output.parent) + b"/!\xe9"
     made = client.add_folder(sources.encode(tmp_path), output_b64=sources.encode(output))
     folder = desk.live.send(made)
@@ -877,7 +877,7 @@ def test_a_waiting_claim_is_woken(desk: Desk, what: str) -> None:
         wake = lambda: desk.live.send(client.worker_action(worker.name, "enable"))  # noqa: E731
     else:
         other, held = desk.running()
-        wake = lambda: other.tell(  # noqa: E731
+        wake = lambda: other.send(  # noqa: E731
             f"jobs/{held['job']}/release", epoch=held["epoch"], reason="shutdown"
         )
     thread, answers = waiting_claim(worker)
@@ -895,7 +895,7 @@ def test_a_disabled_worker_stays_so(desk: Desk) -> None:
     desk.job(priority=1000)
     view = desk.live.send(client.worker_action(worker.name, "disable"))
     assert (view["enabled"], view["status"]) == (False, "disabled")
-    worker.tell("heartbeat", jobs=[])
+    worker.send("heartbeat", jobs=[])
     worker.register()
     assert worker.claim() is None
     view = desk.live.send(client.worker_action(worker.name, "drain"))
@@ -908,7 +908,7 @@ def test_a_draining_worker_ends_its_job_and_takes_no_more(desk: Desk) -> None:
     worker, job = desk.running()
     desk.job()
     desk.live.send(client.worker_action(worker.name, "drain"))
-    answer = worker.tell(f"jobs/{job['job']}/fail", epoch=job["epoch"], code="NO_MEDIA", text="no")
+    answer = worker.send(f"jobs/{job['job']}/fail", epoch=job["epoch"], code="NO_MEDIA", text="no")
     assert answer["status"] == "failed"
     assert worker.claim() is None
 
@@ -979,12 +979,12 @@ def test_nothing_is_claimed_for_one_who_hung_up(desk: Desk) -> None:
             % (gone.token.encode(), len(body), body)
         )
         assert there.claim() is None
-    there.tell("heartbeat")
+    there.send("heartbeat")
     job = desk.job(priority=1000)
     assert there.claim(wait_s=5)["job"] == job
 
 
-def test_a_stale_instance_is_told_that_it_is(desk: Desk) -> None:
+def test_a_stale_instance_is_refused(desk: Desk) -> None:
     worker = desk.worker()
     desk.job(priority=1000)
     old, worker.instance = worker.instance, "a-new-instance"
@@ -994,7 +994,7 @@ def test_a_stale_instance_is_told_that_it_is(desk: Desk) -> None:
 
 
 def report(worker: Any, job: Any, progress: float, **more: Any) -> Any:
-    return worker.tell(
+    return worker.send(
         f"jobs/{job['job']}/progress", epoch=job["epoch"], step="transcode", progress=progress, **more
     )
 
@@ -1003,8 +1003,8 @@ def test_progress_is_shown_and_answers_with_what_was_asked(desk: Desk) -> None:
     worker, job = desk.running()
     rendition = {"name": "360p", "status": "in_progress", "progress": 40.0, "kept": 26.7, "speed": 2.0}
     rendition |= {"segments_done": 2, "segments_total": 10}
-    went_on = {"argv": [["ffmpeg"]], "resumed_from": 0, "resumed_at_s": 4.0}
-    answer = report(worker, job, 40.0, speed=2.0, eta_s=9.0, renditions=[rendition], **went_on)
+    resumed = {"argv": [["ffmpeg"]], "resumed_from": 0, "resumed_at_s": 4.0}
+    answer = report(worker, job, 40.0, speed=2.0, eta_s=9.0, renditions=[rendition], **resumed)
     assert answer == {"control": "none"}
     row = desk.show(job["job"])
     assert (row["word"], row["step"], row["progress"], row["speed"]) == ("running", "transcode", 40, 2)
@@ -1021,9 +1021,9 @@ def test_progress_is_shown_and_answers_with_what_was_asked(desk: Desk) -> None:
     [result] = desk.act("pause", job["job"])
     assert [result[key] for key in ("status", "control", "word")] == ["in_progress", "pause", "pausing…"]
     assert report(worker, job, 41.0) == {"control": "pause"}
-    beat = worker.tell("heartbeat", jobs=[{"job": job["job"], "epoch": job["epoch"]}])
+    beat = worker.send("heartbeat", jobs=[{"job": job["job"], "epoch": job["epoch"]}])
     assert (beat["controls"], beat["lost"]) == ({str(job["job"]): "pause"}, [])
-    answer = worker.tell(f"jobs/{job['job']}/release", epoch=job["epoch"], reason="pause")
+    answer = worker.send(f"jobs/{job['job']}/release", epoch=job["epoch"], reason="pause")
     assert answer == {"job": job["job"], "status": "paused"}
     row = desk.show(job["job"])
     assert (row["status"], row["progress"], row["renditions"][0]["status"]) == ("paused", 41, "pending")
@@ -1037,8 +1037,8 @@ def test_progress_is_shown_and_answers_with_what_was_asked(desk: Desk) -> None:
 def test_outcomes_are_repeated(desk: Desk) -> None:
     worker, job = desk.running()
     end = {"epoch": job["epoch"], "code": "NO_MEDIA", "text": "no video in it"}
-    first = worker.tell(f"jobs/{job['job']}/fail", **end)
-    assert worker.tell(f"jobs/{job['job']}/fail", **end) == first
+    first = worker.send(f"jobs/{job['job']}/fail", **end)
+    assert worker.send(f"jobs/{job['job']}/fail", **end) == first
     row = desk.show(job["job"])
     assert (row["status"], row["error"]["code"], row["error"]["message"]) == (
         "failed",
@@ -1054,7 +1054,7 @@ def test_a_worker_whose_lease_has_ended_hears_how_the_job_stands(desk: Desk) -> 
     wrong = error_of(worker.post(f"jobs/{job['job']}/progress", **{**report, "epoch": 7}), 409)
     assert wrong["message"].endswith("the job now has another lease")
     desk.act("cancel", job["job"])
-    worker.tell(f"jobs/{job['job']}/release", epoch=job["epoch"], reason="cancel")
+    worker.send(f"jobs/{job['job']}/release", epoch=job["epoch"], reason="cancel")
     late = error_of(worker.post(f"jobs/{job['job']}/progress", **report), 409)
     assert late["message"] == f"this lease of job {job['job']} has ended: the job is now cancelled"
 
@@ -1101,9 +1101,9 @@ def test_no_worker_acts_on_the_lease_of_another(desk: Desk, path: str, body: dic
     token = {"instance": worker.instance, "epoch": job["epoch"]}
     for _ in range(2):
         assert error_of(other.post(f"jobs/{job['job']}/{path}", **token, **body), 409)["code"] == "LOST_LEASE"
-        other.tell("register", instance=worker.instance, pid=os.getpid(), pid_started=1.0)
+        other.send("register", instance=worker.instance, pid=os.getpid(), pid_started=1.0)
     assert desk.show(job["job"]) == before
-    worker.tell(f"jobs/{job['job']}/progress", epoch=job["epoch"], step="probe", progress=2)
+    worker.send(f"jobs/{job['job']}/progress", epoch=job["epoch"], step="probe", progress=2)
 
 
 def test_the_beat_of_another_worker_counts_for_no_lease(
@@ -1117,21 +1117,21 @@ def test_the_beat_of_another_worker_counts_for_no_lease(
     held = {"job": lost["job"], "epoch": lost["epoch"]}
 
     def beat_until_lost() -> bool:
-        beating.tell("heartbeat", jobs=[{"job": kept["job"], "epoch": kept["epoch"]}])
-        answer = beating.tell("heartbeat", instance=silent.instance, jobs=[held])
+        beating.send("heartbeat", jobs=[{"job": kept["job"], "epoch": kept["epoch"]}])
+        answer = beating.send("heartbeat", instance=silent.instance, jobs=[held])
         assert (answer["controls"], answer["lost"]) == ({}, [lost["job"]]), "it renews nothing"
         # Beats that name no lease of their instance would show that it was dropped.
-        beating.tell("heartbeat", instance=silent.instance)
+        beating.send("heartbeat", instance=silent.instance)
         return bool(desk.show(lost["job"])["status"] == "pending")
 
     until(beat_until_lost, "the silent worker's job is taken back")
     assert desk.show(lost["job"])["events"][0]["trigger"] == "requeued:stale", "for its age alone"
 
 
-def test_a_beat_for_what_is_not_held_says_so(desk: Desk) -> None:
+def test_a_beat_for_what_is_not_held_is_answered_as_lost(desk: Desk) -> None:
     worker, job = desk.running()
     beats = [{"job": job["job"], "epoch": 9}, {"job": 4711, "epoch": 1}]
-    answer = worker.tell("heartbeat", jobs=beats)
+    answer = worker.send("heartbeat", jobs=beats)
     assert (answer["controls"], answer["lost"]) == ({}, [job["job"], 4711])
 
 
@@ -1145,7 +1145,7 @@ def test_a_lease_without_beats_runs_out(make_supervisor: MakeSupervisor, tmp_pat
     beating, kept = desk.running()
 
     def beat_until_lost() -> bool:
-        beating.tell("heartbeat", jobs=[{"job": kept["job"], "epoch": kept["epoch"]}])
+        beating.send("heartbeat", jobs=[{"job": kept["job"], "epoch": kept["epoch"]}])
         return bool(desk.show(lost["job"])["status"] == "pending")
 
     until(beat_until_lost, "the silent worker's job is taken back")

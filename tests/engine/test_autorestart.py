@@ -19,7 +19,7 @@ def fail(desk: Desk, job: int, code: str = "ENCODER_EXIT") -> None:
     worker = desk.worker()
     claimed = until(worker.claim, "it can be claimed")
     assert claimed["job"] == job
-    worker.tell(f"jobs/{job}/fail", epoch=claimed["epoch"], code=code, text=f"seeded {claimed['epoch']}")
+    worker.send(f"jobs/{job}/fail", epoch=claimed["epoch"], code=code, text=f"seeded {claimed['epoch']}")
 
 
 def rule(desk: Desk, job: int) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def rule(desk: Desk, job: int) -> dict[str, Any]:
     "Not restarted until a person retries it",
     area="workers",
 )
-def test_a_fatal_error_denies_it_until_a_person_retries(desk: Desk) -> None:
+def test_a_fatal_error_denies_it_until_a_user_retries(desk: Desk) -> None:
     job = desk.job(priority=1000, autorestart=1, autorestart_delay_s=0)
     expected = {"state": "enabled", "limit": 1, "delay_s": 0, "restarts": 0, "last_at": None, "next_at": None}
     assert rule(desk, job) == expected
@@ -56,7 +56,7 @@ def test_a_failed_job_goes_again_by_itself(desk: Desk) -> None:
     assert "autorestart" in [event["trigger"] for event in row["events"]]
 
 
-def test_the_next_restart_is_foretold(desk: Desk) -> None:
+def test_the_next_restart_is_predicted(desk: Desk) -> None:
     job = desk.job(priority=1000, autorestart=3, autorestart_delay_s=3600)
     for _ in range(3):
         fail(desk, job)

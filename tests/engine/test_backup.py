@@ -76,9 +76,9 @@ def test_a_restored_backup_comes_up_and_leaves_later_ladders_alone(
     report = {"instance": worker.instance, "epoch": 1, "step": "transcode", "progress": 50}
     status, refused = worker.post(f"jobs/{later}/progress", **report)
     assert (status, refused["error"]["code"]) == (404, "NOT_FOUND")
-    _, anew = publish(live, tmp_path / "later.mp4", out)
-    assert anew["id"] == video["id"], "the number is given again"
-    assert anew["slug"] != video["slug"]
+    _, republished = publish(live, tmp_path / "later.mp4", out)
+    assert republished["id"] == video["id"], "the number is given again"
+    assert republished["slug"] != video["slug"]
     assert contents(out / video["slug"]) == played
 
 

@@ -69,7 +69,7 @@ def test_each_answer_wakes_one_of_those_who_wait() -> None:
     assert steps(200) < 6 * steps(50)
 
 
-def test_who_waits_for_a_late_answer_is_told_so_and_the_place_is_asked_again(
+def test_a_late_answer_is_reported_to_who_waits_and_the_place_is_asked_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(bounded_io, "TIMEOUT_S", 0.2)
@@ -163,4 +163,4 @@ def test_a_disk_that_does_not_answer_holds_up_no_other_job(
         assert desk.show(stuck[0])["attempts"] == 0
     finally:
         mount.end()
-    assert until(desk.worker("three").claim, "it goes on by itself")["job"] in stuck
+    assert until(desk.worker("three").claim, "it continues by itself")["job"] in stuck

@@ -150,9 +150,9 @@ def test_ten_thousand_jobs_are_each_claimed_once(make_supervisor: MakeSupervisor
         "SELECT trigger, count(*), count(DISTINCT job_id) FROM event WHERE job_id IS NOT NULL"
         " GROUP BY trigger ORDER BY trigger",
     ) == [("claim", JOBS, JOBS), ("create", JOBS, JOBS), ("fail_final", JOBS, JOBS)]
-    told = ask(database, "SELECT job_id, worker FROM attempt")
+    recorded = ask(database, "SELECT job_id, worker FROM attempt")
     names = {job: f"racer-{number}" for number, one in enumerate(got) for job, _ in one}
-    assert dict(told) == names, "the history names the process that got the job"
+    assert dict(recorded) == names, "the history names the process that got the job"
 
 
 @pytest.mark.fault("Many workers ask for the same job", "One gets it", area="workers")

@@ -71,10 +71,10 @@ def test_the_publish_is_part_of_the_last_step(desk: Desk) -> None:
     worker, job = desk.running()
     bench = bench_of(job)
     bench.rendition("360p", f"timed-{job['video']}")
-    told = {"transcode": 4.0, "finalize": 1.0}
-    assert complete(worker, job, bench, steps=told)[1]["status"] == "done"
+    steps = {"transcode": 4.0, "finalize": 1.0}
+    assert complete(worker, job, bench, steps=steps)[1]["status"] == "done"
     [attempt] = desk.show(job["job"])["attempts_log"]
-    assert attempt["steps"].keys() == told.keys()
+    assert attempt["steps"].keys() == steps.keys()
     assert attempt["steps"]["transcode"] == 4
     assert attempt["steps"]["finalize"] > 1
 
@@ -147,7 +147,7 @@ def test_a_retranscode_that_fails_leaves_what_plays(desk: Desk) -> None:
     worker = desk.worker()
     again = worker.claim()
     assert again["kept"] == {}, "everything is asked for"
-    worker.tell(f"jobs/{again['job']}/fail", epoch=again["epoch"], code="NO_MEDIA", text="no")
+    worker.send(f"jobs/{again['job']}/fail", epoch=again["epoch"], code="NO_MEDIA", text="no")
     after = desk.live.send(calls.video(job["video"]))
     assert (after["status"], after["generation"]) == ("ready", before["generation"])
     assert desk.show(result["new_job"])["status"] == "failed"
@@ -210,7 +210,7 @@ def test_a_quality_can_be_dropped(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize(
-    ("renditions", "drop", "said"),
+    ("renditions", "drop", "expected"),
     [
         (None, ["361p"], "has no quality 361p to drop; it has 720p, 360p, audio-en"),
         (None, ["1080p"], "has no quality 1080p to drop; it has 720p, 360p, audio-en"),
@@ -222,12 +222,12 @@ def test_a_quality_can_be_dropped(desk: Desk) -> None:
     ],
 )
 def test_what_cannot_be_dropped_is_refused(
-    desk: Desk, renditions: list[str] | None, drop: list[str], said: str
+    desk: Desk, renditions: list[str] | None, drop: list[str], expected: str
 ) -> None:
     _, job, _ = ladder(desk)  # Of a source of 360 lines, that another profile gave a 720p.
     [refused] = desk.act("retranscode", job["job"], renditions=renditions, drop=drop)
     assert (refused["ok"], refused["new_job"], refused["error"]["code"]) == (False, None, "REFUSED")
-    assert said in refused["error"]["message"]
+    assert expected in refused["error"]["message"]
 
 
 @pytest.mark.fault(
@@ -267,8 +267,8 @@ def test_what_was_left_out_on_purpose_is_not_asked_for_again(desk: Desk) -> None
     assert complete(worker, job, bench, warnings=[LEFT_OUT])[1]["status"] == "done"
     row = desk.show(job["job"])
     assert row["warnings"] == [LEFT_OUT]
-    told = [(e["code"], e["detail"]) for e in row["events"] if e["trigger"] == "warning"]
-    assert told == [(LEFT_OUT["code"], LEFT_OUT["text"])]
+    warnings = [(e["code"], e["detail"]) for e in row["events"] if e["trigger"] == "warning"]
+    assert warnings == [(LEFT_OUT["code"], LEFT_OUT["text"])]
     [again] = desk.add(path)
     assert (again["decision"], again["job"]) == ("cached", job["job"])
     [other] = desk.add(path, overrides={"crf": "25"})
@@ -335,7 +335,7 @@ def test_what_plays_and_could_not_be_recorded_is_recorded_later(desk: Desk) -> N
         assert "v1/" in master.read_text()
         assert (row["status"], row["video_view"]["generation"]) == ("in_progress", None)
         db.execute("DROP TRIGGER full")
-    answer = worker.tell(f"jobs/{job['job']}/fail", epoch=job["epoch"], code="INTERNAL", text="a mistake")
+    answer = worker.send(f"jobs/{job['job']}/fail", epoch=job["epoch"], code="INTERNAL", text="a mistake")
     assert answer["status"] == "done"
     row = desk.show(job["job"])
     assert (row["status"], row["attempts"], row["error"]) == ("done", 0, None)
@@ -358,15 +358,15 @@ def test_unfinished_work_goes_with_its_job(desk: Desk, operation: str) -> None:
     worker, job = desk.running()
     bench = bench_of(job)
     folder = bench.sink / bench.rendition("360p", f"of-{job['video']}")["folder"]
-    worker.tell(f"jobs/{job['job']}/fail", epoch=job["epoch"], code="NO_MEDIA", text="no")
-    assert folder.is_dir(), "a retry goes on with it"
+    worker.send(f"jobs/{job['job']}/fail", epoch=job["epoch"], code="NO_MEDIA", text="no")
+    assert folder.is_dir(), "a retry resumes with it"
     if operation == "delete":
         desk.act("delete", job["job"])
         assert not (bench.sink / "segments" / str(job["video"])).exists()
         assert not list((bench.sink / "trash").iterdir())
 
 
-def test_a_restart_begins_anew(desk: Desk) -> None:
+def test_a_restart_starts_over(desk: Desk) -> None:
     worker, job = desk.running()
     bench = bench_of(job)
     store = finished_work(bench)
@@ -374,7 +374,7 @@ def test_a_restart_begins_anew(desk: Desk) -> None:
     desk.act("restart", job["job"])
     assert report(worker, job, 60.0) == {"control": "restart"}
     assert (
-        worker.tell(f"jobs/{job['job']}/release", epoch=job["epoch"], reason="restart")["status"] == "pending"
+        worker.send(f"jobs/{job['job']}/release", epoch=job["epoch"], reason="restart")["status"] == "pending"
     )
     row = desk.show(job["job"])
     assert (row["progress"], row["renditions"], row["attempts"]) == (0, [], 0)
@@ -390,11 +390,11 @@ def finished_work(bench: Bench) -> Path:
 
 
 def released(worker: Worker, job: Any, reason: str) -> str:
-    answer: str = worker.tell(f"jobs/{job['job']}/release", epoch=job["epoch"], reason=reason)["status"]
+    answer: str = worker.send(f"jobs/{job['job']}/release", epoch=job["epoch"], reason=reason)["status"]
     return answer
 
 
-def test_nobody_works_on_a_job_before_it_has_started_over(desk: Desk) -> None:
+def test_no_worker_works_on_a_job_before_it_has_started_over(desk: Desk) -> None:
     """What was made before a restart is gone when a worker hears of the job, however soon that is."""
     worker, job = desk.running()
     store = finished_work(bench_of(job))
@@ -414,7 +414,7 @@ def test_nobody_works_on_a_job_before_it_has_started_over(desk: Desk) -> None:
     assert store.exists()
 
 
-def test_a_restart_that_is_told_twice_is_done_once(desk: Desk) -> None:
+def test_a_restart_that_is_sent_twice_is_done_once(desk: Desk) -> None:
     worker, job = desk.running()
     desk.act("pause", job["job"])
     released(worker, job, "pause")
@@ -433,7 +433,7 @@ def test_a_restart_that_is_told_twice_is_done_once(desk: Desk) -> None:
 
 def test_a_refused_restart_takes_nothing_away(desk: Desk) -> None:
     worker, old = desk.running()
-    worker.tell(f"jobs/{old['job']}/fail", epoch=old["epoch"], code="NO_MEDIA", text="no")
+    worker.send(f"jobs/{old['job']}/fail", epoch=old["epoch"], code="NO_MEDIA", text="no")
     path = Path(os.fsdecode(paths.decode(old["source"]["path_b64"])))
     path.write_bytes(b"a better video, of another length")
     [added] = desk.add(path, priority=1000)
@@ -457,7 +457,7 @@ def test_a_refused_restart_takes_nothing_away(desk: Desk) -> None:
 
 def test_a_full_disk_shuts_the_gate_and_costs_nothing(desk: Desk) -> None:
     worker, job = desk.running()
-    answer = worker.tell(
+    answer = worker.send(
         f"jobs/{job['job']}/fail", epoch=job["epoch"], code="DISK_LOW", text="3 GB are needed, 1 GB is free"
     )
     assert answer["status"] == "pending"
@@ -471,7 +471,7 @@ def test_a_full_disk_shuts_the_gate_and_costs_nothing(desk: Desk) -> None:
     until(lambda: not desk.live.send(calls.status())["gates"], "the gate is open")
 
 
-def test_a_folder_of_a_person_is_not_written_to(desk: Desk) -> None:
+def test_a_folder_of_a_user_is_not_written_to(desk: Desk) -> None:
     worker, job = desk.running()
     slug = desk.show(job["job"])["video_view"]["slug"]
     theirs = desk.live.home.output / slug

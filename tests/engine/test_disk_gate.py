@@ -71,7 +71,7 @@ class Desk:
     def gates(self) -> list[Any]:
         return list(self.live.send(calls.status())["gates"])
 
-    def told(self) -> list[str]:
+    def gate_events(self) -> list[str]:
         events = self.live.send(calls.events(after=0, limit=500))["events"]
         return [event["trigger"] for event in events if event["trigger"].startswith("gate")]
 
@@ -102,23 +102,23 @@ def test_a_job_that_does_not_fit_is_not_begun(desk: Desk) -> None:
     assert str(desk.out) in [disk["path"] for disk in desk.live.send(calls.status())["disk"]]
     assert [desk.show(job)["status"] for job in (large, small)] == ["pending", "pending"]
     assert desk.show(large)["attempts_log"] == [], "it was never begun"
-    assert desk.told() == ["gate_shut"]
+    assert desk.gate_events() == ["gate_shut"]
     # What holds the queue up is put aside; the next one fits.
     desk.live.send(calls.act("pause", [large]))
     until(lambda: not desk.gates(), "the gate is open")
-    assert desk.told() == ["gate_shut", "gate_opened"]
+    assert desk.gate_events() == ["gate_shut", "gate_opened"]
     assert until(lambda: desk.worker("two").claim(), "the next job")["job"] == small
 
 
 @pytest.mark.fault(
     "A volume has free bytes and no inodes", "Nothing starts; gate and `doctor` name the inodes", area="disks"
 )
-def test_a_volume_without_inodes_says_so_and_not_that_its_bytes_are_used_up(
+def test_a_volume_without_inodes_is_reported_as_such_and_not_as_out_of_bytes(
     make_supervisor: MakeSupervisor, volume: Volume, tmp_path: Path
 ) -> None:
     out = volume("out", 50 * MB, nr_inodes=FILES_ROOM + 100)
     desk = Desk(make_supervisor().start(), out, tmp_path)
-    others = [out / f"of somebody else {number}" for number in range(200)]
+    others = [out / f"of someone else {number}" for number in range(200)]
     for path in others:
         path.touch()
     job, worker = desk.add("one.mp4", MB), desk.worker("one")
@@ -135,7 +135,7 @@ def test_a_volume_without_inodes_says_so_and_not_that_its_bytes_are_used_up(
     for path in others:
         path.unlink()
     until(lambda: not desk.gates(), "the gate is open")
-    assert desk.told() == ["gate_shut", "gate_opened"]
+    assert desk.gate_events() == ["gate_shut", "gate_opened"]
     assert until(worker.claim, "the job")["job"] == job
 
 
@@ -166,14 +166,14 @@ def test_what_is_made_already_needs_no_room(desk: Desk) -> None:
     store = bench_of(claimed).sink / "segments" / str(claimed["video"]) / "360p" / "key"
     store.mkdir(parents=True)
     (store / "seg_00000.m4s").write_bytes(b"x" * 5 * MB)
-    worker.tell(f"jobs/{job}/release", epoch=claimed["epoch"], reason="shutdown")
+    worker.send(f"jobs/{job}/release", epoch=claimed["epoch"], reason="shutdown")
     # 3 MB are left, of which 1 MB stays free; 6 MB is the estimate, of which 5 MB are there.
-    assert until(worker.claim, "it goes on")["epoch"] == claimed["epoch"] + 1
-    assert desk.told() == []
+    assert until(worker.claim, "it resumes")["epoch"] == claimed["epoch"] + 1
+    assert desk.gate_events() == []
 
 
 @pytest.mark.fault("Abandoned work fills the disk", "It is removed, and nothing waits", area="disks")
-def test_unfinished_work_that_nobody_needs_goes_before_a_job_waits(desk: Desk) -> None:
+def test_unfinished_work_that_no_job_needs_goes_before_a_job_waits(desk: Desk) -> None:
     failed = desk.add("failed.mp4", 1000)
     worker = desk.worker("one")
     claimed = until(worker.claim, "the job")
@@ -181,11 +181,11 @@ def test_unfinished_work_that_nobody_needs_goes_before_a_job_waits(desk: Desk) -
     store.mkdir(parents=True)
     (store / "seg_00000.m4s").write_bytes(b"x" * 5 * MB)
     body = {"epoch": claimed["epoch"], "code": "NO_MEDIA", "text": "no"}
-    assert worker.tell(f"jobs/{failed}/fail", **body)["status"] == "failed"
+    assert worker.send(f"jobs/{failed}/fail", **body)["status"] == "failed"
     job = desk.add("next.mp4", 3 * MB)
     assert until(worker.claim, "the next job")["job"] == job
     assert not store.exists()
-    assert desk.told() == []
+    assert desk.gate_events() == []
 
 
 @pytest.mark.fault(
@@ -227,7 +227,7 @@ def test_the_volume_of_the_database_is_full(
     bench.rendition("360p", "made")
     filler = fill(root)
     until(lambda: not _can_be_written(live), "the database is full")
-    # It is up, and tells what is wrong.
+    # It is up, and reports what is wrong.
     status, answer = live.raw("POST", "/v1/queue/pause", {"reason": "no room for this"})
     assert (status, answer["error"]["code"]) == (507, "DISK_LOW")
     assert str(root) in answer["error"]["message"] + answer["error"]["hint"]
@@ -236,17 +236,19 @@ def test_the_volume_of_the_database_is_full(
     assert gate["code"] == "DISK_LOW"
     assert desk.show(waiting)["status"] == "pending"
     assert complete(worker, job, bench)[1]["error"]["code"] == "DISK_LOW", "the worker asks again"
-    # Longer than a lease holds: that is nobody's fault.
+    # Longer than a lease holds: that is no one's fault.
     expires = datetime.fromisoformat(desk.show(running)["lease_expires_at"])
     beat = {"jobs": [{"job": running, "epoch": job["epoch"]}], "cpu_percent": 1.0, "memory_bytes": 1}
     until(
-        lambda: worker.tell("heartbeat", **beat)["lost"] == [] and datetime.now(UTC) > expires,
+        lambda: worker.send("heartbeat", **beat)["lost"] == [] and datetime.now(UTC) > expires,
         "longer than a lease",
     )
     filler.unlink()
-    until(lambda: worker.tell("heartbeat", **beat)["lost"] == [] and not desk.gates(), "it goes on by itself")
+    until(
+        lambda: worker.send("heartbeat", **beat)["lost"] == [] and not desk.gates(), "it continues by itself"
+    )
     assert complete(worker, job, bench) == (200, {"job": running, "status": "done"})
     row = desk.show(running)
     assert (row["attempts"], row["crashes"], len(row["attempts_log"])) == (0, 0, 1)
-    assert desk.told()[-2:] == ["gate_shut", "gate_opened"]
+    assert desk.gate_events()[-2:] == ["gate_shut", "gate_opened"]
     assert until(worker.claim, "the next job")["job"] == waiting

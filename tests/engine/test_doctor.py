@@ -105,7 +105,7 @@ def test_a_clock_that_was_set_back(house: House) -> None:
     assert house.levels() == {"event times": "warn"}
 
 
-def test_folders_that_nobody_needs(house: House) -> None:
+def test_folders_that_no_one_needs(house: House) -> None:
     sink = house.out / ".tqstudio" / str(house.uuid)
     ladder = house.out / "a"
     for needed in (sink / "segments" / "1" / "360p", ladder / "v3", house.out / "own folder" / "v1"):

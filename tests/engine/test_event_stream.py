@@ -100,7 +100,7 @@ def test_missed_events_are_sent_first(desk: Desk) -> None:
         assert [event["trigger"] for event in events_of(listener, job, 3)] == ["create", "pause", "resume"]
 
 
-def test_who_cannot_be_told_everything_is_told_so(make_supervisor: MakeSupervisor) -> None:
+def test_who_cannot_be_sent_everything_gets_a_reset(make_supervisor: MakeSupervisor) -> None:
     live = make_supervisor().start()
     live.send(calls.worker_action("cpu-0", "disable"))
     # Pruning comes once a minute; here it has been, as after a month.
@@ -122,7 +122,7 @@ def test_who_cannot_be_told_everything_is_told_so(make_supervisor: MakeSuperviso
 
 
 def numbers(listener: Listener, last: int) -> list[int]:
-    """The numbers of the events that are told, up to the last; a `reset` among them fails the test."""
+    """The numbers of the events that are sent, up to the last; a `reset` among them fails the test."""
     found: list[int] = []
     while not found or found[-1] < last:
         block = listener.block()
@@ -132,8 +132,8 @@ def numbers(listener: Listener, last: int) -> list[int]:
     return found
 
 
-def test_one_action_on_thousands_is_told_whole(desk: Desk) -> None:
-    """Also to a watcher that reads nothing meanwhile, and to one that comes later; nobody waits for them."""
+def test_one_action_on_thousands_is_sent_whole(desk: Desk) -> None:
+    """Also to a watcher that reads nothing meanwhile, and to one that comes later; no one waits for them."""
     seen, job = last_seq(desk.live), desk.job()
     with listening(desk.live, str(seen)) as reader, listening(desk.live, str(seen)) as stalled:
         for _ in range(3):
@@ -162,7 +162,7 @@ def test_silence_is_filled(desk: Desk) -> None:
         until(lambda: listener.block() == {"": "still here"}, "a comment comes")
 
 
-def test_progress_is_told_and_not_stored(desk: Desk) -> None:
+def test_progress_is_sent_and_not_stored(desk: Desk) -> None:
     worker, job = desk.running()
     with listening(desk.live) as listener:
         before = last_seq(desk.live)
@@ -172,7 +172,7 @@ def test_progress_is_told_and_not_stored(desk: Desk) -> None:
                 (j for j in listener.event("progress")["jobs"] if j["id"] == job["job"] and j["progress"]),
                 None,
             ),
-            "the report is told",
+            "the report is sent",
         )
         assert (live["progress"], live["speed"], live["worker"]) == (42, 2, worker.name)
         desk.act("cancel", job["job"])
@@ -182,7 +182,7 @@ def test_progress_is_told_and_not_stored(desk: Desk) -> None:
                 for j in listener.event("progress")["jobs"]
                 if j["id"] == job["job"] and j["control"] != "none"
             ],
-            "the wish is told",
+            "the control request is sent",
         )
         assert found[0]["word"] == "cancelling…"
         assert last_seq(desk.live) == before + 1
@@ -190,7 +190,7 @@ def test_progress_is_told_and_not_stored(desk: Desk) -> None:
         assert names[worker.name] == "busy"
 
 
-def test_a_job_that_goes_on_is_told_from_where_it_was(desk: Desk) -> None:
+def test_a_resumed_job_is_reported_from_where_it_was(desk: Desk) -> None:
     worker, job = desk.running()
     made = {
         "name": "360p",
@@ -201,25 +201,25 @@ def test_a_job_that_goes_on_is_told_from_where_it_was(desk: Desk) -> None:
     }
     report(worker, job, 42.0, renditions=[made])
     desk.act("pause", job["job"])
-    worker.tell(f"jobs/{job['job']}/release", epoch=job["epoch"], reason="pause")
+    worker.send(f"jobs/{job['job']}/release", epoch=job["epoch"], reason="pause")
     with listening(desk.live) as listener:
 
-        def told() -> Any:
+        def sent() -> Any:
             return next((j for j in listener.event("progress")["jobs"] if j["id"] == job["job"]), None)
 
         desk.act("resume", job["job"])
         again = until(lambda: worker.claim(), "it is claimed again")
         assert again["job"] == job["job"]
-        first = until(told, "the claim is told")
+        first = until(sent, "the claim is sent")
         assert first["progress"] == 42
         assert "renditions" not in first, "what is known of its qualities stays true"
         report(worker, again, 40.0, renditions=[made])
         at_work = until(
-            lambda: (live := told()) and live.get("renditions") and live, "its qualities are told"
+            lambda: (live := sent()) and live.get("renditions") and live, "its qualities are sent"
         )
         assert at_work["progress"] == desk.show(job["job"])["progress"] == 42
         report(worker, again, 40.5, renditions=[made | {"segments_done": 1}])
-        until(lambda: (live := told()) and live["progress"] == 40.5, "finished segments are gone")
+        until(lambda: (live := sent()) and live["progress"] == 40.5, "finished segments are gone")
         assert desk.show(job["job"])["progress"] == 40.5
 
 
@@ -242,7 +242,7 @@ def test_the_clients_stream(desk: Desk) -> None:
     following.close()
 
 
-def test_nobody_there() -> None:
+def test_no_supervisor_there() -> None:
     with pytest.raises(TqError) as caught:
         next(Client(Path("/nowhere/supervisor.sock")).stream())
     assert caught.value.code is ErrorCode.NO_SUPERVISOR
@@ -268,18 +268,18 @@ def store(db: Database, count: int) -> list[EventRow]:
     return db.write_now(noted)
 
 
-def told_by(broadcast: Broadcast, db: Database, seen: int) -> AsyncIterator[bytes]:
+def messages_of(broadcast: Broadcast, db: Database, seen: int) -> AsyncIterator[bytes]:
     async def read(seq: int) -> Any:
         return await db.read(page, seq)
 
     return stream(broadcast, read, seen, greeting=b"", keepalive_s=60)
 
 
-async def some(told: AsyncIterator[bytes], last: int) -> list[tuple[str, int]]:
+async def some(messages: AsyncIterator[bytes], last: int) -> list[tuple[str, int]]:
     """The messages up to the event of that number: their names and numbers."""
     found: list[tuple[str, int]] = []
     while not found or found[-1][1] < last:
-        for block in (await anext(told)).decode().split("\n\n"):
+        for block in (await anext(messages)).decode().split("\n\n"):
             fields = dict(line.split(": ", 1) for line in block.splitlines())
             if fields:
                 found.append((fields["event"], int(fields.get("id", "0"))))
@@ -295,7 +295,7 @@ def test_a_watcher_that_lags_reads_from_the_store(opened: Database) -> None:
 
     async def main() -> None:
         broadcast = Broadcast(lambda event: {"seq": event.seq})
-        lagging, following = (told_by(broadcast, opened, 0) for _ in range(2))
+        lagging, following = (messages_of(broadcast, opened, 0) for _ in range(2))
         assert await anext(lagging) == await anext(following) == b""
         step = RECENT + PAGE
         for end in (step, 2 * step, 3 * step):
@@ -312,30 +312,30 @@ def test_a_watcher_that_lags_reads_from_the_store(opened: Database) -> None:
     asyncio.run(main())
 
 
-def test_what_is_pruned_meanwhile_is_told_as_such(opened: Database) -> None:
+def test_what_is_pruned_meanwhile_is_reported_as_such(opened: Database) -> None:
     async def main() -> None:
         broadcast = Broadcast(lambda event: {"seq": event.seq})
         broadcast.events(store(opened, 3 * PAGE))
-        told = told_by(broadcast, opened, 0)
-        assert await anext(told) == b""
-        assert await some(told, PAGE) == heard(1, PAGE)
+        messages = messages_of(broadcast, opened, 0)
+        assert await anext(messages) == b""
+        assert await some(messages, PAGE) == heard(1, PAGE)
         opened.write_now(events.forget, through=2 * PAGE + 10, limit=10_000)
-        assert await some(told, 3 * PAGE) == [("reset", 0), *heard(2 * PAGE + 11, 3 * PAGE)]
-        # All that is left is forgotten too; what comes then is told.
+        assert await some(messages, 3 * PAGE) == [("reset", 0), *heard(2 * PAGE + 11, 3 * PAGE)]
+        # All that is left is forgotten too; what comes then is sent.
         broadcast.events(store(opened, 2 * RECENT))
         opened.write_now(events.forget, through=broadcast.last, limit=10_000)
         broadcast.events(store(opened, 1))
-        assert (await some(told, broadcast.last))[-1] == ("event", broadcast.last)
+        assert (await some(messages, broadcast.last))[-1] == ("event", broadcast.last)
 
     asyncio.run(main())
 
 
 def test_a_watcher_that_does_not_read_is_cut_off(opened: Database) -> None:
-    """It costs no more than so many snapshots, and is told every event before it ends."""
+    """It costs no more than so many snapshots, and is sent every event before it ends."""
 
     async def main() -> None:
         broadcast = Broadcast(lambda event: {"seq": event.seq})
-        slow = told_by(broadcast, opened, 0)
+        slow = messages_of(broadcast, opened, 0)
         assert await anext(slow) == b""
         broadcast.events(store(opened, 10))
         for _ in range(BACKLOG):
@@ -346,7 +346,7 @@ def test_a_watcher_that_does_not_read_is_cut_off(opened: Database) -> None:
         assert await some(slow, 10) == heard(1, 10)
         with pytest.raises(StopAsyncIteration):
             await anext(slow)
-        quick = told_by(broadcast, opened, 10)
+        quick = messages_of(broadcast, opened, 10)
         assert await anext(quick) == b""
         broadcast.snapshot("progress", {})
         assert await anext(quick) == message("progress", {})
@@ -354,14 +354,14 @@ def test_a_watcher_that_does_not_read_is_cut_off(opened: Database) -> None:
     asyncio.run(main())
 
 
-def test_after_the_end_a_stream_is_over_once_all_is_told(opened: Database) -> None:
+def test_after_the_end_a_stream_is_over_once_all_is_sent(opened: Database) -> None:
     async def main() -> None:
         broadcast = Broadcast(lambda event: {"seq": event.seq})
-        early = told_by(broadcast, opened, 0)
+        early = messages_of(broadcast, opened, 0)
         assert await anext(early) == b""
         broadcast.events(store(opened, 2))
         broadcast.stop()
-        late = told_by(broadcast, opened, 1)
+        late = messages_of(broadcast, opened, 1)
         assert not broadcast.watched
         assert [text async for text in early] == [b"".join(message("event", {"seq": n}, n) for n in (1, 2))]
         assert [text async for text in late] == [b"", message("event", {"seq": 2}, 2)]

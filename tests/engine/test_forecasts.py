@@ -24,7 +24,7 @@ from .test_speed_model import FAST, TINY, facts
 
 
 def finish(opened: Database, forecasts: Forecasts, work: Workload, seconds: float) -> float | None:
-    """Foretell a run and have it take so long; answers what was foretold."""
+    """Predict a run and have it take so long; answers what was predicted."""
     prediction = forecasts.estimates.predict(work)
     token = opened.write_now(_run, seconds + 1, prediction.seconds if is_measurable(work) else None)
     live = LiveJob(

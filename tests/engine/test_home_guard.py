@@ -34,7 +34,7 @@ except TqError as error:
 """
 
 
-def test_a_lock_that_is_removed_is_still_held_and_made_anew(tmp_path: Path) -> None:
+def test_a_lock_that_is_removed_is_still_held_and_created_again(tmp_path: Path) -> None:
     home = Home(tmp_path)
     mine = home_lock.HomeLock(home)
     mine.acquire()
@@ -83,7 +83,7 @@ def test_no_second_one_starts_when_lock_and_socket_are_removed(make_supervisor: 
     assert view is not None
     assert view["pid"] == pid
     assert launch.holder(live.home) == pid
-    # What was made anew is as good as what was there: it is removed again and serves to the end.
+    # What was created again is as good as what was there: it is removed again and serves to the end.
     live.home.socket.unlink()
     until(live.home.socket.exists, "the socket is there again")
     assert live.stop() == 0

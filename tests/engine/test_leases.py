@@ -1,4 +1,4 @@
-"""Who owns a job: leases, what renews them, and what becomes of those that nobody renews."""
+"""Who owns a job: leases, what renews them, and what becomes of those that no worker renews."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def quick(make: MakeSupervisor, folder: Path, **settings: str) -> Iterator[Desk]
 
 
 def beat(worker: Worker, *jobs: Any) -> Any:
-    return worker.tell("heartbeat", jobs=[{"job": job["job"], "epoch": job["epoch"]} for job in jobs])
+    return worker.send("heartbeat", jobs=[{"job": job["job"], "epoch": job["epoch"]} for job in jobs])
 
 
 def triggers(live: LiveSupervisor) -> list[str]:
@@ -216,7 +216,7 @@ def test_a_job_that_its_worker_drops_goes_again_at_once(
 def test_a_supervisor_that_was_stopped_takes_no_job_away(
     make_supervisor: MakeSupervisor, tmp_path: Path
 ) -> None:
-    """Longer than a lease, it could hear nobody. That is not the workers' fault."""
+    """Longer than a lease, it could hear no worker. That is not the workers' fault."""
     with quick(make_supervisor, tmp_path, TQSTUDIO_LEASE_S="2") as desk:
         worker, job = desk.running()
         supervisor = psutil.Process(desk.live.process.pid)
@@ -255,7 +255,7 @@ def test_a_database_that_hangs_takes_no_job_away(make_supervisor: MakeSupervisor
         report(worker, job, 10.0)
         row = desk.show(job["job"])
         assert (row["status"], row["crashes"], row["claim"]) == ("in_progress", 0, "claimed")
-        answer = worker.tell(f"jobs/{job['job']}/release", epoch=job["epoch"], reason="shutdown")
+        answer = worker.send(f"jobs/{job['job']}/release", epoch=job["epoch"], reason="shutdown")
         assert answer["status"] == "pending", "it is still his"
 
 
@@ -282,8 +282,8 @@ def test_a_silent_worker_is_offline_until_it_is_heard(
         beat(worker, job)
         assert view(desk.live, worker.name)["status"] == "busy"
         beat(never)
-        until(lambda: offline(never.name)[:2] == ["worker_offline", "worker_online"], "it is told once")
-        assert view(desk.live, never.name)["status"] == "disabled", "no beat changes what a person wants"
+        until(lambda: offline(never.name)[:2] == ["worker_offline", "worker_online"], "it is reported once")
+        assert view(desk.live, never.name)["status"] == "disabled", "no beat changes what a user wants"
         assert desk.show(job["job"])["status"] == "in_progress", "the lease has its own time"
 
 
@@ -308,7 +308,7 @@ def test_a_worker_process_that_hangs_is_replaced(make_supervisor: MakeSupervisor
 def test_a_remote_worker_has_time_to_find_a_new_supervisor(
     make_supervisor: MakeSupervisor, tmp_path: Path
 ) -> None:
-    """Nothing issues lasting tokens yet, so the database is told by hand that the worker is remote."""
+    """Nothing issues lasting tokens yet, so it is set in the database by hand that the worker is remote."""
     with quick(make_supervisor, tmp_path, TQSTUDIO_LEASE_S="1", TQSTUDIO_SCAN_S="600") as desk:
         remote, job = desk.running()
         _, local_job = desk.running()
@@ -319,7 +319,7 @@ def test_a_remote_worker_has_time_to_find_a_new_supervisor(
         again.start()
         assert again.send(calls.job(local_job["job"]))["status"] != "in_progress", "its worker died with it"
         assert again.send(calls.job(job["job"]))["claim"] == "claimed"
-        until(lambda: again.send(calls.job(job["job"]))["crashes"] == 1, "nobody came")
+        until(lambda: again.send(calls.job(job["job"]))["crashes"] == 1, "no worker came")
         assert "requeued:stale" in triggers(again)
 
 
@@ -474,7 +474,7 @@ def test_a_stuck_job_is_seen_with_its_age_and_can_be_freed(
         row = until(
             lambda: row if (row := desk.show(job["job"]))["status"] == "pending" else None, "it is free"
         )
-        assert (row["crashes"], row["attempts"], row["progress"]) == (0, 0, 0), "a person asked for it"
+        assert (row["crashes"], row["attempts"], row["progress"]) == (0, 0, 0), "a user asked for it"
         heir = desk.worker()
         assert until(heir.claim, "another takes it")["epoch"] == 2
 
@@ -501,12 +501,12 @@ def test_a_worker_that_fails_one_job_after_another_is_quarantined(
         for job in jobs[:3]:
             claimed = worker.claim()
             assert claimed["job"] == job
-            worker.tell(f"jobs/{job}/fail", epoch=claimed["epoch"], code="ENCODER_EXIT", text="no driver")
-        assert worker.tell("claim", wait_s=5) == {"job": None, "test": True}, (
+            worker.send(f"jobs/{job}/fail", epoch=claimed["epoch"], code="ENCODER_EXIT", text="no driver")
+        assert worker.send("claim", wait_s=5) == {"job": None, "test": True}, (
             "at once: it does not wait for work"
         )
         assert view(live, worker.name)["status"] == "idle"
-        assert worker.tell("tested", problem="no driver") == {"heard": True}
+        assert worker.send("tested", problem="no driver") == {"heard": True}
         shown = view(live, worker.name)
         assert (shown["status"], shown["enabled"]) == ("disabled", False)
         assert "3 different jobs in a row and a test encode: no driver" in shown["quarantine"]
@@ -520,7 +520,7 @@ def test_a_worker_that_fails_one_job_after_another_is_quarantined(
         assert gate["since"] == quarantined["at"], "not since the supervisor runs"
         assert gate["hint"] == f"enable one with: tqstudio worker enable {worker.name}"
         assert "worker_quarantined" in triggers(live)
-        # Somebody has looked.
+        # A user has looked.
         shown = live.send(calls.worker_action(worker.name, "enable"))
         assert (shown["status"], shown["note"], shown["quarantine"]) == ("idle", None, None)
         assert worker.claim()["job"] == jobs[3]

@@ -1,4 +1,4 @@
-"""The supervisor's log: nobody waits for it, and nothing of it is lost."""
+"""The supervisor's log: no caller waits for it, and nothing of it is lost."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def test_every_line_is_written_at_the_end(tmp_path: Path) -> None:
     assert 'event="a line"' in lines[0]
 
 
-def test_nobody_waits_for_a_disk_that_does_not_answer(tmp_path: Path) -> None:
+def test_no_caller_waits_for_a_disk_that_does_not_answer(tmp_path: Path) -> None:
     home = Home(tmp_path)
     home.create()
-    # To open it for writing takes until somebody reads.
+    # To open it for writing takes until another process reads.
     os.mkfifo(home.supervisor_log)
     with _program(home) as program:
         assert program.stdout is not None

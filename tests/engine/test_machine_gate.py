@@ -71,8 +71,8 @@ def test_it_opens_by_itself_with_room_to_spare(opened: Database) -> None:
         asyncio.run(gate.tick())
         shut.append([row.kind for row in opened.read_now(gates.listing)])
     assert shut == [[], *[[GateKind.BACKPRESSURE]] * 3, [], []]
-    told = [e.trigger for e in opened.read_now(events.newest, limit=10)]
-    assert told == ["gate_opened", "gate_shut"], "once each"
+    triggers = [e.trigger for e in opened.read_now(events.newest, limit=10)]
+    assert triggers == ["gate_opened", "gate_shut"], "once each"
 
 
 def test_what_an_earlier_supervisor_shut_opens_too(opened: Database) -> None:

@@ -54,7 +54,7 @@ def sleepers() -> Iterator[Sleepers]:
 
 
 @pytest.mark.fault("ffmpegs outlive a killed supervisor", "The next one ends them", area="supervisor")
-def test_orphans_are_ended_and_nobody_else(sleepers: Sleepers, dead: Root) -> None:
+def test_orphans_are_ended_and_no_other_process(sleepers: Sleepers, dead: Root) -> None:
     orphan, stopped = sleepers.start(f"{dead}:{HOME}"), sleepers.start(f"{dead}:{HOME}")
     assert (orphan_processes.root_of(orphan.pid), orphan_processes.home_of(orphan.pid)) == (dead, str(HOME))
     os.kill(stopped.pid, signal.SIGSTOP)
@@ -72,7 +72,7 @@ def test_orphans_are_ended_and_nobody_else(sleepers: Sleepers, dead: Root) -> No
     assert orphan_processes.end_orphans(STORE) == []
 
 
-def test_a_pid_that_was_given_anew_is_another_process(sleepers: Sleepers) -> None:
+def test_a_reused_pid_is_another_process(sleepers: Sleepers) -> None:
     mine = orphan_processes.root(STORE)
     assert mine.lives
     earlier = Root(STORE, mine.pid, mine.started - 1)

@@ -147,7 +147,7 @@ def test_a_runtime_directory_that_is_a_link_or_open_to_others_is_refused(
 
 
 def test_a_supervisor_reads_nothing_from_another_user(shared: Path, make_supervisor: MakeSupervisor) -> None:
-    """Though somebody opened its socket to everybody."""
+    """Though someone opened its socket to everyone."""
     live: LiveSupervisor = make_supervisor(shared / "home").start()
     live.home.root.chmod(0o755)
     live.home.socket.chmod(0o777)
@@ -186,9 +186,9 @@ def test_a_home_of_another_user_is_refused(shared: Path) -> None:
         home.require_owner()
 
 
-def test_a_worker_is_not_told_over_the_socket_which_ffmpeg_to_run(supervisor: LiveSupervisor) -> None:
+def test_a_worker_is_not_sent_over_the_socket_which_ffmpeg_to_run(supervisor: LiveSupervisor) -> None:
     worker = supervisor.worker("remote-0")
-    answer = worker.tell("register", pid=os.getpid(), pid_started=1.0, encoder="libx264")
+    answer = worker.send("register", pid=os.getpid(), pid_started=1.0, encoder="libx264")
     assert "ffmpeg" not in answer
 
 
@@ -214,9 +214,9 @@ def test_a_supervisor_does_not_start_where_another_user_may_change_its_home(
     os.chown(path, owner, OTHER_UID)
     live.launch()
     assert live.process.wait(60) == 2
-    said = live.output.read_text()
-    assert "error: PERMISSION: " in said
-    assert f"{live.home.root / name} belongs to" in said or f"chmod go-w {live.home.root / name}" in said
+    output = live.output.read_text()
+    assert "error: PERMISSION: " in output
+    assert f"{live.home.root / name} belongs to" in output or f"chmod go-w {live.home.root / name}" in output
     assert not live.home.supervisor_log.exists(), "nothing was begun"
 
 

@@ -1,4 +1,4 @@
-"""Which folders are refused as an output when somebody names them."""
+"""Which folders are refused as an output when a user names them."""
 
 from __future__ import annotations
 

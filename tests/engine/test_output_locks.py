@@ -41,7 +41,7 @@ def test_it_is_held_until_the_end(ours: Workspace, tmp_path: Path) -> None:
     assert ours.locked() == set()
 
 
-def test_a_second_one_is_told(ours: Workspace, opened: Database, tmp_path: Path) -> None:
+def test_a_second_one_is_refused(ours: Workspace, opened: Database, tmp_path: Path) -> None:
     output = root(tmp_path)
     ours.require_lock(output)
     other = Workspace(opened, "uuid", BoundedIO())
@@ -73,7 +73,7 @@ def test_where_there_is_no_work_folder_nothing_is_made(ours: Workspace, tmp_path
     assert ours.locked() == set(), "nothing of a disk that is away is kept open"
 
 
-def test_a_lock_that_a_person_removed_is_made_anew(ours: Workspace, tmp_path: Path) -> None:
+def test_a_lock_that_a_user_removed_is_created_again(ours: Workspace, tmp_path: Path) -> None:
     output = root(tmp_path)
     ours.require_lock(output)
     (tmp_path / "out" / ".tqstudio" / "uuid" / "lock").unlink()

@@ -97,8 +97,8 @@ def new_board() -> LiveBoard:
 def test_the_board_keeps_what_a_report_leaves_out() -> None:
     board = new_board()
     board.begin(A, "cpu-0", 0)
-    went_on = {"resumed_from": 0, "resumed_at_s": 4.0}
-    full = progress(renditions=(quality("pending"),), argv=(("ffmpeg",),), encoder="libx264", **went_on)
+    resumed = {"resumed_from": 0, "resumed_at_s": 4.0}
+    full = progress(renditions=(quality("pending"),), argv=(("ffmpeg",),), encoder="libx264", **resumed)
     board.report(A, full, significant=True)
     merged = board.report(A, progress(progress=5.0), significant=False)
     assert (merged.progress, merged.renditions, merged.argv) == (10.0, full.renditions, full.argv)
@@ -106,7 +106,7 @@ def test_the_board_keeps_what_a_report_leaves_out() -> None:
     assert merged.unsaved
 
 
-def _told(board: LiveBoard, at: int, *rows: RenditionRow) -> list[tuple[int | None, int | None]]:
+def _times(board: LiveBoard, at: int, *rows: RenditionRow) -> list[tuple[int | None, int | None]]:
     merged = board.report(A, progress(renditions=rows, at=at), significant=False)
     return [(row.started_at, row.completed_at) for row in merged.renditions or ()]
 
@@ -114,20 +114,20 @@ def _told(board: LiveBoard, at: int, *rows: RenditionRow) -> list[tuple[int | No
 def test_the_board_knows_when_this_run_began_and_completed_a_quality() -> None:
     board = new_board()
     board.begin(A, "cpu-0", 0)
-    assert _told(board, 1, quality("pending")) == [(None, None)]
-    assert _told(board, 2, quality("in_progress")) == [(2, None)]
+    assert _times(board, 1, quality("pending")) == [(None, None)]
+    assert _times(board, 2, quality("in_progress")) == [(2, None)]
     board.report(A, progress(at=3), significant=False)
-    assert _told(board, 4, quality("in_progress")) == [(2, None)]
-    assert _told(board, 5, quality("completed")) == [(2, 5)]
-    assert _told(board, 6, quality("completed")) == [(2, 5)]
-    assert _told(board, 7, quality("in_progress")) == [(2, None)]
+    assert _times(board, 4, quality("in_progress")) == [(2, None)]
+    assert _times(board, 5, quality("completed")) == [(2, 5)]
+    assert _times(board, 6, quality("completed")) == [(2, 5)]
+    assert _times(board, 7, quality("in_progress")) == [(2, None)]
 
 
 def test_a_quality_that_begins_and_ends_between_two_reports_has_both_times() -> None:
     board = new_board()
     board.begin(A, "cpu-0", 0)
-    _told(board, 3, quality("pending"))
-    assert _told(board, 9, quality("completed")) == [(3, 9)]
+    _times(board, 3, quality("pending"))
+    assert _times(board, 9, quality("completed")) == [(3, 9)]
 
 
 @pytest.mark.parametrize("status", ["completed", "skipped", "failed"])
@@ -135,7 +135,7 @@ def test_a_quality_that_this_run_did_not_make_has_no_times(status: str) -> None:
     board = new_board()
     board.begin(A, "cpu-0", 0)
     for at in (1, 2):
-        assert _told(board, at, quality(status)) == [(None, None)]
+        assert _times(board, at, quality(status)) == [(None, None)]
 
 
 def test_another_lease_inherits_nothing() -> None:
@@ -146,7 +146,7 @@ def test_another_lease_inherits_nothing() -> None:
     assert (merged.progress, merged.control) == (5.0, Control.NONE)
 
 
-def test_a_wish_outlives_reports() -> None:
+def test_a_control_request_outlives_reports() -> None:
     board = new_board()
     board.begin(A, "cpu-0", 0)
     board.control(1, Control.CANCEL)
@@ -166,7 +166,7 @@ def test_at_most_one_write_per_second() -> None:
     assert [live.token for live in board.due(9_000_000, everything=True)] == [A]
 
 
-def test_what_moved_is_told_once() -> None:
+def test_what_moved_is_reported_once() -> None:
     board = new_board()
     board.begin(A, "cpu-0", 0)
     assert [live.token for live in board.take_touched()] == [A]

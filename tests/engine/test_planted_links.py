@@ -240,7 +240,7 @@ def test_an_output_that_others_may_write_to_is_refused_and_waited_for(
     assert not list(shared.iterdir()), "nothing is written there"
     assert f"users of {shared}" in live("doctor").out
     shared.chmod(0o755)
-    claimed = until(worker.claim, "the queue goes on by itself")
+    claimed = until(worker.claim, "the queue continues by itself")
     assert claimed["job"] == job
     bench = bench_of(claimed)
     bench.rendition("360p", "one")
@@ -250,7 +250,7 @@ def test_an_output_that_others_may_write_to_is_refused_and_waited_for(
     assert (row["error"]["code"], row["attempts"]) == ("OUTPUT_SHARED", 0)
     assert not (shared / "clip").exists()
     shared.chmod(0o755)
-    claimed = until(worker.claim, "the queue goes on by itself", 60)
+    claimed = until(worker.claim, "the queue continues by itself", 60)
     bench = bench_of(claimed)
     bench.rendition("360p", "one")
     assert complete(worker, claimed, bench)[1]["status"] == "done"

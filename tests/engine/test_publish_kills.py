@@ -1,4 +1,4 @@
-"""The supervisor dies by SIGKILL between any two steps of a publish; somebody watches all the while.
+"""The supervisor dies by SIGKILL between any two steps of a publish; a player watches all the while.
 
 The test plays the worker, so that nothing is encoded; supervisors, their database and the files are real.
 """
@@ -135,7 +135,7 @@ class House:
         return Work(result["new_job"], before.video, before.published + 1)
 
     def hand_in(self, work: Work) -> None:
-        """Do the waiting job and report its end; nobody may live to answer that."""
+        """Do the waiting job and report its end; no supervisor may live to answer that."""
         worker = self.live.worker("by-hand").register()
         job = worker.claim()
         assert job["job"] == work.job
@@ -159,7 +159,7 @@ class House:
         row = self.live.send(calls.job(work.job))
         events = self.live.send(calls.events(job_id=work.job, after=0, limit=500))["events"]
         assert row["word"] == ("done" if done else "pending")
-        assert (row["attempts"], row["crashes"], row["error"]) == (0, 0, None), "it was nobody's fault"
+        assert (row["attempts"], row["crashes"], row["error"]) == (0, 0, None), "it was no one's fault"
         assert [event["trigger"] for event in events].count("complete") == done
         self._check_files(work.video, work.published + done)
         assert self.store_is_empty(work) is done, "segments wait for the next attempt, and for nothing else"
@@ -262,7 +262,7 @@ def test_killed_again_while_it_recovers(house: House) -> None:
     "A database saved during a publish is restored", "Later ladders keep playing", area="publishing"
 )
 def test_what_was_published_later_is_left_alone(house: House) -> None:
-    """A database was restored that was saved in the middle of a publish; its ladders went on without it."""
+    """A database was restored that was saved in the middle of a publish; its ladders continued without it."""
     house.start("publish.renamed")
     work = house.first()
     house.hand_in(work)

@@ -115,7 +115,7 @@ def test_the_volume_is_full(desk: Desk, tmp_path: Path) -> None:
     desk.add(tmp_path / "failed.mp4")
     worker, job, bench = desk.claim()
     bench.rendition("720p", "of-one-that-failed", text="x" * 300_000)
-    worker.tell(f"jobs/{job['job']}/fail", epoch=job["epoch"], code="NO_MEDIA", text="no")
+    worker.send(f"jobs/{job['job']}/fail", epoch=job["epoch"], code="NO_MEDIA", text="no")
     [result] = desk.live.send(calls.act("retranscode", [desk.job]))["results"]
     desk.job = result["new_job"]
     worker, job, bench = desk.claim()
@@ -190,14 +190,14 @@ def test_a_disk_that_is_away_when_the_next_supervisor_starts(
         assert desk.plays(1)
 
 
-def test_finished_qualities_are_forgotten_where_that_is_wished(
+def test_finished_qualities_are_forgotten_where_that_is_requested(
     make_supervisor: MakeSupervisor, tmp_path: Path
 ) -> None:
     live = make_supervisor(TQSTUDIO_KEEP_COMPLETED="false", TQSTUDIO_BACKOFF_S="0").start()
     desk = Desk(live, tmp_path / "out", tmp_path / "clip.mp4")
     worker, job, bench = desk.claim()
     body = {"epoch": job["epoch"], "text": "no"}
-    assert worker.tell(f"jobs/{job['job']}/fail", code="STALLED", **body)["status"] == "pending"
+    assert worker.send(f"jobs/{job['job']}/fail", code="STALLED", **body)["status"] == "pending"
     assert not (bench.sink / "segments" / str(job["video"])).exists(), "the next attempt makes everything"
     worker, job, bench = desk.claim()
     late = {"epoch": job["epoch"] - 1, "code": "STALLED", "text": "no"}

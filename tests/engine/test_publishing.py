@@ -48,7 +48,7 @@ def first(place: Place, bench: Bench) -> Rows:
 
 
 def second(place: Place, bench: Bench, kept: Rows) -> Rows:
-    """The next generation, with the lowest quality made anew."""
+    """The next generation, with the lowest quality made again."""
     bench.rendition("360p", "two")
     return put_in_place(bench.sink, place, 2, bench.manifest(), kept, place.generation(1))
 
@@ -124,7 +124,7 @@ def test_a_second_generation_keeps_what_is_unchanged(place: Place, bench: Bench)
         "720p": "one-720p",
         "audio-en": "one-audio-en",
     }
-    assert tree(place.generation(1)) == before, "players in mid-stream go on"
+    assert tree(place.generation(1)) == before, "players in mid-stream keep playing"
     for row in kept:
         for name, *_ in row.files:
             old_file, new_file = (place.generation(n) / row.name / name for n in (1, 2))
@@ -138,7 +138,7 @@ def test_a_second_generation_keeps_what_is_unchanged(place: Place, bench: Bench)
     assert sorted(p.name for p in place.folder.iterdir()) == ["master.m3u8", "v2"]
 
 
-def test_what_is_made_anew_wins_over_what_is_kept(place: Place, bench: Bench) -> None:
+def test_what_is_made_again_wins_over_what_is_kept(place: Place, bench: Bench) -> None:
     new = second(place, bench, first(place, bench))
     assert [row.name for row in new].count("360p") == 1
     assert {row.name: row.settings_hash for row in new}["360p"] == "two"
@@ -170,7 +170,7 @@ def test_a_result_that_is_not_whole_is_not_published(place: Place, bench: Bench,
         publish(place, bench, 2)
     assert caught.value.code is ErrorCode.OUTPUT_INVALID
     assert "360p/" in caught.value.message
-    assert tree(place.folder) == before, "what plays goes on playing"
+    assert tree(place.folder) == before, "what plays keeps playing"
 
 
 def test_a_kept_rendition_that_lost_a_file_is_not_published(place: Place, bench: Bench) -> None:
@@ -296,7 +296,7 @@ def test_undoing_a_first_ladder_leaves_none(place: Place, bench: Bench) -> None:
 
 @pytest.mark.fault("Deleting an old generation is interrupted", "It continues later", area="publishing")
 @pytest.mark.parametrize("half", ["v1 is gone", "the trash is half gone"])
-def test_a_removal_that_was_ended_goes_on(place: Place, bench: Bench, half: str) -> None:
+def test_a_removal_that_was_ended_continues(place: Place, bench: Bench, half: str) -> None:
     new = second(place, bench, first(place, bench))
     place.generation(1).rename(place.trash(1))
     if half == "the trash is half gone":
@@ -437,7 +437,7 @@ def test_a_folder_of_another_is_left_alone(place: Place) -> None:
     assert outputs.own(place, "uuid 2", None) == second
 
 
-def test_a_persons_folder_is_left_alone(place: Place) -> None:
+def test_a_users_folder_is_left_alone(place: Place) -> None:
     place.folder.mkdir(parents=True)
     (place.folder / "diary.txt").write_text("dear diary")
     assert outputs.own(place, "uuid 1", None).slug == "holiday-2"
@@ -452,7 +452,7 @@ def test_a_folder_whose_note_was_lost_is_known_by_its_generation(place: Place) -
 @pytest.mark.fault(
     "It empties the `.owner` file of a new folder", "The folder is used again", area="power cuts"
 )
-def test_a_folder_whose_note_a_power_cut_emptied_is_nobodys(place: Place) -> None:
+def test_a_folder_whose_note_a_power_cut_emptied_has_no_owner(place: Place) -> None:
     place.folder.mkdir(parents=True)
     (place.folder / ".owner").touch()
     assert outputs.own(place, "uuid 1", None) == place

@@ -151,7 +151,7 @@ class House:
         assert self.db.write_now(operations.operate, job, operation, now=now_us(), actor="test")
 
     def published(self, *ago_s: float) -> tuple[int, Place]:
-        """A video with so many generations, each as old as is said."""
+        """A video with so many generations, each as old as is given."""
         video = self.video()
         row = self.db.read_now(videos.get, video)
         assert row is not None
@@ -202,7 +202,7 @@ def test_replaced_generations_go_when_their_players_have_had_their_time(house: H
     assert current is not None
     assert outputs.intact(place, 4, current.renditions)
     asyncio.run(house.retention(keep_old_s=0).remove_retired())
-    assert house.history("generation_removed") == [video] * 3, "each is told once"
+    assert house.history("generation_removed") == [video] * 3, "each is reported once"
 
 
 @pytest.mark.fault(
@@ -222,7 +222,7 @@ def test_one_that_still_plays_is_not_removed(house: House) -> None:
 
 @pytest.mark.fault("Retention is killed while it deletes", "It continues at its next run", area="publishing")
 @pytest.mark.parametrize("half", ["renamed", "half of the trash"])
-def test_a_removal_that_was_killed_goes_on(house: House, half: str) -> None:
+def test_a_removal_that_was_killed_continues(house: House, half: str) -> None:
     video, place = house.published(9000, 8000)
     place.generation(1).rename(place.trash(1))
     if half == "half of the trash":
@@ -286,7 +286,7 @@ def test_a_full_disk_takes_it_at_once_and_first(house: House) -> None:
     _, place = house.published(9000, 8000)
     asyncio.run(house.retention().make_room(house.root))
     assert not house.has_work(failed)
-    assert house.has_work(waiting), "a job that can still run goes on with what it has"
+    assert house.has_work(waiting), "a job that can still run resumes with what it has"
     assert names(place) == {"master.m3u8", "v1", "v2"}, "players keep theirs"
 
 
@@ -320,8 +320,8 @@ def test_work_of_a_newer_job_stays_when_an_older_one_is_deleted(house: House) ->
     assert house.has_work(video)
 
 
-def test_a_job_whose_work_is_removed_tells_of_none(house: House) -> None:
-    """Nor does its history hide it: whatever brought it about, by a person, by time or by need."""
+def test_a_job_whose_work_is_removed_reports_none(house: House) -> None:
+    """Nor does its history hide it: whatever brought it about, by a user, by time or by need."""
     deleted, expired, in_the_way = (house.failed(ago_s=ago)[0] for ago in (1, 8 * 86_400, 1))
     retention = house.retention()
     house.operate(deleted, Operation.DELETE)
@@ -337,8 +337,8 @@ def test_a_job_whose_work_is_removed_tells_of_none(house: House) -> None:
         assert [(row.trigger, row.detail) for row in house.db.read_now(events.newest, limit=1, job=job)] == [
             ("undeleted", None) if job == deleted else ("work_removed", "4 finished segments")
         ]
-    told = house.db.read_now(events.after, 0, limit=100, job=deleted)
-    assert [row.detail for row in told if row.trigger == "work_removed"] == ["4 finished segments"]
+    stored = house.db.read_now(events.after, 0, limit=100, job=deleted)
+    assert [row.detail for row in stored if row.trigger == "work_removed"] == ["4 finished segments"]
 
 
 def test_work_of_another_job_on_the_list_stays_when_one_is_deleted(house: House) -> None:
@@ -368,7 +368,7 @@ def scratches(house: House) -> dict[str, Path]:
 
 def test_scratch_of_the_dead_is_removed(house: House, scratches: dict[str, Path]) -> None:
     asyncio.run(house.retention().expire_work())
-    assert all(folder.exists() for folder in scratches.values()), "somebody may still write there"
+    assert all(folder.exists() for folder in scratches.values()), "a worker may still write there"
     long_ago = time.time() - 7200
     for folder in scratches.values():
         os.utime(folder, (long_ago, long_ago))

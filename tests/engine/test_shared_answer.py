@@ -12,14 +12,14 @@ from tqstudio.engine.api.system import Shared
 def test_a_thousand_callers_cost_two_answers() -> None:
     async def ask() -> None:
         made = 0
-        begun, go_on = asyncio.Event(), asyncio.Event()
+        begun, proceed = asyncio.Event(), asyncio.Event()
 
         async def make() -> int:
             nonlocal made
             made += 1
             number = made
             begun.set()
-            await go_on.wait()
+            await proceed.wait()
             return number
 
         shared = Shared(make)
@@ -28,7 +28,7 @@ def test_a_thousand_callers_cost_two_answers() -> None:
         later = [asyncio.create_task(shared.get()) for _ in range(1_000)]
         await asyncio.sleep(0)
         later[0].cancel()
-        go_on.set()
+        proceed.set()
         assert await first == 1
         assert set(await asyncio.gather(*later[1:])) == {2}, (
             "what was begun before they asked is not for them"
@@ -48,8 +48,8 @@ def test_what_fails_fails_for_those_who_share_it_alone() -> None:
             return "made"
 
         shared = Shared(make)
-        said = await asyncio.gather(*(shared.get() for _ in range(3)), return_exceptions=True)
-        assert [type(each) for each in said] == [ValueError] * 3
+        answers = await asyncio.gather(*(shared.get() for _ in range(3)), return_exceptions=True)
+        assert [type(each) for each in answers] == [ValueError] * 3
         fails = False
         assert await shared.get() == "made"
 

@@ -81,7 +81,7 @@ def test_sources_are_measured_by_class() -> None:
     assert source_class(facts(16000, 9000)) == "4320p"
 
 
-def test_nothing_is_said_before_something_comparable_was_measured() -> None:
+def test_nothing_is_predicted_before_something_comparable_was_measured() -> None:
     estimates = Estimates()
     work = workload(facts(), FAST, "libx264")
     assert estimates.predict(work).seconds is None
@@ -108,7 +108,7 @@ def _true_seconds(work: Workload, rng: random.Random) -> float:
     return (encode + 0.0015 * work.decode.megapixels) * rng.uniform(0.95, 1.05)
 
 
-def test_different_ladders_of_one_machine_are_foretold_after_a_while() -> None:
+def test_different_ladders_of_one_machine_are_predicted_after_a_while() -> None:
     rng = random.Random(7)
     estimates = Estimates()
     errors = []
@@ -207,7 +207,7 @@ def test_the_range_is_wide_where_little_was_measured() -> None:
         return high / low
 
     assert width(2) > width(20) > width(200) > 1.1
-    assert width(2) > 10, "a job of 2 s tells little of one of a minute"
+    assert width(2) > 10, "a job of 2 s says little of one of a minute"
     assert width(200, codec="hevc") > width(200), "another codec is decoded"
     assert width(200) < 6
 
@@ -273,7 +273,7 @@ def _replay(machine: str, short: float, seed: int, into: Replay, jobs: int = 60)
         works.append(workload(facts(*size, seconds=seconds), FAST, "libx264"))
         unlike = math.exp(rng.gauss(0, 0.04 if machine == "quiet" else 0.2))
         taken.append((_true_seconds(works[-1], rng) * unlike * load + 0.5 * load, 1.5 * load))
-    told = 0
+    predicted = 0
     for at, (work, (encode_s, rest_s)) in enumerate(zip(works, taken, strict=True)):
         left = [estimates.predict(each) for each in works[at:]]
         ranges = [estimates.range_s(each.seconds, each.doubt) for each in left if each.seconds is not None]
@@ -286,8 +286,8 @@ def _replay(machine: str, short: float, seed: int, into: Replay, jobs: int = 60)
             whole = sum(map(sum, taken[at:]))
             held = sum(low for low, _ in ranges) <= whole <= sum(high for _, high in ranges)
             into.queue.append(held)
-            into.early += [held] if told < 4 else []
-            told += 1
+            into.early += [held] if predicted < 4 else []
+            predicted += 1
         estimates.learn(work, encode_s, rest_s)
 
 

@@ -57,7 +57,7 @@ class World:
         if os.path.basename(path) in self.raises:
             raise self.raises[os.path.basename(path)]
 
-    async def tell_known(self, row: FolderRow) -> Mapping[bytes, tuple[int, int]]:
+    async def known_files(self, row: FolderRow) -> Mapping[bytes, tuple[int, int]]:
         self.asked += 1
         return {path: state for path, state in self.known.items() if path.startswith(row.path)}
 
@@ -164,7 +164,7 @@ async def watching(
         default_settle_s=settle_s,
         rescan_s=rescan_s,
         offer=world.offer,
-        known=world.tell_known,
+        known=world.known_files,
     )
     await world.intake.set_folders([world.row, *beside])
     await world.intake.start()
@@ -197,7 +197,7 @@ class Writer:
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
 
-    async def tell(self, order: str) -> None:
+    async def send(self, order: str) -> None:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(f"{order}\n".encode())

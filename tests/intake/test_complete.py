@@ -20,11 +20,11 @@ def test_a_file_that_a_process_writes_is_not_offered_until_closed(world: World) 
             # A file that comes later has settled: so has, by its stat tuple, the one that is held open.
             (world.root / "later.mp4").write_bytes(b"video")
             await world.offered(b"later.mp4")
-            await writer.tell("more")
+            await writer.send("more")
             await world.catch_up()
             assert b"slow.mp4" not in world.names
             assert world.state.settling == 1
-            await writer.tell("close")
+            await writer.send("close")
             await world.offered(b"slow.mp4")
             assert world.state.settling == 0
 
@@ -44,7 +44,7 @@ def test_closing_a_file_that_has_long_settled_offers_it_at_once(
             (world.root / "later.mp4").write_bytes(b"video")
             await world.offered(b"later.mp4")
             assert b"held.mp4" not in world.names
-            await writer.tell("close")
+            await writer.send("close")
             await world.offered(b"held.mp4")
 
     asyncio.run(run())
@@ -75,7 +75,7 @@ def test_a_rename_does_not_complete_a_file_that_is_still_written(world: World) -
             os.rename(part, world.root / "x.mp4")
             await world.catch_up()
             assert b"x.mp4" not in world.names
-            await writer.tell("close")
+            await writer.send("close")
             await world.offered(b"x.mp4")
 
     asyncio.run(run())

@@ -56,7 +56,7 @@ def test_a_folder_that_is_renamed_away_is_missed_at_once(world: World, tmp_path:
     asyncio.run(run())
 
 
-def test_what_hints_cannot_tell_is_looked_for_more_often(
+def test_what_hints_cannot_report_is_looked_for_more_often(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(folder_watcher, "POLL_S", 0.1)
@@ -314,7 +314,7 @@ def test_start_and_stop_may_come_in_any_order_and_leave_no_thread(world: World) 
     async def run() -> None:
         scheduler = Scheduler()
         scheduler.start()
-        intake = Intake(scheduler, default_settle_s=0, rescan_s=1, offer=world.offer, known=world.tell_known)
+        intake = Intake(scheduler, default_settle_s=0, rescan_s=1, offer=world.offer, known=world.known_files)
         await intake.stop()
         intake.rescan_soon()
         await intake.set_folders([world.row])

@@ -1,4 +1,4 @@
-"""What /proc tells: who writes to a file, and what file system a folder is on."""
+"""What /proc reports: who writes to a file, and what file system a folder is on."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_only_files_open_for_writing_are_named(tmp_path: Path) -> None:
             os.link(odd, linked)
             wanted = {_identity(path): os.fsencode(path) for path in (linked, read, idle)}
             assert open_for_writing(wanted) == {_identity(odd), _identity(idle)}
-            await writer.tell("close")
+            await writer.send("close")
             assert open_for_writing(wanted) == {_identity(idle)}
 
     with open(read, "rb"):
@@ -37,7 +37,7 @@ def test_only_files_open_for_writing_are_named(tmp_path: Path) -> None:
     assert open_for_writing({}) == set()
 
 
-def test_a_mount_point_is_told_without_a_look_at_the_path() -> None:
+def test_a_mount_point_is_found_without_a_look_at_the_path() -> None:
     assert mounts.mount_point(b"/proc/nowhere/at/all") == b"/proc"
 
 
@@ -75,7 +75,7 @@ def test_the_innermost_latest_mount_decides(tmp_path: Path) -> None:
     assert blind == {b"/mnt/nas", b"/mnt/nas/a/b", b"/mnt/two words/x", b"/mnt/local/x"}
 
 
-def test_what_shows_the_state_of_the_system_is_told_by_its_kind(tmp_path: Path) -> None:
+def test_what_shows_the_state_of_the_system_is_recognized_by_its_kind(tmp_path: Path) -> None:
     table = tmp_path / "mountinfo"
     table.write_bytes(TABLE)
     assert mounts.system_devices(mounts=str(table)) == {os.makedev(0, minor) for minor in (5, 7, 8)}

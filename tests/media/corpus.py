@@ -33,7 +33,7 @@ class Nasty:
     name: str
     make: Callable[[Corpus, Path], None]
     linear: Literal["", "probed", "found"] = ""
-    """It can only be decoded from its start: the probe tells, or the first run finds out."""
+    """It can only be decoded from its start: the probe reports it, or the first run finds out."""
     shown: tuple[int, int] = (0, 435)
     """The pictures of the clip that it shows: from, and up to but without."""
     lost: int = 0

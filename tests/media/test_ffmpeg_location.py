@@ -23,7 +23,7 @@ def test_a_configured_one_wins(tmp_path: Path) -> None:
     assert len(found.build) == 12
 
 
-def test_the_build_tells_versions_apart(tmp_path: Path) -> None:
+def test_the_build_distinguishes_versions(tmp_path: Path) -> None:
     builds = {locate(pretend(tmp_path / name, name)).build for name in ("5.1", "5.2")}
     assert len(builds) == 2
 

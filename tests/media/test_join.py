@@ -119,7 +119,7 @@ def test_fragments_are_kept_until_their_segment_is_whole(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("start", range(1, SHORT + 1))
-def test_a_run_goes_on_behind_any_fragment(bench: Bench, start: int) -> None:
+def test_a_run_resumes_behind_any_fragment(bench: Bench, start: int) -> None:
     bench.run().writes(*range(start))
     before = bench.prefix()
     assert before.fragments == start
@@ -136,7 +136,7 @@ def test_a_source_may_end_with_a_full_fragment(bench: Bench) -> None:
 
 
 def test_a_bounded_run_ends_no_stream(bench: Bench) -> None:
-    """It only makes up arrears: what it leaves open the next one goes on with."""
+    """It only makes up arrears: what it leaves open the next one resumes with."""
     run = bench.run(to_the_end=False)
     assert run.writes(*range(4), ended=True) == [segment_name(0)]
     assert bench.prefix() == Prefix(1, 4)
@@ -173,7 +173,7 @@ def test_a_run_that_begins_elsewhere_stores_nothing(bench: Bench, start: int) ->
     assert bench.prefix().fragments == start
 
 
-def test_a_torn_fragment_is_told_and_those_before_it_stay(bench: Bench) -> None:
+def test_a_torn_fragment_is_reported_and_those_before_it_stay(bench: Bench) -> None:
     run = bench.run()
     run.writes(0)
     content = (run._written / fragment_name(1)).read_bytes()
@@ -209,7 +209,7 @@ def test_a_fragment_that_the_disk_lost_is_made_again(bench: Bench, harm: str, st
     left = HARMS[harm](path.read_bytes(), (run._written / fragment_name(4)).read_bytes())
     path.unlink() if left is None else path.write_bytes(left)
     assert bench.prefix() == Prefix(1, 3)
-    # The arrears come first, in a run of their own; the next one goes on.
+    # The arrears come first, in a run of their own; the next one resumes.
     bench.run(3, to_the_end=False).writes(3, 4, ended=True)
     assert bench.prefix() == Prefix(1, 5)
     path.unlink() if left is None else path.write_bytes(left)
@@ -222,7 +222,7 @@ def test_a_fragment_that_the_disk_lost_is_made_again(bench: Bench, harm: str, st
 
 
 def test_a_fragment_that_cannot_be_read_to_its_end_is_met_once(bench: Bench) -> None:
-    """Its boxes are whole, its media is not: the sector is bad, or somebody cuts it while it is read."""
+    """Its boxes are whole, its media is not: the sector is bad, or it is cut while it is read."""
     bench.run().writes(0, 1)
     run = bench.run(2)
 
@@ -345,7 +345,7 @@ def test_fragments_that_do_not_follow_each_other_are_no_segment(
     assert inspect_segment(tmp_path / "seg") == Torn("its fragments are not contiguous")
 
 
-def test_an_index_of_another_kind_is_told(written: Path, tmp_path: Path) -> None:
+def test_an_index_of_another_kind_is_reported(written: Path, tmp_path: Path) -> None:
     content = (written / fragment_name(0)).read_bytes()
     at = content.index(b"sidx") + 4
     (tmp_path / "odd").write_bytes(content[:at] + b"\x07" + content[at + 1 :])

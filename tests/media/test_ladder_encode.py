@@ -207,7 +207,7 @@ def test_what_is_finished_is_not_made_again(clip: MakeClip, encode: MakeEncode) 
     assert all(state.status == "completed" and state.fraction == 1.0 for state in again.renditions)
 
 
-def test_a_killed_encode_leaves_whole_segments_and_goes_on(
+def test_a_killed_encode_leaves_whole_segments_and_resumes(
     clip: MakeClip, encode: MakeEncode, tmp_path: Path
 ) -> None:
     source = clip("long.mp4", seconds=30)
@@ -313,7 +313,7 @@ def test_a_fragment_that_the_disk_lost_is_made_again(
 
 
 def test_a_whole_stream_is_adopted_without_its_proof(clip: MakeClip, encode: MakeEncode) -> None:
-    """Killed between its last segment and the record that it is whole: the short last one tells."""
+    """Killed between its last segment and the record that it is whole: the short last one shows it."""
     source = clip("24.mp4", fps="24", seconds=5)
     first = encode(source, poster=False)
     run_to_end(first)
@@ -362,7 +362,7 @@ def test_a_seek_that_misses_is_made_good_and_remembered(
     kept: dict[Path, int] = {}
     for state in video_of(first):
         kept |= unfinish(state, 10)
-    # Reads on from a later place than it was told, as some demuxers do.
+    # Reads on from a later place than was requested, as some demuxers do.
     astray = tmp_path / "ffmpeg"
     astray.write_text(
         f"""#!/bin/sh
@@ -488,7 +488,7 @@ def test_the_culprit_fails_alone(
             assert [run.label for run in made.runs] == ["audio-und", "video", "video-144p", "video-90p"]
 
 
-def test_the_culprit_fails_alone_and_the_others_go_on_at_the_segment(
+def test_the_culprit_fails_alone_and_the_others_resume_at_the_segment(
     clip: MakeClip, encode: MakeEncode, small: Profile, ffmpeg: FFmpeg, tmp_path: Path
 ) -> None:
     broken = scripted(tmp_path / "ffmpeg", ffmpeg, "*90p/index*) echo 'Error: no 90' >&2; exit 1;;")

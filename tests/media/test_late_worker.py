@@ -30,7 +30,7 @@ def test_it_judges_nothing_of_what_its_successor_made(clip: MakeClip, encode: Ma
     sleeps = False
     late = encode(source, is_owner=lambda: not sleeps)
     late.start()
-    for task in late._tasks:  # its ffmpegs go on while it sleeps
+    for task in late._tasks:  # its ffmpegs keep running while it sleeps
         task.run.wait()
     sleeps = True
     shutil.rmtree(late._spec.scratch)  # as the successor does

@@ -54,7 +54,7 @@ def video(encode: LadderEncode) -> bytes:
         ),
         pytest.param([33, 34, 33] * 99, Fraction(1, 1000), "1000", "30", id="the clock itself is the rate"),
         pytest.param([3003] * 99, Fraction(1, 90_000), "60000/1001", "30000/1001", id="NTSC"),
-        pytest.param([33, 34, 33], Fraction(1, 1000), "30000/1001", "30000/1001", id="too short to tell"),
+        pytest.param([33, 34, 33], Fraction(1, 1000), "30000/1001", "30000/1001", id="too short to decide"),
         pytest.param([40] * 99, Fraction(1, 1000), "25", "25", id="as declared"),
         pytest.param([17, 16, 17] * 50 + [500], Fraction(1, 1000), "60", "60", id="a pause"),
         pytest.param([33, 67] * 50, Fraction(1, 1000), "30", "30", id="every second picture is dropped"),

@@ -344,6 +344,6 @@ def test_chapters_and_captions_are_counted(ffmpeg: FFmpeg, clip: MakeClip, tmp_p
     payload = bytes.fromhex("b50031") + b"GA94\x03" + bytes.fromhex("c1fffc9420ff")
     sei = b"\x00\x00\x01\x06\x04" + bytes([len(payload)]) + payload + b"\x80"
     raw.write_bytes(content[:at] + sei + content[at:])
-    said = tmp_path / "captions.mkv"
-    run_ffmpeg(ffmpeg, "-r", "25", "-i", str(raw), "-c", "copy", str(said))
-    assert probed(said).captions
+    with_captions = tmp_path / "captions.mkv"
+    run_ffmpeg(ffmpeg, "-r", "25", "-i", str(raw), "-c", "copy", str(with_captions))
+    assert probed(with_captions).captions

@@ -110,9 +110,9 @@ def test_its_environment_has_no_setting_of_ours(
     wrapped = locate(str(script))
     compiled_encoders(wrapped)
     assert encodes(wrapped, "libx264")
-    said = shown.read_text()
-    assert said.count("TMPDIR=") == 3, "each of the three was started with an environment"
-    assert "TQSTUDIO_" not in said
+    environments = shown.read_text()
+    assert environments.count("TMPDIR=") == 3, "each of the three was started with an environment"
+    assert "TQSTUDIO_" not in environments
 
 
 def test_it_is_nice(ffmpeg: FFmpeg, tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ NO_MEMORY = "[mpeg4 @ 0x1] Error: Cannot allocate memory\nConversion failed!\n"
     ("returncode", "log", "code"),
     [
         (256 - errno.ENOSPC, "", ErrorCode.DISK_LOW),
-        # The quota's errno and a shell's SIGABRT share a status: the message tells them apart.
+        # The quota's errno and a shell's SIGABRT share a status: the message distinguishes them.
         (256 - errno.EDQUOT, "seg_00001.m4s: Disk quota exceeded", ErrorCode.DISK_LOW),
         (256 - errno.ENOMEM, "", ErrorCode.OUT_OF_MEMORY),
         (-signal.SIGKILL, "", ErrorCode.OUT_OF_MEMORY),

@@ -1,4 +1,4 @@
-"""Killed and resumed in every segment of sources with nasty timestamps: nobody can tell afterwards."""
+"""Killed and resumed in every segment of sources with nasty timestamps: no one can see it afterwards."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def test_every_height_from_144_to_4320(portrait: bool) -> None:
         ((7680, 4320), ("2160p", 3840, 2160)),
     ],
 )
-def test_what_a_person_expects_of_known_sizes(size: tuple[int, int], largest: tuple[str, int, int]) -> None:
+def test_what_a_user_expects_of_known_sizes(size: tuple[int, int], largest: tuple[str, int, int]) -> None:
     rung = made(build_ladder(size, WEB))[0]
     assert (rung.name, rung.width, rung.height) == largest
 

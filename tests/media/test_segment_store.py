@@ -74,7 +74,7 @@ def test_file_systems_without_links(
     assert list(scratch.iterdir()) == []
 
 
-def test_a_full_disk_is_told(store: SegmentStore, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported(store: SegmentStore, scratch: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 

@@ -1,4 +1,4 @@
-"""Whole and torn segments, told apart by their boxes."""
+"""Whole and torn segments, distinguished by their boxes."""
 
 from __future__ import annotations
 

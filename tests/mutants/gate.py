@@ -1,4 +1,4 @@
-"""The gate: records what the tests run, makes the mutants, tries them, and says which nobody noticed."""
+"""The gate: records what the tests run, makes the mutants, tries them, and says which no test noticed."""
 
 from __future__ import annotations
 

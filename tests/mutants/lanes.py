@@ -184,7 +184,7 @@ def _try(trial: Trial) -> Ending:
         _run_child(trial, writing)
     os.close(writing)
     try:
-        return _told(trial, reading)
+        return _ending(trial, reading)
     finally:
         os.close(reading)
         with suppress(ProcessLookupError):
@@ -196,16 +196,16 @@ def _try(trial: Trial) -> Ending:
             rmtree(left, ignore_errors=True)
 
 
-def _told(trial: Trial, reading: int) -> Ending:
+def _ending(trial: Trial, reading: int) -> Ending:
     for test, allowed_s in zip(trial.tests, trial.allowed, strict=True):
         if not select.select([reading], [], [], allowed_s)[0]:
             return Ending(test, "does not end")
         line = _line(reading)
         if not line:
             return Ending(test, "its process died")
-        told: Mapping[str, Any] = json.loads(line)
-        if told["failed"]:
-            return Ending(test, told["failed"][0])
+        reported: Mapping[str, Any] = json.loads(line)
+        if reported["failed"]:
+            return Ending(test, reported["failed"][0])
     return Ending(None)
 
 

@@ -40,7 +40,7 @@ class Place:
 
 
 Seen = Callable[[Statement, Place], str]
-"""Told of a statement that is about to run; answers with what runs in its place."""
+"""Called with a statement that is about to run; answers with what runs in its place."""
 
 
 @contextmanager

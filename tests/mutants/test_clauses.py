@@ -88,6 +88,6 @@ def test_clauses_that_read_alike_are_taken_out_one_by_one() -> None:
     ]
 
 
-def test_what_does_not_end_is_told() -> None:
+def test_what_does_not_end_is_reported() -> None:
     with pytest.raises(ValueError, match="closes"):
         mutants("SELECT 1 FROM job WHERE (a = 1")

@@ -26,7 +26,7 @@ _WORKERS = "tests/store/test_workers.py"
             "offline_at IS NULL",
         ),
         (
-            "test_silence_is_told_once_and_a_later_beat_takes_it_back",
+            "test_silence_is_reported_once_and_a_later_beat_takes_it_back",
             "offline_at IS NULL",
             "registered_at IS NOT NULL",
         ),

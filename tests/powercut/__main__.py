@@ -20,7 +20,7 @@ def main() -> int:
     parser.add_argument("--careless", choices=CARELESS, help="a studio that does not sync these")
     parser.add_argument("--options", action="append", help=f"of mount; default: {', then '.join(OPTIONS)}")
     chosen = parser.parse_args()
-    # Mounts and processes go also when somebody ends this.
+    # Mounts and processes go also when a user ends this.
     signal.signal(signal.SIGTERM, _interrupt)
     seed = chosen.seed if chosen.seed is not None else time.time_ns() % 1_000_000
     say(f"{chosen.cuts} power cuts, seed {seed}")
@@ -72,7 +72,7 @@ def _print(account: Account) -> None:
     if account.caught:
         say("it was noticed that it does not sync")
     elif not account.lost:
-        say("nothing was lost that anybody had been told of")
+        say("nothing was lost that any client had been sent")
 
 
 if __name__ == "__main__":

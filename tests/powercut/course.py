@@ -97,7 +97,7 @@ def run(
 
     Args:
         account: is kept while it runs, and answered.
-        seed: chooses moments and people's wishes; the machine's own timing is not repeated.
+        seed: chooses moments and people's requests; the machine's own timing is not repeated.
         options: of mount, taken in turns.
         careless: one of `CARELESS`; ends when that is noticed.
 
@@ -198,7 +198,7 @@ class _Home:
                         and (bool(self._ledger.jobs) or not needs_work)
                     ),
                 )
-                said = _said(box) if died else ""
+                last_words = _last_words(box) if died else ""
                 there = self._volume.listing()
                 self._ledger.close(self._volume.cut)
             finally:
@@ -207,9 +207,9 @@ class _Home:
         self._volume.recover()
         self._cuts += 1
         self._was_publishing = died and point in FAIL_POINTS
-        self._tell(point if died else None, there, self._ledger.answers - before)
+        self._record_cut(point if died else None, there, self._ledger.answers - before)
         if died and not (point and box.exit_code == -signal.SIGKILL):
-            return [f"the supervisor ended by itself: {said}"]
+            return [f"the supervisor ended by itself: {last_words}"]
         return []
 
     def _point(self, rng: random.Random) -> str | None:
@@ -219,7 +219,7 @@ class _Home:
         # Before the first segments are made none of these is reached.
         return rng.choice(_WHILE_IT_WORKS) if self._cuts and rng.random() < 0.5 else None
 
-    def _tell(self, point: str | None, there: dict[str, int], answers: int) -> None:
+    def _record_cut(self, point: str | None, there: dict[str, int], answers: int) -> None:
         account, now = self._account, self._volume.listing()
         forgotten = sum(now.get(path, -1) < size for path, size in there.items())
         account.cuts += 1
@@ -232,7 +232,7 @@ class _Home:
         )
 
     def _look(self) -> Iterator[str]:
-        """Look at everything with the eyes of a player, and of those who were told something."""
+        """Look at everything with the eyes of a player, and of clients that were answered."""
         database, output = self._volume.root / "home" / "tqstudio.db", self._volume.root / "out"
         yield from self._look_at_files(output)
         try:
@@ -270,7 +270,7 @@ class _Home:
         with _killed_at_the_end(box):
             box.start()
             if not box.until_up():
-                account.lost.append(f"it does not start: {_said(box)}")
+                account.lost.append(f"it does not start: {_last_words(box)}")
                 return
             for job in self._ledger.jobs:
                 for operation in ("resume", "retry"):
@@ -299,7 +299,7 @@ def _subject(line: str) -> str:
     return line.partition(":")[0]
 
 
-def _said(box: Sandbox) -> str:
+def _last_words(box: Sandbox) -> str:
     """The last words of the supervisor."""
     return (box.root / "supervisor.out").read_text()[-_LAST_WORDS:]
 

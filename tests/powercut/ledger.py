@@ -1,4 +1,4 @@
-"""What people were told before a cut, noted where no cut reaches, and compared with what is left."""
+"""What clients were sent before a cut, noted where no cut reaches, and compared with what is left."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from typing import Any
 
 _OPEN = ("pending", "in_progress", "paused")
 
-# What a job may be once somebody was told that this was done to it, until the next thing is.
-# A wish to a running job is granted by its worker, who may finish, or fail, first.
+# What a job may be once a client got the answer that this was done to it, until the next thing is.
+# A control request to a running job is granted by its worker, who may finish, or fail, first.
 _AFTER: dict[str, Callable[[str, str], bool]] = {
     "add": lambda status, _control: status != "cancelled",
     "hold": lambda status, _control: status == "paused",
@@ -25,29 +25,29 @@ _AFTER: dict[str, Callable[[str, str], bool]] = {
 
 
 @dataclass(slots=True)
-class Told:
-    """What was said of one job."""
+class Reported:
+    """What was reported of one job."""
 
     path: str
     last: str | None = None
-    """The last thing asked of it that was answered; None when nobody can know."""
+    """The last thing asked of it that was answered; None when no client can know."""
     asking: str | None = None
     """What is being asked, and has not been answered."""
     priority: int | None = None
     done: bool = False
     segments: dict[str, int] = field(default_factory=dict)
-    """By quality: finished segments that somebody was told of."""
+    """By quality: finished segments that a client was sent."""
 
 
 class Closed(Exception):
-    """The power is gone: what comes now was never told."""
+    """The power is gone: what comes now was never sent."""
 
 
 class Ledger:
-    """Shared by all clients. Nobody can write here during a cut, so all that is here came before it."""
+    """Shared by all clients. None can write here during a cut, so all that is here came before it."""
 
     def __init__(self) -> None:
-        self.jobs: dict[int, Told] = {}
+        self.jobs: dict[int, Reported] = {}
         self.events: dict[int, tuple[Any, ...]] = {}
         self.backups: list[Path] = []
         self.answers = 0
@@ -70,32 +70,32 @@ class Ledger:
     def answered(self, job: int, operation: str, *, ok: bool, priority: int | None = None) -> None:
         with self._lock:
             self._count()
-            told = self.jobs[job]
-            told.asking = None
+            reported = self.jobs[job]
+            reported.asking = None
             if ok and operation == "priority":
-                told.priority = priority
+                reported.priority = priority
             elif ok:
-                told.last = operation
+                reported.last = operation
 
     def added(self, job: int | None, path: str, *, held: bool = False) -> None:
         with self._lock:
             self._count()
             if job is not None:
-                self.jobs.setdefault(job, Told(path)).last = "hold" if held else "add"
+                self.jobs.setdefault(job, Reported(path)).last = "hold" if held else "add"
 
     def seen(self, job: int, status: str, segments: dict[str, int]) -> None:
         with self._lock:
             self._count()
-            told = self.jobs[job]
-            told.done = told.done or status == "done"
-            told.segments |= segments
+            reported = self.jobs[job]
+            reported.done = reported.done or status == "done"
+            reported.segments |= segments
 
     def event(self, seq: int, data: dict[str, Any]) -> None:
         with self._lock:
             self._count()
             self.events[seq] = tuple(data[key] for key in ("job", "trigger", "source", "target", "actor"))
             if data["target"] == "done":
-                self.jobs.setdefault(data["job"], Told("")).done = True
+                self.jobs.setdefault(data["job"], Reported("")).done = True
 
     def backed_up(self, copy: Path) -> None:
         with self._lock:
@@ -113,7 +113,7 @@ class Ledger:
         self.answers += 1
 
     def close(self, cut: Callable[[], None]) -> None:
-        """Cut the power in a moment in which nobody is writing here."""
+        """Cut the power in a moment in which no client is writing here."""
         with self._lock:
             cut()
             self._closed = True
@@ -121,7 +121,7 @@ class Ledger:
     # After it
 
     def compare(self, db: sqlite3.Connection, output: Path) -> list[str]:
-        """What was told and is not so, in words."""
+        """What was reported and is not so, in words."""
         rows = {
             row[0]: row[1:]
             for row in db.execute(
@@ -134,15 +134,15 @@ class Ledger:
         lost += [f"job {job} was added, and is gone" for job in self.jobs if job not in rows]
         lost += self._events_lost(db)
         lost += self._backups_lost()
-        for job, told in self.jobs.items():
+        for job, reported in self.jobs.items():
             if job not in rows:
                 continue
             status, control, priority, video, publishing, slug = rows[job]
-            lost += _state_lost(job, told, status, control, priority)
-            if told.done and not (output / slug / "master.m3u8").is_file():
-                lost.append(f"job {job} was told done, and {slug} has no master playlist")
+            lost += _state_lost(job, reported, status, control, priority)
+            if reported.done and not (output / slug / "master.m3u8").is_file():
+                lost.append(f"job {job} was reported done, and {slug} has no master playlist")
             if status in _OPEN and publishing is None:
-                lost += _segments_lost(job, told, video, output)
+                lost += _segments_lost(job, reported, video, output)
         return lost
 
     def _events_lost(self, db: sqlite3.Connection) -> Iterator[str]:
@@ -150,9 +150,9 @@ class Ledger:
         there = {row[0]: row[1:] for row in db.execute(query)}
         for seq, event in self.events.items():
             if seq not in there:
-                yield f"event {seq} was told, and is gone: {event}"
+                yield f"event {seq} was sent, and is gone: {event}"
             elif there[seq] != event:
-                yield f"event {seq} was told as {event}, and is {there[seq]}"
+                yield f"event {seq} was sent as {event}, and is {there[seq]}"
 
     def _backups_lost(self) -> Iterator[str]:
         for copy in self.backups:
@@ -168,36 +168,36 @@ class Ledger:
                 yield f"backup {copy.name}: {found}"
 
     def reopen(self, db: sqlite3.Connection) -> None:
-        """Go on after the comparison: what was asked and not answered is now what the database says."""
+        """Continue after the comparison: what was asked and not answered is now what the database says."""
         query = "SELECT job.id, video.source FROM job JOIN video ON video.id = job.video_id"
         for job, source in db.execute(query):
-            told = self.jobs.setdefault(job, Told(""))
-            told.path = Path(source.decode()).name
-            if told.asking is not None:
-                told.asking = told.last = None
-                told.priority = None
+            reported = self.jobs.setdefault(job, Reported(""))
+            reported.path = Path(source.decode()).name
+            if reported.asking is not None:
+                reported.asking = reported.last = None
+                reported.priority = None
         self.surprises.clear()
         self._closed = False
 
     def newest(self, path: str) -> int | None:
-        """The newest job of a file that anybody knows of."""
+        """The newest job of a file that any client knows of."""
         with self._lock:
-            return max((job for job, told in self.jobs.items() if told.path == path), default=None)
+            return max((job for job, reported in self.jobs.items() if reported.path == path), default=None)
 
 
-def _state_lost(job: int, told: Told, status: str, control: str, priority: int) -> Iterator[str]:
-    if told.done and status != "done":
-        yield f"job {job} was told done, and is {status}"
-    if told.asking is not None:
+def _state_lost(job: int, reported: Reported, status: str, control: str, priority: int) -> Iterator[str]:
+    if reported.done and status != "done":
+        yield f"job {job} was reported done, and is {status}"
+    if reported.asking is not None:
         return
-    if told.last is not None and not _AFTER[told.last](status, control):
-        yield f"job {job} is {status} (control {control}) after {told.last}"
-    if told.priority is not None and priority != told.priority:
-        yield f"job {job} has priority {priority}, and was told {told.priority}"
+    if reported.last is not None and not _AFTER[reported.last](status, control):
+        yield f"job {job} is {status} (control {control}) after {reported.last}"
+    if reported.priority is not None and priority != reported.priority:
+        yield f"job {job} has priority {priority}, and was reported {reported.priority}"
 
 
-def _segments_lost(job: int, told: Told, video: int, output: Path) -> Iterator[str]:
-    for name, count in told.segments.items():
+def _segments_lost(job: int, reported: Reported, video: int, output: Path) -> Iterator[str]:
+    for name, count in reported.segments.items():
         streams = output.glob(f".tqstudio/*/segments/{video}/{name}/*")
         there = max((len(list(stream.glob("seg_*.m4s"))) for stream in streams), default=0)
         if there < count:

@@ -21,7 +21,7 @@ _LONGEST_THOUGHT_S = 0.12
 _BACKUPS = 0.01
 """The share of what people do."""
 
-# By the status that a person sees: what they do next, and how likely; "" is nothing.
+# By the status that a user sees: what they do next, and how likely; "" is nothing.
 _BUSY: dict[str, dict[str, int]] = {
     "pending": {"pause": 1, "cancel": 1, "priority": 2, "": 40},
     "in_progress": {"pause": 2, "cancel": 1, "": 120},
@@ -71,7 +71,7 @@ class People:
             thread.start()
 
     def leave(self) -> None:
-        """Stop asking; with the supervisor dead nobody waits for an answer."""
+        """Stop asking; with the supervisor dead no client waits for an answer."""
         self._ended.set()
         for thread in self._threads:
             thread.join()
@@ -97,7 +97,7 @@ class People:
             self._add(client, source, held=rng.random() < 0.2)
             return
         view = client.send(calls.job(job))
-        # Sound that was interrupted begins anew.
+        # Sound that was interrupted begins again.
         made = {row["name"]: row["segments_done"] for row in view["renditions"] if row["height"]}
         self._ledger.seen(job, view["status"], made)
         choices = self._next[view["status"]]
@@ -125,7 +125,7 @@ class People:
         client = Client(self._box.home.socket)
         while not self._ended.wait(0.02):
             with contextlib.suppress(TqError, Closed):
-                # What happened before anybody listened is told too.
+                # What happened before anyone listened is sent too.
                 for event in client.stream(max(self._ledger.events, default=0)):
                     if event.name == "event" and event.seq is not None:
                         self._ledger.event(event.seq, event.data)

@@ -86,7 +86,7 @@ class Volume:
             os.close(descriptor)
 
     def recover(self) -> None:
-        """Mount it again, as a machine that boots does. Nobody may be using it."""
+        """Mount it again, as a machine that boots does. No process may be using it."""
         deadline = time.monotonic() + _WAIT_S
         while True:
             try:

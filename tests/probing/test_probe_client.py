@@ -115,7 +115,7 @@ def test_what_a_parser_prints_is_no_answer(home: Home, hostile: Hostile, copy: C
     assert "noise between the answers" in home.probe_log.read_text()
 
 
-def test_a_crash_is_told_with_its_signal_and_its_trace(home: Home, hostile: Hostile, copy: Copy) -> None:
+def test_a_crash_is_reported_with_its_signal_and_its_trace(home: Home, hostile: Hostile, copy: Copy) -> None:
     [answer] = ask(home, copy("crash.mp4"), program=hostile.program)
     assert answer == Died("it was killed by SIGABRT")
     assert "in hostile" in home.probe_log.read_text()

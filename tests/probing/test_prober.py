@@ -63,7 +63,7 @@ class Desk:
         return [os.path.basename(one.at.path).decode() for one in self.found]
 
     async def work_off(self) -> None:
-        """Wait until all that waits now has been looked at, and told."""
+        """Wait until all that waits now has been looked at, and reported."""
         before = len(self.found)
         waiting = {one.job for one in self.db.read_now(videos.unprobed, limit=1000)}
         await until_true(lambda: waiting <= {one.at.job for one in self.found[before:]})
@@ -125,7 +125,7 @@ def test_one_process_looks_at_every_file_in_the_order_of_the_queue(
     assert len({pid for pid, _ in hostile.asked}) == 1
 
 
-def test_what_kills_it_is_remembered_and_the_next_goes_on(desk: Desk, hostile: Hostile, copy: Copy) -> None:
+def test_what_kills_it_is_remembered_and_the_next_continues(desk: Desk, hostile: Hostile, copy: Copy) -> None:
     deadly = copy("crash.mp4")
     first, last = desk.add(deadly), desk.add(copy("good.mp4"))
 
@@ -153,7 +153,7 @@ def test_what_kills_it_is_remembered_and_the_next_goes_on(desk: Desk, hostile: H
     assert ": it was killed by SIGABRT" in problem["message"]
 
 
-def test_what_hangs_is_given_up_and_the_next_goes_on(desk: Desk, hostile: Hostile, copy: Copy) -> None:
+def test_what_hangs_is_given_up_and_the_next_continues(desk: Desk, hostile: Hostile, copy: Copy) -> None:
     stuck, last = desk.add(copy("hang.mp4")), desk.add(copy("good.mp4"))
 
     async def run() -> None:
@@ -167,7 +167,7 @@ def test_what_hangs_is_given_up_and_the_next_goes_on(desk: Desk, hostile: Hostil
     assert desk.facts(last) is not None
 
 
-def test_a_process_that_somebody_killed_costs_no_file(desk: Desk, hostile: Hostile, copy: Copy) -> None:
+def test_a_process_that_a_user_killed_costs_no_file(desk: Desk, hostile: Hostile, copy: Copy) -> None:
     video = desk.add(copy("wait.mp4"))
 
     async def run() -> None:
@@ -242,7 +242,7 @@ def test_a_file_that_changed_meanwhile_is_looked_at_again(desk: Desk, hostile: H
     asyncio.run(run())
     assert desk.facts(video) is not None
     assert hostile.names == ["wait.mp4", "wait.mp4"]
-    assert [one.at.mtime_ns for one in desk.found] == [5], "what was true of the earlier file is not told"
+    assert [one.at.mtime_ns for one in desk.found] == [5], "what was true of the earlier file is not reported"
 
 
 def test_a_program_that_does_not_start_blames_no_file(desk: Desk, copy: Copy) -> None:

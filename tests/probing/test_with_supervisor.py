@@ -20,8 +20,8 @@ from waiting import until
 Copy = Callable[[str], Path]
 
 
-def add(live: LiveSupervisor, *paths: Path, **wishes: Any) -> list[int]:
-    answer = live.send(calls.add([sources.encode(path) for path in paths], **wishes))
+def add(live: LiveSupervisor, *paths: Path, **options: Any) -> list[int]:
+    answer = live.send(calls.add([sources.encode(path) for path in paths], **options))
     return [int(result["job"] or 0) for result in answer["results"]]
 
 
@@ -63,15 +63,15 @@ def test_waiting_jobs_are_known_and_bad_ones_fail_only_when_they_run(
     text = tmp_path / "text.mp4"
     text.write_text("no video at all")
     good, bad = add(supervisor, copy("good.mp4"), text)
-    told: dict[int, Any] = {}
-    while len(told) < 2:
-        told |= {one["id"]: one["source"] for one in next_sources(stream)}
+    sent: dict[int, Any] = {}
+    while len(sent) < 2:
+        sent |= {one["id"]: one["source"] for one in next_sources(stream)}
 
     listed = {row["id"]: row for row in supervisor.send(calls.jobs())["jobs"]}
     for job in (good, bad):
         assert listed[job]["status"] == "pending"
-        assert listed[job]["source"] == source(supervisor, job) == told[job]
-    assert told[good] | {"duration_s": 2} == {
+        assert listed[job]["source"] == source(supervisor, job) == sent[job]
+    assert sent[good] | {"duration_s": 2} == {
         "width": 320,
         "height": 180,
         "fps": 25.0,
@@ -79,15 +79,15 @@ def test_waiting_jobs_are_known_and_bad_ones_fail_only_when_they_run(
         "size": (tmp_path / "in" / "good.mp4").stat().st_size,
         "problem": None,
     }
-    assert told[good]["duration_s"] == pytest.approx(2, abs=0.2)
-    assert (told[bad]["width"], told[bad]["problem"]["code"]) == (None, "NO_MEDIA")
-    assert told[bad]["problem"]["hint"]
+    assert sent[good]["duration_s"] == pytest.approx(2, abs=0.2)
+    assert (sent[bad]["width"], sent[bad]["problem"]["code"]) == (None, "NO_MEDIA")
+    assert sent[bad]["problem"]["hint"]
 
     supervisor.send(calls.worker_action("cpu-0", "enable"))
     until(lambda: supervisor.send(calls.job(bad))["status"] == "failed", "the job itself finds out")
     failed = supervisor.send(calls.job(bad))
     assert (failed["error"] or {})["code"] == "NO_MEDIA"
-    assert failed["source"]["problem"] is None, "said by the job's own error now"
+    assert failed["source"]["problem"] is None, "reported by the job's own error now"
 
 
 def test_a_killed_supervisor_leaves_no_probe_and_the_next_one_looks_at_what_waits(

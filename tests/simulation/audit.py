@@ -39,7 +39,7 @@ class Violation(AssertionError):
 
 @dataclass(frozen=True)
 class Streak:
-    """Crashes of a job in a row, how many finished segments the last left, and where it had gone on."""
+    """Crashes of a job in a row, how many finished segments the last left, and where it had resumed."""
 
     crashes: int = 0
     segments: int = 0
@@ -82,12 +82,12 @@ class JobChange:
         return sum(done for _, done in self.renditions)
 
     def resumed_at_s(self, ended_at: int) -> float:
-        """Where in the media the attempt had gone on that ended then, as far as the engine knows."""
-        told = self.audit.raw.execute(
+        """Where in the media the attempt had resumed that ended then, as far as the engine knows."""
+        found = self.audit.raw.execute(
             "SELECT coalesce(max(resumed_at_s), 0) FROM attempt WHERE job_id = ? AND ended_at = ?",
             (self.job, ended_at),
         ).fetchone()
-        return float(told[0])
+        return float(found[0])
 
     def require(self, holds: object, why: str) -> None:
         if not holds:
@@ -95,11 +95,11 @@ class JobChange:
 
     def _difference(self) -> str:
         before = self.before or {}
-        told = ("status", "epoch", "instance", "attempts", "crashes")
+        always = ("status", "epoch", "instance", "attempts", "crashes")
         return ", ".join(
             f"{name}: {before.get(name)!r} -> {value!r}"
             for name, value in self.after.items()
-            if value != before.get(name) or name in told
+            if value != before.get(name) or name in always
         )
 
 
@@ -115,7 +115,7 @@ class Commit:
 
 @dataclass(frozen=True)
 class Refused:
-    """A worker was told that a job is not its own any more."""
+    """A worker got the answer that a job is not its own any more."""
 
     audit: Audit
     job: int
@@ -125,7 +125,7 @@ class Refused:
 
 @dataclass(frozen=True)
 class Heard:
-    """A worker was told that its heartbeat has renewed a lease."""
+    """A worker got the answer that its heartbeat has renewed a lease."""
 
     audit: Audit
     job: int
@@ -134,8 +134,8 @@ class Heard:
 
 
 @dataclass(frozen=True)
-class Told:
-    """What a worker was told of the end of its job."""
+class Answered:
+    """What a worker got as the answer to the end of its job."""
 
     audit: Audit
     job: int
@@ -169,10 +169,10 @@ class Audit:
         self.marks: dict[int, set[str]] = {}
         self.streaks: dict[int, Streak] = {}
         self.heard: dict[tuple[int, int], tuple[object, int]] = {}
-        """Segments that the last report of a lease told, and to which life of the supervisor."""
+        """Segments that the last report of a lease named, and to which life of the supervisor."""
         self.assured_until: dict[tuple[int, int, str], tuple[object, int]] = {}
-        """To which life of the supervisor a holder was told that the job is its own, and for how long it then
-        is at least, µs since boot."""
+        """Which life of the supervisor assured a holder that the job is its own, and for how long it then is
+        at least, µs since boot."""
         self.blamed: dict[str, set[int]] = {}
         """The different jobs that each worker failed since it did one."""
         self.shut: set[str] = set()
@@ -312,25 +312,25 @@ class Audit:
             self.lease_until[token] = self.running_us + self._lease_us
 
     def renewed(self, job: int, epoch: int, instance: str) -> None:
-        """A worker was told that it has a job."""
+        """A worker got the answer that it has a job."""
         from . import invariants
 
         self.assured_until[job, epoch, instance] = self.world.life, self._boot_us + self._lease_us
         self.hold(invariants.OF_A_HEARTBEAT, Heard(self, job, epoch, instance))
 
     def is_assured(self, job: int, epoch: int, instance: str) -> bool:
-        """Whether a worker was told so within a lease, by the supervisor that runs now."""
+        """Whether a worker got that answer within a lease, by the supervisor that runs now."""
         life, until = self.assured_until.get((job, epoch, instance), (None, 0))
         return life is self.world.life and self._boot_us < until
 
     def refused(self, job: int, epoch: int, instance: str) -> None:
-        """A worker was told that it has a job no more."""
+        """A worker got the answer that it has a job no more."""
         from . import invariants
 
         self.hold(invariants.OF_A_REFUSAL, Refused(self, job, epoch, instance))
 
-    def told(self, job: int, epoch: int, instance: str, status: str) -> None:
-        """A worker was told that its job has ended."""
+    def answered(self, job: int, epoch: int, instance: str, status: str) -> None:
+        """A worker got the answer that its job has ended."""
         from . import invariants
 
-        self.hold(invariants.OF_AN_ANSWER, Told(self, job, epoch, instance, status))
+        self.hold(invariants.OF_AN_ANSWER, Answered(self, job, epoch, instance, status))

@@ -121,7 +121,7 @@ def a_beat_renews_what_it_does_not_name() -> Any:
 
 
 def a_beat_renews_nothing() -> Any:
-    """Whoever sends it is told otherwise."""
+    """Whoever sends it gets another answer."""
 
     def heartbeat(self: Leases, _instance: str, named: Any) -> Any:
         return [token for token in named if self.is_live(token)]
@@ -209,8 +209,8 @@ def an_epoch_is_left_out() -> Any:
 
 def _judged_loss(*, further: bool) -> Any:
     real = outcomes.judge_loss
-    told = {"got_further": further, "had_got_further": further}
-    return patched((outcomes, "judge_loss", lambda **facts: real(**{**facts, **told})))
+    progress = {"got_further": further, "had_got_further": further}
+    return patched((outcomes, "judge_loss", lambda **facts: real(**{**facts, **progress})))
 
 
 def a_finished_segment_is_not_seen() -> Any:
@@ -228,8 +228,8 @@ def segments_at_a_crash_are_not_kept() -> Any:
     return _assigned(segments_at_crash=...)
 
 
-def where_a_crash_had_gone_on_is_not_kept() -> Any:
-    """One attempt that went on in the middle excuses every later crash."""
+def where_a_crashed_attempt_had_resumed_is_not_kept() -> Any:
+    """One attempt that resumed in the middle excuses every later crash."""
     return _assigned(resumed_at_crash_s=...)
 
 
@@ -259,12 +259,12 @@ def autorestarts_never_end() -> Any:
     )
 
 
-def a_wish_is_forgotten() -> Any:
-    """Whoever asked for a pause sees the job go on after its worker stopped."""
+def a_control_request_is_forgotten() -> Any:
+    """Whoever asked for a pause sees the job continue after its worker stopped."""
     return patched((outcomes, "_apply_control", lambda *_, **__: None))
 
 
-def a_wish_outlives_its_lease() -> Any:
+def a_control_request_outlives_its_lease() -> Any:
     """Nor does the schema forbid it."""
     return _both(
         patched((transitions, "NO_LEASE", {**transitions.NO_LEASE, "control": job.c.control})),
@@ -273,7 +273,7 @@ def a_wish_outlives_its_lease() -> Any:
 
 
 def a_shutdown_sets_jobs_aside() -> Any:
-    """What was to go on by itself waits for a person."""
+    """What was to continue by itself waits for a user."""
     real = outcomes.move
 
     def move(db: Any, number: int, trigger: Trigger, **more: Any) -> Any:
@@ -316,7 +316,7 @@ def an_event_names_another_status() -> Any:
     return patched((events, "append", append))
 
 
-def a_job_waits_and_nobody_knows_why() -> Any:
+def a_job_waits_without_a_reason() -> Any:
     return _assigned(error_code=None)
 
 
@@ -395,7 +395,7 @@ def a_video_gets_a_second_job() -> Any:
     )
 
 
-def somebody_writes_past_the_engine() -> Any:
+def another_program_writes_past_the_engine() -> Any:
     async def remove_retired(self: Any) -> None:
         with sqlite3.connect(self._db.path) as other:
             other.execute("UPDATE job SET priority = 5 WHERE status = 'failed'")
@@ -455,7 +455,7 @@ SHORT = 200
 BROKEN = (
     Broken(a_claim_takes_what_runs, "one_owner_per_job", "zombies"),
     Broken(a_lost_answer_takes_another_job, "one_job_per_worker", "zombies"),
-    Broken(a_wish_outlives_its_lease, "a_lease_is_set_exactly_while_in_progress"),
+    Broken(a_control_request_outlives_its_lease, "a_lease_is_set_exactly_while_in_progress"),
     Broken(autorestarts_never_end, "counters_stay_in_bounds", "zombies", 3_500),
     Broken(a_failure_costs_two_attempts, "every_end_is_counted_as_its_kind", "zombies"),
     Broken(an_attempt_is_given_back, "every_end_is_counted_as_its_kind", "zombies"),
@@ -463,9 +463,9 @@ BROKEN = (
     Broken(a_finished_segment_is_not_seen, "crashes_are_counted_in_a_row", "zombies"),
     Broken(each_crash_is_the_first, "crashes_are_counted_in_a_row", "zombies"),
     Broken(segments_at_a_crash_are_not_kept, "crashes_are_counted_in_a_row", "zombies"),
-    Broken(where_a_crash_had_gone_on_is_not_kept, "crashes_are_counted_in_a_row", "zombies"),
+    Broken(where_a_crashed_attempt_had_resumed_is_not_kept, "crashes_are_counted_in_a_row", "zombies"),
     Broken(a_last_report_is_forgotten, "what_was_reported_counts"),
-    Broken(a_wish_is_forgotten, "a_wish_comes_true"),
+    Broken(a_control_request_is_forgotten, "a_control_request_is_fulfilled"),
     Broken(a_shutdown_sets_jobs_aside, "events_replay_to_the_state", "restarts"),
     Broken(a_done_job_is_retried, "done_is_immutable", "zombies"),
     Broken(an_ended_job_is_resumed, "terminal_is_final_but_for_a_retry", "zombies"),
@@ -478,7 +478,7 @@ BROKEN = (
     Broken(an_expired_lease_is_revived, "an_expired_lease_is_never_revived", "zombies"),
     Broken(a_beat_renews_nothing, "a_worker_that_is_heard_keeps_its_job", "hangs"),
     Broken(a_beat_renews_nothing, "an_owner_is_not_refused", "hangs"),
-    Broken(a_job_waits_and_nobody_knows_why, "a_job_is_claimable_or_says_why_not", "zombies"),
+    Broken(a_job_waits_without_a_reason, "a_job_is_claimable_or_says_why_not", "zombies"),
     Broken(a_backoff_is_cut_short, "a_backoff_is_waited_out", "zombies"),
     Broken(a_claim_takes_what_waits_out_a_backoff, "nothing_is_claimed_but_what_waits", "zombies"),
     Broken(a_claim_passes_a_shut_gate, "no_claim_through_a_shut_gate", "shortages"),
@@ -491,12 +491,12 @@ BROKEN = (
     Broken(a_job_is_done_and_nothing_was_recorded, "one_generation_per_done_job"),
     Broken(a_ladder_lacks_a_segment, "a_ladder_is_recorded_whole"),
     Broken(retention_removes_what_plays, "what_plays_is_whole"),
-    Broken(a_second_answer_is_another, "a_worker_is_told_what_came_true", "zombies"),
+    Broken(a_second_answer_is_another, "a_worker_is_answered_what_came_true", "zombies"),
     Broken(an_expired_lease_is_never_taken_back, "an_expired_lease_is_taken_back_soon", "zombies"),
     Broken(a_count_is_not_kept, "counts_are_true"),
-    Broken(somebody_writes_past_the_engine, "every_job_is_known", "restarts"),
+    Broken(another_program_writes_past_the_engine, "every_job_is_known", "restarts"),
     Broken(a_video_gets_a_second_job, "open_jobs_of_a_video_are_one"),
-    Broken(history_is_forgotten_too_soon, "history_tells_every_job", "zombies", SHORT),
+    Broken(history_is_forgotten_too_soon, "history_explains_every_job", "zombies", SHORT),
     Broken(a_backoff_never_passes, "every_job_ends", "zombies", SHORT),
     Broken(a_disk_gate_never_opens, "every_job_ends", "shortages", SHORT),
     Broken(some_ladders_are_never_good_enough, "a_good_source_is_done", "zombies", SHORT),

@@ -37,6 +37,6 @@ def course(fault_profile: str, seed: int, kept: Path) -> Outcome:
     return outcome
 
 
-def told(outcome: Outcome) -> tuple[str, int, int]:
+def label(outcome: Outcome) -> tuple[str, int, int]:
     """For whoever reads the log of the tests: fault_profile, seed, steps."""
     return outcome.fault_profile, outcome.seed, outcome.steps

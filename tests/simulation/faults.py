@@ -65,7 +65,7 @@ class Temper:
     watches_clock: float = 0.5
     """How many of them drop a job when its lease must have run out, as a worker should."""
     believes: float = 0.8
-    """How many drop a job when they are told that it was lost, as a worker should."""
+    """How many drop a job when the answer is that it was lost, as a worker should."""
     slowness: float = 1.0
     """How much longer than usual an encode takes."""
 
@@ -178,7 +178,7 @@ class Faults:
             self._step(f"the supervisor will be killed at {life.fail_point}")
 
     def _stall(self) -> None:
-        """The supervisor's process gets no processor; everything else goes on."""
+        """The supervisor's process gets no processor; everything else keeps running."""
         if life := self._running():
             seconds = self.world.rng.choice((1, 1, 2, 5, 20, 90))
             self._step(f"the supervisor stalls for {seconds} s")
@@ -241,7 +241,7 @@ class Faults:
         self._later(5, 30, quick)
 
     def _hang_database(self) -> None:
-        """The disk of the database answers no write for a while; everything else goes on."""
+        """The disk of the database answers no write for a while; everything else keeps running."""
         if life := self._running():
             seconds = self.world.rng.choice((2, 10, 30, 90))
             self._step(f"the database hangs for {seconds} s")

@@ -14,7 +14,7 @@ OF_A_JOB = (
     job.every_end_is_counted_as_its_kind,
     job.crashes_are_counted_in_a_row,
     job.what_was_reported_counts,
-    job.a_wish_comes_true,
+    job.a_control_request_is_fulfilled,
     job.done_is_immutable,
     job.terminal_is_final_but_for_a_retry,
     job.the_epoch_only_grows,
@@ -37,21 +37,21 @@ OF_A_COMMIT = (
     commit.a_worker_that_fails_job_after_job_is_held_back,
 )
 """After each commit."""
-OF_AN_ANSWER = (commit.a_worker_is_told_what_came_true,)
+OF_AN_ANSWER = (commit.a_worker_is_answered_what_came_true,)
 """With each answer to a worker that ends its job."""
 OF_A_REFUSAL = (commit.an_owner_is_not_refused,)
 """With each refusal of what a worker says of a job."""
 OF_A_HEARTBEAT = (commit.an_expired_lease_is_never_revived,)
 """With each answer to a heartbeat, of each lease that it renewed."""
 OF_A_STEP = (whole.an_expired_lease_is_taken_back_soon, whole.only_the_holder_renews_a_lease)
-"""After each act of a person or a fault."""
+"""After each act of a user or a fault."""
 OF_THE_WHOLE = (
     whole.counts_are_true,
     whole.every_job_is_known,
     whole.what_plays_is_whole,
 )
 """After every 400th commit, and at the end."""
-AT_THE_END = (whole.history_tells_every_job,)
+AT_THE_END = (whole.history_explains_every_job,)
 OF_THE_COURSE = {
     "every_job_ends": "Once all faults are over every job ends within two hours and 3 000 steps.",
     "a_good_source_is_done": "Then a job whose source is good is done.",

@@ -42,7 +42,7 @@ class PowerCut(BaseException):
 
 
 class Life:
-    """A supervisor's process. Once `dead`, it writes nothing, answers nobody and sees no time pass."""
+    """A supervisor's process. Once `dead`, it writes nothing, answers no one and sees no time pass."""
 
     def __init__(self, world: World) -> None:
         self.world, self.dead, self.open = world, False, False
@@ -70,9 +70,9 @@ class Life:
     def run(self, coroutine: Any) -> asyncio.Task[Any]:
         """Run something as a part of this process."""
         task = self.world.loop.create_task(coroutine, context=self.context)
-        # What is dead waits for ever; were it forgotten, Python would end it, and it would tell of that.
+        # What is dead waits for ever; were it forgotten, Python would end it, and it would report that.
         self.world.parts.add(task)
-        # But what has ended must go: only then is an error that nobody asked for told of.
+        # But what has ended must go: only then is an error that no one asked for reported.
         task.add_done_callback(self.world.parts.discard)
         return task
 

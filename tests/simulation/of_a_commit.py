@@ -1,11 +1,11 @@
-"""What must be so of each commit as a whole, and of what workers are told."""
+"""What must be so of each commit as a whole, and of the answers that workers get."""
 
 from __future__ import annotations
 
 from tqstudio.engine.store.machine.quarantine import BLAMES
 from tqstudio.events import EventKind
 
-from .audit import Commit, Heard, Refused, Told, Violation
+from .audit import Answered, Commit, Heard, Refused, Violation
 from .of_a_job import is_crash
 from .of_the_whole import the_ladder_is_whole
 
@@ -92,22 +92,22 @@ def _was_held_back(commit: Commit, name: str) -> bool:
     return row is not None and row[0] is not None and not newly
 
 
-# Of what a worker is told
+# Of the answers that a worker gets
 
 
-def a_worker_is_told_what_came_true(told: Told) -> None:
+def a_worker_is_answered_what_came_true(answer: Answered) -> None:
     """What a worker hears of the end of its job is how its attempt ended, and the same each time."""
-    key = (told.job, told.epoch, told.instance)
-    first = told.audit.answers.setdefault(key, told.status)
-    if first != told.status:
+    key = (answer.job, answer.epoch, answer.instance)
+    first = answer.audit.answers.setdefault(key, answer.status)
+    if first != answer.status:
         raise Violation(
-            f"job {told.job} epoch {told.epoch}: its end was answered {first}, then {told.status}"
+            f"job {answer.job} epoch {answer.epoch}: its end was answered {first}, then {answer.status}"
         )
-    row = told.audit.raw.execute(
+    row = answer.audit.raw.execute(
         "SELECT instance, ended_at, answer FROM attempt WHERE job_id = ? AND epoch = ?", key[:2]
     ).fetchone()
-    if row is None or row[0] != told.instance or row[1] is None or row[2] != told.status:
-        raise Violation(f"{key} was told {told.status}, and the attempt is {row}")
+    if row is None or row[0] != answer.instance or row[1] is None or row[2] != answer.status:
+        raise Violation(f"{key} was answered {answer.status}, and the attempt is {row}")
 
 
 def an_owner_is_not_refused(refused: Refused) -> None:

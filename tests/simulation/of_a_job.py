@@ -30,7 +30,7 @@ def one_owner_per_job(change: JobChange) -> None:
     """A job in progress has one running attempt, that of its holder; any other job has none."""
     job = change.after
     if job["status"] != "in_progress":
-        change.require(not change.open_attempts, f"attempts go on: {change.open_attempts}")
+        change.require(not change.open_attempts, f"attempts keep running: {change.open_attempts}")
         return
     change.require(len(change.open_attempts) == 1, f"it has these attempts: {change.open_attempts}")
     attempt = change.open_attempts[0]
@@ -59,7 +59,9 @@ def a_lease_is_set_exactly_while_in_progress(change: JobChange) -> None:
     held = [job[name] is not None for name in ("supervisor_id", "worker_id", "instance", "claimed_at")]
     running = job["status"] == "in_progress"
     change.require(all(held) if running else not any(held), "lease and status disagree")
-    change.require(running or job["control"] == "none", "a wish is pending and nobody can fulfil it")
+    change.require(
+        running or job["control"] == "none", "a control request is pending and no worker can fulfil it"
+    )
 
 
 def counters_stay_in_bounds(change: JobChange) -> None:
@@ -68,7 +70,7 @@ def counters_stay_in_bounds(change: JobChange) -> None:
     for name, limit in (("attempts", "max_attempts"), ("crashes", "max_crashes")):
         change.require(0 <= job[name] <= job[limit], f"{name} is out of bounds")
         used_up = job[name] == job[limit] and job["status"] in ("pending", "in_progress")
-        change.require(not used_up, f"it goes on though its {name} are used up")
+        change.require(not used_up, f"it continues though its {name} are used up")
     change.require(
         0 <= job["restarts"] <= max(job["autorestart_limit"], _restarts(change.before)), "restarts"
     )
@@ -96,7 +98,7 @@ def every_end_is_counted_as_its_kind(change: JobChange) -> None:
 
 
 def is_crash(event: EventRow) -> bool:
-    """Whether a job was taken from a worker that is lost, through nobody else's fault."""
+    """Whether a job was taken from a worker that is lost, through no one else's fault."""
     return event.source == "in_progress" and event.code in (ErrorCode.WORKER_LOST, ErrorCode.POISON)
 
 
@@ -104,7 +106,7 @@ def crashes_are_counted_in_a_row(change: JobChange) -> None:
     """A lost worker adds one crash, and is the first again where a segment was finished since the last one.
 
     Where the attempt began further on than the one that crashed before, that one's crash was the first.
-    The last that is allowed, and no other, is poison. Whatever begins a job anew begins the count anew.
+    The last that is allowed, and no other, is poison. Whatever begins a job again begins the count again.
     """
     streak, job = change.audit.streaks.get(change.job, Streak()), change.after
     for event in change.moves:
@@ -120,8 +122,8 @@ def crashes_are_counted_in_a_row(change: JobChange) -> None:
                 max(streak.segments, segments),
                 max(streak.resumed_at_s, resumed_at_s),
             )
-            told = f"crash {crashes}, {segments} segments, gone on at {resumed_at_s} s: {event.code}"
-            change.require((event.code == ErrorCode.POISON) == (crashes >= job["max_crashes"]), told)
+            facts = f"crash {crashes}, {segments} segments, resumed at {resumed_at_s} s: {event.code}"
+            change.require((event.code == ErrorCode.POISON) == (crashes >= job["max_crashes"]), facts)
     change.audit.streaks[change.job] = streak
     change.require(
         job["crashes"] == streak.crashes, f"{job['crashes']} crashes, not {streak.crashes} in a row"
@@ -141,28 +143,28 @@ def what_was_reported_counts(change: JobChange) -> None:
             change.require(change.segments >= segments, f"{segments} segments were reported")
 
 
-_WISHES = {
+_REQUESTS = {
     EventKind.PAUSE: Control.PAUSE,
     EventKind.CANCEL: Control.CANCEL,
     EventKind.RESTART: Control.RESTART,
 }
 
 
-def a_wish_comes_true(change: JobChange) -> None:
-    """A running job is paused, cancelled or restarted if somebody wished it, and then however it ends.
+def a_control_request_is_fulfilled(change: JobChange) -> None:
+    """A running job is paused, cancelled or restarted if a user requested it, and then however it ends.
 
-    A job that was done before the wish reached its worker is done.
+    A job that was done before the request reached its worker is done.
     """
-    wish = Control.NONE.value if change.before is None else change.before["control"]
+    request = Control.NONE.value if change.before is None else change.before["control"]
     for event in change.events:
         if event.trigger.endswith("_asked"):
-            wish = event.trigger.removesuffix("_asked").replace("resume", Control.NONE.value)
+            request = event.trigger.removesuffix("_asked").replace("resume", Control.NONE.value)
         elif event.target and event.source == "in_progress":
-            came = _WISHES.get(event.trigger, Control.NONE) if event.trigger in _TRIGGERS else "none"
-            right = wish == came or event.trigger == EventKind.COMPLETE
-            change.require(right, f"it was asked to {wish}, and ended by {event.trigger}")
-            wish = Control.NONE.value
-    change.require(change.after["control"] == wish, f"what is asked of it is {wish}")
+            came = _REQUESTS.get(event.trigger, Control.NONE) if event.trigger in _TRIGGERS else "none"
+            right = request == came or event.trigger == EventKind.COMPLETE
+            change.require(right, f"it was asked to {request}, and ended by {event.trigger}")
+            request = Control.NONE.value
+    change.require(change.after["control"] == request, f"what is asked of it is {request}")
 
 
 def done_is_immutable(change: JobChange) -> None:
@@ -292,7 +294,7 @@ def nothing_is_claimed_but_what_waits(change: JobChange) -> None:
     first = change.events[0]
     if first.trigger == EventKind.CLAIM:
         before = change.before
-        # By the clock that said so: the wall's may have been set back since, and nobody have noticed yet.
+        # By the clock that said so: the wall's may have been set back since, and no one have noticed yet.
         due = before["not_before"] is None or before["not_before"] <= first.at
         change.require(due, "it was claimed in its backoff")
         change.require(before["deleted_at"] is None, "it was claimed though deleted")

@@ -103,7 +103,7 @@ def _playlist_is_whole(playlist: Path) -> None:
             raise Violation(f"{playlist} names {name}, which is not there")
 
 
-def history_tells_every_job(audit: Audit) -> None:
+def history_explains_every_job(audit: Audit) -> None:
     """The whole history of a job, read from its first event, leads to what it is."""
     for job, row in audit.known.items():
         events = audit.events_of(job)

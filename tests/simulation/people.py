@@ -1,4 +1,4 @@
-"""The people: they drop files and ask for things, twice if nobody answers, whenever it suits them least."""
+"""The people: they drop files and ask for things, twice if no one answers, whenever it suits them least."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class People:
         self._gate_shut = False
 
     def act(self) -> None:
-        """Somebody does something."""
+        """A user does something."""
         rng, life = self.world.rng, self.world.life
         if life is None or not life.running:
             if rng.random() < 0.3:
@@ -140,7 +140,7 @@ class People:
             await life.intake.offer(row, os.fsencode(path), None)
 
     async def _add(self, life: Life, path: str) -> None:
-        """Somebody names it to the command line."""
+        """A user names it to the command line."""
         rng = self.world.rng
         await video_api.add(
             life.studio,
@@ -163,7 +163,7 @@ class People:
         return paths.encode(os.fsencode(self.world.root / "in"))
 
     def _change_folder(self, life: Life) -> None:
-        """Somebody gives the drop folder another rule, or takes it out of the list; its jobs stay."""
+        """A user gives the drop folder another rule, or takes it out of the list; its jobs stay."""
         remove = self.world.rng.random() < 0.4
         self.world.step("user", "removes the drop folder" if remove else "changes the drop folder")
         self._ask(life, self._remove_folder(life) if remove else self._edit_folder(life))
@@ -218,8 +218,8 @@ class People:
             return
         first = self._answers.setdefault(request.idempotency_key, answer)
         if first != answer:
-            told = f"one request was answered with {first}, then with {answer}"
-            self.world.mistake(told, "a_repeated_request_is_answered_alike")
+            difference = f"one request was answered with {first}, then with {answer}"
+            self.world.mistake(difference, "a_repeated_request_is_answered_alike")
 
     # The whole
 
@@ -249,7 +249,7 @@ class People:
         self._ask(life, worker_api.intent(life.studio, name, verb))
 
     def _tidy(self, life: Life) -> None:
-        """Somebody lets every failed job go again, or clears the list."""
+        """A user lets every failed job go again, or clears the list."""
         if self.world.rng.random() < 0.5:
             self.world.step("user", "retries all that failed")
             self._ask(life, job_api.retry(life.studio, QueueRetry()))

@@ -47,7 +47,7 @@ class Held:
     made: int = 0
     """Finished segments of each video quality."""
     resumed_at_s: float | None = None
-    """Where in the media it goes on; None before it knows."""
+    """Where in the media it resumes; None before it knows."""
 
 
 class Process:
@@ -221,7 +221,7 @@ class Process:
         try:
             verb, body = await self._outcome(held)
             if verb is not None:
-                await self._tell(held, verb, {"epoch": held.epoch, "steps": held.steps, **body})
+                await self._report_end(held, verb, {"epoch": held.epoch, "steps": held.steps, **body})
         finally:
             self.held = None
 
@@ -263,7 +263,7 @@ class Process:
         return "complete", {"manifest": self._make(held)}
 
     async def _transcode(self, held: Held, nature: Nature) -> None:
-        """Go on with the segments where an earlier attempt ended."""
+        """Resume with the segments where an earlier attempt ended."""
         missing_of = self._missing(held)
         for number in range(SEGMENTS):
             missing = missing_of(number)
@@ -276,8 +276,8 @@ class Process:
                 for file in missing:
                     self._write(file)
             held.made = number + 1
-            tells = nature.wears or self.world.rng.random() < 0.2
-            if tells and await self._report(held, 20.0 + held.made) and nature.wears and missing:
+            reports = nature.wears or self.world.rng.random() < 0.2
+            if reports and await self._report(held, 20.0 + held.made) and nature.wears and missing:
                 self.kill()
                 await asyncio.sleep(0)
 
@@ -341,8 +341,8 @@ class Process:
             "stream_key": self._key(held),
         }
 
-    async def _tell(self, held: Held, verb: str, body: dict[str, Any]) -> None:
-        """Tell the end until it is heard, or nobody is there to hear it."""
+    async def _report_end(self, held: Held, verb: str, body: dict[str, Any]) -> None:
+        """Report the end until it is heard, or no supervisor is there to hear it."""
         while True:
             try:
                 answer = await self._send(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from .courses import MIXED, STEPS, course, told
+from .courses import MIXED, STEPS, course, label
 from .world import simulate
 
 
@@ -23,7 +23,7 @@ def test_a_world_of_every_trouble(
     fault_profile: str, seed: int, kept: Path, record_property: Callable[[str, object], None]
 ) -> None:
     outcome = course(fault_profile, seed, kept)
-    record_property("simulated", told(outcome))
+    record_property("simulated", label(outcome))
     assert outcome.steps >= STEPS
     assert outcome.jobs["done"] > 20, "it would show little if nothing got done"
 

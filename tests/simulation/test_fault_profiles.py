@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .courses import OF_ONE_KIND, STEPS, course, told
+from .courses import OF_ONE_KIND, STEPS, course, label
 
 
 @pytest.mark.slow
@@ -16,5 +16,5 @@ def test_a_world_of_one_kind_of_trouble(
     fault_profile: str, seed: int, kept: Path, record_property: Callable[[str, object], None]
 ) -> None:
     outcome = course(fault_profile, seed, kept)
-    record_property("simulated", told(outcome))
+    record_property("simulated", label(outcome))
     assert outcome.steps >= STEPS

@@ -37,12 +37,12 @@ class Clock:
         self.suspended += int(seconds * NS)
 
     def set_wall(self, seconds: float) -> None:
-        """Somebody sets the clock forward, or back."""
+        """A user sets the clock forward, or back."""
         self._wall_ahead += int(seconds * NS)
 
     @contextmanager
     def installed(self) -> Iterator[None]:
-        """In here this is what Python's `time` tells."""
+        """In here this is what Python's `time` reports."""
         real_ns, real = time.clock_gettime_ns, time.clock_gettime
         steady, boot = time.CLOCK_MONOTONIC, _BOOT
 
@@ -97,7 +97,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
             while timers and timers[0].cancelled():
                 heapq.heappop(timers)._scheduled = False
             if not timers:
-                raise RuntimeError("the simulation stands still: nobody waits for anything")
+                raise RuntimeError("the simulation stands still: no task waits for anything")
             if (when := timers[0].when()) > clock.steady / NS:
                 clock.steady = max(clock.steady + 1, round(when * NS))
         # Not a nanosecond early: who waits for the rest would wait again and again while time stands still.

@@ -165,9 +165,9 @@ class World:
             finally:
                 self._close()
         if self.violation is not None:
-            told = Violation(self._report(self.violation))
-            told.invariant = self.violation.invariant
-            raise told from self.violation
+            reported = Violation(self._report(self.violation))
+            reported.invariant = self.violation.invariant
+            raise reported from self.violation
         counts: dict[str, int] = {}
         for row in self.audit.known.values():
             counts[row["status"]] = counts.get(row["status"], 0) + 1
@@ -262,7 +262,7 @@ class World:
         names = ("id", "status", "control", "not_before", "instance", "prefer_gpu")
         return str({name: row[name] for name in names})
 
-    # What happens, and what is said of it
+    # What happens, and what is reported of it
 
     def note(self, actor: str, what: str) -> None:
         """Write a line of the trace."""
@@ -295,7 +295,7 @@ class World:
                 life, before = self.audit.heard[job, body["epoch"]]
                 self.audit.heard[job, body["epoch"]] = life, min(before, made)
         if verb in ("complete", "fail", "release") and answer.error is None:
-            self.audit.told(job, body["epoch"], sender.instance, answer.body["status"])
+            self.audit.answered(job, body["epoch"], sender.instance, answer.body["status"])
         if verb == "heartbeat" and answer.error is None:
             for beat in body["jobs"]:
                 if beat["job"] not in answer.body["lost"]:
@@ -362,7 +362,7 @@ class World:
 
     def _execute(self, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
         life = LIFE.get()
-        assert life is not None, "nobody else uses threads"
+        assert life is not None, "no one else uses threads"
         return life.execute(func, args)
 
     def next_pid(self) -> int:
@@ -392,7 +392,7 @@ class World:
     # The end
 
     def _close(self) -> None:
-        """End what is left, so that nothing of it is told later."""
+        """End what is left, so that nothing of it is reported later."""
         self.closing = True
         if self.life is not None:
             self.life.die()

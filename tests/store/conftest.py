@@ -99,7 +99,7 @@ class Queue:
         )
 
     def claimed(self, who: Claimant | None = None, **more: Any) -> HeldLease:
-        """A new job in somebody's hands."""
+        """A new job in a worker's hands."""
         job = self.job(priority=999, **more)
         lease = self.claim(who)
         assert lease is not None

@@ -1,4 +1,4 @@
-"""What a person may ask of a job, written down a second time; the product's table is held against it."""
+"""What a user may ask of a job, written down a second time; the product's table is held against it."""
 
 from __future__ import annotations
 
@@ -38,4 +38,4 @@ NAMES_OF = {
     JobStatus.FAILED: ("failed",),
     JobStatus.CANCELLED: ("cancelled",),
 }
-"""How a refusal names the status to a person."""
+"""How a refusal names the status to a user."""

@@ -108,7 +108,7 @@ def test_done_gives_all_restarts_back(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("code", [ErrorCode.ENCODER_EXIT, ErrorCode.NO_MEDIA])
-def test_a_persons_retry_gives_all_restarts_back(queue: Queue, code: ErrorCode) -> None:
+def test_a_users_retry_gives_all_restarts_back(queue: Queue, code: ErrorCode) -> None:
     job = failed(queue).job
     queue.wait(60)
     restart_due(queue)
@@ -153,7 +153,7 @@ def test_a_video_whose_older_job_is_open_holds_up_no_other(queue: Queue, status:
     assert restart_due(queue) == []
 
 
-def test_what_a_person_ended_stays_ended(queue: Queue) -> None:
+def test_what_a_user_ended_stays_ended(queue: Queue) -> None:
     cancelled, deleted = failed(queue).job, failed(queue).job
     queue.do(cancelled, Operation.CANCEL)
     queue.do(deleted, Operation.DELETE)
@@ -173,9 +173,9 @@ def test_the_rule_of_a_job_can_be_changed(queue: Queue) -> None:
 
 
 def test_what_is_due_goes_by_index(plan: Plan) -> None:
-    said = " / ".join(plan(autorestart.DUE, now=5, limit=9))
-    assert "ix_job_autorestart" in said
-    assert "SEARCH other USING INDEX ix_job_video" in said
+    steps = " / ".join(plan(autorestart.DUE, now=5, limit=9))
+    assert "ix_job_autorestart" in steps
+    assert "SEARCH other USING INDEX ix_job_video" in steps
 
 
 def test_the_job_of_another_video_is_nothing_to_it(queue: Queue) -> None:

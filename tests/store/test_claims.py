@@ -102,7 +102,7 @@ def test_an_answer_that_was_lost_is_given_again(queue: Queue) -> None:
     assert len(queue.attempts(first.job)) == 1
 
 
-def test_a_lease_is_not_told_to_another_worker(queue: Queue) -> None:
+def test_a_lease_is_not_sent_to_another_worker(queue: Queue) -> None:
     mine = queue.worker("cpu-0", instance="the same name")
     other = queue.worker("cpu-1", instance="the same name")
     first = queue.claimed(mine)
@@ -441,7 +441,7 @@ def test_no_backoff_outlasts_a_clock_that_was_set_back(queue: Queue) -> None:
     long, paused = waiting(), waiting()
     queue.do(paused, Operation.PAUSE)
     queue.wait(-630)
-    assert not is_any_due(queue), "it may have been told to wait so long"
+    assert not is_any_due(queue), "it may have been set to wait so long"
     short, other = waiting(), queue.row(queue.job())
     queue.wait(-1)
     assert is_any_due(queue)

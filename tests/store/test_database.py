@@ -114,8 +114,8 @@ def test_one_that_ends_the_transaction_costs_the_others_nothing(opened: Database
     assert opened.read_now(words) == ["one", "three"]
 
 
-def test_a_full_disk_is_told_to_each_that_shares(opened: Database) -> None:
-    """SQLite refuses the one statement and goes on with the transaction: the others need no room."""
+def test_a_full_disk_is_reported_to_each_that_shares(opened: Database) -> None:
+    """SQLite refuses the one statement and continues the transaction: the others need no room."""
 
     def grow(db: Connection) -> None:
         for _ in range(2_000):
@@ -141,13 +141,13 @@ def test_who_hangs_up_leaves_a_whole_write(opened: Database) -> None:
     assert opened.read_now(words) == ["whole", "after"]
 
 
-def test_a_closed_database_says_so(opened: Database) -> None:
+def test_a_closed_database_is_reported(opened: Database) -> None:
     opened.close()
     with pytest.raises(RuntimeError, match="not open"):
         opened.write_now(note, "late")
 
 
-def test_what_cannot_be_opened_is_told_by_open(tmp_path: Path) -> None:
+def test_what_cannot_be_opened_is_reported_by_open(tmp_path: Path) -> None:
     db = Database(tmp_path / "nowhere" / "tqstudio.db")
     with pytest.raises(Exception, match=r"nowhere"):
         db.open()

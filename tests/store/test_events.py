@@ -89,7 +89,7 @@ def test_nothing_is_pruned_that_is_not_older(queue: Queue) -> None:
     assert queue.history() == kept
 
 
-def test_pruning_leaves_one_event_that_says_so(queue: Queue) -> None:
+def test_pruning_leaves_one_event_that_reports_it(queue: Queue) -> None:
     numbered(queue, 10)
     for rounds, left in ((7, 3), (9, 1)):
         queue.wait(1)

@@ -58,8 +58,8 @@ def test_the_history_names_the_folder(queue: Queue) -> None:
     made = folder(queue)
     folders.change(queue.db, made, {"priority": 1}, now=NOW)
     folders.remove(queue.db, made, now=NOW)
-    told = [(event.trigger, event.detail) for event in reversed(events.newest(queue.db, limit=3))]
-    assert told == [
+    stored = [(event.trigger, event.detail) for event in reversed(events.newest(queue.db, limit=3))]
+    assert stored == [
         ("folder_added", "/in"),
         ("folder_changed", "/in: priority"),
         ("folder_removed", "/in"),

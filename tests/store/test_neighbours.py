@@ -251,7 +251,7 @@ WRITES: dict[str, tuple[Act, Changed]] = {
         ),
         waiting,
     ),
-    "a wish is noted": (lambda s: s.queue.do(s.lease.job, Operation.PAUSE), job),
+    "a control request is noted": (lambda s: s.queue.do(s.lease.job, Operation.PAUSE), job),
     "a job is deleted": (lambda s: s.queue.do(s.waiting[0], Operation.DELETE), waiting),
     "a priority is set": (
         lambda s: operations.set_priority(s.db, s.waiting[0], value=7, delta=None, now=NOW, actor="test"),
@@ -263,7 +263,7 @@ WRITES: dict[str, tuple[Act, Changed]] = {
         ),
         worker,
     ),
-    "a job is foretold": (lambda s: speeds.set_prediction(s.db, s.waiting[0], 1.0), waiting),
+    "a job is predicted": (lambda s: speeds.set_prediction(s.db, s.waiting[0], 1.0), waiting),
     "a run is measured": (lambda s: speeds.add_work(s.db, s.lease.job, s.lease.epoch, now=NOW + 9), job),
     "a folder is changed": (
         lambda s: folders.change(s.db, s.folders[0], {"priority": 3}, now=NOW),

@@ -170,7 +170,7 @@ def test_a_start_rebuilds_an_index_that_lacks_jobs(varied: Home, lost: str) -> N
 
 
 @pytest.mark.parametrize(
-    ("lost", "jobs", "said"),
+    ("lost", "jobs", "expected"),
     [
         (
             "ix_job_waiting",
@@ -184,17 +184,17 @@ def test_a_start_rebuilds_an_index_that_lacks_jobs(varied: Home, lost: str) -> N
     ],
 )
 def test_a_start_compares_counts_and_lists_before_it_looks_at_each_row(
-    varied: Home, lost: str, jobs: Collection[int], said: str
+    varied: Home, lost: str, jobs: Collection[int], expected: str
 ) -> None:
     forget_in_indexes(varied.database, jobs, lost)
     with committed(varied.database) as reader:
-        assert integrity.unlisted(reader).startswith(said)
+        assert integrity.unlisted(reader).startswith(expected)
     found = opening.require_sound(varied)
     assert found is not None
-    assert found.text.startswith(said)
+    assert found.text.startswith(expected)
 
 
-def test_jobs_that_are_lost_stop_the_start_until_a_person_goes_on_without_them(varied: Home) -> None:
+def test_jobs_that_are_lost_stop_the_start_until_a_user_continues_without_them(varied: Home) -> None:
     home = varied
     forget_rows(home.database, (1,))
     forget_in_indexes(home.database, (2,), "ix_job_ready")
@@ -307,7 +307,7 @@ def test_a_change_that_a_power_cut_interrupted_is_taken_back(home: Home, tmp_pat
     "The call is answered with `DATABASE_DAMAGED`",
     area="database",
 )
-def test_damage_that_shows_later_is_told_by_name(home: Home) -> None:
+def test_damage_that_shows_later_is_reported_by_name(home: Home) -> None:
     db = Database(home.database)
     db.open()
     try:
@@ -323,7 +323,7 @@ def test_damage_that_shows_later_is_told_by_name(home: Home) -> None:
 @pytest.mark.fault(
     "Another program locks the database", "Waited for 10 s, then `DATABASE_BUSY`", area="database"
 )
-def test_a_busy_database_is_waited_for_and_then_told(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_busy_database_is_waited_for_and_then_reported(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqlite, "BUSY_TIMEOUT_S", 0.1)
     holder = sqlite3.connect(home.database, isolation_level=None)
     db = Database(home.database)

@@ -164,7 +164,7 @@ def test_a_deleted_job_does_not_come_back_beside_another(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("operation", [Operation.RETRY, Operation.RESTART])
-def test_a_person_gives_a_failed_job_all_its_chances_again(queue: Queue, operation: Operation) -> None:
+def test_a_user_gives_a_failed_job_all_its_chances_again(queue: Queue, operation: Operation) -> None:
     lease = queue.claimed(max_attempts=1, autorestart=AutorestartRule(2))
     assert queue.fail(lease, ErrorCode.ENCODER_EXIT) is F
     queue.do(lease.job, operation)
@@ -199,7 +199,7 @@ def test_priority_is_shifted_within_bounds(queue: Queue) -> None:
     ],
 )
 @pytest.mark.parametrize("end", ["release", "fail", "lose", "requeue"])
-def test_a_wish_comes_true_however_the_worker_ends(
+def test_a_control_request_is_fulfilled_however_the_worker_ends(
     queue: Queue, asked: tuple[Operation, ...], control: str, status: JobStatus, end: str
 ) -> None:
     lease = queue.claimed()
@@ -221,14 +221,14 @@ def test_a_wish_comes_true_however_the_worker_ends(
     assert answer is status
     assert (row["status"], row["control"], row["instance"], row["step"]) == (status, "none", None, None)
     if control != "none":
-        assert (row["attempts"], row["crashes"]) == (0, 0), "what a person asked costs nothing"
+        assert (row["attempts"], row["crashes"]) == (0, 0), "what a user asked costs nothing"
 
 
 def _running(queue: Queue) -> list[HeldLease]:
     return claims.granted(queue.db, queue.supervisor)
 
 
-def test_a_wish_can_be_overtaken_by_the_end(queue: Queue) -> None:
+def test_a_control_request_can_be_overtaken_by_the_end(queue: Queue) -> None:
     lease = queue.claimed()
     queue.do(lease.job, Operation.CANCEL)
     assert queue.complete(lease)
@@ -258,7 +258,7 @@ def _moves(queue: Queue) -> dict[tuple[Trigger, JobStatus | None], Callable[[], 
 
         return act
 
-    def wished(operation: Operation) -> Callable[[], int]:
+    def requested(operation: Operation) -> Callable[[], int]:
         def act() -> int:
             lease = queue.claimed()
             queue.do(lease.job, operation)
@@ -277,15 +277,15 @@ def _moves(queue: Queue) -> dict[tuple[Trigger, JobStatus | None], Callable[[], 
         (EventKind.CREATE_HELD, None): lambda: queue.job(hold=True),
         (EventKind.CLAIM, P): lambda: queue.claimed().job,
         (EventKind.PAUSE, P): asked(P, Operation.PAUSE),
-        (EventKind.PAUSE, R): wished(Operation.PAUSE),
+        (EventKind.PAUSE, R): requested(Operation.PAUSE),
         (EventKind.RESUME, H): asked(H, Operation.RESUME),
         (EventKind.CANCEL, P): asked(P, Operation.CANCEL),
         (EventKind.CANCEL, H): asked(H, Operation.CANCEL),
         (EventKind.CANCEL, F): asked(F, Operation.CANCEL),
-        (EventKind.CANCEL, R): wished(Operation.CANCEL),
+        (EventKind.CANCEL, R): requested(Operation.CANCEL),
         (EventKind.RETRY, F): asked(F, Operation.RETRY),
         (EventKind.RETRY, C): asked(C, Operation.RETRY),
-        (EventKind.RESTART, R): wished(Operation.RESTART),
+        (EventKind.RESTART, R): requested(Operation.RESTART),
         (EventKind.RESTART, H): asked(H, Operation.RESTART),
         (EventKind.RESTART, F): asked(F, Operation.RESTART),
         (EventKind.RESTART, C): asked(C, Operation.RESTART),
@@ -399,18 +399,18 @@ class Lives(RuleBasedStateMachine):
         self.queue.promote()
 
     @invariant()
-    def the_history_tells_every_status(self) -> None:
-        told: dict[int, str] = {}
+    def the_history_reports_every_status(self) -> None:
+        reported: dict[int, str] = {}
         for event in self.queue.history():
             job, source, target = event["job_id"], event["source"], event["target"]
             if job is None or target is None:
                 continue
             if event["trigger"] not in ("deleted", "undeleted"):
-                assert told.get(job) == source
+                assert reported.get(job) == source
                 assert (source and JobStatus(source), JobStatus(target)) in _KNOWN
-            told[job] = target
+            reported[job] = target
         stored = self.queue.db.execute("SELECT id, status FROM job")
-        assert told == {row[0]: row[1] for row in stored}
+        assert reported == {row[0]: row[1] for row in stored}
 
     @invariant()
     def at_most_one_attempt_is_running(self) -> None:

@@ -104,10 +104,10 @@ def test_what_fails_twice_in_the_same_way_because_of_its_source_is_not_tried_aga
     row = queue.row(lease.job)
     assert (row["attempts"], row["exhausted"]) == (3, 0)
     assert ("failed twice in the same way" in row["error_hint"]) == deterministic
-    assert row["autorestart"] == "enabled", "a person has asked for it"
+    assert row["autorestart"] == "enabled", "a user has asked for it"
 
 
-def test_what_failed_before_a_person_let_it_go_again_does_not_count(queue: Queue) -> None:
+def test_what_failed_before_a_user_let_it_go_again_does_not_count(queue: Queue) -> None:
     lease = queue.claimed(autorestart=AutorestartRule(1))
     for _ in range(2):
         assert queue.fail(lease, ErrorCode.ENCODER_EXIT, "the same") is P
@@ -132,7 +132,7 @@ def test_a_job_that_kills_its_workers_is_poison(queue: Queue) -> None:
         assert queue.lose(lease, "killed by SIGSEGV") is P
         row = queue.row(lease.job)
         assert (row["crashes"], row["attempts"], row["error_code"]) == (crashes, 0, "WORKER_LOST")
-        assert row["not_before"] is None, "another worker goes on at once"
+        assert row["not_before"] is None, "another worker resumes at once"
         lease = again(queue)
     assert queue.lose(lease) is F
     row = queue.row(lease.job)
@@ -168,7 +168,7 @@ def test_a_job_that_gets_further_within_a_segment_outlives_its_workers(queue: Qu
     for resumed_at_s, crashes in ((0.0, 1), (2.0, 2), (4.0, 2), (6.0, 2)):
         assert save(queue, lease, resumed_at_s=resumed_at_s, reported=[rendition(segments_done=0)])
         assert queue.lose(lease) is P
-        assert queue.row(lease.job)["crashes"] == crashes, f"gone on at {resumed_at_s} s"
+        assert queue.row(lease.job)["crashes"] == crashes, f"resumed at {resumed_at_s} s"
         lease = again(queue)
     assert save(queue, lease, resumed_at_s=6.0, reported=[rendition(segments_done=1)])
     assert queue.lose(lease) is P
@@ -184,7 +184,7 @@ def test_a_job_that_gets_further_within_a_segment_outlives_its_workers(queue: Qu
 @pytest.mark.parametrize(
     ("code", "forgotten"), [(ErrorCode.SOURCE_CHANGED, False), (ErrorCode.ENCODER_EXIT, True)]
 )
-def test_where_nothing_can_be_used_the_count_of_what_is_made_begins_anew(
+def test_where_nothing_can_be_used_the_count_of_what_is_made_begins_again(
     queue: Queue, code: ErrorCode, forgotten: bool
 ) -> None:
     lease = queue.claimed()
@@ -224,7 +224,7 @@ def test_the_segments_of_all_qualities_count(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("operation", [Operation.RETRY, Operation.RESTART])
-def test_a_job_sent_back_begins_to_count_anew(queue: Queue, operation: Operation) -> None:
+def test_a_job_sent_back_begins_to_count_again(queue: Queue, operation: Operation) -> None:
     lease = queue.claimed(max_crashes=2)
     save(queue, lease, reported=[rendition(segments_done=9)])
     queue.lose(lease)
@@ -386,8 +386,8 @@ def test_progress_goes_back_when_what_was_made_is_gone(queue: Queue) -> None:
     assert queue.row(lease.job)["progress"] == 10
 
 
-def test_removed_work_is_told_of_no_more(queue: Queue) -> None:
-    """By all jobs of its video that could have gone on with it."""
+def test_removed_work_is_reported_no_more(queue: Queue) -> None:
+    """By all jobs of its video that could have resumed with it."""
     video = queue.video()
 
     def made(end: Callable[[HeldLease], object], of: int) -> int:
@@ -409,11 +409,11 @@ def test_removed_work_is_told_of_no_more(queue: Queue) -> None:
     left = {job: (queue.row(job), progress.renditions(queue.db, job)) for job in (done, other, running)}
     assert progress.forget_work(queue.db, video) == {failed: 6, nothing: 0}
     assert queue.row(failed)["progress"] == 0
-    told = [
+    rows = [
         (r.name, r.status, r.progress, r.segments_done, r.error)
         for r in progress.renditions(queue.db, failed)
     ]
-    assert told == [("720p", "pending", 0, 0, None), ("360p", "failed", 0, 0, "no")]
+    assert rows == [("720p", "pending", 0, 0, None), ("360p", "failed", 0, 0, "no")]
     assert left == {job: (queue.row(job), progress.renditions(queue.db, job)) for job in left}
 
 

@@ -113,7 +113,7 @@ def test_what_was_made_at_an_output_is_what_was_begun_and_what_plays(queue: Queu
     assert gates.work_at(queue.db, b"/other") == (False, [])
 
 
-def test_gates_are_told_apart(queue: Queue) -> None:
+def test_gates_are_distinguished(queue: Queue) -> None:
     for kind in (GateKind.USER, GateKind.DISK):
         assert gates.shut(queue.db, kind, "why", now=NOW, actor="test")
         assert not gates.shut(queue.db, kind, "why", now=NOW, actor="test")

@@ -68,10 +68,10 @@ def test_one_that_fails_its_test_encode_takes_no_more(queue: Queue) -> None:
     who, other = queue.worker("cpu-0"), queue.worker("cpu-1")
     failed = [fail(queue, who).job for _ in range(3)]
     assert report(queue, who, "no driver")
-    said = "it failed 3 different jobs in a row and a test encode: no driver"
-    assert reason(queue, who) == said
+    expected = "it failed 3 different jobs in a row and a test encode: no driver"
+    assert reason(queue, who) == expected
     [event] = [e for e in queue.history() if e["trigger"] == "worker_quarantined"]
-    assert (event["worker"], event["detail"]) == ("cpu-0", f"{said} (jobs {str(failed)[1:-1]})")
+    assert (event["worker"], event["detail"]) == ("cpu-0", f"{expected} (jobs {str(failed)[1:-1]})")
     queue.job()
     assert queue.claim(who) is None, "it takes no more"
     assert not needs_test(queue, who)
@@ -152,7 +152,7 @@ def test_never_is_never(queue: Queue) -> None:
     assert not blame(queue, queue.claimed(), after=0)
 
 
-def test_a_person_lifts_it_and_a_new_life_does_not(queue: Queue) -> None:
+def test_a_user_lifts_it_and_a_new_life_does_not(queue: Queue) -> None:
     who = queue.worker()
     quarantined(queue, who)
     again = queue.worker(instance="another life")
@@ -168,7 +168,7 @@ def test_a_person_lifts_it_and_a_new_life_does_not(queue: Queue) -> None:
     assert (json.loads(row[0]), *row[1:]) == ([], None, None)
 
 
-def test_a_person_spares_it_the_test_and_a_new_life_does_not(queue: Queue) -> None:
+def test_a_user_spares_it_the_test_and_a_new_life_does_not(queue: Queue) -> None:
     who = queue.worker()
     for _ in range(3):
         fail(queue, who)

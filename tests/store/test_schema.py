@@ -198,7 +198,7 @@ def _can_be_compared(_: object, __: str, kind: str, *___: object) -> bool:
     return kind != "index"
 
 
-def test_a_database_of_somebody_else_has_no_version(tmp_path: Path) -> None:
+def test_a_database_of_another_program_has_no_version(tmp_path: Path) -> None:
     other = connect(tmp_path / "other.db")
     other.execute("CREATE TABLE song (title TEXT)")
     other.close()

@@ -39,7 +39,7 @@ def moved(queue: Queue, lease: HeldLease) -> None:
     )
 
 
-def test_only_the_first_run_of_a_job_is_foretold(queue: Queue) -> None:
+def test_only_the_first_run_of_a_job_is_predicted(queue: Queue) -> None:
     lease, other = queue.claimed(), queue.job()
     speeds.set_prediction(queue.db, lease.job, 60.0)
     speeds.set_prediction(queue.db, lease.job, 6.0)
@@ -52,7 +52,7 @@ def test_only_the_first_run_of_a_job_is_foretold(queue: Queue) -> None:
     assert figures(queue, late.job) == (None, 5.0), "what it left is not the job"
 
 
-def test_the_time_of_all_runs_counts_and_that_of_nobody_does_not(queue: Queue) -> None:
+def test_the_time_of_all_runs_counts_and_that_of_no_process_does_not(queue: Queue) -> None:
     who = queue.worker()
     queue.claimed(queue.worker("cpu-1"))
     queue.wait(100)
@@ -96,7 +96,7 @@ def test_a_run_that_another_supervisor_finishes_counts_until_it_was_last_heard(q
 
 
 @pytest.mark.parametrize("how", ["restart", "profile", "source"])
-def test_work_that_begins_from_nothing_is_foretold_anew(queue: Queue, how: str) -> None:
+def test_work_that_begins_from_nothing_is_predicted_again(queue: Queue, how: str) -> None:
     lease = queue.claimed(max_attempts=9)
     speeds.set_prediction(queue.db, lease.job, 30.0)
     queue.wait(5)
@@ -137,7 +137,7 @@ def test_errors_are_those_of_the_last_jobs(queue: Queue, plan: Plan) -> None:
         came_out(queue, lease.job, predicted)
     found = speeds.last_outcomes(queue.db)
     assert len(found) == speeds.LAST_JOBS
-    assert found[0] == (150.0, 100.0), "newest first; what was not foretold does not count"
+    assert found[0] == (150.0, 100.0), "newest first; what was not predicted does not count"
     assert found[-1] == (101.0, 100.0)
     steps = plan(speeds.LAST, limit=1)
     assert not [step for step in steps if "B-TREE" in step], steps

@@ -70,7 +70,7 @@ def test_slugs_never_clash(address: URL, wanted: list[str]) -> None:
         assert all(found)
 
 
-def test_a_folder_that_was_somebody_elses_changes_the_slug(queue: Queue) -> None:
+def test_a_folder_of_another_owner_changes_the_slug(queue: Queue) -> None:
     first, second = queue.video(slug="a"), queue.video(slug="a-2")
     videos.set_slug(queue.db, first, "a-2")
     assert slug(queue, first) == "a-2"
@@ -193,7 +193,7 @@ def test_a_slug_is_taken_in_the_output_of_the_video(queue: Queue) -> None:
     assert (slug(queue, mine), slug(queue, holder)) == ("c", f"c-{holder}")
 
 
-def test_a_slug_is_taken_from_nobody_in_another_output(queue: Queue) -> None:
+def test_a_slug_is_taken_from_no_video_in_another_output(queue: Queue) -> None:
     mine, same, other = queue.video(slug="a"), queue.video(slug="b"), queue.video(slug="c", out=b"/there")
     videos.set_slug(queue.db, mine, "c")
     assert [slug(queue, video) for video in (mine, same, other)] == ["c", "b", "c"]
@@ -245,7 +245,7 @@ def test_a_source_is_known_by_its_inode_size_and_time(queue: Queue, other: dict[
     assert [row.id for row in found] == ([] if other or out != b"/out" else [wanted])
     assert videos.with_inode(queue.db, b"/out", **(FILE | {"inode": 0})) == []
     assert unseen not in [row.id for row in found]
-    # A look that does not tell the inode takes nothing away.
+    # A look that does not report the inode takes nothing away.
     videos.set_fingerprint(queue.db, wanted, size=1000, mtime_ns=1, quick_hash=None, changed=False)
     assert videos.with_inode(queue.db, b"/out", **FILE)
 
@@ -266,8 +266,8 @@ def test_a_video_follows_its_source_once(queue: Queue) -> None:
     assert after is not None
     assert (after.source, after.name, after.title, after.slug) == (b"/in/b.mp4", "b.mp4", "b", before.slug)
     assert not rename(b"/in/c.mp4"), "it is somewhere else by now"
-    said = [(event["trigger"], event["detail"]) for event in queue.history(job)]
-    assert said[1:] == [("renamed", f"{before.source.decode()} is now /in/b.mp4")]
+    stored = [(event["trigger"], event["detail"]) for event in queue.history(job)]
+    assert stored[1:] == [("renamed", f"{before.source.decode()} is now /in/b.mp4")]
     assert source(queue, video) == b"/in/b.mp4"
     assert source(queue, other) != b"/in/b.mp4"
 

@@ -37,8 +37,8 @@ def test_a_job_that_waits_lets_the_next_one_go_and_says_why_once(queue: Queue) -
     assert queue.claim(queue.worker("two")) is None
     for why in ("the disk is silent", "another is"):
         wait(why)
-    told = [event["detail"] for event in queue.history(first) if event["trigger"] == "put_off"]
-    assert told == ["the disk is silent", "another is"]
+    details = [event["detail"] for event in queue.history(first) if event["trigger"] == "put_off"]
+    assert details == ["the disk is silent", "another is"]
     queue.wait(15)
     queue.promote()
     assert queue.claim(queue.worker("two")).job == first  # type: ignore[union-attr]
@@ -86,7 +86,7 @@ def test_jobs_whose_volume_is_back_may_be_claimed_and_the_others_wait(queue: Que
     queue.db.execute("UPDATE job SET status = 'paused' WHERE id = :id", {"id": paused})
     others.append(paused)
     before = [queue.row(job) for job in others]
-    told = len(queue.history())
+    events_before = len(queue.history())
     until = queue.now + 5
     volume_waits.settle(queue.db, longer=[away, *others[1:]], back=[], now=queue.now, until=until)
     assert queue.row(away)["not_before"] == until
@@ -95,4 +95,4 @@ def test_jobs_whose_volume_is_back_may_be_claimed_and_the_others_wait(queue: Que
     assert (queue.row(back)["not_before"], queue.row(back)["ready_at"]) == (None, queue.now + 1)
     assert queue.row(away)["not_before"] == until
     assert [queue.row(job) for job in others] == before
-    assert len(queue.history()) == told
+    assert len(queue.history()) == events_before

@@ -63,7 +63,7 @@ def test_when_a_worker_was_last_switched_off(queue: Queue) -> None:
     assert workers.last_off(queue.db, limit=1) is None, "it is too long ago"
 
 
-def test_silence_is_told_once_and_a_later_beat_takes_it_back(queue: Queue) -> None:
+def test_silence_is_reported_once_and_a_later_beat_takes_it_back(queue: Queue) -> None:
     silent, other = queue.worker("cpu-0", instance="the same"), queue.worker("cpu-1", instance="the same")
     workers.ensure(queue.db, "cpu-2", "cpu", device=None)
     workers.store_heartbeats(queue.db, [(other.id, other.instance, NOW + SECOND)])
@@ -97,7 +97,9 @@ def test_a_worker_whose_process_ended_is_not_silent(queue: Queue) -> None:
 
 
 @pytest.mark.parametrize("registered", [True, False])
-def test_the_end_of_a_process_is_told_whether_it_registered_or_not(queue: Queue, registered: bool) -> None:
+def test_the_end_of_a_process_is_reported_whether_it_registered_or_not(
+    queue: Queue, registered: bool
+) -> None:
     queue.worker("cpu-1")
     workers.ensure(queue.db, "cpu-2", "cpu", device=None)
     made = workers.ensure(queue.db, "cpu-0", "cpu", device=None)

@@ -164,8 +164,8 @@ class FakeSupervisor:
             self._move(row, EventKind.COMPLETE, actor=worker, worker=worker)
             return
         row["error"] = error
-        said = {"code": error["code"], "detail": error["message"]}
-        self._move(row, EventKind.FAIL_FINAL, actor=worker, worker=worker, **said)
+        reported = {"code": error["code"], "detail": error["message"]}
+        self._move(row, EventKind.FAIL_FINAL, actor=worker, worker=worker, **reported)
 
     # The protocol.
 
@@ -634,11 +634,11 @@ def _result(
         "word": None if status is None else job_word(status, control),
         "new_job": None,
         "removed_segments": 0,
-        "error": None if error is None else {"code": error.code.value, **_said(error)},
+        "error": None if error is None else {"code": error.code.value, **_message_and_hint(error)},
     }
 
 
-def _said(error: TqError) -> dict[str, str]:
+def _message_and_hint(error: TqError) -> dict[str, str]:
     return {"message": error.message, "hint": error.hint}
 
 

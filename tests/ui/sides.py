@@ -145,12 +145,12 @@ class Side:
     async def events(self, after: int) -> list[tuple[Any, ...]]:
         page = await self.send(calls.events(after=after, limit=1000))
         return [
-            self.said(each)
+            self.comparable(each)
             for each in page["events"]
             if each["trigger"] not in UNTIMED and not each["trigger"].startswith("worker_reg")
         ]
 
-    def said(self, each: Any) -> tuple[Any, ...]:
+    def comparable(self, each: Any) -> tuple[Any, ...]:
         """An event, with the name of its job."""
         keys = ("trigger", "source", "target", "actor", "worker", "code")
         return (each["job"] and self.jobs.get(each["job"], "another"), *(each[key] for key in keys))
@@ -162,7 +162,7 @@ class Side:
         async for message in stream:
             check_message(message)
             if message.name == "event":
-                found.append(self.said(message.data))
+                found.append(self.comparable(message.data))
                 if message.data["trigger"] == until:
                     break
         await stream.aclose()  # type: ignore[attr-defined]
@@ -230,25 +230,25 @@ class Real(Side):
         self._claimed[job] = claimed
         self._report(job)
 
-    def _tell(self, job: int, verb: str, **body: Any) -> Any:
+    def _send(self, job: int, verb: str, **body: Any) -> Any:
         worker, epoch = self._workers[self.running[job]], self._claimed[job]["epoch"]
-        return worker.tell(f"jobs/{job}/{verb}", epoch=epoch, **body)
+        return worker.send(f"jobs/{job}/{verb}", epoch=epoch, **body)
 
     def _report(self, job: int) -> Any:
-        return self._tell(job, "progress", step="transcode", progress=0.0)
+        return self._send(job, "progress", step="transcode", progress=0.0)
 
     def _obey(self, job: int) -> None:
         control = self._report(job)["control"]
-        self._tell(job, "release", reason=control if control != "none" else "shutdown")
+        self._send(job, "release", reason=control if control != "none" else "shutdown")
 
     def _finish(self, job: int, failure: Any) -> None:
         claimed = self._claimed[job]
         if failure is not None:
-            self._tell(job, "fail", code=failure["code"], text=failure["message"], hint=failure["hint"])
+            self._send(job, "fail", code=failure["code"], text=failure["message"], hint=failure["hint"])
             return
         bench = Bench(Path(paths.decode(claimed["sink"]["path_b64"]).decode()), claimed["video"])
         bench.rendition("360p", f"of-{job}")
-        self._tell(job, "complete", manifest=bench.manifest().model_dump(), steps={})
+        self._send(job, "complete", manifest=bench.manifest().model_dump(), steps={})
 
     async def clear(self) -> None:
         """End and delete every job."""

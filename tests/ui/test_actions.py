@@ -160,7 +160,7 @@ async def test_a_deletion_that_could_not_be_undone_can_be_tried_again(
 
 
 @pytest.mark.parametrize("view", ["1", "2", "3", "4", "enter", "l"])
-async def test_the_queue_is_paused_and_resumed_wherever_it_is_told(
+async def test_the_queue_is_paused_and_resumed_wherever_it_is_shown(
     view: str, make_app: MakeApp, door: FakeSupervisor
 ) -> None:
     async with make_app().run_test(size=(160, 24)) as pilot:
@@ -177,7 +177,7 @@ async def test_the_queue_is_paused_and_resumed_wherever_it_is_told(
 
 
 @pytest.mark.parametrize("view", ["1", "2", "4", "enter"])
-async def test_escape_hides_a_folders_remark_wherever_it_says_so(
+async def test_escape_hides_a_folders_remark_wherever_that_is_offered(
     view: str, make_app: MakeApp, door: FakeSupervisor
 ) -> None:
     door.folders.append(missing_folder())
@@ -219,9 +219,9 @@ async def test_cancel_asks_and_keeps_by_default(make_app: MakeApp, door: FakeSup
         await until(pilot, lambda: isinstance(app.screen, Confirm))
         assert isinstance(app.focused, Button)
         assert str(app.focused.label) == "Keep it running"
-        said = " ".join(str(label.content) for label in app.screen.query("Label"))
-        assert "what is in flight" in said
-        assert "225 finished segments stay for a later retry" in said
+        text = " ".join(str(label.content) for label in app.screen.query("Label"))
+        assert "what is in flight" in text
+        assert "225 finished segments stay for a later retry" in text
         await pilot.press("enter")
         await until(pilot, lambda: not isinstance(app.screen, Confirm))
         assert not door.operations()
@@ -252,8 +252,8 @@ async def ask_to_delete(app: StudioApp, pilot: Any, job: int) -> str:
 async def test_deleting_finished_segments_asks_first(make_app: MakeApp, door: FakeSupervisor) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
-        said = await ask_to_delete(app, pilot, 315)
-        assert "Lost: 141 finished segments." in said
+        text = await ask_to_delete(app, pilot, 315)
+        assert "Lost: 141 finished segments." in text
         assert isinstance(app.focused, Button)
         assert str(app.focused.label) == "Keep it"
         await pilot.press("enter")
@@ -265,8 +265,8 @@ async def test_deleting_finished_segments_asks_first(make_app: MakeApp, door: Fa
         await pilot.press("y")
         await until(pilot, lambda: door.operations())
         assert door.operations() == [{"operation": "delete", "ids": [315]}]
-        told = "delete: 1 job; U restores it without its segments"
-        await until(pilot, lambda: told in messages(app), "it is said what undoing does not bring back")
+        notice = "delete: 1 job; U restores it without its segments"
+        await until(pilot, lambda: notice in messages(app), "it is reported what undoing does not bring back")
         await pilot.press("U")
         await until(pilot, lambda: door.operations()[1:] == [{"operation": "undelete", "ids": [315]}])
 
@@ -291,9 +291,9 @@ async def test_cancelling_before_the_first_segment_promises_none(
         app = await loaded(pilot)
         await pilot.press("x")
         await until(pilot, lambda: isinstance(app.screen, Confirm))
-        said = " ".join(str(label.content) for label in app.screen.query("Label"))
-        assert "No segment is finished yet" in said
-        assert "0 finished" not in said
+        text = " ".join(str(label.content) for label in app.screen.query("Label"))
+        assert "No segment is finished yet" in text
+        assert "0 finished" not in text
 
 
 async def test_cancelling_what_has_no_work_does_not_ask(make_app: MakeApp, door: FakeSupervisor) -> None:

@@ -71,7 +71,9 @@ async def test_it_paints_before_the_supervisor_answers(make_app: MakeApp) -> Non
         await until(pilot, lambda: "connecting" in app.screen.query_one("#header").render_line(0).text)
 
 
-async def test_it_comes_back_and_goes_on_from_the_last_event(make_app: MakeApp, door: FakeSupervisor) -> None:
+async def test_it_comes_back_and_continues_from_the_last_event(
+    make_app: MakeApp, door: FakeSupervisor
+) -> None:
     async with make_app(backoff_s=(0.02,)).run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         door.happened("pause", 319)
@@ -90,7 +92,7 @@ async def test_it_comes_back_and_goes_on_from_the_last_event(make_app: MakeApp, 
         await until(pilot, lambda: not notice_of(app))
 
 
-async def test_a_reset_reads_everything_anew(make_app: MakeApp, door: FakeSupervisor) -> None:
+async def test_a_reset_reads_everything_again(make_app: MakeApp, door: FakeSupervisor) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         door.jobs = sample_jobs()[:3]
@@ -181,7 +183,7 @@ async def test_leaving_is_immediate(make_app: MakeApp) -> None:
     assert app.return_code == 0
 
 
-async def test_too_small_a_terminal_says_so(make_app: MakeApp) -> None:
+async def test_too_small_a_terminal_is_reported(make_app: MakeApp) -> None:
     async with make_app().run_test(size=(59, 20)) as pilot:
         app = await loaded(pilot)
         assert app.screen.query_one("#too-small").display
@@ -237,7 +239,7 @@ async def test_a_filter_outlasts_too_small_a_terminal(make_app: MakeApp) -> None
         await pilot.press("o")
         assert line.value == "h"
         await pilot.resize_terminal(80, 24)
-        await until(pilot, lambda: line.display and line.has_focus, "what was typed can be gone on with")
+        await until(pilot, lambda: line.display and line.has_focus, "what was typed can be continued")
         await pilot.press("o")
         assert line.value == "ho"
 
@@ -254,7 +256,7 @@ async def test_unknown_messages_are_passed_over(make_app: MakeApp, door: FakeSup
 
 
 @pytest.mark.parametrize(("width", "sign"), [(80, "▲ 2 "), (160, "▲ 2 warnings ")])
-async def test_a_job_with_warnings_says_so(
+async def test_a_job_with_warnings_reports_them(
     make_app: MakeApp, door: FakeSupervisor, width: int, sign: str
 ) -> None:
     warnings = [

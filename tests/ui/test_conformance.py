@@ -216,7 +216,7 @@ async def test_wrong_calls_are_refused_with_the_same_codes(same: Compare) -> Non
     assert set(codes.values()) == {"BAD_REQUEST", "NOT_FOUND", "BAD_CONFIG"}
 
 
-async def test_an_operation_on_many_jobs_tells_of_each(same: Compare) -> None:
+async def test_an_operation_on_many_jobs_reports_each(same: Compare) -> None:
     async def scenario(side: Side) -> Any:
         made = [await side.make(state, f"{state}.mp4") for state in ("pending", "running", "failed", "done")]
         results = await side.act("pause", *made, 9_999_999)
@@ -284,9 +284,9 @@ async def test_the_history(same: Compare) -> None:
             (each["seq"] for each in detail["events"]), reverse=True
         )
         return (
-            [[side.said(each) for each in page["events"]] for page in found],
+            [[side.comparable(each) for each in page["events"]] for page in found],
             {page["last_seq"] == last for page in found},
-            [side.said(each) for each in detail["events"]],
+            [side.comparable(each) for each in detail["events"]],
         )
 
     await same(scenario)

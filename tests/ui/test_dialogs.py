@@ -1,4 +1,4 @@
-"""What is asked: a prefill gives way, a mistake is told in place, limits are said."""
+"""What is asked: a prefill gives way, a mistake is reported in place, limits are named."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def test_typing_replaces_the_prefill_and_an_error_keeps_the_dialog(
 
 
 @pytest.mark.parametrize(
-    ("became", "said"),
+    ("became", "expected"),
     [
         (
             {"decision": "cached", "job": 7, "master": "/srv/x/master.m3u8"},
@@ -93,8 +93,8 @@ async def test_typing_replaces_the_prefill_and_an_error_keeps_the_dialog(
     ],
     ids=["cached", "paused", "running", "changed", "retried", "damaged"],
 )
-async def test_what_became_of_a_file_is_said(
-    became: dict[str, Any], said: str, make_app: MakeApp, door: FakeSupervisor, tmp_path: Path
+async def test_what_became_of_a_file_is_reported(
+    became: dict[str, Any], expected: str, make_app: MakeApp, door: FakeSupervisor, tmp_path: Path
 ) -> None:
     video = tmp_path / "new.mp4"
     video.write_bytes(b"x")
@@ -105,7 +105,7 @@ async def test_what_became_of_a_file_is_said(
         await until(pilot, lambda: isinstance(app.screen, AskPath))
         app.screen.query_one("#path", Input).value = str(video)
         await pilot.press("enter")
-        await until(pilot, lambda: said in messages(app).split("\n"))
+        await until(pilot, lambda: expected in messages(app).split("\n"))
 
 
 async def test_what_became_of_a_folder_is_summed_up(
@@ -129,7 +129,7 @@ async def test_what_became_of_a_folder_is_summed_up(
         await until(pilot, lambda: f"{summed}; {why}" in messages(app))
 
 
-async def test_a_broken_profile_is_left_out_and_said(make_app: MakeApp, door: FakeSupervisor) -> None:
+async def test_a_broken_profile_is_left_out_and_reported(make_app: MakeApp, door: FakeSupervisor) -> None:
     problem = {"code": "BAD_CONFIG", "message": "profile /p/mine.toml: no rungs", "hint": "add one"}
     door.profiles.append(profile("mine", error=problem))
     async with make_app().run_test(size=(80, 24)) as pilot:
@@ -138,8 +138,8 @@ async def test_a_broken_profile_is_left_out_and_said(make_app: MakeApp, door: Fa
         await until(pilot, lambda: isinstance(app.screen, AskPath))
         field = app.screen.query_one("#profile", Input)
         await until(pilot, lambda: field.placeholder == "the default; available: fast, web")
-        said = str(app.screen.query_one(Caution).render())
-        assert said == "invalid profile: BAD_CONFIG: profile /p/mine.toml: no rungs"
+        text = str(app.screen.query_one(Caution).render())
+        assert text == "invalid profile: BAD_CONFIG: profile /p/mine.toml: no rungs"
 
 
 async def test_a_restart_says_that_finished_segments_go(make_app: MakeApp) -> None:
@@ -183,8 +183,8 @@ async def test_a_failed_job_says_what_to_do_and_where_the_log_is(
         app = await loaded(pilot)
         await pilot.press("G", "k", "k", "k")
         await until(pilot, lambda: "SOURCE_TRUNCATED" in pane_of(app))
-        for said in ("so it was cut off", "→ copy the whole file again", "l log", "attempt-1.log"):
-            assert said in pane_of(app)
+        for text in ("so it was cut off", "→ copy the whole file again", "l log", "attempt-1.log"):
+            assert text in pane_of(app)
 
 
 @pytest.mark.parametrize(

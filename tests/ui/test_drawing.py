@@ -83,7 +83,7 @@ def test_numbers_are_honest() -> None:
     ("bits", "text"),
     [(None, ""), (0, ""), (0.0, ""), (400, "400 b/s"), (1_500, "2 kb/s"), (8_900_000, "8.9 Mb/s")],
 )
-def test_a_bit_rate_that_is_not_known_is_not_told(bits: float | None, text: str) -> None:
+def test_a_bit_rate_that_is_not_known_is_not_shown(bits: float | None, text: str) -> None:
     assert fmt.bitrate(bits) == text
 
 
@@ -144,7 +144,7 @@ def test_ascii_is_ascii_and_no_state_shares_a_sign() -> None:
 @pytest.mark.parametrize(
     ("state", "strip"), [("running", "▒▒▒███▸···"), ("paused", "▒▒▒███····"), ("failed", "▒▒▒███✗···")]
 )
-def test_a_strip_tells_what_is_made_kept_and_missing(state: str, strip: str) -> None:
+def test_a_strip_shows_what_is_made_kept_and_missing(state: str, strip: str) -> None:
     palette = Colours(load_themes([shipped_folder()]).by_name["ink"])
     for width, text in ((10, strip), (20, "".join(sign * 2 for sign in strip))):
         line = Line(width, Style())

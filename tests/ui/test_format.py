@@ -11,7 +11,7 @@ from tqstudio.words import symbols
 
 
 @pytest.mark.parametrize(
-    ("eta_s", "low_s", "high_s", "said"),
+    ("eta_s", "low_s", "high_s", "expected"),
     [
         (30, 20, 45, "30s ±12"),
         (2460, 2230, 2710, "41m ±4"),
@@ -23,8 +23,8 @@ from tqstudio.words import symbols
         (0, 0, 0, "0s"),
     ],
 )
-def test_a_time_left_owns_up_to_its_range(eta_s: float, low_s: float, high_s: float, said: str) -> None:
-    assert fmt.with_range({"eta_s": eta_s, "low_s": low_s, "high_s": high_s}) == said
+def test_a_time_left_owns_up_to_its_range(eta_s: float, low_s: float, high_s: float, expected: str) -> None:
+    assert fmt.with_range({"eta_s": eta_s, "low_s": low_s, "high_s": high_s}) == expected
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,9 @@ def test_it_is_looked_for_every_three_seconds() -> None:
     assert max(BACKOFF_S) <= 3
 
 
-async def test_a_start_is_waited_for_before_silence_is_told(make_app: MakeApp, door: FakeSupervisor) -> None:
+async def test_a_start_is_waited_for_before_silence_is_reported(
+    make_app: MakeApp, door: FakeSupervisor
+) -> None:
     door.down = True
     opened: list[FakeSupervisor] = []
 
@@ -157,7 +159,7 @@ async def test_a_key_starts_a_supervisor(make_app: MakeApp, tmp_path: Path) -> N
                 await asyncio.to_thread(supervisor.wait, 60)
 
 
-async def test_a_missing_folder_is_told_in_every_view(make_app: MakeApp, door: FakeSupervisor) -> None:
+async def test_a_missing_folder_is_reported_in_every_view(make_app: MakeApp, door: FakeSupervisor) -> None:
     door.folders.append(missing_folder())
     async with make_app().run_test(size=(120, 30)) as pilot:
         app = await loaded(pilot)

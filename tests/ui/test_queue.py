@@ -163,7 +163,7 @@ async def test_a_source_that_becomes_known_is_shown_at_once(make_app: MakeApp, d
         known = {**door.jobs[at]["source"], "height": 1440, "fps": 48.0}
         door.jobs[at] = door.jobs[at] | {"source": known}
         door.push("sources", {"jobs": [{"id": door.jobs[at]["id"], "source": known}]})
-        await until(pilot, lambda: any("1440p48" in line for line in text_of(app)), "the row says so")
+        await until(pilot, lambda: any("1440p48" in line for line in text_of(app)), "the row shows it")
 
 
 async def test_a_row_that_goes_leaves_the_cursor_in_its_place(
@@ -375,13 +375,15 @@ async def test_files_and_folders_are_added(make_app: MakeApp, door: FakeSupervis
         await until(pilot, lambda: "holds no video – remove it" in problem_of(app))
 
 
-async def test_marking_more_jobs_than_can_be_marked_says_so(make_app: MakeApp, door: FakeSupervisor) -> None:
+async def test_marking_more_jobs_than_can_be_marked_is_reported(
+    make_app: MakeApp, door: FakeSupervisor
+) -> None:
     door.jobs = many_jobs(10_050)
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press("a")
-        said = "only the first 10 000 of 10 050 jobs are marked"
-        await until(pilot, lambda: said in messages(app))
+        expected = "only the first 10 000 of 10 050 jobs are marked"
+        await until(pilot, lambda: expected in messages(app))
         footer = app.screen.query_one(Footer)
         await until(pilot, lambda: "10 000 marked" in footer.render_line(0).text)
         await pilot.press("plus")
@@ -389,7 +391,7 @@ async def test_marking_more_jobs_than_can_be_marked_says_so(make_app: MakeApp, d
         assert not door.operations()
 
 
-async def test_marks_are_dropped_when_nobody_knows_what_became_of_their_jobs(
+async def test_marks_are_dropped_when_no_one_knows_what_became_of_their_jobs(
     make_app: MakeApp, door: FakeSupervisor
 ) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
@@ -418,7 +420,7 @@ async def test_names_keep_their_room(make_app: MakeApp, width: int, least: int) 
 
 
 @pytest.mark.parametrize(("view", "kind"), [("2", "worker"), ("3", "folder"), ("4", "event")])
-async def test_a_filter_that_finds_nothing_says_so(make_app: MakeApp, view: str, kind: str) -> None:
+async def test_a_filter_that_finds_nothing_is_reported(make_app: MakeApp, view: str, kind: str) -> None:
     async with make_app().run_test(size=(80, 24)) as pilot:
         app = await loaded(pilot)
         await pilot.press(view, "slash", *"zebra", "enter")

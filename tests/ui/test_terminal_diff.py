@@ -101,7 +101,7 @@ def a_line(chance: random.Random, width: int, texts: Sequence[str] = TEXTS) -> S
 
 
 def console(system: str) -> Console:
-    # Rich's console looks for a terminal only when it is not told of one.
+    # Rich's console looks for a terminal only when it is not given one.
     return Console(force_terminal=True, color_system=system, legacy_windows=False)  # type: ignore[arg-type]
 
 

@@ -161,7 +161,9 @@ def test_a_wrong_file_says_what_is_wrong(text: str, says: str, tmp_path: Path) -
     assert says in str(caught.value)
 
 
-async def test_a_wrong_user_theme_is_told_and_t_cycles_the_others(make_app: MakeApp, tmp_path: Path) -> None:
+async def test_a_wrong_user_theme_is_reported_and_t_cycles_the_others(
+    make_app: MakeApp, tmp_path: Path
+) -> None:
     home = Home(tmp_path)
     home.themes.mkdir()
     (home.themes / "wrong.toml").write_text("name = ")

@@ -24,8 +24,8 @@ def test_runs_beside_each_other_do_not_mix(tmp_path: Path) -> None:
         log.follow(runs)
         (log.run_dir / "audio").write_text("sound\n")
         log.follow(runs)
-        with (log.run_dir / "video").open("a") as said:
-            said.write("line\nthe end")
+        with (log.run_dir / "video").open("a") as log_file:
+            log_file.write("line\nthe end")
         log.follow([replace(run, returncode=0) for run in runs])
     lines = path.read_text().splitlines()
     assert [line for line in lines if line.startswith("[")] == [
@@ -78,10 +78,10 @@ def test_no_root_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         log.line(f"{root} cannot be read")
         log.exception(ValueError(f"{root}/x"))
         log.follow([run])
-    said = path.read_text()
-    assert "acme" not in said
-    assert " . cannot be read\n" in said
-    assert "ValueError: x\n" in said
-    assert "$ ffmpeg -i $'file:a b.mp4'\n" in said
-    assert said.count("[video] 'a b.mp4' is damaged\n") == 9
-    assert said.endswith("[video] in .\n")
+    text = path.read_text()
+    assert "acme" not in text
+    assert " . cannot be read\n" in text
+    assert "ValueError: x\n" in text
+    assert "$ ffmpeg -i $'file:a b.mp4'\n" in text
+    assert text.count("[video] 'a b.mp4' is damaged\n") == 9
+    assert text.endswith("[video] in .\n")

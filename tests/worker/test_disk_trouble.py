@@ -102,7 +102,7 @@ def test_an_output_that_becomes_read_only_is_no_question_of_permission(
         subprocess.run(["mount", "-o", "remount,rw", disk.root], check=True)
     report = RecordingReport()
     assert isinstance(run(job | {"epoch": 3}, bench, report), Done)
-    assert report.seen[-1].resumed_from, "it goes on where it was"
+    assert report.seen[-1].resumed_from, "it resumes where it was"
 
 
 @pytest.mark.fault(

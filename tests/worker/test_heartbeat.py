@@ -16,7 +16,7 @@ from waiting import until
 
 from .conftest import RecordingLine
 
-AWAY = TqError(ErrorCode.NO_SUPERVISOR, "nobody answers")
+AWAY = TqError(ErrorCode.NO_SUPERVISOR, "no supervisor answers")
 
 
 class Setup:
@@ -50,7 +50,7 @@ def test_a_beat_names_the_job_that_is_held(setup: Setup) -> None:
     assert beats[0].cpu_percent == 12.5
 
 
-def test_a_beat_brings_wishes_and_losses(setup: Setup) -> None:
+def test_a_beat_brings_control_requests_and_losses(setup: Setup) -> None:
     setup.line.answers["heartbeat"] = [
         {"controls": {"7": "pause"}, "lost": [], "enabled": True},
         {"controls": {}, "lost": [7], "enabled": True},
@@ -62,7 +62,7 @@ def test_a_beat_brings_wishes_and_losses(setup: Setup) -> None:
     assert isinstance(setup.lease.ended, Lost)
 
 
-def test_progress_brings_wishes(setup: Setup) -> None:
+def test_progress_brings_control_requests(setup: Setup) -> None:
     setup.line.answers["progress"] = [{"control": "cancel"}]
     setup.heartbeats.attach(setup.lease, setup.report)
     setup.heartbeats.post()
@@ -78,7 +78,7 @@ def test_an_answer_that_the_job_is_gone(setup: Setup, code: ErrorCode) -> None:
     assert setup.lease.ended == Lost("gone")
 
 
-def test_what_was_not_heard_is_told_again(setup: Setup) -> None:
+def test_what_was_not_heard_is_sent_again(setup: Setup) -> None:
     setup.line.answers["progress"] = [AWAY, {"control": "none"}]
     setup.report.add(content_id="abc")
     setup.heartbeats.attach(setup.lease, setup.report)
@@ -108,10 +108,10 @@ def test_an_outage_is_logged_once_and_warned_of_once(
     setup.line.answers["heartbeat"] = [AWAY] * 9 + [{"controls": {}, "lost": [], "enabled": True}]
     for _ in range(12):
         setup.heartbeats.beat()
-    said = capsys.readouterr().out
-    assert said.count("reporting to the supervisor failed") == 1
-    assert said.count("reporting to the supervisor still fails") == 1
-    assert said.count("answers again") == 1
+    output = capsys.readouterr().out
+    assert output.count("reporting to the supervisor failed") == 1
+    assert output.count("reporting to the supervisor still fails") == 1
+    assert output.count("answers again") == 1
 
 
 def test_a_token_that_is_no_longer_good(setup: Setup) -> None:
@@ -128,35 +128,35 @@ def test_the_last_report_is_sent_and_none_after_it(setup: Setup) -> None:
     assert [body["progress"] for verb, body in setup.line.sent if verb == "progress"] == [99]
 
 
-def test_a_main_thread_that_waits_is_told_and_one_that_runs_is_not(setup: Setup) -> None:
-    def told() -> list[float]:
+def test_a_main_thread_that_waits_is_reported_and_one_that_runs_is_not(setup: Setup) -> None:
+    def reported() -> list[float]:
         return [ProgressRequest(**body).quiet_s for verb, body in setup.line.sent if verb == "progress"]
 
     def wait_for_one_that_was_quiet() -> None:
         """On another thread, as this one would run to look."""
-        since = len(told())
+        since = len(reported())
 
         def look() -> None:
             with setup.line.changed:
-                setup.line.changed.wait_for(lambda: max(told()[since:], default=0) > 0, 30)
+                setup.line.changed.wait_for(lambda: max(reported()[since:], default=0) > 0, 30)
 
         looking = threading.Thread(target=look)
         looking.start()
         looking.join()
-        assert max(told()[since:]) > 0
+        assert max(reported()[since:]) > 0
 
     setup.heartbeats.attach(setup.lease, setup.report)
     setup.heartbeats.start()
     try:
         wait_for_one_that_was_quiet()
-        since = len(told())
-        until(lambda: 0 in told()[since:], "one that ran")
+        since = len(reported())
+        until(lambda: 0 in reported()[since:], "one that ran")
         wait_for_one_that_was_quiet()
     finally:
         setup.heartbeats.stop()
     # What comes at the end is no longer the work.
     setup.heartbeats.flush()
-    assert told()[-1] == 0
+    assert reported()[-1] == 0
 
 
 def test_the_thread_posts_at_once_what_is_nudged(setup: Setup) -> None:

@@ -74,7 +74,7 @@ def test_a_dropped_file_is_transcoded(drop: Path, make_job: MakeJob, bench: Work
     assert "/proc/self" not in log
 
 
-def test_a_link_that_a_person_named_is_followed(
+def test_a_link_that_a_user_named_is_followed(
     tmp_path: Path, clip: Path, make_job: MakeJob, bench: WorkerConfig
 ) -> None:
     link = tmp_path / "link.mp4"
@@ -102,9 +102,9 @@ def test_a_source_that_is_held_is_read_whatever_is_put_in_its_place(
         process = start(argv, tmp_path, tmp_path / "log", reads=film)
         assert process.wait(60) == 0
         assert process.argv == tuple(argv), "the command that is shown names the file"
-        said = process.log_tail()
-        assert f"from '{source_file.url(film)}'" in said
-        assert "Duration: 00:00:03" in said
+        tail = process.log_tail()
+        assert f"from '{source_file.url(film)}'" in tail
+        assert "Duration: 00:00:03" in tail
         with pytest.raises(TqError) as caught:
             source_file.require_same(film, identity)
         assert caught.value.code is ErrorCode.SOURCE_CHANGED

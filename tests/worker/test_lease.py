@@ -57,14 +57,16 @@ def test_it_counts_from_when_the_claim_was_sent(clock: Clock) -> None:
     "That time does not count against a lease; no job is taken away",
     area="workers",
 )
-@pytest.mark.skipif(not hasattr(time, "CLOCK_BOOTTIME"), reason="the system cannot tell how long it slept")
+@pytest.mark.skipif(
+    not hasattr(time, "CLOCK_BOOTTIME"), reason="the system does not report how long it slept"
+)
 def test_a_suspend_counts() -> None:
     before = time.clock_gettime(time.CLOCK_BOOTTIME)
     assert before <= since_boot() <= time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 @pytest.mark.parametrize("word", ["pause", "cancel", "restart"])
-def test_a_wish_stops_it(lease: Lease, word: str) -> None:
+def test_a_control_request_stops_it(lease: Lease, word: str) -> None:
     lease.control(word)
     assert lease.ended == Stopped(word)  # type: ignore[arg-type]
     with pytest.raises(StopWork) as raised:
@@ -72,7 +74,7 @@ def test_a_wish_stops_it(lease: Lease, word: str) -> None:
     assert raised.value.outcome == Stopped(word)  # type: ignore[arg-type]
 
 
-def test_a_wish_can_be_taken_back_but_not_a_shutdown(lease: Lease) -> None:
+def test_a_control_request_can_be_taken_back_but_not_a_shutdown(lease: Lease) -> None:
     lease.control("pause")
     lease.control("none")
     assert lease.ended is None
@@ -81,7 +83,7 @@ def test_a_wish_can_be_taken_back_but_not_a_shutdown(lease: Lease) -> None:
     assert lease.ended == Stopped("shutdown")
 
 
-def test_a_lost_lease_outranks_every_wish(lease: Lease) -> None:
+def test_a_lost_lease_outranks_every_control_request(lease: Lease) -> None:
     lease.control("cancel")
     lease.shut_down()
     lease.lose("another worker has it")

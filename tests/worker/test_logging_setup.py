@@ -23,7 +23,7 @@ open(f"{home}/not there")
 """
 
 
-def test_they_name_no_root_and_tell_what_the_worker_died_of(tmp_path: Path) -> None:
+def test_they_name_no_root_and_report_what_the_worker_died_of(tmp_path: Path) -> None:
     died = subprocess.run(
         [sys.executable, "-P", "-c", _DIES],
         env={"TQSTUDIO_HOME": str(tmp_path)},

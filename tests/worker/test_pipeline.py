@@ -124,7 +124,7 @@ def test_ffmpeg_is_dead_once_the_pipeline_stops(
     assert list(report.steps) == ["probe", "thumbnail", "transcode"]
 
 
-def test_an_attempt_says_at_which_fragment_of_the_first_segment_it_goes_on(
+def test_an_attempt_says_at_which_fragment_of_the_first_segment_it_resumes(
     clip: Path, make_job: MakeJob, bench: WorkerConfig, sink: Path
 ) -> None:
     first = RecordingReport()
@@ -141,7 +141,7 @@ def test_an_attempt_says_at_which_fragment_of_the_first_segment_it_goes_on(
     assert "[video] resumes at segment 0, at 1.0 s" in log
 
 
-def test_a_paused_job_goes_on_at_the_segment(
+def test_a_paused_job_resumes_at_the_segment(
     long_clip: Path, make_job: MakeJob, bench: WorkerConfig, sink: Path
 ) -> None:
     job = make_job(long_clip)
@@ -217,10 +217,10 @@ exec "{ffmpeg.path}" "$@"
     next_job = make_job(long_clip, epoch=2)
     stray = dataclasses.replace(bench, ffmpeg=dataclasses.replace(ffmpeg, path=str(astray)))
     assert isinstance(run(next_job, stray, second), Done)
-    told = [state.facts for state in second.seen if state.facts]
-    assert (told[0]["linear"], told[-1]["linear"]) == (False, True)
+    facts = [state.facts for state in second.seen if state.facts]
+    assert (facts[0]["linear"], facts[-1]["linear"]) == (False, True)
     # The next attempt is handed these.
-    assert SourceFacts.from_json(told[-1]).linear
+    assert SourceFacts.from_json(facts[-1]).linear
     assert second.seen[-1].content_id == second.seen[1].content_id
     assert "decoding from the start of the source" in Path(next_job["log"]).read_text()
 
@@ -355,13 +355,13 @@ def test_damage_that_one_attempt_saw_is_known_to_the_next(
     report = RecordingReport()
     outcome = run(make_job(source), bench, report)
     assert isinstance(outcome, Done)
-    said = [each for each in outcome.manifest["warnings"] if each["code"] == "SOURCE_DAMAGED"]
-    assert any("pictures" in each["text"] for each in said), outcome.manifest["warnings"]
+    damage = [each for each in outcome.manifest["warnings"] if each["code"] == "SOURCE_DAMAGED"]
+    assert any("pictures" in each["text"] for each in damage), outcome.manifest["warnings"]
     assert [each.model_dump() for each in report.seen[-1].warnings or ()] == outcome.manifest["warnings"]
-    told = report.seen[-1].facts
-    assert told is not None
+    facts = report.seen[-1].facts
+    assert facts is not None
     again = RecordingReport()
-    second = run(make_job(source, epoch=2, facts=told), bench, again)
+    second = run(make_job(source, epoch=2, facts=facts), bench, again)
     assert isinstance(second, Done)
     assert again.commands == []
     assert sorted(each["text"] for each in second.manifest["warnings"]) == sorted(

@@ -46,7 +46,7 @@ def test_a_source_that_changes_meanwhile(
 
 
 @pytest.mark.fault("The source grows while it is encoded", "`SOURCE_CHANGED`, retried", area="resume")
-def test_a_source_that_grows_meanwhile_is_made_anew(
+def test_a_source_that_grows_meanwhile_is_encoded_again(
     long_clip: Path, make_job: MakeJob, bench: WorkerConfig, sink: Path, tmp_path: Path
 ) -> None:
     source = tmp_path / "growing.mkv"
@@ -71,9 +71,9 @@ def test_a_source_that_grows_meanwhile_is_made_anew(
     outcome = run(job | {"epoch": 2, "facts": known.facts, "content_id": known.content_id}, bench, again)
     assert isinstance(outcome, Done)
     assert not {sink / rendition["folder"] for rendition in outcome.manifest["renditions"]} & stale
-    anew = next(state for state in again.seen if state.facts)
-    assert anew.content_id != known.content_id
-    assert anew.facts["size"] == source.stat().st_size
+    fresh = next(state for state in again.seen if state.facts)
+    assert fresh.content_id != known.content_id
+    assert fresh.facts["size"] == source.stat().st_size
     assert again.seen[-1].resumed_from == 0
 
 
@@ -82,7 +82,7 @@ def _segments(report: RecordingReport) -> int:
 
 
 def _segments_of_each(report: RecordingReport) -> int:
-    """An attempt goes on where every quality has what comes before."""
+    """An attempt resumes where every quality has what comes before."""
     return min((r.segments_done for r in report.seen[-1].renditions or [] if r.segments_total), default=0)
 
 
@@ -202,7 +202,7 @@ def test_what_takes_too_long_is_ended(
     assert "time_limit_factor" in outcome.hint
 
 
-def test_a_mistake_of_ours_is_told(
+def test_a_mistake_of_ours_is_reported(
     clip: Path, make_job: MakeJob, bench: WorkerConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tqstudio.engine.worker.job.manifest.combined", lambda _: {}["surprise"])

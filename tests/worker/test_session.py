@@ -1,4 +1,4 @@
-"""The life of a worker: claiming, telling how a job ended, and ending itself."""
+"""The life of a worker: claiming, reporting how a job ended, and ending itself."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tqstudio.protocol.worker_answers import ClaimedJob
 
 from .conftest import MakeJob, RecordingLine
 
-AWAY = TqError(ErrorCode.NO_SUPERVISOR, "nobody answers")
+AWAY = TqError(ErrorCode.NO_SUPERVISOR, "no supervisor answers")
 FULL = TqError(ErrorCode.DISK_LOW, "the database cannot be written")
 WRONG_TOKEN = TqError(ErrorCode.UNAUTHORIZED, "the token is wrong")
 TERMS = {
@@ -92,7 +92,7 @@ def ends_with(monkeypatch: pytest.MonkeyPatch, line: RecordingLine, make_job: Ma
     return set_outcome
 
 
-def told(line: RecordingLine) -> list[tuple[str, dict[str, Any]]]:
+def reported(line: RecordingLine) -> list[tuple[str, dict[str, Any]]]:
     return [(verb, body) for verb, body in line.sent if verb in ("complete", "fail", "release")]
 
 
@@ -101,41 +101,45 @@ DONE = Done(
 )
 
 
-def test_done_is_told(session: WorkerSession, line: RecordingLine, ends_with: Any) -> None:
+def test_done_is_reported(session: WorkerSession, line: RecordingLine, ends_with: Any) -> None:
     ends_with(DONE)
     assert session.run() == 1
     RegisterRequest(**line.sent[0][1])
     ClaimRequest(**next(body for verb, body in line.sent if verb == "claim"))
-    [(verb, body)] = told(line)
+    [(verb, body)] = reported(line)
     assert (verb, CompleteRequest(**body).epoch, body["full_hash"]) == ("complete", 4, "full")
 
 
-def test_failed_is_told(session: WorkerSession, line: RecordingLine, ends_with: Any) -> None:
+def test_failed_is_reported(session: WorkerSession, line: RecordingLine, ends_with: Any) -> None:
     ends_with(Failed(ErrorCode.NO_MEDIA, "x.mp4 holds no video", "remove it"))
     session.run()
-    [(verb, body)] = told(line)
+    [(verb, body)] = reported(line)
     assert (verb, FailRequest(**body).code) == ("fail", "NO_MEDIA")
 
 
 @pytest.mark.parametrize("reason", ["pause", "cancel", "restart", "shutdown"])
-def test_stopped_is_told(session: WorkerSession, line: RecordingLine, ends_with: Any, reason: Any) -> None:
+def test_stopped_is_reported(
+    session: WorkerSession, line: RecordingLine, ends_with: Any, reason: Any
+) -> None:
     ends_with(Stopped(reason))
     session.run()
-    [(verb, body)] = told(line)
+    [(verb, body)] = reported(line)
     assert (verb, ReleaseRequest(**body).reason) == ("release", reason)
 
 
-def test_lost_is_not_told(session: WorkerSession, line: RecordingLine, ends_with: Any) -> None:
+def test_lost_is_not_reported(session: WorkerSession, line: RecordingLine, ends_with: Any) -> None:
     ends_with(Lost("gone"))
     session.run()
-    assert told(line) == []
+    assert reported(line) == []
     assert line.verbs().count("claim") == 2
 
 
-def test_a_crash_of_the_pipeline_is_told(session: WorkerSession, line: RecordingLine, ends_with: Any) -> None:
+def test_a_crash_of_the_pipeline_is_reported(
+    session: WorkerSession, line: RecordingLine, ends_with: Any
+) -> None:
     ends_with(KeyError("surprise"))
     session.run()
-    [(verb, body)] = told(line)
+    [(verb, body)] = reported(line)
     assert (verb, FailRequest(**body).code) == ("fail", "INTERNAL")
 
 
@@ -144,11 +148,13 @@ def test_a_crash_of_the_pipeline_is_told(session: WorkerSession, line: Recording
     "It repeats the report until it is stored",
     area="database",
 )
-def test_it_is_told_until_it_is_heard(session: WorkerSession, line: RecordingLine, ends_with: Any) -> None:
+def test_it_is_reported_until_it_is_heard(
+    session: WorkerSession, line: RecordingLine, ends_with: Any
+) -> None:
     ends_with(DONE)
     line.answers["complete"] = [AWAY, FULL, {"job": 7, "status": "done"}]
     session.run()
-    bodies = [body for _, body in told(line)]
+    bodies = [body for _, body in reported(line)]
     assert len(bodies) == 3
     assert bodies[0] == bodies[1] == bodies[2]
 
@@ -160,7 +166,7 @@ def test_a_job_that_is_gone_is_left_alone(
     ends_with(DONE)
     line.answers["complete"] = [TqError(code, "gone")]
     session.run()
-    assert [verb for verb, _ in told(line)] == ["complete"]
+    assert [verb for verb, _ in reported(line)] == ["complete"]
 
 
 def test_a_result_that_is_not_accepted_is_a_failure(
@@ -169,8 +175,8 @@ def test_a_result_that_is_not_accepted_is_a_failure(
     ends_with(DONE)
     line.answers["complete"] = [TqError(ErrorCode.PUBLISH_FAILED, "cannot write to /out")]
     session.run()
-    assert [verb for verb, _ in told(line)] == ["complete", "fail"]
-    assert told(line)[1][1]["code"] == "PUBLISH_FAILED"
+    assert [verb for verb, _ in reported(line)] == ["complete", "fail"]
+    assert reported(line)[1][1]["code"] == "PUBLISH_FAILED"
 
 
 def test_a_release_that_is_not_accepted_ends_nothing(
@@ -218,7 +224,7 @@ def test_a_signal_ends_an_idle_worker_at_once(
 
     monkeypatch.setattr(line, "send", block)
     assert session.run() == 0
-    assert told(line) == []
+    assert reported(line) == []
 
 
 def test_no_ffmpeg_inherits_the_token() -> None:
@@ -238,7 +244,7 @@ def test_no_ffmpeg_inherits_the_token() -> None:
     assert "secret" not in environment.values()
 
 
-def test_started_by_hand_it_says_so(
+def test_started_by_hand_it_reports_that(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("TQSTUDIO_WORKER_TOKEN", raising=False)

@@ -26,10 +26,10 @@ def test_ffmpeg_inherits_it_and_nothing_is_left(tmp_path: Path) -> None:
         assert list(path.iterdir()) == []
         with tempfile.NamedTemporaryFile() as file:
             assert Path(file.name).parent == path
-        said = subprocess.run(
+        shown = subprocess.run(
             ["sh", "-c", 'echo "$TMPDIR"; touch "$TMPDIR/left"'], capture_output=True, check=True
         )
-        assert Path(os.fsdecode(said.stdout.strip())) == path
+        assert Path(os.fsdecode(shown.stdout.strip())) == path
     assert not path.exists()
     assert tempfile.gettempdir() == before
 
