@@ -272,13 +272,18 @@ def a_job_is_claimable_or_says_why_not(change: JobChange) -> None:
             pass
 
 
+def _waits_for_a_volume(row: Row) -> bool:
+    """Whether a job does not wait for a time: its volume may be back before the next look was due."""
+    return row["error_code"] in ("DISK_SILENT", "SOURCE_AWAY")
+
+
 def a_backoff_is_waited_out(change: JobChange) -> None:
     """A job that waits for its next attempt is claimed when its time has come, not before."""
     before = change.before
     if before is None or before["status"] != "pending" or before["not_before"] is None:
         return
-    if before["error_code"] in ("DISK_SILENT", "SOURCE_AWAY"):
-        return  # it waits for a volume, which may be back before the next look was due
+    if _waits_for_a_volume(before):
+        return
     if change.after["not_before"] is None and not any(event.target for event in change.events):
         # By the clock that said so: another may have been set meanwhile. Longer than the longest, it was set
         # before the clock was set back.
@@ -295,7 +300,7 @@ def nothing_is_claimed_but_what_waits(change: JobChange) -> None:
     if first.trigger == EventKind.CLAIM:
         before = change.before
         # By the clock that said so: the wall's may have been set back since, and no one have noticed yet.
-        due = before["not_before"] is None or before["not_before"] <= first.at
+        due = before["not_before"] is None or before["not_before"] <= first.at or _waits_for_a_volume(before)
         change.require(due, "it was claimed in its backoff")
         change.require(before["deleted_at"] is None, "it was claimed though deleted")
 
