@@ -22,13 +22,13 @@ _WORKERS = "tests/store/test_workers.py"
     [
         (
             "test_a_worker_whose_process_ended_is_not_silent",
-            "registered_at IS NOT NULL",
-            "offline_at IS NULL",
+            "worker.registered_at IS NOT NULL",
+            "worker.offline_at IS NULL",
         ),
         (
             "test_silence_is_reported_once_and_a_later_beat_takes_it_back",
-            "offline_at IS NULL",
-            "registered_at IS NOT NULL",
+            "worker.offline_at IS NULL",
+            "worker.registered_at IS NOT NULL",
         ),
     ],
 )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
-from sqlalchemy import event
+from sqlalchemy import bindparam, event, update
 
 from tqstudio.engine import outputs
 from tqstudio.engine.gates import monitor
@@ -293,10 +293,13 @@ def _goes_again(operation: Operation, trigger: Trigger, *ended: JobStatus) -> An
             Decision(Effect.NOW) if asked is operation and status in ended else decide(status, asked, *more)
         )
 
-    def sources(of: Trigger) -> Any:
-        return sources_of(of) | set(ended) if of is trigger else sources_of(of)
-
-    return patched((operations, "decide", decided), (transitions, "sources_of", sources))
+    move = update(job).where(
+        job.c.id == bindparam("number"),
+        job.c.status.in_([*sources_of(trigger), *ended]),
+        job.c.deleted_at.is_(None),
+    )
+    moves = {**transitions._MOVES, trigger: move}
+    return _both(patched((operations, "decide", decided)), patched((transitions, "_MOVES", moves)))
 
 
 def a_done_job_is_retried() -> Any:
