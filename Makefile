@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-# The tests start hundreds of processes: each would compile all of it anew.
+# The tests start hundreds of processes: each would compile all of it again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test test-slow mutants check docs simulate chaos powercut bench lock clean
@@ -13,7 +13,7 @@ unexport PYTHONDONTWRITEBYTECODE
 demo: $(STAMP)
 	$(BIN)/tqstudio demo
 
-# In the order of their names: those that take longest and mostly wait come early, so that nobody waits for them at the end.
+# In the order of their names: those that take longest and mostly wait come early, so that the end does not wait for them.
 test: $(STAMP)
 	$(BIN)/python -m pytest -n 6 --dist loadfile --no-loadscope-reorder $(ARGS)
 
@@ -62,7 +62,7 @@ $(STAMP): requirements.lock pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	touch $(STAMP)
 
-# Resolve the dependencies anew. The file carries hashes and names no index.
+# Resolve the dependencies again. The file carries hashes and names no index.
 lock: $(STAMP)
 	$(BIN)/python -m pip install --quiet uv
 	$(BIN)/uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url \

@@ -331,8 +331,8 @@ def one_bad_file_stops_a_worker() -> Any:
     """The same job counts each time that it fails."""
     return sql(
         (
-            "failed_jobs=:failed_jobs, suspected_at=:suspected_at WHERE worker.id = :id_1 AND",
-            "failed_jobs=worker.failed_jobs, suspected_at=:suspected_at WHERE worker.id = :id_1 AND",
+            "failed_jobs=:failed_jobs WHERE worker.id = :id_1 AND",
+            "failed_jobs=worker.failed_jobs WHERE worker.id = :id_1 AND",
         )
     )
 
