@@ -63,7 +63,8 @@ def watched(seen: Seen) -> Iterator[None]:
             caller.clear()
 
     def in_its_place(_c: Any, _cursor: Any, sql: str, values: Any, *_: Any) -> tuple[str, Any]:
-        if caller:
+        # The first statement of a transaction is preceded by the one that begins it.
+        if caller and not sql.startswith("BEGIN"):
             function, place = caller.pop()
             sql = seen(Statement(function, " ".join(sql.split())), place)
         return sql, values

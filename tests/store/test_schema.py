@@ -18,8 +18,9 @@ from hypothesis import strategies as st
 from sqlalchemy import URL, create_engine
 from sqlalchemy.exc import IntegrityError, OperationalError
 
+from databases import committed
 from tqstudio.engine.store.db import schema, sqlite
-from tqstudio.engine.store.db.connection import Connection, connect
+from tqstudio.engine.store.db.connection import Connection
 from tqstudio.engine.store.db.database import Database
 from tqstudio.engine.store.db.schema import SCHEMA_VERSION, migrate, schema_version
 from tqstudio.engine.store.db.tables import Job
@@ -199,9 +200,8 @@ def _can_be_compared(_: object, __: str, kind: str, *___: object) -> bool:
 
 
 def test_a_database_of_another_program_has_no_version(tmp_path: Path) -> None:
-    other = connect(tmp_path / "other.db")
-    other.execute("CREATE TABLE song (title TEXT)")
-    other.close()
+    with committed(tmp_path / "other.db") as other:
+        other.execute("CREATE TABLE song (title TEXT)")
     assert schema_version(tmp_path / "other.db") is None
 
 
