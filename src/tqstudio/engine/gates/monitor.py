@@ -102,8 +102,6 @@ class VolumeMonitor:
         """Looks that began."""
         self._hints: set[asyncio.Task[None]] = set()
         self._hinted = -_HINT_INTERVAL_S
-        self._is_outdated = False
-        """Whether no look began since a job ended early."""
         self._is_ahead = False
         """Whether the next look measures for jobs that no claim has asked for yet."""
         self._refused: set[int] = set()
@@ -124,7 +122,7 @@ class VolumeMonitor:
         volumes = self._volumes
         if need is None:
             return None
-        if self._is_outdated or not volumes.know(need, running):
+        if not volumes.know(need, running):
             return Refused(job, None)
         waits = decide.fits(need, running, volumes, self._settings)
         return None if waits is None else Refused(job, waits)
@@ -137,9 +135,8 @@ class VolumeMonitor:
     def hint(self, events: Sequence[EventRow]) -> None:
         """Look when a job became ready or ended early, and at any change while the gate is shut."""
         is_ready = any(event.target == JobStatus.PENDING for event in events)
+        # It may have used more space than estimated.
         ended = any(e.source == JobStatus.IN_PROGRESS and e.target != JobStatus.DONE for e in events)
-        # It may have used more space than estimated, so claims wait for a look.
-        self._is_outdated = self._is_outdated or ended
         now = time.monotonic()
         if self._held is not None or (now >= self._hinted + _HINT_INTERVAL_S and (is_ready or ended)):
             self._hinted, self._is_ahead = now, self._is_ahead or is_ready
@@ -182,7 +179,6 @@ class VolumeMonitor:
         if self._db.refusal is not None:
             await self._try_database()
             return
-        self._is_outdated = False
         refused, self._refused = self._refused, set()
         is_ahead, self._is_ahead = self._is_ahead, False
         plan = await self._db.read(_plan, refused, is_ahead)
