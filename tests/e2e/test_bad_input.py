@@ -298,8 +298,7 @@ def test_a_disk_that_becomes_full_holds_the_queue_and_costs_nothing(
     job = studio.add(copy(clip(seconds=12), "fills.mp4"), output_b64=encode(small_disk))
     gate = _shut(studio)
     assert gate["hint"]
-    waiting = studio.job(job)
-    assert waiting["status"] == "pending"
+    waiting = studio.wait(job, "pending")
     assert (waiting["attempts"], waiting["crashes"]) == (0, 0)
     _reported(waiting["error"], "DISK_LOW")
     assert studio("status").out.count(f"DISK_LOW: {gate['reason']}") == 1
