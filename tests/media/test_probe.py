@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tqstudio.engine.media.ffmpeg.binary import FFmpeg
+from tqstudio.engine.media.plan import profiles, warnings
 from tqstudio.engine.media.source.facts import Damage, SourceFacts
 from tqstudio.engine.media.source.probe import grid_rate, probe
 from tqstudio.errors import ErrorCode, TqError
@@ -24,6 +25,11 @@ from .conftest import MakeClip, run_ffmpeg
 
 def probed(path: Path) -> SourceFacts:
     return probe(os.fsencode(path))
+
+
+def warned(path: Path) -> list[tuple[str, str]]:
+    """Code and text of the warnings about a source."""
+    return [(each.code, each.text) for each in warnings.of_source(probed(path), profiles.load("web"))]
 
 
 def test_a_plain_file(clip: MakeClip) -> None:
@@ -336,6 +342,7 @@ def test_chapters_and_captions_are_counted(ffmpeg: FFmpeg, clip: MakeClip, tmp_p
     )
     facts = probed(path)
     assert (facts.chapters, facts.captions) == (2, False)
+    assert warned(path) == [("CHAPTERS_LEFT_OUT", "2 chapters are left out")]
     # An SEI message with closed captions in front of the first picture, as broadcasters send it.
     raw = tmp_path / "raw.h264"
     run_ffmpeg(ffmpeg, "-i", str(clip("plain25.mp4")), "-map", "0:v", "-c", "copy", str(raw))
@@ -347,3 +354,19 @@ def test_chapters_and_captions_are_counted(ffmpeg: FFmpeg, clip: MakeClip, tmp_p
     with_captions = tmp_path / "captions.mkv"
     run_ffmpeg(ffmpeg, "-r", "25", "-i", str(raw), "-c", "copy", str(with_captions))
     assert probed(with_captions).captions
+    assert warned(with_captions) == [("CAPTIONS_LEFT_OUT", "closed captions in the pictures are left out")]
+
+
+def test_sound_of_an_unknown_codec_is_left_out_with_a_warning(
+    ffmpeg: FFmpeg, clip: MakeClip, tmp_path: Path
+) -> None:
+    path = tmp_path / "unknown.mov"
+    run_ffmpeg(ffmpeg, "-i", str(clip("plain25.mp4")), "-c:v", "copy", "-c:a", "pcm_s16le", str(path))
+    content = path.read_bytes()
+    assert content.count(b"sowt") == 1
+    path.write_bytes(content.replace(b"sowt", b"zzzz"))
+    [(code, text)] = warned(path)
+    assert (code, text.partition(":")[0]) == (
+        "AUDIO_UNREADABLE",
+        "1 audio track cannot be decoded and is left out",
+    )

@@ -87,8 +87,9 @@ def measure(
     """
     stream = next(s for s in container.streams.video if s.index == facts.video.index)
     times = {s.index: PacketTimes(s, reordered=facts.linear) for s in (stream, *container.streams.audio)}
-    # The header does not describe sound that begins late in a recording.
-    unknown = {s.index: s for s in container.streams.audio if not s.codec_context.sample_rate}
+    # Sound of an unknown codec has no context; the header does not describe sound that begins late.
+    sounds = [s for s in container.streams.audio if s.codec_context is not None]
+    unknown = {s.index: s for s in sounds if not s.codec_context.sample_rate}
     clocks = {s.index: StreamClock(s, facts.video.fps) for s in (stream, *container.streams.audio)}
     clock = clocks[stream.index]
     shapes = PictureShapes(stream, facts.video, facts.container)
@@ -113,16 +114,16 @@ def measure(
                 del unknown[packet.stream_index]
     times[stream.index].close()
     _require_whole(path, facts, clock, times[stream.index], reached)
-    rates = {
-        s.index: (channels_of(s.codec_context), s.codec_context.sample_rate) for s in container.streams.audio
-    }
+    rates = {s.index: (channels_of(s.codec_context), s.codec_context.sample_rate) for s in sounds}
     video = shapes.apply(_video(facts, clock, times[stream.index], stream))
     return replace(
         facts,
         duration_s=_length_s(facts, clock, times),
         video=video,
         audio=tuple(
-            _audio(track, times[track.index], rates[track.index], _played(facts, clocks, track.index))
+            _audio(
+                track, times[track.index], rates.get(track.index, (0, 0)), _played(facts, clocks, track.index)
+            )
             for track in facts.audio
         ),
         linear=facts.linear or _jumps(facts, clock),
