@@ -121,7 +121,7 @@ def _local(home: Home) -> Iterator[CheckView]:
 
 
 def _set_by(home: Home) -> Iterator[str]:
-    """The settings file and the variables that set anything."""
+    """Names the settings file and the variables that set anything."""
     from tqstudio.config import Settings
 
     if home.config.is_file():

@@ -154,10 +154,13 @@ _SET_RENDITION = _NEW.on_conflict_do_update(
 
 def set_renditions(db: Connection, job: int, reported: Sequence[RenditionRow], *, at: int) -> None:
     """Stores reported renditions; of the unfinished ones only the kept progress."""
-    for position, row in enumerate(reported):
-        values: dict[str, Any] = {name: getattr(row, name) for name in _FIELDS}
-        values |= {"required": int(row.required), "progress": row.kept, "position": position}
-        db.execute(_SET_RENDITION, {"job_id": job, "at": at, **values})
+    rows = [
+        {name: getattr(row, name) for name in _FIELDS}
+        | {"required": int(row.required), "progress": row.kept, "position": position, "job_id": job, "at": at}
+        for position, row in enumerate(reported)
+    ]
+    if rows:
+        db.execute(_SET_RENDITION, rows)
 
 
 def settle_renditions(db: Connection, job: int, *, running_becomes: str, now: int) -> None:
